@@ -1,0 +1,289 @@
+package child
+
+import (
+	"sync"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A Fact is one thing that a child did, in the order in which it was seen.
+type Fact struct {
+	Kind   FactKind
+	Stream protocol.Stream     // of FactOutput
+	Data   []byte              // of FactOutput; never changed after it was put
+	Status protocol.ExitStatus // of FactExited
+}
+
+type FactKind uint8
+
+const (
+	FactOutput    FactKind = iota + 1
+	FactExited             // once a run, after the output that was there at the exit
+	FactClosed             // once a run, the last: every stream has ended
+	FactStdinRoom          // stdin refused a write and has room again
+)
+
+const (
+	// maxFlight bounds what one process's pumps have taken or read and its
+	// actor has not yet logged, in bytes.
+	maxFlight = 256 << 10
+	// reserve is what each process may hold whatever the Budget says, in bytes:
+	// a process whose neighbours have used it up still runs.
+	reserve = 64 << 10
+)
+
+// Intake stands between the goroutines that watch one child and the actor that
+// owns its log. They put facts in; the actor takes them out one by one, so that
+// an actor that fails and starts again has lost none. It is also where output
+// is held back: a pump reads only what it has credit for.
+//
+// Held at any time, in bytes: at most the limit that the log may keep for its
+// owner, and maxFlight.
+type Intake struct {
+	notify func() // tells the actor that there are facts; must not block
+	budget *Budget
+
+	mu       sync.Mutex
+	credit   sync.Cond // broadcast on all that may give credit: two pumps wait here
+	facts    []Fact
+	notified bool  // the actor was told and has not yet found it empty
+	limit    int64 // what the log may keep for its owner
+	pinned   int64 // what it keeps for its owner now
+	retained int64 // all that it holds now, history included
+	flight   int64 // taken by pumps and not yet settled
+	charged  int64 // of retained+flight, what the budget was charged
+	aborted  bool
+}
+
+// NewIntake returns the intake of one process. limit is in bytes; notify is
+// called, from any goroutine, when facts have come for an actor that had seen
+// the intake empty.
+func NewIntake(limit int64, budget *Budget, notify func()) *Intake {
+	in := &Intake{notify: notify, budget: budget, limit: limit}
+	in.credit.L = &in.mu
+	return in
+}
+
+// Take waits until the pump may read 1 to max bytes, and returns how many. It
+// must give all of them back, with Put or GiveBack. ok is false once the
+// intake was aborted: nothing more is to be read.
+func (in *Intake) Take(max int) (n int, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for !in.aborted {
+		if n := in.room(int64(max)); n > 0 {
+			if n = in.charge(n); n > 0 {
+				in.flight += n
+				return int(n), true
+			}
+		}
+		in.credit.Wait()
+	}
+	return 0, false
+}
+
+// room is how much may be read now. A little room is none, as in TCP (RFC 1122
+// §4.2.3.3): else a flood goes on in reads of a few bytes.
+func (in *Intake) room(max int64) int64 {
+	n := min(max, in.limit-in.pinned-in.flight, maxFlight-in.flight)
+	if n < min(max, in.limit/8) {
+		return 0
+	}
+	return n
+}
+
+// charge pays for n more bytes, and returns for how many it could.
+func (in *Intake) charge(n int64) int64 {
+	want := in.retained + in.flight + n - reserve - in.charged
+	if want <= 0 {
+		return n
+	}
+	got := in.budget.take(want, in)
+	in.charged += got
+	return n - (want - got)
+}
+
+// refund gives back what is charged beyond what is held. The caller wakes the
+// returned intakes after it has let go of its own lock.
+func (in *Intake) refund() (wake []*Intake) {
+	due := max(0, in.retained+in.flight-reserve)
+	if in.charged > due {
+		wake = in.budget.give(in.charged - due)
+		in.charged = due
+	}
+	return wake
+}
+
+// Put hands over what was read: data belongs to the intake from now on. taken
+// is what Take had given for it.
+func (in *Intake) Put(s protocol.Stream, data []byte, taken int) {
+	in.put(Fact{Kind: FactOutput, Stream: s, Data: data}, taken-len(data))
+}
+
+// Exited says how the run ended, after its last output.
+func (in *Intake) Exited(st protocol.ExitStatus) { in.put(Fact{Kind: FactExited, Status: st}, 0) }
+
+// Closed says that nothing more will come.
+func (in *Intake) Closed() { in.put(Fact{Kind: FactClosed}, 0) }
+
+// StdinRoom says that stdin, which had refused a write, has room.
+func (in *Intake) StdinRoom() { in.put(Fact{Kind: FactStdinRoom}, 0) }
+
+func (in *Intake) put(f Fact, unused int) {
+	in.mu.Lock()
+	in.facts = append(in.facts, f)
+	tell := !in.notified
+	in.notified = true
+	wake := in.returnLocked(unused)
+	in.mu.Unlock()
+	wakeAll(wake)
+	if tell {
+		in.notify()
+	}
+}
+
+// GiveBack returns credit that was not used.
+func (in *Intake) GiveBack(n int) {
+	in.mu.Lock()
+	wake := in.returnLocked(n)
+	in.mu.Unlock()
+	wakeAll(wake)
+}
+
+func (in *Intake) returnLocked(n int) (wake []*Intake) {
+	if n == 0 {
+		return nil
+	}
+	in.flight -= int64(n)
+	in.credit.Broadcast()
+	return in.refund()
+}
+
+// Abort ends every Take, now and later: nothing more is read of the child.
+func (in *Intake) Abort() {
+	in.mu.Lock()
+	in.aborted = true
+	in.credit.Broadcast()
+	in.mu.Unlock()
+}
+
+// Next returns the oldest fact without taking it out: Settle does. When there
+// is none, the next one will be notified.
+func (in *Intake) Next() (f Fact, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.facts) == 0 {
+		in.facts = nil // an idle process holds no buffer
+		in.notified = false
+		return Fact{}, false
+	}
+	return in.facts[0], true
+}
+
+// Settle takes out the fact that Next returned, which the log now has.
+func (in *Intake) Settle(retained, pinned int64) {
+	in.mu.Lock()
+	in.flight -= int64(len(in.facts[0].Data))
+	in.facts[0] = Fact{}
+	in.facts = in.facts[1:]
+	wake := in.holdLocked(retained, pinned)
+	in.mu.Unlock()
+	wakeAll(wake)
+}
+
+// Hold tells what the log holds now: in all, and of that for its owner.
+func (in *Intake) Hold(retained, pinned int64) {
+	in.mu.Lock()
+	wake := in.holdLocked(retained, pinned)
+	in.mu.Unlock()
+	wakeAll(wake)
+}
+
+func (in *Intake) holdLocked(retained, pinned int64) []*Intake {
+	in.retained, in.pinned = retained, pinned
+	in.credit.Broadcast()
+	return in.refund()
+}
+
+// Blocked reports whether the child is being held back: its output waits for
+// the owner, or for the server's budget.
+func (in *Intake) Blocked() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.room(maxFlight) == 0 && in.pinned > 0
+}
+
+func wakeAll(ins []*Intake) {
+	for _, in := range ins {
+		in.mu.Lock()
+		in.credit.Broadcast()
+		in.mu.Unlock()
+	}
+}
+
+// Budget bounds what all processes of a server hold of their output, in bytes,
+// beyond the reserve of each. Any goroutine may use it.
+type Budget struct {
+	// short is called, from any goroutine, when a pump finds the budget used up:
+	// logs should let go of what their owners have had.
+	short func()
+
+	mu      sync.Mutex
+	max     int64
+	used    int64
+	waiting map[*Intake]struct{} // found it used up since the last give
+}
+
+// NewBudget returns a budget of max bytes; 0 or less means no bound.
+func NewBudget(max int64, short func()) *Budget {
+	return &Budget{short: short, max: max, waiting: make(map[*Intake]struct{})}
+}
+
+// Used is what is charged now, in bytes.
+func (b *Budget) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Short reports whether a pump waits for the budget: then a log keeps nothing
+// that its owner has had.
+func (b *Budget) Short() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting) > 0
+}
+
+// take charges up to n bytes for in, and remembers it if there are too few.
+func (b *Budget) take(n int64, in *Intake) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	got := n
+	if b.max > 0 {
+		got = min(n, max(0, b.max-b.used))
+	}
+	if got < n {
+		if len(b.waiting) == 0 {
+			go b.short() // not here: the caller holds its lock
+		}
+		b.waiting[in] = struct{}{}
+	}
+	b.used += got
+	return got
+}
+
+// give returns n bytes, and the intakes that wait for some.
+func (b *Budget) give(n int64) []*Intake {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if len(b.waiting) == 0 {
+		return nil
+	}
+	wake := make([]*Intake, 0, len(b.waiting))
+	for in := range b.waiting {
+		wake = append(wake, in)
+	}
+	clear(b.waiting)
+	return wake
+}

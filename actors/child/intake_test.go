@@ -1,0 +1,161 @@
+package child
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Two pumps share the credit of one process. Each must get on whenever there is
+// room: a first version woke one waiter only, and hung.
+func TestCreditReachesEveryPump(t *testing.T) {
+	const each = 1 << 20
+	ready := make(chan struct{}, 1)
+	in := NewIntake(8<<10, NewBudget(0, func() {}), func() { ready <- struct{}{} })
+	var pumps sync.WaitGroup
+	for _, s := range []protocol.Stream{protocol.Stdout, protocol.Stderr} {
+		pumps.Go(func() {
+			for left := each; left > 0; {
+				n, ok := in.Take(min(left, 3<<10))
+				if !ok {
+					t.Error("aborted")
+					return
+				}
+				used := max(1, n-7) // not all of it
+				in.Put(s, bytes.Repeat([]byte{'x'}, used), n)
+				left -= used
+			}
+		})
+	}
+	got := map[protocol.Stream]int{}
+	for got[protocol.Stdout]+got[protocol.Stderr] < 2*each {
+		<-ready
+		pinned := int64(0)
+		for {
+			f, ok := in.Next()
+			if !ok {
+				break
+			}
+			got[f.Stream] += len(f.Data)
+			pinned += int64(len(f.Data))
+			in.Settle(pinned, pinned)
+		}
+		in.Hold(0, 0) // the owner has read all
+	}
+	pumps.Wait()
+	if in.flight != 0 || in.charged != 0 {
+		t.Errorf("left over: flight %d, charged %d", in.flight, in.charged)
+	}
+}
+
+func TestTakeHoldsBackAtTheLimit(t *testing.T) {
+	in := NewIntake(64<<10, NewBudget(0, func() {}), func() {})
+	if n, ok := in.Take(1 << 20); n != 64<<10 || !ok {
+		t.Fatalf("first take: %d, %v", n, ok)
+	}
+	in.Put(protocol.Stdout, make([]byte, 64<<10), 64<<10)
+	in.Next()
+	in.Settle(64<<10, 64<<10)
+	if !in.Blocked() {
+		t.Error("not blocked with the whole limit held for the owner")
+	}
+	took := make(chan int)
+	go func() {
+		n, _ := in.Take(32 << 10)
+		took <- n
+	}()
+	in.Hold(64<<10, 63<<10) // a little room is none
+	in.Hold(64<<10, 30<<10) // history does not count
+	if n := <-took; n < 8<<10 {
+		t.Errorf("took %d with little room", n)
+	}
+	go func() {
+		in.Hold(64<<10, 64<<10)
+		in.Abort()
+	}()
+	for {
+		if _, ok := in.Take(1 << 10); !ok {
+			break
+		}
+	}
+}
+
+// A process always has its reserve; beyond it, what one gives back another gets.
+func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
+	short := make(chan struct{}, 1)
+	b := NewBudget(100<<10, func() { short <- struct{}{} })
+	hog := NewIntake(1<<20, b, func() {})
+	for held := int64(0); held < reserve+100<<10; {
+		n, _ := hog.Take(64 << 10)
+		hog.Put(protocol.Stdout, make([]byte, n), n)
+		hog.Next()
+		held += int64(n)
+		hog.Settle(held, held)
+	}
+	if b.Used() != 100<<10 {
+		t.Fatalf("used %d, want all of %d", b.Used(), 100<<10)
+	}
+	other := NewIntake(1<<20, b, func() {})
+	for held := int64(0); held < reserve; {
+		n, _ := other.Take(16 << 10)
+		other.Put(protocol.Stdout, make([]byte, n), n)
+		other.Next()
+		held += int64(n)
+		other.Settle(held, held)
+	}
+	took := make(chan int)
+	go func() {
+		n, _ := other.Take(16 << 10)
+		took <- n
+	}()
+	<-short // the budget is used up, and says so
+	if !b.Short() {
+		t.Error("not short")
+	}
+	hog.Hold(reserve, 0)
+	if n := <-took; n == 0 {
+		t.Error("took nothing after the hog let go")
+	}
+	if b.Used() > 16<<10 {
+		t.Errorf("used %d after the hog let go", b.Used())
+	}
+}
+
+// What Next returned is there again until it was settled: an actor that fails
+// between the two has lost nothing.
+func TestFactsStayUntilSettled(t *testing.T) {
+	told := 0
+	in := NewIntake(1<<20, NewBudget(0, func() {}), func() { told++ })
+	for _, s := range []string{"a", "b"} {
+		n, _ := in.Take(10)
+		in.Put(protocol.Stdout, []byte(s), n)
+	}
+	in.Exited(protocol.ExitStatus{ExitCode: 3})
+	in.Closed()
+	if told != 1 {
+		t.Errorf("told %d times of 4 facts", told)
+	}
+	for range 2 {
+		if f, _ := in.Next(); string(f.Data) != "a" {
+			t.Fatalf("next is %+v, want a", f)
+		}
+	}
+	var got []FactKind
+	for {
+		f, ok := in.Next()
+		if !ok {
+			break
+		}
+		got = append(got, f.Kind)
+		in.Settle(0, 0)
+	}
+	if len(got) != 4 || got[2] != FactExited || got[3] != FactClosed {
+		t.Errorf("facts: %v", got)
+	}
+	in.StdinRoom()
+	if told != 2 {
+		t.Errorf("told %d times, want once more after it was empty", told)
+	}
+}

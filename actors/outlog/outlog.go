@@ -1,0 +1,177 @@
+// Package outlog is the sequenced log of one process's output: what the
+// process did, numbered from 1 without a hole, and cursors that read it. It is
+// a plain data structure: no goroutine, no lock, no clock. One goroutine at a
+// time may use a Log.
+package outlog
+
+import (
+	"math"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// An Entry is one numbered fact. Entries are shared by all who read them and
+// are never changed once read.
+type Entry struct {
+	Seq    uint64
+	Kind   Kind
+	Stream protocol.Stream     // of Output
+	Data   []byte              // of Output, never empty
+	Status protocol.ExitStatus // of Exited
+}
+
+// Kind says what an Entry is.
+type Kind uint8
+
+const (
+	Output Kind = iota + 1
+	Exited      // the run has ended; descendants may still write
+	Closed      // nothing more will come
+)
+
+const (
+	// entryCost is what an entry costs beside its data, in bytes. It is counted:
+	// else a child that writes single bytes would hold 60 times its retention.
+	entryCost = 64
+	// growMax is how long a chunk may become by later output, in bytes.
+	growMax = 32 << 10
+)
+
+type item struct {
+	Entry
+	cost  int64  // of all entries up to and with this one, since the log began
+	bytes uint64 // of output up to and with this one, since the log began
+}
+
+// Log holds the entries from First to Last. The zero Log is empty and ready.
+type Log struct {
+	items []item // items[i] has seq first+i
+	first uint64 // seq of items[0], less one: how many were dropped
+	seen  uint64 // highest seq that was read: what comes after may still grow
+	// Of what was dropped, in total.
+	droppedCost  int64
+	droppedBytes uint64
+}
+
+// First is the oldest seq that is still held, or Last+1 when none is.
+func (l *Log) First() uint64 { return l.first + 1 }
+
+// Last is the newest seq; 0 when nothing has happened yet.
+func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
+
+// Append adds output, which the log owns from now on. Output that nobody has
+// read yet is made longer, so that a child that writes byte by byte does not
+// cost an entry, and its viewers a message, for each.
+func (l *Log) Append(s protocol.Stream, data []byte) {
+	if n := len(l.items); n > 0 {
+		it := &l.items[n-1]
+		if it.Kind == Output && it.Stream == s && it.Seq > l.seen && len(it.Data)+len(data) <= growMax {
+			it.Data = append(it.Data, data...)
+			it.cost += int64(len(data))
+			it.bytes += uint64(len(data))
+			return
+		}
+	}
+	l.push(Entry{Kind: Output, Stream: s, Data: data})
+}
+
+// AppendExited adds the end of a run.
+func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, Status: st}) }
+
+// AppendClosed adds the end of all.
+func (l *Log) AppendClosed() { l.push(Entry{Kind: Closed}) }
+
+func (l *Log) push(e Entry) {
+	e.Seq = l.Last() + 1
+	cost, bytes := l.upTo(l.Last())
+	l.items = append(l.items, item{e, cost + entryCost + int64(len(e.Data)), bytes + uint64(len(e.Data))})
+}
+
+// upTo returns the cost and the output bytes of all up to and with seq, of
+// which those dropped count as a whole.
+func (l *Log) upTo(seq uint64) (cost int64, bytes uint64) {
+	seq = min(seq, l.Last())
+	if seq <= l.first {
+		return l.droppedCost, l.droppedBytes
+	}
+	it := &l.items[seq-l.first-1]
+	return it.cost, it.bytes
+}
+
+// Cost is what the entries after seq cost, in bytes: their data and a fixed
+// overhead for each. Cost(0) is what the log holds.
+func (l *Log) Cost(after uint64) int64 {
+	all, _ := l.upTo(l.Last())
+	had, _ := l.upTo(after)
+	return all - had
+}
+
+// Drop lets go of the oldest entries while the log costs more than limit, but
+// of none after keep.
+func (l *Log) Drop(limit int64, keep uint64) {
+	n := 0
+	for n < len(l.items) && l.items[n].Seq <= keep && l.Cost(0) > limit {
+		it := &l.items[n]
+		l.droppedCost, l.droppedBytes = it.cost, it.bytes
+		l.first++
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	clear(l.items[:n]) // their data may go, even while the array stays
+	l.items = l.items[n:]
+	if len(l.items) == 0 {
+		l.items = nil
+	}
+}
+
+// A Cursor is a place in a log: all up to and with Seq was read.
+type Cursor struct {
+	Seq   uint64
+	bytes uint64 // of output up to there; unknown if it came from outside and was dropped
+}
+
+const unknown = math.MaxUint64
+
+// At returns a cursor after seq, or after Last if seq is beyond it.
+func (l *Log) At(seq uint64) Cursor {
+	seq = min(seq, l.Last())
+	_, bytes := l.upTo(seq)
+	if seq < l.first {
+		bytes = unknown
+	}
+	return Cursor{seq, bytes}
+}
+
+// A Gap is a range of entries that a cursor wanted and the log has dropped.
+type Gap struct {
+	From, To uint64 // From is 0 when there is no gap
+	Bytes    uint64 // of output in it; 0 if that is not known
+}
+
+// Read appends to dst the entries after the cursor, and moves it behind them:
+// at least one if there is any, and then as many as fit into limit bytes of
+// output. If the log has dropped what came next, the cursor first steps over
+// it, and gap says what was missed.
+func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap) {
+	if c.Seq < l.first {
+		gap = Gap{From: c.Seq + 1, To: l.first}
+		if c.bytes != unknown {
+			gap.Bytes = l.droppedBytes - c.bytes
+		}
+		c.Seq = l.first
+	}
+	start, n := c.Seq, 0
+	for c.Seq < l.Last() {
+		e := &l.items[c.Seq-l.first].Entry
+		if n += len(e.Data); n > limit && c.Seq > start {
+			break
+		}
+		dst = append(dst, *e)
+		c.Seq++
+	}
+	_, c.bytes = l.upTo(c.Seq)
+	l.seen = max(l.seen, c.Seq)
+	return dst, gap
+}

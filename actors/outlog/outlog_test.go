@@ -1,0 +1,167 @@
+package outlog
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"pgregory.net/rapid"
+)
+
+// What any number of readers get, through any order of appends, drops and
+// reads, is a prefix of what was written, each byte once, with every loss told.
+func TestReadersGetEveryByteOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var (
+			l       Log
+			written []byte // all output, of one stream
+			cursors [3]Cursor
+			got     [3]uint64 // bytes had, those in gaps included
+			next    = [3]uint64{1, 1, 1}
+		)
+		read := func(i int) {
+			limit := rapid.IntRange(0, 300).Draw(t, "limit")
+			entries, gap := l.Read(&cursors[i], limit, nil)
+			if gap.From != 0 {
+				if gap.From != next[i] || gap.To < gap.From {
+					t.Fatalf("gap %+v, wanted seq %d", gap, next[i])
+				}
+				next[i] = gap.To + 1
+				got[i] += gap.Bytes
+			}
+			n := 0
+			for _, e := range entries {
+				if e.Seq != next[i] {
+					t.Fatalf("got seq %d, want %d", e.Seq, next[i])
+				}
+				next[i]++
+				n += len(e.Data)
+				want := written[got[i] : got[i]+uint64(len(e.Data))]
+				if !bytes.Equal(e.Data, want) {
+					t.Fatalf("seq %d: got %q, want %q", e.Seq, e.Data, want)
+				}
+				got[i] += uint64(len(e.Data))
+			}
+			if n > limit && len(entries) > 1 {
+				t.Fatalf("%d bytes in %d entries, limit %d", n, len(entries), limit)
+			}
+			if len(entries) == 0 && cursors[i].Seq != l.Last() {
+				t.Fatalf("nothing read at %d of %d", cursors[i].Seq, l.Last())
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"append": func(t *rapid.T) {
+				b := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
+				written = append(written, b...)
+				l.Append(protocol.Stdout, b)
+			},
+			"event": func(t *rapid.T) { l.AppendExited(protocol.ExitStatus{}) },
+			"drop": func(t *rapid.T) {
+				keep := rapid.Uint64Range(0, l.Last()+1).Draw(t, "keep")
+				held := l.Cost(keep)
+				l.Drop(rapid.Int64Range(0, 2000).Draw(t, "limit"), keep)
+				if now := l.Cost(keep); now != held {
+					t.Fatalf("drop that keeps all after %d changed its cost from %d to %d", keep, held, now)
+				}
+			},
+			"read0": func(t *rapid.T) { read(0) },
+			"read1": func(t *rapid.T) { read(1) },
+			"read2": func(t *rapid.T) { read(2) },
+		})
+		for i := range cursors {
+			for cursors[i].Seq < l.Last() {
+				read(i)
+			}
+			if got[i] != uint64(len(written)) {
+				t.Fatalf("reader %d had %d of %d bytes", i, got[i], len(written))
+			}
+		}
+	})
+}
+
+func TestDrop(t *testing.T) {
+	var l Log
+	for i := range 10 {
+		l.Append(protocol.Stdout, bytes.Repeat([]byte{byte('0' + i)}, 100))
+		l.seen = l.Last() // as if read: each append is its own entry
+	}
+	const each = 100 + entryCost
+	for _, c := range []struct {
+		limit int64
+		keep  uint64
+		first uint64
+	}{
+		{10 * each, 10, 1}, // it fits
+		{8 * each, 1, 2},   // only the first may go
+		{8 * each, 10, 3},
+		{0, 5, 6},
+		{0, 10, 11},
+	} {
+		l.Drop(c.limit, c.keep)
+		if l.First() != c.first || l.Last() != 10 {
+			t.Errorf("Drop(%d, %d): holds %d to %d, want %d to 10", c.limit, c.keep, l.First(), l.Last(), c.first)
+		}
+	}
+	if n := l.Cost(0); n != 0 {
+		t.Errorf("an empty log costs %d", n)
+	}
+	l.Append(protocol.Stderr, []byte("x"))
+	if l.Last() != 11 {
+		t.Errorf("seq after all was dropped: %d, want 11", l.Last())
+	}
+}
+
+// A cursor from a client that comes back is of any seq.
+func TestAt(t *testing.T) {
+	var l Log
+	for range 4 {
+		l.Append(protocol.Stdout, []byte("ab"))
+		l.seen = l.Last()
+	}
+	l.Drop(0, 2)
+	for _, c := range []struct {
+		after uint64
+		want  string
+	}{
+		{0, "gap 1-2 0 bytes, 3 4"}, // how many bytes 1 and 2 had is not known any more
+		{1, "gap 2-2 0 bytes, 3 4"},
+		{2, " 3 4"},
+		{3, " 4"},
+		{4, ""},
+		{99, ""},
+	} {
+		cur := l.At(c.after)
+		entries, gap := l.Read(&cur, 1000, nil)
+		got := ""
+		if gap.From != 0 {
+			got = fmt.Sprintf("gap %d-%d %d bytes,", gap.From, gap.To, gap.Bytes)
+		}
+		for _, e := range entries {
+			got += fmt.Sprint(" ", e.Seq)
+		}
+		if got != c.want {
+			t.Errorf("after %d: got %q, want %q", c.after, got, c.want)
+		}
+	}
+}
+
+// Output that nobody has read grows; output that somebody has read does not.
+func TestGrowth(t *testing.T) {
+	var l Log
+	l.Append(protocol.Stdout, []byte("a"))
+	l.Append(protocol.Stdout, []byte("b"))
+	l.Append(protocol.Stderr, []byte("c"))
+	c := l.At(0)
+	read, _ := l.Read(&c, 1000, nil)
+	l.Append(protocol.Stderr, []byte("d"))
+	if len(read) != 2 || string(read[0].Data) != "ab" || string(read[1].Data) != "c" || l.Last() != 3 {
+		t.Fatalf("read %v, last %d", read, l.Last())
+	}
+	for range 2 * growMax {
+		l.Append(protocol.Stdout, []byte("x"))
+	}
+	if l.Last() != 5 {
+		t.Errorf("%d single bytes are entries up to seq %d, want 5", 2*growMax, l.Last())
+	}
+}
