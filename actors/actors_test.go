@@ -1,0 +1,254 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/transport"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit is how long a test waits for a fact before it gives up.
+const limit = 60 * time.Second
+
+// testLog writes to the test's log until the test is over.
+type testLog struct {
+	mu sync.Mutex
+	t  *testing.T
+}
+
+func (l *testLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.t != nil {
+		l.t.Logf("%s", b)
+	}
+	return len(b), nil
+}
+
+func newLog(t *testing.T) *slog.Logger {
+	l := &testLog{t: t}
+	t.Cleanup(func() {
+		l.mu.Lock()
+		l.t = nil
+		l.mu.Unlock()
+	})
+	return slog.New(slog.NewTextHandler(l, nil))
+}
+
+// actorCount is how many actors (and futures) the registry of system holds.
+func actorCount(system *actor.ActorSystem) (n int) {
+	for _, m := range system.ProcessRegistry.LocalPIDs.LocalPIDs {
+		n += m.Count()
+	}
+	return n
+}
+
+// start returns a running troupe. At the end of the test it is shut down, and
+// must have left nothing: no process, no actor.
+func start(t *testing.T, config actors.Config) *actors.Troupe {
+	t.Helper()
+	if config.Log == nil {
+		config.Log = newLog(t)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // its goroutine lives that long
+	before := actorCount(system)
+	troupe, err := actors.Start(system, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := troupe.Kill(); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+			left := actorCount(system) - before
+			if left == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("%d actors are left", left)
+				break
+			}
+		}
+		system.Shutdown()
+	})
+	return troupe
+}
+
+// peer is the other side of a connection, at the level of the wire.
+type peer struct {
+	t    *testing.T
+	conn transport.Conn
+	id   int
+	in   chan message
+}
+
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		ProcessID string `json:"processId"`
+		Seq       uint64 `json:"seq"`
+		Stream    string `json:"stream"`
+		Chunk     []byte `json:"chunk"`
+		ExitCode  int    `json:"exitCode"`
+		Signal    string `json:"signal"`
+		Reason    string `json:"reason"`
+	} `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+func connect(t *testing.T, troupe *actors.Troupe) *peer {
+	ours, theirs := transport.Pipe()
+	troupe.Accept(theirs)
+	p := &peer{t: t, conn: ours, in: make(chan message, 1000)}
+	go func() {
+		defer close(p.in)
+		for {
+			frame, err := ours.ReadMessage()
+			if err != nil {
+				return
+			}
+			var m message
+			if err := json.Unmarshal(frame, &m); err != nil {
+				t.Errorf("%s: %v", frame, err)
+			}
+			p.in <- m
+		}
+	}()
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *peer) close() {
+	p.conn.Close(transport.CloseNormal, "")
+	for range p.in {
+	}
+}
+
+func (p *peer) send(text string) {
+	if err := p.conn.WriteMessage([]byte(text), false); err != nil {
+		p.t.Errorf("send %s: %v", text, err)
+	}
+}
+
+// next returns the next message; false: the connection has ended.
+func (p *peer) next() (message, bool) {
+	p.t.Helper()
+	select {
+	case m, ok := <-p.in:
+		return m, ok
+	case <-time.After(limit):
+		p.t.Fatal("no message")
+		return message{}, false
+	}
+}
+
+// call sends a request and returns its answer; what comes before it is dropped.
+func (p *peer) call(method, params string) message {
+	p.t.Helper()
+	p.id++
+	p.send(fmt.Sprintf(`{"id":%d,"method":%q,"params":%s}`, p.id, method, params))
+	return p.answer(fmt.Sprint(p.id))
+}
+
+func (p *peer) answer(id string) message {
+	p.t.Helper()
+	for {
+		m, ok := p.next()
+		if !ok {
+			p.t.Fatalf("the connection ended before the answer %s", id)
+		}
+		if string(m.ID) == id {
+			return m
+		}
+	}
+}
+
+// open does the handshake, with more members of the params of initialize.
+func (p *peer) open(more string) (sessionID string) {
+	p.t.Helper()
+	m := p.call("initialize", `{"clientName":"test"`+more+`}`)
+	if m.Error != nil {
+		p.t.Fatalf("initialize: %+v", m.Error)
+	}
+	var result struct{ SessionID string }
+	if err := json.Unmarshal(m.Result, &result); err != nil {
+		p.t.Fatal(err)
+	}
+	p.send(`{"method":"initialized"}`)
+	return result.SessionID
+}
+
+func (p *peer) start(id, more string, argv ...string) {
+	p.t.Helper()
+	args, _ := json.Marshal(argv)
+	m := p.call("process/start", fmt.Sprintf(`{"processId":%q,"argv":%s,"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, args, more))
+	if m.Error != nil {
+		p.t.Fatalf("start %s: %+v", id, m.Error)
+	}
+}
+
+// untilClosed gathers the output of a process up to its end, and checks the seq.
+func (p *peer) untilClosed(id string, after uint64) (output string, code int) {
+	p.t.Helper()
+	for {
+		m, ok := p.next()
+		if !ok {
+			p.t.Fatalf("the connection ended before %s closed", id)
+		}
+		if m.Params.ProcessID != id {
+			continue
+		}
+		if m.Params.Seq != after+1 {
+			p.t.Fatalf("%s: seq %d after %d", id, m.Params.Seq, after)
+		}
+		after++
+		switch m.Method {
+		case "process/output":
+			output += string(m.Params.Chunk)
+		case "process/exited":
+			code = m.Params.ExitCode
+		case "process/closed":
+			return output, code
+		}
+	}
+}
+
+func TestRunsAProgram(t *testing.T) {
+	p := connect(t, start(t, actors.Config{}))
+	p.open("")
+	p.start("a", "", "sh", "-c", "echo out; exit 3")
+	if out, code := p.untilClosed("a", 0); out != "out\n" || code != 3 {
+		t.Errorf("got %q, exit code %d", out, code)
+	}
+}
+
+func TestShutdownIsIdempotent(t *testing.T) {
+	troupe := start(t, actors.Config{})
+	p := connect(t, troupe)
+	p.open("")
+	p.start("a", "", "sleep", "1000")
+	for range 3 {
+		if err := troupe.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}

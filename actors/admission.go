@@ -1,0 +1,74 @@
+package actors
+
+import "sync"
+
+// admission bounds the requests of one connection that have no answer yet: by
+// their number, and by the bytes of their frames. The reader waits for a place
+// before it reads the socket; a place is free when the answer has been written.
+type admission struct {
+	maxRequests int
+
+	mu       sync.Mutex
+	free     sync.Cond
+	requests int
+	bytes    int
+	released uint64 // places freed since the beginning
+	closed   bool
+}
+
+// maxPendingBytes is the bound on the bytes.
+const maxPendingBytes = 16 << 20
+
+func newAdmission(maxRequests int) *admission {
+	a := &admission{maxRequests: maxRequests}
+	a.free.L = &a.mu
+	return a
+}
+
+func (a *admission) full() bool { return a.requests >= a.maxRequests || a.bytes >= maxPendingBytes }
+
+// wait blocks until one more may be read, and reports whether: after close none
+// may. If it has to wait, it first calls stalled with how many were released.
+func (a *admission) wait(stalled func(released uint64)) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.full() && !a.closed {
+		stalled(a.released)
+	}
+	for a.full() && !a.closed {
+		a.free.Wait()
+	}
+	return !a.closed
+}
+
+// stalledAt reports whether none has been released since there were so many.
+func (a *admission) stalledAt(released uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.full() && a.released == released
+}
+
+// take counts a request of so many bytes, at least 1.
+func (a *admission) take(bytes int) {
+	a.mu.Lock()
+	a.requests++
+	a.bytes += bytes
+	a.mu.Unlock()
+}
+
+func (a *admission) release(bytes int) {
+	a.mu.Lock()
+	a.requests--
+	a.bytes -= bytes
+	a.released++
+	a.mu.Unlock()
+	a.free.Signal()
+}
+
+// close lets the reader go. Any number of times.
+func (a *admission) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.free.Signal()
+}

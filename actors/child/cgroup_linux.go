@@ -1,0 +1,207 @@
+package child
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupPrefix begins the name of a server's directory. Below it each child has
+// a leaf:
+//
+//	<our own cgroup>/troupe-<server>/<name>
+const cgroupPrefix = "troupe-"
+
+// cgroups is the containment by cgroup v2. (cgroup-v2.rst of the kernel)
+type cgroups struct{ dir string }
+
+func newCgroups(self server, log *slog.Logger) (*cgroups, error) {
+	own, err := ownCgroup()
+	if err != nil {
+		return nil, err
+	}
+	killCgroupLeftovers(own, self, log)
+	c := &cgroups{dir: filepath.Join(own, cgroupPrefix+self.String())}
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := c.check(own); err != nil {
+		os.Remove(c.dir)
+		return nil, err
+	}
+	return c, nil
+}
+
+// check finds out before the first child whether one can be put here.
+func (c *cgroups) check(own string) error {
+	// Who moves a process must be able to write to the common ancestor.
+	if err := unix.Access(filepath.Join(own, "cgroup.procs"), unix.W_OK); err != nil {
+		return fmt.Errorf("%s is not delegated to this user: %w", own, err)
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "cgroup.kill")); err != nil {
+		return fmt.Errorf("the kernel has no cgroup.kill (it has since Linux 5.14): %w", err)
+	}
+	kind, err := os.ReadFile(filepath.Join(c.dir, "cgroup.type"))
+	if err != nil {
+		return err
+	}
+	if kind := strings.TrimSpace(string(kind)); kind != "domain" {
+		return fmt.Errorf("%s is of type %q, not domain", c.dir, kind)
+	}
+	return nil
+}
+
+// ownCgroup is the directory of the cgroup v2 of this process. In hybrid mode
+// the tree is mounted below that of v1.
+func ownCgroup() (string, error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	var path string
+	for line := range strings.Lines(string(groups)) {
+		if p, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			path = p
+		}
+	}
+	if path == "" || strings.HasPrefix(path, "/..") {
+		return "", fmt.Errorf("this process is in no cgroup v2 that it can see (/proc/self/cgroup: %q)", path)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		// ID, parent, device, root, mount point, options …, "-", type, …
+		before, after, _ := strings.Cut(line, " - ")
+		f := strings.Fields(before)
+		if len(f) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
+			continue
+		}
+		if rel, err := filepath.Rel(unescape(f[3]), path); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(unescape(f[4]), rel), nil
+		}
+	}
+	return "", fmt.Errorf("no cgroup2 file system with %s is mounted", path)
+}
+
+// unescape undoes the octal escapes of mountinfo. (proc_pid_mountinfo(5))
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// killCgroupLeftovers kills what dead servers left below own.
+func killCgroupLeftovers(own string, self server, log *slog.Logger) {
+	entries, _ := os.ReadDir(own) // what cannot be read, the Mkdir to come reports
+	for _, entry := range entries {
+		name, ours := strings.CutPrefix(entry.Name(), cgroupPrefix)
+		s, ok := parseServer(name)
+		if !ours || !ok || !s.dead(self) {
+			continue
+		}
+		left := leaf{dir: filepath.Join(own, entry.Name())}
+		var pause backoff
+		for range killTries {
+			if left.empty() {
+				break
+			}
+			left.kill()
+			pause.wait()
+		}
+		if err := left.remove(); err != nil {
+			log.Error("children of a dead server were not removed", "cgroup", left.dir, "err", err)
+		}
+	}
+}
+
+func (*cgroups) kind() Containment { return ContainCgroup }
+
+func (c *cgroups) tree(name string) (tree, error) {
+	dir := filepath.Join(c.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		os.Remove(dir)
+		return nil, err
+	}
+	return &leaf{dir, fd}, nil
+}
+
+func (c *cgroups) close() error { return (&leaf{dir: c.dir}).remove() }
+
+// leaf is the cgroup of one child. It may have cgroups of its own making below.
+type leaf struct {
+	dir string
+	fd  int // of dir, until the fork; 0: closed
+}
+
+func (l *leaf) prepare(sys *syscall.SysProcAttr, env []string) []string {
+	sys.UseCgroupFD, sys.CgroupFD = true, l.fd
+	return env
+}
+
+func (l *leaf) started(int) { l.closeFD() }
+
+func (l *leaf) closeFD() {
+	if l.fd != 0 {
+		unix.Close(l.fd)
+		l.fd = 0
+	}
+}
+
+func (*leaf) pins() bool  { return false }
+func (*leaf) cheap() bool { return true }
+
+func (l *leaf) empty() bool {
+	events, err := os.ReadFile(filepath.Join(l.dir, "cgroup.events"))
+	return errors.Is(err, fs.ErrNotExist) || bytes.Contains(events, []byte("populated 0"))
+}
+
+func (l *leaf) kill() {
+	// Fails only when the leaf is gone; whether it has worked, empty tells.
+	os.WriteFile(filepath.Join(l.dir, "cgroup.kill"), []byte("1"), 0)
+}
+
+func (l *leaf) members() (pids []int) {
+	filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "cgroup.procs" {
+			procs, _ := os.ReadFile(path)
+			for _, pid := range strings.Fields(string(procs)) {
+				if pid, err := strconv.Atoi(pid); err == nil {
+					pids = append(pids, pid)
+				}
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+func (l *leaf) remove() error {
+	l.closeFD()
+	err := unix.Rmdir(l.dir)
+	if errors.Is(err, unix.EBUSY) {
+		below, _ := os.ReadDir(l.dir)
+		for _, d := range below {
+			if d.IsDir() {
+				(&leaf{dir: filepath.Join(l.dir, d.Name())}).remove() // the next Rmdir tells
+			}
+		}
+		err = unix.Rmdir(l.dir)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove cgroup %s: %w", l.dir, err)
+	}
+	return nil
+}

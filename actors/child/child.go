@@ -1,0 +1,139 @@
+// Package child is the edge to the operating system: it starts programs on a
+// PTY or on pipes, moves their bytes, tells how they ended, and leaves nothing
+// of them behind.
+//
+// A [Host] starts children on threads of its own; a [Handle] is one child.
+// What a child does goes into its [Intake], in this order:
+//
+//	output … Exited, after the output that was there at the exit … output of
+//	descendants that go on writing … Closed, when every stream has ended
+//
+// Nothing that a Host or a Handle offers blocks, but Close: all of it may be
+// called from an actor's Receive, and from any goroutine. An idle child costs a
+// goroutine for each stream and one that waits for the exit; no thread, and no
+// buffer.
+package child
+
+import (
+	"errors"
+	"log/slog"
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Spec is what to start.
+type Spec struct {
+	Argv []string // program and arguments; looked up in the PATH of Env
+	Arg0 *string  // what the program sees as its name; nil: Argv[0]
+	Dir  string   // working directory; empty: the server's
+	Env  []string // NAME=value, all of it: nothing is inherited
+
+	TTY  bool
+	Size protocol.Size // of the TTY; a zero field means 24 rows or 80 columns
+
+	Stdin      bool // a pipe; false: /dev/null. A TTY always has one.
+	StdinQueue int  // bytes that may wait for the child to read them
+
+	// Name is unique for all time and a valid file name, as a ULID is. The
+	// containment of the child is named after it.
+	Name string
+}
+
+// Containment is how the descendants of a child are found when all of them
+// must go.
+type Containment string
+
+const (
+	// ContainCgroup puts each child into a cgroup (v2) of its own: no
+	// descendant can leave it, and the kernel kills it as one.
+	ContainCgroup Containment = "cgroup"
+	// ContainMarker gives each child an environment variable and searches /proc
+	// for it, and for the children of those who have it. A descendant that lost
+	// both the variable and its parent is not found.
+	ContainMarker Containment = "marker"
+	// ContainGroup finds the process group and the session of the child, and
+	// the children of those. A descendant that called setsid and lost its
+	// parent is not found.
+	ContainGroup Containment = "group"
+)
+
+// HostConfig is useful at zero.
+type HostConfig struct {
+	// Spawners is how many threads start children. Zero or less means 2: a
+	// third gains next to nothing, as the runtime takes one lock for each fork.
+	Spawners int
+	// Containment is what to use, and NewHost fails where it cannot be had.
+	// Empty means the best at hand.
+	Containment Containment
+	// Subreaper says that the whole program is ours. Then descendants that lost
+	// their parent become our children instead of init's where that helps to
+	// find them, and those that end are reaped.
+	Subreaper bool
+	Log       *slog.Logger // nil means slog.Default()
+	// Fault is for tests: called at the top of the loops named "pump", "waiter"
+	// and "stdin", where it may panic.
+	Fault func(point string)
+}
+
+// Handle is one child, and the processes that came of it. Any goroutine may
+// call any method; none blocks.
+type Handle interface {
+	PID() int
+	Containment() Containment
+
+	// Write queues p for the child's stdin; p is the caller's again when it
+	// returns. When ok is false there was no room and nothing was taken:
+	// Intake.StdinRoom follows. A p larger than the queue is taken when the
+	// queue is empty. The error is ErrStdinClosed.
+	Write(p []byte) (ok bool, err error)
+	// CloseStdin closes stdin after what is queued. A PTY, which has no end,
+	// gets the character that its terminal settings call VEOF. Closing it again
+	// does nothing.
+	CloseStdin() error
+	// Resize sets the size of the TTY. The error is ErrNoTTY, or the system's.
+	Resize(protocol.Size) error
+
+	// Signal goes to the process group of the child. Once the child has exited
+	// it does nothing.
+	Signal(syscall.Signal) error
+	// Kill is Signal(SIGKILL).
+	Kill() error
+	// KillTree kills the child and all its descendants, as far as Containment
+	// finds them, and calls done on another goroutine: with nil once they were
+	// verified to be gone and the child's exit was seen, with ErrSurvivors and
+	// their pids if that was not reached in some 10 s. It works after the exit
+	// too, for what the child left behind.
+	KillTree(done func(error))
+
+	// Abandon reads what is in the streams now, as far as the Intake gives
+	// credit, and then no more. Closed follows once the child has exited, even
+	// when a descendant still holds a stream open.
+	Abandon()
+	// TreeEmpty reports whether the child was reaped and no descendant is
+	// left. Where that takes a search it reports what the last one found, and
+	// starts another.
+	TreeEmpty() bool
+	// Release forgets the child: its containment is removed. It fails until
+	// Closed was delivered and the tree is empty; then it may be repeated.
+	Release() error
+}
+
+// Errors of a start, to branch on; what Start reports says more.
+var (
+	ErrArgument   = errors.New("invalid argument")
+	ErrDir        = errors.New("working directory")
+	ErrNoProgram  = errors.New("no such program")
+	ErrPermission = errors.New("permission denied")
+	ErrExecFormat = errors.New("exec format error")
+	ErrLimit      = errors.New("limit reached")
+	ErrClosed     = errors.New("child: the host is closed")
+)
+
+// Errors of a Handle.
+var (
+	ErrStdinClosed = errors.New("child: stdin is closed")
+	ErrNoTTY       = errors.New("child: the process has no TTY")
+	ErrSurvivors   = errors.New("child: could not kill the whole tree")
+	ErrInUse       = errors.New("child: not to be released yet")
+)

@@ -1,0 +1,160 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is where programs are looked up for a child without PATH, as in glibc.
+const defaultPath = "/bin:/usr/bin"
+
+// program checks what the kernel would report without saying of what, and
+// returns the path of the program to execute, relative ones from spec.Dir.
+func program(spec *Spec) (string, error) {
+	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
+		return "", fmt.Errorf("%w: argv[0] is empty, it must name a program", ErrArgument)
+	}
+	if n := spec.Name; n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\n\x00") {
+		return "", fmt.Errorf("%w: name %q of the process is not a file name", ErrArgument, n)
+	}
+	if err := noNUL(spec); err != nil {
+		return "", err
+	}
+	if err := checkDir(spec.Dir); err != nil {
+		return "", err
+	}
+	name := spec.Argv[0]
+	if strings.Contains(name, "/") {
+		return name, checkProgram(spec.Dir, name)
+	}
+	return lookPath(spec, name)
+}
+
+func noNUL(spec *Spec) error {
+	has := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	for i, arg := range spec.Argv {
+		if has(arg) {
+			return fmt.Errorf("%w: argv[%d] contains a NUL byte", ErrArgument, i)
+		}
+	}
+	for _, entry := range spec.Env {
+		if name, _, _ := strings.Cut(entry, "="); has(entry) {
+			return fmt.Errorf("%w: environment variable %q contains a NUL byte", ErrArgument, name)
+		}
+	}
+	switch {
+	case spec.Arg0 != nil && has(*spec.Arg0):
+		return fmt.Errorf("%w: arg0 contains a NUL byte", ErrArgument)
+	case has(spec.Dir):
+		return fmt.Errorf("%w: working directory %q contains a NUL byte", ErrArgument, spec.Dir)
+	}
+	return nil
+}
+
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w %q does not exist", ErrDir, dir)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w %q: %w", ErrDir, dir, ErrPermission)
+	case errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir():
+		return fmt.Errorf("%w %q is not a directory", ErrDir, dir)
+	case err != nil:
+		return fmt.Errorf("%w %q: %w", ErrDir, dir, err)
+	case unix.Faccessat(unix.AT_FDCWD, dir, unix.X_OK, unix.AT_EACCESS) != nil:
+		return fmt.Errorf("%w %q: %w", ErrDir, dir, ErrPermission)
+	}
+	return nil
+}
+
+// checkProgram says why path, relative to dir, cannot be executed. What it does
+// not see, such as a missing interpreter, the fork reports.
+func checkProgram(dir, path string) error {
+	full := path
+	if !filepath.IsAbs(path) {
+		full = filepath.Join(dir, path)
+	}
+	info, err := os.Stat(full)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: program %q", ErrPermission, path)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w %q: a part of its path is not a directory", ErrNoProgram, path)
+	case err != nil && filepath.IsAbs(path):
+		return fmt.Errorf("%w %q", ErrNoProgram, path)
+	case err != nil:
+		return fmt.Errorf("%w %q in working directory %q", ErrNoProgram, path, dir)
+	case info.IsDir():
+		return fmt.Errorf("%w: program %q is a directory", ErrPermission, path)
+	case unix.Faccessat(unix.AT_FDCWD, full, unix.X_OK, unix.AT_EACCESS) != nil:
+		return fmt.Errorf("%w: program %q is not executable", ErrPermission, path)
+	}
+	return nil
+}
+
+// lookPath searches the PATH of the child, as execvp(3) would there: an empty
+// element is the working directory, and a file that may not be executed does
+// not end the search.
+func lookPath(spec *Spec, name string) (string, error) {
+	path, found := defaultPath, false
+	for _, entry := range spec.Env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path, found = value, true
+			break
+		}
+	}
+	var denied error
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		if dir == "" || dir == "." {
+			file = "./" + name
+		}
+		err := checkProgram(spec.Dir, file)
+		if err == nil {
+			return file, nil
+		}
+		if denied == nil && errors.Is(err, ErrPermission) {
+			denied = err
+		}
+	}
+	switch {
+	case denied != nil:
+		return "", denied
+	case !found:
+		return "", fmt.Errorf("%w %q in the default PATH %q: the environment sets none", ErrNoProgram, name, path)
+	}
+	return "", fmt.Errorf("%w %q in PATH %q", ErrNoProgram, name, path)
+}
+
+// startError says what a failed fork or exec means.
+func startError(err error, program string) error {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w: %q is neither a program of this machine nor a script that starts with #!", ErrExecFormat, program)
+	case errors.Is(err, syscall.ENOENT):
+		// The file was there a moment ago: it is its interpreter that is not.
+		return fmt.Errorf("%w: the interpreter that %q names", ErrNoProgram, program)
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%w: program %q", ErrPermission, program)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("%w: argv and environment together are too long for the system", ErrArgument)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("%w: no more processes: RLIMIT_NPROC, kernel.pid_max or pids.max of the cgroup", ErrLimit)
+	case errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("%w: the system is out of memory", ErrLimit)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("%w: file descriptors: %w", ErrLimit, err)
+	}
+	return fmt.Errorf("start %q: %w", program, err)
+}

@@ -1,0 +1,262 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// killTries bounds KillTree: with the waits between them they take some 10 s.
+const killTries = 110
+
+// process is the Handle of one child.
+//
+// Its goroutines are a pump for each stream, a waiter, and a writer while stdin
+// has something queued. Each does its part and calls settle, which alone
+// decides when Exited and Closed are due.
+type process struct {
+	// Fixed before watch.
+	host  *Host
+	in    *Intake
+	tree  tree
+	pid   int
+	tty   bool
+	exit  *os.File  // becomes readable at the exit; owned by the waiter
+	out   []*stream // one for a TTY, two for pipes
+	stdin stdin
+
+	closed chan struct{} // closed after Intake.Closed
+
+	mu         sync.Mutex
+	status     *protocol.ExitStatus // nil: it runs
+	toldExit   bool                 // Intake.Exited was called
+	toldClosed bool                 // Intake.Closed was called
+	searched   bool                 // for what the child left behind, at its exit
+	searching  bool                 // TreeEmpty has started a search
+	empty      bool                 // the tree is, for good, and the child was reaped
+	released   bool
+}
+
+// adopt makes our ends the process's.
+func (p *process) adopt(e *ends, queue int) {
+	if p.tty {
+		p.stdin.init(p, e.tty, queue)
+		p.out = []*stream{newStream(p, protocol.PTY, e.tty)}
+		return
+	}
+	p.stdin.init(p, e.stdin, queue)
+	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout), newStream(p, protocol.Stderr, e.stderr)}
+}
+
+// watch starts the goroutines. What they see goes to the Intake from now on.
+func (p *process) watch() {
+	for _, s := range p.out {
+		go s.pump()
+	}
+	go p.wait()
+}
+
+func (p *process) PID() int                 { return p.pid }
+func (p *process) Containment() Containment { return p.host.Containment() }
+
+// wait is the waiter goroutine.
+func (p *process) wait() {
+	var pause backoff
+	// Nobody else can tell how the child ended: the waiter does not give up.
+	for !p.host.loop("waiter", p.waitStep) {
+		pause.wait()
+	}
+}
+
+// waitStep may be repeated from any point.
+func (p *process) waitStep() bool {
+	p.awaitExit()
+	for _, s := range p.out {
+		s.exited()
+	}
+	p.settle()
+	if !p.tree.cheap() {
+		p.search() // before Closed: then TreeEmpty most often has its answer
+	}
+	p.mu.Lock()
+	p.searched = true
+	p.mu.Unlock()
+	p.settle()
+	return false
+}
+
+// settle delivers Exited and Closed when they are due. Under the lock: their
+// order is the promise.
+func (p *process) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status == nil || p.toldClosed {
+		return
+	}
+	drained, ended := true, true
+	for _, s := range p.out {
+		d, e := s.progress()
+		drained, ended = drained && d, ended && e
+	}
+	if drained && !p.toldExit {
+		p.toldExit = true
+		p.in.Exited(*p.status)
+	}
+	if p.toldExit && ended && p.searched {
+		p.toldClosed = true
+		p.stdin.shut()
+		if p.tty {
+			// Not before the exit: it is a hangup to whoever has it as terminal.
+			p.out[0].file.Close()
+		}
+		p.in.Closed()
+		close(p.closed)
+	}
+}
+
+func (p *process) Write(b []byte) (ok bool, err error) { return p.stdin.write(b) }
+
+func (p *process) CloseStdin() error { return p.stdin.close() }
+
+func (p *process) Resize(size protocol.Size) (err error) {
+	if !p.tty {
+		return ErrNoTTY
+	}
+	if !control(p.out[0].file, func(fd uintptr) { err = setSize(fd, size) }) {
+		return nil // closed: there is nothing left to resize
+	}
+	return err
+}
+
+func (p *process) Signal(sig syscall.Signal) error {
+	// Under the lock the child cannot be reaped, and its pid not be another's.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status != nil {
+		return nil
+	}
+	if err := syscall.Kill(-p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s to process group %d: %w", unix.SignalName(sig), p.pid, err)
+	}
+	return nil
+}
+
+func (p *process) Kill() error { return p.Signal(syscall.SIGKILL) }
+
+func (p *process) KillTree(done func(error)) {
+	go func() { done(p.killTree()) }()
+}
+
+func (p *process) killTree() error {
+	var pause backoff
+	for range killTries {
+		if p.search() {
+			return nil
+		}
+		p.tree.kill()
+		pause.wait()
+	}
+	return fmt.Errorf("%w of process %d: pids %v are left after %d tries", ErrSurvivors, p.pid, p.tree.members(), killTries)
+}
+
+func (p *process) Abandon() {
+	for _, s := range p.out {
+		s.abandon()
+	}
+}
+
+func (p *process) TreeEmpty() bool {
+	if p.tree.cheap() {
+		return p.search()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status != nil && !p.empty && !p.searching {
+		p.searching = true
+		go func() {
+			p.search()
+			p.mu.Lock()
+			p.searching = false
+			p.mu.Unlock()
+		}()
+	}
+	return p.empty
+}
+
+// search reports whether the child has exited and left nothing behind. Once
+// that is so it stays so: nobody is left to fork.
+func (p *process) search() bool {
+	p.mu.Lock()
+	exited, empty := p.status != nil, p.empty
+	p.mu.Unlock()
+	if empty || !exited || !p.tree.empty() {
+		return empty
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.empty && p.tree.pins() {
+		reap(p.pid)
+	}
+	p.empty = true
+	return true
+}
+
+func (p *process) Release() error {
+	p.mu.Lock()
+	released, closed := p.released, p.toldClosed
+	p.mu.Unlock()
+	switch {
+	case released:
+		return nil
+	case !closed:
+		return fmt.Errorf("%w: process %d has not closed", ErrInUse, p.pid)
+	case !p.TreeEmpty():
+		return fmt.Errorf("%w: process %d left others behind", ErrInUse, p.pid)
+	}
+	if err := p.tree.remove(); err != nil {
+		return fmt.Errorf("child: containment of process %d: %w", p.pid, err)
+	}
+	p.mu.Lock()
+	p.released = true
+	p.mu.Unlock()
+	p.host.forget(p)
+	return nil
+}
+
+// finish ends all that there is of the child, for Host.Close.
+func (p *process) finish() error {
+	if err := p.killTree(); err != nil {
+		return err
+	}
+	p.in.Abort()
+	p.Abandon()
+	<-p.closed
+	return p.Release()
+}
+
+// exitStatus turns what wait(2) tells into what the wire says: a process killed
+// by a signal has 128 plus its number as exit code, as in a shell.
+func exitStatus(code int, sig syscall.Signal, dumped bool, usage *unix.Rusage) *protocol.ExitStatus {
+	st := &protocol.ExitStatus{
+		ExitCode:   code,
+		CoreDumped: dumped,
+		Rusage: protocol.Rusage{
+			UserMs:      uint64(usage.Utime.Nano() / 1e6),
+			SystemMs:    uint64(usage.Stime.Nano() / 1e6),
+			MaxRSSBytes: uint64(usage.Maxrss) * maxRSSUnit,
+		},
+	}
+	if sig != 0 {
+		st.ExitCode = 128 + int(sig)
+		if st.Signal = unix.SignalName(sig); st.Signal == "" {
+			st.Signal = fmt.Sprintf("SIG%d", int(sig)) // a real-time signal has no name
+		}
+	}
+	return st
+}

@@ -1,0 +1,211 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stdin is the bounded queue in front of a child's standard input. Its writer
+// goroutine lives only while something is queued: what the kernel takes at
+// once is written at once, which saves an echo one wakeup.
+type stdin struct {
+	p    *process
+	file *os.File
+	conn syscall.RawConn
+	max  int // bytes, of queue
+
+	mu      sync.Mutex
+	open    bool   // takes writes
+	queue   []byte // what the kernel did not take yet
+	writing bool   // the writer runs: it owns the file's writing side
+	wanted  int    // bytes that were refused last; 0: none
+	midLine bool   // the last byte taken does not end a line
+}
+
+// init sets up the queue for file; with nil the child has no stdin.
+func (s *stdin) init(p *process, file *os.File, max int) {
+	s.p, s.max = p, max
+	if file == nil {
+		return
+	}
+	s.file, s.open = file, true
+	s.conn, _ = file.SyscallConn() // fails for a nil file only
+}
+
+func (s *stdin) write(b []byte) (ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.open:
+		return false, ErrStdinClosed
+	case len(b) == 0:
+		return true, nil
+	case len(s.queue) > 0 && len(s.queue)+len(b) > s.max:
+		s.wanted = len(b)
+		return false, nil
+	}
+	if err := s.put(b); err != nil {
+		return false, ErrStdinClosed
+	}
+	s.midLine = b[len(b)-1] != '\n' && b[len(b)-1] != '\r'
+	return true, nil
+}
+
+// put writes what goes at once, and queues the rest. It holds the lock.
+func (s *stdin) put(b []byte) error {
+	if !s.writing {
+		var n int
+		var err error
+		open := s.conn.Write(func(fd uintptr) bool { n, err = writeOnce(fd, b); return true })
+		if err = errors.Join(open, err); err != nil {
+			s.failed()
+			return err
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	s.queue = append(s.queue, b...)
+	if !s.writing {
+		s.writing = true
+		go s.writer()
+	}
+	return nil
+}
+
+func (s *stdin) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open {
+		return nil
+	}
+	if s.p.tty {
+		if err := s.put(s.eof()); err != nil {
+			return nil // closed all the same
+		}
+	}
+	s.open = false
+	s.wake() // who was refused is to hear that it is closed
+	if !s.writing {
+		s.closeFile()
+	}
+	return nil
+}
+
+// eof is what ends the input of a terminal. Within a line VEOF only hands over
+// the line: it takes another to end.
+func (s *stdin) eof() []byte {
+	eof := byte(4) // ^D
+	control(s.file, func(fd uintptr) {
+		if t, err := unix.IoctlGetTermios(int(fd), getTermios); err == nil {
+			eof = t.Cc[unix.VEOF]
+		}
+	})
+	if s.midLine {
+		return []byte{eof, eof}
+	}
+	return []byte{eof}
+}
+
+// writer is the goroutine that empties the queue.
+func (s *stdin) writer() {
+	if s.p.host.loop("stdin", s.step) {
+		return
+	}
+	s.p.host.log.Error("stdin given up after repeated panics", "pid", s.p.pid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing = false
+	s.failed()
+}
+
+func (s *stdin) step() bool {
+	s.mu.Lock()
+	head := s.queue // stays as it is: later writes only append
+	s.mu.Unlock()
+
+	var n int
+	var err error
+	if len(head) > 0 {
+		open := s.conn.Write(func(fd uintptr) bool {
+			n, err = writeOnce(fd, head)
+			return n > 0 || err != nil
+		})
+		err = errors.Join(open, err)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.failed()
+	} else {
+		s.queue = s.queue[n:]
+	}
+	if s.wanted > 0 && (len(s.queue) == 0 || len(s.queue)+s.wanted <= s.max) {
+		s.wake()
+	}
+	if len(s.queue) > 0 {
+		return true
+	}
+	s.queue = nil
+	s.writing = false
+	if !s.open {
+		s.closeFile()
+	}
+	return false
+}
+
+// writeOnce returns 0 and no error when the kernel takes nothing now.
+func writeOnce(fd uintptr, b []byte) (n int, err error) {
+	for {
+		n, err = unix.Write(int(fd), b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return 0, nil
+		default:
+			return max(n, 0), err
+		}
+	}
+}
+
+// failed closes stdin: the child has closed its end, or the process is over. It
+// holds the lock.
+func (s *stdin) failed() {
+	s.open, s.queue = false, nil
+	s.wake()
+	if !s.writing {
+		s.closeFile()
+	}
+}
+
+// shut is failed, from outside: the process is over.
+func (s *stdin) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return
+	}
+	s.open, s.queue = false, nil
+	s.wake()
+	s.closeFile() // ends the writer's wait
+}
+
+func (s *stdin) wake() {
+	if s.wanted > 0 {
+		s.wanted = 0
+		s.p.in.StdinRoom()
+	}
+}
+
+// closeFile is how a pipe ends; a PTY is the output's too. May be repeated.
+func (s *stdin) closeFile() {
+	if !s.p.tty {
+		s.file.Close()
+	}
+}

@@ -1,0 +1,120 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	fionread   = unix.TIOCINQ
+	getTermios = unix.TCGETS
+	maxRSSUnit = 1 << 10 // ru_maxrss is in KiB
+)
+
+func pipe() (r, w int, err error) {
+	var fds [2]int
+	err = unix.Pipe2(fds[:], unix.O_CLOEXEC)
+	return fds[0], fds[1], err
+}
+
+// growPipe lets a pipe hold more, if the user's share of pipe pages allows it.
+func growPipe(fd uintptr, size int) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size) }
+
+// ptyMax is " is N" for the limit of PTYs, where it can be read.
+func ptyMax() string {
+	limit, err := os.ReadFile("/proc/sys/kernel/pty/max")
+	if err != nil {
+		return ""
+	}
+	return " is " + strings.TrimSpace(string(limit))
+}
+
+// fork starts a child that dies with this thread. exit is its pidfd.
+func fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, exit *os.File, err error) {
+	pidfd := -1
+	attr.Sys.PidFD = &pidfd
+	attr.Sys.Pdeathsig = syscall.SIGKILL
+	if pid, err = syscall.ForkExec(path, argv, attr); err != nil {
+		return 0, nil, err
+	}
+	if pidfd < 0 {
+		err = errors.New("the kernel gives no pidfd (it does since Linux 5.4)")
+	} else {
+		exit, err = ourFile(pidfd, "pidfd")
+	}
+	if err != nil {
+		syscall.Kill(pid, syscall.SIGKILL)
+		syscall.Wait4(pid, nil, 0, nil)
+		return 0, nil, err
+	}
+	return pid, exit, nil
+}
+
+// awaitExit waits until the child has exited and sets status. It parks in the
+// poller, where wait(2) would hold a thread for each child.
+func (p *process) awaitExit() {
+	conn, _ := p.exit.SyscallConn() // fails for a nil file only
+	conn.Read(p.tryWait)            // fails when the file is closed: it had succeeded then
+	p.exit.Close()
+}
+
+// tryWait reports whether the child has exited. Under the lock: Signal must not
+// reach a pid that was reaped.
+func (p *process) tryWait(fd uintptr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status != nil {
+		return true
+	}
+	options := unix.WEXITED | unix.WNOHANG
+	if p.tree.pins() {
+		options |= unix.WNOWAIT
+	}
+	info, usage, err := waitid(unix.P_PIDFD, int(fd), options)
+	switch {
+	case errors.Is(err, unix.ECHILD):
+		p.status = &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
+	case err != nil || info.pid == 0:
+		return false
+	case info.code == cldExited:
+		p.status = exitStatus(int(info.status), 0, false, &usage)
+	default:
+		p.status = exitStatus(0, syscall.Signal(info.status), info.code == cldDumped, &usage)
+	}
+	return true
+}
+
+// Values of si_code. (sigaction(2))
+const (
+	cldExited = 1
+	cldDumped = 3
+)
+
+// childInfo is siginfo_t as waitid(2) fills it.
+type childInfo struct {
+	signo, errno, code int32
+	_                  [unsafe.Sizeof(uintptr(0)) - 4]byte // a union of pointers follows
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [100]byte
+}
+
+func waitid(kind, id, options int) (info childInfo, usage unix.Rusage, err error) {
+	for {
+		err = unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), options, &usage)
+		if !errors.Is(err, unix.EINTR) {
+			return info, usage, err
+		}
+	}
+}
+
+// reap takes a child that has exited out of the process table.
+func reap(pid int) { waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOHANG) }

@@ -1,0 +1,95 @@
+//go:build unix && !linux
+
+package child
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Elsewhere than on Linux children do not die with a server that was killed,
+// each holds a thread that waits for it, and only process groups contain them.
+
+const (
+	fionread   = 0x4004667f // FIONREAD of the BSDs
+	getTermios = unix.TIOCGETA
+	maxRSSUnit = 1 // ru_maxrss is in bytes
+)
+
+func pipe() (r, w int, err error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	var fds [2]int
+	if err := unix.Pipe(fds[:]); err != nil {
+		return 0, 0, err
+	}
+	unix.CloseOnExec(fds[0])
+	unix.CloseOnExec(fds[1])
+	return fds[0], fds[1], nil
+}
+
+func growPipe(uintptr, int) {}
+
+func ptyMax() string { return "" }
+
+func fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, exit *os.File, err error) {
+	pid, err = syscall.ForkExec(path, argv, attr)
+	return pid, nil, err
+}
+
+func (p *process) awaitExit() {
+	p.mu.Lock()
+	exited := p.status != nil
+	p.mu.Unlock()
+	if exited {
+		return
+	}
+	var ws unix.WaitStatus
+	var usage unix.Rusage
+	for {
+		if _, err := unix.Wait4(p.pid, &ws, 0, &usage); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ws.Signaled() {
+		p.status = exitStatus(0, ws.Signal(), ws.CoreDump(), &usage)
+	} else {
+		p.status = exitStatus(ws.ExitStatus(), 0, false, &usage)
+	}
+}
+
+func reap(int) {}
+
+func (h *Host) startReaper() (stop func()) { return func() {} }
+
+func newContainment(cfg HostConfig, _ *slog.Logger) (containment, error) {
+	if cfg.Containment != "" && cfg.Containment != ContainGroup {
+		return nil, fmt.Errorf("containment %q is not to be had on this system: use %q", cfg.Containment, ContainGroup)
+	}
+	return groups{}, nil
+}
+
+type groups struct{}
+
+func (groups) kind() Containment         { return ContainGroup }
+func (groups) tree(string) (tree, error) { return &group{}, nil }
+func (groups) close() error              { return nil }
+
+// group is the process group of a child.
+type group struct{ leader int }
+
+func (*group) prepare(_ *syscall.SysProcAttr, env []string) []string { return env }
+func (g *group) started(pid int)                                     { g.leader = pid }
+func (*group) pins() bool                                            { return false }
+func (*group) cheap() bool                                           { return true }
+func (g *group) empty() bool                                         { return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH) }
+func (g *group) kill()                                               { syscall.Kill(-g.leader, syscall.SIGKILL) }
+func (g *group) members() []int                                      { return []int{-g.leader} }
+func (*group) remove() error                                         { return nil }

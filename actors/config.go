@@ -1,0 +1,120 @@
+// Package actors is the tree that owns every session, process and connection.
+// It is started at the root of an actor system (Start) or under an actor of the
+// host's (Props); docs/ARCHITECTURE.md draws it.
+package actors
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// Config is how a troupe behaves. The zero Config is a good one. Sizes are in
+// bytes.
+type Config struct {
+	// Name of the root actor; "" means "troupe".
+	Name string
+	// Version is told to clients; "" means "devel".
+	Version string
+	// Log gets what goes wrong; nil means slog.Default().
+	Log *slog.Logger
+
+	// DetachedTTL is how long a session lives without an owner, unless the client
+	// asked for another. 0 means 5 min; negative means for ever.
+	DetachedTTL time.Duration
+	// MaxDetachedTTL is the longest that a client may ask for. 0 means 24 h;
+	// negative means for ever.
+	MaxDetachedTTL time.Duration
+	// ClosedRetention is how long a process that has closed can still be read. 0
+	// means 80 s, as the peer; negative means not at all.
+	ClosedRetention time.Duration
+	// KillGrace is how long a process has between SIGTERM and SIGKILL when the
+	// server shuts down. 0 means 2 s; negative means SIGKILL at once.
+	KillGrace time.Duration
+
+	// Retention is how much output a process may hold for its owner, unless the
+	// client asked for another amount up to MaxRetention. 0 means 1 MiB and 64 MiB.
+	Retention, MaxRetention int64
+	// Budget bounds the output that all processes hold, beyond the first 64 KiB of
+	// each. 0 means 1 GiB; negative means no bound.
+	Budget int64
+	// Window is how much output a connection may be sent before it has
+	// acknowledged any of it. 0 means 512 KiB.
+	Window int64
+	// StdinQueue is how much stdin a process may be owed. 0 means 256 KiB.
+	StdinQueue int
+
+	// MaxSessions and MaxProcesses (of a session, those kept after their end
+	// included) are refused beyond. 0 means 10,000 each.
+	MaxSessions, MaxProcesses int
+	// MaxPending bounds the requests of one connection that wait for their answer;
+	// 0 means 1,024. Beyond it, or beyond 16 MiB of them, its socket is not read.
+	MaxPending int
+
+	// Spawners, Containment and Subreaper: see child.HostConfig.
+	Spawners    int
+	Containment child.Containment
+	Subreaper   bool
+
+	fault      func(self *actor.PID, message any) // tests: may panic in place of a message
+	childFault func(point string)                 // tests: may panic in a pump, the waiter, stdin
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Name, "troupe")
+	setDefault(&c.Version, "devel")
+	setDefault(&c.Log, slog.Default())
+	setDefault(&c.DetachedTTL, 5*time.Minute)
+	setDefault(&c.MaxDetachedTTL, 24*time.Hour)
+	setDefault(&c.ClosedRetention, 80*time.Second)
+	setDefault(&c.KillGrace, 2*time.Second)
+	setDefault(&c.Retention, 1<<20)
+	setDefault(&c.MaxRetention, 64<<20)
+	c.MaxRetention = max(c.MaxRetention, c.Retention)
+	setDefault(&c.Budget, 1<<30)
+	setDefault(&c.Window, 512<<10)
+	setDefault(&c.StdinQueue, 256<<10)
+	setDefault(&c.MaxSessions, 10_000)
+	setDefault(&c.MaxProcesses, 10_000)
+	setDefault(&c.MaxPending, 1024)
+	return c
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// shared is what all actors of one troupe have in common. Nothing in it changes.
+type shared struct {
+	Config
+	children *child.Host
+	budget   *child.Budget
+	strategy *supervision.Strategy // of what may be restarted: registry, session, process
+	info     *protocol.EnvironmentInfo
+}
+
+func (s *shared) limits() protocol.Limits {
+	return protocol.Limits{
+		MaxFrameBytes:      16 << 20,
+		MaxMessageBytes:    64 << 20,
+		MaxProcesses:       s.MaxProcesses,
+		MaxPendingRequests: s.MaxPending,
+		WindowBytes:        s.Window,
+		RetentionBytes:     s.Retention,
+		MaxRetentionBytes:  s.MaxRetention,
+		StdinQueueBytes:    int64(s.StdinQueue),
+		DetachedTTLMs:      milliseconds(s.DetachedTTL),
+		ClosedRetentionMs:  milliseconds(s.ClosedRetention),
+		PingIntervalMs:     15_000,
+		DeadConnectionMs:   30_000,
+	}
+}
+
+func milliseconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Millisecond) }

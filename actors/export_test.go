@@ -1,0 +1,11 @@
+package actors
+
+import "github.com/asynkron/protoactor-go/actor"
+
+// WithFaults returns c with hooks that may panic: fault in place of each message
+// to an actor (and once for each goroutine of a connection, with its name as the
+// message), child where child.HostConfig.Fault says.
+func WithFaults(c Config, fault func(self *actor.PID, message any), child func(point string)) Config {
+	c.fault, c.childFault = fault, child
+	return c
+}

@@ -1,0 +1,98 @@
+package actors
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A request whose actor fails over it is answered all the same: its message is
+// lost (protoactor delivers it to no later instance), and nobody else would.
+type answerable interface {
+	// failed is the message to the sender that says so.
+	failed(*protocol.Error) any
+}
+
+// crashed is sent by a goroutine of an actor that panicked, to that actor, which
+// panics with it: supervision decides, as if it had happened in Receive.
+type crashed struct {
+	Goroutine string
+	Reason    any
+}
+
+// reaction is what becomes of an actor that panics in Receive.
+type reaction bool
+
+const (
+	// contained: the message is dropped and the actor goes on. For the error
+	// kernel: what owns children, and has no state that could be broken. A restart
+	// there would stop every child.
+	contained reaction = false
+	// escalated: the parent's strategy decides.
+	escalated reaction = true
+)
+
+// props returns the Props of every actor of the tree: with the guard around its
+// Receive, and with the one strategy for its children.
+func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOption) *actor.Props {
+	opts = append([]actor.PropsOption{
+		actor.WithReceiverMiddleware(s.guard(r)),
+		actor.WithSupervisor(s.strategy),
+	}, opts...)
+	return actor.PropsFromProducer(produce, opts...)
+}
+
+// guard logs each panic once, with its stack, answers the request that was lost
+// with it, and lets none out of the messages that end an actor: protoactor
+// resurrects an actor that panics in Stopping, and waits for ever for the parent
+// of one that panics in Stopped.
+func (s *shared) guard(r reaction) actor.ReceiverMiddleware {
+	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
+		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
+			defer func() {
+				reason := recover()
+				if reason == nil {
+					return
+				}
+				logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", env.Message))
+				switch m := env.Message.(type) {
+				case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+					return
+				case answerable:
+					if env.Sender != nil {
+						ctx.ActorSystem().Root.Send(env.Sender, m.failed(protocol.Errorf(protocol.CodeInternal,
+							"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
+					}
+				}
+				if r == escalated {
+					panic(reason)
+				}
+			}()
+			if s.fault != nil {
+				s.fault(ctx.Self(), env.Message)
+			}
+			next(ctx, env)
+		}
+	}
+}
+
+func logPanic(log *slog.Logger, reason any, args ...any) {
+	log.Error("panic", append(args, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
+}
+
+// run starts a goroutine of the actor self. It may capture what is passed to it
+// and self, never the context of the actor or the actor itself.
+func run(log *slog.Logger, root *actor.RootContext, self *actor.PID, name string, body func()) {
+	go func() {
+		defer func() {
+			if reason := recover(); reason != nil {
+				logPanic(log, reason, "actor", self.GetId(), "goroutine", name)
+				root.Send(self, crashed{name, reason})
+			}
+		}()
+		body()
+	}()
+}

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// inbound is one decoded frame, from the reader to its connection.
+type inbound struct {
+	kind   protocol.Kind // 0 when the frame could not be decoded
+	id     protocol.ID
+	method string
+	params any             // as a value of the protocol's type; nil if the method has none here
+	err    *protocol.Error // the frame or its params are wrong
+	weight int             // what it holds of the admission
+}
+
+// Params of methods that have none.
+type (
+	environmentInfoRequest   struct{}
+	environmentStatusRequest struct{}
+	listRequest              struct{}
+)
+
+// methods decode the params of the requests that we answer, and of the
+// notifications that we understand.
+var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
+	protocol.MethodInitialize:        params[protocol.InitializeParams],
+	protocol.MethodInitialized:       ignoring[struct{}],
+	protocol.MethodEnvironmentInfo:   none[environmentInfoRequest],
+	protocol.MethodEnvironmentStatus: ignoring[environmentStatusRequest],
+	protocol.MethodProcessStart:      params[protocol.ProcessStartParams],
+	protocol.MethodProcessRead:       params[protocol.ProcessReadParams],
+	protocol.MethodProcessWrite:      params[protocol.ProcessWriteParams],
+	protocol.MethodProcessCloseStdin: params[protocol.ProcessCloseStdinParams],
+	protocol.MethodProcessResize:     params[protocol.ProcessResizeParams],
+	protocol.MethodProcessSignal:     params[protocol.ProcessSignalParams],
+	protocol.MethodProcessTerminate:  params[protocol.ProcessTerminateParams],
+	protocol.MethodProcessWait:       params[protocol.ProcessWaitParams],
+	protocol.MethodProcessList:       ignoring[listRequest],
+	protocol.MethodSessionInfo:       ignoring[SessionInfoRequest],
+	protocol.MethodSessionClose:      optional[protocol.SessionCloseParams],
+	protocol.MethodSessionAck:        params[protocol.SessionAckParams],
+}
+
+func params[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	var v T
+	if err := c.Unmarshal(payload, &v); err != nil {
+		return nil, startError(err)
+	}
+	return v, nil
+}
+
+// optional takes absent params for the zero T.
+func optional[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	if payload == nil {
+		var v T
+		return v, nil
+	}
+	return params[T](c, payload)
+}
+
+func none[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	_, err := params[protocol.NoParams](c, payload)
+	var v T
+	return v, err
+}
+
+func ignoring[T any](protocol.Codec, []byte) (any, *protocol.Error) {
+	var v T
+	return v, nil
+}
+
+func weightOf(frame []byte) int { return max(len(frame), 1) }
+
+// decode makes sense of one frame. What it returns does not alias it.
+func decode(codec protocol.Codec, frame []byte) inbound {
+	in := inbound{weight: weightOf(frame)}
+	msg, err := codec.Decode(frame)
+	if err != nil {
+		in.id, in.err = protocol.InvalidID, startError(err)
+		return in
+	}
+	in.kind, in.id, in.method = msg.Kind, msg.ID, msg.Method
+	if f := methods[msg.Method]; f != nil && (msg.Kind == protocol.Request || msg.Kind == protocol.Notification) {
+		in.params, in.err = f(codec, msg.Payload)
+	}
+	return in
+}
+
+// process is the id of the process that a request is about.
+func (in *inbound) process() string {
+	switch p := in.params.(type) {
+	case protocol.ProcessStartParams:
+		return p.ProcessID
+	case protocol.ProcessReadParams:
+		return p.ProcessID
+	case protocol.ProcessWriteParams:
+		return p.ProcessID
+	case protocol.ProcessCloseStdinParams:
+		return p.ProcessID
+	case protocol.ProcessResizeParams:
+		return p.ProcessID
+	case protocol.ProcessSignalParams:
+		return p.ProcessID
+	case protocol.ProcessTerminateParams:
+		return p.ProcessID
+	case protocol.ProcessWaitParams:
+		return p.ProcessID
+	}
+	return ""
+}
+
+// changes reports whether a request changes something: an observer may not.
+func changes(in inbound) bool {
+	switch in.method {
+	case protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
+		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
+		protocol.MethodSessionClose:
+		return true
+	}
+	return false
+}
+
+// familyOf says what a method is one of, as the errors of the handshake name it,
+// "" if it is of none; and whether we have it.
+func familyOf(method string) (family string, known bool) {
+	_, known = methods[method]
+	switch prefix, _, _ := strings.Cut(method, "/"); {
+	case prefix == "fs": // order first, as the peer: its clients ask early
+		return "filesystem", known
+	case prefix == "http":
+		return "http", known
+	case !known:
+		return "", false
+	case prefix == "environment":
+		return "environment info", known
+	default:
+		return "exec", known
+	}
+}

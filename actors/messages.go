@@ -1,0 +1,135 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// What an actor of the host's says to a troupe, and hears from it. The actors of
+// connections use nothing else. All are plain data. Messages that ask for an
+// answer are sent with a sender (Request, RequestFuture, RequestWithCustomSender).
+
+type (
+	// Attach is for the troupe. The sender becomes owner or observer of a session
+	// and is answered with Attached, or with a Reply that has an error. It is
+	// watched: when it stops, it is detached.
+	Attach struct {
+		Token uint64 // comes back in the answer
+		// SessionID is the session to resume; "" opens a new one.
+		SessionID string
+		Role      protocol.Role // "" means owner
+		Takeover  bool          // an owner that is still attached is evicted
+		// Options of a new session.
+		Options protocol.SessionOptions
+	}
+
+	// Attached answers an Attach.
+	Attached struct {
+		Token     uint64
+		SessionID string
+		Session   *actor.PID // for Request
+		Role      protocol.Role
+		Processes []ProcessRef // those that have started
+	}
+
+	// ProcessRef names a process: by the client's id, and by its actor.
+	ProcessRef struct {
+		ID  string
+		PID *actor.PID
+	}
+
+	// Request is a call of the wire. Params is one of the protocol's params types,
+	// as a value. A session answers ProcessStartParams (with Started),
+	// SessionInfoRequest and SessionCloseParams; a process all that is about it.
+	Request struct {
+		Token  uint64 // comes back in the Reply
+		Params any
+	}
+
+	// Reply answers a Request. Result is the protocol's result type, as a value.
+	Reply struct {
+		Token  uint64
+		Result any
+		Err    *protocol.Error // nil: it succeeded
+		// From and To say which entries of the log a ProcessReadResult has: after
+		// From, up to To. They are for an Ack once the client has it.
+		From, To uint64
+	}
+
+	// Started is the Result of a ProcessStartParams.
+	Started struct {
+		protocol.ProcessStartResult
+		Process ProcessRef
+	}
+
+	// SessionInfoRequest asks a session for its protocol.SessionInfoResult.
+	SessionInfoRequest struct{}
+
+	// DescribeRequest asks a process for its protocol.ProcessInfo.
+	DescribeRequest struct{}
+
+	// ProcessAdded tells all who are attached, except the one who started it.
+	ProcessAdded struct{ Process ProcessRef }
+
+	// ProcessRemoved tells all who are attached that a process can no longer be
+	// asked. Reason is "" when it had closed and its retention is over.
+	ProcessRemoved struct{ ID, Reason string }
+
+	// Evicted tells one who was attached that it is no longer.
+	Evicted struct{ Reason string }
+
+	// Expiring tells an observer that its session has lost its owner, and all who
+	// are attached that the server shuts down.
+	Expiring struct{ InMs uint64 }
+)
+
+type (
+	// Subscribe is for a process: the sender becomes a viewer, or moves its cursor.
+	// It gets a Delivery for each Pull.
+	Subscribe struct {
+		After uint64 // the cursor starts behind this seq
+		Now   bool   // it starts behind all that has happened; After does not count
+		// Owner: what it has not acknowledged is kept for it.
+		Owner bool
+	}
+
+	// Pull asks for one Delivery of at most Bytes of output, at least one entry. It
+	// is answered when there is something. A second one replaces the first.
+	Pull struct{ Bytes int }
+
+	// Delivery answers a Pull. Entries continue where the last one ended, or behind
+	// Gap. Neither may be changed: all viewers share them.
+	Delivery struct {
+		Process string
+		Gap     outlog.Gap
+		Entries []outlog.Entry
+	}
+
+	// Ack is from an owner: it has made all entries after From up to To its own.
+	Ack struct{ From, To uint64 }
+
+	// Unsubscribe ends what Subscribe began.
+	Unsubscribe struct{}
+
+	// Resubscribe tells a viewer that the process's actor has been restarted: it
+	// should Subscribe after the last entry it had, and Pull;
+	// or after After if it had none yet.
+	Resubscribe struct {
+		Process ProcessRef
+		After   uint64
+	}
+)
+
+func (m Attach) failed(e *protocol.Error) any  { return Reply{Token: m.Token, Err: e} }
+func (m Request) failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+// What reaches nobody, because it was on its way when its actor ended, is no news.
+
+func (Pull) IgnoreDeadLetterLogging()        {}
+func (Delivery) IgnoreDeadLetterLogging()    {}
+func (Ack) IgnoreDeadLetterLogging()         {}
+func (Subscribe) IgnoreDeadLetterLogging()   {}
+func (Unsubscribe) IgnoreDeadLetterLogging() {}
+func (Reply) IgnoreDeadLetterLogging()       {}
+func (Resubscribe) IgnoreDeadLetterLogging() {}

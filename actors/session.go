@@ -1,0 +1,424 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/oklog/ulid/v2"
+)
+
+// Messages to a session actor, beside those of messages.go.
+type (
+	// processStarted is from a process, or from the supervisor that could not
+	// spawn one; once, and again after an announce.
+	processStarted struct {
+		id, name string
+		ref      ProcessRef
+		err      *protocol.Error // it could not be started
+	}
+	processRetired struct{ id, name string } // process: its retention is over
+	drain          struct{}                  // registry: the server shuts down
+	expireDue      struct{}                  // the detached TTL has passed, unless an owner came
+)
+
+// Why a session ends; clients are told.
+const (
+	reasonShutdown = "server shutdown"
+	reasonClosed   = "session closed by request"
+)
+
+// sessionRecord is what of a session survives its actor, whose Props close over
+// it. One owner: Receive.
+type sessionRecord struct {
+	// Fixed at spawn.
+	shared     *shared
+	id, name   string
+	created    time.Time
+	ttl        time.Duration // negative: for ever
+	supervisor *actor.PID
+	first      *attachRequest // who opened it; nil once attached
+
+	owner     *actor.PID            // nil: detached
+	observers map[string]*actor.PID // by PID
+	expires   time.Time             // while detached
+	processes map[string]*member    // by the client's id
+	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
+	closing   *closing              // nil: it lives
+}
+
+// attachRequest is an Attach with its sender.
+type attachRequest struct {
+	Attach
+	sender *actor.PID
+}
+
+// member is a process in the session's table.
+type member struct {
+	name   string
+	token  string     // startToken
+	pid    *actor.PID // nil while it is being started
+	result protocol.ProcessStartResult
+	asked  []request // who waits for the start
+}
+
+// request is whom to answer, and with which token.
+type request struct {
+	sender *actor.PID
+	token  uint64
+}
+
+type closing struct {
+	reason string
+	asked  []request // session/close
+}
+
+// session is the actor that owns one session: who is attached, which processes
+// there are, and when it ends.
+//
+//	attached ⇄ detached ── TTL ──▶ closing ── no process left ──▶ gone
+//	    └────────── session/close, drain ─────┘
+type session struct{ *sessionRecord }
+
+func (s *session) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		s.start(ctx)
+	case *actor.Terminated:
+		s.terminated(ctx, m.Who)
+
+	case Attach:
+		s.attach(ctx, attachRequest{m, ctx.Sender()})
+	case Request:
+		s.request(ctx, m)
+	case processStarted:
+		s.processStarted(ctx, m)
+	case processRetired:
+		s.processRetired(ctx, m)
+	case expireDue:
+		if s.owner == nil && !time.Now().Before(s.expires) {
+			s.close(ctx, "session expired: no owner for "+s.ttl.String(), 0)
+		}
+	case drain:
+		s.drain(ctx)
+
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		s.shared.Log.Warn("unexpected message", "actor", s.id, "message", m)
+	}
+}
+
+// start attaches who opened the session. A later instance finds the record as
+// the earlier one left it, and asks again for what it may have missed.
+func (s *session) start(ctx actor.Context) {
+	if s.processes == nil {
+		s.processes = make(map[string]*member)
+		s.observers = make(map[string]*actor.PID)
+		s.lingering = make(map[string]*actor.PID)
+	}
+	if first := s.first; first != nil {
+		s.first = nil
+		s.attach(ctx, *first)
+		return
+	}
+	// Watching what is gone is answered with Terminated.
+	for _, pid := range s.attached() {
+		ctx.Watch(pid)
+	}
+	for _, m := range s.processes {
+		ctx.Watch(s.processPID(m.name))
+		ctx.Send(s.processPID(m.name), announce{})
+	}
+	for _, pid := range s.lingering {
+		ctx.Watch(pid)
+	}
+	if s.owner == nil {
+		s.detach(ctx)
+	}
+	if s.closing != nil {
+		s.close(ctx, s.closing.reason, 0)
+	}
+}
+
+func (s *session) processPID(name string) *actor.PID {
+	return actor.NewPID(s.supervisor.Address, s.supervisor.Id+"/"+name)
+}
+
+// attached are the owner, if there is one, and the observers.
+func (s *session) attached() []*actor.PID {
+	var all []*actor.PID
+	if s.owner != nil {
+		all = append(all, s.owner)
+	}
+	for _, pid := range s.observers {
+		all = append(all, pid)
+	}
+	return all
+}
+
+func (s *session) tellAttached(ctx actor.Context, m any) {
+	for _, pid := range s.attached() {
+		ctx.Send(pid, m)
+	}
+}
+
+func (s *session) attach(ctx actor.Context, m attachRequest) {
+	if s.closing != nil {
+		ctx.Send(m.sender, m.failed(unknownSession(s.id)))
+		return
+	}
+	role := m.Role
+	if role == "" {
+		role = protocol.RoleOwner
+	}
+	if role == protocol.RoleOwner {
+		if s.owner != nil && !s.owner.Equal(m.sender) {
+			if !m.Takeover {
+				ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeAlreadyAttached,
+					"session %s is already attached to another connection: try again when that has ended, or with takeover true", s.id)))
+				return
+			}
+			ctx.Send(s.owner, Evicted{"taken over by another connection"})
+			s.viewerGone(ctx, s.owner)
+			ctx.Unwatch(s.owner)
+		}
+		s.owner = m.sender
+		s.expires = time.Time{}
+	} else {
+		s.observers[m.sender.String()] = m.sender
+	}
+	ctx.Watch(m.sender)
+	answer := Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
+	for id, p := range s.processes {
+		if p.pid != nil {
+			answer.Processes = append(answer.Processes, ProcessRef{id, p.pid})
+		}
+	}
+	ctx.Send(m.sender, answer)
+}
+
+// terminated handles the end of one who was attached, or of a process.
+func (s *session) terminated(ctx actor.Context, who *actor.PID) {
+	switch {
+	case s.owner.Equal(who):
+		s.viewerGone(ctx, who)
+		s.owner = nil
+		s.detach(ctx)
+	case s.observers[who.String()] != nil:
+		s.viewerGone(ctx, who)
+		delete(s.observers, who.String())
+	default:
+		s.processGone(ctx, who)
+	}
+}
+
+func (s *session) viewerGone(ctx actor.Context, who *actor.PID) {
+	for _, p := range s.processes {
+		if p.pid != nil {
+			ctx.Send(p.pid, viewerGone{who})
+		}
+	}
+}
+
+// detach starts the time after which the session expires.
+func (s *session) detach(ctx actor.Context) {
+	if s.ttl < 0 || s.closing != nil {
+		return
+	}
+	if s.expires.IsZero() {
+		s.expires = time.Now().Add(s.ttl)
+		s.tellAttached(ctx, Expiring{milliseconds(s.ttl)})
+	}
+	after(ctx, time.Until(s.expires), expireDue{})
+}
+
+func (s *session) request(ctx actor.Context, m Request) {
+	switch params := m.Params.(type) {
+	case protocol.ProcessStartParams:
+		s.startProcess(ctx, request{ctx.Sender(), m.Token}, params)
+	case SessionInfoRequest:
+		ctx.Respond(Reply{Token: m.Token, Result: protocol.SessionInfoResult{
+			SessionID:     s.id,
+			Name:          s.name,
+			CreatedAtMs:   s.created.UnixMilli(),
+			Role:          s.roleOf(ctx.Sender()),
+			Attached:      s.owner != nil,
+			Observers:     len(s.observers),
+			Processes:     len(s.processes),
+			DetachedTTLMs: milliseconds(s.ttl),
+		}})
+	case protocol.SessionCloseParams:
+		s.close(ctx, reasonClosed, 0)
+		s.closing.asked = append(s.closing.asked, request{ctx.Sender(), m.Token})
+		s.mayEnd(ctx)
+	default:
+		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
+	}
+}
+
+func (s *session) roleOf(pid *actor.PID) protocol.Role {
+	if s.observers[pid.String()] != nil {
+		return protocol.RoleObserver
+	}
+	return protocol.RoleOwner
+}
+
+func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
+	refuse := func(err *protocol.Error) { ctx.Send(r.sender, Reply{Token: r.token, Err: err}) }
+	if s.closing != nil {
+		refuse(protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, s.closing.reason))
+		return
+	}
+	if m := s.processes[params.ProcessID]; m != nil {
+		switch {
+		case params.StartToken == "" || params.StartToken != m.token:
+			refuse(protocol.Errorf(protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID))
+		case m.pid == nil:
+			m.asked = append(m.asked, r)
+		default:
+			ctx.Send(r.sender, Reply{Token: r.token, Result: Started{m.result, ProcessRef{params.ProcessID, m.pid}}})
+		}
+		return
+	}
+	if n := len(s.processes); n >= s.shared.MaxProcesses {
+		refuse(protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", n, s.shared.MaxProcesses))
+		return
+	}
+	record, err := s.newProcess(ctx.Self(), params)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	s.processes[record.id] = &member{
+		name:   record.name,
+		token:  params.StartToken,
+		result: protocol.ProcessStartResult{ProcessID: record.id, SandboxType: "none"},
+		asked:  []request{r},
+	}
+	ctx.Request(s.supervisor, spawnProcess{record})
+}
+
+func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams) (*processRecord, *protocol.Error) {
+	name := "p-" + ulid.Make().String()
+	spec, err := s.shared.spec(params, name)
+	if err != nil {
+		return nil, err
+	}
+	retention, err := s.shared.retention(params.Retention)
+	if err != nil {
+		return nil, err
+	}
+	params.Env = nil // the spec has it: the record is kept for long
+	return &processRecord{
+		shared:    s.shared,
+		id:        params.ProcessID,
+		name:      name,
+		params:    params,
+		spec:      spec,
+		retention: retention,
+		session:   self,
+		created:   time.Now(),
+	}, nil
+}
+
+func (s *session) processStarted(ctx actor.Context, m processStarted) {
+	p := s.processes[m.id]
+	if p == nil || p.name != m.name || p.pid != nil {
+		return // announced once more than needed
+	}
+	asked := p.asked
+	p.asked = nil
+	if m.err != nil {
+		delete(s.processes, m.id) // before the answer: the id is free again
+		for _, r := range asked {
+			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
+		}
+		s.mayEnd(ctx)
+		return
+	}
+	p.pid = m.ref.PID
+	ctx.Watch(p.pid)
+	told := make(map[string]bool)
+	for _, r := range asked {
+		told[r.sender.String()] = true
+		ctx.Send(r.sender, Reply{Token: r.token, Result: Started{p.result, m.ref}})
+	}
+	for _, pid := range s.attached() {
+		if !told[pid.String()] {
+			ctx.Send(pid, ProcessAdded{m.ref})
+		}
+	}
+	if s.closing != nil {
+		ctx.Send(p.pid, stop{reason: s.closing.reason})
+	}
+}
+
+func (s *session) processRetired(ctx actor.Context, m processRetired) {
+	if p := s.processes[m.id]; p != nil && p.name == m.name {
+		delete(s.processes, m.id)
+		s.lingering[m.name] = p.pid
+		s.tellAttached(ctx, ProcessRemoved{ID: m.id})
+		if s.closing != nil {
+			ctx.Send(p.pid, stop{reason: s.closing.reason})
+		}
+	}
+}
+
+// processGone forgets a process whose actor has stopped.
+func (s *session) processGone(ctx actor.Context, who *actor.PID) {
+	for name, pid := range s.lingering {
+		if pid.Equal(who) {
+			delete(s.lingering, name)
+		}
+	}
+	for id, p := range s.processes {
+		if p.pid.Equal(who) || s.processPID(p.name).Equal(who) {
+			delete(s.processes, id)
+			reason := "its actor failed too often"
+			if s.closing != nil {
+				reason = s.closing.reason
+			}
+			for _, r := range p.asked {
+				ctx.Send(r.sender, Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})
+			}
+			s.tellAttached(ctx, ProcessRemoved{id, reason})
+		}
+	}
+	s.mayEnd(ctx)
+}
+
+// close ends every process with all of its tree, and then the session.
+func (s *session) close(ctx actor.Context, reason string, grace time.Duration) {
+	if s.closing == nil {
+		s.closing = &closing{reason: reason}
+	}
+	for _, p := range s.processes {
+		if p.pid != nil {
+			ctx.Send(p.pid, stop{grace, reason})
+		}
+	}
+	for _, pid := range s.lingering {
+		ctx.Send(pid, stop{0, reason})
+	}
+	s.mayEnd(ctx)
+}
+
+func (s *session) drain(ctx actor.Context) {
+	if s.closing != nil {
+		return
+	}
+	s.tellAttached(ctx, Expiring{milliseconds(s.shared.KillGrace)})
+	s.close(ctx, reasonShutdown, max(s.shared.KillGrace, 0))
+}
+
+// mayEnd ends a closing session once no process of it is left.
+func (s *session) mayEnd(ctx actor.Context) {
+	if s.closing == nil || len(s.processes) > 0 || len(s.lingering) > 0 {
+		return
+	}
+	for _, r := range s.closing.asked {
+		ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
+	}
+	s.tellAttached(ctx, Evicted{s.closing.reason})
+	ctx.Stop(s.supervisor)
+}

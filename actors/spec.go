@@ -1,0 +1,124 @@
+package actors
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// minRetention is the least a client may ask for, in bytes: below it a flood
+	// moves in reads of a few bytes.
+	minRetention = 4 << 10
+	// maxProcessID bounds the client's id of a process, in bytes: it stands in
+	// every message about it.
+	maxProcessID = 1 << 10
+)
+
+// spec is what to run for params, under the name of its actor.
+func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
+	if n := len(params.ProcessID); n > maxProcessID {
+		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "processId has %d bytes, the limit is %d", n, maxProcessID)
+	}
+	dir, err := protocol.ParseFileURI(params.Cwd)
+	if err != nil {
+		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "cwd: %v", err)
+	}
+	env := child.Environ(params.EnvPolicy, os.Environ(), params.Env)
+	if params.TTY && !hasName(env, "SHELL") {
+		env = append(env, "SHELL="+s.info.Shell.Path) // as the peer
+	}
+	spec := child.Spec{
+		Argv:       params.Argv,
+		Arg0:       params.Arg0,
+		Dir:        dir,
+		Env:        env,
+		TTY:        params.TTY,
+		Stdin:      params.PipeStdin || params.TTY,
+		StdinQueue: s.StdinQueue,
+		Name:       name,
+	}
+	if params.Size != nil {
+		spec.Size = *params.Size
+	}
+	return spec, nil
+}
+
+func hasName(env []string, name string) bool {
+	for _, kv := range env {
+		if strings.HasPrefix(kv, name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// retention is how much a process may hold for its owner, in bytes.
+func (s *shared) retention(r *protocol.Retention) (int64, *protocol.Error) {
+	if r == nil {
+		return s.Retention, nil
+	}
+	if r.OnFull == protocol.OnFullSpool {
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.onFull spool is not supported by this server: use block or evict")
+	}
+	if r.Bytes == nil {
+		return s.Retention, nil
+	}
+	if n := *r.Bytes; n < minRetention || n > uint64(s.MaxRetention) {
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, minRetention, s.MaxRetention)
+	}
+	return int64(*r.Bytes), nil
+}
+
+// startError is what the client is told about a spawn that failed.
+func startError(err error) *protocol.Error {
+	if err == nil {
+		return nil
+	}
+	var wire *protocol.Error
+	if errors.As(err, &wire) {
+		return wire
+	}
+	return protocol.Errorf(protocol.CodeInternal, "%v", err)
+}
+
+// environmentInfo is what is true of this machine.
+func environmentInfo(version string) *protocol.EnvironmentInfo {
+	shell := os.Getenv("SHELL")
+	if !filepath.IsAbs(shell) {
+		shell = "/bin/sh"
+		if _, err := os.Stat("/bin/bash"); err == nil {
+			shell = "/bin/bash"
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+		if u, err := user.Current(); err == nil && u.HomeDir != "" {
+			home = u.HomeDir
+		}
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = "/"
+	}
+	return &protocol.EnvironmentInfo{
+		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},
+		ExecutorVersion:      version,
+		ProviderID:           "troupe",
+		Cwd:                  protocol.FileURI(cwd),
+		UserHomeDir:          protocol.FileURI(home),
+		PlatformOS:           runtime.GOOS,
+		PrependPathDirs:      []string{},
+		TemporaryDirectories: []string{},
+		TempDir:              protocol.FileURI(os.TempDir()),
+		// Only what is done here: a client that sees a capability uses it.
+		Capabilities: map[string]bool{},
+	}
+}

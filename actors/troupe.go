@@ -1,0 +1,185 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// killTime is how long SIGKILL may take to end what is left.
+const killTime = 30 * time.Second
+
+// connect is from Accept, to the root and on to connections.
+type connect struct{ conn Conn }
+
+// Troupe is a running tree. Any goroutine may use it, once its Props have been
+// spawned: until then its methods wait.
+type Troupe struct {
+	*shared
+	spawned chan struct{} // closed by the root when it has started
+	started sync.Once
+	system  *actor.ActorSystem // from then on
+	pid     *actor.PID         // from then on
+
+	shutdown sync.Once
+	down     chan struct{} // closed when Shutdown is done
+	err      error         // of Shutdown, once down
+}
+
+// Start puts a troupe at the root of system, under the name of config. It
+// touches nothing global, and stops nothing that it did not start.
+func Start(system *actor.ActorSystem, config Config) (*Troupe, error) {
+	props, t, err := Props(config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := system.Root.SpawnNamed(props, t.Name); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %q: %w", t.Name, err), t.children.Close(context.Background()))
+	}
+	<-t.spawned
+	return t, nil
+}
+
+// Props is for a host that wants the troupe under an actor of its own: it spawns
+// the Props once, and then uses the Troupe. The host's strategy never comes to act
+// on it, for its root lets no panic out. When the host's actor stops, every
+// process of the troupe is killed; only Shutdown waits for that. The error is one
+// of child.NewHost.
+func Props(config Config) (*actor.Props, *Troupe, error) {
+	s := &shared{Config: config.withDefaults()}
+	host, err := child.NewHost(child.HostConfig{
+		Spawners:    s.Spawners,
+		Containment: s.Containment,
+		Subreaper:   s.Subreaper,
+		Log:         s.Log,
+		Fault:       s.childFault,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.children = host
+	s.info = environmentInfo(s.Version)
+	s.strategy = &supervision.Strategy{
+		Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},
+		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
+		Log:       s.Log,
+	}
+	t := &Troupe{shared: s, spawned: make(chan struct{}), down: make(chan struct{})}
+	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
+	return s.props(func() actor.Actor { return &root{Troupe: t} }, contained), t, nil
+}
+
+func (t *Troupe) send(m any) {
+	<-t.spawned
+	t.system.Root.Send(t.pid, m)
+}
+
+// PID is the actor that takes Attach.
+func (t *Troupe) PID() *actor.PID {
+	<-t.spawned
+	return t.pid
+}
+
+// Containment is how processes are held together, for the best that this
+// machine allows.
+func (t *Troupe) Containment() child.Containment { return t.children.Containment() }
+
+// Accept gives the troupe a connection that speaks the wire; it is closed when
+// the troupe stops.
+func (t *Troupe) Accept(conn Conn) { t.send(connect{conn}) }
+
+// Shutdown ends every session: clients are told, processes get SIGTERM, and
+// SIGKILL after KillGrace, with all that descends from them. Then the tree of
+// actors is stopped. When ctx is done first, what is left is killed at once. The
+// error says what could not be ended. Later calls wait for the first, and return
+// what it did.
+func (t *Troupe) Shutdown(ctx context.Context) error {
+	t.shutdown.Do(func() {
+		defer close(t.down)
+		<-t.spawned
+		// Only cmd, tests and hosts come here, no actor: a future is allowed.
+		f := actor.NewFuture(t.system, t.KillGrace+flushTime+time.Minute)
+		t.system.Root.RequestWithCustomSender(t.pid, drainAll{}, f.PID())
+		done := make(chan struct{})
+		go func() { f.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			t.system.Root.Send(f.PID(), drained{})
+		}
+		stopErr := t.system.Root.StopFuture(t.pid).Wait()
+		if stopErr != nil {
+			stopErr = fmt.Errorf("stop %s: %w", t.pid.Id, stopErr)
+		}
+		// What is still there after the actors is killed without regard to ctx.
+		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+		defer cancel()
+		t.err = errors.Join(stopErr, t.children.Close(kill))
+	})
+	<-t.down
+	return t.err
+}
+
+// Kill is Shutdown without grace: processes get SIGKILL.
+func (t *Troupe) Kill() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return t.Shutdown(ctx)
+}
+
+// root is the top of the tree. No logic: it spawns three actors and passes on.
+type root struct {
+	*Troupe
+	registry, sessions, connections *actor.PID
+}
+
+func (r *root) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		r.start(ctx)
+	case *actor.Stopped:
+		go func() { // whoever stopped us: nothing is left behind
+			kill, cancel := context.WithTimeout(context.Background(), killTime)
+			defer cancel()
+			if err := r.children.Close(kill); err != nil {
+				r.Log.Error("processes left behind", "err", err)
+			}
+		}()
+	case connect:
+		ctx.Send(r.connections, m)
+	case Attach, drainAll:
+		ctx.Forward(r.registry)
+	case budgetLow:
+		ctx.Send(r.sessions, m)
+	case *actor.Terminated:
+		r.strategy.Forget(m.Who)
+	}
+}
+
+func (r *root) start(ctx actor.Context) {
+	spawn := func(name string, re reaction, produce actor.Producer, opts ...actor.PropsOption) *actor.PID {
+		pid, err := ctx.SpawnNamed(r.props(produce, re, opts...), name)
+		if err != nil {
+			panic(err) // the names are ours alone
+		}
+		return pid
+	}
+	r.sessions = spawn("sessions", contained, func() actor.Actor { return &sessions{r.shared} })
+	record := new(registryRecord)
+	r.registry = spawn("registry", escalated, func() actor.Actor {
+		return &registry{shared: r.shared, registryRecord: record, sessions: r.sessions}
+	})
+	troupe := ctx.Self()
+	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe} },
+		actor.WithSupervisor(&supervision.Strategy{Log: r.Log})) // a connection that fails is stopped: its client resumes
+	r.started.Do(func() {
+		r.system, r.pid = ctx.ActorSystem(), troupe
+		close(r.spawned)
+	})
+}

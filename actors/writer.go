@@ -1,0 +1,205 @@
+package actors
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// writer is the queue of one connection and the goroutine that writes it. Two
+// lanes: answers and news go before output. What bounds them: answers, by the
+// requests that were admitted, each of which holds its place until its answer is
+// written; output, by the window.
+type writer struct {
+	conn    Conn
+	codec   protocol.Codec
+	admit   *admission
+	gaps    bool         // the client understands process/gap; set before output is sent
+	ponged  func(uint64) // for a transport without pings: what was written has been read
+	pinging bool         // of the goroutine: the transport has pings
+
+	mu     sync.Mutex
+	more   sync.Cond
+	first  []outgoing // answers, notifications
+	second []outgoing // deliveries and pings
+	end    *closeFrame
+	ended  bool // nothing more is written
+}
+
+// outgoing is one thing to be written: an answer, a notification, a delivery or
+// a ping.
+type outgoing struct {
+	id       protocol.ID     // of an answer
+	err      *protocol.Error // of an answer that is a failure
+	method   string          // of a notification
+	body     any             // result or params
+	weight   int             // of an answer: what its request holds of the admission; 0: nothing
+	delivery *Delivery
+	ping     uint64 // serial; 0: it is none
+}
+
+type closeFrame struct {
+	code   int
+	reason string
+}
+
+func newWriter(conn Conn, codec protocol.Codec, admit *admission, ponged func(uint64)) *writer {
+	w := &writer{conn: conn, codec: codec, admit: admit, ponged: ponged, pinging: true}
+	w.more.L = &w.mu
+	return w
+}
+
+func (w *writer) control(o outgoing) {
+	w.mu.Lock()
+	w.first = append(w.first, o)
+	w.mu.Unlock()
+	w.more.Signal()
+}
+
+func (w *writer) output(o outgoing) {
+	w.mu.Lock()
+	w.second = append(w.second, o)
+	w.mu.Unlock()
+	w.more.Signal()
+}
+
+// close ends the connection once all that is queued has been written.
+func (w *writer) close(code int, reason string) {
+	w.mu.Lock()
+	if w.end == nil {
+		w.end = &closeFrame{code, reason}
+	}
+	w.mu.Unlock()
+	w.more.Signal()
+}
+
+// stop ends the goroutine without writing what is queued.
+func (w *writer) stop() {
+	w.mu.Lock()
+	w.ended = true
+	w.first, w.second = nil, nil
+	w.mu.Unlock()
+	w.more.Signal()
+}
+
+// next waits for the next thing to write; nil: it is over.
+func (w *writer) next() (o *outgoing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.ended {
+		for _, lane := range []*[]outgoing{&w.first, &w.second} {
+			if len(*lane) > 0 {
+				o := (*lane)[0]
+				(*lane)[0] = outgoing{}
+				if *lane = (*lane)[1:]; len(*lane) == 0 {
+					*lane = nil
+				}
+				return &o
+			}
+		}
+		if w.end != nil {
+			return nil
+		}
+		w.more.Wait()
+	}
+	return nil
+}
+
+// run writes until stop, close or an error, which it returns.
+func (w *writer) run() error {
+	var buf []byte
+	for {
+		o := w.next()
+		if o == nil {
+			w.mu.Lock()
+			end := w.end
+			w.mu.Unlock()
+			if end != nil {
+				w.conn.Close(end.code, end.reason)
+			}
+			return nil
+		}
+		var err error
+		if buf, err = w.write(buf[:0], o); err != nil {
+			return err
+		}
+		if cap(buf) > keepBuffer {
+			buf = nil
+		}
+		if o.weight > 0 {
+			w.admit.release(o.weight)
+		}
+	}
+}
+
+// keepBuffer is the largest encoding buffer that an idle connection keeps, in
+// bytes.
+const keepBuffer = 4 << 10
+
+func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
+	var err error
+	switch {
+	case o.delivery != nil:
+		return w.deliver(buf, o.delivery)
+	case o.ping != 0:
+		return buf, w.ping(o.ping)
+	case o.method != "":
+		buf, err = w.codec.AppendNotification(buf, o.method, o.body)
+	case o.err != nil:
+		buf, err = w.codec.AppendFailure(buf, o.id, o.err)
+	default:
+		buf, err = w.codec.AppendResponse(buf, o.id, o.body)
+	}
+	if err != nil {
+		return buf, err
+	}
+	return buf, w.conn.WriteMessage(buf, w.codec.Binary())
+}
+
+func (w *writer) ping(serial uint64) error {
+	if w.pinging {
+		err := w.conn.Ping(binary.BigEndian.AppendUint64(nil, serial))
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		w.pinging = false
+	}
+	w.ponged(serial)
+	return nil
+}
+
+// deliver writes a message for each entry.
+func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
+	send := func(method string, params any) error {
+		if buf, err = w.codec.AppendNotification(buf[:0], method, params); err != nil {
+			return err
+		}
+		return w.conn.WriteMessage(buf, w.codec.Binary())
+	}
+	if d.Gap.From != 0 && w.gaps {
+		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "evicted from the retained output"}
+		if err := send(protocol.NotifyGap, &gap); err != nil {
+			return buf, err
+		}
+	}
+	var output protocol.OutputNotification
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		switch e.Kind {
+		case outlog.Output:
+			output = protocol.OutputNotification{ProcessID: d.Process, Seq: e.Seq, Stream: e.Stream, Chunk: e.Data}
+			err = send(protocol.NotifyOutput, &output)
+		case outlog.Exited:
+			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: e.Status})
+		case outlog.Closed:
+			err = send(protocol.NotifyClosed, &protocol.ClosedNotification{ProcessID: d.Process, Seq: e.Seq})
+		}
+		if err != nil {
+			return buf, err
+		}
+	}
+	return buf, nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// stringList is a flag that may be given more than once.
+type stringList []string
+
+func (l *stringList) String() string     { return strings.Join(*l, ",") }
+func (l *stringList) Set(s string) error { *l = append(*l, s); return nil }
+
+// serveOptions are the flags of troupe serve.
+type serveOptions struct {
+	listen       string
+	insecure     bool
+	allowOrigins stringList
+	containment  string
+	verbose      bool
+	config       actors.Config
+}
+
+func parseServe(args []string) (*serveOptions, error) {
+	o := new(serveOptions)
+	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
+	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), unix:///PATH or stdio")
+	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach: whoever can connect can run programs as you")
+	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
+	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: for ever")
+	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
+	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
+	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that a process may hold for its client before it has to wait")
+	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` of output that all processes together may hold, beyond 64 KiB each")
+	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
+	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.containment != "auto" {
+		o.config.Containment = child.Containment(o.containment)
+	}
+	o.config.Version = version()
+	o.config.Subreaper = true // the whole process is ours
+	return o, nil
+}
+
+// serveMain is troupe serve. It returns the exit code: 0 after a drain, 1 when it
+// could not serve, 2 for wrong flags.
+func serveMain(args []string) int {
+	o, err := parseServe(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "troupe serve: %v (see troupe serve -h)\n", err)
+		return 2
+	}
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	o.config.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	if err := serve(o); err != nil {
+		fmt.Fprintf(os.Stderr, "troupe serve: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// serve serves until SIGTERM or SIGINT, or the end of stdin for stdio. A second
+// signal ends the drain: what is left is killed.
+func serve(o *serveOptions) error {
+	log := o.config.Log
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
+
+	var server *transport.Server
+	if o.listen != "stdio" && o.listen != "stdio://" {
+		s, err := transport.Listen(o.listen, &transport.ServerOptions{
+			AllowOrigins: o.allowOrigins,
+			Insecure:     o.insecure,
+			Ready:        func() bool { return stop.Err() == nil },
+			Log:          log,
+		})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		server = s
+	}
+	soft, hard, err := child.RaiseNoFile()
+	if err != nil {
+		log.Warn("file descriptors are not raised to their limit", "soft", soft, "hard", hard, "err", err)
+	}
+	troupe, err := actors.Start(newSystem(log), o.config)
+	if err != nil {
+		return err
+	}
+	log.Info("ready", "containment", troupe.Containment(), "files", soft)
+
+	if server != nil {
+		fmt.Println(server.URL())
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
+		select {
+		case <-stop.Done():
+		case err := <-served:
+			return errors.Join(err, troupe.Shutdown(context.Background()))
+		}
+		server.Close()
+	} else {
+		conn := &watchedConn{Conn: transport.Stdio(os.Stdin, os.Stdout, nil), done: make(chan struct{})}
+		troupe.Accept(conn)
+		select {
+		case <-stop.Done():
+		case <-conn.done: // one session, which nobody can resume
+			return troupe.Kill()
+		}
+	}
+
+	log.Info("draining", "grace", o.config.KillGrace)
+	again, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
+	return troupe.Shutdown(again)
+}
+
+// watchedConn tells when it has been closed.
+type watchedConn struct {
+	transport.Conn
+	once sync.Once
+	done chan struct{}
+}
+
+func (c *watchedConn) Close(code int, reason string) error {
+	err := c.Conn.Close(code, reason)
+	c.once.Do(func() { close(c.done) })
+	return err
+}
+
+// newSystem is an actor system that logs what goes wrong.
+func newSystem(log *slog.Logger) *actor.ActorSystem {
+	quiet := slog.New(levelHandler{log.Handler(), slog.LevelWarn})
+	return actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterRequestLogging(false),
+	)
+}
+
+// levelHandler passes on records of at least one level: protoactor tells of each
+// start and each dead letter at Info.
+type levelHandler struct {
+	slog.Handler
+	level slog.Level
+}
+
+func (h levelHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.level && h.Handler.Enabled(ctx, l)
+}
+func (h levelHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return levelHandler{h.Handler.WithAttrs(a), h.level}
+}
+func (h levelHandler) WithGroup(n string) slog.Handler {
+	return levelHandler{h.Handler.WithGroup(n), h.level}
+}
+
+// embedded starts a server within this process, for troupe run without --url.
+func embedded() (dial func(context.Context) (transport.Conn, error), shutdown func(), err error) {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	troupe, err := actors.Start(newSystem(log), actors.Config{Version: version(), Log: log, Subreaper: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	dial = func(context.Context) (transport.Conn, error) {
+		ours, theirs := transport.Pipe()
+		troupe.Accept(theirs)
+		return ours, nil
+	}
+	return dial, func() {
+		if err := troupe.Kill(); err != nil {
+			log.Error("shutdown", "err", err)
+		}
+	}, nil
+}
