@@ -1,61 +1,63 @@
+// Package protocol is the wire: methods, messages, error codes and the codecs
+// that turn them into bytes. It imports nothing else of this module, starts no
+// goroutine and keeps no state but tables computed once per type.
+//
+// Where a comment says "exec-server wire §N", the shape is that of the peer and
+// must stay; where it says "ours", a client that does not ask never sees it.
 package protocol
 
-import "fmt"
-
-type ID struct {
-	s    string
-	n    int64
-	kind uint8 // 0: absent
-}
-
+// Kind tells the four messages of JSON-RPC apart.
 type Kind uint8
 
 const (
-	Request Kind = iota + 1
-	Response
-	Failure
-	Notification
+	Request      Kind = iota + 1 // has ID and Method; must be answered
+	Response                     // has ID; Payload is the result
+	Failure                      // has ID and Error
+	Notification                 // has Method; is never answered
 )
 
-// Message is one decoded frame. Payload (params or result) aliases the input.
+// Message is one decoded frame.
 type Message struct {
-	Kind    Kind
-	ID      ID
-	Method  string
+	Kind   Kind
+	ID     ID     // zero for a Notification
+	Method string // of a Request or Notification
+
+	// Payload is the undecoded params or result, nil if the member was absent. It
+	// aliases the frame: it lives as long as the frame's buffer is left alone.
 	Payload []byte
-	Error   *Error
+
+	Error *Error // of a Failure
 }
 
+// A Codec turns messages into frames and back. Its methods may be called by any
+// number of goroutines at once.
+//
+// The Append methods append one whole frame to dst and return the longer slice.
+// They fail only on what is a bug of the caller (a zero ID, a type that is not
+// one of this package's), and then return dst as it was. params and result are
+// values of this package's types or pointers to them; a nil params is left out.
 type Codec interface {
-	Name() string // "json"
-	Binary() bool // websocket opcode: text or binary
-	// Decode splits a frame. The error is an *Error to be sent with id -1.
+	// Name is the codec's name in flags and in websocket subprotocols: "json".
+	Name() string
+
+	// Binary tells the opcode of its websocket frames: binary or text.
+	Binary() bool
+
+	// Decode splits a frame. What it cannot read it refuses with an *Error that is
+	// to be sent with InvalidID; it allocates nothing in proportion to the frame.
 	Decode(frame []byte) (Message, error)
-	// Unmarshal decodes Payload into v (a pointer to a params or result type); nil payload means absent.
-	// The error is an *Error with code CodeInvalidParams.
+
+	// Unmarshal decodes a Payload into v, a pointer to a zero value of one of this
+	// package's types; nil means that the payload was absent. Nothing in v aliases
+	// the payload. The error is an *Error with CodeInvalidParams that names the
+	// member, what was found and what was expected.
+	//
+	// v need not be zero if it is an *OutputNotification: every field is set, and
+	// the capacity of Chunk is used again.
 	Unmarshal(payload []byte, v any) error
+
 	AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error)
 	AppendResponse(dst []byte, id ID, result any) ([]byte, error)
 	AppendFailure(dst []byte, id ID, e *Error) ([]byte, error)
 	AppendNotification(dst []byte, method string, params any) ([]byte, error)
-}
-
-const (
-	CodeInvalidRequest  = -32600
-	CodeMethodNotFound  = -32601
-	CodeInvalidParams   = -32602
-	CodeInternal        = -32603
-	CodeNotFound        = -32004
-	CodeAlreadyAttached = -32010
-	CodeObserver        = -32011
-)
-
-type Error struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
-func Errorf(code int, format string, a ...any) *Error {
-	return &Error{code, fmt.Sprintf(format, a...)}
 }

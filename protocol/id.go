@@ -1,0 +1,69 @@
+package protocol
+
+import (
+	"errors"
+	"strconv"
+)
+
+// ID names a request on its connection: a string, the empty one included, or an
+// int64. It goes back with the type it came with. IDs compare with ==; the zero
+// ID is no ID. (exec-server wire §2.)
+type ID struct {
+	s    string
+	n    int64
+	kind uint8
+}
+
+const (
+	idString uint8 = iota + 1
+	idInt
+)
+
+// InvalidID answers a frame whose own id cannot be known.
+var InvalidID = IntID(-1)
+
+// StringID is the ID s.
+func StringID(s string) ID { return ID{s: s, kind: idString} }
+
+// IntID is the ID n.
+func IntID(n int64) ID { return ID{n: n, kind: idInt} }
+
+// IsZero tells that there is no ID.
+func (id ID) IsZero() bool { return id.kind == 0 }
+
+// String is the ID as it stands in JSON, for logs.
+func (id ID) String() string {
+	b, err := id.append(nil)
+	if err != nil {
+		return "none"
+	}
+	return string(b)
+}
+
+// MarshalJSON fails for the zero ID.
+func (id ID) MarshalJSON() ([]byte, error) { return id.append(nil) }
+
+// UnmarshalJSON takes a string or an integer that fits an int64; null, fractions
+// and larger numbers are errors.
+func (id *ID) UnmarshalJSON(b []byte) error {
+	s := scanner{b: b}
+	v, err := s.id()
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return err
+	}
+	*id = v
+	return nil
+}
+
+func (id ID) append(dst []byte) ([]byte, error) {
+	switch id.kind {
+	case idString:
+		return appendString(dst, id.s), nil
+	case idInt:
+		return strconv.AppendInt(dst, id.n, 10), nil
+	}
+	return dst, errors.New("protocol: the zero ID cannot be sent; use StringID or IntID")
+}

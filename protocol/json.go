@@ -1,0 +1,277 @@
+package protocol
+
+import (
+	"errors"
+	"reflect"
+	"strconv"
+)
+
+// JSON is the codec of the peer's dialect of JSON-RPC 2.0: one object a frame, no
+// batches; a "jsonrpc" member is not written, and ignored like every other member
+// unknown here. (exec-server wire, introduction and §2.)
+var JSON Codec = jsonCodec{}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Name() string { return "json" }
+func (jsonCodec) Binary() bool { return false }
+
+func (jsonCodec) Decode(frame []byte) (Message, error) {
+	m, err := decodeMessage(frame)
+	if err != nil {
+		return Message{}, Errorf(CodeInvalidRequest, "failed to parse JSON-RPC message: %v", err)
+	}
+	return m, nil
+}
+
+func decodeMessage(frame []byte) (Message, error) {
+	s := scanner{b: frame}
+	switch s.peek() {
+	case '{':
+	case '[':
+		return Message{}, errors.New("found an array, expected an object: batches are not supported")
+	default:
+		return Message{}, s.unexpected("a JSON-RPC object")
+	}
+
+	var (
+		m              Message
+		method         bool
+		params, result []byte
+	)
+	err := s.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "id":
+			m.ID, err = s.id()
+		case "method":
+			var name []byte
+			name, err = s.expectText()
+			m.Method, method = methodName(name), true
+		case "params":
+			params, err = s.raw()
+		case "result":
+			result, err = s.raw()
+		case "error":
+			m.Error = nil
+			if !s.literal("null") {
+				m.Error = new(Error)
+				err = s.value(reflect.ValueOf(m.Error).Elem())
+			}
+		case "trace": // a W3C trace context; checked as the peer does, of no use to us
+			if s.literal("null") {
+				return nil
+			}
+			if s.peek() != '{' {
+				err = s.mismatch("a map")
+			} else {
+				err = s.skip(0)
+			}
+		default:
+			return s.skip(0)
+		}
+		if err != nil {
+			return within(string(key), err)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return Message{}, err
+	}
+
+	switch {
+	case method && m.ID.IsZero():
+		m.Kind, m.Payload, m.Error = Notification, params, nil
+	case method:
+		m.Kind, m.Payload, m.Error = Request, params, nil
+	case result == nil && m.Error == nil:
+		return Message{}, errors.New("missing field `method`, `result` or `error`")
+	case result != nil && m.Error != nil:
+		return Message{}, errors.New("fields `result` and `error` exclude each other")
+	case m.ID.IsZero():
+		return Message{}, errors.New("missing field `id`")
+	case result != nil:
+		m.Kind, m.Payload = Response, result
+	default:
+		m.Kind = Failure
+	}
+	return m, nil
+}
+
+func (jsonCodec) Unmarshal(payload []byte, v any) error {
+	switch v := v.(type) {
+	case *OutputNotification:
+		if decodeOutput(payload, v) {
+			return nil
+		}
+	case *ProcessWriteParams:
+		if decodeWrite(payload, v) {
+			return nil
+		}
+	}
+	if err := unmarshal(payload, v); err != nil {
+		return Errorf(CodeInvalidParams, "%v", err)
+	}
+	return nil
+}
+
+func (jsonCodec) AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error) {
+	b, err := id.append(append(dst, `{"id":`...))
+	if err != nil {
+		return dst, err
+	}
+	return appendCall(dst, append(b, ','), method, params)
+}
+
+func (jsonCodec) AppendNotification(dst []byte, method string, params any) ([]byte, error) {
+	return appendCall(dst, append(dst, '{'), method, params)
+}
+
+// appendCall ends the frame b, begun on dst, with its method and params.
+func appendCall(dst, b []byte, method string, params any) ([]byte, error) {
+	b = appendString(append(b, `"method":`...), method)
+	if params != nil {
+		var err error
+		if b, err = appendBody(append(b, `,"params":`...), params); err != nil {
+			return dst, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func (jsonCodec) AppendResponse(dst []byte, id ID, result any) ([]byte, error) {
+	b, err := id.append(append(dst, `{"id":`...))
+	if err != nil {
+		return dst, err
+	}
+	if b, err = appendBody(append(b, `,"result":`...), result); err != nil {
+		return dst, err
+	}
+	return append(b, '}'), nil
+}
+
+func (jsonCodec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
+	b := strconv.AppendInt(append(dst, `{"error":{"code":`...), int64(e.Code), 10)
+	b = appendString(append(b, `,"message":`...), e.Message)
+	b, err := id.append(append(b, `},"id":`...))
+	if err != nil {
+		return dst, err
+	}
+	return append(b, '}'), nil
+}
+
+// appendBody appends params or a result.
+func appendBody(dst []byte, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case OutputNotification:
+		return appendOutput(dst, &v)
+	case *OutputNotification:
+		return appendOutput(dst, v)
+	}
+	return appendValue(dst, reflect.ValueOf(v))
+}
+
+// What follows says again, without tables, what the types say: nearly every frame
+// is output or input, and a keystroke should cost no reflection. The tests prove
+// it equal to the tables.
+
+func appendOutput(dst []byte, n *OutputNotification) ([]byte, error) {
+	stream, err := n.Stream.name()
+	if err != nil {
+		return dst, err
+	}
+	dst = appendString(append(dst, `{"processId":`...), n.ProcessID)
+	dst = strconv.AppendUint(append(dst, `,"seq":`...), n.Seq, 10)
+	dst = appendString(append(dst, `,"stream":`...), stream)
+	dst = appendBase64(append(dst, `,"chunk":`...), n.Chunk)
+	return append(dst, '}'), nil
+}
+
+// errOdd sends a payload to the tables, which know what to make of it.
+var errOdd = errors.New("protocol: not a plain payload")
+
+// decodeOutput decodes what has each member once and nothing else, and leaves n
+// alone, but for the bytes of its Chunk, when it returns false.
+func decodeOutput(payload []byte, n *OutputNotification) bool {
+	s := scanner{b: payload}
+	members := 0
+	var id, number, name, chunk []byte
+	err := s.object(func(key []byte) (err error) {
+		members++
+		switch string(key) {
+		case "processId":
+			id, err = s.text()
+		case "seq":
+			number, err = s.number()
+		case "stream":
+			name, err = s.text()
+		case "chunk":
+			chunk, err = s.base64()
+		default:
+			err = errOdd
+		}
+		return err
+	})
+	if err != nil || s.end() != nil || members != 4 || id == nil || chunk == nil {
+		return false
+	}
+	seq, err := strconv.ParseUint(digits(number), 10, 64) // "" is no number
+	if err != nil {
+		return false
+	}
+	var stream Stream
+	if err := stream.UnmarshalText(name); err != nil {
+		return false
+	}
+	if chunk, err = decodeBase64(n.Chunk, chunk); err != nil {
+		return false
+	}
+	if n.ProcessID != string(id) { // most often it is the same, and needs no copy
+		n.ProcessID = string(id)
+	}
+	n.Seq, n.Stream, n.Chunk = seq, stream, chunk
+	return true
+}
+
+// decodeWrite decodes what has each member once and nothing else, and leaves p
+// alone, but for the bytes of its Chunk, when it returns false.
+func decodeWrite(payload []byte, p *ProcessWriteParams) bool {
+	s := scanner{b: payload}
+	members := 0
+	var id, chunk, writeID []byte
+	err := s.object(func(key []byte) (err error) {
+		members++
+		switch string(key) {
+		case "processId":
+			id, err = s.text()
+		case "chunk":
+			chunk, err = s.base64()
+		case "writeId":
+			writeID, err = s.text()
+		default:
+			err = errOdd
+		}
+		return err
+	})
+	if err != nil || s.end() != nil || members != 3 || id == nil || chunk == nil || len(writeID) == 0 {
+		return false
+	}
+	if chunk, err = decodeBase64(p.Chunk, chunk); err != nil {
+		return false
+	}
+	p.ProcessID, p.Chunk, p.WriteID = string(id), chunk, string(writeID)
+	return true
+}
+
+// methodName is string(b) without a copy for the two that are sent all the time.
+func methodName(b []byte) string {
+	switch string(b) {
+	case NotifyOutput:
+		return NotifyOutput
+	case MethodProcessWrite:
+		return MethodProcessWrite
+	}
+	return string(b)
+}

@@ -1,0 +1,734 @@
+package protocol
+
+import (
+	"bytes"
+	stdbase64 "encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDecode(t *testing.T) {
+	for _, c := range []struct {
+		frame string
+		want  Message
+	}{
+		{`{"id":1,"method":"m","params":{"a":[1]}}`, Message{Kind: Request, ID: IntID(1), Method: "m", Payload: []byte(`{"a":[1]}`)}},
+		{` { "method" : "m" , "id" : "" } `, Message{Kind: Request, ID: StringID(""), Method: "m"}},
+		{`{"jsonrpc":"1.0","id":-5,"method":"m","params":null,"trace":null,"extra":{"a":1}}`, Message{Kind: Request, ID: IntID(-5), Method: "m", Payload: []byte(`null`)}},
+		{`{"id":9223372036854775807,"method":"m"}`, Message{Kind: Request, ID: IntID(1<<63 - 1), Method: "m"}},
+		{`{"id":1,"method":"m","trace":{"traceparent":"00-0-0-01","tracestate":null}}`, Message{Kind: Request, ID: IntID(1), Method: "m"}},
+		{`{"method":"a\/\u00e9\ud83d\ude00\n","params":{}}`, Message{Kind: Notification, Method: "a/é😀\n", Payload: []byte(`{}`)}},
+		{`{"m\u0065thod":"m"}`, Message{Kind: Notification, Method: "m"}},
+		{`{"id":"x","result":null}`, Message{Kind: Response, ID: StringID("x"), Payload: []byte(`null`)}},
+		{`{"id":1,"result":{},"error":null}`, Message{Kind: Response, ID: IntID(1), Payload: []byte(`{}`)}},
+		{`{"error":{"code":-32600,"message":"no","data":1},"id":-1}`, Message{Kind: Failure, ID: InvalidID, Error: &Error{CodeInvalidRequest, "no"}}},
+	} {
+		got, err := JSON.Decode([]byte(c.frame))
+		if err != nil {
+			t.Errorf("%s: %v", c.frame, err)
+		} else if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.frame, got, c.want)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	deep := strings.Repeat("[", 1<<20)
+	for _, c := range []struct{ frame, want string }{
+		{``, "ends at byte 0, expected a JSON-RPC object"},
+		{`garbage`, "found 'g' at byte 0, expected a JSON-RPC object"},
+		{`5`, "expected a JSON-RPC object"},
+		{`[]`, "batches are not supported"},
+		{`[{"id":26,"method":"environment/info"}]`, "batches are not supported"},
+		{`{}`, "missing field `method`, `result` or `error`"},
+		{`{"id":25}`, "missing field `method`, `result` or `error`"},
+		{`{"result":{}}`, "missing field `id`"},
+		{`{"id":1,"result":1,"error":{"code":1,"message":""}}`, "exclude each other"},
+		{`{"id":null,"method":"m"}`, "invalid type: null, expected a string or a 64-bit integer, in `id`"},
+		{`{"id":1.5,"method":"m"}`, "invalid number 1.5, expected a string or a 64-bit integer, in `id`"},
+		{`{"id":9223372036854775808,"method":"m"}`, "invalid number 9223372036854775808"},
+		{`{"id":[],"method":"m"}`, "invalid type: sequence"},
+		{`{"id":1,"method":null}`, "invalid type: null, expected a string, in `method`"},
+		{`{"id":1,"method":"m","trace":"bad"}`, "invalid type: string \"bad\", expected a map, in `trace`"},
+		{`{"id":1,"error":{"code":"x","message":""}}`, "invalid type: string \"x\", expected i64, in `error.code`"},
+		{`{"id":1,"error":{"code":1}}`, "missing field `message`, in `error`"},
+		{`{"id":1,"method":"m"`, "ends at byte 20, expected `,` or `}`"},
+		{`{"id":1,"method":"m"}}`, "found '}' at byte 21, expected nothing more"},
+		{`{"id":1,"method":"m",}`, "expected a string"},
+		{`{"id":01,"method":"m"}`, "found '1' at byte 7"},
+		{`{"id":1,"method":"m","x":nul}`, "expected a value"},
+		{`{"id":1,"method":"m","x":"\x"}`, "expected an escape"},
+		{`{"id":1,"method":"m","x":"\u00g0"}`, "expected an escape"},
+		{`{"id":1,"method":"` + "a\tb" + `"}`, "no control character"},
+		{`{"id":1,"method":"m","x":"` + "0123456789\xff" + `"}`, "is not UTF-8"},
+		{`{"id":1,"method":"\ud83d"}`, "half of a surrogate pair"},
+		{`{"id":1,"method":"\ud83dx"}`, "half of a surrogate pair"},
+		{`{"id":1,"method":"\ud83d\u0041"}`, "half of a surrogate pair"},
+		{`{"id":1,"method":"m","params":` + deep, "nested deeper than 128"},
+	} {
+		_, err := JSON.Decode([]byte(c.frame))
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Code != CodeInvalidRequest || !strings.HasPrefix(e.Message, "failed to parse JSON-RPC message: ") || !strings.Contains(e.Message, c.want) {
+			t.Errorf("%.60s:\n got %v\nwant … %s", c.frame, err, c.want)
+		}
+	}
+}
+
+// A frame may be 64 MiB: what is refused must not cost as much again.
+func TestDecodeRefusesCheaply(t *testing.T) {
+	long := strings.Repeat("a", 1<<20)
+	for _, frame := range []string{
+		`"` + long + `"`,
+		`[` + strings.Repeat(`1,`, 1<<19),
+		`{"id":` + strings.Repeat("1", 1<<20) + `,"method":"m"}`,
+		`{"trace":"` + long + `"}`,
+		`{"id":1,"method":"m","params":["` + long + `","` + long,
+	} {
+		b := []byte(frame)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := JSON.Decode(b)
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			t.Errorf("%.20s… was not refused", frame)
+		} else if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 || len(err.Error()) > 512 {
+			t.Errorf("%.20s… cost %d bytes and an error of %d", frame, n, len(err.Error()))
+		}
+	}
+}
+
+func TestUnmarshalRefuses(t *testing.T) {
+	start := func(members string) string {
+		return `{"processId":"p","argv":["true"],"cwd":"file:///tmp","env":{},"tty":false` + members + `}`
+	}
+	for _, c := range []struct {
+		v             any
+		payload, want string
+	}{
+		{new(InitializeParams), ``, "invalid type: null, expected struct InitializeParams"},
+		{new(InitializeParams), `null`, "invalid type: null, expected struct InitializeParams"},
+		{new(InitializeParams), `[]`, "invalid type: sequence, expected struct InitializeParams"},
+		{new(InitializeParams), `{}`, "missing field `clientName`"},
+		{new(InitializeParams), `{"clientName":1}`, "invalid type: number 1, expected a string, in `clientName`"},
+		{new(InitializeParams), `{"clientName":"","role":"admin"}`, "unknown variant `admin`, expected one of `owner`, `observer`, in `role`"},
+		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected one of `owner`, `observer`, in `role`"},
+		{new(InitializeParams), `{"clientName":"","resumeFrom":{"p":1}}`, "resumeFrom needs resumeSessionId: a new session has nothing to replay"},
+		{new(InitializeParams), `{"clientName":"","resumeSessionId":"s","resumeFrom":{"p":-1}}`, "invalid number -1, expected u64, in `resumeFrom.p`"},
+		{new(NoParams), `{"x":1}`, "invalid type: map, expected unit"},
+		{new(NoParams), `[]`, "invalid type: sequence, expected unit"},
+		{new(Empty), `[]`, "invalid type: sequence, expected struct Empty"},
+		{new(ProcessStartParams), `{"processId":"a"}`, "missing field `argv`"},
+		{new(ProcessStartParams), `{"processId":"a","argv":["true"],"cwd":"","env":{}}`, "missing field `tty`"},
+		{new(ProcessStartParams), `{"processId":"a","argv":["true"],"cwd":"","env":{},"tty":null}`, "invalid type: null, expected a boolean, in `tty`"},
+		{new(ProcessStartParams), `{"processId":"a","argv":[],"cwd":"","env":{},"tty":true}`, "argv must not be empty"},
+		{new(ProcessStartParams), `{"argv":["a",null]}`, "invalid type: null, expected a string, in `argv[1]`"},
+		{new(ProcessStartParams), `{"argv":"a"}`, "invalid type: string \"a\", expected a sequence, in `argv`"},
+		{new(ProcessStartParams), `{"env":[]}`, "invalid type: sequence, expected a map, in `env`"},
+		{new(ProcessStartParams), `{"env":{"X":1}}`, "invalid type: number 1, expected a string, in `env.X`"},
+		{new(ProcessStartParams), start(`,"envPolicy":{"inherit":"all"}`), "missing field `ignoreDefaultExcludes`, in `envPolicy`"},
+		{new(ProcessStartParams), start(`,"envPolicy":{"inherit":"bogus","ignoreDefaultExcludes":true,"exclude":[],"set":{},"includeOnly":[]}`), "unknown variant `bogus`, expected one of `core`, `all`, `none`, in `envPolicy.inherit`"},
+		{new(ProcessStartParams), start(`,"envPolicy":{"exclude":["a",7]}`), "invalid type: number 7, expected a string, in `envPolicy.exclude[1]`"},
+		{new(ProcessStartParams), start(`,"size":{"rows":0,"cols":80}`), "rows and cols must be positive, found 0 and 80, in `size`"},
+		{new(ProcessStartParams), start(`,"size":{"rows":65536,"cols":80}`), "invalid number 65536, expected u16, in `size.rows`"},
+		{new(ProcessStartParams), start(`,"retention":{"onFull":"drop"}`), "unknown variant `drop`, expected one of `block`, `evict`, `spool`, in `retention.onFull`"},
+		{new(ProcessStartParams), start(`,"retention":{"bytes":0}`), "invalid number 0, expected a positive number, in `retention.bytes`"},
+		{new(ProcessStartParams), start(`,"metadata":{"threadId":"x"}`), "invalid UUID length: 1: \"x\", expected a UUID, in `metadata.threadId`"},
+		{new(ProcessReadParams), `{"processId":"p","afterSeq":-1}`, "invalid number -1, expected u64, in `afterSeq`"},
+		{new(ProcessReadParams), `{"processId":"p","afterSeq":1.5}`, "invalid number 1.5, expected u64, in `afterSeq`"},
+		{new(ProcessReadParams), `{"processId":"p","afterSeq":"1"}`, "invalid type: string \"1\", expected u64, in `afterSeq`"},
+		{new(ProcessReadParams), `{"processId":"p","maxBytes":true}`, "invalid type: boolean true, expected u64, in `maxBytes`"},
+		{new(ProcessReadParams), `{"processId":"p"} x`, "found 'x' at byte 18, expected nothing more"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGkK"}`, "missing field `writeId`"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGkK","writeId":""}`, "writeId must not be empty"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":null,"writeId":"w"}`, "invalid type: null, expected a string, in `chunk`"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"!!!","writeId":"w"}`, "invalid base64: symbol 33, offset 0, in `chunk`"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGk","writeId":"w"}`, "invalid base64: padding, in `chunk`"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGl=","writeId":"w"}`, "invalid base64: last symbol 108, offset 2, in `chunk`"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGkK\n","writeId":"w"}`, "invalid base64: symbol 10, offset 4, in `chunk`"},
+		{new(ProcessWriteParams), `{"processId":"p","chunk":"aGkK\n\n\n\n","writeId":"w"}`, "invalid base64: symbol 10, offset 4, in `chunk`"},
+		{new(ProcessSignalParams), `{"processId":"p","signal":"SIGINT"}`, "unknown variant `SIGINT`, expected one of `interrupt`, `terminate`, `kill`, `hangup`, `quit`, `usr1`, `usr2`, `stop`, `continue`, `winch`, in `signal`"},
+		{new(ProcessResizeParams), `{"processId":"p","size":null}`, "invalid type: null, expected struct Size, in `size`"},
+		{new(OutputNotification), `{"processId":"p","seq":1,"stream":"tty","chunk":""}`, "unknown variant `tty`, expected one of `stdout`, `stderr`, `pty`, in `stream`"},
+		{new(ExitedNotification), `{"processId":"p","seq":1}`, "missing field `exitCode`"},
+	} {
+		var payload []byte
+		if c.payload != "" {
+			payload = []byte(c.payload)
+		}
+		err := JSON.Unmarshal(payload, c.v)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeInvalidParams || e.Message != c.want {
+			t.Errorf("%T %s:\n got %v\nwant %s", c.v, c.payload, err, c.want)
+		}
+	}
+}
+
+func TestUnmarshalAccepts(t *testing.T) {
+	one := uint64(1)
+	for _, c := range []struct {
+		payload   string
+		got, want any
+	}{
+		{``, new(NoParams), &NoParams{}},
+		{` { } `, new(NoParams), &NoParams{}},
+		{`null`, new(Empty), &Empty{}},
+		{`{"clientName":"","bogus":{"a":[1e5]},"resumeSessionId":null,"session":null}`, new(InitializeParams), &InitializeParams{}},
+		{`{"processId":"","afterSeq":null,"maxBytes":null,"waitMs":18446744073709551615}`, new(ProcessReadParams), &ProcessReadParams{WaitMs: 1<<64 - 1}},
+		{`{"processId":"a","processId":"b","maxBytes":1}`, new(ProcessReadParams), &ProcessReadParams{ProcessID: "b", MaxBytes: &one}},
+		{`{"processId":"p","sandboxType":"none","more":1}`, new(ProcessStartResult), &ProcessStartResult{"p", "none"}},
+		// As the peer sends it.
+		{`{"processId":"min","seq":1,"exitCode":-1,"sandboxDenied":true}`, new(ExitedNotification), &ExitedNotification{ProcessID: "min", Seq: 1, ExitStatus: ExitStatus{ExitCode: -1}, SandboxDenied: true}},
+		{`{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")}},
+		// Some encoders escape the slash.
+		{`{"processId":"p","chunk":"L3RtcC\/\/","writeId":"\u0031"}`, new(ProcessWriteParams), &ProcessWriteParams{"p", []byte("/tmp/\xff"), "1"}},
+	} {
+		var payload []byte
+		if c.payload != "" {
+			payload = []byte(c.payload)
+		}
+		if err := JSON.Unmarshal(payload, c.got); err != nil {
+			t.Errorf("%s: %v", c.payload, err)
+		} else if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.payload, c.got, c.want)
+		}
+	}
+}
+
+// What is decoded must outlive the frame, whose buffer is used again.
+func TestUnmarshalCopies(t *testing.T) {
+	payload := []byte(`{"processId":"p","argv":["true"],"cwd":"c","env":{"A":"b"},"tty":false,"sandbox":{"a":1}}`)
+	var p ProcessStartParams
+	if err := JSON.Unmarshal(payload, &p); err != nil {
+		t.Fatal(err)
+	}
+	clear(payload)
+	want := ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "c", Env: map[string]string{"A": "b"}, Sandbox: json.RawMessage(`{"a":1}`)}
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("got %+v, want %+v", p, want)
+	}
+}
+
+// A reader uses one OutputNotification for all: nothing of the last may remain.
+func TestUnmarshalOutputAgain(t *testing.T) {
+	var got OutputNotification
+	for _, want := range []OutputNotification{
+		{"p", 1, PTY, bytes.Repeat([]byte("x"), 100)},
+		{"q", 2, Stdout, []byte("short")},
+		{"", 3, Stderr, []byte{}},
+	} {
+		payload, err := appendOutput(nil, &want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := JSON.Unmarshal(payload, &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+}
+
+// Eight bytes at a time must find what one at a time finds, wherever it lies.
+func TestPlain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := bytes.Repeat([]byte("aB3/"), 30)[:rapid.IntRange(0, 120).Draw(t, "len")]
+		for range rapid.IntRange(0, 3).Draw(t, "odd") {
+			if len(b) > 0 {
+				odd := rapid.OneOf(rapid.SampledFrom([]byte("\"\\ !#\x1f\x7f\x80\xa2\xdc")), rapid.Byte())
+				b[rapid.IntRange(0, len(b)-1).Draw(t, "where")] = odd.Draw(t, "what")
+			}
+		}
+		n, ascii := plain(b)
+		want := bytes.IndexFunc(b, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' })
+		if want < 0 {
+			want = len(b)
+		}
+		wantASCII := !bytes.ContainsFunc(b[:want], func(r rune) bool { return r >= utf8.RuneSelf })
+		if n != want || ascii != wantASCII {
+			t.Fatalf("%q: %d %v, want %d %v", b, n, ascii, want, wantASCII)
+		}
+	})
+}
+
+// The bytes of each frame: a peer's client reads what is here.
+func TestAppend(t *testing.T) {
+	code := 7
+	frame := func(b []byte, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		return string(b)
+	}
+	for _, c := range []struct{ got, want string }{
+		{frame(JSON.AppendRequest(nil, IntID(1), "m", nil)), `{"id":1,"method":"m"}`},
+		{frame(JSON.AppendRequest(nil, StringID("\""), "m", Empty{})), `{"id":"\"","method":"m","params":{}}`},
+		{frame(JSON.AppendRequest(nil, IntID(1), MethodEnvironmentInfo, NoParams{})), `{"id":1,"method":"environment/info","params":{}}`},
+		{frame(JSON.AppendResponse(nil, IntID(-1), ProcessStartResult{"<p&\x01>", "none"})), `{"id":-1,"result":{"processId":"\u003cp\u0026\u0001\u003e","sandboxType":"none"}}`},
+		{frame(JSON.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "%s", "no"))), `{"error":{"code":-32600,"message":"no"},"id":-1}`},
+		{frame(JSON.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")})), `{"method":"process/output","params":{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}}`},
+		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})), `{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":0,"sandboxDenied":false}}`},
+		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{"p", 1, ExitStatus{137, "SIGKILL", true, true, true, "timeout", 2, Rusage{1, 2, 3}}, false})),
+			`{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":137,"sandboxDenied":false,"signal":"SIGKILL","coreDumped":true,"timedOut":true,"oomKilled":true,"reason":"timeout","run":2,"rusage":{"userMs":1,"systemMs":2,"maxRssBytes":3}}}`},
+		{frame(JSON.AppendResponse(nil, IntID(1), ProcessReadResult{NextSeq: 5})), `{"id":1,"result":{"chunks":[],"nextSeq":5,"exited":false,"exitCode":null,"closed":false,"failure":null,"sandboxDenied":false,"firstSeq":0}}`},
+		{frame(JSON.AppendResponse(nil, IntID(1), &ProcessReadResult{Chunks: []Chunk{{1, PTY, nil}, {2, Stderr, []byte("a")}}, ExitCode: &code})), `{"id":1,"result":{"chunks":[{"seq":1,"stream":"pty","chunk":""},{"seq":2,"stream":"stderr","chunk":"YQ=="}],"nextSeq":0,"exited":false,"exitCode":7,"closed":false,"failure":null,"sandboxDenied":false,"firstSeq":0}}`},
+	} {
+		if c.got != c.want {
+			t.Errorf(" got %s\nwant %s", c.got, c.want)
+		}
+	}
+}
+
+// A frame that cannot be made leaves nothing of itself behind.
+func TestAppendFails(t *testing.T) {
+	for name, try := range map[string]func(dst []byte) ([]byte, error){
+		"request without id":     func(dst []byte) ([]byte, error) { return JSON.AppendRequest(dst, ID{}, "m", nil) },
+		"response without id":    func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, ID{}, Empty{}) },
+		"failure without id":     func(dst []byte) ([]byte, error) { return JSON.AppendFailure(dst, ID{}, &Error{}) },
+		"output of no stream":    func(dst []byte) ([]byte, error) { return JSON.AppendNotification(dst, "m", OutputNotification{}) },
+		"chunk of no stream":     func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, IntID(1), Chunk{Stream: 4}) },
+		"type not of the wire":   func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, IntID(1), []any{1.5}) },
+		"raw value that is none": func(dst []byte) ([]byte, error) { return JSON.AppendNotification(dst, "m", json.RawMessage(`{`)) },
+	} {
+		if got, err := try([]byte("before")); err == nil || string(got) != "before" {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+}
+
+// wireTypes are all types that are marshalled by themselves.
+var wireTypes = []any{
+	Error{}, Empty{}, NoParams{},
+	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
+	SessionInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
+	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
+	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessWaitResult{}, ProcessListResult{},
+	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
+}
+
+// Every message decodes to the value it was encoded from, here and in the standard
+// library, and what the standard library encodes decodes to it as well.
+func TestEveryTypeComesBack(t *testing.T) {
+	for _, sample := range wireTypes {
+		typ := reflect.TypeOf(sample)
+		t.Run(typ.Name(), rapid.MakeCheck(func(t *rapid.T) {
+			want := reflect.New(typ)
+			fill(t, want.Elem(), false)
+
+			ours, err := appendBody(nil, want.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := reflect.New(typ)
+			if err := JSON.Unmarshal(ours, got.Interface()); err != nil {
+				t.Fatalf("%s: %v", ours, err)
+			}
+			same(t, got, want)
+
+			got = reflect.New(typ)
+			if err := json.Unmarshal(ours, got.Interface()); err != nil {
+				t.Fatalf("%s: %v", ours, err)
+			}
+			same(t, got, want)
+
+			theirs, err := json.Marshal(want.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = reflect.New(typ)
+			if err := JSON.Unmarshal(theirs, got.Interface()); err != nil {
+				t.Fatalf("%s: %v", theirs, err)
+			}
+			same(t, got, want)
+		}))
+	}
+}
+
+func same(t *rapid.T, got, want reflect.Value) {
+	t.Helper()
+	if !reflect.DeepEqual(got.Interface(), want.Interface()) {
+		t.Fatalf("\n got %+v\nwant %+v", got.Elem(), want.Elem())
+	}
+}
+
+// fill sets v to any value that its type's rules allow. What is left out when
+// empty is nil then, what is not never is.
+func fill(t *rapid.T, v reflect.Value, omitted bool) {
+	switch p := v.Addr().Interface().(type) {
+	case *Stream:
+		*p = rapid.SampledFrom([]Stream{Stdout, Stderr, PTY}).Draw(t, "stream")
+		return
+	case *Signal:
+		*p = rapid.SampledFrom([]Signal{SignalInterrupt, SignalKill, SignalWinch}).Draw(t, "signal")
+		return
+	case *Role:
+		*p = rapid.SampledFrom([]Role{"", RoleOwner, RoleObserver}).Draw(t, "role")
+		return
+	case *OnFull:
+		*p = rapid.SampledFrom([]OnFull{"", OnFullBlock, OnFullEvict, OnFullSpool}).Draw(t, "onFull")
+		return
+	case *json.RawMessage:
+		*p = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"a":[1,null,"\n"]}`)}).Draw(t, "raw")
+		return
+	case *[]byte:
+		*p = rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for f, value := range v.Fields() {
+			fill(t, value, strings.Contains(f.Tag.Get("json"), ",omit"))
+		}
+		switch p := v.Addr().Interface().(type) {
+		case *InitializeParams:
+			if p.ResumeSessionID == nil {
+				p.ResumeFrom = nil
+			}
+		case *ProcessStartParams:
+			p.Argv = append(p.Argv, "argument")
+		case *ProcessWriteParams:
+			p.WriteID += "w"
+		case *EnvPolicy:
+			p.Inherit = rapid.SampledFrom([]string{"core", "all", "none"}).Draw(t, "inherit")
+		case *Size:
+			p.Rows, p.Cols = max(p.Rows, 1), max(p.Cols, 1)
+		case *Metadata:
+			if p.ThreadID != nil {
+				*p.ThreadID = "01a1fd50-93f9-72a2-98a1-b1fe2f7a6ff4"
+			}
+		case *Retention:
+			if p.Bytes != nil {
+				*p.Bytes = max(*p.Bytes, 1)
+			}
+		}
+	case reflect.Pointer:
+		if rapid.Bool().Draw(t, "present") {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(t, v.Elem(), false)
+		}
+	case reflect.Slice:
+		n := rapid.IntRange(0, 3).Draw(t, "len")
+		if n > 0 || !omitted {
+			v.Set(reflect.MakeSlice(v.Type(), n, n))
+		}
+		for i := range n {
+			fill(t, v.Index(i), false)
+		}
+	case reflect.Map:
+		n := rapid.IntRange(0, 3).Draw(t, "len")
+		if n > 0 || !omitted {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		for range n {
+			elem := reflect.New(v.Type().Elem()).Elem()
+			fill(t, elem, false)
+			v.SetMapIndex(reflect.ValueOf(rapid.String().Draw(t, "key")), elem)
+		}
+	case reflect.String:
+		v.SetString(rapid.String().Draw(t, "string"))
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, "bool"))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(rapid.Int64().Draw(t, "int"))
+	case reflect.Uint16:
+		v.SetUint(uint64(rapid.Uint16().Draw(t, "uint16")))
+	case reflect.Uint64:
+		v.SetUint(rapid.Uint64().Draw(t, "uint64"))
+	default:
+		t.Fatalf("%s is not a type of the wire", v.Type())
+	}
+}
+
+func TestMessagesComeBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := IntID(rapid.Int64().Draw(t, "number"))
+		if rapid.Bool().Draw(t, "string id") {
+			id = StringID(rapid.String().Draw(t, "string"))
+		}
+		body := []byte(`{"a":[1,"b",null]}`)
+		sayOf(t, Message{Kind: Request, ID: id, Method: rapid.String().Draw(t, "method"), Payload: body})
+		sayOf(t, Message{Kind: Request, ID: id, Method: "m"})
+		sayOf(t, Message{Kind: Response, ID: id, Payload: body})
+		sayOf(t, Message{Kind: Failure, ID: id, Error: &Error{rapid.Int().Draw(t, "code"), rapid.String().Draw(t, "text")}})
+		sayOf(t, Message{Kind: Notification, Method: rapid.String().Draw(t, "method"), Payload: body})
+
+		b, err := json.Marshal(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back ID
+		if err := json.Unmarshal(b, &back); err != nil || back != id {
+			t.Fatalf("%s came back as %s, %v", id, back, err)
+		}
+	})
+}
+
+// sayOf encodes m, and fails unless it decodes to m.
+func sayOf(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, m Message) {
+	t.Helper()
+	var params any
+	if m.Payload != nil {
+		params = json.RawMessage(m.Payload)
+	}
+	var frame []byte
+	var err error
+	switch m.Kind {
+	case Request:
+		frame, err = JSON.AppendRequest(nil, m.ID, m.Method, params)
+	case Response:
+		frame, err = JSON.AppendResponse(nil, m.ID, params)
+	case Failure:
+		frame, err = JSON.AppendFailure(nil, m.ID, m.Error)
+	case Notification:
+		frame, err = JSON.AppendNotification(nil, m.Method, params)
+	}
+	if err != nil {
+		t.Fatalf("%+v: %v", m, err)
+	}
+	if got, err := JSON.Decode(frame); err != nil || !reflect.DeepEqual(got, m) {
+		t.Fatalf("%s:\n got %+v, %v\nwant %+v", frame, got, err, m)
+	}
+}
+
+// The bytes written by hand are those of the tables.
+func TestAppendOutputAgreesWithTables(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var n OutputNotification
+		fill(t, reflect.ValueOf(&n).Elem(), false)
+		byHand, err := appendOutput([]byte("x"), &n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byTable, err := appendValue([]byte("x"), reflect.ValueOf(n))
+		if err != nil || !bytes.Equal(byHand, byTable) {
+			t.Fatalf("by hand %s, by table %s, %v", byHand, byTable, err)
+		}
+	})
+}
+
+// agree fails unless Unmarshal, which may go by hand, says what the tables say.
+func agree[T any](t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, payload []byte) {
+	t.Helper()
+	var byHand, byTable T
+	errHand, errTable := JSON.Unmarshal(payload, &byHand), unmarshal(payload, &byTable)
+	if (errHand == nil) != (errTable == nil) || errHand == nil && !reflect.DeepEqual(byHand, byTable) {
+		t.Fatalf("%s:\nby hand  %+v, %v\nby table %+v, %v", payload, byHand, errHand, byTable, errTable)
+	}
+}
+
+// Members in any order, doubled, missing, unknown, escaped, of the wrong type.
+func TestUnmarshalByHandAgreesWithTables(t *testing.T) {
+	keys := rapid.SampledFrom([]string{"processId", "chunk", "writeId", "seq", "stream", "other", `\u0073eq`})
+	values := rapid.SampledFrom([]string{`"p"`, `""`, `"aGkK"`, `"aGk="`, `"aGk"`, `"aGkK\n"`, `"L3RtcC\/\/"`, `"é"`, `"pty"`, `"stdout"`, `"st\u0064out"`, `1`, `0`, `-1`, `1.5`, `18446744073709551615`, `18446744073709551616`, `null`, `{}`, `["a"]`})
+	plausible := map[string]string{"processId": `"p"`, "chunk": `"aGkK"`, "writeId": `"w"`, "seq": `1`, "stream": `"pty"`}
+	member := rapid.Custom(func(t *rapid.T) string {
+		key := keys.Draw(t, "key")
+		value, ok := plausible[key]
+		if !ok || rapid.IntRange(0, 3).Draw(t, "odd") == 0 {
+			value = values.Draw(t, "value")
+		}
+		return fmt.Sprintf(`"%s" :%s`, key, value)
+	})
+	distinct := func(s string) string { return s[:4] }
+	rapid.Check(t, func(t *rapid.T) {
+		members := rapid.OneOf(rapid.SliceOfN(member, 3, 5), rapid.SliceOfNDistinct(member, 3, 4, distinct)).Draw(t, "members")
+		payload := "{" + strings.Join(members, ",") + "}"
+		agree[ProcessWriteParams](t, []byte(payload))
+		agree[OutputNotification](t, []byte(payload))
+	})
+}
+
+// The vector code must agree with the standard library for every length around its
+// blocks, every alignment, and whatever lies around; in decoding, for every byte.
+func TestBase64(t *testing.T) {
+	strict := stdbase64.StdEncoding.Strict()
+	data := make([]byte, 300)
+	for i := range data {
+		data[i] = byte(i * 7)
+	}
+	for n := range 200 {
+		for align := range 33 {
+			p := data[align : align+n]
+			got := appendBase64(append(make([]byte, 0, 8), data[:align]...), p)[align:]
+			if want := `"` + strict.EncodeToString(p) + `"`; string(got) != want {
+				t.Fatalf("%d bytes at %d: encoded %s, want %s", n, align, got, want)
+			}
+			// The destination is exactly as long as it must be, and no longer.
+			src := got[1 : len(got)-1]
+			if back, err := decodeBase64(nil, src); err != nil || !bytes.Equal(back, p) {
+				t.Fatalf("%d bytes at %d: decoded %x, %v", n, align, back, err)
+			}
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := []byte(strict.EncodeToString(rapid.SliceOfN(rapid.Byte(), 0, 120).Draw(t, "data")))
+		if len(text) > 0 && rapid.Bool().Draw(t, "damage") {
+			text[rapid.IntRange(0, len(text)-1).Draw(t, "where")] = rapid.Byte().Draw(t, "what")
+		}
+		want, wantErr := strict.DecodeString(string(text))
+		if bytes.ContainsAny(text, "\r\n") {
+			wantErr = errors.New("line break")
+		}
+		got, err := decodeBase64(nil, text)
+		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%q: %x, %v; want %x, %v", text, got, err, want, wantErr)
+		}
+	})
+}
+
+// What is sent all the time costs no allocation but the process's own input.
+func TestHotPathsDoNotAllocate(t *testing.T) {
+	out := OutputNotification{"p", 7, PTY, bytes.Repeat([]byte("x"), 4096)}
+	frame, err := JSON.AppendNotification(nil, NotifyOutput, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back OutputNotification
+	for name, f := range map[string]func(){
+		"encode output": func() { frame, _ = JSON.AppendNotification(frame[:0], NotifyOutput, &out) },
+		"decode output": func() {
+			m, _ := JSON.Decode(frame)
+			err = JSON.Unmarshal(m.Payload, &back)
+		},
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 || err != nil {
+			t.Errorf("%s: %v allocations, %v", name, n, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{
+		`{"id":1,"method":"process/read","params":{"processId":"x"}}`,
+		`{"id":"a\u00e9","result":{"chunks":[]}}`,
+		`{"error":{"code":-32600,"message":"no"},"id":-1}`,
+		`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"pty","chunk":"aGkK"}}`,
+		`{"trace":{"traceparent":"x"},"method":"initialized","jsonrpc":"2.0"}`,
+		`[{}]`, `{"id":1.5e+7}`, `{"a":"\ud83d"}`, "{\"a\":\"\xff\"}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		// The scanner takes what the standard library takes, but for broken text
+		// and depth.
+		s := scanner{b: frame}
+		_, err := s.raw()
+		if err == nil {
+			err = s.end()
+		}
+		if valid := json.Valid(frame); err == nil && !valid {
+			t.Fatalf("%q is not JSON and was accepted", frame)
+		} else if err != nil && valid && utf8.Valid(frame) && len(frame) < maxDepth && !bytes.Contains(frame, []byte(`\u`)) {
+			t.Fatalf("%q is JSON and was refused: %v", frame, err)
+		}
+
+		var m Message
+		if n := testing.AllocsPerRun(1, func() { m, err = JSON.Decode(frame) }); n > 64 {
+			t.Fatalf("%q: %v allocations", frame, n)
+		}
+		if err != nil {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeInvalidRequest || len(e.Message) > 1024 {
+				t.Fatalf("%q: %v", frame, err)
+			}
+			return
+		}
+		sayOf(t, m)
+		for _, sample := range wireTypes {
+			v := reflect.New(reflect.TypeOf(sample))
+			if JSON.Unmarshal(m.Payload, v.Interface()) != nil {
+				continue
+			}
+			b, err := appendBody(nil, v.Interface())
+			if err != nil {
+				t.Fatalf("%q as %T: %v", m.Payload, sample, err)
+			}
+			again := reflect.New(v.Type().Elem())
+			if err := JSON.Unmarshal(b, again.Interface()); err != nil {
+				t.Fatalf("%q as %T became %q: %v", m.Payload, sample, b, err)
+			}
+			if c, err := appendBody(nil, again.Interface()); err != nil || !bytes.Equal(b, c) {
+				t.Fatalf("%q as %T became %q and then %q, %v", m.Payload, sample, b, c, err)
+			}
+		}
+	})
+}
+
+func FuzzWriteParams(f *testing.F) {
+	f.Add([]byte(`{"processId":"p","chunk":"aGkK","writeId":"w"}`))
+	f.Add([]byte(`{"processId":"p","chunk":"!","chunk":"aGkK","writeId":"w"}`))
+	f.Add([]byte(`{"processId":"p","seq":1,"stream":"tty","stream":"pty","chunk":"aGkK"}`))
+	f.Add([]byte(`{"writeId":"\u0031","chunk":"aGk=","processId":"", "x":[1]}`))
+	f.Add([]byte(`{"processId":"p","seq":1,"stream":"pty","chunk":"` + strings.Repeat("aGkK", 20) + `"}`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		agree[ProcessWriteParams](t, payload)
+		agree[OutputNotification](t, payload)
+	})
+}
+
+func BenchmarkOutput(b *testing.B) {
+	for _, size := range []int{16, 4 << 10, 128 << 10} {
+		out := OutputNotification{"p-01", 1 << 20, Stdout, bytes.Repeat([]byte("line of output\n"), size/15+1)[:size]}
+		frame, err := JSON.AppendNotification(nil, NotifyOutput, &out)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("encode/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				frame, _ = JSON.AppendNotification(frame[:0], NotifyOutput, &out)
+			}
+		})
+		b.Run(fmt.Sprintf("decode/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			var n OutputNotification
+			for b.Loop() {
+				m, err := JSON.Decode(frame)
+				if err == nil {
+					err = JSON.Unmarshal(m.Payload, &n)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkWriteDecode(b *testing.B) {
+	for _, size := range []int{1, 128 << 10} {
+		frame, err := JSON.AppendRequest(nil, IntID(7), MethodProcessWrite, ProcessWriteParams{"p-01", make([]byte, size), "17"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				var p ProcessWriteParams
+				m, err := JSON.Decode(frame)
+				if err == nil {
+					err = JSON.Unmarshal(m.Payload, &p)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

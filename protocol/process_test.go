@@ -1,0 +1,62 @@
+package protocol
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestUnsupported(t *testing.T) {
+	start := `{"processId":"p","argv":["true"],"cwd":"file:///tmp","env":{},"tty":false,`
+	for _, c := range []struct{ members, refused string }{
+		// As the peer's client sends it when it asks for no confinement.
+		{`"sandbox":null,"enforceManagedNetwork":false,"managedNetwork":null,"metadata":{"threadId":"01a1fd50-93f9-72a2-98a1-b1fe2f7a6ff4","toolCallId":"call_1"}}`, ""},
+		{`"metadata":{}}`, ""},
+		{`"networkProxy":null,"shellSnapshot":null}`, ""},
+		{`"sandbox":{"permissions":{"type":"managed"}}}`, "sandbox"},
+		{`"sandbox":{}}`, "sandbox"},
+		{`"sandbox":false}`, "sandbox"},
+		{`"enforceManagedNetwork":true}`, "enforceManagedNetwork"},
+		{`"managedNetwork":{}}`, "managedNetwork"},
+		{`"networkProxy":{}}`, "networkProxy"},
+		{`"shellSnapshot":{"scopeId":"s"}}`, "shellSnapshot"},
+	} {
+		var p ProcessStartParams
+		if err := JSON.Unmarshal([]byte(start+c.members), &p); err != nil {
+			t.Errorf("%s: %v", c.members, err)
+			continue
+		}
+		err := p.Unsupported()
+		if c.refused == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.members, err)
+			}
+			continue
+		}
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeInvalidParams || !strings.HasPrefix(e.Message, c.refused+" is not supported") {
+			t.Errorf("%s: %v", c.members, err)
+		}
+	}
+}
+
+func TestSignals(t *testing.T) {
+	for signal, want := range map[Signal]string{
+		SignalInterrupt: "SIGINT", SignalTerminate: "SIGTERM", SignalKill: "SIGKILL", SignalHangup: "SIGHUP", SignalQuit: "SIGQUIT",
+		SignalUsr1: "SIGUSR1", SignalUsr2: "SIGUSR2", SignalStop: "SIGSTOP", SignalContinue: "SIGCONT", SignalWinch: "SIGWINCH",
+	} {
+		n, ok := signal.Number()
+		if !ok || SignalName(n) != want {
+			t.Errorf("%s is %v %s, want %s", signal, ok, SignalName(n), want)
+		}
+		if err := signal.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, ok := Signal("SIGINT").Number(); ok {
+		t.Errorf("SIGINT is not a name on the wire, got %d", n)
+	}
+	if got := SignalName(syscall.Signal(34)); got != "signal 34" {
+		t.Errorf("a real-time signal is %q", got)
+	}
+}

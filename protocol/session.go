@@ -1,0 +1,162 @@
+package protocol
+
+import "errors"
+
+// InitializeParams opens a session or resumes one. All but the first two are ours.
+type InitializeParams struct {
+	// ClientName is for logs and listings; it may be empty. (exec-server wire §2.)
+	ClientName string `json:"clientName" wire:"required"`
+
+	// ResumeSessionID is the session to go on with; nil opens a new one, "" is a
+	// session that does not exist. (exec-server wire §7.)
+	ResumeSessionID *string `json:"resumeSessionId,omitempty"`
+
+	// Capabilities are the notifications and acknowledgements the client knows.
+	Capabilities Capabilities `json:"capabilities,omitzero"`
+
+	// ResumeFrom asks for replay: by process id, the last seq that the client has;
+	// what follows is sent again, 0 for everything. A process that is not named is
+	// not replayed, as with the peer. Only with ResumeSessionID.
+	ResumeFrom map[string]uint64 `json:"resumeFrom,omitempty"`
+
+	// Takeover evicts the connection that the session is attached to. Without it
+	// an attached session answers CodeAlreadyAttached.
+	Takeover bool `json:"takeover,omitempty"`
+
+	// Role is what the connection may do in the session; absent means owner.
+	Role Role `json:"role,omitempty"`
+
+	// Session sets up a new session; it is not looked at when one is resumed.
+	Session SessionOptions `json:"session,omitzero"`
+}
+
+// Validate refuses a replay of nothing.
+func (p InitializeParams) Validate() error {
+	if len(p.ResumeFrom) > 0 && p.ResumeSessionID == nil {
+		return errors.New("resumeFrom needs resumeSessionId: a new session has nothing to replay")
+	}
+	return nil
+}
+
+// Capabilities are what a client asks for beyond the peer's wire. (Ours.)
+type Capabilities struct {
+	Gap bool `json:"gap,omitempty"` // send NotifyGap
+
+	// Ack: only session/ack says what was received. Otherwise the Pongs do.
+	Ack bool `json:"ack,omitempty"`
+}
+
+// Role is what a connection may do in its session. (Ours.)
+type Role string
+
+const (
+	RoleOwner    Role = "owner"    // all; one connection at a time
+	RoleObserver Role = "observer" // see everything, change nothing (CodeObserver)
+)
+
+// Validate refuses what is none of the constants.
+func (r Role) Validate() error { return oneOf(r, RoleOwner, RoleObserver) }
+
+// SessionOptions set up a new session. (Ours.)
+type SessionOptions struct {
+	Name string `json:"name,omitempty"` // for listings; need not be unique
+
+	// DetachedTTLMs is how long the session may be without an owner, in
+	// milliseconds. Nil means the server's default; 0 means for ever, if the
+	// server allows it.
+	DetachedTTLMs *uint64 `json:"detachedTtlMs,omitempty"`
+}
+
+// InitializeResult: exec-server wire §2; Server and what follows are ours.
+type InitializeResult struct {
+	SessionID       string           `json:"sessionId"`
+	EnvironmentInfo *EnvironmentInfo `json:"environmentInfo,omitempty"` // nil: ask environment/info
+	Server          ServerInfo       `json:"server"`
+	ProtocolVersion string           `json:"protocolVersion"` // see Version
+	Limits          Limits           `json:"limits"`
+}
+
+// ServerInfo names the program that answers. (Ours.)
+type ServerInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Limits of this server; in bytes or milliseconds where the name says so. (Ours.)
+type Limits struct {
+	MaxFrameBytes      int64  `json:"maxFrameBytes"`      // of one websocket frame
+	MaxMessageBytes    int64  `json:"maxMessageBytes"`    // of one message, which may have many frames
+	MaxProcesses       int    `json:"maxProcesses"`       // of one session
+	MaxPendingRequests int    `json:"maxPendingRequests"` // of one connection; then its socket is not read
+	WindowBytes        int64  `json:"windowBytes"`        // of one connection: sent and not acknowledged
+	RetentionBytes     int64  `json:"retentionBytes"`     // of one process, when it does not ask
+	MaxRetentionBytes  int64  `json:"maxRetentionBytes"`  // of one process, when it does
+	StdinQueueBytes    int64  `json:"stdinQueueBytes"`    // of one process: accepted and not yet written
+	DetachedTTLMs      uint64 `json:"detachedTtlMs"`      // default for a session; 0: for ever
+	ClosedRetentionMs  uint64 `json:"closedRetentionMs"`  // how long a process is known after closed
+	PingIntervalMs     uint64 `json:"pingIntervalMs"`
+	DeadConnectionMs   uint64 `json:"deadConnectionMs"` // without a Pong; then the session is detached
+}
+
+// Shell is the user's shell on the server.
+type Shell struct {
+	Name string `json:"name"` // "bash"
+	Path string `json:"path"` // "/bin/bash": a path, not a URI
+}
+
+// EnvironmentInfo is the machine that programs run on. (exec-server wire §8.)
+type EnvironmentInfo struct {
+	Shell                Shell    `json:"shell"`
+	ExecutorVersion      string   `json:"executorVersion"`
+	ProviderID           string   `json:"providerId"`           // stable for one installation
+	Cwd                  string   `json:"cwd"`                  // file URI
+	UserHomeDir          string   `json:"userHomeDir"`          // file URI
+	PlatformOS           string   `json:"platformOs"`           // as GOOS
+	PrependPathDirs      []string `json:"prependPathDirs"`      // file URIs put before an inherited PATH
+	TemporaryDirectories []string `json:"temporaryDirectories"` // file URIs, beside TempDir
+	TempDir              string   `json:"tempDir"`              // file URI
+
+	// Capabilities are what the server can do, by the peer's names. A client calls
+	// a method that belongs to one only if it is true. (exec-server wire §9.)
+	Capabilities map[string]bool `json:"capabilities"`
+}
+
+// EnvironmentStatusResult: exec-server wire §8.
+type EnvironmentStatusResult struct {
+	Status string `json:"status"` // "ready"
+}
+
+// SessionInfoResult is the session of the connection that asks. (Ours.)
+type SessionInfoResult struct {
+	SessionID     string `json:"sessionId"`
+	Name          string `json:"name,omitempty"`
+	CreatedAtMs   int64  `json:"createdAtMs"`    // since the Unix epoch
+	Role          Role   `json:"role,omitempty"` // of the connection
+	Attached      bool   `json:"attached"`       // has an owner
+	Observers     int    `json:"observers"`
+	Processes     int    `json:"processes"`     // closed ones that are still known included
+	DetachedTTLMs uint64 `json:"detachedTtlMs"` // 0: for ever
+}
+
+// SessionCloseParams ends a session and all that runs in it. (Ours.)
+type SessionCloseParams struct {
+	SessionID *string `json:"sessionId,omitempty"` // nil: the connection's own
+}
+
+// SessionAckParams say what a client with capability ack has made its own: by
+// process id, the last seq. Lower than before is ignored. (Ours.)
+type SessionAckParams struct {
+	Processes map[string]uint64 `json:"processes" wire:"required"`
+}
+
+// SessionEvictedNotification is the last message on a connection whose session
+// was taken over, or has ended. (Ours.)
+type SessionEvictedNotification struct {
+	Reason string `json:"reason"`
+}
+
+// SessionExpiringNotification tells observers that the session has no owner and
+// ends if none comes. (Ours.)
+type SessionExpiringNotification struct {
+	InMs uint64 `json:"inMs"` // from now
+}

@@ -1,0 +1,59 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+)
+
+// Signal is a signal to a process group by the name that says what it asks for,
+// not by a number, which differs between systems. (The peer knows interrupt only,
+// exec-server wire §6; the rest is ours.)
+type Signal string
+
+const (
+	SignalInterrupt Signal = "interrupt" // SIGINT
+	SignalTerminate Signal = "terminate" // SIGTERM
+	SignalKill      Signal = "kill"      // SIGKILL
+	SignalHangup    Signal = "hangup"    // SIGHUP
+	SignalQuit      Signal = "quit"      // SIGQUIT
+	SignalUsr1      Signal = "usr1"      // SIGUSR1
+	SignalUsr2      Signal = "usr2"      // SIGUSR2
+	SignalStop      Signal = "stop"      // SIGSTOP
+	SignalContinue  Signal = "continue"  // SIGCONT
+	SignalWinch     Signal = "winch"     // SIGWINCH
+)
+
+// Number is the signal's number here; false if it has none, on a system without
+// such a signal or because s is none of the constants.
+func (s Signal) Number() (syscall.Signal, bool) {
+	n, ok := signalNumbers[s]
+	return n, ok
+}
+
+// SignalName is a signal's name in exit reports, such as "SIGKILL"; a real-time
+// signal, which has none, is "signal 34".
+func SignalName(n syscall.Signal) string {
+	if name := signalName(n); name != "" {
+		return name
+	}
+	return fmt.Sprintf("signal %d", int(n))
+}
+
+// Validate refuses what is none of the constants.
+func (s Signal) Validate() error {
+	return oneOf(s, SignalInterrupt, SignalTerminate, SignalKill, SignalHangup, SignalQuit,
+		SignalUsr1, SignalUsr2, SignalStop, SignalContinue, SignalWinch)
+}
+
+// oneOf fails, in the peer's words, if v is none of the variants.
+func oneOf[T ~string](v T, variants ...T) error {
+	names := make([]string, len(variants))
+	for i, variant := range variants {
+		if v == variant {
+			return nil
+		}
+		names[i] = "`" + string(variant) + "`"
+	}
+	return fmt.Errorf("unknown variant `%s`, expected one of %s", clip(v), strings.Join(names, ", "))
+}
