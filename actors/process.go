@@ -23,8 +23,10 @@ type (
 
 	// stop is from the session; our Terminated is the answer.
 	stop struct {
-		grace  time.Duration // between SIGTERM and SIGKILL; 0: SIGKILL at once
 		reason string
+		// shutdown is the server's grace at its own end: the default, and the most,
+		// between SIGTERM and SIGKILL. 0: only the process's own killGraceMs counts.
+		shutdown time.Duration
 	}
 	viewerGone struct{ pid *actor.PID } // session: it has stopped or was evicted
 
@@ -273,7 +275,7 @@ func (p *process) spawned(ctx actor.Context) {
 	}
 	p.phase = running
 	p.announce(ctx)
-	if t := p.params.TimeoutMs; t != nil {
+	if t := p.params.TimeoutMs; t != nil && *t > 0 {
 		after(ctx, fromMillis(*t), timeoutDue{})
 	}
 	if p.stopping != nil {
@@ -661,12 +663,26 @@ func (p *process) timeout(ctx actor.Context) {
 	}
 	p.timedOut = true
 	p.endReason = "timed out"
-	if g := p.params.KillGraceMs; g != nil && *g > 0 {
-		p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
-		after(ctx, fromMillis(*g), killDue{})
+	p.kill(ctx, p.killGrace())
+}
+
+// killGrace is the time between SIGTERM and SIGKILL that the client asked for;
+// negative if it did not.
+func (p *process) killGrace() time.Duration {
+	if g := p.params.KillGraceMs; g != nil {
+		return fromMillis(*g)
+	}
+	return -1
+}
+
+// kill ends the process after grace, and its tree with it.
+func (p *process) kill(ctx actor.Context, grace time.Duration) {
+	if p.phase >= exited || grace <= 0 {
+		p.killTree(ctx)
 		return
 	}
-	p.killTree(ctx)
+	p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
+	after(ctx, grace, killDue{})
 }
 
 // stop ends the process with all of its tree, and then the actor.
@@ -678,12 +694,14 @@ func (p *process) stop(ctx actor.Context, m stop) {
 	if p.phase < exited && p.endReason == "" {
 		p.endReason = m.reason
 	}
-	if p.phase < exited && m.grace > 0 {
-		p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
-		after(ctx, m.grace, killDue{})
-		return
+	grace := p.killGrace()
+	if m.shutdown > 0 {
+		if grace < 0 {
+			grace = m.shutdown
+		}
+		grace = min(grace, m.shutdown)
 	}
-	p.killTree(ctx)
+	p.kill(ctx, grace)
 }
 
 // killTree ends everything that descends from the child.

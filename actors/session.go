@@ -387,18 +387,19 @@ func (s *session) processGone(ctx actor.Context, who *actor.PID) {
 	s.mayEnd(ctx)
 }
 
-// close ends every process with all of its tree, and then the session.
-func (s *session) close(ctx actor.Context, reason string, grace time.Duration) {
+// close ends every process with all of its tree, and then the session. shutdown
+// is as in stop.
+func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
 	if s.closing == nil {
 		s.closing = &closing{reason: reason}
 	}
 	for _, p := range s.processes {
 		if p.pid != nil {
-			ctx.Send(p.pid, stop{grace, reason})
+			ctx.Send(p.pid, stop{reason, shutdown})
 		}
 	}
 	for _, pid := range s.lingering {
-		ctx.Send(pid, stop{0, reason})
+		ctx.Send(pid, stop{reason: reason})
 	}
 	s.mayEnd(ctx)
 }

@@ -26,6 +26,9 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 	if n := len(params.ProcessID); n > maxProcessID {
 		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "processId has %d bytes, the limit is %d", n, maxProcessID)
 	}
+	if err := params.Unsupported(); err != nil {
+		return child.Spec{}, startError(err)
+	}
 	dir, err := protocol.ParseFileURI(params.Cwd)
 	if err != nil {
 		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "cwd: %v", err)

@@ -86,6 +86,8 @@ type stat struct {
 	group, session int
 	start          uint64 // clock ticks since boot: with the pid it names the process
 	zombie         bool
+	kernel         bool   // a kernel thread
+	execing        bool   // has no environment yet
 	marker         string // value of the variable markerName, if it was asked for
 }
 
@@ -97,11 +99,14 @@ func readStat(pid int) (s stat, ok bool) {
 	}
 	// The name, in parentheses, may contain anything.
 	f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(f) < 20 {
+	if len(f) < 49 {
 		return stat{}, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(f[i]); return n }
 	s = stat{pid: pid, ppid: number(1), group: number(2), session: number(3), zombie: f[0] == "Z" || f[0] == "X"}
+	flags, _ := strconv.ParseUint(f[6], 10, 64)
+	s.kernel = flags&0x200000 != 0 // PF_KTHREAD
+	s.execing = f[48] == "0"       // env_end; also of whom we may not look into
 	s.start, err = strconv.ParseUint(f[19], 10, 64)
 	return s, err == nil
 }

@@ -141,7 +141,7 @@ func lookPath(spec *Spec, name string) (string, error) {
 func startError(err error, program string) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("%w: %q is neither a program of this machine nor a script that starts with #!", ErrExecFormat, program)
+		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)
 	case errors.Is(err, syscall.ENOENT):
 		// The file was there a moment ago: it is its interpreter that is not.
 		return fmt.Errorf("%w: the interpreter that %q names", ErrNoProgram, program)

@@ -89,17 +89,33 @@ func readProcesses(markers bool) (stats []stat) {
 			continue
 		}
 		if markers && !s.zombie {
-			s.marker = readMarker(pid)
+			s.marker = readMarker(&s)
 		}
 		stats = append(stats, s)
 	}
 	return stats
 }
 
-// readMarker returns the marker in a process's environment. Whose environment
-// we may not read is not ours.
-func readMarker(pid int) string {
-	env, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+// readMarker returns the marker in a process's environment, or "". Whose
+// environment we may not read is not ours.
+func readMarker(s *stat) string {
+	var pause backoff
+	for before := *s; ; pause.wait() {
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(s.pid) + "/environ")
+		if len(env) > 0 || err != nil {
+			return findMarker(env)
+		}
+		// Amid an exec a process has no environment for a while. Found without
+		// one then, it would be passed over, and live on.
+		after, ok := readStat(s.pid)
+		if !ok || after.zombie || after.kernel || !before.execing && !after.execing || pause == maxBackoff {
+			return ""
+		}
+		before = after
+	}
+}
+
+func findMarker(env []byte) string {
 	for len(env) > 0 {
 		var entry []byte
 		entry, env, _ = bytes.Cut(env, []byte{0})
@@ -235,7 +251,12 @@ func (t *search) is(s *stat) bool {
 func (t *search) found() []stat { return members(t.scan(), t.is) }
 
 func (t *search) empty() bool {
-	return len(t.found()) == 0 && len(t.found()) == 0 // twice: it may fork while /proc is read
+	for range 2 { // a process may fork while /proc is read
+		if len(t.found()) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *search) kill() {

@@ -1,0 +1,995 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("CHILD_TEST_SERVER"); mode != "" {
+		serveUntilKilled(Containment(mode))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serveUntilKilled is another server: it starts a child that leaves one behind,
+// and prints the pids of both.
+func serveUntilKilled(mode Containment) {
+	h, err := NewHost(HostConfig{Containment: mode})
+	if err != nil {
+		panic(err)
+	}
+	facts := make(chan struct{}, 1)
+	in := NewIntake(1<<20, NewBudget(0, func() {}), func() { facts <- struct{}{} })
+	h.Start(sh("leftover", `echo $$; (setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' &); exec sleep 1000`), in, func(_ Handle, err error) {
+		if err != nil {
+			panic(err)
+		}
+	})
+	for range facts {
+		for f, ok := in.Next(); ok; f, ok = in.Next() {
+			os.Stdout.Write(f.Data)
+			in.Settle(0, 0)
+		}
+	}
+}
+
+// watched is a child whose facts are taken out and remembered, as its actor
+// would do.
+type watched struct {
+	Handle
+	t    *testing.T
+	in   *Intake
+	told chan struct{}
+
+	mu      sync.Mutex
+	changed sync.Cond
+	hold    bool // nothing is taken out
+	facts   []FactKind
+	out     map[protocol.Stream][]byte
+	before  int // bytes that came before FactExited
+	status  protocol.ExitStatus
+	closed  bool
+	rooms   int
+}
+
+var names atomic.Uint64
+
+// sh is the spec of a shell script.
+func sh(name, script string) Spec {
+	return Spec{Name: name, Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, StdinQueue: 64 << 10}
+}
+
+func script(text string) Spec { return sh(fmt.Sprintf("p-%d", names.Add(1)), text) }
+
+func tty(s Spec) Spec { s.TTY = true; return s }
+
+func piped(s Spec) Spec { s.Stdin = true; return s }
+
+// newHost returns a host that is closed, with all that it has started, at the end.
+func newHost(t *testing.T, cfg HostConfig) *Host {
+	t.Helper()
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	h, err := NewHost(cfg)
+	if err != nil {
+		if cfg.Containment == ContainCgroup {
+			t.Skip("no cgroup v2 here:", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Error("close:", err)
+		}
+		if n := h.Live(); n != 0 {
+			t.Errorf("%d children live after close", n)
+		}
+	})
+	return h
+}
+
+func start(t *testing.T, h *Host, spec Spec) *watched {
+	t.Helper()
+	w, err := tryStart(t, h, spec, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
+	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
+	w.changed.L = &w.mu
+	w.in = NewIntake(limit, NewBudget(0, func() {}), func() {
+		select {
+		case w.told <- struct{}{}:
+		default:
+		}
+	})
+	started := make(chan error)
+	h.Start(spec, w.in, func(handle Handle, err error) {
+		w.Handle = handle
+		started <- err
+	})
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	go w.take()
+	return w, nil
+}
+
+func (w *watched) take() {
+	for range w.told {
+		w.mu.Lock()
+		for w.hold {
+			w.changed.Wait()
+		}
+		for f, ok := w.in.Next(); ok; f, ok = w.in.Next() {
+			if w.closed {
+				w.t.Errorf("fact %v after closed", f.Kind)
+			}
+			w.facts = append(w.facts, f.Kind)
+			switch f.Kind {
+			case FactOutput:
+				w.out[f.Stream] = append(w.out[f.Stream], f.Data...)
+			case FactExited:
+				w.status = f.Status
+				for _, out := range w.out {
+					w.before += len(out)
+				}
+			case FactStdinRoom:
+				w.rooms++
+			case FactClosed:
+				w.closed = true
+			}
+			w.in.Settle(0, 0)
+		}
+		closed := w.closed
+		w.changed.Broadcast()
+		w.mu.Unlock()
+		if closed {
+			return
+		}
+	}
+}
+
+// until waits for a fact. A test whose fact does not come ends by -timeout.
+func (w *watched) until(is func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !is() {
+		w.changed.Wait()
+	}
+}
+
+func (w *watched) has(kind FactKind) func() bool {
+	return func() bool {
+		for _, k := range w.facts {
+			if k == kind {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (w *watched) untilClosed() { w.until(func() bool { return w.closed }) }
+
+func (w *watched) untilOutput(s protocol.Stream, text string) {
+	w.until(func() bool { return bytes.Contains(w.out[s], []byte(text)) })
+}
+
+// pids waits for n lines with a pid each.
+func (w *watched) pids(s protocol.Stream, n int) (pids []int) {
+	w.until(func() bool { return bytes.Count(w.out[s], []byte("\n")) >= n })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, field := range strings.Fields(string(w.out[s])) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func (w *watched) killTree() error {
+	done := make(chan error)
+	w.KillTree(func(err error) { done <- err })
+	return <-done
+}
+
+func (w *watched) set(hold bool) {
+	w.mu.Lock()
+	w.hold = hold
+	w.changed.Broadcast()
+	w.mu.Unlock()
+}
+
+func wantOrder(t *testing.T, w *watched) {
+	t.Helper()
+	n := len(w.facts)
+	if n < 2 || w.facts[n-2] != FactExited || w.facts[n-1] != FactClosed {
+		t.Errorf("facts %v do not end with exited, closed", w.facts)
+	}
+}
+
+func TestOutputThenExitThenClosed(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	slots := make(chan struct{}, 16)
+	var all sync.WaitGroup
+	for i := range 200 {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			spec := script(fmt.Sprintf("echo out%d; echo err%d >&2; exit %d", i, i, i%256))
+			if i%4 == 3 {
+				spec = tty(spec)
+			}
+			w := start(t, h, spec)
+			w.untilClosed()
+			wantOrder(t, w)
+			out, errs := fmt.Sprintf("out%d\n", i), fmt.Sprintf("err%d\n", i)
+			if spec.TTY {
+				if got, want := string(w.out[protocol.PTY]), strings.ReplaceAll(out+errs, "\n", "\r\n"); got != want {
+					t.Errorf("pty: %q, want %q", got, want)
+				}
+			} else if got := string(w.out[protocol.Stdout]) + string(w.out[protocol.Stderr]); got != out+errs {
+				t.Errorf("output %q, want %q", got, out+errs)
+			}
+			if w.status.ExitCode != i%256 || w.status.Signal != "" {
+				t.Errorf("status %+v, want exit code %d", w.status, i%256)
+			}
+			if err := w.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if h.Live() != 0 {
+		t.Errorf("%d live after all were released", h.Live())
+	}
+}
+
+// All that was written before the exit comes before it, though there is no
+// credit for long, and though a descendant holds the streams open.
+func TestExitWaitsForWhatWasWritten(t *testing.T) {
+	const size = 60000 // a pipe holds it
+	h := newHost(t, HostConfig{})
+	for _, tt := range []struct {
+		name string
+		spec Spec
+		want int
+	}{
+		{"pipe", script(`sleep 1000 & head -c 60000 /dev/zero`), size},
+		// What does not fit into a PTY's buffers is read while the program runs.
+		{"tty", tty(script(`stty -opost; trap "" HUP; sleep 1000 & head -c 60000 /dev/zero`)), size},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 10 {
+				spec := tt.spec
+				spec.Name = script("").Name
+				w, err := tryStart(t, h, spec, 16<<10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.set(true)
+				if !spec.TTY {
+					untilExited(w.PID())
+				}
+				w.set(false)
+				w.until(w.has(FactExited))
+				w.mu.Lock()
+				if w.before != tt.want {
+					t.Errorf("%d bytes before exited, want %d", w.before, tt.want)
+				}
+				if w.closed {
+					t.Error("closed while a descendant holds the streams")
+				}
+				w.mu.Unlock()
+				if w.TreeEmpty() || !errors.Is(w.Release(), ErrInUse) {
+					t.Error("could be released with a descendant running")
+				}
+				if err := w.killTree(); err != nil {
+					t.Error(err)
+				}
+				w.untilClosed()
+				if err := w.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// untilExited waits until a process is a zombie or gone.
+func untilExited(pid int) {
+	var pause backoff
+	for running(pid) {
+		pause.wait()
+	}
+}
+
+func running(pid int) bool {
+	s, ok := readStat(pid)
+	return ok && !s.zombie
+}
+
+// A descendant that writes without end neither holds the exit up nor, after
+// Abandon, the end.
+func TestFloodingDescendant(t *testing.T) {
+	for _, spec := range []Spec{script(`yes & exit 3`), tty(script(`trap "" HUP; yes & exit 3`))} {
+		h := newHost(t, HostConfig{})
+		w := start(t, h, spec)
+		w.until(w.has(FactExited))
+		if w.status.ExitCode != 3 {
+			t.Errorf("exit code %d, want 3", w.status.ExitCode)
+		}
+		w.Abandon()
+		w.untilClosed()
+	}
+}
+
+func TestAbandonKeepsWhatIsThere(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	w := start(t, h, script(`sleep 1000 & echo $!; head -c 50000 /dev/zero >&2`))
+	w.until(w.has(FactExited))
+	w.Abandon()
+	w.untilClosed()
+	if got := len(w.out[protocol.Stderr]); got != 50000 {
+		t.Errorf("%d bytes, want 50000", got)
+	}
+	if w.TreeEmpty() {
+		t.Error("the descendant is not seen")
+	}
+	pid := w.pids(protocol.Stdout, 1)[0]
+	if err := w.killTree(); err != nil {
+		t.Error(err)
+	}
+	if running(pid) {
+		t.Error("the descendant runs after KillTree")
+	}
+	if err := w.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An aborted intake ends a pump that waits for credit.
+func TestAbortEndsWhatWaitsForCredit(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	w, err := tryStart(t, h, script(`exec yes`), 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.set(true)
+	w.in.Hold(0, 4<<10)
+	w.in.Abort()
+	w.set(false)
+	w.until(w.has(FactExited)) // of SIGPIPE: nobody reads
+	w.untilClosed()
+	if w.status.Signal != "SIGPIPE" || w.status.ExitCode != 128+int(syscall.SIGPIPE) {
+		t.Errorf("status %+v, want SIGPIPE", w.status)
+	}
+}
+
+func TestKillTree(t *testing.T) {
+	const (
+		escaped = `(setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' &); `
+		grouped = `trap "" TERM; (sh -c 'echo $$; exec sleep 1000' &); setsid sh -c 'echo $$; exec sleep 1000' & `
+	)
+	for _, tt := range []struct {
+		mode   Containment
+		script string
+		pids   int
+	}{
+		{ContainCgroup, escaped, 1},
+		{ContainMarker, escaped, 1},
+		{ContainGroup, grouped, 2}, // it promises no more
+	} {
+		for _, end := range []string{"wait; sleep 1000", "wait $!"} {
+			leader := "runs"
+			if end == "wait $!" {
+				leader = "has exited"
+				if tt.mode == ContainGroup {
+					tt.script, tt.pids, end = `(sh -c 'echo $$; exec sleep 1000' &); `, 1, "sleep 0.1"
+				} else {
+					end = "sleep 0.1"
+				}
+			}
+			t.Run(string(tt.mode)+", leader "+leader, func(t *testing.T) {
+				h := newHost(t, HostConfig{Containment: tt.mode})
+				w := start(t, h, script(tt.script+end))
+				if got := w.Containment(); got != tt.mode {
+					t.Fatalf("containment %q, want %q", got, tt.mode)
+				}
+				pids := w.pids(protocol.Stdout, tt.pids)
+				if leader == "has exited" {
+					w.until(w.has(FactExited))
+				}
+				bystander := start(t, h, script("exec sleep 1000"))
+				if err := w.killTree(); err != nil {
+					t.Fatal(err)
+				}
+				for _, pid := range append(pids, w.PID()) {
+					if running(pid) {
+						t.Errorf("%d runs after KillTree", pid)
+					}
+				}
+				if !running(bystander.PID()) {
+					t.Error("another child was killed too")
+				}
+				w.untilClosed()
+				if !w.TreeEmpty() {
+					t.Error("the tree is not seen empty")
+				}
+				if err := w.Release(); err != nil {
+					t.Error(err)
+				}
+				if _, ok := readStat(w.PID()); ok {
+					t.Error("the leader was not reaped")
+				}
+			})
+		}
+	}
+}
+
+// A server that was killed: its children die with it, and what those left
+// behind goes when the next server starts. A live server's children stay.
+func TestLeftoversOfAKilledServer(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode}) // also kills what is left of a failed test
+			neighbour := start(t, h, script("exec sleep 1000"))
+
+			spec := Spec{Name: script("").Name, Argv: []string{"/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, Env: []string{"CHILD_TEST_SERVER=" + string(mode), "PATH=" + os.Getenv("PATH")}}
+			server := start(t, h, spec)
+			pids := server.pids(protocol.Stdout, 2)
+			server.Kill()
+			server.until(server.has(FactExited))
+			untilExited(pids[0])
+			if !running(pids[1]) {
+				t.Fatal("nothing is left to test with")
+			}
+			newHost(t, HostConfig{Containment: mode})
+			if mode == ContainMarker && running(pids[1]) {
+				t.Error("what the dead server left runs")
+			}
+			if mode == ContainCgroup {
+				// Under a server in a cgroup of its own it is that server's to find.
+				inner := h.containment.(*cgroups).dir + "/" + spec.Name
+				self, err := self()
+				if err != nil {
+					t.Fatal(err)
+				}
+				killCgroupLeftovers(inner, self, slog.Default())
+				if running(pids[1]) {
+					t.Error("what the dead server left runs")
+				}
+				if left, _ := os.ReadDir(inner); hasDir(left) {
+					t.Error("the dead server's cgroup is there")
+				}
+			}
+			if !running(neighbour.PID()) {
+				t.Error("a live server's child was killed")
+			}
+		})
+	}
+}
+
+func hasDir(entries []os.DirEntry) bool {
+	for _, e := range entries {
+		if e.IsDir() {
+			return true
+		}
+	}
+	return false
+}
+
+// Orphans come to a subreaper: they are reaped when they end, and killed when
+// the host closes, though they have no marker and lost their parent.
+func TestSubreaper(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainMarker, Subreaper: true})
+	w := start(t, h, script(`(setsid env -i sh -c 'echo $$; exec sleep 1000' &); (setsid sh -c 'echo $$' &); sleep 0.1`))
+	w.until(w.has(FactExited))
+	pids := w.pids(protocol.Stdout, 2)
+	var pause backoff
+	gone := 0
+	for gone == 0 {
+		pause.wait()
+		for _, pid := range pids {
+			if _, ok := readStat(pid); !ok {
+				gone = pid
+			}
+		}
+	}
+	w.Abandon()
+	w.untilClosed()
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if _, ok := readStat(pid); ok {
+			t.Errorf("orphan %d is there after close", pid)
+		}
+	}
+}
+
+func TestSignals(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	w := start(t, h, script(`sh -c 'trap "echo inner; exit" INT; echo ready; while :; do sleep 0.01; done' & trap "wait; exit 7" INT; wait`))
+	// A shell has its background children ignore SIGINT: it is reset by trap in dash only for itself.
+	w.untilOutput(protocol.Stdout, "ready")
+	if err := w.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.untilClosed() // the child of the shell too, or it would hold the pipes
+	if w.status.ExitCode != 143 || w.status.Signal != "SIGTERM" {
+		t.Errorf("status %+v, want 143 and SIGTERM", w.status)
+	}
+	if w.status.Rusage.MaxRSSBytes == 0 {
+		t.Error("no rusage")
+	}
+	if err := w.Signal(syscall.SIGTERM); err != nil {
+		t.Error("signal after the exit:", err)
+	}
+	w = start(t, h, tty(script(`trap "echo caught; exit 5" INT; echo ready; while :; do sleep 0.01; done`)))
+	w.untilOutput(protocol.PTY, "ready")
+	if err := w.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	w.untilClosed()
+	if w.status.ExitCode != 5 {
+		t.Errorf("status %+v, want 5", w.status)
+	}
+	w = start(t, h, script(`exec sleep 1000`))
+	w.Kill()
+	w.untilClosed()
+	if w.status.ExitCode != 137 || w.status.Signal != "SIGKILL" {
+		t.Errorf("status %+v, want 137 and SIGKILL", w.status)
+	}
+}
+
+func TestResize(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	spec := tty(script(`stty size; trap 'stty size; exit' WINCH; while :; do sleep 0.01; done`))
+	w := start(t, h, spec)
+	w.untilOutput(protocol.PTY, "24 80\r\n")
+	w.untilOutput(protocol.PTY, "\n")
+	var pause backoff
+	for done := false; !done; { // the trap may not yet be set
+		w.Resize(protocol.Size{Rows: 50, Cols: uint16(100 + pause%2)})
+		pause.wait()
+		pause++
+		w.mu.Lock()
+		done = bytes.Contains(w.out[protocol.PTY], []byte("50 10"))
+		w.mu.Unlock()
+	}
+	w.untilClosed()
+	if err := w.Resize(protocol.Size{Rows: 1, Cols: 1}); err != nil {
+		t.Error("resize after closed:", err)
+	}
+	spec = tty(script(`stty size`))
+	spec.Size = protocol.Size{Rows: 7, Cols: 123}
+	w = start(t, h, spec)
+	w.untilClosed()
+	if got := string(w.out[protocol.PTY]); got != "7 123\r\n" {
+		t.Errorf("size %q, want 7 123", got)
+	}
+	w = start(t, h, script(`:`))
+	if err := w.Resize(protocol.Size{Rows: 1, Cols: 1}); !errors.Is(err, ErrNoTTY) {
+		t.Errorf("resize of a pipe: %v", err)
+	}
+}
+
+// feed writes all of data, as an actor does: when there is no room it waits.
+func (w *watched) feed(data []byte) {
+	for len(data) > 0 {
+		n := min(len(data), 3000)
+		w.mu.Lock()
+		rooms := w.rooms
+		w.mu.Unlock()
+		ok, err := w.Write(data[:n])
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		if ok {
+			data = data[n:]
+			continue
+		}
+		w.until(func() bool { return w.rooms > rooms })
+	}
+}
+
+func TestStdin(t *testing.T) {
+	lines := bytes.Repeat([]byte("0123456789012345678901234567890123456789012345678901234567890123456789\n"), 5000)
+	h := newHost(t, HostConfig{})
+	t.Run("pipe", func(t *testing.T) {
+		spec := piped(script(`sleep 0.1; exec cat`))
+		spec.StdinQueue = 8 << 10
+		w := start(t, h, spec)
+		w.feed(lines)
+		w.CloseStdin()
+		if _, err := w.Write([]byte("x")); !errors.Is(err, ErrStdinClosed) {
+			t.Errorf("write after close: %v", err)
+		}
+		w.untilClosed()
+		if !bytes.Equal(w.out[protocol.Stdout], lines) {
+			t.Errorf("%d bytes came back, not the %d written", len(w.out[protocol.Stdout]), len(lines))
+		}
+		if w.rooms == 0 {
+			t.Error("stdin was never full")
+		}
+	})
+	t.Run("tty", func(t *testing.T) {
+		spec := tty(script(`stty -echo -opost; echo ready; sleep 0.1; exec cat`))
+		spec.StdinQueue = 8 << 10
+		w := start(t, h, spec)
+		w.untilOutput(protocol.PTY, "ready\n")
+		w.feed(lines)
+		w.feed([]byte("partial"))
+		w.CloseStdin()
+		w.untilClosed()
+		if got, want := w.out[protocol.PTY], "ready\n"+string(lines)+"partial"; string(got) != want {
+			t.Errorf("%d bytes came back, want %d", len(got), len(want))
+		}
+		if w.rooms == 0 {
+			t.Error("stdin was never full")
+		}
+	})
+	t.Run("one VEOF at the start of a line", func(t *testing.T) {
+		w := start(t, h, tty(script(`stty -echo; echo ready; cat; echo first; cat`)))
+		w.untilOutput(protocol.PTY, "ready")
+		w.feed([]byte("line\n"))
+		w.CloseStdin()
+		w.untilOutput(protocol.PTY, "first")
+		w.KillTree(func(error) {})
+		w.untilClosed()
+		if w.status.Signal != "SIGKILL" {
+			t.Errorf("status %+v: the second cat has seen an end too", w.status)
+		}
+	})
+	t.Run("larger than the queue", func(t *testing.T) {
+		spec := piped(script(`exec wc -c`))
+		spec.StdinQueue = 100
+		w := start(t, h, spec)
+		if ok, err := w.Write(make([]byte, 300000)); !ok || err != nil {
+			t.Fatalf("ok %v, %v", ok, err)
+		}
+		w.CloseStdin()
+		w.untilClosed()
+		if got := strings.TrimSpace(string(w.out[protocol.Stdout])); got != "300000" {
+			t.Errorf("child read %s bytes, want 300000", got)
+		}
+	})
+	t.Run("closed by the child", func(t *testing.T) {
+		spec := piped(script(`exec <&-; echo closed; exec sleep 1000`))
+		spec.StdinQueue = 100
+		w := start(t, h, spec)
+		w.untilOutput(protocol.Stdout, "closed")
+		if _, err := w.Write([]byte("x")); !errors.Is(err, ErrStdinClosed) {
+			t.Errorf("write: %v", err)
+		}
+	})
+	t.Run("refused, then ended", func(t *testing.T) {
+		spec := piped(script(`exec sleep 1000`))
+		spec.StdinQueue = 100
+		w := start(t, h, spec)
+		if ok, _ := w.Write(make([]byte, 1<<20)); !ok {
+			t.Fatal("refused by an empty queue")
+		}
+		if ok, err := w.Write([]byte("x")); ok || err != nil {
+			t.Fatalf("taken by a full queue: %v, %v", ok, err)
+		}
+		w.Kill()
+		w.until(func() bool { return w.rooms == 1 })
+		if _, err := w.Write([]byte("x")); !errors.Is(err, ErrStdinClosed) {
+			t.Errorf("write: %v", err)
+		}
+		w.untilClosed()
+	})
+	t.Run("none", func(t *testing.T) {
+		w := start(t, h, script(`cat; echo end`))
+		if _, err := w.Write([]byte("x")); !errors.Is(err, ErrStdinClosed) {
+			t.Errorf("write: %v", err)
+		}
+		if err := w.CloseStdin(); err != nil {
+			t.Error(err)
+		}
+		w.untilOutput(protocol.Stdout, "end")
+	})
+}
+
+// A child has its three descriptors, in blocking mode, and none of ours or of
+// other children.
+func TestDescriptors(t *testing.T) {
+	before := openFiles(t)
+	h, err := NewHost(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := []*watched{start(t, h, piped(script("exec cat"))), start(t, h, tty(script("exec cat")))}
+	for _, spec := range []Spec{script(""), piped(script("")), tty(script(""))} {
+		spec.Argv = []string{"/bin/sh", "-c", `ls /proc/self/fd; for i in 0 1 2; do grep flags /proc/self/fdinfo/$i; done`}
+		w := start(t, h, spec)
+		w.untilClosed()
+		var fds []string
+		for _, field := range strings.Fields(string(w.out[protocol.Stdout]) + string(w.out[protocol.PTY])) {
+			if flags, err := strconv.ParseInt(field, 8, 64); err == nil && len(field) > 1 {
+				if flags&syscall.O_NONBLOCK != 0 {
+					t.Errorf("a descriptor of the child does not block: flags %s", field)
+				}
+			} else if field != "flags:" {
+				fds = append(fds, field)
+			}
+		}
+		if got := strings.Join(fds, " "); got != "0 1 2 3" { // 3 is ls's own
+			t.Errorf("descriptors %s, want 0 1 2 3; tty %v", got, spec.TTY)
+		}
+		if err := w.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, w := range others {
+		w.Kill()
+		w.untilClosed()
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := openFiles(t); after > before+2 { // the poller's own may have come
+		t.Errorf("%d files open, %d before", after, before)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+func TestThreads(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	for range 50 {
+		start(t, h, script("exec sleep 1000"))
+		start(t, h, tty(script("exec sleep 1000")))
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "Threads:")
+	if n, _ := strconv.Atoi(strings.Fields(rest)[0]); n > 30 {
+		t.Errorf("%d threads for 100 children", n)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := dir + "/" + name
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plain := write("plain", "no program", 0o644)
+	garbage := write("garbage", "no program", 0o755)
+	orphan := write("orphan", "#!/no/such/interpreter\n", 0o755)
+	nul := "a\x00b"
+	env := func(e ...string) Spec { return Spec{Argv: []string{"nosuchbin"}, Env: e} }
+
+	h := newHost(t, HostConfig{})
+	before := openFiles(t)
+	for _, tt := range []struct {
+		spec Spec
+		is   error
+		text string
+	}{
+		{env("PATH=/usr/bin:/bin"), ErrNoProgram, `no such program "nosuchbin" in PATH "/usr/bin:/bin"`},
+		{env(), ErrNoProgram, `no such program "nosuchbin" in the default PATH "/bin:/usr/bin": the environment sets none`},
+		{Spec{Argv: []string{"/no/such"}}, ErrNoProgram, `no such program "/no/such"`},
+		{Spec{Argv: []string{"./no"}, Dir: dir}, ErrNoProgram, `no such program "./no" in working directory "` + dir + `"`},
+		{Spec{Argv: []string{plain + "/x"}}, ErrNoProgram, `no such program "` + plain + `/x": a part of its path is not a directory`},
+		{Spec{Argv: []string{orphan}}, ErrNoProgram, `no such program: the interpreter that "` + orphan + `" names`},
+		{Spec{Argv: []string{plain}}, ErrPermission, `permission denied: program "` + plain + `" is not executable`},
+		{Spec{Argv: []string{"plain"}, Env: []string{"PATH=" + dir}}, ErrPermission, `permission denied: program "` + plain + `" is not executable`},
+		{Spec{Argv: []string{dir}}, ErrPermission, `permission denied: program "` + dir + `" is a directory`},
+		{Spec{Argv: []string{garbage}}, ErrExecFormat, `exec format error: "` + garbage + `" is neither a program of this machine nor a script with a #! line`},
+		{Spec{Argv: []string{"/bin/true"}, Dir: "/no/such"}, ErrDir, `working directory "/no/such" does not exist`},
+		{Spec{Argv: []string{"/bin/true"}, Dir: plain}, ErrDir, `working directory "` + plain + `" is not a directory`},
+		{Spec{}, ErrArgument, `invalid argument: argv[0] is empty, it must name a program`},
+		{Spec{Argv: []string{""}}, ErrArgument, `invalid argument: argv[0] is empty, it must name a program`},
+		{Spec{Argv: []string{"/bin/true", nul}}, ErrArgument, `invalid argument: argv[1] contains a NUL byte`},
+		{Spec{Argv: []string{"/bin/true"}, Arg0: &nul}, ErrArgument, `invalid argument: arg0 contains a NUL byte`},
+		{Spec{Argv: []string{"/bin/true"}, Env: []string{"X=" + nul}}, ErrArgument, `invalid argument: environment variable "X" contains a NUL byte`},
+		{Spec{Argv: []string{"/bin/true"}, Dir: nul}, ErrArgument, `invalid argument: working directory "a\x00b" contains a NUL byte`},
+		{Spec{Argv: []string{"/bin/true"}, Name: "../x"}, ErrArgument, `invalid argument: name "../x" of the process is not a file name`},
+		{Spec{Argv: []string{"/bin/true", strings.Repeat("x", 4<<20)}}, ErrArgument, `invalid argument: argv and environment together are too long for the system`},
+	} {
+		for _, tty := range []bool{false, true} {
+			tt.spec.TTY = tty
+			if tt.spec.Name == "" {
+				tt.spec.Name = script("").Name
+			}
+			_, err := tryStart(t, h, tt.spec, 1<<20)
+			if !errors.Is(err, tt.is) || err.Error() != tt.text {
+				t.Errorf("%v\nwant %s", err, tt.text)
+			}
+		}
+	}
+	if after := openFiles(t); after > before {
+		t.Errorf("%d files open, %d before", after, before)
+	}
+	if c, ok := h.containment.(*cgroups); ok {
+		if left, _ := os.ReadDir(c.dir); hasDir(left) {
+			t.Error("a failed start has left its cgroup")
+		}
+	}
+	if h.Live() != 0 {
+		t.Errorf("%d live", h.Live())
+	}
+}
+
+func TestLookup(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/bin", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{dir + "/here", dir + "/bin/there"} {
+		if err := os.WriteFile(name, []byte("#!/bin/sh\necho \"$0 $1 in $(pwd)\"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newHost(t, HostConfig{})
+	for _, tt := range []struct{ program, path, want string }{
+		{"./here", "/bin", "./here"},
+		{"bin/there", "/bin", "bin/there"},
+		{"here", ":/bin", "./here"},
+		{"there", "/nowhere:bin:/bin", "bin/there"},
+		{"there", dir + "/bin", dir + "/bin/there"},
+	} {
+		w := start(t, h, Spec{Name: script("").Name, Argv: []string{tt.program, "arg"}, Dir: dir, Env: []string{"PATH=" + tt.path}})
+		w.untilClosed()
+		if got, want := string(w.out[protocol.Stdout]), tt.want+" arg in "+dir+"\n"; got != want {
+			t.Errorf("%s in %s: %q, want %q", tt.program, tt.path, got, want)
+		}
+	}
+	arg0 := "-login"
+	w := start(t, h, Spec{Name: script("").Name, Argv: []string{"sh", "-c", "echo $0"}, Arg0: &arg0})
+	w.untilClosed()
+	if got := string(w.out[protocol.Stdout]); got != "-login\n" {
+		t.Errorf("arg0 %q", got)
+	}
+}
+
+// A start is refused before the program has no descriptors left for its own.
+func TestDescriptorLimit(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	start(t, h, script(":")).untilClosed() // the poller has its own by now
+	soft, hard, err := RaiseNoFile()
+	if err != nil || soft != hard {
+		t.Fatalf("soft %d, hard %d, %v", soft, hard, err)
+	}
+	low := uint64(openFiles(t) + fdReserve + 8)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: low, Max: hard}); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: soft, Max: hard})
+	for i := 0; ; i++ {
+		_, err := tryStart(t, h, script("exec sleep 1000"), 1<<20)
+		if err == nil {
+			if i > 8 {
+				t.Fatal("never refused")
+			}
+			continue
+		}
+		if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), fmt.Sprintf("RLIMIT_NOFILE is %d", low)) {
+			t.Errorf("refused with %v", err)
+		}
+		break
+	}
+	if n := openFiles(t) - 2; uint64(n) > low-fdReserve { // but the last pidfd, and what counts them
+		t.Errorf("%d of %d files open: the reserve of %d is used", n, low, fdReserve)
+	}
+}
+
+// A panic in a loop costs no byte, and one that comes back costs the stream.
+func TestPanics(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789abcde\n"), 20000)
+	for _, tty := range []bool{false, true} {
+		var calls [3]atomic.Uint64
+		h := newHost(t, HostConfig{Fault: func(point string) {
+			n := calls[map[string]int{"pump": 0, "waiter": 1, "stdin": 2}[point]].Add(1)
+			if n%3 != 0 {
+				panic("injected")
+			}
+		}})
+		spec := piped(script(`stty -echo -opost 2>/dev/null; echo ready; exec cat`))
+		spec.TTY = tty
+		spec.StdinQueue = 4 << 10
+		w := start(t, h, spec)
+		s := protocol.Stdout
+		if tty {
+			s = protocol.PTY
+		}
+		w.untilOutput(s, "ready\n")
+		w.feed(data)
+		w.CloseStdin()
+		w.untilClosed()
+		wantOrder(t, w)
+		if got := w.out[s]; string(got) != "ready\n"+string(data) {
+			t.Errorf("tty %v: %d bytes came back, not the %d written", tty, len(got), len(data)+6)
+		}
+		for i := range calls {
+			if calls[i].Load() < 3 {
+				t.Errorf("fault point %d was passed %d times", i, calls[i].Load())
+			}
+		}
+	}
+	h := newHost(t, HostConfig{Fault: func(point string) {
+		if point != "waiter" {
+			panic("injected")
+		}
+	}})
+	w := start(t, h, piped(script(`exec cat`)))
+	w.Write(make([]byte, 1<<20))
+	w.untilClosed() // its output has nobody to read it, its stdin nobody to fill it
+}
+
+func TestClose(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	var all []*watched
+	for i := range 8 {
+		spec := script(`trap "" TERM; (setsid sleep 1000 &); yes`)
+		spec.TTY = i%2 == 0
+		w, err := tryStart(t, h, spec, 8<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Close(done); !errors.Is(err, context.Canceled) {
+		t.Errorf("close with a done context: %v", err)
+	}
+	for range 2 {
+		if err := h.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range all {
+		w.untilClosed()
+		if running(w.PID()) {
+			t.Error("a child runs after close")
+		}
+		if err := w.killTree(); err != nil {
+			t.Error("KillTree after close:", err)
+		}
+	}
+	if _, err := tryStart(t, h, script("exec true"), 1<<20); !errors.Is(err, ErrClosed) {
+		t.Errorf("start after close: %v", err)
+	}
+}
