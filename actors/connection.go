@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -140,6 +141,7 @@ type stream struct {
 	ref     ProcessRef
 	placed  bool      // last counts
 	last    uint64    // seq of the last entry passed to the writer
+	closed  bool      // that was process/closed
 	waiting *Delivery // for the window
 }
 
@@ -172,7 +174,9 @@ func (c *connection) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped: // both: ending is harmless twice
 		c.end()
 	case *actor.Terminated:
-		if c.session.Equal(m.Who) {
+		ctx.Send(ctx.Self(), gone{m.Who}) // behind what it had said: this one overtakes
+	case gone:
+		if c.session.Equal(m.who) {
 			c.evicted(ctx, "the session has ended")
 		}
 	case crashed:
@@ -230,6 +234,9 @@ func (c *connection) start(ctx actor.Context) {
 		fault = func(goroutine string) { c.fault(self, goroutine) }
 	}
 	pong := func(serial uint64) {
+		if serial <= c.pong.Load() { // one goroutine calls this: no other stores
+			return
+		}
 		c.pong.Store(serial)
 		if c.pongPending.CompareAndSwap(false, true) {
 			root.Send(self, ponged{})
@@ -627,7 +634,8 @@ func (c *connection) flush(ctx actor.Context) {
 		from, n := d.Gap.To, int64(0)
 		if len(d.Entries) > 0 {
 			from = d.Entries[0].Seq - 1
-			s.last = d.Entries[len(d.Entries)-1].Seq
+			last := &d.Entries[len(d.Entries)-1]
+			s.last, s.closed = last.Seq, last.Kind == outlog.Closed
 		}
 		for i := range d.Entries {
 			n += entryBytes + int64(len(d.Entries[i].Data))
@@ -717,7 +725,7 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 		return
 	}
 	delete(c.streams, m.ID)
-	if m.Reason != "" {
+	if m.Reason != "" && !s.closed {
 		// Its actor is gone, and the end of its log with it: say so, and close.
 		c.notify(protocol.NotifyEvicted, protocol.EvictedNotification{ProcessID: m.ID, Seq: s.last + 1, Reason: m.Reason})
 		c.notify(protocol.NotifyClosed, protocol.ClosedNotification{ProcessID: m.ID, Seq: s.last + 2})

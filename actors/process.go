@@ -813,7 +813,9 @@ func (p *process) describe() protocol.ProcessInfo {
 		Unacked:     p.pinned(),
 	}
 	if h := p.handleNow(); h != nil {
-		info.PID = h.PID()
+		if p.phase < exited {
+			info.PID = h.PID()
+		}
 		info.Containment = string(h.Containment())
 	}
 	if st := p.status; p.phase >= exited {

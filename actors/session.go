@@ -8,7 +8,8 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Messages to a session actor, beside those of messages.go.
+// Messages to a session actor, beside those of messages.go; a connection sends
+// itself gone, too.
 type (
 	// processStarted is from a process, or from the supervisor that could not
 	// spawn one; once, and again after an announce.
@@ -19,6 +20,7 @@ type (
 	}
 	processRetired struct{ id, name string } // process: its retention is over
 	drain          struct{}                  // registry: the server shuts down
+	gone           struct{ who *actor.PID }  // itself: Terminated, in its turn
 	expireDue      struct{}                  // the detached TTL has passed, unless an owner came
 )
 
@@ -85,7 +87,9 @@ func (s *session) Receive(ctx actor.Context) {
 	case *actor.Started:
 		s.start(ctx)
 	case *actor.Terminated:
-		s.terminated(ctx, m.Who)
+		ctx.Send(ctx.Self(), gone{m.Who}) // behind what it had said: this one overtakes
+	case gone:
+		s.terminated(ctx, m.who)
 
 	case Attach:
 		s.attach(ctx, attachRequest{m, ctx.Sender()})

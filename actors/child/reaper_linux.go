@@ -50,10 +50,9 @@ func (h *Host) startReaper() (stop func()) {
 		if !subreaper {
 			return
 		}
-		left := killAll(func() []stat {
-			h.reapStrangers()
-			return members(readProcesses(false), h.isStranger)
-		})
+		strangers := pack{is: h.isStranger}
+		left := strangers.killAll(func() []stat { return readProcesses(false) })
+		h.reapStrangers()
 		if len(left) > 0 {
 			h.log.Error("orphans of our children survived SIGKILL", "pids", pids(left))
 		}

@@ -45,7 +45,9 @@ func (c *searches) kind() Containment { return c.mode }
 func (c *searches) close() error      { return nil }
 
 func (c *searches) tree(name string) (tree, error) {
-	return &search{searches: c, marker: c.server.String() + "/" + name}, nil
+	t := &search{searches: c, marker: c.server.String() + "/" + name}
+	t.pack.is = t.is
+	return t, nil
 }
 
 // scan returns the processes of a pass that started after the call: what has
@@ -126,32 +128,47 @@ func findMarker(env []byte) string {
 	return ""
 }
 
-// members returns those of stats that is true of, and their descendants, but no
-// zombies.
-func members(stats []stat, is func(*stat) bool) (found []stat) {
-	children := make(map[int][]stat)
-	in := make(map[int]bool)
-	var queue []stat
+// pack is a set of processes: those that is true of, and their descendants.
+// Who was found once stays in it until it is gone, though its parent, or what
+// it was known by, may go first. Any goroutine may use it.
+type pack struct {
+	is func(*stat) bool
+
+	mu    sync.Mutex
+	known map[int]uint64 // start by pid, of those found last
+}
+
+// in returns the members among stats: no zombies, and not us.
+func (p *pack) in(stats []stat) (found []stat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	children := make(map[int][]*stat)
+	visited := map[int]bool{os.Getpid(): true}
+	var queue []*stat
 	for i := range stats {
 		s := &stats[i]
-		children[s.ppid] = append(children[s.ppid], *s)
-		if is(s) {
-			in[s.pid] = true
-			queue = append(queue, *s)
+		children[s.ppid] = append(children[s.ppid], s)
+		if start, ok := p.known[s.pid]; ok && start == s.start || p.is(s) {
+			queue = append(queue, s)
 		}
 	}
+	p.known = nil
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
-		if !s.zombie {
-			found = append(found, s)
+		if visited[s.pid] {
+			continue
 		}
-		for _, child := range children[s.pid] {
-			if !in[child.pid] {
-				in[child.pid] = true
-				queue = append(queue, child)
-			}
+		visited[s.pid] = true
+		queue = append(queue, children[s.pid]...)
+		if s.zombie {
+			continue
 		}
+		found = append(found, *s)
+		if p.known == nil {
+			p.known = make(map[int]uint64)
+		}
+		p.known[s.pid] = s.start
 	}
 	return found
 }
@@ -169,12 +186,12 @@ func (s *stat) kill() {
 	}
 }
 
-// killAll kills whatever find returns until it has found nothing twice in a
-// row: a process may fork while /proc is read. It returns what is left.
-func killAll(find func() []stat) (left []stat) {
+// killAll kills all that is in the pack, until none was found twice in a row: a
+// process may fork while /proc is read. It returns what is left.
+func (p *pack) killAll(scan func() []stat) (left []stat) {
 	var pause backoff
 	for empty, tries := 0, 0; empty < 2 && tries < killTries; tries++ {
-		left = find()
+		left = p.in(scan())
 		if len(left) == 0 {
 			empty++
 			continue
@@ -188,18 +205,15 @@ func killAll(find func() []stat) (left []stat) {
 	return left
 }
 
-// killLeftovers kills what servers that are dead have marked.
+// killLeftovers kills what servers that are dead have marked. We ourselves may
+// have been started by a child of one.
 func (c *searches) killLeftovers(log *slog.Logger) {
-	left := killAll(func() []stat {
-		found := members(c.scan(), func(s *stat) bool {
-			id, _, _ := strings.Cut(s.marker, "/")
-			owner, ok := parseServer(id)
-			return ok && owner.dead(c.server)
-		})
-		// We ourselves may have been started by a child of a server now dead.
-		return slices.DeleteFunc(found, func(s stat) bool { return s.pid == c.server.pid })
-	})
-	if len(left) > 0 {
+	leftovers := pack{is: func(s *stat) bool {
+		id, _, _ := strings.Cut(s.marker, "/")
+		owner, ok := parseServer(id)
+		return ok && owner.dead(c.server)
+	}}
+	if left := leftovers.killAll(c.scan); len(left) > 0 {
 		log.Error("children of a dead server survived SIGKILL", "pids", pids(left))
 	}
 }
@@ -215,6 +229,7 @@ func pids(stats []stat) []int {
 // search is the tree of one child, found in /proc.
 type search struct {
 	*searches
+	pack   pack
 	marker string
 	leader stat // as it was just after the start; its pid is 0 before
 }
@@ -248,7 +263,7 @@ func (t *search) is(s *stat) bool {
 	return s.group == t.leader.pid || s.session == t.leader.pid
 }
 
-func (t *search) found() []stat { return members(t.scan(), t.is) }
+func (t *search) found() []stat { return t.pack.in(t.scan()) }
 
 func (t *search) empty() bool {
 	for range 2 { // a process may fork while /proc is read

@@ -1,0 +1,106 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	clientReadBuffer  = 64 << 10 // bytes
+	clientWriteBuffer = 64 << 10 // bytes; also the most in one frame
+)
+
+// clientBuffers lends a write buffer to who is writing: a program may have
+// thousands of connections that do not.
+var clientBuffers sync.Pool
+
+// DialOptions may be nil, and are useful at zero. A number or duration of zero or
+// below means its default.
+type DialOptions struct {
+	Subprotocols []string    // offered to the server, the preferred first
+	Header       http.Header // added to the handshake, such as Authorization
+	TLS          *tls.Config // for wss; nil: the system's roots
+
+	HandshakeTimeout time.Duration // for all of Dial; DefaultHandshakeTimeout
+	MaxMessage       int           // bytes; DefaultMaxMessage
+	WriteTimeout     time.Duration // for the kernel to take a message; DefaultWriteTimeout
+	PingEvery        time.Duration // DefaultPingEvery
+	DeadAfter        time.Duration // of silence; more than PingEvery; DefaultDeadAfter
+}
+
+// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH. ctx
+// ends the attempt, and has no effect later. No proxy is used.
+func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
+	if o == nil {
+		o = &DialOptions{}
+	}
+	network, path, target := "tcp", "", rawURL
+	if p, ok := strings.CutPrefix(rawURL, "unix://"); ok && strings.HasPrefix(p, "/") {
+		network, path, target = "unix", p, "ws://localhost/"
+	} else if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
+		return nil, fmt.Errorf("unsupported URL %q; expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", rawURL)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout))
+	defer cancel()
+	var w wire
+	stop := func() bool { return true }
+	dialer := websocket.Dialer{
+		Subprotocols:    o.Subprotocols,
+		TLSClientConfig: o.TLS,
+		ReadBufferSize:  clientReadBuffer,
+		WriteBufferSize: clientWriteBuffer,
+		WriteBufferPool: &clientBuffers,
+		NetDialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			if network == "unix" {
+				addr = path
+			}
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			if w, err = newWire(c); err != nil {
+				c.Close()
+				return nil, err
+			}
+			// gorilla heeds only ctx's deadline once it is connected.
+			stop = context.AfterFunc(ctx, func() { w.Close() })
+			return w, nil
+		},
+	}
+	ws, resp, err := dialer.DialContext(ctx, target, o.Header)
+	switch {
+	case !stop():
+		return nil, fmt.Errorf("dial %s: %w", rawURL, context.Cause(ctx))
+	case errors.Is(err, websocket.ErrBadHandshake):
+		body, _ := io.ReadAll(resp.Body) // gorilla keeps 1 KiB at most
+		return nil, fmt.Errorf("dial %s: the server opens no websocket: %s: %s", rawURL, resp.Status, strings.TrimSpace(string(body)))
+	case err != nil:
+		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
+	}
+	c, err := newWebSocket(ws, w, settings{
+		// No maxFrame: frames can be followed neither through TLS nor behind what
+		// was read along with the handshake. The server is trusted with its frames.
+		maxMessage:   orDefault(o.MaxMessage, DefaultMaxMessage),
+		writeTimeout: orDefault(o.WriteTimeout, DefaultWriteTimeout),
+		pingEvery:    orDefault(o.PingEvery, DefaultPingEvery),
+		deadAfter:    orDefault(o.DeadAfter, DefaultDeadAfter),
+	})
+	if err != nil {
+		ws.Close()
+		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+)
+
+func TestPipe(t *testing.T) {
+	a, b := Pipe()
+	go func() {
+		msg := []byte("first")
+		a.WriteMessage(msg, false)
+		copy(msg, "FIRST") // the writer's again
+		a.WriteMessage([]byte("second"), true)
+		a.Close(CloseNormal, "")
+		a.Close(CloseInternalError, "too late")
+	}()
+	first, err := b.ReadMessage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if string(first) != "first" {
+			t.Errorf("%q", first)
+		}
+	}()
+	wantMessage(t, b, "second")
+	for range 2 {
+		if _, err := b.ReadMessage(); err != io.EOF {
+			t.Error(err)
+		}
+	}
+	if err := b.WriteMessage([]byte("x"), false); err == nil {
+		t.Error("written to a closed end")
+	}
+	if err := b.Ping([]byte("x")); err != ErrNoPing {
+		t.Error(err)
+	}
+}
+
+func TestPipeClose(t *testing.T) {
+	a, b := Pipe()
+	reading, writing := make(chan error), fill(a)
+	go func() {
+		_, err := a.ReadMessage()
+		reading <- err
+	}()
+	if _, err := b.ReadMessage(); err != nil { // a is at it
+		t.Fatal(err)
+	}
+	a.Close(ClosePolicy, "no")
+	for _, ended := range []<-chan error{reading, writing} {
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	if _, err := b.ReadMessage(); !errors.As(err, new(*CloseError)) || err.Error() != (&CloseError{ClosePolicy, "no"}).Error() {
+		t.Error(err)
+	}
+}

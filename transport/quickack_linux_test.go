@@ -1,0 +1,43 @@
+package transport
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func option(t *testing.T, c Conn, option int) (value int) {
+	t.Helper()
+	var err error
+	c.(*webSocket).raw.Control(func(fd uintptr) {
+		value, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func TestSocketOptions(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	if option(t, server, unix.TCP_NODELAY) != 1 {
+		t.Error("TCP_NODELAY is off")
+	}
+	for range 3 { // by answering, the kernel learns to delay its acknowledgements
+		p.send(fin|text, []byte("x"))
+		wantMessage(t, server, "x")
+		mustWrite(t, server, "y")
+		p.wantFrame(text, "y")
+	}
+	if option(t, server, unix.TCP_QUICKACK) != 0 {
+		t.Skip("this kernel does not delay acknowledgements")
+	}
+	p.send(fin|pong, []byte("z"))
+	p.send(fin|text, []byte("x"))
+	wantMessage(t, server, "x")
+	if option(t, server, unix.TCP_QUICKACK) != 1 {
+		t.Error("acknowledgements are delayed after a pong")
+	}
+}

@@ -1,0 +1,324 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxHandshakes bounds the connections that have not become websockets yet.
+	// More wait in the kernel's queue until one is done or timed out.
+	maxHandshakes  = 256
+	maxHeaderBytes = 16 << 10
+
+	// Of a server's connection, for as long as it lives. Small, since most are idle
+	// and all that is larger passes them by: messages are read into their own
+	// buffer, and written with writev.
+	serverReadBuffer  = 1 << 10
+	serverWriteBuffer = 512
+)
+
+// ServerOptions may be nil, and are useful at zero. A number or duration of zero or
+// below means its default.
+type ServerOptions struct {
+	// AllowOrigins are the values of the Origin header that are let in. All others
+	// are refused: browsers send one, programs do not.
+	AllowOrigins []string
+
+	// Insecure allows an address that other machines can reach. There is no
+	// authentication: who reaches it can run programs here.
+	Insecure bool
+
+	// Ready is asked by /readyz. Any goroutine calls it. Nil: always ready.
+	Ready func() bool
+
+	MaxFrame     int           // bytes of payload in a websocket frame; DefaultMaxFrame
+	MaxMessage   int           // bytes; DefaultMaxMessage
+	WriteTimeout time.Duration // for the kernel to take a message; DefaultWriteTimeout
+	PingEvery    time.Duration // DefaultPingEvery
+	DeadAfter    time.Duration // of silence; more than PingEvery; DefaultDeadAfter
+
+	// Subprotocols that are agreed to, the preferred first. Nil: SubprotocolJSON.
+	Subprotocols []string
+
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Server listens at one address and makes each websocket that is opened a Conn.
+type Server struct {
+	url      string
+	listener wireListener
+	handler  *handler
+	http     http.Server
+	close    func() error
+}
+
+// Listen listens at ws://IP:PORT, where port 0 means any free one, or unix:///PATH.
+// A socket file that nobody listens at is replaced.
+func Listen(url string, o *ServerOptions) (*Server, error) {
+	if o == nil {
+		o = &ServerOptions{}
+	}
+	l, shown, err := listen(url, o.Insecure)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		url:      shown,
+		listener: wireListener{l, make(chan struct{}, maxHandshakes), make(chan struct{})},
+		handler:  newHandler(o),
+	}
+	s.http = http.Server{
+		Handler:                      s.handler,
+		ReadTimeout:                  DefaultHandshakeTimeout, // also to begin, and between requests
+		WriteTimeout:                 DefaultHandshakeTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		DisableGeneralOptionsHandler: true, // it would answer before Origin is looked at
+		ConnState:                    s.listener.handshakeDone,
+	}
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	s.close = sync.OnceValue(func() error {
+		close(s.listener.closed)
+		return errors.Join(s.http.Close(), notClosed(l.Close())) // http has l only once it serves
+	})
+	return s, nil
+}
+
+func notClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func listen(url string, insecure bool) (l net.Listener, shown string, err error) {
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
+		l, err = listenUnix(path)
+		return l, url, err
+	}
+	host, ok := strings.CutPrefix(url, "ws://")
+	if !ok {
+		return nil, "", fmt.Errorf("unsupported listen URL %q; expected ws://IP:PORT, unix:///PATH or stdio", url)
+	}
+	addr, err := netip.ParseAddrPort(host)
+	if err != nil {
+		return nil, "", fmt.Errorf("invalid websocket listen URL %q; expected ws://IP:PORT", url)
+	}
+	if !insecure && !addr.Addr().IsLoopback() {
+		return nil, "", fmt.Errorf("refused to listen at %s: whoever reaches that address could run programs here; choose a loopback address, or allow it with --insecure", url)
+	}
+	l, err = net.Listen("tcp", addr.String())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, "", fmt.Errorf("listen at %s: another program listens there; choose another port, or 0 for any: %w", url, err)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("listen at %s: %w", url, err)
+	}
+	return l, "ws://" + l.Addr().String(), nil
+}
+
+// maxSocketPath is in bytes; the kernel wants a zero behind it.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+func listenUnix(path string) (net.Listener, error) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, fmt.Errorf("invalid unix listen URL %q; expected unix:///PATH", "unix://"+path)
+	}
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("socket path %s is %d bytes long; at most %d are possible", path, len(path), maxSocketPath)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	// Linux gives the file the mode that the socket has when it is bound, so there
+	// is no moment at which others may connect. Elsewhere it is changed afterwards.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { unix.Fchmod(int(fd), 0o600) })
+	}}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
+	}
+	return l, nil
+}
+
+// removeStale removes a socket that a server left behind when it was killed.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen at unix://%s: %w", path, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s exists and is not a socket; choose another path, or remove it", path)
+	}
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		c.Close()
+		return fmt.Errorf("another server listens at unix://%s; stop it, or choose another path", path)
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("cannot tell whether a server listens at unix://%s: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// URL is what a client dials, with the real port.
+func (s *Server) URL() string { return s.url }
+
+// Serve calls accept with each websocket that is opened, on a goroutine of its own,
+// when the memory of its handshake has been let go. It returns nil after Close.
+// It may be called once.
+func (s *Server) Serve(accept func(Conn)) error {
+	s.handler.accept = accept
+	err := s.http.Serve(s.listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", s.url, err)
+}
+
+// Close stops listening, and removes the socket file. Connections that were
+// accepted go on. Any goroutine may call it any number of times.
+func (s *Server) Close() error { return s.close() }
+
+// wireListener accepts wires, so that gorilla is given one when it hijacks.
+type wireListener struct {
+	net.Listener
+	slots  chan struct{} // full: maxHandshakes are under way
+	closed chan struct{}
+}
+
+func (l wireListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed: // http.Server.Close ends the handshakes only after this returns
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return newWire(c)
+}
+
+// handshakeDone gives back the slot that Accept took. HTTP reports exactly one of
+// these states for each connection.
+func (l wireListener) handshakeDone(_ net.Conn, state http.ConnState) {
+	if state == http.StateHijacked || state == http.StateClosed {
+		<-l.slots
+	}
+}
+
+// handler answers HTTP. Source: exec-server wire §1.
+type handler struct {
+	origins  []string
+	ready    func() bool
+	upgrader websocket.Upgrader
+	settings settings
+	accept   func(Conn)
+}
+
+func newHandler(o *ServerOptions) *handler {
+	subprotocols := o.Subprotocols
+	if subprotocols == nil {
+		subprotocols = []string{SubprotocolJSON}
+	}
+	return &handler{
+		origins: o.AllowOrigins,
+		ready:   o.Ready,
+		upgrader: websocket.Upgrader{
+			HandshakeTimeout: DefaultHandshakeTimeout,
+			ReadBufferSize:   serverReadBuffer,
+			WriteBufferSize:  serverWriteBuffer,
+			Subprotocols:     subprotocols,
+			Error:            refuse,
+			CheckOrigin:      func(*http.Request) bool { return true }, // ServeHTTP has
+		},
+		settings: settings{
+			maxFrame:     orDefault(o.MaxFrame, DefaultMaxFrame),
+			maxMessage:   orDefault(o.MaxMessage, DefaultMaxMessage),
+			writeTimeout: orDefault(o.WriteTimeout, DefaultWriteTimeout),
+			pingEvery:    orDefault(o.PingEvery, DefaultPingEvery),
+			deadAfter:    orDefault(o.DeadAfter, DefaultDeadAfter),
+		},
+	}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A page in a browser can reach loopback, but not without naming its origin.
+	for _, origin := range r.Header.Values("Origin") {
+		if !slices.Contains(h.origins, origin) {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+	}
+	switch r.URL.Path {
+	case "/":
+		h.upgrade(w, r)
+	case "/healthz":
+		probe(w, r, true)
+	case "/readyz":
+		probe(w, r, h.ready == nil || h.ready())
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func probe(w http.ResponseWriter, r *http.Request, ok bool) {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case !ok:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
+	if !websocket.IsWebSocketUpgrade(r) {
+		http.Error(w, "this is a websocket: open it with a websocket client; /healthz and /readyz answer plain HTTP", http.StatusBadRequest)
+		return
+	}
+	ws, err := h.upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return // and was answered
+	}
+	c, err := newWebSocket(ws, ws.NetConn().(wire), h.settings)
+	if err != nil {
+		ws.Close()
+		return
+	}
+	go h.accept(c) // returning lets go of HTTP's buffers
+}
+
+func refuse(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+	w.Header().Set("Sec-WebSocket-Version", "13")
+	http.Error(w, reason.Error(), status)
+}

@@ -1,0 +1,275 @@
+package transport
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+func TestHTTP(t *testing.T) {
+	var unready atomic.Bool
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{
+		AllowOrigins: []string{"https://ide.example"},
+		Ready:        func() bool { return !unready.Load() },
+	})
+	upgrade := map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket",
+		"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+	}
+	with := func(key, value string) map[string]string {
+		h := map[string]string{key: value}
+		for k, v := range upgrade {
+			if k != key {
+				h[k] = v
+			}
+		}
+		return h
+	}
+	for _, c := range []struct {
+		method, path string
+		header       map[string]string
+		unready      bool
+		status       int
+		body         string // "": empty
+	}{
+		{"GET", "/healthz", nil, false, 200, ""},
+		{"HEAD", "/healthz", nil, false, 200, ""},
+		{"GET", "/readyz", nil, false, 200, ""},
+		{"GET", "/readyz", nil, true, 503, ""},
+		{"GET", "/healthz", nil, true, 200, ""},
+		{"POST", "/readyz", nil, false, 405, ""},
+		{"DELETE", "/healthz", nil, false, 405, ""},
+		{"GET", "/metrics", nil, false, 404, ""},
+		{"GET", "/ws", upgrade, false, 404, ""},
+		{"GET", "/", nil, false, 400, "open it with a websocket client"},
+		{"GET", "/", with("Sec-WebSocket-Version", "12"), false, 400, "13"},
+		{"GET", "/", with("Sec-WebSocket-Key", ""), false, 400, "Sec-WebSocket-Key"},
+		{"POST", "/", upgrade, false, 405, "GET"},
+		{"GET", "/?token=x", upgrade, false, 101, ""},
+		{"GET", "/", with("Origin", "https://ide.example"), false, 101, ""},
+		{"GET", "/", with("Origin", "https://evil.example"), false, 403, ""},
+		{"GET", "/", with("Origin", "null"), false, 403, ""},
+		{"GET", "/", with("Origin", ""), false, 403, ""},
+		{"GET", "/healthz", map[string]string{"Origin": s.URL()}, false, 403, ""},
+		{"GET", "/nowhere", map[string]string{"Origin": "x"}, false, 403, ""},
+		{"OPTIONS", "*", map[string]string{"Origin": "x"}, false, 403, ""},
+	} {
+		unready.Store(c.unready)
+		resp, body := request(t, s.URL(), c.method, c.path, c.header)
+		if resp.StatusCode == 101 {
+			<-accepted
+		}
+		if resp.StatusCode != c.status || (c.body == "") != (body == "") || !strings.Contains(body, c.body) {
+			t.Errorf("%s %s %v: %s %q, want %d %q", c.method, c.path, c.header, resp.Status, body, c.status, c.body)
+		}
+		if c.status == 405 && c.path != "/" && resp.Header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s %s: Allow: %q", c.method, c.path, resp.Header.Get("Allow"))
+		}
+		if c.status == 101 && len(resp.Header) != 3 {
+			t.Errorf("the upgrade says more than it must: %v", resp.Header)
+		}
+	}
+}
+
+// request is made by hand, for what net/http would not send.
+func request(t *testing.T, url, method, path string, header map[string]string) (*http.Response, string) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	lines := method + " " + path + " HTTP/1.1\r\nHost: h\r\n"
+	for k, v := range header {
+		lines += k + ": " + v + "\r\n"
+	}
+	io.WriteString(c, lines+"\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp, ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return resp, string(body)
+}
+
+func TestSubprotocols(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	for _, c := range []struct {
+		offered []string
+		want    string
+	}{
+		{nil, ""},
+		{[]string{"troupe.json"}, "troupe.json"},
+		{[]string{"other", "troupe.json"}, "troupe.json"},
+		{[]string{"other"}, ""},
+	} {
+		client := dial(t, s.URL(), &DialOptions{Subprotocols: c.offered})
+		server := <-accepted
+		if client.Subprotocol() != c.want || server.Subprotocol() != c.want {
+			t.Errorf("%q: %q and %q, want %q", c.offered, client.Subprotocol(), server.Subprotocol(), c.want)
+		}
+	}
+}
+
+func TestListenRefuses(t *testing.T) {
+	taken, _ := serve(t, "ws://127.0.0.1:0", nil)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const form = "; expected ws://IP:PORT"
+	const forms = form + ", unix:///PATH or stdio"
+	for url, want := range map[string]string{
+		"":                       `unsupported listen URL ""` + forms,
+		"http://127.0.0.1:0":     `unsupported listen URL "http://127.0.0.1:0"` + forms,
+		"wss://127.0.0.1:0":      `unsupported listen URL "wss://127.0.0.1:0"` + forms,
+		"127.0.0.1:0":            `unsupported listen URL "127.0.0.1:0"` + forms,
+		"ws://localhost:0":       `invalid websocket listen URL "ws://localhost:0"` + form,
+		"ws://127.0.0.1":         `invalid websocket listen URL "ws://127.0.0.1"` + form,
+		"ws://127.0.0.1:0/":      `invalid websocket listen URL "ws://127.0.0.1:0/"` + form,
+		"ws://127.0.0.1:70000":   `invalid websocket listen URL "ws://127.0.0.1:70000"` + form,
+		"ws://0.0.0.0:0":         "--insecure",
+		"ws://[::]:0":            "--insecure",
+		"ws://[::ffff:0:0]:0":    "--insecure",
+		"ws://192.0.2.1:0":       "refused to listen at ws://192.0.2.1:0",
+		taken.URL():              "another program listens there",
+		"unix://relative":        "expected unix:///PATH",
+		"unix://" + file:         "is not a socket",
+		"unix://" + dir + "/a/b": "no such file or directory",
+		"unix:///" + strings.Repeat("x", maxSocketPath): "at most",
+	} {
+		s, err := Listen(url, nil)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q in it", url, err, want)
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	s, err := Listen("ws://0.0.0.0:0", &ServerOptions{Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false) // as if its server had been killed
+	stale.Close()
+
+	s, accepted := serve(t, "unix://"+path, nil)
+	if s.URL() != "unix://"+path {
+		t.Error(s.URL())
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode() != fs.ModeSocket|0o600 {
+		t.Error(info.Mode())
+	}
+	client := dial(t, s.URL(), nil)
+	server := <-accepted
+	mustWrite(t, client, "hello")
+	wantMessage(t, server, "hello")
+	if client.RemoteAddr() != "unix:"+path || server.RemoteAddr() != "unix:"+path {
+		t.Error(client.RemoteAddr(), server.RemoteAddr())
+	}
+
+	if _, err := Listen(s.URL(), nil); err == nil || !strings.Contains(err.Error(), "another server listens") {
+		t.Error(err)
+	}
+	mustWrite(t, client, "still there")
+	wantMessage(t, server, "still there")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the socket file is left:", err)
+	}
+}
+
+func TestServerClose(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	client := dial(t, s.URL(), nil)
+	server := <-accepted
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	mustWrite(t, client, "open connections go on")
+	wantMessage(t, server, "open connections go on")
+	if _, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://")); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Error(err)
+	}
+
+	unserved, err := Listen("ws://127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unserved.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := unserved.Serve(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Handshakes are bounded, and open connections are not handshakes.
+func TestHandshakeSlots(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	for range maxHandshakes + 1 {
+		dial(t, s.URL(), nil)
+		<-accepted
+	}
+	for range maxHandshakes + 1 { // nor are those that gave up
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	dial(t, s.URL(), nil)
+	<-accepted
+	for range maxHandshakes {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for len(s.listener.slots) < maxHandshakes {
+		runtime.Gosched()
+	}
+	if err := s.Close(); err != nil { // Accept waits for a slot: Serve must end all the same
+		t.Error(err)
+	}
+}

@@ -1,0 +1,259 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	minBuffer  = 512       // bytes that a message is first given
+	keepBuffer = 256 << 10 // bytes of a buffer that is kept for the next message
+	maxPayload = 125       // bytes in a control frame; RFC 6455 §5.5
+	maxReason  = maxPayload - 2
+)
+
+// settings are what both ends of a websocket have in common, defaults filled in.
+type settings struct {
+	maxFrame, maxMessage               int // maxFrame 0: not limited
+	writeTimeout, pingEvery, deadAfter time.Duration
+}
+
+// webSocket is a Conn, for either end. An idle one has no goroutine: a timer sends
+// the keep-alive pings, and a goroutine lives as long as a pong is being written.
+type webSocket struct {
+	// Fixed at the handshake.
+	ws     *websocket.Conn
+	wire   wire
+	raw    syscall.RawConn
+	remote string
+	settings
+
+	// Owned by the reader.
+	buf    []byte
+	err    error
+	onPong func([]byte)
+
+	pong    atomic.Pointer[string] // being answered, or next to be
+	pinged  atomic.Pointer[string] // the last Ping's payload, until it is answered
+	keeping *time.Timer            // due: keepAlive
+
+	closeOnce sync.Once
+}
+
+func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
+	raw, err := w.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	l := w.state()
+	l.deadAfter = s.deadAfter
+	l.frames.max = s.maxFrame
+
+	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
+	ws.SetPingHandler(c.pinging)
+	ws.SetPongHandler(c.ponged)
+	c.keeping = time.AfterFunc(time.Hour, c.keepAlive)
+	c.keeping.Reset(s.pingEvery) // not above: keepAlive uses c.keeping
+	return c, nil
+}
+
+// name is the other side's address, or the socket's when it has none.
+func name(c net.Conn) string {
+	if c.RemoteAddr().Network() != "unix" {
+		return c.RemoteAddr().String()
+	}
+	if path := c.RemoteAddr().String(); strings.HasPrefix(path, "/") {
+		return "unix:" + path
+	}
+	return "unix:" + c.LocalAddr().String()
+}
+
+func (c *webSocket) RemoteAddr() string  { return c.remote }
+func (c *webSocket) Subprotocol() string { return c.ws.Subprotocol() }
+
+func (c *webSocket) ReadMessage() ([]byte, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if cap(c.buf) > keepBuffer {
+		c.buf = nil
+	}
+	msg, err := c.read()
+	if err == nil {
+		return msg, nil
+	}
+	c.err = c.ended(err)
+	c.buf = nil
+	return nil, c.err
+}
+
+// read makes room for a message as it arrives, whatever its header announced.
+func (c *webSocket) read() ([]byte, error) {
+	_, r, err := c.ws.NextReader()
+	if err != nil {
+		return nil, err
+	}
+	buf := c.buf[:0]
+	for {
+		if len(buf) == cap(buf) {
+			// At most one byte over the limit: that byte is the proof. (Not
+			// slices.Grow, which rounds up, past keepBuffer too.)
+			larger := make([]byte, len(buf), min(max(2*len(buf), minBuffer), c.maxMessage+1))
+			copy(larger, buf)
+			buf = larger
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		c.buf = buf
+		switch {
+		case len(buf) > c.maxMessage:
+			return nil, &LimitError{What: "message", Max: c.maxMessage}
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// ended says how the connection ended, and answers a limit that was passed.
+func (c *webSocket) ended(err error) error {
+	var (
+		limit  *LimitError
+		closed *websocket.CloseError
+	)
+	switch {
+	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
+		return err
+	case errors.As(err, &limit):
+		c.Close(CloseTooBig, limit.reason())
+		return limit
+	case errors.As(err, &closed):
+		switch closed.Code {
+		case websocket.CloseNormalClosure, websocket.CloseNoStatusReceived:
+			return io.EOF
+		case websocket.CloseAbnormalClosure: // gorilla's word for no Close frame
+			return fmt.Errorf("transport: %s ended the connection without a Close frame: %w", c.remote, io.ErrUnexpectedEOF)
+		}
+		return &CloseError{Code: closed.Code, Reason: closed.Text}
+	}
+	return fmt.Errorf("transport: read from %s: %w", c.remote, err)
+}
+
+func (c *webSocket) WriteMessage(msg []byte, binary bool) error {
+	opcode := websocket.TextMessage
+	if binary {
+		opcode = websocket.BinaryMessage
+	}
+	c.ws.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	return c.wrote(c.ws.WriteMessage(opcode, msg))
+}
+
+func (c *webSocket) wrote(err error) error {
+	if err == nil {
+		return nil
+	}
+	var timeout net.Error // not above: it is allocated
+	switch {
+	case c.wire.state().closing.Load():
+		return errClosed
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("transport: %s did not take a message within %v: %w", c.remote, c.writeTimeout, err)
+	}
+	return fmt.Errorf("transport: write to %s: %w", c.remote, err)
+}
+
+func (c *webSocket) Ping(payload []byte) error {
+	if len(payload) == 0 || len(payload) > maxPayload {
+		return fmt.Errorf("transport: ping payload of %d bytes; expected 1 to %d", len(payload), maxPayload)
+	}
+	p := string(payload)
+	c.pinged.Store(&p)
+	return c.control(websocket.PingMessage, payload)
+}
+
+func (c *webSocket) control(opcode int, payload []byte) error {
+	return c.wrote(c.ws.WriteControl(opcode, payload, time.Now().Add(c.writeTimeout)))
+}
+
+// keepAlive pings with nothing, as exec-server does, unless a Ping has not been
+// answered. That one is repeated: a peer may answer only the latest ping, and
+// would pass over the caller's in favour of ours.
+func (c *webSocket) keepAlive() {
+	var payload []byte
+	if p := c.pinged.Load(); p != nil {
+		payload = []byte(*p)
+	}
+	if c.control(websocket.PingMessage, payload) != nil {
+		return // the reader will hear of it, or the writer has
+	}
+	c.keeping.Reset(c.pingEvery)
+	if c.wire.state().closing.Load() {
+		c.keeping.Stop()
+	}
+}
+
+func (c *webSocket) SetPongHandler(h func(payload []byte)) { c.onPong = h }
+
+func (c *webSocket) ponged(payload string) error {
+	ackAtOnce(c.raw)
+	if payload == "" {
+		return nil // to a keep-alive ping, or to none
+	}
+	if p := c.pinged.Load(); p != nil && *p == payload {
+		c.pinged.CompareAndSwap(p, nil)
+	}
+	if c.onPong != nil {
+		c.onPong([]byte(payload))
+	}
+	return nil
+}
+
+// pinging answers on a goroutine of its own, for the reader must not wait until
+// the writer is done with a slow peer: what that peer still sends may be a signal.
+// While a pong waits, only the latest ping is remembered.
+func (c *webSocket) pinging(payload string) error {
+	if c.pong.Swap(&payload) == nil {
+		go c.answerPings()
+	}
+	return nil
+}
+
+func (c *webSocket) answerPings() {
+	for {
+		p := c.pong.Load()
+		if c.control(websocket.PongMessage, []byte(*p)) != nil {
+			return // with c.pong set: no more answers on a broken connection
+		}
+		if c.pong.CompareAndSwap(p, nil) {
+			return
+		}
+	}
+}
+
+func (c *webSocket) Close(code int, reason string) error {
+	c.closeOnce.Do(func() {
+		c.wire.state().endRead(c.wire)
+		c.keeping.Stop()
+		if len(reason) > maxReason {
+			reason = strings.ToValidUTF8(reason[:maxReason], "")
+		}
+		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
+		if err != nil && err != websocket.ErrCloseSent { // by gorilla, as an answer
+			c.wire.Close()
+			return
+		}
+		c.wire.CloseWrite()
+		go c.wire.linger()
+	})
+	return nil
+}

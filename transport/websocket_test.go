@@ -1,0 +1,745 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a server that is closed with the test, and hands over what it accepts.
+func serve(t testing.TB, url string, o *ServerOptions) (*Server, <-chan Conn) {
+	t.Helper()
+	s, err := Listen(url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, served, done := make(chan Conn), make(chan error), make(chan struct{})
+	go func() {
+		served <- s.Serve(func(c Conn) {
+			t.Cleanup(func() { c.Close(CloseGoingAway, "the test is over") })
+			select {
+			case accepted <- c:
+			case <-done:
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		close(done)
+		s.Close()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return s, accepted
+}
+
+func dial(t testing.TB, url string, o *DialOptions) Conn {
+	t.Helper()
+	c, err := Dial(context.Background(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(CloseNormal, "") })
+	return c
+}
+
+// peer is a websocket client made by hand: it sends and sees every frame.
+type peer struct {
+	testing.TB
+	net.Conn
+	in *bufio.Reader
+}
+
+func newPeer(t testing.TB, url string) *peer {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	in := bufio.NewReader(c)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp.Status)
+	}
+	return &peer{t, c, in}
+}
+
+const fin, text, cont, closing, ping, pong = 0x80, 1, 0, 8, 9, 10
+
+// header is that of a masked frame with a mask of zeros, so payloads stay as they are.
+func header(first byte, size int) []byte {
+	h := []byte{first}
+	switch {
+	case size < 126:
+		h = append(h, 0x80|byte(size))
+	case size < 1<<16:
+		h = binary.BigEndian.AppendUint16(append(h, 0x80|126), uint16(size))
+	default:
+		h = binary.BigEndian.AppendUint64(append(h, 0x80|127), uint64(size))
+	}
+	return append(h, 0, 0, 0, 0)
+}
+
+// send writes a frame. That the server has gone away shows in what it said last.
+func (p *peer) send(first byte, payload []byte) {
+	p.Write(header(first, len(payload)))
+	p.Write(payload)
+}
+
+// frame reads the next frame; the server's are small and not masked.
+func (p *peer) frame() (opcode byte, payload []byte) {
+	p.Helper()
+	var h [2]byte
+	if _, err := io.ReadFull(p.in, h[:]); err != nil {
+		p.Fatalf("read a frame: %v", err)
+	}
+	size := int(h[1])
+	if size == 126 {
+		var ext [2]byte
+		io.ReadFull(p.in, ext[:])
+		size = int(binary.BigEndian.Uint16(ext[:]))
+	}
+	if h[0]&fin == 0 || size > 1<<16 {
+		p.Fatalf("frame header %x", h)
+	}
+	payload = make([]byte, size)
+	if _, err := io.ReadFull(p.in, payload); err != nil {
+		p.Fatalf("read a frame of %d bytes: %v", size, err)
+	}
+	return h[0] & 0xf, payload
+}
+
+func (p *peer) wantFrame(opcode byte, payload string) {
+	p.Helper()
+	if o, b := p.frame(); o != opcode || string(b) != payload {
+		p.Fatalf("frame %d %q, want %d %q", o, b, opcode, payload)
+	}
+}
+
+func closeFrame(code uint16, reason string) string {
+	return string(binary.BigEndian.AppendUint16(nil, code)) + reason
+}
+
+func wantMessage(t testing.TB, c Conn, want string) {
+	t.Helper()
+	got, err := c.ReadMessage()
+	if err != nil || string(got) != want {
+		t.Fatalf("read %q (%v), want %q", got, err, want)
+	}
+}
+
+func mustWrite(t testing.TB, c Conn, msg string) {
+	t.Helper()
+	if err := c.WriteMessage([]byte(msg), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMessagesOfAllSizes(t *testing.T) {
+	for _, url := range []string{"ws://127.0.0.1:0", "ws://[::1]:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
+		t.Run(url[:4], func(t *testing.T) {
+			s, accepted := serve(t, url, nil)
+			client := dial(t, s.URL(), nil)
+			server := <-accepted
+			for _, way := range []struct{ from, to Conn }{{client, server}, {server, client}} {
+				for _, size := range []int{0, 1, 125, 126, 511, 512, 65535, 65536, keepBuffer + 1, 3 << 20, 2} {
+					msg := make([]byte, size)
+					rand.Read(msg)
+					failed := make(chan error, 1)
+					go func() { failed <- way.from.WriteMessage(msg, size%2 == 0) }()
+					got, err := way.to.ReadMessage()
+					if err != nil || !bytes.Equal(got, msg) {
+						t.Fatalf("%d bytes: came as %d bytes, %v", size, len(got), err)
+					}
+					if err := <-failed; err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The limits themselves, at their real sizes, whole and in fragments.
+func TestLimits(t *testing.T) {
+	const frame, message = DefaultMaxFrame, DefaultMaxMessage
+	frameReason := fmt.Sprintf("frame over the limit of %d bytes", 16<<20)
+	messageReason := fmt.Sprintf("message over the limit of %d bytes", 64<<20)
+	zeros := make([]byte, frame+1)
+	for _, c := range []struct {
+		name   string
+		sizes  []int
+		reason string // "": it is let in
+	}{
+		{"frame at the limit", []int{frame}, ""},
+		{"frame over it", []int{frame + 1}, frameReason},
+		{"second fragment over it", []int{10, frame + 1}, frameReason},
+		{"message at the limit", []int{frame, frame, frame, frame}, ""},
+		{"message over it", []int{frame, frame, frame, frame, 1}, messageReason},
+		{"message over it within a fragment", []int{frame - 1, frame, frame, frame - 1, 3}, messageReason},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+			p := newPeer(t, s.URL())
+			server := <-accepted
+			sum := 0
+			for _, n := range c.sizes {
+				sum += n
+			}
+			go func() {
+				opcode := byte(text)
+				for i, n := range c.sizes {
+					if i == len(c.sizes)-1 {
+						opcode |= fin
+					}
+					p.send(opcode, zeros[:n])
+					opcode = cont
+				}
+			}()
+			msg, err := server.ReadMessage()
+			if c.reason == "" {
+				if err != nil || len(msg) != sum {
+					t.Fatalf("%d bytes, %v; want %d", len(msg), err, sum)
+				}
+				return
+			}
+			if limit := (*LimitError)(nil); !errors.As(err, &limit) {
+				t.Fatalf("%d bytes, %v; want a LimitError", len(msg), err)
+			}
+			p.wantFrame(closing, closeFrame(CloseTooBig, c.reason))
+			if _, again := server.ReadMessage(); again != err {
+				t.Errorf("then: %v", again)
+			}
+		})
+	}
+}
+
+// What a header announces is not yet worth memory.
+func TestMemoryFollowsWhatArrives(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := (<-accepted).(*webSocket)
+	p.Write(append(header(fin|text, DefaultMaxFrame), make([]byte, 5000)...))
+	p.Close()
+	server.read() // not ReadMessage: that lets go of the buffer
+	if n := cap(server.buf); n < 5000 || n > 4*5000 {
+		t.Errorf("5000 bytes arrived, the buffer is %d", n)
+	}
+}
+
+func TestLargeBufferIsNotKept(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	client := dial(t, s.URL(), nil)
+	server := (<-accepted).(*webSocket)
+	written := make(chan error)
+	go func() { written <- client.WriteMessage(make([]byte, 2*keepBuffer), true) }()
+	if _, err := server.ReadMessage(); err != nil {
+		t.Fatal(err)
+	}
+	<-written
+	mustWrite(t, client, "small")
+	wantMessage(t, server, "small")
+	if cap(server.buf) > keepBuffer {
+		t.Errorf("a buffer of %d bytes was kept", cap(server.buf))
+	}
+}
+
+func TestHowConnectionsEnd(t *testing.T) {
+	is := func(want error) func(error) bool {
+		return func(err error) bool { return errors.Is(err, want) }
+	}
+	for _, c := range []struct {
+		name string
+		end  func(*peer)
+		want func(error) bool
+	}{
+		{"close 1000", func(p *peer) { p.send(fin|closing, []byte(closeFrame(1000, "bye"))) },
+			func(err error) bool { return err == io.EOF }},
+		{"close without a code", func(p *peer) { p.send(fin|closing, nil) },
+			func(err error) bool { return err == io.EOF }},
+		{"close 1011", func(p *peer) { p.send(fin|closing, []byte(closeFrame(1011, "broke"))) },
+			func(err error) bool {
+				e := (*CloseError)(nil)
+				return errors.As(err, &e) && *e == CloseError{1011, "broke"}
+			}},
+		{"fin", func(p *peer) { p.Close() }, is(io.ErrUnexpectedEOF)},
+		{"fin in a header", func(p *peer) { p.Write(header(fin|text, 70000)[:5]); p.Close() }, is(io.ErrUnexpectedEOF)},
+		{"fin in a frame", func(p *peer) { p.Write(append(header(fin|text, 70000), "half"...)); p.Close() }, is(io.ErrUnexpectedEOF)},
+		{"fin between fragments", func(p *peer) { p.send(text, []byte("half")); p.Close() }, is(io.ErrUnexpectedEOF)},
+		{"reset", func(p *peer) { p.Conn.(*net.TCPConn).SetLinger(0); p.Close() },
+			func(err error) bool {
+				e := (*net.OpError)(nil)
+				return errors.As(err, &e) && !errors.Is(err, ErrDead)
+			}},
+		{"a frame that is not masked", func(p *peer) { p.Write([]byte{fin | text, 1, 'x'}) },
+			func(err error) bool { return strings.Contains(fmt.Sprint(err), "MASK") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+			p := newPeer(t, s.URL())
+			server := <-accepted
+			p.send(fin|text, []byte("first"))
+			wantMessage(t, server, "first")
+			c.end(p)
+			for range 2 { // and it stays so
+				if msg, err := server.ReadMessage(); !c.want(err) {
+					t.Fatalf("%q, %v", msg, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCloseIsSaidOnce(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	reading := make(chan error)
+	go func() {
+		_, err := server.ReadMessage()
+		reading <- err
+	}()
+	server.Close(ClosePolicy, strings.Repeat("ä", 100))
+	server.Close(CloseNormal, "too late")
+	if err := <-reading; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ReadMessage: %v", err)
+	}
+	if err := server.WriteMessage([]byte("x"), false); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("WriteMessage: %v", err)
+	}
+	p.wantFrame(closing, closeFrame(ClosePolicy, strings.Repeat("ä", 61))) // ≤ 123 bytes, no half letter
+	if _, err := p.in.ReadByte(); err != io.EOF {
+		t.Errorf("after the Close frame: %v", err)
+	}
+	// What was under way is still taken: a reset might overtake the Close frame.
+	if _, err := p.Write(make([]byte, 8<<20)); err != nil {
+		t.Errorf("while the server lingers: %v", err)
+	}
+}
+
+// fill writes until nothing more is taken, and returns what WriteMessage said.
+func fill(c Conn) <-chan error {
+	stuck := make(chan error, 1)
+	go func() {
+		for msg := bytes.Repeat([]byte("x"), 1<<20); ; {
+			if err := c.WriteMessage(msg, false); err != nil {
+				stuck <- err
+				return
+			}
+		}
+	}()
+	return stuck
+}
+
+func TestWriteToOneThatDoesNotRead(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{WriteTimeout: 50 * time.Millisecond})
+	newPeer(t, s.URL())
+	err := <-fill(<-accepted)
+	if e := net.Error(nil); !errors.As(err, &e) || !e.Timeout() || !strings.Contains(err.Error(), "50ms") {
+		t.Fatal(err)
+	}
+}
+
+func TestCloseEndsBlockedCalls(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	writing := fill(server)
+	p.in.Peek(1) // it has begun, and none of it will be read
+	reading := make(chan error)
+	go func() {
+		_, err := server.ReadMessage()
+		reading <- err
+	}()
+	server.Close(CloseNormal, "")
+	for _, ended := range []<-chan error{reading, writing} {
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// A peer that does not read may still have something to say.
+func TestPingsDoNotStopTheReader(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	writing := fill(server)
+	p.in.Peek(1)
+	for i := range 100 {
+		p.send(fin|ping, fmt.Append(nil, i))
+	}
+	p.send(fin|text, []byte("stop it"))
+	wantMessage(t, server, "stop it")
+	server.Close(CloseNormal, "")
+	<-writing
+}
+
+func TestPingIsAnswered(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	go server.ReadMessage()
+	for _, payload := range []string{"a", "", "b"} {
+		p.send(fin|ping, []byte(payload))
+		p.wantFrame(pong, payload)
+	}
+}
+
+func TestPongsFollowMessages(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	ponged := make(chan string, 10)
+	server.SetPongHandler(func(payload []byte) { ponged <- string(payload) })
+	for i := range 3 {
+		mustWrite(t, server, fmt.Sprint("message ", i))
+		if err := server.Ping(fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		p.wantFrame(text, fmt.Sprint("message ", i))
+		p.wantFrame(ping, fmt.Sprint(i))
+		p.send(fin|pong, fmt.Append(nil, i))
+	}
+	p.send(fin|pong, nil) // as to a keep-alive ping: of no interest
+	p.send(fin|text, []byte("end"))
+	wantMessage(t, server, "end")
+	close(ponged)
+	var got []string
+	for payload := range ponged {
+		got = append(got, payload)
+	}
+	if fmt.Sprint(got) != "[0 1 2]" {
+		t.Error(got)
+	}
+	for _, bad := range [][]byte{nil, make([]byte, 126)} {
+		if server.Ping(bad) == nil {
+			t.Errorf("a ping of %d bytes was sent", len(bad))
+		}
+	}
+}
+
+// Our own client says by its pong that the messages before the ping were returned.
+func TestClientAcknowledges(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	client := dial(t, s.URL(), nil)
+	server := <-accepted
+	var read atomic.Int64
+	ponged := make(chan int64)
+	server.SetPongHandler(func([]byte) { ponged <- read.Load() })
+	go server.ReadMessage()
+	go func() {
+		for {
+			if _, err := client.ReadMessage(); err != nil {
+				return
+			}
+			read.Add(1)
+		}
+	}()
+	for n := range int64(5) {
+		mustWrite(t, server, "x")
+		if err := server.Ping([]byte("p")); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-ponged; got != n+1 {
+			t.Fatalf("pong %d came when %d messages had been read", n+1, got)
+		}
+	}
+}
+
+func TestKeepAliveRepeatsAnUnansweredPing(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: 5 * time.Millisecond})
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	go server.ReadMessage()
+	for range 3 {
+		p.wantFrame(ping, "")
+	}
+	if err := server.Ping([]byte("position")); err != nil {
+		t.Fatal(err)
+	}
+	until := func(want string) {
+		t.Helper()
+		for {
+			if opcode, payload := p.frame(); opcode == ping && string(payload) == want {
+				return
+			}
+		}
+	}
+	until("position")
+	p.wantFrame(ping, "position")
+	p.send(fin|pong, []byte("position"))
+	until("")
+}
+
+// In a bubble, for its clock: what is heard within DeadAfter keeps a connection
+// alive, be it one byte of a message, and nothing for so long ends it.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		const deadAfter = 30 * time.Second
+		l := &link{deadAfter: deadAfter}
+		go func() {
+			for range 5 {
+				time.Sleep(deadAfter - 1)
+				far.Write([]byte{0})
+			}
+		}()
+		var b [1]byte
+		for i := range 5 {
+			if _, err := l.read(near, b[:]); err != nil {
+				t.Fatalf("byte %d: %v", i, err)
+			}
+		}
+		time.Sleep(time.Hour) // the reader is busy; nobody is to blame
+		start := time.Now()
+		_, err := l.read(near, b[:])
+		if !errors.Is(err, ErrDead) || time.Since(start) != deadAfter {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// relay is a network between a server and its client that can be cut without
+// either being told.
+type relay struct {
+	net.Listener
+	cut atomic.Bool
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{Listener: l}
+	go func() {
+		near, err := l.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", strings.TrimPrefix(to, "ws://"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { near.Close(); far.Close(); l.Close() })
+		go r.forward(near, far)
+		r.forward(far, near)
+	}()
+	return r
+}
+
+func (r *relay) forward(from, to net.Conn) {
+	for b := make([]byte, 1<<10); ; {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		if !r.cut.Load() {
+			to.Write(b[:n])
+		}
+	}
+}
+
+func TestHalfOpenIsDeadAtBothEnds(t *testing.T) {
+	const every, after = 20 * time.Millisecond, time.Second
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: every, DeadAfter: after})
+	r := newRelay(t, s.URL())
+	client := dial(t, "ws://"+r.Addr().String(), &DialOptions{PingEvery: every, DeadAfter: after})
+	server := <-accepted
+	mustWrite(t, client, "hello")
+	wantMessage(t, server, "hello")
+	r.cut.Store(true)
+	for _, c := range []Conn{client, server} {
+		if _, err := c.ReadMessage(); !errors.Is(err, ErrDead) || !strings.Contains(err.Error(), after.String()) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDial(t *testing.T) {
+	t.Run("tls", func(t *testing.T) {
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ws, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer ws.Close()
+			ws.WriteMessage(websocket.TextMessage, []byte(r.Header.Get("Authorization")))
+			ws.ReadMessage()
+		}))
+		defer s.Close()
+		c := dial(t, "wss"+strings.TrimPrefix(s.URL, "https"), &DialOptions{
+			TLS:    s.Client().Transport.(*http.Transport).TLSClientConfig,
+			Header: http.Header{"Authorization": {"Bearer x"}},
+		})
+		wantMessage(t, c, "Bearer x")
+		c.Close(CloseNormal, "")
+	})
+	t.Run("refused", func(t *testing.T) {
+		s, _ := serve(t, "ws://127.0.0.1:0", nil)
+		_, err := Dial(context.Background(), s.URL(), &DialOptions{Header: http.Header{"Origin": {"x"}}})
+		if err == nil || !strings.Contains(err.Error(), s.URL()) || !strings.Contains(err.Error(), "403") {
+			t.Error(err)
+		}
+		_, err = Dial(context.Background(), s.URL()+"/", &DialOptions{Header: http.Header{"Upgrade": {"x"}}})
+		if err == nil {
+			t.Error("a header of the handshake was replaced")
+		}
+		_, err = Dial(context.Background(), s.URL()+"/nowhere", nil)
+		if err == nil || !strings.Contains(err.Error(), "404") {
+			t.Error(err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				defer c.Close()
+				c.Read(make([]byte, 1)) // the handshake has begun
+			}
+			cancel()
+		}()
+		if _, err := Dial(ctx, "ws://"+l.Addr().String(), nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	for _, url := range []string{"", "http://x", "ws://", "unix://relative", "127.0.0.1:1"} {
+		if _, err := Dial(context.Background(), url, nil); err == nil || !strings.Contains(err.Error(), "expected ws://HOST:PORT") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func FuzzFrameGuard(f *testing.F) {
+	f.Add(uint64(5), uint64(126), uint64(70000), uint8(3))
+	f.Add(uint64(0), uint64(65535), uint64(1)<<63, uint8(1))
+	f.Add(uint64(125), uint64(1000), uint64(1001), uint8(255))
+	f.Fuzz(func(t *testing.T, a, b, c uint64, cut uint8) {
+		const limit = 1000
+		var (
+			stream []byte
+			stop   = -1 // where the first payload over the limit would begin
+		)
+		for _, size := range []uint64{a, b, c} {
+			h := header(fin|text, int(size))
+			if size > 1<<62 { // header wants an int
+				h = append(binary.BigEndian.AppendUint64([]byte{fin | text, 0x80 | 127}, size), 0, 0, 0, 0)
+			}
+			stream = append(stream, h...)
+			if size > limit {
+				stop = len(stream) - 4 // the mask counts as payload
+				stream = append(stream, "it was told not to go on"...)
+				break
+			}
+			stream = append(stream, bytes.Repeat([]byte{0xff}, int(size))...)
+		}
+		g := frameGuard{max: limit}
+		for passed := 0; passed < len(stream); {
+			piece := stream[passed:min(len(stream), passed+int(cut)+1)]
+			n, err := g.follow(piece)
+			passed += n
+			if err != nil {
+				if passed != stop {
+					t.Fatalf("stopped at %d, want %d", passed, stop)
+				}
+				return
+			}
+			if n != len(piece) {
+				t.Fatalf("took %d of %d bytes without an error", n, len(piece))
+			}
+		}
+		if stop >= 0 {
+			t.Fatalf("passed a payload over the limit at %d", stop)
+		}
+	})
+}
+
+// What gorilla itself costs a message is pinned here: 8 bytes to read one, and to
+// write one that is larger than the write buffer, the two slices of a writev.
+func TestAllocations(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	go io.Copy(io.Discard, p)
+	in := append(header(fin|text, 100), make([]byte, 100)...)
+	inLarge := append(header(fin|text, 176<<10), make([]byte, 176<<10)...)
+	small, large := make([]byte, 100), make([]byte, 100<<10)
+	for _, c := range []struct {
+		name string
+		max  float64
+		do   func() error
+	}{
+		{"read", 1, func() error { p.Write(in); _, err := server.ReadMessage(); return err }},
+		{"read large", 2 /* one is the goroutine */, func() error { go p.Write(inLarge); _, err := server.ReadMessage(); return err }},
+		{"write small", 0, func() error { return server.WriteMessage(small, false) }},
+		{"write large", 2, func() error { return server.WriteMessage(large, false) }},
+	} {
+		n := testing.AllocsPerRun(100, func() {
+			if err := c.do(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > c.max {
+			t.Errorf("%s: %v allocations, want at most %v", c.name, n, c.max)
+		}
+	}
+}
+
+func BenchmarkServerWrite(b *testing.B) {
+	for _, size := range []int{100, 4 << 10, 176 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			s, accepted := serve(b, "ws://127.0.0.1:0", nil)
+			client := dial(b, s.URL(), nil)
+			server := <-accepted
+			go func() {
+				msg := make([]byte, size)
+				for server.WriteMessage(msg, false) == nil {
+				}
+			}()
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := client.ReadMessage(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// lingerFor is how long a closed connection still takes what the other side had
+// under way. To close with bytes unread makes the kernel send a reset, which
+// overtakes our Close frame, and the other side would never learn why.
+const lingerFor = 5 * time.Second
+
+// A wire is the net.Conn below gorilla's connection. It sees what gorilla does not
+// show: how large each frame is, and that bytes of an unfinished message arrive.
+type wire interface {
+	net.Conn
+	CloseWrite() error
+	SyscallConn() (syscall.RawConn, error)
+	state() *link
+	// linger closes the connection once the other side has had its say.
+	linger()
+}
+
+// The concrete connections are embedded, and not net.Conn: only so does
+// net.Buffers see that it may write header and payload in one writev.
+type (
+	tcpWire struct {
+		*net.TCPConn
+		link
+	}
+	unixWire struct {
+		*net.UnixConn
+		link
+	}
+)
+
+func newWire(c net.Conn) (wire, error) {
+	switch c := c.(type) {
+	case *net.TCPConn:
+		return &tcpWire{TCPConn: c}, nil // net has set TCP_NODELAY
+	case *net.UnixConn:
+		return &unixWire{UnixConn: c}, nil
+	}
+	return nil, fmt.Errorf("transport: a %T carries no websocket", c)
+}
+
+func (w *tcpWire) Read(p []byte) (int, error)  { return w.read(w.TCPConn, p) }
+func (w *unixWire) Read(p []byte) (int, error) { return w.read(w.UnixConn, p) }
+func (w *tcpWire) linger()                     { w.lingerOn(w.TCPConn) }
+func (w *unixWire) linger()                    { w.lingerOn(w.UnixConn) }
+
+// link is what a wire adds to its connection.
+type link struct {
+	// Fixed when the handshake is over.
+	deadAfter time.Duration // 0 until then: HTTP has deadlines of its own
+
+	frames  frameGuard // owned by the reader; its max is 0 where frames are not limited
+	reading sync.Mutex // held by the reader in Read, then for good by linger
+	closing atomic.Bool
+}
+
+func (l *link) state() *link { return l }
+
+// read gives each Read its own time to be silent in. So a reader that was long
+// busy elsewhere does not find its connection dead, and a byte of a large message
+// that comes slowly is as good a sign of life as a pong.
+func (l *link) read(c net.Conn, p []byte) (int, error) {
+	if l.deadAfter == 0 {
+		return c.Read(p)
+	}
+	if !l.reading.TryLock() {
+		return 0, errClosed // linger has it
+	}
+	defer l.reading.Unlock()
+	// First the deadline, then the look: endRead does the two the other way round, so
+	// that its deadline cannot be lost to ours.
+	c.SetReadDeadline(time.Now().Add(l.deadAfter))
+	if l.closing.Load() {
+		return 0, errClosed
+	}
+	n, err := c.Read(p)
+	switch {
+	case l.closing.Load():
+		return 0, errClosed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, fmt.Errorf("%w: nothing came for %v", ErrDead, l.deadAfter)
+	case err == nil && l.frames.max > 0:
+		return l.frames.follow(p[:n])
+	}
+	return n, err
+}
+
+// endRead makes the reader return.
+func (l *link) endRead(c net.Conn) {
+	l.closing.Store(true)
+	c.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (l *link) lingerOn(c net.Conn) {
+	l.reading.Lock()
+	c.SetReadDeadline(time.Now().Add(lingerFor))
+	io.Copy(io.Discard, c) // ends with the other side, or the time
+	c.Close()
+}
+
+// frameGuard follows the frame headers in a stream of bytes, however it is cut,
+// and stops at the first frame that is too large. gorilla limits messages only.
+// Source: RFC 6455 §5.2.
+type frameGuard struct {
+	max  int      // bytes of payload
+	rest uint64   // bytes of the current frame's mask and payload yet to come
+	head [10]byte // the header, without the mask
+	have int      // bytes of head
+}
+
+// follow returns how much of p may be passed on: all of it, or with a *LimitError
+// what stands before the payload that is too large. After that it is not to be
+// called again.
+func (g *frameGuard) follow(p []byte) (int, error) {
+	for i := 0; i < len(p); {
+		if g.rest > 0 {
+			n := min(g.rest, uint64(len(p)-i))
+			g.rest -= n
+			i += int(n)
+			continue
+		}
+		g.head[g.have] = p[i]
+		g.have++
+		i++
+		if g.have < 2 {
+			continue
+		}
+		size, need := uint64(g.head[1]&0x7f), 2
+		switch size {
+		case 126:
+			need = 4
+		case 127:
+			need = 10
+		}
+		if g.have < need {
+			continue
+		}
+		switch need {
+		case 4:
+			size = uint64(binary.BigEndian.Uint16(g.head[2:]))
+		case 10:
+			size = binary.BigEndian.Uint64(g.head[2:])
+		}
+		if size > uint64(g.max) {
+			return i, &LimitError{What: "frame", Max: g.max}
+		}
+		g.rest, g.have = size, 0
+		if masked := g.head[1]&0x80 != 0; masked {
+			g.rest += 4
+		}
+	}
+	return len(p), nil
+}
