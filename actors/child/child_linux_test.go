@@ -87,7 +87,6 @@ func newHost(t *testing.T, cfg HostConfig) *Host {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	if cfg.Containment == "" { cfg.Containment = "group" }
 	h, err := NewHost(cfg)
 	if err != nil {
 		if cfg.Containment == ContainCgroup {
