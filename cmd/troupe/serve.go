@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -38,6 +39,7 @@ type serveOptions struct {
 func parseServe(args []string) (*serveOptions, error) {
 	o := new(serveOptions)
 	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // errors are printed once, by the caller
 	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), unix:///PATH or stdio")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
@@ -49,13 +51,33 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			f.SetOutput(os.Stdout)
+			f.Usage()
+		}
 		return nil, err
 	}
-	if f.NArg() > 0 {
+	switch {
+	case f.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case o.config.DetachedTTL == 0:
+		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: give it some time, or a negative one for ever")
+	case o.config.Retention < 1 || o.config.Budget == 0:
+		return nil, errors.New("--retention and --memory-budget must be positive (a negative budget is none)")
 	}
-	if o.containment != "auto" {
-		o.config.Containment = child.Containment(o.containment)
+	switch c := child.Containment(o.containment); c {
+	case "auto":
+	case child.ContainCgroup, child.ContainMarker, child.ContainGroup:
+		o.config.Containment = c
+	default:
+		return nil, fmt.Errorf("--containment %q: want auto, cgroup, marker or group", o.containment)
+	}
+	// 0 is the default of a Config; of a flag it is 0.
+	if o.config.KillGrace == 0 {
+		o.config.KillGrace = -1
+	}
+	if o.config.ClosedRetention == 0 {
+		o.config.ClosedRetention = -1
 	}
 	o.config.Version = version()
 	o.config.Subreaper = true // the whole process is ours
