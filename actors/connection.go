@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -292,7 +293,9 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 	if c.stage == evicted {
 		return
 	}
-	c.notify(protocol.NotifySessionEvicted, protocol.SessionEvictedNotification{Reason: reason})
+	// The last message: behind the output that is here already, window or not.
+	c.flush(ctx, math.MaxInt64)
+	c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
 	code := closeEvicted
 	switch reason {
 	case reasonShutdown:
@@ -603,8 +606,8 @@ func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
 
 func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	s := c.streams[m.Process]
-	if s == nil || !s.ref.PID.Equal(ctx.Sender()) {
-		return // of a process that has gone
+	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
+		return // nobody is there any more, to send it or to have it
 	}
 	next := m.Gap.From
 	if next == 0 {
@@ -617,13 +620,13 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	}
 	s.waiting = &m
 	c.queue = append(c.queue, s)
-	c.flush(ctx)
+	c.flush(ctx, c.Window)
 }
 
 // flush passes deliveries to the writer, each process in turn, while the client
-// keeps up.
-func (c *connection) flush(ctx actor.Context) {
-	for len(c.queue) > 0 && c.unread < c.Window {
+// has less than window unread.
+func (c *connection) flush(ctx actor.Context, window int64) {
+	for len(c.queue) > 0 && c.unread < window {
 		s := c.queue[0]
 		c.queue = c.queue[1:]
 		d := s.waiting
@@ -702,7 +705,7 @@ func (c *connection) ponged(ctx actor.Context) {
 	if c.sent = c.sent[n:]; len(c.sent) == 0 {
 		c.sent = nil
 	}
-	c.flush(ctx)
+	c.flush(ctx, c.Window)
 }
 
 // resubscribe goes on behind what was passed to the writer.

@@ -23,13 +23,17 @@ type crashed struct {
 	Reason    any
 }
 
+// again is from the guard of an actor: a message over which it failed, once more.
+// What is no request has nobody who would repeat it: a stop, a timer.
+type again struct{ message any }
+
 // reaction is what becomes of an actor that panics in Receive.
 type reaction bool
 
 const (
-	// contained: the message is dropped and the actor goes on. For the error
-	// kernel: what owns children, and has no state that could be broken. A restart
-	// there would stop every child.
+	// contained: the actor goes on. For the error kernel: what owns children, and
+	// has no state that could be broken. A restart there would stop every child;
+	// only Started, before which it has none, is escalated.
 	contained reaction = false
 	// escalated: the parent's strategy decides.
 	escalated reaction = true
@@ -45,26 +49,40 @@ func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOp
 	return actor.PropsFromProducer(produce, opts...)
 }
 
-// guard logs each panic once, with its stack, answers the request that was lost
-// with it, and lets none out of the messages that end an actor: protoactor
-// resurrects an actor that panics in Stopping, and waits for ever for the parent
-// of one that panics in Stopped.
+// guard logs each panic once, with its stack. The message that protoactor loses
+// with it is answered if it is a request, and else done a second time, after what
+// is in the mailbox. It lets no panic out of the messages that end an actor:
+// protoactor resurrects an actor that panics in Stopping, and waits for ever for
+// the parent of one that panics in Stopped.
 func (s *shared) guard(r reaction) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
+			retry, retried := env.Message.(again)
+			if retried {
+				env = &actor.MessageEnvelope{Header: env.Header, Message: retry.message, Sender: env.Sender}
+			}
 			defer func() {
 				reason := recover()
 				if reason == nil {
 					return
 				}
+				root := ctx.ActorSystem().Root
 				logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", env.Message))
 				switch m := env.Message.(type) {
 				case *actor.Stopping, *actor.Stopped, *actor.Restarting:
 					return
+				case *actor.Started:
+					panic(reason)
+				case connect:
+					go m.conn.Close(closeInternal, "internal error") // it may wait for the peer a little
 				case answerable:
 					if env.Sender != nil {
-						ctx.ActorSystem().Root.Send(env.Sender, m.failed(protocol.Errorf(protocol.CodeInternal,
+						root.Send(env.Sender, m.failed(protocol.Errorf(protocol.CodeInternal,
 							"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
+					}
+				default:
+					if !retried {
+						root.RequestWithCustomSender(ctx.Self(), again{m}, env.Sender)
 					}
 				}
 				if r == escalated {

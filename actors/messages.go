@@ -86,12 +86,16 @@ type (
 
 type (
 	// Subscribe is for a process: the sender becomes a viewer, or moves its cursor.
-	// It gets a Delivery for each Pull.
+	// It gets a Delivery for each Pull, the first of which is in here.
 	Subscribe struct {
+		Pull  int    // as Pull.Bytes; 0: none yet
 		After uint64 // the cursor starts behind this seq
 		Now   bool   // it starts behind all that has happened; After does not count
 		// Owner: what it has not acknowledged is kept for it.
 		Owner bool
+		// Resumed: it answers a Resubscribe. The owner goes on with the acknowledgements
+		// it owes; else, but with Now, it acknowledges all up to After.
+		Resumed bool
 	}
 
 	// Pull asks for one Delivery of at most Bytes of output, at least one entry. It

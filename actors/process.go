@@ -402,12 +402,17 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 	p.viewers[v.pid.String()] = v
 	if m.Owner {
 		p.owner.since = time.Now()
-		p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
-		if !m.Now {
-			p.owner.ack(0, v.cursor.Seq) // who wants what follows has what comes before
+		if !m.Resumed {
+			p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
+			if !m.Now {
+				p.owner.ack(0, v.cursor.Seq) // who wants what follows has what comes before
+			}
 		}
 		p.held()
 	}
+	v.pull = m.Pull
+	p.deliver(ctx, v)
+	p.mayGo(ctx)
 }
 
 func (p *process) deliver(ctx actor.Context, v *viewer) {
@@ -421,10 +426,10 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	key := pid.String()
-	if v := p.viewers[key]; v != nil && v.owner {
+	delete(p.viewers, key)
+	if !p.hasOwner() {
 		p.owner.since = time.Time{}
 	}
-	delete(p.viewers, key)
 	p.held()
 	gone := func(r *parked) bool {
 		if r.sender.String() != key {
@@ -438,6 +443,15 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	p.stdin = slices.DeleteFunc(p.stdin, gone)
 	p.acceptStdin(ctx)
 	p.mayGo(ctx)
+}
+
+func (p *process) hasOwner() bool {
+	for _, v := range p.viewers {
+		if v.owner {
+			return true
+		}
+	}
+	return false
 }
 
 // Requests

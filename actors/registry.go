@@ -9,10 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Messages to the registry, beside Attach.
+// Messages to the registry, beside Attach and sessionSpawned.
 type (
-	// sessions, when it has spawned a session or failed to
-	sessionSpawned struct{ id string }
 	// sessions: what listSessions asked for, or that it could not be answered
 	sessionList       struct{ supervisors []*actor.PID }
 	sessionListFailed struct{}
@@ -58,6 +56,9 @@ func (r *registry) Receive(ctx actor.Context) {
 	case sessionSpawned:
 		if s := r.known[m.id]; s != nil {
 			ctx.Watch(s) // one that is not there is answered with Terminated
+			if r.draining {
+				ctx.Send(s, drain{}) // it was not there for the first one
+			}
 		}
 	case *actor.Terminated:
 		delete(r.known, lastName(m.Who))
@@ -129,7 +130,8 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 		first:   &m,
 	}
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
-	ctx.RequestWithCustomSender(r.sessions, spawnSession{record, ctx.Self()}, m.sender)
+	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, m.sender)
+	ctx.Request(r.sessions, sessionSpawned{record.id})
 }
 
 // detachedTTL is the TTL of a session for which the client asked for ms.

@@ -19,6 +19,7 @@ type (
 		err      *protocol.Error // it could not be started
 	}
 	processRetired struct{ id, name string } // process: its retention is over
+	processGone    struct{ pid *actor.PID }  // the session: its actor has stopped
 	drain          struct{}                  // registry: the server shuts down
 	gone           struct{ who *actor.PID }  // itself: Terminated, in its turn
 	expireDue      struct{}                  // the detached TTL has passed, unless an owner came
@@ -43,6 +44,7 @@ type sessionRecord struct {
 
 	owner     *actor.PID            // nil: detached
 	observers map[string]*actor.PID // by PID
+	former    map[string]*actor.PID // by PID: evicted owners that have not ended
 	expires   time.Time             // while detached
 	processes map[string]*member    // by the client's id
 	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
@@ -72,6 +74,7 @@ type request struct {
 
 type closing struct {
 	reason string
+	grace  time.Duration
 	asked  []request // session/close
 }
 
@@ -99,6 +102,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.processStarted(ctx, m)
 	case processRetired:
 		s.processRetired(ctx, m)
+	case processGone:
+		s.processGone(ctx, m.pid)
 	case expireDue:
 		if s.owner == nil && !time.Now().Before(s.expires) {
 			s.close(ctx, "session expired: no owner for "+s.ttl.String(), 0)
@@ -118,6 +123,7 @@ func (s *session) start(ctx actor.Context) {
 	if s.processes == nil {
 		s.processes = make(map[string]*member)
 		s.observers = make(map[string]*actor.PID)
+		s.former = make(map[string]*actor.PID)
 		s.lingering = make(map[string]*actor.PID)
 	}
 	if first := s.first; first != nil {
@@ -127,6 +133,9 @@ func (s *session) start(ctx actor.Context) {
 	}
 	// Watching what is gone is answered with Terminated.
 	for _, pid := range s.attached() {
+		ctx.Watch(pid)
+	}
+	for _, pid := range s.former {
 		ctx.Watch(pid)
 	}
 	for _, m := range s.processes {
@@ -140,7 +149,7 @@ func (s *session) start(ctx actor.Context) {
 		s.detach(ctx)
 	}
 	if s.closing != nil {
-		s.close(ctx, s.closing.reason, 0)
+		s.close(ctx, s.closing.reason, s.closing.grace)
 	}
 }
 
@@ -184,7 +193,7 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 			}
 			ctx.Send(s.owner, Evicted{"taken over by another connection"})
 			s.viewerGone(ctx, s.owner)
-			ctx.Unwatch(s.owner)
+			s.former[s.owner.String()] = s.owner // still watched: it may yet have subscribed
 		}
 		s.owner = m.sender
 		s.expires = time.Time{}
@@ -204,15 +213,19 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 // terminated handles the end of one who was attached, or of a process.
 func (s *session) terminated(ctx actor.Context, who *actor.PID) {
 	switch {
-	case s.owner.Equal(who):
+	case who.Equal(s.owner): // not the other way round: a nil PID cannot be asked
 		s.viewerGone(ctx, who)
 		s.owner = nil
 		s.detach(ctx)
 	case s.observers[who.String()] != nil:
 		s.viewerGone(ctx, who)
 		delete(s.observers, who.String())
+	case s.former[who.String()] != nil:
+		s.viewerGone(ctx, who)
+		delete(s.former, who.String())
 	default:
-		s.processGone(ctx, who)
+		// A system message overtakes what the process said before it stopped.
+		ctx.Send(ctx.Self(), processGone{who})
 	}
 }
 
@@ -327,8 +340,14 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 
 func (s *session) processStarted(ctx actor.Context, m processStarted) {
 	p := s.processes[m.id]
-	if p == nil || p.name != m.name || p.pid != nil {
+	switch {
+	case p != nil && p.name == m.name && p.pid != nil || s.lingering[m.name] != nil:
 		return // announced once more than needed
+	case p == nil || p.name != m.name:
+		if m.err == nil { // we failed, and took it for gone before it was spawned
+			ctx.Send(m.ref.PID, stop{reason: "given up by its session"})
+		}
+		return
 	}
 	asked := p.asked
 	p.asked = nil
@@ -353,7 +372,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 		}
 	}
 	if s.closing != nil {
-		ctx.Send(p.pid, stop{reason: s.closing.reason})
+		ctx.Send(p.pid, stop{s.closing.grace, s.closing.reason})
 	}
 }
 
@@ -376,7 +395,7 @@ func (s *session) processGone(ctx actor.Context, who *actor.PID) {
 		}
 	}
 	for id, p := range s.processes {
-		if p.pid.Equal(who) || s.processPID(p.name).Equal(who) {
+		if who.Equal(p.pid) || who.Equal(s.processPID(p.name)) {
 			delete(s.processes, id)
 			reason := "its actor failed too often"
 			if s.closing != nil {
@@ -395,7 +414,7 @@ func (s *session) processGone(ctx actor.Context, who *actor.PID) {
 // is as in stop.
 func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
 	if s.closing == nil {
-		s.closing = &closing{reason: reason}
+		s.closing = &closing{reason: reason, grace: grace}
 	}
 	for _, p := range s.processes {
 		if p.pid != nil {

@@ -8,10 +8,9 @@ import (
 // Messages to the sessions actor.
 type (
 	// registry, with the sender of the Attach as sender
-	spawnSession struct {
-		record   *sessionRecord
-		registry *actor.PID // gets sessionSpawned
-	}
+	spawnSession struct{ record *sessionRecord }
+	// registry, behind each spawnSession: comes back
+	sessionSpawned struct{ id string }
 	listSessions struct{} // registry, when it is new
 	budgetLow    struct{} // budget; to every process: keep nothing that your owner has had
 )
@@ -25,11 +24,12 @@ type sessions struct{ *shared }
 func (s *sessions) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case spawnSession:
-		defer ctx.Send(m.registry, sessionSpawned{m.record.id})
 		props := s.props(func() actor.Actor { return &sessionSupervisor{record: m.record} }, contained)
 		if _, err := ctx.SpawnNamed(props, m.record.id); err != nil {
 			ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "spawn session %s: %v", m.record.id, err)))
 		}
+	case sessionSpawned:
+		ctx.Respond(m)
 	case budgetLow:
 		toChildren(ctx, m)
 	case listSessions:

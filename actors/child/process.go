@@ -108,7 +108,7 @@ func (p *process) settle() {
 		p.toldExit = true
 		p.in.Exited(*p.status)
 	}
-	if p.toldExit && ended && p.searched {
+	if ended && p.searched { // and so drained
 		p.toldClosed = true
 		p.stdin.shut()
 		if p.tty {

@@ -2,6 +2,8 @@ package child
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"strings"
 	"syscall"
@@ -22,6 +24,16 @@ func pipe() (r, w int, err error) {
 	var fds [2]int
 	err = unix.Pipe2(fds[:], unix.O_CLOEXEC)
 	return fds[0], fds[1], err
+}
+
+// SealFiles keeps the files that this program was started with, but 0 to 2, from
+// all that it starts. A Host never does: it is global. What a Host opens itself
+// no child gets.
+func SealFiles() error {
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	return nil
 }
 
 // growPipe lets a pipe hold more, if the user's share of pipe pages allows it.
