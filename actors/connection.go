@@ -140,6 +140,7 @@ type listing struct {
 // stream is the output of one process on this connection.
 type stream struct {
 	ref     ProcessRef
+	shown   bool      // it was subscribed to
 	placed  bool      // last counts
 	last    uint64    // seq of the last entry passed to the writer
 	closed  bool      // that was process/closed
@@ -221,7 +222,7 @@ func (c *connection) Receive(ctx actor.Context) {
 			c.closeFor(ctx, closePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
 		}
 	case *actor.DeadLetterResponse:
-		if c.stage == attaching {
+		if c.stage == attaching && c.init.ResumeSessionID != nil {
 			c.attachFailed(ctx, unknownSession(*c.init.ResumeSessionID))
 		}
 	}
@@ -425,7 +426,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 // replay sends what the client has missed of the processes it named.
 func (c *connection) replay(ctx actor.Context) {
 	for id, after := range c.init.ResumeFrom {
-		if s := c.streams[id]; s != nil {
+		if s := c.streams[id]; s != nil && !s.shown {
 			c.show(ctx, s.ref, Subscribe{After: after, Owner: !c.observer})
 		}
 	}
@@ -599,9 +600,15 @@ func (c *connection) notify(method string, params any) {
 
 // show subscribes to a process, from where m says, with a standing Pull.
 func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
-	c.streams[p.ID] = &stream{ref: p, placed: !m.Now, last: m.After}
+	if c.stage == evicted {
+		return
+	}
+	if s := c.streams[p.ID]; s != nil {
+		s.waiting = nil // it comes again
+	}
+	c.streams[p.ID] = &stream{ref: p, shown: true, placed: !m.Now, last: m.After}
+	m.Pull = deliveryBytes
 	ctx.Request(p.PID, m)
-	ctx.Request(p.PID, Pull{deliveryBytes})
 }
 
 func (c *connection) delivery(ctx actor.Context, m Delivery) {
@@ -613,7 +620,10 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	if next == 0 {
 		next = m.Entries[0].Seq
 	}
-	if s.placed && next != s.last+1 {
+	if !s.placed {
+		s.placed, s.last = true, next-1
+	}
+	if next != s.last+1 {
 		// An actor failed between moving the cursor and sending: begin again.
 		c.resubscribe(ctx, Resubscribe{Process: s.ref, After: s.last})
 		return
@@ -629,28 +639,29 @@ func (c *connection) flush(ctx actor.Context, window int64) {
 	for len(c.queue) > 0 && c.unread < window {
 		s := c.queue[0]
 		c.queue = c.queue[1:]
-		d := s.waiting
-		if d == nil {
-			continue // its process has gone
+		if s.waiting == nil {
+			continue // it was subscribed to anew, or has gone
 		}
-		s.waiting = nil
-		from, n := d.Gap.To, int64(0)
-		if len(d.Entries) > 0 {
-			from = d.Entries[0].Seq - 1
-			last := &d.Entries[len(d.Entries)-1]
-			s.last, s.closed = last.Seq, last.Kind == outlog.Closed
-		}
-		for i := range d.Entries {
-			n += entryBytes + int64(len(d.Entries[i].Data))
-		}
-		s.placed = true
-		c.writer.output(outgoing{delivery: d})
-		c.mark(ctx, s, from, s.last, n)
+		c.pass(ctx, s)
 		ctx.Request(s.ref.PID, Pull{deliveryBytes})
 	}
 	if len(c.queue) == 0 {
 		c.queue = nil
 	}
+}
+
+// pass passes the delivery of s that waits to the writer.
+func (c *connection) pass(ctx actor.Context, s *stream) {
+	d := s.waiting
+	s.waiting = nil
+	from, n := max(s.last, d.Gap.To), int64(0)
+	s.last = from + uint64(len(d.Entries))
+	for i := range d.Entries {
+		n += entryBytes + int64(len(d.Entries[i].Data))
+		s.closed = d.Entries[i].Kind == outlog.Closed
+	}
+	c.writer.output(outgoing{delivery: d})
+	c.mark(ctx, s, from, s.last, n)
 }
 
 // entryBytes is what a message costs the window beside its output, in bytes.
@@ -711,14 +722,14 @@ func (c *connection) ponged(ctx actor.Context) {
 // resubscribe goes on behind what was passed to the writer.
 func (c *connection) resubscribe(ctx actor.Context, m Resubscribe) {
 	s := c.streams[m.Process.ID]
-	if s == nil || !s.ref.PID.Equal(m.Process.PID) {
+	if s == nil || s.closed || !s.ref.PID.Equal(m.Process.PID) {
 		return
 	}
 	last := m.After
 	if s.placed {
 		last = s.last
 	}
-	c.show(ctx, s.ref, Subscribe{After: last, Owner: !c.observer})
+	c.show(ctx, s.ref, Subscribe{After: last, Owner: !c.observer, Resumed: true})
 }
 
 // removed forgets a process, and answers what can no longer be answered.
@@ -728,10 +739,14 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 		return
 	}
 	delete(c.streams, m.ID)
+	if s.waiting != nil {
+		c.pass(ctx, s) // with or without room: no more will come
+	}
 	if m.Reason != "" && !s.closed {
-		// Its actor is gone, and the end of its log with it: say so, and close.
-		c.notify(protocol.NotifyEvicted, protocol.EvictedNotification{ProcessID: m.ID, Seq: s.last + 1, Reason: m.Reason})
-		c.notify(protocol.NotifyClosed, protocol.ClosedNotification{ProcessID: m.ID, Seq: s.last + 2})
+		// Its actor is gone, and the end of its log with it: say so, and close. In the
+		// lane of its output, which comes before.
+		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: s.last + 1, Reason: m.Reason}})
+		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: s.last + 2}})
 	}
 	for token, p := range c.pending {
 		if p.process == m.ID && !p.start {

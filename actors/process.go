@@ -205,6 +205,7 @@ func (p *process) Receive(ctx actor.Context) {
 		p.retire(ctx)
 	case flushDue:
 		clear(p.viewers)
+		p.intake.Abort() // a pump that waits for a reader's credit waits in vain
 		p.mayGo(ctx)
 
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
@@ -792,23 +793,11 @@ func (r *processRecord) destroy() {
 	if handle == nil {
 		return
 	}
-	if r.intake != nil {
-		r.intake.Abort()
-		r.intake.Hold(0, 0)
-	}
 	log, name := r.shared.Log, r.name
-	if handle.TreeEmpty() {
-		if err := handle.Release(); err != nil {
-			log.Warn("release", "actor", name, "err", err)
-		}
-		return
-	}
-	handle.KillTree(func(err error) {
-		if err == nil {
-			err = handle.Release()
-		}
+	handle.Finish(func(err error) {
+		r.intake.Hold(0, 0) // the log goes with the record
 		if err != nil {
-			log.Error("kill tree", "actor", name, "err", err)
+			log.Error("finish", "actor", name, "err", err)
 		}
 	})
 }

@@ -15,15 +15,14 @@ type (
 	sessionList       struct{ supervisors []*actor.PID }
 	sessionListFailed struct{}
 	listSessionsDue   struct{}
-	// Shutdown: let no session live; answered with drained when none does
+	// Shutdown: let no session live
 	drainAll struct{}
-	drained  struct{}
 )
 
 // registryRecord is what of the registry survives its actor.
 type registryRecord struct {
 	draining bool
-	drainer  *actor.PID      // who wants to know when it is done
+	drained  func()          // called once, when that is done; nil afterwards
 	waiting  []attachRequest // until it is known which sessions there are
 }
 
@@ -64,7 +63,7 @@ func (r *registry) Receive(ctx actor.Context) {
 		delete(r.known, lastName(m.Who))
 		r.mayEnd(ctx)
 	case drainAll:
-		r.draining, r.drainer = true, ctx.Sender()
+		r.draining = true
 		r.drain(ctx)
 	}
 }
@@ -157,9 +156,9 @@ func (r *registry) drain(ctx actor.Context) {
 }
 
 func (r *registry) mayEnd(ctx actor.Context) {
-	if r.ready && r.draining && len(r.known) == 0 && r.drainer != nil {
-		ctx.Send(r.drainer, drained{})
-		r.drainer = nil
+	if r.ready && r.draining && len(r.known) == 0 && r.drained != nil {
+		r.drained()
+		r.drained = nil
 	}
 }
 

@@ -19,7 +19,6 @@ type (
 		err      *protocol.Error // it could not be started
 	}
 	processRetired struct{ id, name string } // process: its retention is over
-	processGone    struct{ pid *actor.PID }  // the session: its actor has stopped
 	drain          struct{}                  // registry: the server shuts down
 	gone           struct{ who *actor.PID }  // itself: Terminated, in its turn
 	expireDue      struct{}                  // the detached TTL has passed, unless an owner came
@@ -73,9 +72,9 @@ type request struct {
 }
 
 type closing struct {
-	reason string
-	grace  time.Duration
-	asked  []request // session/close
+	reason   string
+	shutdown time.Duration // as in stop
+	asked    []request     // session/close
 }
 
 // session is the actor that owns one session: who is attached, which processes
@@ -102,8 +101,6 @@ func (s *session) Receive(ctx actor.Context) {
 		s.processStarted(ctx, m)
 	case processRetired:
 		s.processRetired(ctx, m)
-	case processGone:
-		s.processGone(ctx, m.pid)
 	case expireDue:
 		if s.owner == nil && !time.Now().Before(s.expires) {
 			s.close(ctx, "session expired: no owner for "+s.ttl.String(), 0)
@@ -149,7 +146,7 @@ func (s *session) start(ctx actor.Context) {
 		s.detach(ctx)
 	}
 	if s.closing != nil {
-		s.close(ctx, s.closing.reason, s.closing.grace)
+		s.close(ctx, s.closing.reason, s.closing.shutdown)
 	}
 }
 
@@ -224,8 +221,7 @@ func (s *session) terminated(ctx actor.Context, who *actor.PID) {
 		s.viewerGone(ctx, who)
 		delete(s.former, who.String())
 	default:
-		// A system message overtakes what the process said before it stopped.
-		ctx.Send(ctx.Self(), processGone{who})
+		s.processGone(ctx, who)
 	}
 }
 
@@ -372,7 +368,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 		}
 	}
 	if s.closing != nil {
-		ctx.Send(p.pid, stop{s.closing.grace, s.closing.reason})
+		ctx.Send(p.pid, stop{s.closing.reason, s.closing.shutdown})
 	}
 }
 
@@ -414,7 +410,7 @@ func (s *session) processGone(ctx actor.Context, who *actor.PID) {
 // is as in stop.
 func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
 	if s.closing == nil {
-		s.closing = &closing{reason: reason, grace: grace}
+		s.closing = &closing{reason: reason, shutdown: shutdown}
 	}
 	for _, p := range s.processes {
 		if p.pid != nil {

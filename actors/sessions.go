@@ -11,8 +11,8 @@ type (
 	spawnSession struct{ record *sessionRecord }
 	// registry, behind each spawnSession: comes back
 	sessionSpawned struct{ id string }
-	listSessions struct{} // registry, when it is new
-	budgetLow    struct{} // budget; to every process: keep nothing that your owner has had
+	listSessions   struct{} // registry, when it is new
+	budgetLow      struct{} // budget; to every process: keep nothing that your owner has had
 )
 
 func (m spawnSession) failed(e *protocol.Error) any { return m.record.first.failed(e) }

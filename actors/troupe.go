@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -27,6 +28,10 @@ type Troupe struct {
 	system  *actor.ActorSystem // from then on
 	pid     *actor.PID         // from then on
 
+	drained chan struct{} // closed by the registry: no session is left
+	stopped chan struct{} // closed by the root when it has stopped
+	stop    sync.Once
+
 	shutdown sync.Once
 	down     chan struct{} // closed when Shutdown is done
 	err      error         // of Shutdown, once down
@@ -47,8 +52,8 @@ func Start(system *actor.ActorSystem, config Config) (*Troupe, error) {
 }
 
 // Props is for a host that wants the troupe under an actor of its own: it spawns
-// the Props once, and then uses the Troupe. The host's strategy never comes to act
-// on it, for its root lets no panic out. When the host's actor stops, every
+// the Props once, and then uses the Troupe. Once it has started, the host's strategy
+// never comes to act on it, for its root lets no panic out. When the host's actor stops, every
 // process of the troupe is killed; only Shutdown waits for that. The error is one
 // of child.NewHost.
 func Props(config Config) (*actor.Props, *Troupe, error) {
@@ -70,9 +75,16 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
 		Log:       s.Log,
 	}
-	t := &Troupe{shared: s, spawned: make(chan struct{}), down: make(chan struct{})}
+	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
-	return s.props(func() actor.Actor { return &root{Troupe: t} }, contained), t, nil
+	// What is right under the root is never given up, at one restart a second at
+	// most: it holds nothing, and without it there is nothing.
+	forever := &supervision.Strategy{
+		Backoff:   s.strategy.Backoff,
+		Intensity: supervision.Intensity{Restarts: math.MaxInt, Period: 30 * time.Second},
+		Log:       s.Log,
+	}
+	return s.props(func() actor.Actor { return &root{Troupe: t} }, contained, actor.WithSupervisor(forever)), t, nil
 }
 
 func (t *Troupe) send(m any) {
@@ -103,15 +115,11 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 	t.shutdown.Do(func() {
 		defer close(t.down)
 		<-t.spawned
-		// Only cmd, tests and hosts come here, no actor: a future is allowed.
-		f := actor.NewFuture(t.system, t.KillGrace+flushTime+time.Minute)
-		t.system.Root.RequestWithCustomSender(t.pid, drainAll{}, f.PID())
-		done := make(chan struct{})
-		go func() { f.Wait(); close(done) }()
+		t.system.Root.Send(t.pid, drainAll{})
 		select {
-		case <-done:
+		case <-t.drained:
+		case <-t.stopped: // by the host
 		case <-ctx.Done():
-			t.system.Root.Send(f.PID(), drained{})
 		}
 		stopErr := t.system.Root.StopFuture(t.pid).Wait()
 		if stopErr != nil {
@@ -143,7 +151,8 @@ func (r *root) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.start(ctx)
-	case *actor.Stopped:
+	case *actor.Stopping, *actor.Stopped: // both: closing is harmless twice
+		r.stop.Do(func() { close(r.stopped) })
 		go func() { // whoever stopped us: nothing is left behind
 			kill, cancel := context.WithTimeout(context.Background(), killTime)
 			defer cancel()
@@ -157,8 +166,6 @@ func (r *root) Receive(ctx actor.Context) {
 		ctx.Forward(r.registry)
 	case budgetLow:
 		ctx.Send(r.sessions, m)
-	case *actor.Terminated:
-		r.strategy.Forget(m.Who)
 	}
 }
 
@@ -171,7 +178,7 @@ func (r *root) start(ctx actor.Context) {
 		return pid
 	}
 	r.sessions = spawn("sessions", contained, func() actor.Actor { return &sessions{r.shared} })
-	record := new(registryRecord)
+	record := &registryRecord{drained: sync.OnceFunc(func() { close(r.drained) })}
 	r.registry = spawn("registry", escalated, func() actor.Actor {
 		return &registry{shared: r.shared, registryRecord: record, sessions: r.sessions}
 	})

@@ -117,6 +117,11 @@ type Handle interface {
 	// Release forgets the child: its containment is removed. It fails until
 	// Closed was delivered and the tree is empty; then it may be repeated.
 	Release() error
+	// Finish ends all that there is of the child, whatever it is doing: its tree
+	// is killed, what nobody has read is dropped, and it is forgotten. done is
+	// called on another goroutine, with an error of KillTree or Release. It may be
+	// repeated.
+	Finish(done func(error))
 }
 
 // Errors of a start, to branch on; what Start reports says more.

@@ -236,10 +236,16 @@ func wantOrder(t *testing.T, w *watched) {
 }
 
 func TestOutputThenExitThenClosed(t *testing.T) {
-	h := newHost(t, HostConfig{})
+	for mode, n := range map[Containment]int{ContainCgroup: 200, ContainMarker: 40, ContainGroup: 40} {
+		t.Run(string(mode), func(t *testing.T) { outputThenExitThenClosed(t, mode, n) })
+	}
+}
+
+func outputThenExitThenClosed(t *testing.T, mode Containment, n int) {
+	h := newHost(t, HostConfig{Containment: mode})
 	slots := make(chan struct{}, 16)
 	var all sync.WaitGroup
-	for i := range 200 {
+	for i := range n {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -261,7 +267,7 @@ func TestOutputThenExitThenClosed(t *testing.T) {
 			if w.status.ExitCode != i%256 || w.status.Signal != "" {
 				t.Errorf("status %+v, want exit code %d", w.status, i%256)
 			}
-			if err := w.Release(); err != nil {
+			if err := w.Release(); err != nil { // at once: that nothing is left was found before closed
 				t.Error(err)
 			}
 		})
@@ -519,6 +525,41 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 				t.Error("a live server's child was killed")
 			}
 		})
+	}
+}
+
+func TestDeadServer(t *testing.T) {
+	me, err := self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*server)) server { s := me; change(&s); return s }
+	h := newHost(t, HostConfig{Containment: ContainGroup})
+	// The zombie stays as long as its group does.
+	w := start(t, h, script("sleep 1000 & exit"))
+	w.until(w.has(FactExited))
+	zombie, ok := readStat(w.PID())
+	if !ok || !zombie.zombie {
+		t.Fatal("no zombie to test with")
+	}
+	for _, tt := range []struct {
+		name string
+		s    server
+		want bool
+	}{
+		{"we", me, false},
+		{"another that lives", with(func(s *server) { s.pid = os.Getppid(); st, _ := readStat(s.pid); s.start = st.start }), false},
+		{"one with our pid before us", with(func(s *server) { s.start-- }), true},
+		{"no such pid", with(func(s *server) { s.pid = 1 << 30 }), true},
+		{"not yet reaped", with(func(s *server) { s.pid, s.start = zombie.pid, zombie.start }), true},
+		{"elsewhere: who knows", with(func(s *server) { s.pidns++; s.pid = 1 << 30 }), false},
+	} {
+		if got := tt.s.dead(me); got != tt.want {
+			t.Errorf("%s: dead %v", tt.name, got)
+		}
+		if got, ok := parseServer(tt.s.String()); !ok || got != tt.s {
+			t.Errorf("%s reads back as %v, %v", tt.s, got, ok)
+		}
 	}
 }
 

@@ -13,12 +13,8 @@ import (
 	"time"
 )
 
-const (
-	// defaultSpawners: two start 2,330 a second, one 1,770, four 2,390.
-	defaultSpawners = 2
-	// maxPanics in a row, and a loop gives up.
-	maxPanics = 5
-)
+// defaultSpawners: two start 2,330 a second, one 1,770, four 2,390.
+const defaultSpawners = 2
 
 // Host starts children and sees to it that none outlives it.
 //
@@ -121,7 +117,7 @@ func (h *Host) spawner() {
 		if !ok {
 			return
 		}
-		if p, err := h.spawn(&j.spec, j.in); err != nil {
+		if p, err := h.trySpawn(&j); err != nil {
 			j.done(nil, err)
 		} else {
 			j.done(p, nil)
@@ -148,6 +144,18 @@ func (h *Host) next() (j job, ok bool) {
 	h.jobs = h.jobs[1:]
 	h.busy++
 	return j, true
+}
+
+// trySpawn is spawn, and takes a panic for a failed start: with the thread would
+// die the children that it forked.
+func (h *Host) trySpawn(j *job) (_ *process, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			h.log.Error("panic recovered", "in", "spawner", "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("child: internal error in the start of %q", j.spec.Argv)
+		}
+	}()
+	return h.spawn(&j.spec, j.in)
 }
 
 // spawn forks and executes spec. When it fails it leaves nothing behind.
@@ -251,37 +259,6 @@ func (h *Host) forget(p *process) {
 	h.mu.Lock()
 	delete(h.live, p)
 	h.mu.Unlock()
-}
-
-// loop calls step until it returns false. A panic in step is logged and step is
-// called again: it goes on from the state it keeps. After maxPanics in a row
-// loop gives up and returns false.
-func (h *Host) loop(point string, step func() bool) (completed bool) {
-	for panics := 0; panics < maxPanics; {
-		more, panicked := h.try(point, step)
-		switch {
-		case panicked:
-			panics++
-		case !more:
-			return true
-		default:
-			panics = 0
-		}
-	}
-	return false
-}
-
-func (h *Host) try(point string, step func() bool) (more, panicked bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			panicked = true
-			h.log.Error("panic recovered", "in", point, "panic", r, "stack", string(debug.Stack()))
-		}
-	}()
-	if h.fault != nil {
-		h.fault(point)
-	}
-	return step(), false
 }
 
 // backoff waits, longer each time by half.

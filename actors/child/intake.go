@@ -10,7 +10,7 @@ import (
 type Fact struct {
 	Kind   FactKind
 	Stream protocol.Stream     // of FactOutput
-	Data   []byte              // of FactOutput; never changed after it was put
+	Data   []byte              // of FactOutput; never changed once Next has returned it
 	Status protocol.ExitStatus // of FactExited
 }
 
@@ -24,6 +24,9 @@ const (
 )
 
 const (
+	// mergeMax is how long output may become by what follows it, in bytes: a child
+	// that writes single bytes to an actor that is late does not cost a fact each.
+	mergeMax = 32 << 10
 	// maxFlight bounds what one process's pumps have taken or read and its
 	// actor has not yet logged, in bytes.
 	maxFlight = 256 << 10
@@ -131,7 +134,9 @@ func (in *Intake) StdinRoom() { in.put(Fact{Kind: FactStdinRoom}, 0) }
 
 func (in *Intake) put(f Fact, unused int) {
 	in.mu.Lock()
-	in.facts = append(in.facts, f)
+	if !in.merge(f) {
+		in.facts = append(in.facts, f)
+	}
 	tell := !in.notified
 	in.notified = true
 	wake := in.returnLocked(unused)
@@ -140,6 +145,21 @@ func (in *Intake) put(f Fact, unused int) {
 	if tell {
 		in.notify()
 	}
+}
+
+// merge adds output to that of the same stream before it, unless that is the
+// oldest fact: Next may have given it out.
+func (in *Intake) merge(f Fact) bool {
+	n := len(in.facts)
+	if n < 2 || f.Kind != FactOutput {
+		return false
+	}
+	last := &in.facts[n-1]
+	if last.Kind != FactOutput || last.Stream != f.Stream || len(last.Data)+len(f.Data) > mergeMax {
+		return false
+	}
+	last.Data = append(last.Data, f.Data...)
+	return true
 }
 
 // GiveBack returns credit that was not used.

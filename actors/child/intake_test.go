@@ -159,3 +159,33 @@ func TestFactsStayUntilSettled(t *testing.T) {
 		t.Errorf("told %d times, want once more after it was empty", told)
 	}
 }
+
+func TestSingleBytesBecomeFewFacts(t *testing.T) {
+	in := NewIntake(1<<20, NewBudget(0, func() {}), func() {})
+	const n = 100_000
+	for i := range n {
+		s := protocol.Stdout
+		if i == n/2 {
+			s = protocol.Stderr
+		}
+		got, _ := in.Take(1)
+		in.Put(s, []byte{byte(i)}, got)
+	}
+	facts, read := 0, 0
+	for {
+		f, ok := in.Next()
+		if !ok {
+			break
+		}
+		for i, b := range f.Data {
+			if b != byte(read+i) {
+				t.Fatalf("byte %d is %d", read+i, b)
+			}
+		}
+		facts, read = facts+1, read+len(f.Data)
+		in.Settle(0, 0)
+	}
+	if read != n || facts > 10 || in.flight != 0 {
+		t.Errorf("%d bytes in %d facts, flight %d", read, facts, in.flight)
+	}
+}

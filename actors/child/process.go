@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -12,8 +13,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// killTries bounds KillTree: with the waits between them they take some 10 s.
-const killTries = 110
+const (
+	// killTries bounds KillTree: with the waits between them they take some 10 s.
+	killTries = 110
+	// maxPanics in a row, and a loop gives up.
+	maxPanics = 5
+)
 
 // process is the Handle of one child.
 //
@@ -69,9 +74,43 @@ func (p *process) Containment() Containment { return p.host.Containment() }
 func (p *process) wait() {
 	var pause backoff
 	// Nobody else can tell how the child ended: the waiter does not give up.
-	for !p.host.loop("waiter", p.waitStep) {
+	for !p.loop("waiter", p.waitStep) {
 		pause.wait()
 	}
+}
+
+// loop calls step until it returns false. A panic in step is logged and step is
+// called again: it goes on from the state it keeps. After maxPanics in a row
+// loop gives up and returns false.
+//
+// An idle child is three goroutines parked below here: what they have on their
+// stacks then is to fit into 2 KiB, or each takes 4.
+func (p *process) loop(point string, step func() bool) (completed bool) {
+	for panics := 0; panics < maxPanics; {
+		more, panicked := p.try(point, step)
+		switch {
+		case panicked:
+			panics++
+		case !more:
+			return true
+		default:
+			panics = 0
+		}
+	}
+	return false
+}
+
+func (p *process) try(point string, step func() bool) (more, panicked bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			panicked = true
+			p.host.log.Error("panic recovered", "in", point, "pid", p.pid, "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	if p.host.fault != nil {
+		p.host.fault(point)
+	}
+	return step(), false
 }
 
 // waitStep may be repeated from any point.
@@ -229,7 +268,10 @@ func (p *process) Release() error {
 	return nil
 }
 
-// finish ends all that there is of the child, for Host.Close.
+func (p *process) Finish(done func(error)) {
+	go func() { done(p.finish()) }()
+}
+
 func (p *process) finish() error {
 	if err := p.killTree(); err != nil {
 		return err

@@ -114,10 +114,9 @@ func (s *stdin) eof() []byte {
 
 // writer is the goroutine that empties the queue.
 func (s *stdin) writer() {
-	if s.p.host.loop("stdin", s.step) {
+	if s.p.loop("stdin", s.step) {
 		return
 	}
-	s.p.host.log.Error("stdin given up after repeated panics", "pid", s.p.pid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = false

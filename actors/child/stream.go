@@ -74,9 +74,7 @@ func newStream(p *process, kind protocol.Stream, file *os.File) *stream {
 
 // pump is the goroutine that moves the stream's bytes to the Intake.
 func (s *stream) pump() {
-	if !s.p.host.loop("pump", s.step) {
-		s.p.host.log.Error("stream given up after repeated panics", "pid", s.p.pid, "stream", s.kind)
-	}
+	s.p.loop("pump", s.step) // given up, the stream ends like any other
 	s.end()
 }
 
@@ -91,6 +89,13 @@ func (s *stream) step() bool {
 		s.p.settle()
 		return true
 	}
+	return s.move()
+}
+
+// move takes what there is to the Intake. It reports false at the end.
+//
+//go:noinline // its frame is not to be on the stack of a parked pump
+func (s *stream) move() bool {
 	credit, ok := s.p.in.Take(bufferSize)
 	if !ok {
 		return false

@@ -77,9 +77,14 @@ func (p *process) awaitExit() {
 	p.exit.Close()
 }
 
-// tryWait reports whether the child has exited. Under the lock: Signal must not
+// tryWait reports whether the child has exited, and then sets status.
+func (p *process) tryWait(fd uintptr) bool { return readable(fd) && p.takeStatus(fd) }
+
+// takeStatus reaps the child, if its pid may go, under the lock: Signal must not
 // reach a pid that was reaped.
-func (p *process) tryWait(fd uintptr) bool {
+//
+//go:noinline // its frame is not to be on the stack of a parked waiter
+func (p *process) takeStatus(fd uintptr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {

@@ -128,6 +128,9 @@ func serve(o *serveOptions) error {
 		defer s.Close()
 		server = s
 	}
+	if err := child.SealFiles(); err != nil {
+		log.Warn("programs inherit descriptors that were open when the server was started", "err", err)
+	}
 	soft, hard, err := child.RaiseNoFile()
 	if err != nil {
 		log.Warn("file descriptors are not raised to their limit", "soft", soft, "hard", hard, "err", err)

@@ -1,0 +1,430 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// kindOf is what kind of actor pid is the address of.
+func kindOf(pid *actor.PID) string {
+	path := strings.Split(pid.Id, "/")
+	last := path[len(path)-1]
+	switch {
+	case strings.HasPrefix(last, "p-"):
+		return "process"
+	case strings.HasPrefix(last, "c-"):
+		return "connection"
+	case len(path) == 3:
+		return "supervisor"
+	}
+	return last // troupe, registry, sessions, session, connections
+}
+
+// point is a place where a fault may be injected: an actor of a kind that gets a
+// message of a type, or a goroutine.
+type point struct{ kind, what string }
+
+// saboteur panics once, at one occurrence of one point, and on demand once more
+// when the actor is restarted because of it. The zero saboteur only counts.
+type saboteur struct {
+	at         point
+	nth        int // from 1
+	restarting bool
+
+	mu    sync.Mutex
+	seen  map[point]int
+	fired bool
+}
+
+func (s *saboteur) visit(p point) {
+	s.mu.Lock()
+	if s.seen == nil {
+		s.seen = make(map[point]int)
+	}
+	s.seen[p]++
+	fire := p == s.at && s.seen[p] == s.nth
+	if s.fired && s.restarting && p == (point{s.at.kind, "*actor.Restarting"}) {
+		s.restarting, fire = false, true
+	}
+	s.fired = s.fired || fire
+	s.mu.Unlock()
+	if fire {
+		panic(fmt.Sprintf("injected at %v, occurrence %d", p, s.nth))
+	}
+}
+
+func (s *saboteur) message(self *actor.PID, m any) {
+	what := fmt.Sprintf("%T", m)
+	if goroutine, ok := m.(string); ok {
+		what = "goroutine " + goroutine
+	}
+	s.visit(point{kindOf(self), what})
+}
+
+func (s *saboteur) child(name string) { s.visit(point{"child", name}) }
+
+// resumer is a client that comes back until it has what it wants, and checks that
+// it gets everything once and in order.
+type resumer struct {
+	t         *testing.T
+	troupe    *actors.Troupe
+	role      protocol.Role
+	sessionID string
+	peer      *peer
+	lost      int // connections that ended although we did not end them
+	nextID    int
+	answers   map[string]message
+	processes map[string]*progress
+}
+
+type progress struct {
+	seq    uint64
+	output strings.Builder
+	code   int
+	closed bool
+}
+
+func newResumer(t *testing.T, troupe *actors.Troupe, role protocol.Role, sessionID string) *resumer {
+	r := &resumer{t: t, troupe: troupe, role: role, sessionID: sessionID, processes: make(map[string]*progress)}
+	r.attach()
+	return r
+}
+
+// attach connects and does the handshake, resuming what there is.
+func (r *resumer) attach() {
+	for {
+		r.peer = connect(r.t, r.troupe)
+		r.answers = make(map[string]message)
+		params := map[string]any{"clientName": "resumer", "role": r.role}
+		if r.sessionID != "" {
+			from := make(map[string]uint64)
+			for id, p := range r.processes {
+				from[id] = p.seq
+			}
+			params["resumeSessionId"], params["resumeFrom"], params["takeover"] = r.sessionID, from, true
+		}
+		m, ok := r.request("initialize", params)
+		for ok && m.Error != nil && m.Error.Code == protocol.CodeInternal {
+			m, ok = r.request("initialize", params)
+		}
+		if !ok {
+			r.lost++
+			r.peer.close()
+			continue
+		}
+		if m.Error != nil {
+			r.t.Fatalf("initialize: %+v", m.Error)
+		}
+		var result protocol.InitializeResult
+		if err := json.Unmarshal(m.Result, &result); err != nil {
+			r.t.Fatal(err)
+		}
+		r.sessionID = result.SessionID
+		r.peer.conn.WriteMessage([]byte(`{"method":"initialized"}`), false)
+		return
+	}
+}
+
+// post sends a request; a connection that has ended will be noticed in wait.
+func (r *resumer) post(method string, params any) (id string) {
+	r.nextID++
+	frame, err := json.Marshal(map[string]any{"id": r.nextID, "method": method, "params": params})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.peer.conn.WriteMessage(frame, false)
+	return fmt.Sprint(r.nextID)
+}
+
+// wait takes what comes until the answer to id has, or the connection has ended.
+func (r *resumer) wait(id string) (message, bool) {
+	for {
+		if m, ok := r.answers[id]; ok {
+			return m, true
+		}
+		if !r.take() {
+			return message{}, false
+		}
+	}
+}
+
+func (r *resumer) request(method string, params any) (message, bool) {
+	return r.wait(r.post(method, params))
+}
+
+// take takes one message; false: the connection has ended.
+func (r *resumer) take() bool {
+	m, ok := r.peer.next()
+	if !ok {
+		return false
+	}
+	if m.Method == "" {
+		r.answers[string(m.ID)] = m
+		return true
+	}
+	switch m.Method {
+	case protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyClosed:
+	case protocol.NotifyEvicted:
+		r.t.Errorf("process %s was given up: %s", m.Params.ProcessID, m.Params.Reason)
+		return true
+	default:
+		return true
+	}
+	p := r.processes[m.Params.ProcessID]
+	if p == nil {
+		p = new(progress)
+		r.processes[m.Params.ProcessID] = p
+	}
+	// An observer that falls behind what is kept misses some.
+	if m.Params.Seq != p.seq+1 && (r.role == protocol.RoleOwner || m.Params.Seq <= p.seq) || p.closed {
+		r.t.Errorf("%s %s: %s seq %d after %d, closed %t", r.role, m.Params.ProcessID, m.Method, m.Params.Seq, p.seq, p.closed)
+	}
+	p.seq = m.Params.Seq
+	switch m.Method {
+	case protocol.NotifyOutput:
+		p.output.Write(m.Params.Chunk)
+	case protocol.NotifyExited:
+		p.code = m.Params.ExitCode
+	case protocol.NotifyClosed:
+		p.closed = true
+	}
+	return true
+}
+
+// cut ends the connection. What had come is not lost: a pipe acknowledges what was
+// read.
+func (r *resumer) cut() {
+	r.peer.conn.Close(transport.CloseNormal, "")
+	for r.take() {
+	}
+	r.attach()
+}
+
+func (r *resumer) comeBack() {
+	r.lost++
+	r.cut()
+}
+
+// call repeats a request until it is answered with other than an internal error.
+func (r *resumer) call(method string, params any) message {
+	for range 20 {
+		m, ok := r.request(method, params)
+		switch {
+		case !ok:
+			r.comeBack()
+		case m.Error == nil || m.Error.Code != protocol.CodeInternal:
+			return m
+		}
+	}
+	r.t.Fatalf("%s fails again and again", method)
+	return message{}
+}
+
+func (r *resumer) mustCall(method string, params any) message {
+	m := r.call(method, params)
+	if m.Error != nil {
+		r.t.Errorf("%s: %+v", method, m.Error)
+	}
+	return m
+}
+
+func (r *resumer) start(id string, params protocol.ProcessStartParams) {
+	r.processes[id] = new(progress)
+	params.ProcessID, params.Cwd = id, "file:///"
+	params.Env = map[string]string{"PATH": "/usr/bin:/bin"}
+	params.StartToken = "token of " + id
+	r.mustCall("process/start", params)
+}
+
+func (r *resumer) write(id, writeID, text string) {
+	m := r.mustCall("process/write", protocol.ProcessWriteParams{ProcessID: id, WriteID: writeID, Chunk: []byte(text)})
+	if !strings.Contains(string(m.Result), "accepted") {
+		r.t.Errorf("write %s: %s", writeID, m.Result)
+	}
+}
+
+// until takes what comes, on as many connections as it needs, until done.
+func (r *resumer) until(done func() bool) {
+	for !done() {
+		if !r.take() {
+			r.comeBack()
+		}
+	}
+}
+
+func (r *resumer) list() []protocol.ProcessInfo {
+	var result protocol.ProcessListResult
+	if err := json.Unmarshal(r.mustCall("process/list", protocol.Empty{}).Result, &result); err != nil {
+		r.t.Fatal(err)
+	}
+	return result.Processes
+}
+
+// pids are the processes of the system, by our id.
+func (r *resumer) pids(pids map[string]int) {
+	for _, p := range r.list() {
+		pids[p.ProcessID] = p.PID
+	}
+}
+
+// retired is what happens in a scenario only if it waits for the retention.
+var retired = []string{"actors.retireDue", "actors.processRetired", "actors.ProcessRemoved"}
+
+// scenario is two sessions with three processes, an observer, and what they do
+// in a life. It returns how many connections were lost that nobody had cut.
+func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
+	troupe := start(t, actors.WithFaults(actors.Config{
+		Retention:       16 << 10,
+		Window:          32 << 10,
+		ClosedRetention: time.Second,
+		KillGrace:       -1,
+	}, s.message, s.child))
+
+	one := newResumer(t, troupe, protocol.RoleOwner, "")
+	observer := newResumer(t, troupe, protocol.RoleObserver, one.sessionID)
+	two := newResumer(t, troupe, protocol.RoleOwner, "")
+
+	one.start("echo", protocol.ProcessStartParams{Argv: []string{"cat"}, PipeStdin: true})
+	one.start("count", protocol.ProcessStartParams{Argv: []string{"sh", "-c", "seq 20000; exit 3"}})
+	two.start("tty", protocol.ProcessStartParams{Argv: []string{"sh", "-c", "read x; echo got $x; exec sleep 1000"}, TTY: true})
+	before := make(map[string]int)
+	one.pids(before)
+	two.pids(before)
+
+	one.write("echo", "w1", "first\n")
+	two.mustCall("process/resize", protocol.ProcessResizeParams{ProcessID: "tty", Size: protocol.Size{Rows: 40, Cols: 100}})
+	two.write("tty", "w1", "it\n")
+	two.until(func() bool { return strings.Contains(two.processes["tty"].output.String(), "got it\r\n") })
+
+	one.cut()
+
+	// A long poll is answered by what comes.
+	for answered := false; !answered; {
+		peer := one.peer
+		poll := one.post("process/read", protocol.ProcessReadParams{ProcessID: "echo", AfterSeq: one.processes["echo"].seq, WaitMs: 1e9})
+		one.write("echo", "w2", "second\n")
+		if one.peer == peer {
+			_, answered = one.wait(poll)
+			if !answered {
+				one.comeBack()
+			}
+		}
+	}
+	one.mustCall("process/signal", protocol.ProcessSignalParams{ProcessID: "echo", Signal: "continue"})
+
+	after := make(map[string]int)
+	one.pids(after)
+	two.pids(after)
+	for _, id := range []string{"echo", "tty"} { // count may have ended
+		if before[id] != after[id] || !alive(after[id]) {
+			t.Errorf("%s was process %d and is %d, alive %t", id, before[id], after[id], alive(after[id]))
+		}
+	}
+
+	one.mustCall("process/closeStdin", protocol.ProcessCloseStdinParams{ProcessID: "echo"})
+	one.mustCall("process/wait", protocol.ProcessWaitParams{ProcessID: "echo"})
+	two.mustCall("process/terminate", protocol.ProcessTerminateParams{ProcessID: "tty", Tree: true})
+	two.until(func() bool { return two.processes["tty"].closed })
+	for _, r := range []*resumer{one, observer} {
+		r.until(func() bool {
+			return r.processes["echo"] != nil && r.processes["echo"].closed && r.processes["count"] != nil && r.processes["count"].closed
+		})
+		if got := r.processes["echo"].output.String(); got != "first\nsecond\n" {
+			t.Errorf("%s: echo wrote %q", r.role, got)
+		}
+	}
+	if got := one.processes["count"]; got.output.String() != numbers(20000) || got.code != 3 {
+		t.Errorf("count wrote %d bytes, exit code %d", got.output.Len(), got.code)
+	}
+	if code := two.processes["tty"].code; code != 128+9 {
+		t.Errorf("tty: exit code %d", code)
+	}
+
+	two.mustCall("session/info", protocol.Empty{})
+	for {
+		m, ok := two.request("session/close", protocol.Empty{})
+		if !ok { // by a fault, or because it is closed: to come back is refused then
+			probe := connect(t, troupe)
+			two.peer = probe
+			m, ok = two.request("initialize", map[string]any{"clientName": "probe", "resumeSessionId": two.sessionID})
+			if ok && m.Error != nil && m.Error.Code == protocol.CodeInvalidRequest {
+				break
+			}
+			two.lost++
+			two.comeBack()
+			continue
+		}
+		if m.Error == nil {
+			break
+		}
+	}
+	if retire {
+		for len(one.list()) > 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if err := troupe.Shutdown(context.Background()); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	for id, pid := range before {
+		if alive(pid) {
+			t.Errorf("%s: process %d is left behind", id, pid)
+		}
+	}
+	return one.lost + two.lost + observer.lost
+}
+
+func alive(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i+1)
+	}
+	return b.String()
+}
+
+// TestFaults injects a panic wherever the scenario comes by, one at a time.
+func TestFaults(t *testing.T) {
+	var clean saboteur
+	if !t.Run("clean", func(t *testing.T) {
+		if lost := scenario(t, &clean, true); lost > 0 {
+			t.Errorf("%d connections were lost without a fault", lost)
+		}
+	}) {
+		return
+	}
+	points := slices.SortedFunc(maps.Keys(clean.seen), func(a, b point) int {
+		return strings.Compare(a.kind+a.what, b.kind+b.what)
+	})
+	for _, at := range points {
+		saboteurs := []*saboteur{{at: at, nth: 1}}
+		if n := clean.seen[at]; n > 1 {
+			saboteurs = append(saboteurs, &saboteur{at: at, nth: n/2 + 1, restarting: true})
+		}
+		for _, s := range saboteurs {
+			t.Run(fmt.Sprintf("%s/%s/%d", at.kind, at.what, s.nth), func(t *testing.T) {
+				t.Parallel()
+				if lost := scenario(t, s, slices.Contains(retired, at.what)); lost > 1 {
+					t.Errorf("%d connections were lost by one fault", lost)
+				}
+			})
+		}
+	}
+}

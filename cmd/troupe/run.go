@@ -1,0 +1,366 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// Exit codes of troupe run that are not the program's, as those of env(1).
+const (
+	exitFailed        = 125 // troupe itself failed
+	exitCannotExecute = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the number of the signal
+)
+
+// How long things may take.
+const (
+	// closeTime is how long the end of the session, with all its processes, may take.
+	closeTime = 3 * time.Second
+	// signalTime is how long a signal may take to reach the server. One that was
+	// not answered is not sent again: the user's next one finds us disconnected.
+	signalTime = time.Second
+	// brokenGrace is what a program has to end after its output was cut off.
+	brokenGrace = 2 * time.Second
+	// lostQuiet is how long a lost connection is not worth a word.
+	lostQuiet = time.Second
+)
+
+// forwarded are the signals to troupe that are meant for the program.
+var forwarded = map[os.Signal]protocol.Signal{
+	syscall.SIGINT:  protocol.SignalInterrupt,
+	syscall.SIGTERM: protocol.SignalTerminate,
+	syscall.SIGHUP:  protocol.SignalHangup,
+	syscall.SIGQUIT: protocol.SignalQuit,
+	syscall.SIGUSR1: protocol.SignalUsr1,
+	syscall.SIGUSR2: protocol.SignalUsr2,
+}
+
+// dialer connects to a server in this process.
+type dialer = func(context.Context) (transport.Conn, error)
+
+// runMain runs one program and returns its exit code, or one of the codes above
+// after it has said on stderr what failed. Nothing of the program is left when it
+// returns, and the terminal is as it was. Without --url, server starts the one to
+// run on.
+func runMain(args []string, stdin, stdout, stderr *os.File, server func() (_ dialer, shutdown func(), _ error)) int {
+	o, err := parseRun(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "troupe run: %v; see troupe run -h\n", err)
+		return exitFailed
+	}
+	r := &runner{runFlags: *o, stdin: stdin, stdout: stdout, stderr: stderr, broken: make(chan struct{})}
+	if o.tty == unset && term.IsTerminal(int(stdin.Fd())) && term.IsTerminal(int(stdout.Fd())) {
+		r.tty = yes
+	}
+	code, err := r.run(server)
+	if err != nil {
+		fmt.Fprintf(stderr, "troupe run: %v\n", err)
+	}
+	return code
+}
+
+type runFlags struct {
+	url, cwd string
+	env      []string // key=value
+	tty      choice
+	argv     []string
+}
+
+// A choice is a flag whose absence means something else than yes and no.
+type choice int
+
+const (
+	unset choice = iota
+	yes
+	no
+)
+
+func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
+	o := new(runFlags)
+	fs := flag.NewFlagSet("troupe run", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // errors are printed once, by the caller
+	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix:///PATH); without it, in this process")
+	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or with --url the server's")
+	fs.Func("env", "set `KEY=VALUE` in the program's environment, which is this one, or with --url the\nserver's without its secrets and with TERM, LANG and LC_* of this one; repeatable", func(kv string) error {
+		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
+			return errors.New("write it KEY=VALUE")
+		}
+		o.env = append(o.env, kv)
+		return nil
+	})
+	tty := func(c choice) func(string) error {
+		return func(string) error {
+			if o.tty != unset && o.tty != c {
+				return errors.New("choose one of --tty and --no-tty")
+			}
+			o.tty = c
+			return nil
+		}
+	}
+	fs.BoolFunc("tty", "run in a terminal; default: if stdin and stdout are terminals", tty(yes))
+	fs.BoolFunc("t", "the same as --tty", tty(yes))
+	fs.BoolFunc("no-tty", "run on pipes", tty(no))
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stderr, "usage: troupe run [flags] [--] PROGRAM [ARGUMENT ...]\n\n"+
+			"Runs a program under supervision. Its exit code is the program's, 128+N if signal N\n"+
+			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis none.\n\n")
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.argv = fs.Args(); len(o.argv) == 0 {
+		return nil, errors.New("no program to run")
+	}
+	return o, nil
+}
+
+// runner is one troupe run.
+type runner struct {
+	runFlags
+	stdin, stdout, stderr *os.File
+
+	lost      atomic.Bool // the connection is
+	broken    chan struct{}
+	breakOnce sync.Once // closes broken: nobody reads our output any more
+}
+
+func (r *runner) run(server func() (dialer, func(), error)) (code int, err error) {
+	// SIGPIPE too: the write that failed says so, and is not to end us.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGPIPE, syscall.SIGWINCH)
+	for sig := range forwarded {
+		signal.Notify(signals, sig)
+	}
+	defer signal.Stop(signals)
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	started, done := make(chan *client.Cmd, 1), make(chan struct{})
+	var relay sync.WaitGroup
+	relay.Go(func() { r.relay(ctx, cancel, signals, started, done) })
+	defer relay.Wait()
+	defer close(done)
+
+	o := client.Options{Name: "troupe run"}
+	o.Lost, o.Resumed = r.watch()
+	if r.url == "" {
+		dial, shutdown, err := server()
+		if err != nil {
+			return exitFailed, err
+		}
+		defer shutdown()
+		o.Dialer = dial
+	}
+	c, err := client.Dial(ctx, r.url, &o)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		if e := c.CloseSession(ctx); e != nil && !errors.Is(err, e) {
+			err = errors.Join(err, fmt.Errorf("the server keeps session %s and what runs in it until that expires: %w", c.SessionID(), e))
+		}
+	}()
+
+	cmd, err := r.command(c)
+	if err != nil {
+		return exitFailed, err
+	}
+	if err := cmd.Start(ctx); err != nil {
+		return failure(ctx, err)
+	}
+	started <- cmd
+	if r.tty == yes && term.IsTerminal(int(r.stdin.Fd())) {
+		state, err := term.MakeRaw(int(r.stdin.Fd()))
+		if err != nil {
+			return exitFailed, fmt.Errorf("set the terminal to raw mode: %w", err)
+		}
+		defer term.Restore(int(r.stdin.Fd()), state)
+	}
+	err = cmd.Wait(ctx)
+	select {
+	case <-r.broken:
+		return exitSignal + int(syscall.SIGPIPE), nil
+	default:
+	}
+	var exit *client.ExitError
+	if errors.As(err, &exit) {
+		return exit.Status.ExitCode, nil
+	}
+	return failure(ctx, err)
+}
+
+// command is the program with its surroundings.
+func (r *runner) command(c *client.Client) (*client.Cmd, error) {
+	cmd := c.Command(r.argv[0], r.argv[1:]...)
+	cmd.Stdin = r.stdin
+	cmd.Stdout, cmd.Stderr = &output{r.stdout, r}, &output{r.stderr, r}
+	cmd.Dir = r.cwd
+	if r.tty == yes {
+		cmd.TTY = true
+		cmd.Size = r.size()
+	}
+	if r.url == "" {
+		dir, err := filepath.Abs(r.cwd)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), r.env...)
+		return cmd, nil
+	}
+	cmd.EnvPolicy = client.InheritEnv()
+	for _, kv := range os.Environ() {
+		if strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LC_") || cmd.TTY && strings.HasPrefix(kv, "TERM=") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, r.env...)
+	return cmd, nil
+}
+
+// size is that of our terminal; zero if there is none.
+func (r *runner) size() protocol.Size {
+	cols, rows, err := term.GetSize(int(r.stdout.Fd()))
+	if err != nil || cols <= 0 || rows <= 0 {
+		return protocol.Size{}
+	}
+	return protocol.Size{Rows: uint16(rows), Cols: uint16(cols)}
+}
+
+// errInterrupted ends a run whose program cannot be sent the signal.
+type errInterrupted struct{ syscall.Signal }
+
+func (e errInterrupted) Error() string { return "interrupted: " + e.Signal.String() }
+
+// relay passes on to the program what concerns it, until done.
+func (r *runner) relay(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan os.Signal, started <-chan *client.Cmd, done <-chan struct{}) {
+	var cmd *client.Cmd        // nil before it has started
+	var broken <-chan struct{} // r.broken, until it has been seen to
+	for {
+		var err error
+		select {
+		case <-done:
+			return
+		case cmd = <-started:
+			broken = r.broken
+			err = r.resize(ctx, cmd) // it may have changed meanwhile
+		case <-broken:
+			broken = nil
+			err = r.within(ctx, func(ctx context.Context) error { return cmd.Terminate(ctx, brokenGrace) })
+		case sig := <-signals:
+			name, ok := forwarded[sig]
+			switch {
+			case !ok && sig == syscall.SIGWINCH && cmd != nil:
+				err = r.resize(ctx, cmd)
+			case ok && (cmd == nil || r.lost.Load()):
+				cancel(errInterrupted{sig.(syscall.Signal)})
+			case ok:
+				err = r.within(ctx, func(ctx context.Context) error { return cmd.Signal(ctx, name) })
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			r.note("%v", err)
+		}
+	}
+}
+
+func (r *runner) within(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, signalTime)
+	defer cancel()
+	return do(ctx)
+}
+
+func (r *runner) resize(ctx context.Context, cmd *client.Cmd) error {
+	size := r.size()
+	if !cmd.TTY || size == (protocol.Size{}) {
+		return nil
+	}
+	return r.within(ctx, func(ctx context.Context) error { return cmd.Resize(ctx, size) })
+}
+
+// output is one of our outputs. A pipe that nobody reads any more ends the
+// program, as it would if it wrote there itself.
+type output struct {
+	*os.File
+	r *runner
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.File.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		o.r.breakOnce.Do(func() { close(o.r.broken) })
+	}
+	return n, err
+}
+
+// watch says so if a person is waiting for a connection that was lost.
+func (r *runner) watch() (lost func(error), resumed func()) {
+	var said *time.Timer
+	lost = func(err error) {
+		r.lost.Store(true)
+		said = time.AfterFunc(lostQuiet, func() { r.note("connection lost, trying to resume: %v", err) })
+	}
+	resumed = func() {
+		r.lost.Store(false)
+		if !said.Stop() {
+			r.note("resumed")
+		}
+	}
+	return lost, resumed
+}
+
+// note tells a person at the terminal, which may be in raw mode; a program that
+// reads our stderr is spared.
+func (r *runner) note(format string, args ...any) {
+	if term.IsTerminal(int(r.stderr.Fd())) {
+		fmt.Fprintf(r.stderr, "\rtroupe run: "+format+"\r\n", args...)
+	}
+}
+
+// failure is the exit code for what ended the run but the program itself.
+func failure(ctx context.Context, err error) (int, error) {
+	if err == nil {
+		return 0, nil
+	}
+	var interrupted errInterrupted
+	if errors.As(context.Cause(ctx), &interrupted) {
+		return exitSignal + int(interrupted.Signal), interrupted
+	}
+	var refused *protocol.Error
+	if errors.As(err, &refused) && refused.Code == protocol.CodeInternal {
+		// The wire has no code for why a spawn failed, only the text of the error.
+		switch text := refused.Message; {
+		case strings.Contains(text, "no such program"):
+			return exitNotFound, errors.New(text)
+		case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"):
+			return exitCannotExecute, errors.New(text)
+		}
+	}
+	return exitFailed, err
+}

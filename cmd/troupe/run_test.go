@@ -1,0 +1,418 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is the troupe under test when asMain is in its environment.
+const asMain = "TROUPE_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		os.Unsetenv(asMain)
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is for facts that are sure to come.
+const patience = 60 * time.Second
+
+func troupe(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asMain+"=1")
+	cmd.WaitDelay = patience
+	return cmd
+}
+
+// startServer starts a server and returns its URL.
+func startServer(t *testing.T) (url string, server *exec.Cmd) {
+	t.Helper()
+	server = troupe(t, "serve", "--listen", "ws://127.0.0.1:0")
+	stdout, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Process.Signal(syscall.SIGTERM)
+		server.Wait()
+	})
+	url, err = bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(url), server
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode()
+	}
+	t.Fatalf("did not exit: %v", err)
+	return -1
+}
+
+func TestRun(t *testing.T) {
+	url, _ := startServer(t)
+	for _, on := range []struct {
+		name  string
+		flags []string
+	}{{"embedded", nil}, {"url", []string{"--url", url}}} {
+		t.Run(on.name, func(t *testing.T) {
+			for _, c := range []struct {
+				flags  string
+				script string // of sh; empty: argv is in flags
+				stdin  string
+				stdout string
+				stderr string // is contained
+				code   int
+			}{
+				{script: "echo out; echo err >&2; exit 7", stdout: "out\n", stderr: "err\n", code: 7},
+				{script: "cat; echo end", stdin: "some input", stdout: "some inputend\n"},
+				{script: "kill -9 $$", code: 137},
+				{script: "kill -TERM $$", code: 143},
+				{flags: "--env A=b --env C=d", script: `echo "$A$C"`, stdout: "bd\n"},
+				{flags: "--cwd /usr", script: "pwd", stdout: "/usr\n"},
+				{flags: "--tty", script: "stty size; tty >/dev/null && echo tty", stdout: "24 80\r\ntty\r\n"},
+				{flags: "--no-tty", script: "tty", stdout: "not a tty\n", code: 1},
+				{flags: "-- nosuchbin", stderr: `no such program "nosuchbin"`, code: 127},
+				{flags: "-- /etc/passwd", stderr: "not executable", code: 126},
+				{flags: "--cwd /nonexistent true", stderr: "/nonexistent", code: 125},
+				{flags: "--bogus", stderr: "-h", code: 125},
+				{flags: "", stderr: "no program", code: 125},
+				{flags: "--tty --no-tty true", stderr: "choose one", code: 125},
+				{flags: "--env =x true", stderr: "KEY=VALUE", code: 125},
+				{flags: "-h", stderr: "usage: troupe run", code: 0},
+			} {
+				args := append([]string{"run"}, on.flags...)
+				args = append(args, strings.Fields(c.flags)...)
+				if c.script != "" {
+					args = append(args, "--", "sh", "-c", c.script)
+				}
+				cmd := troupe(t, args...)
+				var stdout, stderr bytes.Buffer
+				cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), &stdout, &stderr
+				code := exitCode(t, cmd.Run())
+				if code != c.code || stdout.String() != c.stdout || !strings.Contains(stderr.String(), c.stderr) {
+					t.Errorf("%q: exit code %d, stdout %q, stderr %q", args[1:], code, stdout.String(), stderr.String())
+				}
+			}
+		})
+	}
+}
+
+// Here the environment is ours; on a server it is the server's, with what a
+// person expects to take along.
+func TestRunEnvironment(t *testing.T) {
+	url, _ := startServer(t)
+	cmd := troupe(t, "run", "--", "sh", "-c", `echo "$LC_TEST.$MINE.$TERM"`)
+	cmd.Env = append(cmd.Env, "LC_TEST=x", "MINE=y", "TERM=z")
+	if out, err := cmd.Output(); string(out) != "x.y.z\n" || err != nil {
+		t.Errorf("embedded: %q, %v", out, err)
+	}
+	for flag, want := range map[string]string{"--no-tty": "x..\n", "--tty": "x..z\r\n"} {
+		cmd = troupe(t, "run", "--url", url, flag, "--", "sh", "-c", `echo "$LC_TEST.$MINE.${TERM#dumb}"`)
+		cmd.Env = append(cmd.Env, "LC_TEST=x", "MINE=y", "TERM=z")
+		out, err := cmd.Output()
+		if flag == "--no-tty" && os.Getenv("TERM") != "" { // of the server, and so of this test
+			want = "x.." + strings.TrimPrefix(os.Getenv("TERM"), "dumb") + "\n"
+		}
+		if string(out) != want || err != nil {
+			t.Errorf("--url %s: %q, %v; want %q", flag, out, err, want)
+		}
+	}
+}
+
+func TestRunSignals(t *testing.T) {
+	cmd := troupe(t, "run", "--", "sh", "-c", `trap 'echo usr1' USR1; trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done`)
+	stdout, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for _, step := range []struct {
+		line string
+		then syscall.Signal
+	}{{"ready", syscall.SIGUSR1}, {"usr1", syscall.SIGTERM}, {"term", 0}} {
+		if !lines.Scan() || lines.Text() != step.line {
+			t.Fatalf("%q, want %q", lines.Text(), step.line)
+		}
+		if step.then != 0 {
+			cmd.Process.Signal(step.then)
+		}
+	}
+	if code := exitCode(t, cmd.Wait()); code != 9 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// gone waits until there is no process pid.
+func gone(t *testing.T, pid string) {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); syscall.Kill(n, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
+		if _, rest, ok := strings.Cut(string(stat), ") "); ok && rest[0] == 'Z' {
+			return // dead, and not ours to reap
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is left", n)
+		}
+	}
+}
+
+func TestRunLeavesNothing(t *testing.T) {
+	url, _ := startServer(t)
+	for _, flags := range [][]string{nil, {"--url", url}} {
+		args := append(append([]string{"run"}, flags...), "--", "sh", "-c", `setsid sleep 1000 >/dev/null 2>&1 & echo $!; exit 3`)
+		out, err := troupe(t, args...).Output()
+		if code := exitCode(t, err); code != 3 {
+			t.Errorf("exit code %d", code)
+		}
+		gone(t, string(out))
+	}
+}
+
+func TestRunBrokenPipe(t *testing.T) {
+	cmd := troupe(t, "run", "--", "sh", "-c", `echo $$; exec yes`)
+	stdout, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout.Close()
+	if code := exitCode(t, cmd.Wait()); code != 141 {
+		t.Errorf("exit code %d", code)
+	}
+	gone(t, pid)
+}
+
+// A screen is what a terminal was sent and nobody has asked for yet.
+type screen struct {
+	lines chan string
+	text  string
+}
+
+func watchScreen(r io.Reader) *screen {
+	s := &screen{lines: make(chan string)}
+	go func() {
+		defer close(s.lines)
+		b := make([]byte, 4096)
+		for {
+			n, err := r.Read(b)
+			if err != nil {
+				return // EIO: the other end is closed
+			}
+			s.lines <- string(b[:n])
+		}
+	}()
+	return s
+}
+
+// want waits for text, and forgets what came up to it.
+func (s *screen) want(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		if _, rest, ok := strings.Cut(s.text, text); ok {
+			s.text = rest
+			return
+		}
+		select {
+		case more, ok := <-s.lines:
+			if !ok {
+				t.Fatalf("the terminal was closed, and showed %q and not %q", s.text, text)
+			}
+			s.text += more
+		case <-deadline:
+			t.Fatalf("the terminal showed %q and not %q", s.text, text)
+		}
+	}
+}
+
+func TestRunTerminal(t *testing.T) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	setSize := func(rows, cols uint16) {
+		if err := pty.Setsize(master, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setSize(30, 90)
+	before, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := watchScreen(master)
+	cmd := troupe(t, "run", "--", "sh", "-c", `stty size; read line; echo "got $line"
+trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.05; done`)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, "30 90")
+	io.WriteString(master, "hello\r")
+	s.want(t, "got hello")
+	s.want(t, "ready")
+	setSize(40, 100)
+	s.want(t, "40 100")
+	during, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil || during.Lflag&unix.ICANON != 0 {
+		t.Errorf("the terminal is not raw: %+v, %v", during, err)
+	}
+	io.WriteString(master, "\x03") // through the program's own terminal
+	s.want(t, "int")
+	if code := exitCode(t, cmd.Wait()); code != 5 {
+		t.Errorf("exit code %d", code)
+	}
+	go func() {
+		for range s.lines { // or its reader would wait
+		}
+	}()
+	after, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil || *after != *before {
+		t.Errorf("the terminal was\n%+v and is\n%+v, %v", before, after, err)
+	}
+}
+
+// A cutter is a TCP proxy that resets each connection after a while.
+type cutter struct {
+	net.Listener
+	to    string
+	conns sync.WaitGroup
+	n     atomic.Int32
+}
+
+func newCutter(t *testing.T, url string) *cutter {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{Listener: l, to: strings.TrimPrefix(url, "ws://")}
+	accepted := make(chan struct{})
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.n.Add(1)
+			c.conns.Go(func() { c.proxy(conn) })
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-accepted; c.conns.Wait() })
+	return c
+}
+
+func (c *cutter) proxy(conn net.Conn) {
+	server, err := net.Dial("tcp", c.to)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	budget := 100_000 + rand.Int64N(300_000) // bytes of either direction; a message is 44,000
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{conn, server}, {server, conn}} {
+		both.Go(func() {
+			io.CopyN(way[0], way[1], budget)
+			for _, end := range way {
+				end.(*net.TCPConn).SetLinger(0)
+				end.Close()
+			}
+		})
+	}
+	both.Wait()
+}
+
+func TestRunResumes(t *testing.T) {
+	url, _ := startServer(t)
+	c := newCutter(t, url)
+	input := make([]byte, 3<<20)
+	for i := range input {
+		input[i] = byte(rand.Uint32())
+	}
+	cmd := troupe(t, "run", "--url", "ws://"+c.Addr().String(), "--", "sh", "-c", "cat; exit 4")
+	cmd.Stdin = bytes.NewReader(input)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if code := exitCode(t, err); code != 4 || sha256.Sum256(out) != sha256.Sum256(input) {
+		t.Errorf("exit code %d, %d of %d bytes; stderr %q", code, len(out), len(input), stderr.String())
+	}
+	c.Close()
+	if c.n.Load() < 10 {
+		t.Errorf("only %d connections", c.n.Load())
+	}
+}
+
+// Without a server, a signal ends us and not the program.
+func TestRunInterruptedWhileLost(t *testing.T) {
+	url, server := startServer(t)
+	cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", `trap '' INT; echo ready; exec sleep 1000`)
+	stdout, _ := cmd.StdoutPipe()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	server.Process.Kill()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		cmd.Process.Signal(syscall.SIGINT) // the first may still be for the program
+		select {
+		case err := <-ended:
+			if code := exitCode(t, err); code != 130 || !strings.Contains(stderr.String(), "interrupted") {
+				t.Errorf("exit code %d, stderr %q", code, stderr.String())
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
