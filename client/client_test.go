@@ -1,0 +1,874 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// programs of the fake server.
+var programs = map[string]func(*fakeProcess){
+	// echo copies stdin to stdout, counts it on stderr, and exits with 3.
+	"echo": func(p *fakeProcess) {
+		buf := make([]byte, 1000)
+		for {
+			n, err := p.Read(buf)
+			if err != nil {
+				break
+			}
+			p.print(protocol.Stdout, string(buf[:n]))
+			p.print(protocol.Stderr, strings.Repeat(".", n))
+		}
+		p.exitCode = 3
+	},
+	// flood writes 200 chunks of 5,000 bytes.
+	"flood": func(p *fakeProcess) {
+		for i := range 200 {
+			p.print(protocol.Stdout, floodChunk(i))
+		}
+	},
+	"hello": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "hello ")
+		p.print(protocol.Stderr, "world ")
+		p.print(protocol.Stdout, "again")
+	},
+	// gap and jump lose two events in the middle, and one does not say so.
+	"gap": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "before")
+		p.lose(2, true)
+		p.print(protocol.Stdout, "after")
+	},
+	"jump": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "before")
+		p.lose(2, false)
+		p.print(protocol.Stdout, "after")
+	},
+	"evicted": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "before")
+		p.evict("its actor failed too often")
+	},
+	// wait ends when it is killed or its stdin is.
+	"wait": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "waiting")
+		io.Copy(io.Discard, p)
+	},
+}
+
+func floodChunk(i int) string { return strings.Repeat(string(rune('a'+i%26)), 5000) }
+
+func flood() string {
+	var b strings.Builder
+	for i := range 200 {
+		b.WriteString(floodChunk(i))
+	}
+	return b.String()
+}
+
+func connect(t *testing.T, f *fake, o *Options) *Client {
+	t.Helper()
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.Dialer == nil {
+		options.Dialer = f.dial
+	}
+	c, err := Dial(t.Context(), "", &options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		f.lock(func() {
+			for _, p := range f.procs {
+				p.killed = true
+			}
+		})
+		f.programN.Wait()
+	})
+	return c
+}
+
+// wantExit fails unless err is an ExitError with code; 0: unless err is nil.
+func wantExit(t *testing.T, err error, code int) {
+	t.Helper()
+	var exit *ExitError
+	if code == 0 && err != nil || code != 0 && (!errors.As(err, &exit) || exit.Status.ExitCode != code) {
+		t.Fatalf("ended with %v, want exit code %d", err, code)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	ctx := t.Context()
+	out, err := c.Command("hello").Output(ctx)
+	if string(out) != "hello again" || err != nil {
+		t.Errorf("Output: %q, %v", out, err)
+	}
+	out, err = c.Command("hello").CombinedOutput(ctx)
+	if string(out) != "hello world again" || err != nil {
+		t.Errorf("CombinedOutput: %q, %v", out, err)
+	}
+	wantExit(t, c.Command("hello").Run(ctx), 0) // nobody reads
+	var refused *protocol.Error
+	if err = c.Command("nosuchbin").Run(ctx); !errors.As(err, &refused) || refused.Code != protocol.CodeInternal {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+func TestStartParams(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait", "a", "b")
+	cmd.Args[0] = "-wait"
+	cmd.Dir = "/a b"
+	cmd.Env = []string{"A=1", "B=x=y", "A=2"}
+	cmd.TTY, cmd.Size = true, protocol.Size{Rows: 3, Cols: 5}
+	cmd.ID = "id"
+	cmd.Timeout, cmd.KillGrace = time.Nanosecond, 1500*time.Millisecond
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	plain := c.Command("wait")
+	if err := plain.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	got, other := f.procs["id"].params, f.procs[plain.ID].params
+	f.mu.Unlock()
+	if !slices.Equal(got.Argv, []string{"wait", "a", "b"}) || got.Arg0 == nil || *got.Arg0 != "-wait" {
+		t.Errorf("argv %q arg0 %v", got.Argv, got.Arg0)
+	}
+	if got.Cwd != "file:///a%20b" || len(got.Env) != 2 || got.Env["A"] != "2" || got.Env["B"] != "x=y" || got.EnvPolicy != nil {
+		t.Errorf("cwd %q env %v policy %v", got.Cwd, got.Env, got.EnvPolicy)
+	}
+	if !got.TTY || got.PipeStdin || *got.Size != cmd.Size || *got.TimeoutMs != 1 || *got.KillGraceMs != 1500 {
+		t.Errorf("%+v", got)
+	}
+	if other.Cwd != "file:///srv" || other.EnvPolicy == nil || other.EnvPolicy.Inherit != "all" || other.Arg0 != nil || other.TimeoutMs != nil {
+		t.Errorf("defaults: %+v", other)
+	}
+
+	for _, bad := range []func(*Cmd){
+		func(cmd *Cmd) { cmd.Dir = "relative" },
+		func(cmd *Cmd) { cmd.Env = []string{"A"} },
+		func(cmd *Cmd) { cmd.Timeout = -1 },
+		func(cmd *Cmd) { cmd.ID = "id" },
+	} {
+		cmd := c.Command("wait")
+		bad(cmd)
+		if err := cmd.Start(t.Context()); err == nil {
+			t.Errorf("started: %+v", cmd)
+		}
+	}
+}
+
+// input is read in small pieces, so that many messages go both ways.
+func input(n int) io.Reader {
+	return iotest.HalfReader(io.LimitReader(&pattern{}, int64(n)))
+}
+
+type pattern struct{ n int }
+
+func (p *pattern) Read(b []byte) (int, error) {
+	b = b[:min(len(b), 512)]
+	for i := range b {
+		b[i] = byte('a' + (p.n>>8+p.n)%26)
+		p.n++
+	}
+	return len(b), nil
+}
+
+// runEcho runs echo once, and checks every byte.
+func runEcho(t *testing.T, c *Client, n int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := c.Command("echo")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = input(n), &out, &errs
+	wantExit(t, cmd.Run(t.Context()), 3)
+	want, _ := io.ReadAll(input(n))
+	if !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("stdout: %d bytes, want the %d of stdin", out.Len(), len(want))
+	}
+	if errs.String() != strings.Repeat(".", len(want)) {
+		t.Errorf("stderr: %d bytes, want %d dots", errs.Len(), len(want))
+	}
+}
+
+// A cut between any two messages, with or without the loss of the first, costs
+// neither a byte of output nor one of input, and doubles none.
+func TestCutAnywhere(t *testing.T) {
+	const size = 2000
+	const handshake = 3 // before them Dial fails, as it should
+	total := handshake + 1
+	for n := handshake + 1; n <= total; n++ {
+		for _, lose := range []bool{false, true} {
+			f := newFake(programs)
+			k := &knife{dial: f.dial, at: func(i int) (bool, bool) { return i == n && !lose, i == n && lose }}
+			c := connect(t, f, &Options{Dialer: k.Dial})
+			runEcho(t, c, size)
+			if len(f.procs) != 1 {
+				t.Errorf("%d processes were started", len(f.procs))
+			}
+			c.Close()
+			total = max(total, k.n)
+			if t.Failed() {
+				t.Fatalf("at message %d of %d, lost: %v", n, k.n, lose)
+			}
+		}
+	}
+	if total < 20 {
+		t.Fatalf("only %d messages were cut at", total)
+	}
+}
+
+// What a server sends twice is delivered once.
+func TestRepeats(t *testing.T) {
+	f := newFake(programs)
+	f.repeats = true
+	c := connect(t, f, nil)
+	cmd := c.Command("echo")
+	out := newGate()
+	close(out.open)
+	cmd.Stdout = out
+	stdin, _ := cmd.StdinPipe()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"one", "two", "three"} {
+		io.WriteString(stdin, s)
+		f.await(func() bool { p := f.procs[cmd.ID]; return p.acked > 0 && p.acked == uint64(len(p.log)) })
+		f.cut()
+	}
+	stdin.Close()
+	wantExit(t, cmd.Wait(t.Context()), 3)
+	if out.String() != "onetwothree" {
+		t.Errorf("%q", out.String())
+	}
+}
+
+func TestManyCuts(t *testing.T) {
+	f := newFake(programs)
+	random := rand.New(rand.NewPCG(1, 2))
+	k := &knife{dial: f.dial}
+	k.at = func(n int) (bool, bool) {
+		return n > 10 && random.IntN(40) == 0, n > 10 && random.IntN(40) == 0
+	}
+	c := connect(t, f, &Options{Dialer: k.Dial})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { runEcho(t, c, 3000) })
+		all.Go(func() {
+			out, err := c.Command("flood").Output(t.Context())
+			if err != nil || string(out) != flood() {
+				t.Errorf("flood: %d bytes, %v", len(out), err)
+			}
+		})
+	}
+	all.Wait()
+	f.lock(func() {
+		if len(f.hellos) < 10 {
+			t.Errorf("only %d connections", len(f.hellos))
+		}
+	})
+}
+
+// A gate is a Writer that waits until it is opened.
+type gate struct {
+	bytes.Buffer
+	entered chan struct{} // closed by the first Write
+	open    chan struct{}
+	once    sync.Once
+	largest int // Write, in bytes
+}
+
+func newGate() *gate { return &gate{entered: make(chan struct{}), open: make(chan struct{})} }
+
+func (g *gate) Write(b []byte) (int, error) {
+	g.once.Do(func() { close(g.entered) })
+	<-g.open
+	g.largest = max(g.largest, len(b))
+	return g.Buffer.Write(b)
+}
+
+func TestSlowWriterStallsOnlyItself(t *testing.T) {
+	f := newFake(programs)
+	f.window = 64 << 10
+	c := connect(t, f, nil)
+	slow, g := c.Command("flood"), newGate()
+	slow.Stdout = g
+	if err := slow.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	for range 3 {
+		out, err := c.Command("flood").Output(t.Context())
+		if err != nil || string(out) != flood() {
+			t.Fatalf("beside a Writer that waits: %d bytes, %v", len(out), err)
+		}
+	}
+	c.mu.Lock()
+	if n := slow.process.queued; n > int(f.window)+5000 {
+		t.Errorf("%d bytes are held, the window is %d", n, f.window)
+	}
+	c.mu.Unlock()
+	f.lock(func() {
+		if acked := f.procs[slow.ID].acked; acked != 0 {
+			t.Errorf("seq %d was acknowledged before it was written", acked)
+		}
+	})
+	close(g.open)
+	wantExit(t, slow.Wait(t.Context()), 0)
+	if g.String() != flood() || g.largest != 30000 { // six chunks at once, as they were waiting
+		t.Errorf("%d bytes, %d at once", g.Len(), g.largest)
+	}
+	// All of it is acknowledged in the end.
+	p := f.procs[slow.ID]
+	f.await(func() bool { return p.acked == uint64(len(p.log)) })
+}
+
+// An acknowledgement that was lost is made up for, though the process is idle.
+func TestLostAck(t *testing.T) {
+	f := newFake(programs)
+	var lost atomic.Bool
+	c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
+		conn, err := f.dial(ctx)
+		return &ackEater{conn, &lost}, err
+	}})
+	cmd := c.Command("wait")
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.await(func() bool { return f.procs[cmd.ID].acked == 1 })
+	if !lost.Load() {
+		t.Error("no ack was lost")
+	}
+}
+
+// An ackEater loses the first ack, and the connection with it.
+type ackEater struct {
+	transport.Conn
+	lost *atomic.Bool
+}
+
+func (c *ackEater) WriteMessage(msg []byte, binary bool) error {
+	if bytes.Contains(msg, []byte(protocol.MethodSessionAck)) && !c.lost.Swap(true) {
+		return c.Close(1006, "")
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
+// Who chose to lose output loses it, knows what, and holds up nobody.
+func TestSlowObserver(t *testing.T) {
+	const chunks, size = 1000, 5000 // more than may wait
+	f := newFake(map[string]func(*fakeProcess){"flood": func(p *fakeProcess) {
+		for range chunks {
+			p.print(protocol.Stdout, strings.Repeat("x", size))
+		}
+	}})
+	cmd := connect(t, f, nil).Command("flood")
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	observer := connect(t, f, &Options{Session: "s1", Observe: true})
+	seen, g := observer.Attach(cmd.ID, 0), newGate()
+	var gaps []GapError
+	seen.Stdout = g
+	seen.OnGap = func(gap GapError) { gaps = append(gaps, gap) }
+	if err := seen.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := seen.process
+	<-g.entered
+	for closed := false; !closed; time.Sleep(time.Millisecond) { // the reader reads on
+		observer.mu.Lock()
+		closed = p.closed
+		if p.queued > p.maxQueued()+5000 {
+			t.Errorf("%d bytes are held", p.queued)
+		}
+		observer.mu.Unlock()
+	}
+	close(g.open)
+	wantExit(t, seen.Wait(t.Context()), 0)
+	lost := 0
+	for _, gap := range gaps {
+		lost += int(gap.Bytes)
+	}
+	if len(gaps) != 1 || g.Len()+lost != chunks*size {
+		t.Errorf("%d bytes and %d gaps of %d, of %d", g.Len(), len(gaps), lost, chunks*size)
+	}
+}
+
+// One stream that waits does not hold up the other, but all that came after its
+// first byte stays unacknowledged.
+func TestStreamsApart(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd, g := c.Command("echo"), newGate()
+	cmd.Stdout = g
+	stderr, _ := cmd.StderrPipe()
+	stdin, _ := cmd.StdinPipe()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(stdin, "abc")
+	stdin.Close()
+	dots, err := io.ReadAll(io.LimitReader(stderr, 3))
+	if string(dots) != "..." || err != nil {
+		t.Errorf("stderr: %q, %v", dots, err)
+	}
+	if cmd.Seq() != 0 {
+		t.Errorf("seq %d is delivered, and stdout has nothing yet", cmd.Seq())
+	}
+	close(g.open)
+	if _, err := io.Copy(io.Discard, stderr); err != nil {
+		t.Error(err)
+	}
+	wantExit(t, cmd.Wait(t.Context()), 3)
+	if g.String() != "abc" || cmd.Seq() != 4 {
+		t.Errorf("stdout %q, seq %d", g.String(), cmd.Seq())
+	}
+	if _, err := stdin.Write([]byte("x")); err == nil {
+		t.Error("a write after the end succeeded")
+	}
+}
+
+func TestWriterFails(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	cmd := c.Command("flood")
+	stdout, _ := cmd.StdoutPipe()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stdout.Close()
+	if err := cmd.Wait(t.Context()); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("Wait: %v", err)
+	}
+}
+
+func TestStdinFails(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	cmd := c.Command("wait")
+	cmd.Stdin = io.MultiReader(strings.NewReader("some"), iotest.ErrReader(iotest.ErrTimeout))
+	if err := cmd.Run(t.Context()); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("Wait: %v", err)
+	}
+}
+
+func TestGap(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	out, err := c.Command("gap").Output(t.Context())
+	var gap *GapError
+	if string(out) != "beforeafter" || !errors.As(err, &gap) || gap.FromSeq != 2 || gap.ToSeq != 3 || gap.Bytes != 7 {
+		t.Errorf("Output: %q, %v", out, err)
+	}
+
+	cmd := c.Command("gap")
+	var b strings.Builder
+	cmd.Stdout = &b
+	cmd.OnGap = func(g GapError) { fmt.Fprintf(&b, "[%d-%d %s]", g.FromSeq, g.ToSeq, g.Reason) }
+	wantExit(t, cmd.Run(t.Context()), 0)
+	if b.String() != "before[2-3 evicted]after" {
+		t.Errorf("%q", b.String())
+	}
+
+	out, err = c.Command("jump").Output(t.Context())
+	if string(out) != "before" || err == nil || errors.As(err, new(*ExitError)) {
+		t.Errorf("an unreported loss: %q, %v", out, err)
+	}
+}
+
+func TestProcessEvicted(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	out, err := c.Command("evicted").Output(t.Context())
+	if string(out) != "before" || !errors.Is(err, ErrProcessGone) || !strings.Contains(err.Error(), "failed too often") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// cut ends the connection as a broken network would.
+func (f *fake) cut() { f.lock(func() { f.conn.Close(1006, "cut") }) }
+
+func TestSessionGone(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait")
+	stdout, _ := cmd.StdoutPipe()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.lock(func() { f.gone = true })
+	f.cut()
+	out, err := io.ReadAll(stdout)
+	if !errors.Is(err, ErrSessionGone) || len(out) > 0 && string(out) != "waiting" {
+		t.Errorf("stdout: %q, %v: a cut stream was taken for a finished one", out, err)
+	}
+	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrSessionGone) {
+		t.Errorf("Wait: %v", err)
+	}
+	if err := c.Command("hello").Run(t.Context()); !errors.Is(err, ErrSessionGone) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := c.CloseSession(t.Context()); err != nil {
+		t.Errorf("CloseSession: %v", err)
+	}
+}
+
+func TestEvicted(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait")
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.tell(protocol.SessionEvictedNotification{Reason: "taken over"})
+	err := cmd.Wait(t.Context())
+	var evicted *EvictedError
+	if !errors.As(err, &evicted) || evicted.Reason != "taken over" || !errors.Is(err, ErrSessionGone) {
+		t.Errorf("Wait: %v", err)
+	}
+	c.Close()
+	if len(f.hellos) != 1 {
+		t.Errorf("it came back: %d connections", len(f.hellos))
+	}
+}
+
+func TestProcessGone(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait")
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.lock(func() { f.procs[cmd.ID].killed = true; delete(f.procs, cmd.ID) })
+	f.cut()
+	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) {
+		t.Errorf("Wait: %v", err)
+	}
+}
+
+// In a bubble, so that the waits cost nothing and can be counted.
+func TestReconnect(t *testing.T) {
+	run := func(name string, o Options, test func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(programs)
+				var down atomic.Bool
+				var dials atomic.Int32
+				o.Dialer = func(ctx context.Context) (transport.Conn, error) {
+					dials.Add(1)
+					if down.Load() {
+						return nil, errors.New("no route to host")
+					}
+					return f.dial(ctx)
+				}
+				test(t, f, connect(t, f, &o), &down, &dials)
+			})
+		})
+	}
+	run("gives up", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
+		cmd := c.Command("wait")
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		down.Store(true)
+		begin := time.Now()
+		f.cut()
+		err := cmd.Wait(t.Context())
+		if took := time.Since(begin); took < 45*time.Second || took > 48*time.Second {
+			t.Errorf("gave up after %v: %v", took, err)
+		}
+		if err == nil || !strings.Contains(err.Error(), "no route to host") {
+			t.Errorf("Wait: %v", err)
+		}
+		if dials.Load() < 20 || dials.Load() > 60 {
+			t.Errorf("%d attempts in 45 s", dials.Load())
+		}
+	})
+	run("comes back", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
+		cmd := c.Command("wait")
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		down.Store(true)
+		f.cut()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		down.Store(false)
+		if err := cmd.Kill(t.Context()); err != nil { // waits for the connection
+			t.Error(err)
+		}
+		wantExit(t, cmd.Wait(t.Context()), 137)
+		if again := f.hellos[len(f.hellos)-1]; *again.ResumeSessionID != "s1" || !again.Takeover {
+			t.Errorf("resumed with %+v", again)
+		}
+	})
+	run("never", Options{ReconnectFor: -1}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
+		cmd := c.Command("wait")
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.cut()
+		if err := cmd.Wait(t.Context()); err == nil || dials.Load() != 1 {
+			t.Errorf("Wait: %v after %d dials", err, dials.Load())
+		}
+	})
+	run("attached elsewhere", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
+		f.lock(func() { f.busy = 3 })
+		f.cut()
+		out, err := c.Command("hello").Output(t.Context())
+		if string(out) != "hello again" || err != nil || len(f.hellos) != 5 {
+			t.Errorf("%q, %v, %d connections", out, err, len(f.hellos))
+		}
+	})
+	// A server that cuts whenever it is asked for something is not asked for ever.
+	run("no progress", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
+		f.lock(func() { f.poison = protocol.MethodProcessStart })
+		err := c.Command("hello").Run(t.Context())
+		if err == nil || dials.Load() > 100 {
+			t.Errorf("%v after %d dials", err, dials.Load())
+		}
+	})
+}
+
+func TestStartCancelled(t *testing.T) {
+	f := newFake(programs)
+	ctx, cancel := context.WithCancel(t.Context())
+	// Nothing but the handshake is heard until ctx is done.
+	hold := make(chan struct{})
+	c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
+		conn, err := f.dial(ctx)
+		return &heldConn{Conn: conn, hold: hold}, err
+	}})
+	cmd := c.Command("wait")
+	go func() {
+		f.await(func() bool { return len(f.procs) == 1 })
+		cancel()
+	}()
+	if err := cmd.Start(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Start: %v", err)
+	}
+	close(hold)
+	p := f.procs[cmd.ID]
+	f.await(func() bool { return p.ended && p.killed && p.acked == uint64(len(p.log)) })
+}
+
+// A heldConn lets the first message in, and the others when hold is closed.
+type heldConn struct {
+	transport.Conn
+	hold  chan struct{}
+	reads int
+}
+
+func (c *heldConn) ReadMessage() ([]byte, error) {
+	msg, err := c.Conn.ReadMessage()
+	if c.reads++; c.reads > 1 {
+		<-c.hold
+	}
+	return msg, err
+}
+
+// In a bubble, to see that Run waits for the Writer.
+func TestRunCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		c := connect(t, f, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := c.Command("wait")
+		out := newGate()
+		cmd.Stdout = out
+		ran := make(chan error, 1)
+		go func() { ran <- cmd.Run(ctx) }()
+		<-out.entered
+		cancel()
+		p := f.procs[cmd.ID]
+		f.await(func() bool { return p.ended && p.killed })
+		synctest.Wait()
+		select {
+		case err := <-ran:
+			t.Errorf("Run returned while its Writer was writing: %v", err)
+		default:
+		}
+		close(out.open)
+		if err := <-ran; !errors.Is(err, context.Canceled) || out.String() != "waiting" {
+			t.Errorf("Run: %v with %q", err, out.String())
+		}
+		wantExit(t, c.Command("hello").Run(t.Context()), 0) // the client lives
+	})
+}
+
+func TestRequests(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait")
+	ctx := t.Context()
+	if err := cmd.Signal(ctx, protocol.SignalInterrupt); err == nil {
+		t.Error("a signal before Start")
+	}
+	if err := cmd.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := cmd.Status(); ok {
+		t.Error("it has a status and runs")
+	}
+	if err := cmd.Signal(ctx, protocol.SignalInterrupt); err != nil {
+		t.Error(err)
+	}
+	f.lock(func() {
+		if got := f.procs[cmd.ID].signals; !slices.Equal(got, []protocol.Signal{protocol.SignalInterrupt}) {
+			t.Errorf("signals %v", got)
+		}
+	})
+	list, err := c.Processes(ctx)
+	if err != nil || len(list) != 1 || list[0].ProcessID != cmd.ID {
+		t.Errorf("Processes: %+v, %v", list, err)
+	}
+	if err := cmd.Resize(ctx, protocol.Size{Rows: 1, Cols: 1}); err == nil {
+		t.Error("the fake server has no resize, and no error came")
+	}
+	expired, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := cmd.Wait(expired); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait: %v", err)
+	}
+	if err := cmd.Kill(ctx); err != nil {
+		t.Error(err)
+	}
+	wantExit(t, cmd.Wait(ctx), 137)
+	if st, ok := cmd.Status(); !ok || st.Signal != "SIGKILL" {
+		t.Errorf("Status: %+v, %v", st, ok)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	f := newFake(programs)
+	first := connect(t, f, nil)
+	cmd := first.Command("echo")
+	out := newGate()
+	close(out.open)
+	cmd.Stdout = out
+	stdin, _ := cmd.StdinPipe()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(stdin, "one")
+	f.await(func() bool { return len(f.procs[cmd.ID].log) == 2 })
+	<-out.entered
+	first.Close()
+	seq := cmd.Seq()
+
+	second := connect(t, f, &Options{Session: first.SessionID()})
+	if err := second.Attach("other", 0).Start(t.Context()); !errors.Is(err, ErrProcessGone) {
+		t.Errorf("of a process that is not there: %v", err)
+	}
+	for _, after := range []uint64{0, 2} {
+		again := second.Attach(cmd.ID, after)
+		var got strings.Builder
+		again.Stdout = &got
+		again.Stdin = strings.NewReader("two")
+		want := "onetwo"
+		if after == 2 { // it has ended by now
+			want, again.Stdin = "two", nil
+		}
+		if err := again.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantExit(t, again.Wait(t.Context()), 3)
+		if got.String() != want {
+			t.Errorf("after %d (first client: %d): %q, want %q", after, seq, got.String(), want)
+		}
+	}
+	// With nothing left to replay, its end is known all the same.
+	wantExit(t, func() error {
+		cmd := second.Attach(cmd.ID, 6)
+		if err := cmd.Start(t.Context()); err != nil {
+			return err
+		}
+		return cmd.Wait(t.Context())
+	}(), 3)
+}
+
+func TestDialErrors(t *testing.T) {
+	f := newFake(programs)
+	dial := func(o Options) error {
+		o.Dialer = f.dial
+		c, err := Dial(t.Context(), "", &o)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	if err := dial(Options{Session: "other"}); !errors.Is(err, ErrSessionGone) {
+		t.Errorf("unknown session: %v", err)
+	}
+	f.lock(func() { f.busy = 1 })
+	if err := dial(Options{Session: "s1", ReconnectFor: -1}); err == nil || !strings.Contains(err.Error(), "Takeover") {
+		t.Errorf("attached elsewhere: %v", err)
+	}
+	f.lock(func() { f.busy = 1 })
+	if err := dial(Options{Session: "s1", Takeover: true}); err != nil {
+		t.Errorf("attached elsewhere for a moment: %v", err)
+	}
+	if err := dial(Options{Observe: true}); err == nil {
+		t.Error("observes no session")
+	}
+	ttl := 1500 * time.Millisecond
+	if err := dial(Options{DetachedTTL: ttl, Name: "me"}); err != nil {
+		t.Error(err)
+	}
+	if got := f.hellos[len(f.hellos)-1]; got.ClientName != "me" || *got.Session.DetachedTTLMs != 1500 || !got.Capabilities.Ack || !got.Capabilities.Gap {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestClose(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait")
+	stdin, _ := cmd.StdinPipe()
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c.Close()
+	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Wait: %v", err)
+	}
+	if _, err := stdin.Write([]byte("x")); !errors.Is(err, ErrClosed) {
+		t.Errorf("Write: %v", err)
+	}
+	if err := cmd.Kill(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Kill: %v", err)
+	}
+}
+
+func TestCloseSession(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	if err := c.Command("wait").Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseSession(t.Context()); err != nil || !f.closed {
+		t.Errorf("CloseSession: %v", err)
+	}
+}

@@ -1,0 +1,465 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A fake is a server of one session in memory. Its programs are Go functions; the
+// rest is what the wire promises: a log per process with a cursor per connection,
+// replay from resumeFrom, writes and starts that are applied once.
+type fake struct {
+	programs map[string]func(*fakeProcess)
+	window   uint64 // bytes not acknowledged per process; zero: no bound
+
+	mu       sync.Mutex
+	changed  *sync.Cond
+	procs    map[string]*fakeProcess
+	conn     *fakeConn // attached now
+	hellos   []protocol.InitializeParams
+	gone     bool   // the session is unknown
+	repeats  bool   // a resume replays all, whatever was asked for
+	poison   string // cut the connection at this method
+	busy     int    // how many resumes to refuse as attached elsewhere
+	closed   bool   // session/close was called
+	acks     int
+	programN sync.WaitGroup
+}
+
+// A fakeProcess is one process; its fields are guarded by fake.mu.
+type fakeProcess struct {
+	f      *fake
+	params protocol.ProcessStartParams
+
+	log      []any    // notifications; seq is index + 1, but for gaps
+	size     []uint64 // bytes of each
+	acked    uint64
+	stdin    bytes.Buffer
+	eof      bool
+	writes   map[string]bool
+	signals  []protocol.Signal
+	killed   bool
+	exitCode int
+	ended    bool
+}
+
+type fakeConn struct {
+	transport.Conn
+	live    bool
+	dead    bool
+	replies [][]byte
+	cursor  map[string]uint64 // process id → seq sent
+}
+
+func newFake(programs map[string]func(*fakeProcess)) *fake {
+	f := &fake{programs: programs, procs: make(map[string]*fakeProcess)}
+	f.changed = sync.NewCond(&f.mu)
+	return f
+}
+
+func (f *fake) dial(context.Context) (transport.Conn, error) {
+	a, b := transport.Pipe()
+	go f.serve(&fakeConn{Conn: b, cursor: make(map[string]uint64)})
+	return a, nil
+}
+
+func (f *fake) serve(conn *fakeConn) {
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		f.send(conn)
+	}()
+	for {
+		frame, err := conn.ReadMessage()
+		if err != nil {
+			break
+		}
+		m, err := wire.Decode(frame)
+		if err != nil {
+			panic(err)
+		}
+		f.mu.Lock()
+		if m.Kind == protocol.Request {
+			result, failure := f.handle(conn, m)
+			var reply []byte
+			if failure != nil {
+				reply, err = wire.AppendFailure(nil, m.ID, failure)
+			} else {
+				reply, err = wire.AppendResponse(nil, m.ID, result)
+			}
+			if err != nil {
+				panic(err)
+			}
+			conn.replies = append(conn.replies, reply)
+		} else {
+			f.notified(conn, m)
+		}
+		f.changed.Broadcast()
+		f.mu.Unlock()
+	}
+	f.mu.Lock()
+	conn.dead = true
+	f.changed.Broadcast()
+	f.mu.Unlock()
+	conn.Close(1000, "")
+	<-sent
+}
+
+// send writes replies first, then output round robin.
+func (f *fake) send(conn *fakeConn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !conn.dead {
+		var frames [][]byte
+		frames, conn.replies = conn.replies, nil
+		if len(frames) == 0 && conn.live && f.conn == conn {
+			frames = f.next(conn)
+		}
+		if len(frames) == 0 {
+			f.changed.Wait()
+			continue
+		}
+		f.mu.Unlock()
+		for _, frame := range frames {
+			if conn.WriteMessage(frame, false) != nil {
+				break
+			}
+		}
+		f.mu.Lock()
+	}
+}
+
+// next takes one event of each process that may have more unacknowledged.
+func (f *fake) next(conn *fakeConn) (frames [][]byte) {
+	for _, id := range slices.Sorted(maps.Keys(f.procs)) {
+		p := f.procs[id]
+		at, named := conn.cursor[id]
+		for at < uint64(len(p.log)) && p.log[at] == nil {
+			at++
+		}
+		if !named || at >= uint64(len(p.log)) {
+			continue
+		}
+		unacked := uint64(0)
+		for seq := p.acked; seq < at; seq++ {
+			unacked += p.size[seq]
+		}
+		if f.window > 0 && unacked >= f.window {
+			continue
+		}
+		conn.cursor[id] = at + 1
+		frames = append(frames, notification(p.log[at]))
+	}
+	return frames
+}
+
+func notification(n any) []byte {
+	var method string
+	switch n.(type) {
+	case protocol.OutputNotification:
+		method = protocol.NotifyOutput
+	case protocol.ExitedNotification:
+		method = protocol.NotifyExited
+	case protocol.ClosedNotification:
+		method = protocol.NotifyClosed
+	case protocol.GapNotification:
+		method = protocol.NotifyGap
+	case protocol.EvictedNotification:
+		method = protocol.NotifyEvicted
+	case protocol.SessionEvictedNotification:
+		method = protocol.NotifySessionEvicted
+	}
+	frame, err := wire.AppendNotification(nil, method, n)
+	if err != nil {
+		panic(err)
+	}
+	return frame
+}
+
+func (f *fake) notified(conn *fakeConn, m protocol.Message) {
+	switch m.Method {
+	case protocol.MethodInitialized:
+		conn.live = true
+	case protocol.MethodSessionAck:
+		var a protocol.SessionAckParams
+		must(wire.Unmarshal(m.Payload, &a))
+		f.acks++
+		for id, seq := range a.Processes {
+			if p := f.procs[id]; p != nil {
+				if seq > uint64(len(p.log)) {
+					panic("ack of what was never sent")
+				}
+				p.acked = max(p.acked, seq)
+			}
+		}
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error) {
+	params := func(v any) { must(wire.Unmarshal(m.Payload, v)) }
+	if m.Method != protocol.MethodInitialize && !conn.live {
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "%s before initialized", m.Method)
+	}
+	switch m.Method {
+	case f.poison:
+		conn.Close(1006, "poison")
+		return protocol.Empty{}, nil
+	case protocol.MethodInitialize:
+		var p protocol.InitializeParams
+		params(&p)
+		f.hellos = append(f.hellos, p)
+		if p.ResumeSessionID != nil {
+			if f.gone || *p.ResumeSessionID != "s1" {
+				return nil, protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", *p.ResumeSessionID)
+			}
+			if f.busy > 0 {
+				f.busy--
+				return nil, protocol.Errorf(protocol.CodeAlreadyAttached, "session s1 is already attached to another connection")
+			}
+		}
+		for id, seq := range p.ResumeFrom {
+			if f.repeats {
+				seq = 0
+			}
+			conn.cursor[id] = seq
+		}
+		f.conn = conn
+		return protocol.InitializeResult{
+			SessionID:       "s1",
+			Limits:          protocol.Limits{RetentionBytes: int64(f.window)},
+			Server:          protocol.ServerInfo{Name: "fake", Version: "1"},
+			EnvironmentInfo: &protocol.EnvironmentInfo{Cwd: "file:///srv", PrependPathDirs: []string{}, TemporaryDirectories: []string{}, Capabilities: map[string]bool{}},
+		}, nil
+	case protocol.MethodProcessStart:
+		var p protocol.ProcessStartParams
+		params(&p)
+		if old := f.procs[p.ProcessID]; old != nil {
+			if p.StartToken == "" || old.params.StartToken != p.StartToken {
+				return nil, protocol.Errorf(protocol.CodeInvalidRequest, "process %s already exists", p.ProcessID)
+			}
+			return protocol.ProcessStartResult{ProcessID: p.ProcessID}, nil
+		}
+		program := f.programs[p.Argv[0]]
+		if program == nil {
+			return nil, protocol.Errorf(protocol.CodeInternal, "no such program %q", p.Argv[0])
+		}
+		proc := &fakeProcess{f: f, params: p, writes: make(map[string]bool)}
+		f.procs[p.ProcessID] = proc
+		conn.cursor[p.ProcessID] = 0
+		f.programN.Go(func() {
+			program(proc)
+			proc.exit()
+		})
+		return protocol.ProcessStartResult{ProcessID: p.ProcessID, SandboxType: "none"}, nil
+	case protocol.MethodProcessWrite:
+		var w protocol.ProcessWriteParams
+		params(&w)
+		p := f.procs[w.ProcessID]
+		switch {
+		case p == nil:
+			return protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}, nil
+		case p.ended:
+			return protocol.ProcessWriteResult{Status: protocol.WriteStdinClosed}, nil
+		case !p.writes[w.WriteID]:
+			if p.eof {
+				panic("write after closeStdin")
+			}
+			p.writes[w.WriteID] = true
+			p.stdin.Write(w.Chunk)
+		}
+		return protocol.ProcessWriteResult{Status: protocol.WriteAccepted}, nil
+	case protocol.MethodProcessCloseStdin:
+		var w protocol.ProcessCloseStdinParams
+		params(&w)
+		f.procs[w.ProcessID].eof = true
+		return protocol.Empty{}, nil
+	case protocol.MethodProcessSignal:
+		var s protocol.ProcessSignalParams
+		params(&s)
+		f.procs[s.ProcessID].signals = append(f.procs[s.ProcessID].signals, s.Signal)
+		return protocol.Empty{}, nil
+	case protocol.MethodProcessTerminate:
+		var t protocol.ProcessTerminateParams
+		params(&t)
+		p := f.procs[t.ProcessID]
+		if p != nil && !p.ended {
+			p.killed = true
+		}
+		return protocol.ProcessTerminateResult{Running: p != nil && !p.ended}, nil
+	case protocol.MethodProcessList:
+		list := []protocol.ProcessInfo{}
+		for id, p := range f.procs {
+			info := protocol.ProcessInfo{ProcessID: id, State: "running", Argv: p.params.Argv, NextSeq: uint64(len(p.log)) + 1}
+			if p.ended {
+				info.State = "closed"
+				info.Status = &protocol.ExitStatus{ExitCode: p.exitCode}
+			}
+			list = append(list, info)
+		}
+		return protocol.ProcessListResult{Processes: list}, nil
+	case protocol.MethodSessionClose:
+		f.closed, f.gone = true, true
+		for _, p := range f.procs {
+			p.killed = true
+		}
+		return protocol.Empty{}, nil
+	}
+	return nil, protocol.Errorf(protocol.CodeMethodNotFound, "%s", m.Method)
+}
+
+// lock runs do with f.mu held, and lets everybody look again.
+func (f *fake) lock(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	f.changed.Broadcast()
+}
+
+// await waits until is true.
+func (f *fake) await(is func() bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !is() {
+		f.changed.Wait()
+	}
+}
+
+// tell sends a notification of the session itself.
+func (f *fake) tell(n any) {
+	f.lock(func() { f.conn.replies = append(f.conn.replies, notification(n)) })
+}
+
+// What a program may do. Killed, it finds its stdin at the end.
+
+func (p *fakeProcess) append(n any, size int) {
+	p.log = append(p.log, n)
+	p.size = append(p.size, uint64(size))
+	p.f.changed.Broadcast()
+}
+
+func (p *fakeProcess) print(s protocol.Stream, data string) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	seq := uint64(len(p.log)) + 1
+	p.append(protocol.OutputNotification{ProcessID: p.params.ProcessID, Seq: seq, Stream: s, Chunk: []byte(data)}, len(data))
+}
+
+// lose makes n events be missing, with a gap or without one.
+func (p *fakeProcess) lose(n int, report bool) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	from := uint64(len(p.log)) + 1
+	for range n - 1 {
+		p.append(nil, 0)
+	}
+	to := uint64(len(p.log)) + 1
+	if !report {
+		p.append(nil, 0)
+		return
+	}
+	p.append(protocol.GapNotification{ProcessID: p.params.ProcessID, Seq: to, FromSeq: from, ToSeq: to, Bytes: 7, Reason: "evicted"}, 0)
+}
+
+// evict is the server giving the process up.
+func (p *fakeProcess) evict(reason string) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	p.append(protocol.EvictedNotification{ProcessID: p.params.ProcessID, Seq: uint64(len(p.log)) + 1, Reason: reason}, 0)
+}
+
+func (p *fakeProcess) Read(b []byte) (int, error) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	for p.stdin.Len() == 0 {
+		if p.eof || p.killed {
+			return 0, io.EOF
+		}
+		p.f.changed.Wait()
+	}
+	return p.stdin.Read(b)
+}
+
+// exit is what the end of a program does.
+func (p *fakeProcess) exit() {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	id, seq := p.params.ProcessID, uint64(len(p.log))
+	status := protocol.ExitStatus{ExitCode: p.exitCode}
+	if p.killed {
+		status = protocol.ExitStatus{ExitCode: 137, Signal: "SIGKILL"}
+	}
+	p.append(protocol.ExitedNotification{ProcessID: id, Seq: seq + 1, ExitStatus: status}, 0)
+	p.append(protocol.ClosedNotification{ProcessID: id, Seq: seq + 2}, 0)
+	p.ended = true
+}
+
+var errCut = errors.New("cut by the test")
+
+// A knife cuts connections between messages. It counts those of all connections,
+// in both directions.
+type knife struct {
+	dial func(context.Context) (transport.Conn, error)
+	at   func(n int) (cut, lose bool) // whether to cut after message n, or instead of it
+
+	mu sync.Mutex
+	n  int
+}
+
+type cutConn struct {
+	transport.Conn
+	k *knife
+}
+
+func (k *knife) Dial(ctx context.Context) (transport.Conn, error) {
+	conn, err := k.dial(ctx)
+	return &cutConn{conn, k}, err
+}
+
+func (k *knife) next() (cut, lose bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.n++
+	return k.at(k.n)
+}
+
+func (c *cutConn) WriteMessage(msg []byte, binary bool) error {
+	cut, lose := c.k.next()
+	if lose {
+		c.Close(1006, "")
+		return nil // the kernel had it
+	}
+	err := c.Conn.WriteMessage(msg, binary)
+	if cut {
+		c.Close(1006, "")
+	}
+	return err
+}
+
+func (c *cutConn) ReadMessage() ([]byte, error) {
+	msg, err := c.Conn.ReadMessage()
+	if err != nil {
+		return nil, err
+	}
+	cut, lose := c.k.next()
+	if cut || lose {
+		c.Close(1006, "")
+	}
+	if lose {
+		return nil, errCut
+	}
+	return msg, nil
+}

@@ -1,0 +1,553 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+const (
+	attemptTimeout = 10 * time.Second // of one dial and handshake, as the peer's
+	firstDelay     = 100 * time.Millisecond
+	maxDelay       = 2 * time.Second
+
+	ackEvery = 64 << 10 // bytes, or a quarter of the retention if that is less
+	ackAfter = 20 * time.Millisecond
+
+	// A message buffer larger than this is not kept.
+	keptBuffer = 256 << 10
+)
+
+// wire is how messages are written. JSON is what every server speaks.
+var wire = protocol.JSON
+
+// run keeps the session attached until the client ends. It is the reader
+// goroutine as well: one connection is read at a time.
+func (c *Client) run(conn transport.Conn) {
+	defer close(c.finished)
+	var pace pace
+	for {
+		lost := c.serve(conn)
+		planned, err := c.after(lost)
+		if err == nil && !planned {
+			c.opts.Log.Info("connection lost", "session", c.SessionID(), "err", lost)
+			if c.opts.Lost != nil {
+				c.opts.Lost(lost)
+			}
+		}
+		if err == nil {
+			conn, err = c.resume(&pace, lost)
+		}
+		if err != nil {
+			c.end(err)
+			return
+		}
+		if !planned {
+			c.opts.Log.Info("session resumed", "session", c.SessionID())
+			if c.opts.Resumed != nil {
+				c.opts.Resumed()
+			}
+		}
+	}
+}
+
+// after says what comes after a connection: another one, which the client may
+// have planned itself, or the end.
+func (c *Client) after(lost error) (planned bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx.Err() != nil:
+		return false, ErrClosed
+	case c.evicted != nil:
+		return false, c.evicted
+	case c.recycle:
+		c.progress = true // no delay
+		return true, nil
+	case c.opts.ReconnectFor < 0:
+		return false, fmt.Errorf("client: connection lost: %w", lost)
+	}
+	return false, nil
+}
+
+// end fails everything that waits. What was received is still delivered.
+func (c *Client) end(err error) {
+	c.mu.Lock()
+	c.err = err
+	calls := slices.Collect(maps.Values(c.pending))
+	clear(c.pending)
+	for _, p := range c.processes {
+		p.fail(err)
+	}
+	c.mu.Unlock()
+	for _, k := range calls {
+		k.err = err
+		k.done()
+	}
+	c.cancel()
+}
+
+// A pace says how long to wait before the next attempt to resume, and when to
+// give up. A connection on which nothing was achieved does not reset it, or a
+// request that the server answers with a cut would go round for ever.
+type pace struct {
+	since time.Time     // of the cut
+	delay time.Duration // zero: none before the first attempt
+}
+
+func (p *pace) reset() { *p = pace{since: time.Now()} }
+
+// next is the delay now; each is twice the one before, between half and all of it.
+func (p *pace) next() time.Duration {
+	d := p.delay
+	p.delay = min(max(firstDelay, 2*d), maxDelay)
+	return d/2 + rand.N(d/2+1)
+}
+
+// first opens or resumes the session that Options ask for.
+func (c *Client) first(ctx context.Context) (transport.Conn, error) {
+	var pace pace
+	pace.reset()
+	pace.next()
+	for {
+		conn, err := c.connect(ctx)
+		if !attachedElsewhere(err) {
+			return conn, err
+		}
+		if time.Since(pace.since) > c.opts.ReconnectFor || sleep(ctx, pace.next()) != nil {
+			return nil, fmt.Errorf("%w; set Takeover to take it, or Observe to watch", err)
+		}
+	}
+}
+
+// resume attaches the session again after a cut.
+func (c *Client) resume(pace *pace, lost error) (transport.Conn, error) {
+	c.mu.Lock()
+	if c.progress || pace.since.IsZero() {
+		pace.reset()
+	}
+	c.progress = false
+	c.mu.Unlock()
+	for err := lost; ; {
+		if pace.delay > 0 && time.Since(pace.since) > c.opts.ReconnectFor {
+			return nil, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
+		}
+		if sleep(c.ctx, pace.next()) != nil {
+			return nil, ErrClosed
+		}
+		var conn transport.Conn
+		if conn, err = c.connect(c.ctx); err == nil {
+			return conn, nil
+		}
+		var refused *protocol.Error
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, ErrClosed
+		case errors.As(err, &refused) && !attachedElsewhere(err):
+			return nil, err
+		}
+		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
+	}
+}
+
+// attachedElsewhere is a refusal that may pass: the server has not noticed yet
+// that the other connection is dead. (exec-server wire §7)
+func attachedElsewhere(err error) bool {
+	var e *protocol.Error
+	return errors.As(err, &e) && e.Code == protocol.CodeAlreadyAttached
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connect makes one attempt: it dials, and shakes hands.
+func (c *Client) connect(ctx context.Context) (transport.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	conn, err := c.opts.Dialer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	unblock := context.AfterFunc(ctx, func() { conn.Close(1001, "handshake timed out") })
+	err = c.handshake(conn)
+	if !unblock() && err == nil {
+		err = fmt.Errorf("client: initialize: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		conn.Close(1000, "")
+		return nil, err
+	}
+	return conn, nil
+}
+
+// handshake sends initialize and initialized. Only the goroutine that connects
+// uses conn, and nothing but the answer comes before initialized.
+func (c *Client) handshake(conn transport.Conn) error {
+	params := c.introduction()
+	msg, err := wire.AppendRequest(nil, protocol.IntID(0), protocol.MethodInitialize, params)
+	if err != nil {
+		return fmt.Errorf("client: initialize: %w", err)
+	}
+	if err := conn.WriteMessage(msg, wire.Binary()); err != nil {
+		return fmt.Errorf("client: initialize: %w", err)
+	}
+	frame, err := conn.ReadMessage()
+	if err != nil {
+		return fmt.Errorf("client: initialize: %w", err)
+	}
+	m, err := wire.Decode(frame)
+	switch {
+	case err != nil:
+		return fmt.Errorf("client: initialize: answer: %w", err)
+	case m.Kind == protocol.Failure && params.ResumeSessionID != nil && m.Error.Code == protocol.CodeInvalidRequest:
+		return fmt.Errorf("%w: %w", ErrSessionGone, m.Error) // unknown session id (§7)
+	case m.Kind == protocol.Failure:
+		return fmt.Errorf("client: initialize: %w", m.Error)
+	case m.Kind != protocol.Response || m.ID != protocol.IntID(0):
+		return errors.New("client: initialize: answered by another message: this is not a troupe server")
+	}
+	var hello protocol.InitializeResult
+	if err := wire.Unmarshal(m.Payload, &hello); err != nil {
+		return fmt.Errorf("client: initialize: answer: %w", err)
+	}
+	c.mu.Lock()
+	c.hello = hello
+	c.mu.Unlock()
+	msg, err = wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{})
+	if err != nil {
+		return fmt.Errorf("client: initialized: %w", err)
+	}
+	if err := conn.WriteMessage(msg, wire.Binary()); err != nil {
+		return fmt.Errorf("client: initialized: %w", err)
+	}
+	return nil
+}
+
+// introduction says what the next connection is to resume, and from where.
+func (c *Client) introduction() protocol.InitializeParams {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := protocol.InitializeParams{
+		ClientName:   c.opts.Name,
+		Capabilities: protocol.Capabilities{Gap: true, Ack: true},
+		Role:         protocol.RoleOwner,
+	}
+	if c.opts.Observe {
+		p.Role = protocol.RoleObserver
+	}
+	switch {
+	case c.hello.SessionID != "":
+		p.ResumeSessionID, p.Takeover = &c.hello.SessionID, !c.opts.Observe
+	case c.opts.Session != "":
+		p.ResumeSessionID, p.Takeover = &c.opts.Session, c.opts.Takeover
+	case c.opts.DetachedTTL != 0:
+		ms := millis(c.opts.DetachedTTL) // negative: 0, for ever
+		p.Session.DetachedTTLMs = &ms
+	}
+	for id, proc := range c.processes {
+		if proc.closed {
+			continue
+		}
+		if p.ResumeFrom == nil {
+			p.ResumeFrom = make(map[string]uint64)
+		}
+		p.ResumeFrom[id] = proc.last
+	}
+	c.recycle = false
+	return p
+}
+
+// millis is d in milliseconds, rounded up; 0 when it is negative.
+func millis(d time.Duration) uint64 {
+	return uint64(max(0, (d+time.Millisecond-1)/time.Millisecond))
+}
+
+// serve reads conn until it ends, with a writer beside it, and says why it ended.
+func (c *Client) serve(conn transport.Conn) error {
+	defer conn.Close(1000, "")
+	unblock := context.AfterFunc(c.ctx, func() {
+		conn.Close(1000, "")
+		c.mu.Lock() // or a reader about to wait for room would miss it
+		c.room.Broadcast()
+		c.mu.Unlock()
+	})
+	defer unblock()
+
+	if !c.attach(conn) {
+		return errors.New("client: a process came to be named in the resume")
+	}
+	stop, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write(conn, stop)
+	}()
+	err := c.read(conn)
+	conn.Close(1000, "") // ends a write that hangs
+	close(stop)
+	<-written
+
+	c.mu.Lock()
+	c.conn, c.outbound = nil, nil
+	c.mu.Unlock()
+	return err
+}
+
+// attach makes conn the connection of the session. What had no answer is sent
+// again in the order it was first sent, and all that was delivered is
+// acknowledged again, for a lost ack would never be made up for an idle process.
+// It returns false when a process came too late to be named by introduction.
+func (c *Client) attach(conn transport.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recycle {
+		return false
+	}
+	c.conn = conn
+	var held []*process
+	for _, p := range c.processes {
+		if p.acked > 0 {
+			c.acks[p.id] = p.acked
+		}
+		if p.started && !p.closed {
+			held = append(held, p)
+		}
+	}
+	c.ackDue = len(c.acks) > 0
+	for id, k := range c.pending {
+		if k.once {
+			delete(c.pending, id)
+		}
+	}
+	c.outbound = slices.SortedFunc(maps.Values(c.pending), func(a, b *call) int { return int(a.n - b.n) })
+	if len(held) == 0 {
+		return true
+	}
+
+	// A process that ended and was forgotten while we were away is not replayed
+	// and says nothing: ask.
+	var list protocol.ProcessListResult
+	k := &call{method: protocol.MethodProcessList, params: protocol.Empty{}, result: &list, once: true}
+	k.done = func() {
+		if k.err == nil {
+			c.compare(held, list.Processes)
+		}
+	}
+	c.nextID++
+	k.n, k.id = c.nextID, protocol.IntID(c.nextID)
+	c.pending[k.id] = k
+	c.outbound = append(c.outbound, k)
+	return true
+}
+
+// compare ends those processes of held that the server has nothing more to tell of.
+func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range held {
+		i := slices.IndexFunc(list, func(info protocol.ProcessInfo) bool { return info.ProcessID == p.id })
+		switch {
+		case p.closed:
+		case i < 0:
+			p.fail(ErrProcessGone)
+		default:
+			if p.status == nil && list[i].Status != nil {
+				p.status = list[i].Status
+			}
+			if list[i].State == "closed" && list[i].NextSeq <= p.last+1 {
+				p.close()
+			}
+		}
+	}
+}
+
+// write sends what there is to send until stop is closed or conn fails.
+func (c *Client) write(conn transport.Conn, stop <-chan struct{}) {
+	var buf []byte
+	for {
+		buf = c.message(buf[:0])
+		if len(buf) > 0 {
+			if err := conn.WriteMessage(buf, wire.Binary()); err != nil {
+				conn.Close(1000, "") // the reader says why
+				return
+			}
+			if cap(buf) > keptBuffer {
+				buf = nil
+			}
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// message appends the next message to send; nothing: there is none. Acks that
+// are due go first: they make the server go on.
+func (c *Client) message(buf []byte) []byte {
+	c.mu.Lock()
+	if c.ackDue {
+		msg, err := wire.AppendNotification(buf, protocol.MethodSessionAck, protocol.SessionAckParams{Processes: c.acks})
+		clear(c.acks)
+		c.ackBytes, c.ackDue = 0, false
+		if err == nil {
+			c.mu.Unlock()
+			return msg
+		}
+		c.opts.Log.Error("session/ack cannot be encoded", "err", err)
+	}
+	for len(c.outbound) > 0 {
+		k := c.outbound[0]
+		c.outbound = c.outbound[1:]
+		msg, err := wire.AppendRequest(buf, k.id, k.method, k.params)
+		if err == nil {
+			k.sent = true
+			c.mu.Unlock()
+			return msg
+		}
+		delete(c.pending, k.id)
+		c.mu.Unlock()
+		k.err = fmt.Errorf("client: %s: %w", k.method, err)
+		k.done()
+		c.mu.Lock()
+	}
+	c.mu.Unlock()
+	return buf[:0]
+}
+
+// read handles what the server sends until conn ends or the server breaks the
+// protocol.
+func (c *Client) read(conn transport.Conn) error {
+	var out protocol.OutputNotification
+	for {
+		frame, err := conn.ReadMessage()
+		if err != nil {
+			return err
+		}
+		m, err := wire.Decode(frame)
+		if err != nil {
+			return fmt.Errorf("client: message from the server: %w", err)
+		}
+		switch m.Kind {
+		case protocol.Response, protocol.Failure:
+			c.answered(m)
+		case protocol.Notification:
+			if err := c.notified(m, &out); err != nil {
+				return fmt.Errorf("client: %s from the server: %w", m.Method, err)
+			}
+		case protocol.Request:
+			// No server of ours asks anything, and those that do ask only of a client
+			// that announced it could answer.
+			c.opts.Log.Warn("request from the server ignored", "method", m.Method)
+		}
+	}
+}
+
+func (c *Client) answered(m protocol.Message) {
+	c.mu.Lock()
+	k := c.pending[m.ID]
+	if k == nil || !k.sent {
+		c.mu.Unlock()
+		if m.Kind == protocol.Failure { // else: withdrawn
+			c.opts.Log.Warn("failure of no request", "err", m.Error)
+		}
+		return
+	}
+	delete(c.pending, m.ID)
+	c.progress = c.progress || !k.once
+	c.mu.Unlock()
+	switch {
+	case m.Kind == protocol.Failure:
+		k.err = fmt.Errorf("client: %s: %w", k.method, m.Error)
+	case k.result != nil:
+		if err := wire.Unmarshal(m.Payload, k.result); err != nil {
+			k.err = fmt.Errorf("client: %s: answer: %w", k.method, err)
+		}
+	}
+	k.done()
+}
+
+// notified hands an event to its process. out is the reader's, to be used again.
+func (c *Client) notified(m protocol.Message, out *protocol.OutputNotification) error {
+	switch m.Method {
+	case protocol.NotifyOutput:
+		*out = protocol.OutputNotification{Chunk: out.Chunk[:0]}
+		if err := wire.Unmarshal(m.Payload, out); err != nil {
+			return err
+		}
+		c.event(out.ProcessID, out.Seq, out.Seq, func(p *process) { p.output(out.Seq, out.Stream, out.Chunk) })
+		if cap(out.Chunk) > keptBuffer {
+			out.Chunk = nil
+		}
+	case protocol.NotifyExited:
+		var n protocol.ExitedNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.status = &n.ExitStatus })
+	case protocol.NotifyClosed:
+		var n protocol.ClosedNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.event(n.ProcessID, n.Seq, n.Seq, (*process).close)
+	case protocol.NotifyGap:
+		var n protocol.GapNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.event(n.ProcessID, n.FromSeq, n.ToSeq, func(p *process) { p.gap(n) })
+	case protocol.NotifyEvicted:
+		var n protocol.EvictedNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.fail(fmt.Errorf("%w: %s", ErrProcessGone, n.Reason)) })
+	case protocol.NotifySessionEvicted:
+		var n protocol.SessionEvictedNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.evicted = &EvictedError{n.Reason}
+		c.mu.Unlock()
+		return errors.New(n.Reason)
+	default:
+		c.opts.Log.Debug("notification ignored", "method", m.Method)
+	}
+	return nil
+}
+
+// event applies what stands at from..to in the sequence of a process, if it is
+// the next to come. A process that nobody attached to is left alone: what it
+// wrote is not acknowledged, and waits in the server for who will.
+func (c *Client) event(id string, from, to uint64, apply func(*process)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.processes[id]
+	for p != nil && !p.lossy && p.queued > p.maxQueued() && c.ctx.Err() == nil {
+		c.room.Wait() // this server does not wait for acknowledgements: make it
+	}
+	if p == nil || !p.advance(from, to) {
+		return
+	}
+	c.progress = true
+	apply(p)
+	p.acknowledge()
+}
