@@ -1,0 +1,290 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+)
+
+const mib = 1 << 20
+
+// witness is another client of the same server, which must not notice.
+type witness struct {
+	p *proc
+	n int
+}
+
+func newWitness(s *server) *witness {
+	return &witness{p: s.session(nil).start("cat", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})}
+}
+
+// echo sends a line through a process and back.
+func (w *witness) echo(t *testing.T) {
+	t.Helper()
+	w.p.c.t = t
+	w.n++
+	line := fmt.Sprintf("<%d>\n", w.n)
+	w.p.write(line)
+	w.p.awaitOutput("stdout", line)
+}
+
+// TestBadMessages sends what no client should. Each is answered with an error and
+// costs nobody anything: not the connection, not the session, not another client.
+func TestBadMessages(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	other := newWitness(s)
+	c := s.session(nil)
+	started := func(change string) string {
+		return `{"id":"x","method":"process/start","params":{"processId":"bad","argv":["/bin/true"],"cwd":"file:///tmp","env":{},"tty":false` + change + `}}`
+	}
+	instead := func(old, new string) string {
+		message := started("")
+		if !strings.Contains(message, old) {
+			t.Fatalf("%s is not in %s", old, message)
+		}
+		return strings.Replace(message, old, new, 1)
+	}
+	deep := func(open, shut string, n int) string { return strings.Repeat(open, n) + strings.Repeat(shut, n) }
+
+	const unparsed = "-1" // the id of an error about what could not be read
+	for _, test := range []struct {
+		name, message string
+		id            string
+		code          int64
+	}{
+		{"nothing", ``, unparsed, -32600},
+		{"blank", "  \n", unparsed, -32600},
+		{"no JSON", `not json`, unparsed, -32600},
+		{"cut off", `{"id":1,"method":"process/list"`, unparsed, -32600},
+		{"two messages", `{"id":1,"method":"process/list"} {"id":2,"method":"process/list"}`, unparsed, -32600},
+		{"a string", `"process/list"`, unparsed, -32600},
+		{"null", `null`, unparsed, -32600},
+		{"a batch", `[{"id":1,"method":"process/list","params":{}}]`, unparsed, -32600},
+		{"an empty object", `{}`, unparsed, -32600},
+		{"an id that is an object", `{"id":{},"method":"process/list"}`, unparsed, -32600},
+		{"an id that is no integer", `{"id":1e400,"method":"process/list"}`, unparsed, -32600},
+		{"a method that is a number", `{"id":1,"method":5}`, unparsed, -32600},
+		{"very deep", deep("[", "]", 1_000_000), unparsed, -32600},
+		{"very deep objects", deep(`{"a":`, `}`, 1_000_000), unparsed, -32600},
+		{"very deep params", `{"id":1,"method":"process/list","params":` + deep("[", "]", 1_000_000) + `}`, unparsed, -32600},
+		{"a string that is no UTF-8", "{\"id\":\"x\",\"method\":\"process/read\",\"params\":{\"processId\":\"\xff\xfe\"}}", unparsed, -32600},
+		{"NUL bytes", "\x00\x00\x00", unparsed, -32600},
+
+		{"an unknown method", `{"id":"x","method":"process/explode","params":{}}`, "x", -32601},
+		{"an empty method", `{"id":"x","method":"","params":{}}`, "x", -32601},
+		{"a long method", `{"id":"x","method":"` + strings.Repeat("m", mib) + `"}`, "x", -32601},
+		{"a notification as request", `{"id":"x","method":"initialized","params":{}}`, "x", -32601},
+
+		{"params that are a string", `{"id":"x","method":"process/read","params":"y"}`, "x", -32602},
+		{"params that are a list", `{"id":"x","method":"process/read","params":["cat"]}`, "x", -32602},
+		{"no params", `{"id":"x","method":"process/read"}`, "x", -32602},
+		{"argv is a string", instead(`["/bin/true"]`, `"/bin/true"`), "x", -32602},
+		{"argv has a number", instead(`["/bin/true"]`, `["/bin/true",1]`), "x", -32602},
+		{"argv is empty", instead(`["/bin/true"]`, `[]`), "x", -32602},
+		{"env is a list", instead(`"env":{}`, `"env":[]`), "x", -32602},
+		{"env has a null", instead(`"env":{}`, `"env":{"A":null}`), "x", -32602},
+		{"tty is a string", instead(`"tty":false`, `"tty":"no"`), "x", -32602},
+		{"a size of nothing", started(`,"size":{"rows":0,"cols":0}`), "x", -32602},
+		{"a size that is too large", started(`,"size":{"rows":65536,"cols":80}`), "x", -32602},
+		{"a negative timeout", started(`,"timeoutMs":-1`), "x", -32602},
+		{"a retention nobody knows", started(`,"retention":{"onFull":"forget"}`), "x", -32602},
+		{"cwd is a path", instead(`file:///tmp`, `/tmp`), "x", -32602},
+		{"cwd has a NUL", instead(`file:///tmp`, `file:///tmp/%00`), "x", -32602},
+		{"cwd of another host", instead(`file:///tmp`, `file://elsewhere/tmp`), "x", -32602},
+
+		{"no such program", instead(`/bin/true`, `/no/such/program`), "x", -32603},
+		{"no such program in PATH", instead(`/bin/true`, `nosuchprogram`), "x", -32603},
+		{"the program is a directory", instead(`/bin/true`, `/tmp`), "x", -32603},
+		{"the program has no name", instead(`/bin/true`, ``), "x", -32603},
+		{"no such directory", instead(`file:///tmp`, `file:///no/such/directory`), "x", -32603},
+		{"cwd is a file", instead(`file:///tmp`, `file:///etc/passwd`), "x", -32603},
+		{"a NUL in argv", instead(`["/bin/true"]`, `["/bin/true","a\u0000b"]`), "x", -32603},
+		{"a NUL in the program", instead(`/bin/true`, `/bin/tr\u0000ue`), "x", -32603},
+		{"a NUL in env", instead(`"env":{}`, `"env":{"A":"\u0000"}`), "x", -32603},
+		{"more arguments than the kernel takes", instead(`["/bin/true"]`, `["/bin/true","`+strings.Repeat("x", 3*mib)+`"]`), "x", -32603},
+		{"a tty without its directory", instead(`"tty":false`, `"tty":true,"cwd":"file:///no/such/directory"`), "x", -32603},
+
+		{"a chunk that is no base64", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":"!!!","writeId":"1"}}`, "x", -32602},
+		{"a chunk without its padding", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":"aGk","writeId":"1"}}`, "x", -32602},
+		{"a chunk with a line break", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":"aG\nkK","writeId":"1"}}`, "x", -32602},
+		{"a chunk that is a list", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":[104],"writeId":"1"}}`, "x", -32602},
+		{"a write without its id", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":""}}`, "x", -32602},
+		{"a signal nobody knows", `{"id":"x","method":"process/signal","params":{"processId":"cat","signal":"9"}}`, "x", -32602},
+		{"afterSeq is negative", `{"id":"x","method":"process/read","params":{"processId":"cat","afterSeq":-1}}`, "x", -32602},
+		{"afterSeq is no integer", `{"id":"x","method":"process/read","params":{"processId":"cat","afterSeq":1.5}}`, "x", -32602},
+		{"afterSeq is more than 64 bits", `{"id":"x","method":"process/read","params":{"processId":"cat","afterSeq":18446744073709551616}}`, "x", -32602},
+		{"a process nobody knows", `{"id":"x","method":"process/read","params":{"processId":"nobody"}}`, "x", -32600},
+		{"initialize again", `{"id":"x","method":"initialize","params":{"clientName":"again"}}`, "x", -32600},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.t = t
+			c.sendRaw(websocket.TextMessage, []byte(test.message))
+			var id any = test.id
+			if id == unparsed {
+				id = -1
+			}
+			answer := c.reply(id)
+			e := errorOf(answer)
+			if text, _ := e["message"].(string); num(e["code"]) != test.code || text == "" || len(text) > 2000 {
+				t.Errorf("%.300q: answered with %.2000s, want %d and a text of no great length", test.message, jsonText(answer), test.code)
+			}
+			if answer := c.reply(c.request("process/list", obj{})); resultOf(answer) == nil {
+				t.Errorf("the next request: %s", jsonText(answer))
+			}
+			other.echo(t)
+		})
+	}
+	c.t = t
+	if list := c.call("process/list", obj{})["processes"].([]any); len(list) != 0 {
+		t.Errorf("after nothing but bad messages there are processes: %s", jsonText(list))
+	}
+	// What a failed start leaves behind is nothing: the id is free.
+	if code, _ := c.start("bad", obj{"argv": sh("exit 4")}).awaitClosed(); code != 4 {
+		t.Errorf("exit code %d, want 4", code)
+	}
+}
+
+// message is a request of exactly n bytes.
+func message(n int) []byte {
+	text := `{"id":"big","method":"process/list","params":{}}`
+	return []byte(strings.Repeat(" ", n-len(text)) + text)
+}
+
+func TestLargestFrameAndMessage(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	other := newWitness(s)
+	c := s.session(nil)
+	c.sendRaw(websocket.TextMessage, message(16*mib))
+	if answer := c.reply("big"); resultOf(answer) == nil {
+		t.Errorf("a frame of 16 MiB: %s", jsonText(answer))
+	}
+	other.echo(t)
+	whole := message(64 * mib)
+	for i := range 4 {
+		opcode := byte(0)
+		if i == 0 {
+			opcode = websocket.TextMessage
+		}
+		c.write(i == 3, opcode, whole[i*16*mib:(i+1)*16*mib])
+	}
+	if answer := c.reply("big"); resultOf(answer) == nil {
+		t.Errorf("a message of 64 MiB: %s", jsonText(answer))
+	}
+	other.echo(t)
+}
+
+// TestTooLarge: one byte more than the limit is refused with Close 1009, and the
+// limit is in its reason. The session is there for the next connection.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	other := newWitness(s)
+	for _, test := range []struct {
+		name  string
+		send  func(c *conn)
+		limit int
+	}{
+		// Of the frame that breaks the limit only the beginning is sent: the header is
+		// enough to know, and what nobody reads would turn the end into a reset.
+		{"frame", func(c *conn) {
+			c.tcp.Write(clientFrame(true, websocket.TextMessage, message(16*mib+1))[:100])
+		}, 16 * mib},
+		{"fragment", func(c *conn) {
+			c.write(false, websocket.TextMessage, []byte(" "))
+			c.tcp.Write(clientFrame(true, 0, message(16*mib+1))[:100])
+		}, 16 * mib},
+		{"frame that claims 2^62 bytes", func(c *conn) {
+			c.tcp.Write([]byte{0x81, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4})
+		}, 16 * mib},
+		{"message", func(c *conn) {
+			part := make([]byte, 16*mib)
+			for i := range 4 {
+				opcode := byte(0)
+				if i == 0 {
+					opcode = websocket.TextMessage
+				}
+				c.write(false, opcode, part)
+			}
+			c.write(true, 0, []byte("x"))
+		}, 64 * mib},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := s.in(t)
+			c := s.session(nil)
+			c.start("p", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})
+			test.send(c)
+			code, reason := c.awaitClose()
+			if limit := fmt.Sprint(test.limit); code != websocket.CloseMessageTooBig ||
+				!strings.Contains(reason, limit) && !strings.Contains(reason, fmt.Sprint(test.limit/mib)+" MiB") {
+				t.Errorf("Close %d %q, want 1009 and the limit of %s bytes", code, reason, limit)
+			}
+			other.echo(t)
+			again := s.session(obj{"resumeSessionId": c.sessionID})
+			again.process("p").write("still here\n")
+			again.process("p").awaitOutput("stdout", "still here\n")
+		})
+	}
+}
+
+// TestBrokenFrames are violations of websocket itself: they end the connection and
+// nothing else.
+func TestBrokenFrames(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	other := newWitness(s)
+	for name, frame := range map[string][]byte{
+		"not masked":                {0x81, 0x02, '{', '}'},
+		"reserved bits":             {0xf1, 0x80, 1, 2, 3, 4},
+		"reserved opcode":           {0x83, 0x80, 1, 2, 3, 4},
+		"continuation of nothing":   {0x80, 0x80, 1, 2, 3, 4},
+		"fragmented ping":           {0x09, 0x80, 1, 2, 3, 4},
+		"ping that is too long":     append([]byte{0x89, 0xfe, 0, 126, 1, 2, 3, 4}, make([]byte, 126)...),
+		"second text in a fragment": {0x01, 0x80, 1, 2, 3, 4, 0x81, 0x80, 1, 2, 3, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			c := s.session(nil)
+			c.tcp.Write(frame)
+			if code, reason := c.awaitClose(); code != websocket.CloseProtocolError || reason == "" {
+				t.Errorf("Close %d %q, want 1002 and a reason", code, reason)
+			}
+			other.echo(t)
+			s.session(obj{"resumeSessionId": c.sessionID})
+		})
+	}
+}
+
+// TestBadInputCostsNoMemory: what was refused is not kept, and of a frame that is
+// announced and does not come nothing is.
+func TestBadInputCostsNoMemory(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	other := newWitness(s)
+	garbage := bytes.Repeat([]byte("x"), mib)
+	announced := clientFrame(true, websocket.TextMessage, message(16*mib))[:1000]
+	round := func() {
+		c := s.dial()
+		c.sendRaw(websocket.TextMessage, garbage)
+		c.reply(-1)
+		c.sendRaw(websocket.BinaryMessage, append([]byte(`{"id":1,"method":"`), garbage...))
+		c.reply(-1)
+		c.tcp.Write(announced)
+		c.cutRST()
+	}
+	for range 20 { // buffers and pools have their size now
+		round()
+	}
+	before := s.rss()
+	for range 200 {
+		round()
+	}
+	other.echo(t)
+	if grown := s.rss() - before; grown > 128*mib {
+		t.Errorf("200 connections with 2 MiB of garbage each cost the server %d MiB", grown/mib)
+	}
+}

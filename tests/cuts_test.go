@@ -1,0 +1,974 @@
+package tests
+
+import (
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/stream"
+	"github.com/gorilla/websocket"
+	"golang.org/x/sys/unix"
+)
+
+// seedFlag repeats the choices of an earlier run; what the machine adds to them it
+// cannot repeat.
+var seedFlag = flag.Uint64("seed", 0, "of the random moments at which connections break; 0 takes a new one")
+
+// programVar makes the test binary one of the programs of package stream.
+const programVar = "TROUPE_TESTS_PROGRAM"
+
+func init() {
+	if os.Getenv(programVar) != "" {
+		stream.Main(os.Args[1:])
+	}
+}
+
+// streamProgram is what to start for a program of package stream.
+func streamProgram(t testing.TB, more obj, args ...string) obj {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := obj{
+		"argv":      append([]string{exe}, args...),
+		"env":       obj{programVar: "1", "GORACE": "atexit_sleep_ms=0"},
+		"pipeStdin": true,
+	}
+	for k, v := range more {
+		params[k] = v
+	}
+	return params
+}
+
+// random is the test's source of choices; its seed is in the log of a failure.
+func random(t testing.TB) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with -seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// scaled is n, or a tenth of it with -short.
+func scaled(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
+// --- a connection that breaks ---
+
+// breakage is how a connection breaks.
+type breakage int
+
+const (
+	reset     breakage = iota // RST: what is on its way is lost, both ends know
+	finish                    // FIN without a Close frame, and the client reads no more
+	vanish                    // nothing: the other side believes that it is still there
+	glut                      // RST, after the kernel has queued what the client does not read
+	breakages                 // how many there are
+)
+
+// brittle is the client's end of a TCP connection that breaks when it has carried
+// so many bytes, wherever in a message that is.
+type brittle struct {
+	*net.TCPConn
+	how      breakage
+	down, up atomic.Int64 // bytes left until it breaks
+
+	mu     sync.Mutex
+	held   chan struct{} // not nil: reading waits for it to be closed
+	broken chan struct{}
+	once   sync.Once
+}
+
+var errBroken = errors.New("the connection broke")
+
+// firm is a brittle connection that breaks only when the test says so.
+func firm() *brittle { return brittleAfter(reset, math.MaxInt64, math.MaxInt64) }
+
+func brittleAfter(how breakage, down, up int64) *brittle {
+	b := &brittle{how: how, broken: make(chan struct{})}
+	b.down.Store(down)
+	b.up.Store(up)
+	return b
+}
+
+func (b *brittle) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	held := b.held
+	b.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-b.broken:
+		}
+	}
+	return b.carry(&b.down, p, b.TCPConn.Read)
+}
+
+func (b *brittle) Write(p []byte) (int, error) {
+	n, err := b.carry(&b.up, p, b.TCPConn.Write)
+	if err == nil && n < len(p) {
+		err = errBroken
+	}
+	return n, err
+}
+
+func (b *brittle) carry(left *atomic.Int64, p []byte, carry func([]byte) (int, error)) (int, error) {
+	select {
+	case <-b.broken:
+		return 0, errBroken
+	default:
+	}
+	n, err := carry(p[:min(int64(len(p)), left.Load())])
+	if left.Add(-int64(n)) <= 0 {
+		b.snap()
+	}
+	return n, err
+}
+
+// snap breaks the connection. Any goroutine, any number of times.
+func (b *brittle) snap() {
+	b.once.Do(func() {
+		switch b.how {
+		case glut:
+			b.hold()
+			for range 25 {
+				if b.unread() > 256<<10 {
+					break
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+			fallthrough
+		case reset:
+			b.SetLinger(0)
+			b.TCPConn.Close()
+		case finish:
+			b.CloseWrite()
+		case vanish:
+		}
+		close(b.broken)
+		b.SetDeadline(time.Unix(1, 0)) // whoever is blocked returns
+	})
+}
+
+// unread is what the kernel holds of what has arrived, in bytes.
+func (b *brittle) unread() (n int) {
+	raw, err := b.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+	return n
+}
+
+// hold stops reading; release goes on.
+func (b *brittle) hold() {
+	b.mu.Lock()
+	b.held = make(chan struct{})
+	b.mu.Unlock()
+}
+
+func (b *brittle) release() {
+	b.mu.Lock()
+	close(b.held)
+	b.held = nil
+	b.mu.Unlock()
+}
+
+// dialOver connects over b. pong answers the server's pings; nil answers at once.
+func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn, error) {
+	dialer := websocket.Dialer{
+		HandshakeTimeout: factTimeout,
+		NetDial: func(network, address string) (net.Conn, error) {
+			tcp, err := net.Dial(network, address)
+			if err != nil {
+				return nil, err
+			}
+			b.TCPConn = tcp.(*net.TCPConn)
+			return b, nil
+		},
+	}
+	ws, _, err := dialer.Dial(s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{t: s.t, tcp: b, next: func() ([]byte, error) {
+		_, data, err := ws.ReadMessage()
+		return data, err
+	}}
+	var mu sync.Mutex
+	c.write = func(fin bool, opcode byte, data []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		_, err := b.Write(clientFrame(fin, opcode, data))
+		return err
+	}
+	if pong == nil {
+		pong = func(c *conn, payload string) { c.sendRaw(websocket.PongMessage, []byte(payload)) }
+	}
+	ws.SetPingHandler(func(payload string) error {
+		pong(c, payload)
+		return nil
+	})
+	ws.SetCloseHandler(func(int, string) error { return nil })
+	c.run()
+	s.t.Cleanup(c.hangUp)
+	return c, nil
+}
+
+// --- a client that resumes ---
+
+// resumer is a client that comes back: its session, and what it has had.
+type resumer struct {
+	t         *testing.T
+	s         *server
+	params    obj                           // of initialize, beside those of the resume
+	pong      func(c *conn, payload string) // answers pings; nil: at once
+	replay    bool                          // resume with resumeFrom; else with process/read, as the peer does
+	takeover  bool                          // a connection of ours has vanished: the server believes that it is there
+	sessionID string
+	had       map[string]*had
+	reads     map[string]int64 // requests of process/read on the present connection
+}
+
+// had is what a client has made its own of a process.
+type had struct {
+	last           int64
+	exited, closed bool
+	exitCode       int64
+	streams        map[string]*stream.Checker
+	gaps           []obj
+}
+
+func newHad() *had {
+	return &had{streams: map[string]*stream.Checker{
+		"stdout": stream.NewChecker(1), "stderr": stream.NewChecker(2), "pty": stream.NewChecker(1),
+	}}
+}
+
+func newResumer(t *testing.T, s *server, replay bool) *resumer {
+	return &resumer{t: t, s: s, replay: replay, had: map[string]*had{}}
+}
+
+// start starts a process of which stdout, or a PTY, is stream 1, stderr stream 2.
+func (r *resumer) start(c *conn, id string, params obj) *proc {
+	r.t.Helper()
+	p := c.start(id, params)
+	r.had[id] = newHad()
+	return p
+}
+
+// connect opens the session, or resumes it, over b. What it returns may have
+// broken already; nil if it broke before it was a websocket.
+func (r *resumer) connect(b *brittle) *conn {
+	r.t.Helper()
+	takeover := r.takeover
+	r.takeover = takeover || b.how == vanish
+	c, err := r.s.dialOver(b, r.pong)
+	if err != nil {
+		select {
+		case <-b.broken:
+			return nil
+		default:
+			r.t.Fatalf("dial: %v", err)
+		}
+	}
+	params := obj{"clientName": "resumer"}
+	for k, v := range r.params {
+		params[k] = v
+	}
+	if r.sessionID != "" {
+		params["resumeSessionId"] = r.sessionID
+		params["takeover"] = takeover
+	}
+	if r.replay && r.sessionID != "" {
+		from := obj{}
+		for id, h := range r.had {
+			from[id] = h.last
+		}
+		params["resumeFrom"] = from
+		params["capabilities"] = obj{"gap": true}
+	}
+	for deadline := time.Now().Add(factTimeout); ; time.Sleep(20 * time.Millisecond) {
+		id := c.request("initialize", params)
+		var answer obj
+		err := c.tryAwait(func() bool {
+			answer = c.takeReply(id)
+			return answer != nil
+		})
+		if err != nil {
+			c.awaitEnd()
+			return c
+		}
+		if e := errorOf(answer); e != nil {
+			if num(e["code"]) == -32010 && time.Now().Before(deadline) {
+				continue
+			}
+			r.t.Fatalf("initialize %s: %s", jsonText(params), jsonText(e))
+		}
+		r.sessionID = answer["result"].(obj)["sessionId"].(string)
+		break
+	}
+	r.takeover = b.how == vanish
+	c.notify("initialized", obj{})
+	r.reads = map[string]int64{}
+	if !r.replay {
+		for id, h := range r.had {
+			r.reads[id] = c.request("process/read", obj{"processId": id, "afterSeq": h.last, "maxBytes": nil, "waitMs": 0})
+		}
+	}
+	return c
+}
+
+// absorb makes what came over c the client's own, as far as nothing is missing.
+func (r *resumer) absorb(c *conn) {
+	r.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, h := range r.had {
+		mayMiss := false // what the answer to process/read would have filled in
+		if request, ok := r.reads[id]; ok {
+			answer := c.takeReply(request)
+			mayMiss = answer == nil
+			if answer != nil {
+				delete(r.reads, id)
+				if err := h.read(answer); err != nil {
+					r.t.Fatalf("process %q: process/read: %v", id, err)
+				}
+			}
+		}
+		if p := c.procs[id]; p != nil {
+			if err := h.live(p, mayMiss); err != nil {
+				r.t.Fatalf("process %q: %v", id, err)
+			}
+		}
+	}
+}
+
+// read takes the answer to a process/read after h.last.
+func (h *had) read(answer obj) error {
+	result := resultOf(answer)
+	if result == nil {
+		return fmt.Errorf("answered with %s", jsonText(answer))
+	}
+	exited, closed := result["exited"].(bool), result["closed"].(bool)
+	// Of the seqs that are no output, the answer says only that they have been.
+	skip := func(until int64) error {
+		if h.last < until && exited && !h.exited {
+			h.last, h.exited, h.exitCode = h.last+1, true, num(result["exitCode"])
+		}
+		if h.last < until && closed && !h.closed {
+			h.last, h.closed = h.last+1, true
+		}
+		if h.last != until {
+			return fmt.Errorf("seq %d to %d are missing", h.last+1, until)
+		}
+		return nil
+	}
+	for _, chunk := range chunksOf(result) {
+		if err := skip(chunk.seq - 1); err != nil {
+			return err
+		}
+		if err := h.output(chunk); err != nil {
+			return err
+		}
+	}
+	return skip(num(result["nextSeq"]) - 1)
+}
+
+// live takes the notifications that came on one connection: those up to h.last
+// again, and then what follows. If mayMiss, it stops at the first that is missing.
+func (h *had) live(p *proc, mayMiss bool) error {
+	chunks, gaps := p.chunks, p.gaps
+	for h.last < p.next-1 {
+		due := h.last + 1
+		for len(chunks) > 0 && chunks[0].seq < due {
+			chunks = chunks[1:]
+		}
+		for len(gaps) > 0 && num(gaps[0]["toSeq"]) < due {
+			gaps = gaps[1:]
+		}
+		switch {
+		case len(chunks) > 0 && chunks[0].seq == due:
+			if err := h.output(chunks[0]); err != nil {
+				return err
+			}
+		case len(gaps) > 0 && num(gaps[0]["fromSeq"]) == due:
+			h.gaps = append(h.gaps, gaps[0])
+			if lost := num(gaps[0]["bytes"]); lost > 0 {
+				h.streams["stdout"].Skip(lost) // where there are gaps, nothing else is written to
+			}
+			h.last = num(gaps[0]["toSeq"])
+		case p.exited != nil && num(p.exited["seq"]) == due:
+			h.last, h.exited, h.exitCode = due, true, num(p.exited["exitCode"])
+		case p.closed && p.next-1 == due:
+			h.last, h.closed = due, true
+		case mayMiss:
+			return nil
+		default:
+			return fmt.Errorf("seq %d is missing", due)
+		}
+	}
+	return nil
+}
+
+func (h *had) output(chunk outputChunk) error {
+	if _, err := h.streams[chunk.stream].Write(chunk.data); err != nil {
+		return fmt.Errorf("seq %d, %s: %w", chunk.seq, chunk.stream, err)
+	}
+	h.last = chunk.seq
+	return nil
+}
+
+// finish waits on c until every process has closed, and wants exit code 0 and each
+// of the named streams ("id stream") whole.
+func (r *resumer) finish(c *conn, streams ...string) {
+	r.t.Helper()
+	for id := range r.had {
+		c.awaitFact(fmt.Sprintf("closed of process %q", id), func() bool {
+			if p := c.procs[id]; p != nil && p.closed {
+				return true
+			}
+			// It may have closed while we were away: then only the answer to the
+			// process/read says so.
+			return slices.ContainsFunc(c.replies, func(m obj) bool {
+				return num(m["id"]) == r.reads[id] && resultOf(m)["closed"] == true
+			})
+		})
+		// A process/read is answered even if it has nothing to say.
+		c.awaitFact("the answer to process/read", func() bool {
+			request, asked := r.reads[id]
+			return !asked || slices.ContainsFunc(c.replies, func(m obj) bool { return num(m["id"]) == request })
+		})
+	}
+	r.absorb(c)
+	for id, h := range r.had {
+		if !h.exited || !h.closed || h.exitCode != 0 {
+			r.t.Errorf("process %q: exited %v (exit code %d), closed %v", id, h.exited, h.exitCode, h.closed)
+		}
+	}
+	for _, name := range streams {
+		id, which, _ := strings.Cut(name, " ")
+		check := r.had[id].streams[which]
+		if err := check.End(); err != nil {
+			r.t.Errorf("process %q: %v", id, err)
+		}
+		r.t.Logf("%s: %d bytes", name, check.Bytes())
+	}
+}
+
+// modes are the two ways to get what was missed.
+var modes = []struct {
+	name   string
+	replay bool
+}{{"replay", true}, {"read", false}}
+
+// --- tests ---
+
+// TestCutsOfOutput: three processes write as fast as they can, one to both of its
+// streams, one to a PTY; the connection breaks in every way at every place; and the
+// client has each byte once.
+func TestCutsOfOutput(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			rnd := random(t)
+			s := startServer(t)
+			r := newResumer(t, s, mode.replay)
+			b := firm()
+			c := r.connect(b)
+			// They may be ahead by so little that the answer to a process/read does not
+			// often break with the connection.
+			little := obj{"bytes": 64 << 10}
+			r.start(c, "both", streamProgram(t, obj{"retention": little}, "source", "-1", "both"))
+			r.start(c, "one", streamProgram(t, obj{"retention": little}, "source", "-1"))
+			r.start(c, "pty", streamProgram(t, obj{"retention": little, "tty": true}, "source", "-1"))
+			b.snap()
+			c.awaitEnd()
+			r.absorb(c)
+
+			for i := range scaled(200) {
+				most := int64(400_000)
+				if i%8 == 0 {
+					most = 2_000 // the handshake, and little more
+				}
+				b := brittleAfter(breakage(i)%breakages, 1+rnd.Int64N(most), math.MaxInt64)
+				if c := r.connect(b); c != nil {
+					c.awaitEnd()
+					r.absorb(c)
+				}
+			}
+
+			c = r.connect(firm())
+			for id := range r.had {
+				c.call("process/closeStdin", obj{"processId": id})
+			}
+			r.finish(c, "both stdout", "both stderr", "one stdout", "pty pty")
+		})
+	}
+}
+
+// input writes stream 1 and its end to a process: each piece once, and again after
+// a break if it was not answered.
+type input struct {
+	id      string
+	size    int64        // bytes in all
+	piece   int64        // bytes of one write, at most
+	flight  int          // writes without an answer, at most
+	made    int64        // bytes that are in a write
+	pending []inputWrite // not answered, in order
+	sent    int          // so many of them were sent on the present connection
+}
+
+type inputWrite struct {
+	writeID string
+	data    []byte
+	request int64 // on the present connection
+}
+
+// send sends what may be sent.
+func (in *input) send(c *conn, sizes *rand.Rand) {
+	for in.sent < in.flight && (in.sent < len(in.pending) || in.made < in.size) {
+		if in.sent == len(in.pending) {
+			w := inputWrite{writeID: fmt.Sprintf("%s-%d", in.id, in.made)}
+			w.data = make([]byte, min(1+sizes.Int64N(in.piece), in.size-in.made))
+			stream.Stream(1).Fill(w.data, in.made)
+			if in.made += int64(len(w.data)); in.made == in.size {
+				w.data = fmt.Appendf(w.data, ";%d", in.size)
+			}
+			in.pending = append(in.pending, w)
+		}
+		w := &in.pending[in.sent]
+		w.request = c.request("process/write", obj{
+			"processId": in.id, "writeId": w.writeID, "chunk": base64.StdEncoding.EncodeToString(w.data),
+		})
+		in.sent++
+	}
+}
+
+// answered waits for the next answer to a write, which must be that to the oldest.
+// The error is that the connection has ended.
+func (in *input) answered(c *conn) error {
+	c.t.Helper()
+	var answer obj
+	if err := c.tryAwait(func() bool {
+		i := slices.IndexFunc(c.replies, func(m obj) bool { return num(m["id"]) >= in.pending[0].request })
+		if i < 0 {
+			return false
+		}
+		answer = c.replies[i]
+		c.replies = slices.Delete(c.replies, i, i+1)
+		return true
+	}); err != nil {
+		return err
+	}
+	if w := in.pending[0]; num(answer["id"]) != w.request || resultOf(answer)["status"] != "accepted" {
+		p := c.process(in.id)
+		c.t.Fatalf("process %q: write %s, request %d, was answered with %s; its stdout: %.300q; its end: %s",
+			in.id, w.writeID, w.request, jsonText(answer), p.outputSoFar("stdout"), jsonText(p.exited))
+	}
+	in.pending = in.pending[1:]
+	in.sent--
+	return nil
+}
+
+// run writes on a new connection until all is answered (nil) or it has ended.
+func (in *input) run(c *conn, sizes *rand.Rand) error {
+	c.t.Helper()
+	in.sent = 0
+	for in.made < in.size || len(in.pending) > 0 {
+		in.send(c, sizes)
+		if err := in.answered(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestCutsOfInput: many writes are on their way when the connection breaks; those
+// without an answer are sent again. A slow reader, or cat with its output coming
+// back on the same connection, gets each byte once, in order.
+func TestCutsOfInput(t *testing.T) {
+	t.Parallel()
+	cat := obj{"argv": []string{"/bin/cat"}, "pipeStdin": true, "retention": obj{"bytes": 64 << 10}}
+	for _, test := range []struct {
+		name    string
+		replay  bool
+		program obj
+		streams []string // that come back
+		down    int64    // at most so many bytes to the client before a break
+	}{
+		{"sink", true, streamProgram(t, nil, "sink"), nil, 3 << 10},
+		{"cat, replay", true, cat, []string{"p stdout"}, 300 << 10},
+		{"cat, read", false, cat, []string{"p stdout"}, 300 << 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			rnd := random(t)
+			r := newResumer(t, startServer(t), test.replay)
+			b := firm()
+			c := r.connect(b)
+			r.start(c, "p", test.program)
+			in := &input{id: "p", size: int64(scaled(4 << 20)), piece: 12 << 10, flight: 64}
+			b.snap()
+			c.awaitEnd()
+
+			cuts := 0
+			for done := false; !done; cuts++ {
+				b := brittleAfter(breakage(cuts)%breakages, math.MaxInt64, 1+rnd.Int64N(96<<10))
+				if cuts%2 == 0 {
+					b = brittleAfter(breakage(cuts/2)%breakages, 1+rnd.Int64N(test.down), math.MaxInt64)
+				}
+				c := r.connect(b)
+				if c == nil {
+					continue
+				}
+				done = in.run(c, rnd) == nil
+				b.snap()
+				c.awaitEnd()
+				r.absorb(c)
+			}
+			t.Logf("%d cuts", cuts)
+
+			c = r.connect(firm())
+			c.call("process/closeStdin", obj{"processId": "p"})
+			r.finish(c, test.streams...)
+		})
+	}
+}
+
+// unacked is what the server holds of a process that its owner has not had, in
+// bytes.
+func unacked(c *conn, id string) int64 {
+	c.t.Helper()
+	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
+		if info := info.(obj); info["processId"] == id {
+			return num(info["unackedBytes"])
+		}
+	}
+	return 0
+}
+
+// nearlyFull is what a process of the default retention holds at least when it has
+// been stopped by it, in bytes.
+const nearlyFull = 800 << 10
+
+// observe attaches an observer that understands gaps; params are added to those of
+// initialize.
+func (s *server) observe(sessionID string, params obj) *conn {
+	s.t.Helper()
+	all := obj{"resumeSessionId": sessionID, "role": "observer", "capabilities": obj{"gap": true}}
+	for k, v := range params {
+		all[k] = v
+	}
+	return s.session(all)
+}
+
+// TestAway: what is written while nobody is there waits, and how it ended too.
+func TestAway(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t)
+			r := newResumer(t, s, mode.replay)
+			b := firm()
+			c := r.connect(b)
+			witness := s.observe(r.sessionID, nil)
+			r.start(c, "much", streamProgram(t, nil, "source", fmt.Sprint(scaled(20<<20))))
+			r.start(c, "little", streamProgram(t, nil, "source", "100000", "both"))
+			b.snap()
+			c.awaitEnd()
+			r.absorb(c)
+			eventually(t, "the process waits for its owner", func() bool { return unacked(witness, "much") > nearlyFull })
+			witness.process("little").awaitClosed()
+
+			r.finish(r.connect(firm()), "much stdout", "little stdout", "little stderr")
+		})
+	}
+}
+
+// TestEvict: an owner that chose to lose is told what it has lost.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	const size = 4 << 20
+	program := streamProgram(t, obj{"retention": obj{"bytes": 256 << 10, "onFull": "evict"}}, "source", fmt.Sprint(size))
+
+	t.Run("not reading", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t)
+		r := newResumer(t, s, true)
+		r.params = obj{"capabilities": obj{"gap": true}}
+		b := firm()
+		c := r.connect(b)
+		witness := s.observe(r.sessionID, nil)
+		r.start(c, "p", program)
+		b.hold()
+		witness.process("p").awaitClosed()
+		b.release()
+		r.finish(c, "p stdout") // the gaps' bytes make the rest fit
+		if len(r.had["p"].gaps) == 0 {
+			t.Error("no gap, though the client had stopped reading")
+		}
+	})
+	t.Run("away", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t)
+		c := s.session(nil)
+		witness := s.observe(c.sessionID, nil)
+		gated, open := behindGate(t, program, "printf hello")
+		c.start("p", gated).awaitOutput("stdout", "hello")
+		c.cutRST()
+		open()
+		witness.process("p").awaitClosed()
+
+		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}, "capabilities": obj{"gap": true}})
+		p := c.process("p")
+		_, rest := p.awaitClosed()
+		if len(p.gaps) != 1 {
+			t.Fatalf("%d gaps, want 1", len(p.gaps))
+		}
+		gap, next := p.gaps[0], p.chunks[0].seq
+		if num(gap["fromSeq"]) != 2 || num(gap["toSeq"]) != next-1 || num(gap["seq"]) != next-1 {
+			t.Errorf("gap %s between seq 1 and %d", jsonText(gap), next)
+		}
+		end := fmt.Sprintf(";%d", size)
+		lost := int64(size+len(end)) - int64(len(rest))
+		if bytes, given := gap["bytes"]; given && num(bytes) != lost {
+			t.Errorf("gap of %v bytes, want %d", bytes, lost)
+		}
+		if !strings.HasSuffix(rest, end) {
+			t.Errorf("the output ends with %q, want %q", rest[len(rest)-20:], end)
+		}
+		if first := num(c.call("process/read", obj{"processId": "p"})["firstSeq"]); first != next {
+			t.Errorf("firstSeq %d, want %d", first, next)
+		}
+		c.close()
+
+		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}})
+		p = c.process("p")
+		p.awaitClosed()
+		if p.first != next || len(p.gaps) > 0 {
+			t.Errorf("without the capability: %d gaps, then seq %d, want none and %d", len(p.gaps), p.first, next)
+		}
+	})
+}
+
+// behindGate makes a program wait until open is called, and a shell run first
+// before that.
+func behindGate(t testing.TB, program obj, first string) (gated obj, open func()) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gate, err := os.OpenFile(path, os.O_RDWR, 0) // both ends: neither side waits for the other
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gate.Close() })
+	gated = maps.Clone(program)
+	gated["argv"] = append([]string{"/bin/sh", "-c", first + `; read x <"$0"; exec "$@"`, path}, program["argv"].([]string)...)
+	return gated, func() { gate.WriteString("open\n") }
+}
+
+// TestTakeover: the connection that had the session is told and closed, also while
+// it is writing; what it had sent and was not answered is sent again by the next.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	rnd := random(t)
+	s := startServer(t)
+	r := newResumer(t, s, true)
+	c := r.connect(firm())
+	r.start(c, "p", streamProgram(t, nil, "sink"))
+	if code, text := s.dial().callError("initialize", obj{"clientName": "other", "resumeSessionId": r.sessionID}); code != -32010 {
+		t.Errorf("resume of a session that is attached: %d %s, want -32010", code, text)
+	}
+	in := &input{id: "p", size: int64(scaled(40 << 20)), piece: 12 << 10, flight: 500}
+	rounds := 0
+	for ; in.made < in.size; rounds++ {
+		in.sent = 0
+		in.send(c, rnd)
+		for range rnd.IntN(300) {
+			if err := in.answered(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in.send(c, rnd)
+		r.takeover = true
+		next := r.connect(firm())
+		code, reason := c.awaitClose()
+		r.absorb(c)
+		if code != 4001 || len(c.other) != 1 || c.other[0]["method"] != "session/evicted" {
+			t.Errorf("closed with code %d %q after %s, want 4001 after session/evicted", code, reason, jsonText(c.other))
+		}
+		c = next
+	}
+	t.Logf("%d times", rounds)
+	if err := in.run(c, rnd); err != nil {
+		t.Fatal(err)
+	}
+	c.call("process/closeStdin", obj{"processId": "p"})
+	r.finish(c)
+}
+
+// TestParkedAtCut: requests that wait when the connection ends hold nothing up and
+// are not done twice.
+func TestParkedAtCut(t *testing.T) {
+	t.Parallel()
+	for how := range breakages {
+		t.Run(fmt.Sprint(how), func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t)
+			r := newResumer(t, s, true)
+			b := firm()
+			b.how = how
+			c := r.connect(b)
+			gated, open := behindGate(t, obj{"argv": []string{"/bin/cat"}, "pipeStdin": true}, "true")
+			r.start(c, "p", gated)
+			c.request("process/read", obj{"processId": "p", "waitMs": 600_000})
+			c.request("process/wait", obj{"processId": "p"})
+			// More than a pipe and the server's queue take.
+			in := &input{id: "p", size: 2 << 20, piece: 64 << 10, flight: 1000}
+			rnd := random(t)
+			in.send(c, rnd)
+			if err := in.answered(c); err != nil {
+				t.Fatal(err)
+			}
+			c.call("session/info", obj{}) // the server has them all
+			b.snap()
+			c.awaitEnd()
+			r.absorb(c)
+
+			c = r.connect(firm())
+			again := make(chan struct{})
+			go func() { // only now is there room
+				defer close(again)
+				time.Sleep(10 * time.Millisecond)
+				open()
+			}()
+			if err := in.run(c, rnd); err != nil {
+				t.Fatal(err)
+			}
+			<-again
+			c.call("process/closeStdin", obj{"processId": "p"})
+			r.finish(c, "p stdout")
+		})
+	}
+}
+
+// TestStartAcrossCut: a start whose answer was lost is sent again with its token:
+// the program runs once and all of its output comes.
+func TestStartAcrossCut(t *testing.T) {
+	t.Parallel()
+	rnd := random(t)
+	s := startServer(t)
+	r := newResumer(t, s, true)
+	r.connect(firm())
+	dir := t.TempDir()
+	for i := range scaled(60) {
+		id := fmt.Sprint("p", i)
+		params := startParams(id, streamProgram(t, nil, "source", "10000"))
+		params["argv"] = append([]string{"/bin/sh", "-c", `echo run >>"$0"; exec "$@"`, filepath.Join(dir, id)}, params["argv"].([]string)...)
+		params["startToken"] = "token of " + id
+
+		r.takeover = true
+		b := firm()
+		b.how = breakage(i) % breakages
+		c := r.connect(b)
+		switch i % 3 {
+		case 0:
+			b.up.Store(1 + rnd.Int64N(400)) // within the start
+		case 1:
+			b.down.Store(1 + rnd.Int64N(200)) // within its answer, or behind it
+		}
+		c.request("process/start", params)
+		r.had = map[string]*had{id: newHad()}
+		if i%3 < 2 {
+			c.awaitEnd()
+			r.absorb(c)
+		} // else it is taken over while it starts
+
+		r.takeover = true
+		c = r.connect(firm())
+		again := c.lastID.Add(1)
+		c.send(obj{"id": again, "method": "process/start", "params": params}) // not by request: seq goes on
+		if answer := c.reply(again); resultOf(answer)["processId"] != id {
+			t.Fatalf("start again: %s", jsonText(answer))
+		}
+		r.finish(c, id+" stdout")
+		params["startToken"] = "another"
+		if code, text := c.callError("process/start", params); code != -32600 {
+			t.Errorf("start with another token: %d %s, want -32600", code, text)
+		}
+		if runs, err := os.ReadFile(filepath.Join(dir, id)); string(runs) != "run\n" {
+			t.Errorf("%q ran %q (%v), want once", id, runs, err)
+		}
+	}
+}
+
+// TestAck: with the capability only session/ack counts. What was read and not
+// acknowledged is there after the client's crash; what was acknowledged may go.
+func TestAck(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	acks := obj{"ack": true}
+	c := s.session(obj{"capabilities": acks})
+	size := scaled(10 << 20)
+	p := c.start("p", streamProgram(t, nil, "source", fmt.Sprint(size)))
+	c.awaitFact("most of what the server may keep", func() bool { return len(p.output("stdout")) > nearlyFull })
+	eventually(t, "the process waits", func() bool { return unacked(c, "p") > nearlyFull })
+	c.cutRST()
+
+	check, acked := stream.NewChecker(1), int64(0)
+	for crashes := 3; ; crashes-- {
+		c = s.session(obj{"resumeSessionId": c.sessionID, "capabilities": acks, "resumeFrom": obj{"p": acked}})
+		p = c.process("p")
+		taken, closed := 0, false
+		for want := check.Bytes() + int64(size/5); !closed && (crashes == 0 || check.Bytes() < want); {
+			var chunks []outputChunk
+			c.awaitFact("more output", func() bool {
+				chunks, closed = p.chunks[taken:], p.closed
+				return len(chunks) > 0 || closed
+			})
+			for _, chunk := range chunks {
+				if _, err := check.Write(chunk.data); err != nil {
+					t.Fatalf("seq %d after a resume from %d: %v", chunk.seq, acked, err)
+				}
+				acked = chunk.seq
+			}
+			taken += len(chunks)
+			c.notify("session/ack", obj{"processes": obj{"p": acked}})
+		}
+		if closed {
+			break
+		}
+		c.cutRST() // what came since the last ack is forgotten here, with the connection
+	}
+	if err := check.End(); err != nil {
+		t.Error(err)
+	}
+	if first := num(c.call("process/read", obj{"processId": "p", "maxBytes": 1})["firstSeq"]); !testing.Short() && first < 2 {
+		t.Errorf("firstSeq %d: nothing of %d bytes has gone, though all was acknowledged", first, size)
+	}
+}

@@ -1,0 +1,55 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestDetach: however a connection ends, the session is there for the next one,
+// with what the client has missed and nothing that it had.
+func TestDetach(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, end := range map[string]func(*conn){
+		"reset":                         (*conn).cutRST,
+		"end of TCP":                    (*conn).cutFIN,
+		"Close frame":                   (*conn).close,
+		"a request without its answer":  func(c *conn) { c.request("process/wait", obj{"processId": "p"}); c.cutRST() },
+		"output that nobody has read":   func(c *conn) { c.request("process/write", c.process("p").writeParams("unread\n")); c.close() },
+		"a protocol violation of ours":  func(c *conn) { c.notify("nonsense", nil); c.awaitEnd() },
+		"a frame of which half arrived": func(c *conn) { c.tcp.Write(clientFrame(true, 1, message(1000))[:500]); c.cutFIN() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			c := s.session(nil)
+			p := c.start("p", obj{"argv": sh("cat; exit 7"), "pipeStdin": true})
+			all := ""
+			for i := range 3 {
+				line := fmt.Sprintf("line %d\n", i)
+				p.write(line)
+				p.awaitOutput("stdout", line)
+			}
+			end(c)
+			all += p.outputSoFar("stdout")
+			resumed := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": p.lastSeq()}})
+			again := resumed.process("p")
+			again.write("after\n")
+			all += again.awaitOutput("stdout", "after\n")
+			resumed.call("process/closeStdin", obj{"processId": "p"})
+			if code := num(again.awaitExit()["exitCode"]); code != 7 {
+				t.Errorf("exit code %d, want 7", code)
+			}
+			again.awaitClosed()
+			want := "line 0\nline 1\nline 2\nafter\n"
+			if name == "output that nobody has read" {
+				want = "line 0\nline 1\nline 2\nunread\nafter\n"
+			}
+			if all != want {
+				t.Errorf("both connections together got %q, want %q", all, want)
+			}
+			if again.first != p.lastSeq()+1 {
+				t.Errorf("the second connection began with seq %d, the first ended with %d", again.first, p.lastSeq())
+			}
+		})
+	}
+}

@@ -1,0 +1,895 @@
+// Package tests drives the real troupe binary from outside: real processes, a
+// wire client of its own (not package client, so that one mistake cannot hide in
+// both), facts instead of sleeps.
+//
+//	s := startServer(t, "--detached-ttl", "1m") // built once, stopped by SIGTERM at the end, wants exit 0
+//	c := s.session(nil)                         // connected, initialize + initialized
+//	p := c.start("cat", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})
+//	p.write("hi\n")
+//	p.awaitOutput("stdout", "hi\n")
+//	c.cutRST()
+//	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"cat": p.lastSeq()}})
+//	c.process("cat").awaitOutput("stdout", "…") // what this connection got, from its first seq on
+//
+// Every connection checks by itself, for every process and until the test ends,
+// that seq goes up by one, that nothing follows closed, and on the connection
+// that sent the start also that seq begins at 1. Helpers that take a testing.TB
+// or belong to a value that has one end the test when what they wait for does not
+// happen within factTimeout; call them on the test's own goroutine. What they
+// return is decoded JSON: objects are obj, numbers json.Number.
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// factTimeout is how long a fact may take on a machine that does many other
+// things too. It is no measurement: a test that passes waits for less.
+const factTimeout = 60 * time.Second
+
+// obj is a JSON object.
+type obj = map[string]any
+
+func TestMain(m *testing.M) {
+	// What whoever runs the tests has left open is no business of the servers.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if dir := buildDir.Load(); dir != nil {
+			os.RemoveAll(*dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// --- facts ---
+
+// facts is state that one goroutine changes and others wait for.
+type facts struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each update; nil until somebody waits
+}
+
+func (f *facts) update(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// await returns true as soon as ok does, false when timeout has passed. ok runs
+// under the lock.
+func (f *facts) await(timeout time.Duration, ok func() bool) bool {
+	deadline := time.After(timeout)
+	for {
+		f.mu.Lock()
+		if ok() {
+			f.mu.Unlock()
+			return true
+		}
+		if f.changed == nil {
+			f.changed = make(chan struct{})
+		}
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-deadline:
+			return false
+		}
+	}
+}
+
+// eventually polls for a fact that nobody announces, such as one in /proc.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(factTimeout); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", factTimeout, what)
+		}
+	}
+}
+
+// --- the binary ---
+
+var buildDir atomic.Pointer[string]
+
+// troupeBinary builds the server, with the race detector when the tests have it.
+var troupeBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "troupe-tests-")
+	if err != nil {
+		return "", err
+	}
+	buildDir.Store(&dir)
+	args := []string{"build", "-o", filepath.Join(dir, "troupe")}
+	if underRace() {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "github.com/b6f6fdd7/troupe/cmd/troupe")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build ./cmd/troupe: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "troupe"), nil
+})
+
+func underRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// serverEnv is the whole environment of a server: what it passes on to its
+// children is then known to the byte.
+var serverEnv = []string{
+	"HOME=/home/user", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/bash",
+	"SOME_TOKEN=hush", "EDITOR=ed",
+}
+
+// program is one run of the binary.
+type program struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdout *tap
+	stderr *tap
+	exited chan struct{} // closed once it has ended and its output was read
+}
+
+// tap keeps what is written to it.
+type tap struct {
+	facts
+	data []byte
+}
+
+func (o *tap) Write(p []byte) (int, error) {
+	o.update(func() { o.data = append(o.data, p...) })
+	return len(p), nil
+}
+
+func (o *tap) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.data)
+}
+
+// startTroupe runs `troupe args…`, with what configure (may be nil) changes in the
+// command. Killed at the end of the test if it still runs then.
+func startTroupe(t testing.TB, configure func(*exec.Cmd), args ...string) *program {
+	t.Helper()
+	bin, err := troupeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, cmd: exec.Command(bin, args...), stdout: &tap{}, stderr: &tap{}, exited: make(chan struct{})}
+	p.cmd.Env = serverEnv
+	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
+	p.cmd.WaitDelay = factTimeout
+	if configure != nil {
+		configure(p.cmd)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			log := p.stderr.String()
+			t.Logf("troupe %s: %v; the end of its stderr:\n%s", strings.Join(args, " "), p.cmd.ProcessState, log[max(0, len(log)-8<<10):])
+		}
+	})
+	return p
+}
+
+// exitCode waits for the end: the code, -1 when a signal ended it.
+func (p *program) exitCode() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(factTimeout):
+		p.t.Fatalf("%s has not ended within %v; its stderr:\n%s", p.cmd, factTimeout, p.stderr)
+		return 0
+	}
+}
+
+func (p *program) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatalf("signal %v: %v", sig, err)
+	}
+}
+
+// rss is the resident memory of the program in bytes.
+func (p *program) rss() int64 {
+	p.t.Helper()
+	return procNumber(p.t, p.cmd.Process.Pid, "VmRSS:") * 1024
+}
+
+// procNumber is the first number of a line of /proc/PID/status.
+func procNumber(t testing.TB, pid int, field string) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(status), "\n"+field)
+	var n int64
+	if _, err := fmt.Sscan(line, &n); err != nil {
+		t.Fatalf("%s of process %d: %v", field, pid, err)
+	}
+	return n
+}
+
+// server is a running `troupe serve`.
+type server struct {
+	*program
+	url string // as it printed it: ws://127.0.0.1:43211 or unix:///…
+}
+
+// startServer starts `troupe serve args…`, on a free port of 127.0.0.1 unless the
+// args name a --listen, and waits for its address. At the end of the test the
+// server gets SIGTERM, unless it has ended by then, and must exit with 0; a panic
+// that it survived and a data race fail the test as well.
+func startServer(t testing.TB, args ...string) *server {
+	t.Helper()
+	if !slices.Contains(args, "--listen") {
+		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
+	}
+	s := &server{program: startTroupe(t, nil, append([]string{"serve"}, args...)...)}
+	t.Cleanup(func() {
+		select {
+		case <-s.exited:
+		default:
+			s.stop()
+		}
+		for line := range strings.Lines(s.stderr.String()) {
+			if strings.Contains(line, "panic") || strings.Contains(line, "DATA RACE") {
+				t.Errorf("the server logged: %.3000s", line)
+				break
+			}
+		}
+	})
+	s.url = s.firstLine()
+	return s
+}
+
+// firstLine waits for the first line on stdout.
+func (p *program) firstLine() (line string) {
+	p.t.Helper()
+	go func() { // an early end is news for the tap too
+		<-p.exited
+		p.stdout.update(func() {})
+	}()
+	found := false
+	p.stdout.await(factTimeout, func() bool {
+		line, _, found = strings.Cut(string(p.stdout.data), "\n")
+		select {
+		case <-p.exited:
+			return true
+		default:
+			return found
+		}
+	})
+	if !found {
+		p.t.Fatalf("%s printed no line; its stderr:\n%s", p.cmd, p.stderr)
+	}
+	return line
+}
+
+// stop sends SIGTERM and wants exit code 0.
+func (s *server) stop() {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM)
+	if code := s.exitCode(); code != 0 {
+		s.t.Errorf("after SIGTERM the server exited with %d, want 0; its stderr:\n%s", code, s.stderr)
+	}
+}
+
+// in is the server for a subtest.
+func (s *server) in(t testing.TB) *server {
+	p := *s.program
+	p.t = t
+	return &server{&p, s.url}
+}
+
+// dial connects without a word: no initialize.
+func (s *server) dial() *conn {
+	s.t.Helper()
+	c, _, err := dialWS(s.t, s.url, nil)
+	if err != nil {
+		s.t.Fatalf("dial %s: %v", s.url, err)
+	}
+	return c
+}
+
+// session connects and shakes hands; params are added to those of initialize. A
+// resume is repeated while the server has not noticed that the old connection is
+// gone (-32010), as every client does, unless params say takeover.
+func (s *server) session(params obj) *conn {
+	s.t.Helper()
+	c := s.dial()
+	all := obj{"clientName": "tests"}
+	for k, v := range params {
+		all[k] = v
+	}
+	for deadline := time.Now().Add(factTimeout); ; time.Sleep(5 * time.Millisecond) {
+		id := c.request("initialize", all)
+		answer := c.reply(id)
+		if e, failed := answer["error"].(obj); failed {
+			if num(e["code"]) == -32010 && time.Now().Before(deadline) {
+				continue
+			}
+			s.t.Fatalf("initialize %v: %v", all, e)
+		}
+		c.sessionID = answer["result"].(obj)["sessionId"].(string)
+		c.notify("initialized", obj{})
+		return c
+	}
+}
+
+// --- a connection ---
+
+// conn is one connection to a server and everything that came over it.
+type conn struct {
+	t         testing.TB
+	sessionID string        // set by server.session
+	timeout   time.Duration // factTimeout, unless a test has a reason
+	mutePongs atomic.Bool   // pings are then counted and not answered
+
+	tcp   net.Conn                                       // nil on stdio
+	next  func() ([]byte, error)                         // the reading goroutine's only
+	write func(fin bool, opcode byte, data []byte) error // any goroutine
+	done  chan struct{}                                  // closed when the reading goroutine has ended
+
+	lastID atomic.Int64
+
+	facts                    // guards what follows
+	replies []obj            // responses and errors not yet taken, in order
+	other   []obj            // notifications that belong to no process, in order
+	procs   map[string]*proc // by processId
+	started map[string]bool  // processIds whose start was sent here: their seq begins at 1
+	pings   int              // from the server
+	pongs   []string         // payloads of the server's pongs
+	faults  []string         // what broke the rules of the wire
+	end     error            // why reading ended; a *websocket.CloseError after a Close frame
+}
+
+// dialWS connects to ws://… or unix:///…, with the header in addition. On a
+// refusal the response says why.
+func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response, error) {
+	dialer := websocket.Dialer{HandshakeTimeout: factTimeout, ReadBufferSize: 64 << 10}
+	if path, unix := strings.CutPrefix(url, "unix://"); unix {
+		url = "ws://unix/"
+		dialer.NetDial = func(string, string) (net.Conn, error) { return net.Dial("unix", path) }
+	}
+	ws, resp, err := dialer.Dial(url, header)
+	if err != nil {
+		return nil, resp, err
+	}
+	c := &conn{t: t, tcp: ws.UnderlyingConn(), next: func() ([]byte, error) {
+		_, data, err := ws.ReadMessage()
+		return data, err
+	}}
+	// Frames are written here and not by gorilla, which cuts messages up as it likes.
+	var mu sync.Mutex
+	c.write = func(fin bool, opcode byte, data []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		_, err := c.tcp.Write(clientFrame(fin, opcode, data))
+		return err
+	}
+	ws.SetPingHandler(func(data string) error {
+		c.update(func() { c.pings++ })
+		if !c.mutePongs.Load() {
+			c.write(true, websocket.PongMessage, []byte(data))
+		}
+		return nil
+	})
+	ws.SetPongHandler(func(data string) error {
+		c.update(func() { c.pongs = append(c.pongs, data) })
+		return nil
+	})
+	ws.SetCloseHandler(func(int, string) error { return nil })
+	c.run()
+	t.Cleanup(c.hangUp)
+	return c, resp, nil
+}
+
+// dialLines talks newline-delimited JSON over a pair of pipes, as stdio does.
+func dialLines(t testing.TB, r io.Reader, w io.Writer) *conn {
+	lines := bufio.NewReader(r)
+	c := &conn{t: t, next: func() ([]byte, error) { return lines.ReadBytes('\n') }}
+	c.write = func(_ bool, _ byte, data []byte) error {
+		_, err := w.Write(append(slices.Clip(data), '\n'))
+		return err
+	}
+	c.run()
+	return c
+}
+
+// clientFrame is one masked websocket frame (RFC 6455 §5.2).
+func clientFrame(fin bool, opcode byte, data []byte) []byte {
+	frame := make([]byte, 0, len(data)+14)
+	if fin {
+		opcode |= 0x80
+	}
+	switch n := len(data); {
+	case n < 126:
+		frame = append(frame, opcode, 0x80|byte(n))
+	case n < 1<<16:
+		frame = binary.BigEndian.AppendUint16(append(frame, opcode, 0x80|126), uint16(n))
+	default:
+		frame = binary.BigEndian.AppendUint64(append(frame, opcode, 0x80|127), uint64(n))
+	}
+	key := binary.BigEndian.AppendUint32(nil, rand.Uint32())
+	frame = append(frame, key...)
+	for i, b := range data {
+		frame = append(frame, b^key[i&3])
+	}
+	return frame
+}
+
+func (c *conn) run() {
+	t := c.t // a test may hand the connection on to its subtests
+	c.timeout = factTimeout
+	c.done = make(chan struct{})
+	c.procs, c.started = map[string]*proc{}, map[string]bool{}
+	go func() {
+		defer close(c.done)
+		for {
+			data, err := c.next()
+			if err != nil {
+				c.update(func() { c.end = err })
+				return
+			}
+			c.update(func() { c.took(data) })
+		}
+	}()
+	t.Cleanup(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, fault := range c.faults {
+			t.Error(fault)
+		}
+	})
+}
+
+// took files one message. Under the lock.
+func (c *conn) took(data []byte) {
+	var m obj
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&m); err != nil {
+		c.faultf("the server sent what is no JSON object (%v): %.200q", err, data)
+		return
+	}
+	_, isResult := m["result"]
+	_, isError := m["error"]
+	method, isNotification := m["method"].(string)
+	if _, has := m["jsonrpc"]; has || (isResult || isError) == isNotification || isResult && isError {
+		c.faultf("neither response nor notification: %.200s", data)
+		return
+	}
+	if !isNotification {
+		c.replies = append(c.replies, m)
+		return
+	}
+	params, _ := m["params"].(obj)
+	id, hasID := params["processId"].(string)
+	if !hasID {
+		c.other = append(c.other, m)
+		return
+	}
+	p := c.proc(id)
+	seq := num(params["seq"])
+	if p.closed && seq == 1 { // the id was free again, and a new process has it
+		delete(c.procs, id)
+		p = c.proc(id)
+	}
+	from := seq
+	if method == "process/gap" {
+		from = num(params["fromSeq"])
+	}
+	switch {
+	case p.closed:
+		c.faultf("process %q: after closed came %s", id, data)
+	case p.next == 0 && c.started[id] && from != 1:
+		c.faultf("process %q: began with seq %d, want 1: %.200s", id, from, data)
+	case p.next != 0 && from != p.next:
+		c.faultf("process %q: seq %d where %d was due: %.200s", id, from, p.next, data)
+	}
+	if p.next == 0 {
+		p.first = from
+	}
+	p.next = seq + 1
+	switch method {
+	case "process/output":
+		stream, _ := params["stream"].(string)
+		text, _ := params["chunk"].(string)
+		chunk, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(chunk) == 0 || !slices.Contains([]string{"stdout", "stderr", "pty"}, stream) {
+			c.faultf("process %q: bad output (%v): %.200s", id, err, data)
+		}
+		p.chunks = append(p.chunks, outputChunk{seq, stream, chunk})
+	case "process/exited":
+		if p.exited != nil {
+			c.faultf("process %q: exited twice: %s", id, data)
+		}
+		p.exited = params
+	case "process/closed":
+		if p.exited == nil && p.first == 1 {
+			c.faultf("process %q: closed and never exited", id)
+		}
+		p.closed = true
+	case "process/gap":
+		p.gaps = append(p.gaps, params)
+	}
+}
+
+func (c *conn) faultf(format string, args ...any) {
+	c.faults = append(c.faults, fmt.Sprintf(format, args...))
+}
+
+// proc is the entry of a process, made at need. Under the lock.
+func (c *conn) proc(id string) *proc {
+	p := c.procs[id]
+	if p == nil {
+		p = &proc{c: c, id: id}
+		c.procs[id] = p
+	}
+	return p
+}
+
+// awaitFact ends the test when what does not come true. The fact may look at all
+// that c.facts guards. A fact about a connection that has ended cannot come true
+// any more.
+func (c *conn) awaitFact(what string, ok func() bool) {
+	c.t.Helper()
+	if err := c.tryAwait(ok); err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (c *conn) tryAwait(ok func() bool) (err error) {
+	came := c.await(c.timeout, func() bool {
+		switch {
+		case ok():
+			return true
+		case c.end != nil:
+			err = fmt.Errorf("the connection has ended: %w", c.end)
+			return true
+		}
+		return false
+	})
+	if !came {
+		err = fmt.Errorf("not within %v", c.timeout)
+	}
+	return err
+}
+
+// --- requests ---
+
+// send sends any value as one JSON text message. A connection that has ended is
+// no failure here: the answer that does not come is.
+func (c *conn) send(v any) {
+	c.t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.sendRaw(websocket.TextMessage, data)
+}
+
+// sendRaw sends a message of one frame with any opcode and payload.
+func (c *conn) sendRaw(opcode byte, data []byte) error { return c.write(true, opcode, data) }
+
+func (c *conn) notify(method string, params any) {
+	c.t.Helper()
+	c.send(obj{"method": method, "params": params})
+}
+
+// request sends a request and returns its id at once, so that requests can be
+// pipelined; reply takes the answer.
+func (c *conn) request(method string, params any) (id int64) {
+	c.t.Helper()
+	id = c.lastID.Add(1)
+	if p, isObj := params.(obj); isObj && method == "process/start" {
+		if name, isString := p["processId"].(string); isString {
+			c.update(func() { c.started[name] = true })
+		}
+	}
+	c.send(obj{"id": id, "method": method, "params": params})
+	return id
+}
+
+// reply waits for the answer to id and takes it: an object with "result" or "error".
+func (c *conn) reply(id any) obj {
+	c.t.Helper()
+	var answer obj
+	c.awaitFact(fmt.Sprintf("the answer to request %v", id), func() bool {
+		answer = c.takeReply(id)
+		return answer != nil
+	})
+	return answer
+}
+
+// takeReply takes the oldest answer to id, nil when there is none. Under the lock.
+func (c *conn) takeReply(id any) obj {
+	i := slices.IndexFunc(c.replies, func(m obj) bool { return jsonText(m["id"]) == jsonText(id) })
+	if i < 0 {
+		return nil
+	}
+	answer := c.replies[i]
+	c.replies = slices.Delete(c.replies, i, i+1)
+	return answer
+}
+
+// call returns the result; an error answer ends the test.
+func (c *conn) call(method string, params any) obj {
+	c.t.Helper()
+	answer := c.reply(c.request(method, params))
+	result, ok := answer["result"].(obj)
+	if !ok {
+		c.t.Fatalf("%s %s: %s", method, jsonText(params), jsonText(answer))
+	}
+	return result
+}
+
+// callError wants an error, and returns its code and text.
+func (c *conn) callError(method string, params any) (code int64, text string) {
+	c.t.Helper()
+	answer := c.reply(c.request(method, params))
+	e, ok := answer["error"].(obj)
+	if !ok {
+		c.t.Fatalf("%s %s was answered with %s, want an error", method, jsonText(params), jsonText(answer))
+	}
+	text, _ = e["message"].(string)
+	return num(e["code"]), text
+}
+
+// --- the end of a connection ---
+
+// awaitEnd waits until the server has ended the connection, and returns how: the
+// *websocket.CloseError of its Close frame (1006: there was none), or an I/O error.
+func (c *conn) awaitEnd() error {
+	c.t.Helper()
+	if !c.await(c.timeout, func() bool { return c.end != nil }) {
+		c.t.Fatalf("the connection is still open after %v", c.timeout)
+	}
+	return c.end
+}
+
+// awaitClose wants a Close frame of the server, and returns its code and reason.
+func (c *conn) awaitClose() (code int, reason string) {
+	c.t.Helper()
+	err := c.awaitEnd()
+	closed, ok := errors.AsType[*websocket.CloseError](err)
+	if !ok || closed.Code == websocket.CloseAbnormalClosure {
+		c.t.Fatalf("the connection ended without a Close frame: %v", err)
+	}
+	return closed.Code, closed.Text
+}
+
+// cutRST ends the TCP connection with a reset: what either side has not read is lost.
+func (c *conn) cutRST() {
+	c.tcp.(*net.TCPConn).SetLinger(0)
+	c.hangUp()
+}
+
+// cutFIN ends the TCP connection in order but without a Close frame.
+func (c *conn) cutFIN() { c.hangUp() }
+
+// close ends the connection as a polite client does: a Close frame, the server's
+// answer, then TCP.
+func (c *conn) close() {
+	c.t.Helper()
+	c.sendRaw(websocket.CloseMessage, binary.BigEndian.AppendUint16(nil, websocket.CloseNormalClosure))
+	c.awaitEnd()
+	c.hangUp()
+}
+
+func (c *conn) hangUp() {
+	c.tcp.Close()
+	<-c.done
+}
+
+// --- a process, as one connection sees it ---
+
+type outputChunk struct {
+	seq    int64
+	stream string
+	data   []byte
+}
+
+// proc is what one connection was told about a process. Its fields are guarded by
+// the connection's facts; the methods take the lock.
+type proc struct {
+	c      *conn
+	id     string
+	first  int64 // the first seq seen here; 0: none yet
+	next   int64 // the seq that is due
+	chunks []outputChunk
+	gaps   []obj
+	exited obj // params of process/exited
+	closed bool
+}
+
+// start starts a process with these defaults under the given params, and returns
+// when the server has answered: cwd file:///tmp, env with a PATH, no tty. A closed
+// process that had the id before keeps its own view.
+func (c *conn) start(id string, params obj) *proc {
+	c.t.Helper()
+	c.update(func() {
+		if p := c.procs[id]; p != nil && p.closed {
+			delete(c.procs, id)
+		}
+	})
+	c.call("process/start", startParams(id, params))
+	return c.process(id)
+}
+
+func startParams(id string, params obj) obj {
+	all := obj{"processId": id, "cwd": "file:///tmp", "env": obj{"PATH": "/usr/bin:/bin"}, "tty": false}
+	for k, v := range params {
+		all[k] = v
+	}
+	return all
+}
+
+// sh is startParams' argv for a shell script.
+func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// process is the view of a process that may have been started elsewhere.
+func (c *conn) process(id string) *proc {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.proc(id)
+}
+
+// write writes to stdin and wants it accepted.
+func (p *proc) write(data string) {
+	p.c.t.Helper()
+	result := p.c.call("process/write", p.writeParams(data))
+	if result["status"] != "accepted" {
+		p.c.t.Fatalf("write to %q: %v, want accepted", p.id, result)
+	}
+}
+
+// writeParams are those of process/write, with a writeId of their own.
+func (p *proc) writeParams(data string) obj {
+	return obj{
+		"processId": p.id,
+		"chunk":     base64.StdEncoding.EncodeToString([]byte(data)),
+		"writeId":   fmt.Sprintf("w%d-%x", p.c.lastID.Load(), rand.Uint64()),
+	}
+}
+
+// outputSoFar is what came on the stream.
+func (p *proc) outputSoFar(stream string) string {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.output(stream)
+}
+
+// output is what came on the stream so far. Under the lock.
+func (p *proc) output(stream string) string {
+	var all []byte
+	for _, chunk := range p.chunks {
+		if chunk.stream == stream {
+			all = append(all, chunk.data...)
+		}
+	}
+	return string(all)
+}
+
+// awaitOutput waits until the stream contains text, and returns all of it.
+func (p *proc) awaitOutput(stream, text string) (all string) {
+	p.c.t.Helper()
+	p.c.awaitFact(fmt.Sprintf("%q on %s of process %q", text, stream, p.id), func() bool {
+		all = p.output(stream)
+		return strings.Contains(all, text)
+	})
+	return all
+}
+
+// awaitExit waits for process/exited and returns its params.
+func (p *proc) awaitExit() (exited obj) {
+	p.c.t.Helper()
+	p.c.awaitFact(fmt.Sprintf("exited of process %q", p.id), func() bool {
+		exited = p.exited
+		return exited != nil
+	})
+	return exited
+}
+
+// awaitClosed waits for process/closed and returns the exit code, and all of stdout.
+func (p *proc) awaitClosed() (exitCode int64, stdout string) {
+	p.c.t.Helper()
+	p.c.awaitFact(fmt.Sprintf("closed of process %q", p.id), func() bool {
+		exitCode, stdout = num(p.exited["exitCode"]), p.output("stdout")
+		return p.closed
+	})
+	return exitCode, stdout
+}
+
+// lastSeq is the last seq this connection got, 0 when none.
+func (p *proc) lastSeq() int64 {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return max(p.next-1, 0)
+}
+
+// pid asks the server (process/list) for the OS process id.
+func (p *proc) pid() int {
+	p.c.t.Helper()
+	for _, info := range p.c.call("process/list", obj{})["processes"].([]any) {
+		if info := info.(obj); info["processId"] == p.id {
+			return int(num(info["pid"]))
+		}
+	}
+	p.c.t.Fatalf("process/list does not name %q", p.id)
+	return 0
+}
+
+// alive tells whether an OS process exists and is no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	state := stat[bytes.LastIndexByte(stat, ')')+2]
+	return state != 'Z' && state != 'X'
+}
+
+// --- JSON ---
+
+// num is a JSON number as an integer; -1<<63 when it is none.
+func num(v any) int64 {
+	if n, ok := v.(json.Number); ok {
+		if i, err := n.Int64(); err == nil {
+			return i
+		}
+	}
+	return -1 << 63
+}
+
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%v", v)
+	}
+	return string(data)
+}

@@ -1,0 +1,319 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ask sends one plain HTTP request and returns the answer and its body.
+func ask(t *testing.T, s *server, method, path string, header http.Header) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, strings.Replace(s.url, "ws", "http", 1)+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp, ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// upgrade is the header of a websocket handshake, but for what with changes: a
+// name with no value is left out.
+func upgrade(with http.Header) http.Header {
+	h := http.Header{
+		"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+		"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+	}
+	for name, values := range with {
+		if h[name] = values; len(values) == 0 {
+			delete(h, name)
+		}
+	}
+	return h
+}
+
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--allow-origin", "https://ide.example")
+	tests := []struct {
+		name         string
+		method, path string
+		header       http.Header
+		status       int
+		body         string // what it contains; "": it is empty
+	}{
+		{"ready", "GET", "/readyz", nil, 200, ""},
+		{"ready, head", "HEAD", "/readyz", nil, 200, ""},
+		{"healthy", "GET", "/healthz", nil, 200, ""},
+		{"ready, post", "POST", "/readyz", nil, 405, ""},
+		{"healthy, delete", "DELETE", "/healthz", nil, 405, ""},
+		{"elsewhere", "GET", "/metrics", nil, 404, ""},
+		{"upgrade elsewhere", "GET", "/ws", upgrade(nil), 404, ""},
+		{"no upgrade", "GET", "/", nil, 400, "websocket"},
+		{"another version", "GET", "/", upgrade(http.Header{"Sec-Websocket-Version": {"8"}}), 400, "13"},
+		{"no key", "GET", "/", upgrade(http.Header{"Sec-Websocket-Key": nil}), 400, "ey"},
+		{"an origin", "GET", "/", upgrade(http.Header{"Origin": {"http://127.0.0.1"}}), 403, ""},
+		{"origin null", "GET", "/", upgrade(http.Header{"Origin": {"null"}}), 403, ""},
+		{"an origin that ends like ours", "GET", "/", upgrade(http.Header{"Origin": {"https://evil.example/https://ide.example"}}), 403, ""},
+		{"two origins", "GET", "/", upgrade(http.Header{"Origin": {"https://ide.example", "http://evil.example"}}), 403, ""},
+		{"an origin on readyz", "GET", "/readyz", http.Header{"Origin": {"http://evil.example"}}, 403, ""},
+		{"an origin elsewhere", "GET", "/nothing", http.Header{"Origin": {"http://evil.example"}}, 403, ""},
+		{"the origin on readyz", "GET", "/readyz", http.Header{"Origin": {"https://ide.example"}}, 200, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			resp, body := ask(t, s, test.method, test.path, test.header)
+			if resp.StatusCode != test.status || !strings.Contains(body, test.body) || test.body == "" && body != "" {
+				t.Errorf("%s %s: %s %q, want %d and a body with %q", test.method, test.path, resp.Status, body, test.status, test.body)
+			}
+			if kind := resp.Header.Get("Content-Type"); test.body != "" && !strings.HasPrefix(kind, "text/plain") {
+				t.Errorf("Content-Type %q, want text/plain", kind)
+			}
+			if allow := resp.Header.Get("Allow"); test.status == 405 && strings.ReplaceAll(allow, " ", "") != "GET,HEAD" {
+				t.Errorf("Allow %q, want GET, HEAD", allow)
+			}
+		})
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--allow-origin", "https://ide.example", "--allow-origin", "https://other.example")
+	for name, header := range map[string]http.Header{
+		"plain":             nil,
+		"an allowed origin": {"Origin": {"https://ide.example"}},
+		"another":           {"Origin": {"https://other.example"}},
+		"no such protocol":  {"Sec-Websocket-Protocol": {"chat"}},
+		"our protocol":      {"Sec-Websocket-Protocol": {"chat, troupe.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, resp, err := dialWS(t, s.url+"/?ignored=1", header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if name == "our protocol" {
+				want = "troupe.json"
+			}
+			if got := resp.Header.Get("Sec-Websocket-Protocol"); got != want {
+				t.Errorf("subprotocol %q, want %q", got, want)
+			}
+			c.call("initialize", obj{"clientName": name})
+		})
+	}
+}
+
+// TestNoExtensions: an offer to compress is not taken.
+func TestNoExtensions(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	resp, _ := ask(t, s, "GET", "/", upgrade(http.Header{"Sec-Websocket-Extensions": {"permessage-deflate; client_max_window_bits"}}))
+	if got := resp.Header.Get("Sec-Websocket-Extensions"); resp.StatusCode != 101 || got != "" {
+		t.Errorf("%s, extensions %q, want 101 and none", resp.Status, got)
+	}
+}
+
+// TestStdout: the address is all that a server prints there, so that a script can
+// read it.
+func TestStdout(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	if !strings.HasPrefix(s.url, "ws://127.0.0.1:") || strings.HasSuffix(s.url, ":0") {
+		t.Errorf("the first line is %q, want ws://127.0.0.1: and the real port", s.url)
+	}
+	s.session(nil).start("p", obj{"argv": sh("echo x")}).awaitClosed()
+	s.stop()
+	if got := s.stdout.String(); got != s.url+"\n" {
+		t.Errorf("stdout was %q, want the address and nothing else", got)
+	}
+}
+
+// TestStrayDescriptors: files that whoever started the server left open in it do
+// not reach its children, which would keep them open for as long as they live.
+func TestStrayDescriptors(t *testing.T) {
+	t.Parallel()
+	stray, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stray.Close() })
+	_, _, c := startStdio(t, stray)
+	c.call("initialize", obj{"clientName": "stray"})
+	c.notify("initialized", obj{})
+	for id, tty := range map[string]bool{"pipes": false, "tty": true} {
+		p := c.start(id, obj{"argv": sh("ls -l /proc/self/fd"), "tty": tty})
+		p.awaitClosed()
+		if list := p.outputSoFar("stdout") + p.outputSoFar("pty"); strings.Contains(list, "/dev/zero") || strings.Count(list, " -> ") != 4 {
+			t.Errorf("a child has these files open, want 0, 1, 2 and that of the list itself:\n%s", list)
+		}
+	}
+}
+
+func TestListenRefused(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ listen, says string }{
+		{"ws://localhost:0", "ws://IP:PORT"},
+		{"ws://127.0.0.1", "ws://IP:PORT"},
+		{"ws://127.0.0.1:0/", "ws://IP:PORT"},
+		{"ws://127.0.0.1:70000", "ws://IP:PORT"},
+		{"http://127.0.0.1:0", "ws://IP:PORT"},
+		{"wss://127.0.0.1:0", "ws://IP:PORT"},
+		{"127.0.0.1:0", "ws://IP:PORT"},
+		{"", "ws://IP:PORT"},
+		{"ws://0.0.0.0:0", "--insecure"},
+		{"ws://[::]:0", "--insecure"},
+		{"ws://" + taken.Addr().String(), "in use"},
+		{"unix://" + file, file},
+		{"unix:///" + strings.Repeat("x", 200), "long"},
+	} {
+		t.Run(test.listen, func(t *testing.T) {
+			p := startTroupe(t, nil, "serve", "--listen", test.listen)
+			code := p.exitCode()
+			says := p.stderr.String()
+			if code <= 0 || !strings.Contains(says, test.says) || !strings.Contains(says, strings.TrimPrefix(test.listen, "unix://")) {
+				t.Errorf("exit code %d, stderr %q: want an error that says %q and the value", code, says, test.says)
+			}
+			if strings.Contains(says, "goroutine ") || p.stdout.String() != "" {
+				t.Errorf("stderr %q, stdout %q: want one clear line on stderr", says, p.stdout)
+			}
+		})
+	}
+	if data, err := os.ReadFile(file); string(data) != "precious" {
+		t.Errorf("the file in the way of a socket is now %q, %v", data, err)
+	}
+}
+
+func TestListenInsecure(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--listen", "ws://0.0.0.0:0", "--insecure")
+	s.url = strings.Replace(s.url, "0.0.0.0", "127.0.0.1", 1)
+	s.session(nil)
+}
+
+func TestListenUnix(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "troupe.sock")
+	// What a server that was killed leaves behind is in nobody's way.
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+
+	s := startServer(t, "--listen", "unix://"+path)
+	if s.url != "unix://"+path {
+		t.Errorf("the first line is %q", s.url)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("%s: %v, %v, want a socket for its owner only", path, info.Mode(), err)
+	}
+	if code, out := s.session(nil).start("p", obj{"argv": sh("echo over unix")}).awaitClosed(); code != 0 || out != "over unix\n" {
+		t.Errorf("exit code %d, stdout %q", code, out)
+	}
+
+	second := startTroupe(t, nil, "serve", "--listen", "unix://"+path)
+	if code := second.exitCode(); code <= 0 || !strings.Contains(second.stderr.String(), path) {
+		t.Errorf("a second server on the socket: exit code %d, stderr %q", code, second.stderr)
+	}
+	s.session(nil)
+	s.stop()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket after the end: %v", err)
+	}
+}
+
+// startStdio runs a server on pipes, with files left open in it: what it reads
+// from, and the connection.
+func startStdio(t *testing.T, stray ...*os.File) (*program, *os.File, *conn) {
+	t.Helper()
+	var ends [4]*os.File
+	for i := range 2 {
+		var err error
+		if ends[2*i], ends[2*i+1], err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdin, toServer, fromServer, stdout := ends[0], ends[1], ends[2], ends[3]
+	p := startTroupe(t, func(cmd *exec.Cmd) {
+		cmd.Stdin, cmd.Stdout, cmd.ExtraFiles = stdin, stdout, stray
+	}, "serve", "--listen", "stdio")
+	stdin.Close()
+	stdout.Close()
+	c := dialLines(t, fromServer, toServer)
+	t.Cleanup(func() {
+		toServer.Close()
+		<-c.done
+		fromServer.Close()
+	})
+	return p, toServer, c
+}
+
+func TestStdio(t *testing.T) {
+	t.Parallel()
+	p, toServer, c := startStdio(t)
+	c.call("initialize", obj{"clientName": "stdio"}) // the first line is the answer: no banner
+	c.sendRaw(0, []byte(" \t"))
+	c.sendRaw(0, nil)
+	c.notify("initialized", obj{})
+	c.sendRaw(0, []byte("{not json"))
+	if e := errorOf(c.reply(-1)); num(e["code"]) != -32600 {
+		t.Errorf("a malformed line: %v, want -32600", e)
+	}
+	if code, out := c.start("p", obj{"argv": sh("echo over stdio; exit 9")}).awaitClosed(); code != 9 || out != "over stdio\n" {
+		t.Errorf("exit code %d, stdout %q", code, out)
+	}
+
+	// The end of stdin is the end of everything.
+	child := c.start("sleeper", obj{"argv": sh("trap '' TERM; sleep 600 & echo $!; wait")})
+	var grandchild int
+	fmt.Sscan(child.awaitOutput("stdout", "\n"), &grandchild)
+	leader := child.pid()
+	toServer.Close()
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d after the end of stdin, want 0", code)
+	}
+	if alive(leader) || alive(grandchild) {
+		t.Errorf("after the end of the server: leader alive %v, its child alive %v", alive(leader), alive(grandchild))
+	}
+}
+
+func TestStdioViolation(t *testing.T) {
+	t.Parallel()
+	p, _, c := startStdio(t)
+	c.notify("initialized", obj{})
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d after a protocol violation, want 0", code)
+	}
+}

@@ -1,0 +1,66 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestImportsGoOneWay holds the layers apart: what a package is built of, directly
+// or not.
+func TestImportsGoOneWay(t *testing.T) {
+	const module = "github.com/b6f6fdd7/troupe"
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = errors.New(string(exit.Stderr))
+		}
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	deps := make(map[string][]string)
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Deps       []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		deps[p.ImportPath] = p.Deps
+	}
+	for _, rule := range []struct{ who, not, why string }{
+		{"/protocol", module, "the wire knows nobody"},
+		{"/transport", module + "/actors", "a connection knows no actors"},
+		{"/transport", "github.com/asynkron/protoactor-go", "a connection knows no actors"},
+		{"/supervision", module + "/actors", "policy knows no mechanism"},
+		{"/actors/outlog", module + "/actors", "a data structure"},
+		{"/actors/child", module + "/actors", "the edge to the system knows no actors"},
+		{"/actors/child", "github.com/asynkron/protoactor-go", "the edge to the system knows no actors"},
+		{"/actors", module + "/transport", "it declares what it needs of a connection"},
+		{"/actors", module + "/client", "a server is no client"},
+		{"/actors", "github.com/gorilla/websocket", "it declares what it needs of a connection"},
+		{"/client", module + "/actors", "a client is no server"},
+		{"/client", "github.com/asynkron/protoactor-go", "a client is no server"},
+		{"/actors", "github.com/asynkron/protoactor-go/remote", "11 MB for who has one node"},
+		{"/actors", "github.com/asynkron/protoactor-go/cluster", "11 MB for who has one node"},
+		{"/cmd/troupe", "github.com/asynkron/protoactor-go/remote", "11 MB for who has one node"},
+		{"/cmd/troupe", "github.com/asynkron/protoactor-go/cluster", "11 MB for who has one node"},
+	} {
+		list, ok := deps[module+rule.who]
+		if !ok {
+			t.Errorf("there is no package %s", rule.who)
+		}
+		for _, dep := range list {
+			if dep == rule.not || strings.HasPrefix(dep, rule.not+"/") {
+				t.Errorf("%s is built of %s: %s", rule.who, dep, rule.why)
+			}
+		}
+	}
+}

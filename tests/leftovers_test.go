@@ -1,0 +1,396 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// --- kin: the processes of a test, known by a token in their arguments ---
+
+var lastToken atomic.Int64
+
+// newToken is a number that no other process on the machine has in its arguments,
+// and a very long time to sleep. What is left of its kin is killed when the test
+// ends, and was the test's own business until then.
+func newToken(t testing.TB) string {
+	token := fmt.Sprintf("8%07d.%d", os.Getpid(), 1e6+lastToken.Add(1))
+	t.Cleanup(func() {
+		for _, pid := range kin(token) {
+			killKin(pid, token)
+		}
+	})
+	return token
+}
+
+// kin are the processes with the token in their arguments; a zombie has none.
+func kin(token string) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && isKin(pid, token) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func isKin(pid int, token string) bool {
+	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return bytes.Contains(args, []byte(token))
+}
+
+func killKin(pid int, token string) {
+	fd, err := unix.PidfdOpen(pid, 0) // the check is of the process that will be killed
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if isKin(pid, token) {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// sleepers are the kin that have become sleep.
+func sleepers(token string) (n int) {
+	for _, pid := range kin(token) {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "sleep\n" {
+			n++
+		}
+	}
+	return n
+}
+
+func describeKin(token string) string {
+	var all []string
+	for _, pid := range kin(token) {
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		all = append(all, fmt.Sprintf("%d %q", pid, args))
+	}
+	return strings.Join(all, ", ")
+}
+
+// wantNoKin wants them gone now, not soon.
+func wantNoKin(t testing.TB, when, token string) {
+	t.Helper()
+	if left := describeKin(token); left != "" {
+		t.Errorf("%s, there is still %s", when, left)
+	}
+}
+
+func awaitNoKin(t testing.TB, token string) {
+	t.Helper()
+	eventually(t, "no process with "+token+" is left", func() bool { return len(kin(token)) == 0 })
+}
+
+// cgroupsOf are the cgroup directories of a server that had this pid.
+func cgroupsOf(t testing.TB, pid int) (dirs []string) {
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if f[2] != "cgroup2" {
+			continue
+		}
+		filepath.WalkDir(f[1], func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "troupe-") && strings.Contains(d.Name(), fmt.Sprintf("-%d-", pid)) {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+	}
+	return dirs
+}
+
+// --- litter: programs that leave something behind ---
+
+// litter is a shell script whose $0 is the token. It has come to rest when as many
+// of its kin sleep.
+type litter struct {
+	name     string
+	script   string
+	tty      bool
+	sleepers int
+
+	// Containments that do not promise to find all of it: at any time, and once
+	// the leader is gone, so that its children have lost their parent.
+	hidden, orphaned []string
+}
+
+var litters = []litter{
+	{name: "child", script: `sleep $0; :`, sleepers: 1},
+	{name: "background jobs", script: `sleep $0 & sleep $0 & sleep $0 & wait`, sleepers: 3},
+	{name: "double fork", script: `(sleep $0 & (sleep $0 &) ); sleep $0; :`, sleepers: 3},
+	{name: "setsid", script: `setsid sleep $0 & setsid sh -c 'sleep $0 & wait' $0 & wait`, sleepers: 2,
+		orphaned: []string{"group"}},
+	{name: "signals ignored", script: `trap '' TERM HUP INT QUIT; sleep $0 & sleep $0; sleep $0; :`, sleepers: 2},
+	{name: "another environment", script: `env -i /bin/sh -c 'sleep $0 & wait' $0 & env -i /bin/sleep $0; :`, sleepers: 2,
+		orphaned: []string{"marker"}},
+	{name: "daemon", script: `(setsid sh -c 'trap "" TERM HUP; cd /; exec sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2,
+		hidden: []string{"group"}},
+	{name: "daemon with another environment", script: `(setsid env -i /bin/sh -c 'trap "" TERM HUP; exec sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2,
+		hidden: []string{"group", "marker"}},
+	{name: "terminal with job control", script: `set -m; sleep $0 & (trap "" HUP; sleep $0; :) & sleep $0; :`, tty: true, sleepers: 3},
+	{name: "terminal and nohup", script: `nohup sleep $0 >/dev/null 2>&1 & setsid sleep $0 & trap "" HUP; sleep $0; :`, tty: true, sleepers: 3,
+		orphaned: []string{"group"}},
+}
+
+func (l litter) foundBy(containment string) bool { return !slices.Contains(l.hidden, containment) }
+
+func (l litter) orphansFoundBy(containment string) bool {
+	return l.foundBy(containment) && !slices.Contains(l.orphaned, containment)
+}
+
+// drop starts the program and waits until it has come to rest.
+func (l litter) drop(t testing.TB, c *conn) (p *proc, token string) {
+	t.Helper()
+	token = newToken(t)
+	p = c.start(l.name, obj{"argv": []string{"/bin/bash", "-c", l.script, token}, "tty": l.tty})
+	eventually(t, fmt.Sprintf("%s: %d processes sleep", l.name, l.sleepers), func() bool { return sleepers(token) == l.sleepers })
+	return p, token
+}
+
+// eachContainment runs the test in every mode that this machine offers.
+func eachContainment(t *testing.T, test func(t *testing.T, containment string)) {
+	for _, containment := range []string{"cgroup", "marker", "group"} {
+		t.Run(containment, func(t *testing.T) {
+			t.Parallel()
+			if containment == "cgroup" && !cgroupsOffered(t) {
+				t.Skip("no cgroup v2 that can be written to")
+			}
+			test(t, containment)
+		})
+	}
+}
+
+// cgroupsOffered asks the server itself: it must not fall back in silence later.
+func cgroupsOffered(t *testing.T) bool {
+	t.Helper()
+	p := startTroupe(t, nil, "serve", "--listen", "ws://127.0.0.1:0", "--containment", "cgroup")
+	p.stdout.await(factTimeout, func() bool { return strings.Contains(string(p.stdout.data), "\n") || p.hasEnded() })
+	if p.hasEnded() {
+		return false
+	}
+	p.signal(syscall.SIGTERM)
+	p.exitCode()
+	return true
+}
+
+func (p *program) hasEnded() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantContainment checks what process/list says.
+func wantContainment(t testing.TB, c *conn, want string) {
+	t.Helper()
+	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
+		if got := info.(obj)["containment"]; got != want {
+			t.Errorf("process/list says containment %v of %v, want %s", got, info.(obj)["processId"], want)
+		}
+	}
+}
+
+// TestNothingLeftOfSession: however a session or a process of it is ended, its
+// whole tree goes.
+func TestNothingLeftOfSession(t *testing.T) {
+	t.Parallel()
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment, "--detached-ttl", "300ms")
+		for _, l := range litters {
+			if !l.foundBy(containment) {
+				continue
+			}
+			t.Run(l.name, func(t *testing.T) {
+				s := s.in(t)
+
+				c := s.session(nil)
+				_, token := l.drop(t, c)
+				wantContainment(t, c, containment)
+				c.call("session/close", obj{})
+				wantNoKin(t, "once session/close was answered", token)
+				if code, reason := c.awaitClose(); code != 1000 {
+					t.Errorf("after session/close: Close %d %q, want 1000", code, reason)
+				}
+
+				c = s.session(nil)
+				p, token := l.drop(t, c)
+				c.call("process/terminate", obj{"processId": p.id, "tree": true})
+				p.awaitClosed()
+				awaitNoKin(t, token)
+
+				if l.orphansFoundBy(containment) {
+					// Its leader ends first, so what that left is all there is.
+					l := l
+					l.name += ", leader gone"
+					p, token = l.drop(t, c)
+					killKin(p.pid(), token)
+					p.awaitExit()
+					if result := c.call("process/terminate", obj{"processId": p.id, "tree": true}); result["running"] != false {
+						t.Errorf("terminate after the leader's exit: %v, want running false", result)
+					}
+					p.awaitClosed()
+					awaitNoKin(t, token)
+				}
+
+				l := l
+				l.name += ", session expires"
+				_, token = l.drop(t, c)
+				id := c.sessionID
+				c.cutRST()
+				awaitNoKin(t, token)
+				eventually(t, "the session is unknown", func() bool {
+					c := s.dial()
+					code, _ := c.callError("initialize", obj{"clientName": "tests", "resumeSessionId": id})
+					return code == -32600
+				})
+			})
+		}
+		awaitNoZombies(t, s)
+		s.stop()
+		if dirs := cgroupsOf(t, s.cmd.Process.Pid); dirs != nil {
+			t.Errorf("cgroups are left: %v", dirs)
+		}
+	})
+}
+
+// awaitNoZombies: what ends is reaped, orphans that came to the server included.
+func awaitNoZombies(t testing.TB, s *server) {
+	t.Helper()
+	parent := fmt.Sprintf("\nPPid:\t%d\n", s.cmd.Process.Pid)
+	eventually(t, "the server has no zombie", func() bool {
+		all, _ := filepath.Glob("/proc/[0-9]*/status")
+		return !slices.ContainsFunc(all, func(path string) bool {
+			status, _ := os.ReadFile(path)
+			return bytes.Contains(status, []byte(parent)) && bytes.Contains(status, []byte("\nState:\tZ"))
+		})
+	})
+}
+
+// TestBackgroundOutlivesItsProcess: what a program left running when it ended
+// goes on, is nobody's any more once the process is forgotten, and yet goes with
+// the session.
+func TestBackgroundOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment, "--closed-retention", "500ms")
+		c := s.session(nil)
+		token := newToken(t)
+		p := c.start("p", obj{"argv": []string{"/bin/sh", "-c", `sleep $0 </dev/null >/dev/null 2>&1 & exit 5`, token}})
+		if code, _ := p.awaitClosed(); code != 5 {
+			t.Errorf("exit code %d, want 5", code)
+		}
+		eventually(t, "the process is forgotten", func() bool {
+			return len(c.call("process/list", obj{})["processes"].([]any)) == 0
+		})
+		// The same id may be used again: what the first one left is not the second's.
+		c.start("p", obj{"argv": sh("exit 6")})
+		c.awaitFact("exit code 6 of the second process", func() bool { return num(p.exited["exitCode"]) == 6 && p.closed })
+		if n := sleepers(token); n != 1 {
+			t.Fatalf("%d background processes live on before the end of the session, want 1", n)
+		}
+		c.call("session/close", obj{})
+		wantNoKin(t, "once session/close was answered", token)
+	})
+}
+
+// TestNothingLeftOfServer: a server that is told to stop tells its clients, takes
+// everything with it, and exits with 0.
+func TestNothingLeftOfServer(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			t.Parallel()
+			eachContainment(t, func(t *testing.T, containment string) {
+				s := startServer(t, "--containment", containment, "--kill-grace", "200ms")
+				c := s.session(nil)
+				observer := s.session(obj{"resumeSessionId": c.sessionID, "role": "observer"})
+				polite := c.start("polite", obj{"argv": sh(`trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done`)})
+				polite.awaitOutput("stdout", "up")
+				var tokens []string
+				for _, l := range litters {
+					// SIGTERM ends most leaders first. Orphans that a marker does not find
+					// have come to the server, which takes them along.
+					if containment == "group" && !l.orphansFoundBy(containment) {
+						continue
+					}
+					_, token := l.drop(t, c)
+					tokens = append(tokens, token)
+				}
+				s.signal(sig)
+				if code, stdout := polite.awaitClosed(); code != 3 || !strings.HasSuffix(stdout, "bye\n") {
+					t.Errorf("a program that handles SIGTERM: exit code %d and output %q, want 3 and bye", code, stdout)
+				}
+				for who, c := range map[string]*conn{"owner": c, "observer": observer} {
+					if code, reason := c.awaitClose(); code != 1001 {
+						t.Errorf("the %s got Close %d %q, want 1001", who, code, reason)
+					}
+					var told []string
+					for _, m := range c.other {
+						told = append(told, m["method"].(string))
+					}
+					if want := []string{"session/expiring", "session/evicted"}; !slices.Equal(told, want) {
+						t.Errorf("the %s was told %v, want %v", who, told, want)
+					}
+				}
+				if code := s.exitCode(); code != 0 {
+					t.Errorf("exit code %d, want 0", code)
+				}
+				for _, token := range tokens {
+					wantNoKin(t, "when the server has ended", token)
+				}
+				if dirs := cgroupsOf(t, s.cmd.Process.Pid); dirs != nil {
+					t.Errorf("cgroups are left: %v", dirs)
+				}
+			})
+		})
+	}
+}
+
+// TestServerKilled: with a server that is killed go the programs it started, and
+// at the next start all that they left.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment)
+		c := s.session(nil)
+		leaders := map[string]int{} // token → pid
+		for _, l := range litters {
+			if !l.orphansFoundBy(containment) {
+				continue
+			}
+			p, token := l.drop(t, c)
+			leaders[token] = p.pid()
+		}
+		s.signal(syscall.SIGKILL)
+		s.exitCode()
+		for token, pid := range leaders {
+			eventually(t, fmt.Sprintf("leader %d is gone", pid), func() bool { return !isKin(pid, token) })
+		}
+		if containment == "group" {
+			return // a later server knows nothing of the groups of this one
+		}
+		startServer(t, "--containment", containment)
+		for token := range leaders {
+			wantNoKin(t, "when the next server is ready", token)
+		}
+		if dirs := cgroupsOf(t, s.cmd.Process.Pid); dirs != nil {
+			t.Errorf("cgroups are left: %v", dirs)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// TestOrder: of many short processes each has its output, then its exit, then its
+// end, without a hole.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	const flight = 32
+	n := scaled(2000)
+	procs, starts := make([]*proc, n), make([]int64, n)
+	for i := range n + flight {
+		if done := i - flight; done >= 0 {
+			c.reply(starts[done])
+			wantWhole(t, procs[done], fmt.Sprintf("out %d\n", done), fmt.Sprintf("err %d\n", done), int64(done%8))
+		}
+		if i < n {
+			id := fmt.Sprint("p", i)
+			starts[i] = c.request("process/start", startParams(id, obj{
+				"argv": []string{"/bin/sh", "-c", `echo "out $0"; echo "err $0" >&2; exit $(($0 % 8))`, fmt.Sprint(i)},
+			}))
+			procs[i] = c.process(id)
+		}
+	}
+	c.call("session/info", obj{}) // what came after a closed has come
+}
+
+// wantWhole wants all of a process whose output ends with it.
+func wantWhole(t *testing.T, p *proc, stdout, stderr string, code int64) {
+	t.Helper()
+	if got, out := p.awaitClosed(); got != code || out != stdout || p.outputSoFar("stderr") != stderr {
+		t.Errorf("process %q: exit code %d, stdout %q, stderr %q, want %d, %q and %q", p.id, got, out, p.outputSoFar("stderr"), code, stdout, stderr)
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if exited := num(p.exited["seq"]); p.first != 1 || exited != int64(len(p.chunks))+1 || p.next != exited+2 {
+		t.Errorf("process %q: %d chunks of output from seq %d, exited is %d, closed %d", p.id, len(p.chunks), p.first, exited, p.next-1)
+	}
+}
+
+// TestOrderOfGrandchild: what a grandchild writes after the exit comes between
+// exited and closed.
+func TestOrderOfGrandchild(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	gated, open := behindGate(t, obj{"argv": sh("for i in 1 2 3 4 5 6 7 8 9; do echo late; done; echo late >&2")}, "true")
+	argv := gated["argv"].([]string)
+	// The gate in the background of a shell that exits at once.
+	gated["argv"] = append([]string{"/bin/sh", "-c", `"$0" "$@" & echo early; exit 4`}, argv...)
+	p := c.start("p", gated)
+	exited := num(p.awaitExit()["seq"])
+	open()
+	code, out := p.awaitClosed()
+	if want := "early\n" + strings.Repeat("late\n", 9); code != 4 || out != want || p.outputSoFar("stderr") != "late\n" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, p.outputSoFar("stderr"))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, chunk := range p.chunks {
+		if early := string(chunk.data) == "early\n"; early != (chunk.seq < exited) {
+			t.Errorf("seq %d is %q, exited is %d", chunk.seq, chunk.data, exited)
+		}
+	}
+}
+
+// TestObservers: they see what the owner sees, from the first seq on, and change
+// nothing.
+func TestObservers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	owner := s.session(nil)
+	viewers := []*conn{owner, s.observe(owner.sessionID, nil), s.observe(owner.sessionID, nil)}
+	p := owner.start("p", obj{"argv": sh("cat; echo end >&2; exit 3"), "pipeStdin": true})
+	want := ""
+	for i := range 50 {
+		line := fmt.Sprintf("line %d\n", i)
+		p.write(line)
+		want += line
+		if i == 25 { // one comes late and asks for all
+			p.awaitOutput("stdout", line)
+			viewers = append(viewers, s.observe(owner.sessionID, obj{"resumeFrom": obj{"p": 0}}))
+		}
+	}
+	for _, change := range []struct {
+		method string
+		params obj
+	}{
+		{"process/start", startParams("q", obj{"argv": []string{"/bin/true"}})},
+		{"process/write", p.writeParams("no")},
+		{"process/closeStdin", obj{"processId": "p"}},
+		{"process/signal", obj{"processId": "p", "signal": "interrupt"}},
+		{"process/resize", obj{"processId": "p", "size": obj{"rows": 1, "cols": 1}}},
+		{"process/terminate", obj{"processId": "p"}},
+		{"session/close", obj{}},
+	} {
+		if code, text := viewers[1].callError(change.method, change.params); code != -32011 {
+			t.Errorf("%s by an observer: %d %s, want -32011", change.method, code, text)
+		}
+	}
+	owner.call("process/closeStdin", obj{"processId": "p"})
+	for _, v := range viewers {
+		wantWhole(t, v.process("p"), want, "end\n", 3)
+	}
+}
+
+// TestObserverThatDoesNotRead: the owner has all beside it, and it learns what it
+// has missed.
+func TestObserverThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	owner := newResumer(t, s, true)
+	c := owner.connect(firm())
+
+	observer := newResumer(t, s, true)
+	observer.sessionID = owner.sessionID
+	observer.params = obj{"role": "observer"}
+	observer.had["p"] = newHad()
+	b := firm()
+	oc := observer.connect(b)
+	b.hold()
+	owner.start(c, "p", streamProgram(t, nil, "source", fmt.Sprint(8<<20)))
+	owner.finish(c, "p stdout")
+	if n := oc.process("p").lastSeq(); n > 100 {
+		t.Fatalf("the observer has read %d messages: this tests nothing", n)
+	}
+	b.release()
+	observer.finish(oc, "p stdout")
+	if len(observer.had["p"].gaps) == 0 {
+		t.Error("no gap, though the observer had stopped reading")
+	}
+}
+
+// TestLatePongs: a client whose Pongs are slow, or come only for the last Ping,
+// gets everything.
+func TestLatePongs(t *testing.T) {
+	t.Parallel()
+	const late = 20 * time.Millisecond
+	var mu sync.Mutex
+	last, due := "", false // of the client that answers only the last
+	for name, pong := range map[string]func(*conn, string){
+		"each": func(c *conn, payload string) {
+			time.AfterFunc(late, func() { c.sendRaw(websocket.PongMessage, []byte(payload)) })
+		},
+		"last": func(c *conn, payload string) {
+			mu.Lock()
+			defer mu.Unlock()
+			last = payload
+			if due {
+				return
+			}
+			due = true
+			time.AfterFunc(late, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				due = false
+				c.sendRaw(websocket.PongMessage, []byte(last))
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newResumer(t, startServer(t), true)
+			r.pong = pong
+			c := r.connect(firm())
+			r.start(c, "p", streamProgram(t, nil, "source", fmt.Sprint(scaled(8<<20))))
+			r.finish(c, "p stdout")
+		})
+	}
+}
+
+// TestManyWritesWithoutReading: who sends more than the server takes, and does not
+// read what it answers, is served in the end or told to go; then it resumes, and
+// has lost nothing.
+func TestManyWritesWithoutReading(t *testing.T) {
+	t.Parallel()
+	rnd := random(t)
+	r := newResumer(t, startServer(t), true)
+	b := firm()
+	c := r.connect(b)
+	r.start(c, "p", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})
+	in := &input{id: "p", size: 5 << 20, piece: 2 << 10, flight: 5000}
+	b.hold()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		in.send(c, rnd)
+	}()
+	for before := int64(-1); ; time.Sleep(300 * time.Millisecond) { // until all is sent or nothing goes
+		up := b.up.Load()
+		if up == before {
+			break
+		}
+		before = up
+	}
+	b.release()
+	<-sent
+	var err error
+	for err == nil && len(in.pending) > 0 {
+		err = in.answered(c)
+	}
+	if err != nil {
+		end, ok := errors.AsType[*websocket.CloseError](c.awaitEnd())
+		if !ok || end.Code != websocket.ClosePolicyViolation {
+			t.Fatalf("the connection ended with %v, want a Close frame with code 1008", c.end)
+		}
+		t.Logf("closed with %d writes unanswered: %s", len(in.pending), end.Text)
+		r.absorb(c)
+		c = r.connect(firm())
+		in.flight = 64
+		if err := in.run(c, rnd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.call("process/closeStdin", obj{"processId": "p"})
+	r.finish(c, "p stdout")
+}

@@ -1,0 +1,120 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// maxThreads is what a server may have at any number of processes: the runtime's,
+// two spawners, and a few in system calls that block for a moment. A thread for
+// each process would be far beyond.
+const maxThreads = 40
+
+// TestManyAtOnce holds many terminals and many pipes at once. Each is answered,
+// none costs a thread, and when they are gone nothing of them is left.
+func TestManyAtOnce(t *testing.T) {
+	n := 1000
+	if testing.Short() {
+		n = 100
+	}
+	s := startServer(t)
+	c := s.session(nil)
+	c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()
+	files, before := openFiles(t, s), s.rss()
+
+	// What is typed at a terminal comes back from the terminal itself.
+	token := newToken(t)
+	startAll(c, "pty", n, obj{"argv": []string{"/bin/sleep", token}, "tty": true})
+	ptys := s.rss()
+	startAll(c, "pipe", n, obj{"argv": []string{"/bin/cat"}, "arg0": token, "pipeStdin": true})
+	pipes := s.rss()
+	if got := len(kin(token)); got != 2*n {
+		t.Fatalf("%d processes run, want %d", got, 2*n)
+	}
+	writeAll(c, "pty", n)
+	writeAll(c, "pipe", n)
+	for i := range n {
+		c.process(nth("pty", i)).awaitOutput("pty", greeting("pty", i))
+		c.process(nth("pipe", i)).awaitOutput("stdout", greeting("pipe", i)+"\n")
+	}
+	if threads := procNumber(t, s.cmd.Process.Pid, "Threads:"); threads >= maxThreads {
+		t.Errorf("%d threads for %d processes, want fewer than %d", threads, 2*n, maxThreads)
+	} else {
+		t.Logf("%d threads for %d processes", threads, 2*n)
+	}
+	t.Logf("resident memory: %d KiB without, per PTY %.1f KiB, per piped process %.1f KiB, all after one write %d KiB",
+		before>>10, float64(ptys-before)/1024/float64(n), float64(pipes-ptys)/1024/float64(n), s.rss()>>10)
+
+	c.call("session/close", obj{})
+	wantNoKin(t, "once session/close was answered", token)
+	c.awaitClose()
+	again := s.session(nil)
+	eventually(t, "no more files are open than at the start", func() bool { return openFiles(t, s) <= files })
+	again.call("process/list", obj{})
+}
+
+// batch is how many requests are on their way at once: a client that sends more
+// than the server admits is not wrong, but waits.
+const batch = 100
+
+func nth(kind string, i int) string { return fmt.Sprintf("%s %d", kind, i) }
+
+func greeting(kind string, i int) string { return fmt.Sprintf("<%s>", nth(kind, i)) }
+
+// callAll calls the method n times, some at once, and returns the results.
+func callAll(c *conn, method string, n int, params func(i int) obj) (results []obj) {
+	c.t.Helper()
+	for begin := 0; begin < n; begin += batch {
+		var ids []int64
+		for i := begin; i < min(n, begin+batch); i++ {
+			ids = append(ids, c.request(method, params(i)))
+		}
+		for _, id := range ids {
+			answer := c.reply(id)
+			result, ok := answer["result"].(obj)
+			if !ok {
+				c.t.Fatalf("%s: %s", method, jsonText(answer))
+			}
+			results = append(results, result)
+		}
+	}
+	return results
+}
+
+func startAll(c *conn, kind string, n int, params obj) {
+	c.t.Helper()
+	callAll(c, "process/start", n, func(i int) obj { return startParams(nth(kind, i), params) })
+}
+
+func writeAll(c *conn, kind string, n int) {
+	c.t.Helper()
+	for _, result := range callAll(c, "process/write", n, func(i int) obj {
+		text := greeting(kind, i)
+		if kind == "pipe" {
+			text += "\n"
+		}
+		return c.process(nth(kind, i)).writeParams(text)
+	}) {
+		if result["status"] != "accepted" {
+			c.t.Fatalf("process/write: %v", result)
+		}
+	}
+}
+
+// openFiles counts the server's descriptors of pipes, PTYs and processes: those of
+// connections are not its children's.
+func openFiles(t testing.TB, s *server) (n int) {
+	dir := fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if target, err := os.Readlink(dir + "/" + entry.Name()); err == nil && !strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
+}
