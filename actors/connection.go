@@ -135,6 +135,7 @@ type listing struct {
 	weight int
 	left   int // processes that have not answered
 	infos  []protocol.ProcessInfo
+	err    *protocol.Error // one could not
 }
 
 // stream is the output of one process on this connection.
@@ -142,12 +143,14 @@ type stream struct {
 	ref     ProcessRef
 	shown   bool      // it was subscribed to
 	placed  bool      // last counts
+	begin   uint64    // seq after which it began: all that follows, up to last, was passed on
 	last    uint64    // seq of the last entry passed to the writer
 	closed  bool      // that was process/closed
 	waiting *Delivery // for the window
 }
 
-// sentMark is output that was passed to the writer before Ping serial.
+// sentMark is output that was passed to the writer before Ping serial. Of a stream
+// it counts from where that began: an Ack that is lost is made good by the next.
 type sentMark struct {
 	serial   uint64
 	process  *actor.PID
@@ -532,7 +535,7 @@ func (c *connection) listed(l *listing) {
 		return
 	}
 	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
-	c.answer(pending{id: l.id, weight: l.weight}, protocol.ProcessListResult{Processes: l.infos}, nil)
+	c.answer(pending{id: l.id, weight: l.weight}, protocol.ProcessListResult{Processes: l.infos}, l.err)
 }
 
 func (c *connection) reply(ctx actor.Context, m Reply) {
@@ -548,6 +551,8 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 	if p.list != nil {
 		if info, ok := m.Result.(protocol.ProcessInfo); ok {
 			p.list.infos = append(p.list.infos, info)
+		} else if m.Err != nil && m.Err.Code == protocol.CodeInternal {
+			p.list.err = m.Err
 		}
 		p.list.left--
 		c.listed(p.list)
@@ -603,10 +608,14 @@ func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
 	if c.stage == evicted {
 		return
 	}
-	if s := c.streams[p.ID]; s != nil {
-		s.waiting = nil // it comes again
+	s := &stream{ref: p, shown: true, placed: !m.Now, begin: m.After, last: m.After}
+	if old := c.streams[p.ID]; old != nil {
+		old.waiting = nil // it comes again
+		if m.Resumed && old.placed {
+			s.begin = old.begin
+		}
 	}
-	c.streams[p.ID] = &stream{ref: p, shown: true, placed: !m.Now, last: m.After}
+	c.streams[p.ID] = s
 	m.Pull = deliveryBytes
 	ctx.Request(p.PID, m)
 }
@@ -621,7 +630,7 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 		next = m.Entries[0].Seq
 	}
 	if !s.placed {
-		s.placed, s.last = true, next-1
+		s.placed, s.begin, s.last = true, next-1, next-1
 	}
 	if next != s.last+1 {
 		// An actor failed between moving the cursor and sending: begin again.
@@ -654,14 +663,14 @@ func (c *connection) flush(ctx actor.Context, window int64) {
 func (c *connection) pass(ctx actor.Context, s *stream) {
 	d := s.waiting
 	s.waiting = nil
-	from, n := max(s.last, d.Gap.To), int64(0)
-	s.last = from + uint64(len(d.Entries))
+	n := int64(0)
+	s.last = max(s.last, d.Gap.To) + uint64(len(d.Entries))
 	for i := range d.Entries {
 		n += entryBytes + int64(len(d.Entries[i].Data))
 		s.closed = d.Entries[i].Kind == outlog.Closed
 	}
 	c.writer.output(outgoing{delivery: d})
-	c.mark(ctx, s, from, s.last, n)
+	c.mark(ctx, s, s.begin, s.last, n)
 }
 
 // entryBytes is what a message costs the window beside its output, in bytes.
@@ -672,8 +681,8 @@ const entryBytes = 100
 func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n int64) {
 	c.unread += n
 	c.unasked += n
-	if k := len(c.sent) - 1; k >= 0 && c.sent[k].serial == c.serial && c.sent[k].process == s.ref.PID && c.sent[k].to == from {
-		c.sent[k].to = to
+	if k := len(c.sent) - 1; k >= 0 && c.sent[k].serial == c.serial && c.sent[k].process == s.ref.PID && c.sent[k].from == from {
+		c.sent[k].to = max(c.sent[k].to, to)
 		c.sent[k].bytes += n
 	} else {
 		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, from, to, n})

@@ -184,10 +184,6 @@ func (r *resumer) take() bool {
 		return true
 	}
 	p := r.processes[m.Params.ProcessID]
-	if p == nil {
-		p = new(progress)
-		r.processes[m.Params.ProcessID] = p
-	}
 	// An observer that falls behind what is kept misses some.
 	if m.Params.Seq != p.seq+1 && (r.role == protocol.RoleOwner || m.Params.Seq <= p.seq) || p.closed {
 		r.t.Errorf("%s %s: %s seq %d after %d, closed %t", r.role, m.Params.ProcessID, m.Method, m.Params.Seq, p.seq, p.closed)
@@ -295,6 +291,7 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 
 	one := newResumer(t, troupe, protocol.RoleOwner, "")
 	observer := newResumer(t, troupe, protocol.RoleObserver, one.sessionID)
+	observer.processes["echo"], observer.processes["count"] = new(progress), new(progress) // to be resumed, even before they were seen
 	two := newResumer(t, troupe, protocol.RoleOwner, "")
 
 	one.start("echo", protocol.ProcessStartParams{Argv: []string{"cat"}, PipeStdin: true})
@@ -340,7 +337,7 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	two.until(func() bool { return two.processes["tty"].closed })
 	for _, r := range []*resumer{one, observer} {
 		r.until(func() bool {
-			return r.processes["echo"] != nil && r.processes["echo"].closed && r.processes["count"] != nil && r.processes["count"].closed
+			return r.processes["echo"].closed && r.processes["count"].closed
 		})
 		if got := r.processes["echo"].output.String(); got != "first\nsecond\n" {
 			t.Errorf("%s: echo wrote %q", r.role, got)
@@ -426,5 +423,108 @@ func TestFaults(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFloodOfFaults has actors fail over every message of one kind: they are given
+// up after a bounded number of restarts, or restarted ever more slowly, and what
+// is beside them goes on.
+func TestFloodOfFaults(t *testing.T) {
+	for _, at := range []point{
+		{"process", "actors.factsReady"},
+		{"process", "actors.Request"},
+		{"process", "actors.Subscribe"},
+		{"session", "actors.Request"},
+		{"connection", "actors.inbound"},
+		{"registry", "actors.Attach"},
+	} {
+		t.Run(at.kind+"/"+at.what, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			seen := make(map[point]int)
+			armed := false
+			troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
+				mu.Lock()
+				p := point{kindOf(self), fmt.Sprintf("%T", m)}
+				if armed {
+					seen[p]++
+				}
+				fire := armed && p == at
+				mu.Unlock()
+				if fire {
+					panic("injected")
+				}
+			}, nil))
+			count := func(p point) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return seen[p]
+			}
+			arm := func(on bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				armed = on
+			}
+
+			bystander := connect(t, troupe)
+			sessionID := bystander.open("")
+			bystander.start("b", `,"pipeStdin":true`, "cat")
+			if at.kind == "session" || at.kind == "process" {
+				sessionID = "" // the one that fails is another
+			}
+			victim := connect(t, troupe)
+			if sessionID == "" {
+				victim.open("")
+				victim.start("v", `,"pipeStdin":true`, "cat")
+			}
+			arm(true)
+			for i := range 12 {
+				switch at.what {
+				case "actors.Subscribe": // one for each process
+					victim.send(fmt.Sprintf(`{"id":"%d","method":"process/start","params":{"processId":"v%d","argv":["cat"],"cwd":"file:///","env":{"PATH":"/bin:/usr/bin"},"tty":false,"pipeStdin":true}}`, i, i))
+				case "actors.factsReady": // below: one write after the other
+				case "actors.Request":
+					if at.kind == "session" {
+						victim.send(fmt.Sprintf(`{"id":"%d","method":"session/info"}`, i))
+					} else {
+						victim.send(fmt.Sprintf(`{"id":"%d","method":"process/wait","params":{"processId":"v","timeoutMs":0}}`, i))
+					}
+				default: // registry: each is answered; connection: each costs one
+					p := connect(t, troupe)
+					p.send(`{"id":1,"method":"initialize","params":{"clientName":"flood"}}`)
+					if m, ok := p.next(); ok && (m.Error == nil || m.Error.Code != protocol.CodeInternal) {
+						t.Errorf("answered with %+v", m)
+					}
+				}
+			}
+			if at.kind == "process" && at.what != "actors.Subscribe" {
+				for n := 0; ; n++ {
+					if at.what == "actors.factsReady" {
+						victim.send(fmt.Sprintf(`{"id":%d,"method":"process/write","params":{"processId":"v","writeId":"%d","chunk":"YQo="}}`, n, n))
+					}
+					m, ok := victim.next()
+					if !ok {
+						t.Fatal("the connection ended before the process was given up")
+					}
+					if m.Method == protocol.NotifyEvicted {
+						break
+					}
+				}
+			}
+			if at.kind == "session" {
+				for _, ok := victim.next(); ok; _, ok = victim.next() {
+				}
+			}
+			arm(false)
+			// A bound with room: six failures and their second tries, for each actor.
+			if n := count(point{at.kind, "*actor.Restarting"}); n > 12*6 {
+				t.Errorf("%d restarts", n)
+			}
+			m := bystander.call("process/write", `{"processId":"b","writeId":"w","chunk":"YQo="}`)
+			if !strings.Contains(string(m.Result), "accepted") {
+				t.Errorf("the bystander's write: %+v", m)
+			}
+			connect(t, troupe).open("") // and new ones are let in
+		})
 	}
 }

@@ -28,7 +28,12 @@ type (
 		// between SIGTERM and SIGKILL. 0: only the process's own killGraceMs counts.
 		shutdown time.Duration
 	}
-	viewerGone struct{ pid *actor.PID } // session: it has stopped or was evicted
+	// session: it has stopped; or it was evicted, and what it may still send comes
+	// too late: its successor sends again what was not answered.
+	viewerGone struct {
+		pid     *actor.PID
+		evicted bool
+	}
 
 	timeoutDue struct{}            // timeoutMs has passed
 	killDue    struct{}            // grace has passed
@@ -105,6 +110,7 @@ type processRecord struct {
 
 	owner    ownership
 	viewers  map[string]*viewer // by PID
+	evicted  map[string]bool    // by PID: owners that were, and have not ended yet
 	reads    []*parked          // process/read and process/wait
 	stdin    []*parked          // process/write and process/closeStdin, in order
 	stdinEnd bool
@@ -133,7 +139,8 @@ type ownership struct {
 	// An owner that resumed without replay gets what comes after liveFrom, of that
 	// it has had up to liveAcked; what lies between acked and liveFrom it must read.
 	liveFrom, liveAcked uint64
-	since               time.Time // it subscribed; zero: there is none
+	pid                 *actor.PID // nil: there is none
+	since               time.Time  // it subscribed
 }
 
 // ack records that the owner has all after from up to to.
@@ -154,6 +161,9 @@ func (o *ownership) ack(from, to uint64) {
 type process struct{ *processRecord }
 
 func (p *process) Receive(ctx actor.Context) {
+	if from := ctx.Sender(); len(p.evicted) > 0 && from != nil && p.evicted[from.String()] {
+		return
+	}
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		p.start(ctx)
@@ -182,13 +192,19 @@ func (p *process) Receive(ctx actor.Context) {
 			p.mayGo(ctx)
 		}
 	case Ack:
-		if v := p.viewers[ctx.Sender().String()]; v != nil && v.owner {
+		// Also of an owner that is no viewer, as long as it has to resubscribe.
+		if v := p.viewers[ctx.Sender().String()]; v != nil && v.owner || ctx.Sender().Equal(p.owner.pid) {
 			p.owner.ack(m.From, min(m.To, p.log.Last()))
 			p.held()
 		}
 	case Unsubscribe:
 		p.removeViewer(ctx, ctx.Sender())
 	case viewerGone:
+		if m.evicted {
+			p.evicted[m.pid.String()] = true
+		} else {
+			delete(p.evicted, m.pid.String())
+		}
 		p.removeViewer(ctx, m.pid)
 	case budgetLow:
 		p.held()
@@ -221,6 +237,7 @@ func (p *process) start(ctx actor.Context) {
 	if p.intake == nil {
 		p.intake = child.NewIntake(p.retention, p.shared.budget, func() { root.Send(self, factsReady{}) })
 		p.viewers = make(map[string]*viewer)
+		p.evicted = make(map[string]bool)
 	}
 	p.mu.Lock()
 	first := !p.asked
@@ -402,7 +419,7 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 	v.cursor = p.log.At(m.After)
 	p.viewers[v.pid.String()] = v
 	if m.Owner {
-		p.owner.since = time.Now()
+		p.owner.pid, p.owner.since = v.pid, time.Now()
 		if !m.Resumed {
 			p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
 			if !m.Now {
@@ -428,8 +445,8 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	key := pid.String()
 	delete(p.viewers, key)
-	if !p.hasOwner() {
-		p.owner.since = time.Time{}
+	if pid.Equal(p.owner.pid) {
+		p.owner.pid = nil
 	}
 	p.held()
 	gone := func(r *parked) bool {
@@ -444,15 +461,6 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	p.stdin = slices.DeleteFunc(p.stdin, gone)
 	p.acceptStdin(ctx)
 	p.mayGo(ctx)
-}
-
-func (p *process) hasOwner() bool {
-	for _, v := range p.viewers {
-		if v.owner {
-			return true
-		}
-	}
-	return false
 }
 
 // Requests
@@ -765,7 +773,7 @@ func (p *process) retire(ctx actor.Context) {
 			after(ctx, left, retireDue{})
 			return
 		}
-		if !had && (p.owner.since.IsZero() || time.Since(p.owner.since) < wait) {
+		if !had && (p.owner.pid == nil || time.Since(p.owner.since) < wait) {
 			after(ctx, max(wait, time.Second), retireDue{})
 			return
 		}

@@ -189,7 +189,7 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 				return
 			}
 			ctx.Send(s.owner, Evicted{"taken over by another connection"})
-			s.viewerGone(ctx, s.owner)
+			s.viewerGone(ctx, viewerGone{s.owner, true})
 			s.former[s.owner.String()] = s.owner // still watched: it may yet have subscribed
 		}
 		s.owner = m.sender
@@ -211,24 +211,24 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 func (s *session) terminated(ctx actor.Context, who *actor.PID) {
 	switch {
 	case who.Equal(s.owner): // not the other way round: a nil PID cannot be asked
-		s.viewerGone(ctx, who)
+		s.viewerGone(ctx, viewerGone{who, false})
 		s.owner = nil
 		s.detach(ctx)
 	case s.observers[who.String()] != nil:
-		s.viewerGone(ctx, who)
+		s.viewerGone(ctx, viewerGone{who, false})
 		delete(s.observers, who.String())
 	case s.former[who.String()] != nil:
-		s.viewerGone(ctx, who)
+		s.viewerGone(ctx, viewerGone{who, false})
 		delete(s.former, who.String())
 	default:
 		s.processGone(ctx, who)
 	}
 }
 
-func (s *session) viewerGone(ctx actor.Context, who *actor.PID) {
+func (s *session) viewerGone(ctx actor.Context, m viewerGone) {
 	for _, p := range s.processes {
 		if p.pid != nil {
-			ctx.Send(p.pid, viewerGone{who})
+			ctx.Send(p.pid, m)
 		}
 	}
 }

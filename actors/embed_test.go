@@ -1,0 +1,317 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+)
+
+// newSystem is the actor system of a host, who must find it as it was in the end.
+func newSystem(t *testing.T) *actor.ActorSystem {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+	before := actorCount(system)
+	t.Cleanup(func() {
+		waitFor(t, "no actor to be left", func() bool { return actorCount(system) == before })
+		system.Shutdown()
+	})
+	return system
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("waited in vain for %s", what)
+			return
+		}
+	}
+}
+
+// mailbox is an actor that only hands on what it gets.
+type mailbox chan any
+
+func (m mailbox) Receive(ctx actor.Context) {
+	switch msg := ctx.Message().(type) {
+	case actors.Attached, actors.Reply, actors.Delivery, actors.Evicted, actors.ProcessAdded, actors.Resubscribe:
+		m <- msg
+	}
+}
+
+// take returns the next message of type T, and drops what comes before it.
+func take[T any](t *testing.T, m mailbox) T {
+	t.Helper()
+	for deadline := time.After(limit); ; {
+		select {
+		case msg := <-m:
+			if v, ok := msg.(T); ok {
+				return v
+			}
+		case <-deadline:
+			var zero T
+			t.Fatalf("no %T", zero)
+		}
+	}
+}
+
+// under spawns a troupe under an actor of the host.
+func under(t *testing.T, system *actor.ActorSystem, config actors.Config) (host *actor.PID, troupe *actors.Troupe) {
+	t.Helper()
+	config.Log = newLog(t)
+	props, troupe, err := actors.Props(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host = system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		if _, ok := ctx.Message().(*actor.Started); ok {
+			ctx.SpawnNamed(props, "below")
+		}
+	}))
+	troupe.PID() // waits until it has started
+	return host, troupe
+}
+
+func TestStartAndPropsSideBySide(t *testing.T) {
+	system := newSystem(t)
+	top, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := actors.Start(system, actors.Config{Log: newLog(t)}); err == nil {
+		t.Error("a second troupe of the same name was started")
+	}
+	host, below := under(t, system, actors.Config{KillGrace: -1})
+	for _, troupe := range []*actors.Troupe{top, below} {
+		p := connect(t, troupe)
+		p.open("")
+		p.start("a", "", "echo", "hello")
+		if out, code := p.untilClosed("a", 0); out != "hello\n" || code != 0 {
+			t.Errorf("%s: got %q, exit code %d", troupe.PID().Id, out, code)
+		}
+	}
+	if err := top.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	p := connect(t, below) // which goes on
+	p.open("")
+	p.start("a", "", "sleep", "1000")
+	if err := below.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := system.Root.StopFuture(host).Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShutdownConcurrently(t *testing.T) {
+	troupe := start(t, actors.Config{KillGrace: -1})
+	p := connect(t, troupe)
+	p.open("")
+	p.start("a", "", "sleep", "1000")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			stop := troupe.Kill
+			if i%2 == 0 {
+				stop = func() error { return troupe.Shutdown(context.Background()) }
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A host that stops its actor, and forgets Shutdown, leaves no process behind.
+func TestHostStops(t *testing.T) {
+	system := newSystem(t)
+	host, troupe := under(t, system, actors.Config{})
+	r := newResumer(t, troupe, protocol.RoleOwner, "")
+	r.start("a", protocol.ProcessStartParams{Argv: []string{"sh", "-c", "sleep 1000 & wait"}})
+	pids := make(map[string]int)
+	r.pids(pids)
+	if err := system.Root.StopFuture(host).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the process to be gone", func() bool { return !alive(pids["a"]) })
+	if err := troupe.Shutdown(context.Background()); err != nil { // late, but harmless
+		t.Error(err)
+	}
+}
+
+func TestTouchesNothingGlobal(t *testing.T) {
+	log, meters, gatherer := slog.Default(), otel.GetMeterProvider(), prometheus.DefaultGatherer
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("life", func(t *testing.T) {
+		p := connect(t, start(t, actors.Config{}))
+		p.open("")
+		p.start("a", "", "true")
+		p.untilClosed("a", 0)
+	})
+	if slog.Default() != log {
+		t.Error("the default logger was replaced")
+	}
+	if otel.GetMeterProvider() != meters {
+		t.Error("the meter provider was replaced")
+	}
+	if now, err := gatherer.Gather(); err != nil || len(now) != len(families) {
+		t.Errorf("%d metric families were %d, %v", len(now), len(families), err)
+	}
+	for _, path := range []string{"/", "/metrics", "/debug/pprof/"} {
+		r, err := http.NewRequest(http.MethodGet, path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, pattern := http.DefaultServeMux.Handler(r); pattern != "" {
+			t.Errorf("http.DefaultServeMux has a handler for %s", pattern)
+		}
+	}
+}
+
+// TestSessionChangesHands opens a session as an actor of the host, goes on with it
+// as a client of the wire, and then as an actor again.
+func TestSessionChangesHands(t *testing.T) {
+	system := newSystem(t)
+	root := system.Root
+	host, below := under(t, system, actors.Config{KillGrace: -1})
+	defer func() {
+		if err := below.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := root.StopFuture(host).Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	spawn := func() (mailbox, *actor.PID) {
+		m := make(mailbox, 100)
+		return m, root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+	}
+	first, firstPID := spawn()
+	root.RequestWithCustomSender(below.PID(), actors.Attach{Token: 1}, firstPID)
+	session := take[actors.Attached](t, first)
+	root.RequestWithCustomSender(session.Session, actors.Request{Token: 2, Params: protocol.ProcessStartParams{
+		ProcessID: "cat", Argv: []string{"cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
+	}}, firstPID)
+	reply := take[actors.Reply](t, first)
+	if reply.Err != nil {
+		t.Fatal(reply.Err)
+	}
+	cat := reply.Result.(actors.Started).Process
+	write := func(m mailbox, sender *actor.PID, id string) {
+		root.RequestWithCustomSender(cat.PID, actors.Request{Token: 3, Params: protocol.ProcessWriteParams{ProcessID: "cat", WriteID: id, Chunk: []byte(id + "\n")}}, sender)
+		if reply := take[actors.Reply](t, m); reply.Result != (protocol.ProcessWriteResult{Status: protocol.WriteAccepted}) {
+			t.Errorf("write %s: %+v", id, reply)
+		}
+	}
+	root.RequestWithCustomSender(cat.PID, actors.Subscribe{Pull: 1 << 20, Owner: true}, firstPID)
+	write(first, firstPID, "one")
+	d := take[actors.Delivery](t, first)
+	last := d.Entries[len(d.Entries)-1].Seq
+	if text := string(d.Entries[0].Data); text != "one\n" {
+		t.Errorf("the actor read %q", text)
+	}
+	root.RequestWithCustomSender(cat.PID, actors.Ack{From: 0, To: last}, firstPID)
+
+	// A client may take it over, and goes on behind what the actor had.
+	client := connect(t, below)
+	m := client.call("initialize", fmt.Sprintf(`{"clientName":"c","resumeSessionId":%q}`, session.SessionID))
+	if m.Error == nil || m.Error.Code != protocol.CodeAlreadyAttached {
+		t.Errorf("resumed what an actor has: %+v", m)
+	}
+	client.open(fmt.Sprintf(`,"resumeSessionId":%q,"takeover":true,"resumeFrom":{"cat":%d}`, session.SessionID, last))
+	take[actors.Evicted](t, first)
+	client.send(`{"id":"w","method":"process/write","params":{"processId":"cat","writeId":"two","chunk":"dHdvCg=="}}`)
+	for text := ""; text != "two\n"; {
+		m, ok := client.next()
+		if !ok {
+			t.Fatal("the connection ended")
+		}
+		if text += string(m.Params.Chunk); !strings.HasPrefix("two\n", text) {
+			t.Fatalf("the client read %q", text)
+		}
+	}
+	client.close()
+
+	// The session is detached when its connection has ended; another actor resumes.
+	second, secondPID := spawn()
+	root.RequestWithCustomSender(below.PID(), actors.Attach{Token: 4, SessionID: session.SessionID, Takeover: true}, secondPID)
+	again := take[actors.Attached](t, second)
+	if len(again.Processes) != 1 || !again.Processes[0].PID.Equal(cat.PID) {
+		t.Errorf("the session has %v, want %v", again.Processes, cat)
+	}
+	root.RequestWithCustomSender(cat.PID, actors.Subscribe{Pull: 1 << 20, Owner: true}, secondPID)
+	text := ""
+	for _, e := range take[actors.Delivery](t, second).Entries {
+		text += string(e.Data)
+	}
+	if text != "one\ntwo\n" {
+		t.Errorf("the second actor read %q", text)
+	}
+	write(second, secondPID, "three")
+	for _, pid := range []*actor.PID{firstPID, secondPID} {
+		if err := root.StopFuture(pid).Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An owner that subscribes again, because the actor of its process has failed, has
+// acknowledged nothing by that: what it was sent may yet be lost on its way.
+func TestResubscribingAcknowledgesNothing(t *testing.T) {
+	system := newSystem(t)
+	root := system.Root
+	host, troupe := under(t, system, actors.Config{KillGrace: -1})
+	m := make(mailbox, 100)
+	self := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+	root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
+	ask := func(pid *actor.PID, params any) any {
+		root.RequestWithCustomSender(pid, actors.Request{Params: params}, self)
+		reply := take[actors.Reply](t, m)
+		if reply.Err != nil {
+			t.Fatal(reply.Err)
+		}
+		return reply.Result
+	}
+	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
+		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec sleep 1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
+	}).(actors.Started).Process.PID
+	unacked := func() int64 { return ask(process, actors.DescribeRequest{}).(protocol.ProcessInfo).Unacked }
+
+	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, Pull: 1 << 20}, self)
+	last := take[actors.Delivery](t, m).Entries[0].Seq
+	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, After: last, Resumed: true}, self)
+	if unacked() == 0 {
+		t.Error("the output counts as acknowledged")
+	}
+	root.RequestWithCustomSender(process, actors.Ack{To: last}, self)
+	if n := unacked(); n != 0 {
+		t.Errorf("%d bytes count as not acknowledged", n)
+	}
+	if err := troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range []*actor.PID{self, host} {
+		if err := root.StopFuture(pid).Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package actors_test
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// greeter is an actor of a host's. It has a troupe under it, and runs a program for
+// each of names.
+type greeter struct {
+	troupe *actor.Props
+	names  []string
+	left   int               // programs that have not closed
+	said   map[string]string // their output, by process id
+	done   chan<- map[string]string
+}
+
+func (g *greeter) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		troupe := ctx.Spawn(g.troupe)
+		ctx.Request(troupe, actors.Attach{}) // a new session, and we are its owner
+
+	case actors.Attached:
+		g.left = len(g.names)
+		for i, name := range g.names {
+			ctx.Request(m.Session, actors.Request{
+				Token: uint64(i), // comes back in the Reply
+				Params: protocol.ProcessStartParams{
+					ProcessID: name,
+					Argv:      []string{"sh", "-c", "echo Hello; echo I am $NAME"},
+					Cwd:       protocol.FileURI("/"),
+					Env:       map[string]string{"NAME": name, "PATH": "/usr/bin:/bin"},
+				},
+			})
+		}
+
+	case actors.Reply:
+		if m.Err != nil {
+			fmt.Println(g.names[m.Token], m.Err)
+			g.closed()
+			return
+		}
+		// From the beginning of its output. What an owner has not acknowledged is kept
+		// for it; a program that has filled its retention waits.
+		process := m.Result.(actors.Started).Process
+		ctx.Request(process.PID, actors.Subscribe{Owner: true, Pull: 4096})
+
+	case actors.Delivery:
+		for _, e := range m.Entries {
+			switch e.Kind {
+			case outlog.Output:
+				g.said[m.Process] += string(e.Data)
+			case outlog.Exited:
+				g.said[m.Process] += fmt.Sprintln("exit code", e.Status.ExitCode)
+			case outlog.Closed:
+				g.closed()
+			}
+		}
+		// All of it is ours now, and we have room for more.
+		ctx.Request(ctx.Sender(), actors.Ack{To: m.Entries[len(m.Entries)-1].Seq})
+		ctx.Request(ctx.Sender(), actors.Pull{Bytes: 4096})
+
+	case actors.Resubscribe: // the actor of the process has failed; the program runs on
+		ctx.Request(m.Process.PID, actors.Subscribe{After: m.After, Owner: true, Resumed: true, Pull: 4096})
+	}
+}
+
+func (g *greeter) closed() {
+	if g.left--; g.left == 0 {
+		g.done <- g.said
+	}
+}
+
+// A host supervises programs under an actor of its own, and reads what they say.
+func Example() {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // how long a goroutine of it outlives the last
+	props, troupe, err := actors.Props(actors.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan map[string]string)
+	host := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+		return &greeter{troupe: props, names: []string{"Rosencrantz", "Guildenstern"}, said: make(map[string]string), done: done}
+	}))
+
+	said := <-done
+	fmt.Print(said["Rosencrantz"])
+	fmt.Print(said["Guildenstern"])
+
+	if err := troupe.Kill(); err != nil { // Shutdown would let programs end by themselves
+		fmt.Println(err)
+	}
+	if err := system.Root.StopFuture(host).Wait(); err != nil {
+		fmt.Println(err)
+	}
+	system.Shutdown()
+	// Output:
+	// Hello
+	// I am Rosencrantz
+	// exit code 0
+	// Hello
+	// I am Guildenstern
+	// exit code 0
+}
