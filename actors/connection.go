@@ -358,7 +358,7 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 	}
 }
 
-// clip makes a client's text fit for a Close frame.
+// clip makes a client's text fit for an error or a Close frame.
 func clip(s string) string {
 	if len(s) > 60 {
 		s = s[:60] + "…"
@@ -448,13 +448,13 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case in.method == protocol.MethodInitialize:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
 	case family == "" || in.method == protocol.MethodInitialized || in.method == protocol.MethodSessionAck:
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", in.method))
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", clip(in.method)))
 	case c.stage == opened:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", family))
 	case c.stage == attached:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", family))
 	case !known:
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", in.method))
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", clip(in.method)))
 	case c.observer && changes(in):
 		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
 	default:

@@ -5,21 +5,52 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
+// disconnectAll is from Shutdown, when no session is left: let no connection live.
+type disconnectAll struct{}
+
 // connections has an actor for each transport connection. No logic: it only
 // spawns. A connection that fails is stopped; its client resumes the session.
 type connections struct {
 	*shared
 	troupe *actor.PID
+	ending *ending
+}
+
+// ending outlives an instance.
+type ending struct {
+	on   bool
+	done func() // called once no connection is left
 }
 
 func (c *connections) Receive(ctx actor.Context) {
-	m, ok := ctx.Message().(connect)
-	if !ok {
-		return
+	switch m := ctx.Message().(type) {
+	case connect:
+		if c.ending.on {
+			c.refuse(ctx, m.conn, closeGoingAway, reasonShutdown)
+			return
+		}
+		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated)
+		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
+			c.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
+			c.refuse(ctx, m.conn, closeInternal, "internal error")
+		}
+	case disconnectAll:
+		c.ending.on = true
+		for _, pid := range ctx.Children() {
+			ctx.Send(pid, Evicted{reasonShutdown})
+		}
+		c.mayEnd(ctx)
+	case *actor.Terminated:
+		c.mayEnd(ctx)
 	}
-	props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated)
-	if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
-		c.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
-		run(c.Log, ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { m.conn.Close(closeInternal, "internal error") })
+}
+
+func (c *connections) refuse(ctx actor.Context, conn Conn, code int, reason string) {
+	run(c.Log, ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
+}
+
+func (c *connections) mayEnd(ctx actor.Context) {
+	if c.ending.on && len(ctx.Children()) == 0 {
+		c.ending.done()
 	}
 }

@@ -18,6 +18,7 @@ import (
 type (
 	spawned    struct{} // spawner goroutine: record has the handle or the error
 	factsReady struct{} // intake, and the actor itself when it had its share
+	forgotten  struct{} // session, to processRetired
 	announce   struct{} // session, after a restart: say again that you have started
 	treeGone   struct{ err error }
 
@@ -107,6 +108,7 @@ type processRecord struct {
 	killing   bool // KillTree runs
 	treeDone  bool // while stopping, the tree was seen empty
 	closedAt  time.Time
+	forgotten bool // the session has taken it from its table
 
 	owner    ownership
 	viewers  map[string]*viewer // by PID
@@ -141,6 +143,12 @@ type ownership struct {
 	liveFrom, liveAcked uint64
 	pid                 *actor.PID // nil: there is none
 	since               time.Time  // it subscribed
+}
+
+// had reports whether the owner has had everything up to last; or what it gets by
+// itself, and for so long the chance to read the rest.
+func (o *ownership) had(last uint64, chance time.Duration) bool {
+	return o.acked >= last || o.pid != nil && o.liveAcked >= last && time.Since(o.since) >= chance
 }
 
 // ack records that the owner has all after from up to to.
@@ -218,6 +226,9 @@ func (p *process) Receive(ctx actor.Context) {
 	case readDue:
 		p.answerParked(ctx, m.r)
 	case retireDue:
+		p.retire(ctx)
+	case forgotten:
+		p.forgotten = true
 		p.retire(ctx)
 	case flushDue:
 		clear(p.viewers)
@@ -326,8 +337,13 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.log.Append(f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
-			p.exited(ctx, f.Status)
+			if p.phase < exited { // not again, if we failed before it was settled
+				p.exited(ctx, f.Status)
+			}
 		case child.FactClosed:
+			if p.phase >= closed {
+				break
+			}
 			p.phase = closed
 			p.closedAt = time.Now()
 			p.log.AppendClosed()
@@ -380,6 +396,9 @@ func (p *process) trim() {
 	keep, limit := p.pin(), p.retention
 	if p.shared.budget.Short() {
 		limit = 0
+	}
+	if p.evicts() && keep > 0 {
+		keep-- // the newest stays, however little is kept: it is on its way to viewers
 	}
 	p.log.Drop(limit, keep)
 }
@@ -617,7 +636,7 @@ func (p *process) applyStdin(r *parked) bool {
 	w, ok := r.params.(protocol.ProcessWriteParams)
 	if !ok {
 		p.logErr("close stdin", p.handleNow().CloseStdin())
-		p.stdinEnd = !p.spec.TTY // on a terminal, ^D is input like other
+		p.stdinEnd = true
 		return true
 	}
 	if p.writeIDs.has(w.WriteID) {
@@ -768,27 +787,28 @@ func (p *process) mayGo(ctx actor.Context) {
 func (p *process) retire(ctx actor.Context) {
 	if p.phase == closed {
 		wait := max(p.shared.ClosedRetention, 0)
-		had := p.owner.acked >= p.log.Last() || p.evicts()
 		if left := wait - time.Since(p.closedAt); left > 0 {
 			after(ctx, left, retireDue{})
 			return
 		}
-		if !had && (p.owner.pid == nil || time.Since(p.owner.since) < wait) {
+		if !p.evicts() && !p.owner.had(p.log.Last(), wait) {
 			after(ctx, max(wait, time.Second), retireDue{})
 			return
 		}
 		p.phase = retired
 		p.log = outlog.Log{}
 		p.intake.Hold(0, 0)
-		ctx.Send(p.session, processRetired{id: p.id, name: p.name})
 	}
-	if p.phase == retired {
-		if p.handleNow().TreeEmpty() {
-			ctx.Stop(ctx.Self())
-			return
-		}
-		after(ctx, lingerPoll, retireDue{})
+	switch {
+	case p.phase < closed:
+		return
+	case !p.forgotten: // said again until the session has heard it
+		ctx.Request(p.session, processRetired{id: p.id, name: p.name})
+	case p.handleNow().TreeEmpty():
+		ctx.Stop(ctx.Self())
+		return
 	}
+	after(ctx, lingerPoll, retireDue{})
 }
 
 // destroy leaves nothing behind, whatever the actor stops of. Any goroutine.

@@ -18,7 +18,7 @@ type (
 		ref      ProcessRef
 		err      *protocol.Error // it could not be started
 	}
-	processRetired struct{ id, name string } // process: its retention is over
+	processRetired struct{ id, name string } // process: its retention is over; answered with forgotten
 	drain          struct{}                  // registry: the server shuts down
 	gone           struct{ who *actor.PID }  // itself: Terminated, in its turn
 	expireDue      struct{}                  // the detached TTL has passed, unless an owner came
@@ -381,6 +381,7 @@ func (s *session) processRetired(ctx actor.Context, m processRetired) {
 			ctx.Send(p.pid, stop{reason: s.closing.reason})
 		}
 	}
+	ctx.Respond(forgotten{}) // however often it asks
 }
 
 // processGone forgets a process whose actor has stopped.

@@ -28,9 +28,10 @@ type Troupe struct {
 	system  *actor.ActorSystem // from then on
 	pid     *actor.PID         // from then on
 
-	drained chan struct{} // closed by the registry: no session is left
-	stopped chan struct{} // closed by the root when it has stopped
-	stop    sync.Once
+	drained      chan struct{} // closed by the registry: no session is left
+	disconnected chan struct{} // closed by connections: none is left
+	stopped      chan struct{} // closed by the root when it has stopped
+	stop         sync.Once
 
 	shutdown sync.Once
 	down     chan struct{} // closed when Shutdown is done
@@ -75,7 +76,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
 		Log:       s.Log,
 	}
-	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
+	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
 	// What is right under the root is never given up, at one restart a second at
 	// most: it holds nothing, and without it there is nothing.
@@ -107,8 +108,8 @@ func (t *Troupe) Containment() child.Containment { return t.children.Containment
 func (t *Troupe) Accept(conn Conn) { t.send(connect{conn}) }
 
 // Shutdown ends every session: clients are told, processes get SIGTERM, and
-// SIGKILL after KillGrace, with all that descends from them. Then the tree of
-// actors is stopped. When ctx is done first, what is left is killed at once. The
+// SIGKILL after KillGrace, with all that descends from them. Connections are closed
+// once what they are owed is written, and then the tree of actors is stopped. When ctx is done first, what is left is killed at once. The
 // error says what could not be ended. Later calls wait for the first, and return
 // what it did.
 func (t *Troupe) Shutdown(ctx context.Context) error {
@@ -116,11 +117,9 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 		defer close(t.down)
 		<-t.spawned
 		t.system.Root.Send(t.pid, drainAll{})
-		select {
-		case <-t.drained:
-		case <-t.stopped: // by the host
-		case <-ctx.Done():
-		}
+		t.await(ctx, t.drained)
+		t.system.Root.Send(t.pid, disconnectAll{})
+		t.await(ctx, t.disconnected)
 		stopErr := t.system.Root.StopFuture(t.pid).Wait()
 		if stopErr != nil {
 			stopErr = fmt.Errorf("stop %s: %w", t.pid.Id, stopErr)
@@ -132,6 +131,14 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 	})
 	<-t.down
 	return t.err
+}
+
+func (t *Troupe) await(ctx context.Context, done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-t.stopped: // by the host
+	case <-ctx.Done():
+	}
 }
 
 // Kill is Shutdown without grace: processes get SIGKILL.
@@ -160,7 +167,7 @@ func (r *root) Receive(ctx actor.Context) {
 				r.Log.Error("processes left behind", "err", err)
 			}
 		}()
-	case connect:
+	case connect, disconnectAll:
 		ctx.Send(r.connections, m)
 	case Attach, drainAll:
 		ctx.Forward(r.registry)
@@ -183,7 +190,8 @@ func (r *root) start(ctx actor.Context) {
 		return &registry{shared: r.shared, registryRecord: record, sessions: r.sessions}
 	})
 	troupe := ctx.Self()
-	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe} },
+	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
+	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe, end} },
 		actor.WithSupervisor(&supervision.Strategy{Log: r.Log})) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe

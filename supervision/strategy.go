@@ -30,6 +30,7 @@ type Strategy struct {
 // the parent.
 func (s *Strategy) HandleFailure(_ *actor.ActorSystem, parent actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
 	n, exceeded := s.failed(child.Id)
+	_, message, _ = actor.UnwrapEnvelope(message)
 	log := s.Log.With("actor", child.Id, "reason", fmt.Sprint(reason), "message", fmt.Sprintf("%T", message), "failures", n)
 	if exceeded {
 		log.Error("actor failed too often, stopped", "limit", s.Intensity.Restarts, "period", s.Intensity.Period)

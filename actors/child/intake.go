@@ -85,11 +85,12 @@ func (in *Intake) Take(max int) (n int, ok bool) {
 	return 0, false
 }
 
-// room is how much may be read now. A little room is none, as in TCP (RFC 1122
+// room is how much of want may be read now. A little room is none, as in TCP (RFC 1122
 // §4.2.3.3): else a flood goes on in reads of a few bytes.
-func (in *Intake) room(max int64) int64 {
-	n := min(max, in.limit-in.pinned-in.flight, maxFlight-in.flight)
-	if n < min(max, in.limit/8) {
+func (in *Intake) room(want int64) int64 {
+	want = min(want, in.limit/4) // a log that keeps little keeps more than one chunk
+	n := min(want, in.limit-in.pinned-in.flight, maxFlight-in.flight)
+	if n < min(want, in.limit/8) {
 		return 0
 	}
 	return n
@@ -284,7 +285,7 @@ func (b *Budget) take(n int64, in *Intake) int64 {
 	}
 	if got < n {
 		if len(b.waiting) == 0 {
-			go b.short() // not here: the caller holds its lock
+			go b.short() // not here: the caller holds a lock
 		}
 		b.waiting[in] = struct{}{}
 	}

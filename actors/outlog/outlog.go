@@ -138,7 +138,10 @@ const unknown = math.MaxUint64
 func (l *Log) At(seq uint64) Cursor {
 	seq = min(seq, l.Last())
 	_, bytes := l.upTo(seq)
-	if seq < l.first {
+	switch {
+	case seq == 0:
+		bytes = 0
+	case seq < l.first:
 		bytes = unknown
 	}
 	return Cursor{seq, bytes}

@@ -124,8 +124,8 @@ func TestAt(t *testing.T) {
 		after uint64
 		want  string
 	}{
-		{0, "gap 1-2 0 bytes, 3 4"}, // how many bytes 1 and 2 had is not known any more
-		{1, "gap 2-2 0 bytes, 3 4"},
+		{0, "gap 1-2 4 bytes, 3 4"},
+		{1, "gap 2-2 0 bytes, 3 4"}, // how many bytes 1 had is not known any more
 		{2, " 3 4"},
 		{3, " 4"},
 		{4, ""},
