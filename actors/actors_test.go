@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -250,5 +251,61 @@ func TestShutdownIsIdempotent(t *testing.T) {
 		if err := troupe.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A process that has closed stays until its owner has had its end, however short
+// the retention and however slow the owner.
+func TestSlowOwnerGetsTheEnd(t *testing.T) {
+	const size = 400_000
+	troupe := start(t, actors.Config{ClosedRetention: -1, Window: 64 << 10})
+	ours, theirs := transport.Pipe()
+	troupe.Accept(theirs)
+	defer ours.Close(transport.CloseNormal, "")
+	// The pipe is synchronous: what we do not read has not been written.
+	read := func() (m message) {
+		frame, err := ours.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(frame, &m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	send := func(text string) {
+		if err := ours.WriteMessage([]byte(text), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(`{"id":1,"method":"initialize","params":{"clientName":"slow"}}`)
+	var session struct{ SessionID string }
+	if err := json.Unmarshal(read().Result, &session); err != nil {
+		t.Fatal(err)
+	}
+	send(`{"method":"initialized"}`)
+	send(fmt.Sprintf(`{"id":2,"method":"process/start","params":{"processId":"a","argv":["head","-c","%d","/dev/zero"],"cwd":"file:///","env":{},"tty":false}}`, size))
+	read()
+
+	other := connect(t, troupe)
+	other.open(fmt.Sprintf(`,"resumeSessionId":%q,"role":"observer"`, session.SessionID))
+	if m := other.call("process/wait", `{"processId":"a"}`); m.Error != nil {
+		t.Fatal(m.Error)
+	}
+	for begin := time.Now(); time.Since(begin) < 200*time.Millisecond; { // many retentions
+		if m := other.call("process/list", `{}`); !strings.Contains(string(m.Result), `"processId":"a"`) {
+			t.Fatalf("forgotten before its owner had its end: %s", m.Result)
+		}
+	}
+	got := 0
+	for {
+		m := read()
+		got += len(m.Params.Chunk)
+		if m.Method == "process/closed" {
+			break
+		}
+	}
+	if got != size {
+		t.Errorf("got %d bytes of %d before closed", got, size)
 	}
 }

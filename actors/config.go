@@ -116,5 +116,3 @@ func (s *shared) limits() protocol.Limits {
 		DeadConnectionMs:   30_000,
 	}
 }
-
-func milliseconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Millisecond) }

@@ -1,0 +1,76 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func (c *connection) attach(ctx actor.Context, in inbound) {
+	p := in.params.(protocol.InitializeParams)
+	m := Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session}
+	if p.ResumeSessionID != nil {
+		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
+			c.fail(in, unknownSession(""))
+			return
+		}
+	}
+	c.token++
+	m.Token = c.token
+	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
+	ctx.Request(c.troupe, m)
+	after(ctx, attachTime, attachDue{c.token})
+}
+
+func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
+	c.stage = opened
+	c.answer(c.initReq, nil, err)
+	c.replayHeld(ctx)
+}
+
+func (c *connection) replayHeld(ctx actor.Context) {
+	held := c.held
+	c.held = nil
+	for _, in := range held {
+		c.inbound(ctx, in)
+	}
+}
+
+func (c *connection) attached(ctx actor.Context, m Attached) {
+	if c.stage != attaching || m.Token != c.token {
+		// Too late: the client was told that it failed. Nobody watches this session
+		// for it; ending is what detaches.
+		c.closeFor(ctx, closeInternal, "attached too late, resume again")
+		return
+	}
+	c.stage = attached
+	c.session, c.sessionID = m.Session, m.SessionID
+	c.observer = m.Role == protocol.RoleObserver
+	c.acks = c.init.Capabilities.Ack
+	c.writer.gaps = c.init.Capabilities.Gap
+	ctx.Watch(m.Session)
+	c.answer(c.initReq, protocol.InitializeResult{
+		SessionID:       m.SessionID,
+		EnvironmentInfo: c.info,
+		Server:          protocol.ServerInfo{Name: "troupe", Version: c.Version},
+		ProtocolVersion: protocol.Version,
+		Limits:          c.limits(),
+	}, nil)
+	for _, p := range m.Processes {
+		if _, ok := c.init.ResumeFrom[p.ID]; ok {
+			c.streams[p.ID] = &stream{ref: p} // replayed after initialized
+		} else {
+			c.show(ctx, p, Subscribe{Now: true, Owner: !c.observer})
+		}
+	}
+	c.replayHeld(ctx)
+}
+
+// replay sends what the client has missed of the processes it named.
+func (c *connection) replay(ctx actor.Context) {
+	for id, after := range c.init.ResumeFrom {
+		if s := c.streams[id]; s != nil && !s.shown {
+			c.show(ctx, s.ref, Subscribe{After: after, Owner: !c.observer})
+		}
+	}
+	c.init = nil
+}

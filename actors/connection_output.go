@@ -1,0 +1,188 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// stream is the output of one process on this connection.
+type stream struct {
+	ref     ProcessRef
+	shown   bool      // it was subscribed to
+	placed  bool      // last counts
+	begin   uint64    // seq after which it began: all that follows, up to last, was passed on
+	last    uint64    // seq of the last entry passed to the writer
+	closed  bool      // that was process/closed
+	waiting *Delivery // for the window
+}
+
+// sentMark is output that was passed to the writer before Ping serial. Of a stream
+// it counts from where that began: an Ack that is lost is made good by the next.
+type sentMark struct {
+	serial   uint64
+	process  *actor.PID
+	from, to uint64
+	bytes    int64
+}
+
+// show subscribes to a process, from where m says, with a standing Pull.
+func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
+	if c.stage == evicted {
+		return
+	}
+	s := &stream{ref: p, shown: true, placed: !m.Now, begin: m.After, last: m.After}
+	if old := c.streams[p.ID]; old != nil {
+		old.waiting = nil // it comes again
+		if m.Resumed && old.placed {
+			s.begin = old.begin
+		}
+	}
+	c.streams[p.ID] = s
+	m.Pull = deliveryBytes
+	ctx.Request(p.PID, m)
+}
+
+func (c *connection) delivery(ctx actor.Context, m Delivery) {
+	s := c.streams[m.Process]
+	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
+		return // nobody is there any more, to send it or to have it
+	}
+	next := m.Gap.From
+	if next == 0 {
+		next = m.Entries[0].Seq
+	}
+	if !s.placed {
+		s.placed, s.begin, s.last = true, next-1, next-1
+	}
+	if next != s.last+1 {
+		// An actor failed between moving the cursor and sending: begin again.
+		c.resubscribe(ctx, Resubscribe{Process: s.ref, After: s.last})
+		return
+	}
+	s.waiting = &m
+	c.queue = append(c.queue, s)
+	c.flush(ctx, c.Window)
+}
+
+// flush passes deliveries to the writer, each process in turn, while the client
+// has less than window unread.
+func (c *connection) flush(ctx actor.Context, window int64) {
+	for len(c.queue) > 0 && c.unread < window {
+		s := c.queue[0]
+		c.queue = c.queue[1:]
+		if s.waiting == nil {
+			continue // it was subscribed to anew, or has gone
+		}
+		c.pass(ctx, s)
+		ctx.Request(s.ref.PID, Pull{deliveryBytes})
+	}
+	if len(c.queue) == 0 {
+		c.queue = nil
+	}
+}
+
+// pass passes the delivery of s that waits to the writer.
+func (c *connection) pass(ctx actor.Context, s *stream) {
+	d := s.waiting
+	s.waiting = nil
+	n := int64(0)
+	s.last = max(s.last, d.Gap.To) + uint64(len(d.Entries))
+	for i := range d.Entries {
+		n += entryBytes + int64(len(d.Entries[i].Data))
+		s.closed = d.Entries[i].Kind == outlog.Closed
+	}
+	c.writer.output(outgoing{delivery: d})
+	c.mark(ctx, s, s.begin, s.last, n)
+}
+
+// entryBytes is what a message costs the window beside its output, in bytes.
+const entryBytes = 100
+
+// mark remembers output that was passed to the writer, until a Pong says that it
+// has been read.
+func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n int64) {
+	c.unread += n
+	c.unasked += n
+	if k := len(c.sent) - 1; k >= 0 && c.sent[k].serial == c.serial && c.sent[k].process == s.ref.PID && c.sent[k].from == from {
+		c.sent[k].to = max(c.sent[k].to, to)
+		c.sent[k].bytes += n
+	} else {
+		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, from, to, n})
+	}
+	switch {
+	case c.unasked >= c.Window/8:
+		c.ping()
+	case !c.pausing:
+		c.pausing = true
+		after(ctx, pingPause, pingDue{})
+	}
+}
+
+// ping asks how far the client has read: its Pong to what follows all that was
+// passed to the writer says that it has read all of that (RFC 6455 §5.5.3).
+func (c *connection) ping() {
+	if n := len(c.sent); n == 0 || c.sent[n-1].serial != c.serial {
+		return
+	}
+	c.writer.output(outgoing{ping: c.serial})
+	c.serial++
+	c.unasked = 0
+}
+
+func (c *connection) ponged(ctx actor.Context) {
+	c.pongPending.Store(false)
+	serial := c.pong.Load()
+	if serial >= c.serial {
+		return // we never sent that
+	}
+	n := 0
+	for n < len(c.sent) && c.sent[n].serial <= serial {
+		m := &c.sent[n]
+		c.unread -= m.bytes
+		if !c.observer && !c.acks {
+			ctx.Request(m.process, Ack{m.from, m.to})
+		}
+		n++
+	}
+	if c.sent = c.sent[n:]; len(c.sent) == 0 {
+		c.sent = nil
+	}
+	c.flush(ctx, c.Window)
+}
+
+// resubscribe goes on behind what was passed to the writer.
+func (c *connection) resubscribe(ctx actor.Context, m Resubscribe) {
+	s := c.streams[m.Process.ID]
+	if s == nil || s.closed || !s.ref.PID.Equal(m.Process.PID) {
+		return
+	}
+	last := m.After
+	if s.placed {
+		last = s.last
+	}
+	c.show(ctx, s.ref, Subscribe{After: last, Owner: !c.observer, Resumed: true})
+}
+
+// removed forgets a process, and answers what can no longer be answered.
+func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
+	s := c.streams[m.ID]
+	if s == nil {
+		return
+	}
+	delete(c.streams, m.ID)
+	if s.waiting != nil {
+		c.pass(ctx, s) // with or without room: no more will come
+	}
+	if m.Reason != "" && !s.closed {
+		// Its actor is gone, and the end of its log with it: say so, and close. In the
+		// lane of its output, which comes before.
+		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: s.last + 1, Reason: m.Reason}})
+		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: s.last + 2}})
+	}
+	for token, p := range c.pending {
+		if p.process == m.ID && !p.start {
+			c.reply(ctx, Reply{Token: token, Err: unknownProcess(m.ID)})
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package actors
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// pending is a request without an answer.
+type pending struct {
+	id      protocol.ID
+	weight  int
+	process string   // process id; "" none
+	start   bool     // process/start
+	list    *listing // it is one part of a process/list
+}
+
+// listing gathers the answers for a process/list.
+type listing struct {
+	id     protocol.ID
+	weight int
+	left   int // processes that have not answered
+	infos  []protocol.ProcessInfo
+	err    *protocol.Error // one could not
+}
+
+func (c *connection) request(ctx actor.Context, in inbound) {
+	family, known := familyOf(in.method)
+	switch {
+	case in.err != nil: // of the frame or its params: before the order of the handshake
+		c.fail(in, in.err)
+	case in.method == protocol.MethodInitialize && c.stage == opened:
+		c.attach(ctx, in)
+	case in.method == protocol.MethodInitialize:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
+	case family == "" || in.method == protocol.MethodInitialized || in.method == protocol.MethodSessionAck:
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", clip(in.method)))
+	case c.stage == opened:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", family))
+	case c.stage == attached:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", family))
+	case !known:
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", clip(in.method)))
+	case c.observer && changes(in):
+		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
+	default:
+		c.dispatch(ctx, in)
+	}
+}
+
+func (c *connection) dispatch(ctx actor.Context, in inbound) {
+	switch p := in.params.(type) {
+	case environmentInfoRequest:
+		c.respond(in, c.info)
+	case environmentStatusRequest:
+		c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
+	case SessionInfoRequest:
+		c.ask(ctx, c.session, in, pending{})
+	case protocol.SessionCloseParams:
+		if p.SessionID != nil && *p.SessionID != c.sessionID {
+			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, *p.SessionID))
+			return
+		}
+		c.ask(ctx, c.session, in, pending{})
+	case listRequest:
+		c.list(ctx, in)
+	default:
+		c.process(ctx, in)
+	}
+}
+
+// process passes on a request about one process. What comes behind a start that
+// has no answer yet waits for it.
+func (c *connection) process(ctx actor.Context, in inbound) {
+	id := in.process()
+	if held, ok := c.starting[id]; ok {
+		c.starting[id] = append(held, in) // bounded by the admission
+		return
+	}
+	if _, ok := in.params.(protocol.ProcessStartParams); ok {
+		c.starting[id] = nil
+		c.ask(ctx, c.session, in, pending{process: id, start: true})
+		return
+	}
+	if s := c.streams[id]; s != nil {
+		c.ask(ctx, s.ref.PID, in, pending{process: id})
+		return
+	}
+	switch in.params.(type) { // as the peer answers for a process that it does not know
+	case protocol.ProcessWriteParams:
+		c.respond(in, protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess})
+	case protocol.ProcessSignalParams:
+		c.respond(in, protocol.Empty{})
+	case protocol.ProcessTerminateParams:
+		c.respond(in, protocol.ProcessTerminateResult{Running: false})
+	default:
+		c.fail(in, unknownProcess(id))
+	}
+}
+
+func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
+	c.token++
+	p.id, p.weight = in.id, in.weight
+	c.pending[c.token] = p
+	ctx.Request(pid, Request{c.token, in.params})
+}
+
+func (c *connection) list(ctx actor.Context, in inbound) {
+	l := &listing{id: in.id, weight: in.weight, left: len(c.streams), infos: []protocol.ProcessInfo{}}
+	for id, s := range c.streams {
+		c.token++
+		c.pending[c.token] = pending{process: id, list: l}
+		ctx.Request(s.ref.PID, Request{c.token, DescribeRequest{}})
+	}
+	c.listed(l)
+}
+
+// listed answers a process/list once every process has described itself.
+func (c *connection) listed(l *listing) {
+	if l.left > 0 {
+		return
+	}
+	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
+	c.answer(pending{id: l.id, weight: l.weight}, protocol.ProcessListResult{Processes: l.infos}, l.err)
+}
+
+func (c *connection) reply(ctx actor.Context, m Reply) {
+	if c.stage == attaching && m.Token == c.token && m.Err != nil {
+		c.attachFailed(ctx, m.Err)
+		return
+	}
+	p, ok := c.pending[m.Token]
+	if !ok {
+		return // it was answered when the process went
+	}
+	delete(c.pending, m.Token)
+	if p.list != nil {
+		if info, ok := m.Result.(protocol.ProcessInfo); ok {
+			p.list.infos = append(p.list.infos, info)
+		} else if m.Err != nil && m.Err.Code == protocol.CodeInternal {
+			p.list.err = m.Err
+		}
+		p.list.left--
+		c.listed(p.list)
+		return
+	}
+	switch result := m.Result.(type) {
+	case Started:
+		c.answer(p, result.ProcessStartResult, nil)
+		if s := c.streams[p.process]; s == nil || !s.ref.PID.Equal(result.Process.PID) {
+			c.show(ctx, result.Process, Subscribe{Owner: !c.observer})
+		}
+	case protocol.ProcessReadResult:
+		c.answer(p, result, nil)
+		if s := c.streams[p.process]; s != nil && m.To > m.From {
+			n := int64(0)
+			for i := range result.Chunks {
+				n += int64(len(result.Chunks[i].Chunk))
+			}
+			c.mark(ctx, s, m.From, m.To, n)
+		}
+	default:
+		c.answer(p, m.Result, m.Err)
+	}
+	if p.start {
+		held := c.starting[p.process]
+		delete(c.starting, p.process)
+		for _, in := range held {
+			c.inbound(ctx, in)
+		}
+	}
+}
+
+func (c *connection) answer(p pending, result any, err *protocol.Error) {
+	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, err: err})
+}
+
+func (c *connection) respond(in inbound, result any) {
+	c.answer(pending{id: in.id, weight: in.weight}, result, nil)
+}
+
+func (c *connection) fail(in inbound, err *protocol.Error) {
+	c.answer(pending{id: in.id, weight: in.weight}, nil, err)
+}

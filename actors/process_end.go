@@ -1,0 +1,166 @@
+package actors
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// flushTime is how long a process that is being stopped waits for its owner to
+	// fetch the end of its output.
+	flushTime = 2 * time.Second
+	// lingerPoll is how often a retired process looks whether its tree has ended.
+	lingerPoll = 10 * time.Second
+)
+
+func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams) {
+	if p.phase < exited {
+		p.endReason = "terminated by request"
+		if m.GraceMs != nil && *m.GraceMs > 0 {
+			p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
+			after(ctx, fromMillis(*m.GraceMs), killDue{})
+			return
+		}
+	}
+	switch {
+	case m.Tree:
+		p.killTree(ctx)
+	case p.phase < exited:
+		p.logErr("SIGKILL", p.handleNow().Kill())
+	}
+}
+
+func (p *process) timeout(ctx actor.Context) {
+	if p.phase >= exited {
+		return
+	}
+	p.timedOut = true
+	p.endReason = "timed out"
+	p.kill(ctx, p.killGrace())
+}
+
+// killGrace is the time between SIGTERM and SIGKILL that the client asked for;
+// negative if it did not.
+func (p *process) killGrace() time.Duration {
+	if g := p.params.KillGraceMs; g != nil {
+		return fromMillis(*g)
+	}
+	return -1
+}
+
+// kill ends the process after grace, and its tree with it.
+func (p *process) kill(ctx actor.Context, grace time.Duration) {
+	if p.phase >= exited || grace <= 0 {
+		p.killTree(ctx)
+		return
+	}
+	p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
+	after(ctx, grace, killDue{})
+}
+
+// stop ends the process with all of its tree, and then the actor.
+func (p *process) stop(ctx actor.Context, m stop) {
+	p.stopping = &m
+	if p.phase == starting {
+		return // spawned comes back to it
+	}
+	if p.phase < exited && p.endReason == "" {
+		p.endReason = m.reason
+	}
+	grace := p.killGrace()
+	if m.shutdown > 0 {
+		if grace < 0 {
+			grace = m.shutdown
+		}
+		grace = min(grace, m.shutdown)
+	}
+	p.kill(ctx, grace)
+}
+
+// killTree ends everything that descends from the child.
+func (p *process) killTree(ctx actor.Context) {
+	if p.killing {
+		return
+	}
+	p.killing = true
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	p.handleNow().KillTree(func(err error) { root.Send(self, treeGone{err}) })
+}
+
+func (p *process) treeGone(ctx actor.Context, m treeGone) {
+	p.logErr("kill tree", m.err)
+	p.killing = false
+	if p.stopping == nil {
+		return
+	}
+	p.treeDone = true
+	p.handleNow().Abandon()
+	after(ctx, flushTime, flushDue{})
+	p.mayGo(ctx)
+}
+
+// mayGo stops the actor if that was asked for, the tree is gone, and its owner
+// has been given the end of the log or had its time for it.
+func (p *process) mayGo(ctx actor.Context) {
+	if p.stopping == nil || !p.treeDone || p.phase < closed {
+		return
+	}
+	for _, v := range p.viewers {
+		if v.owner && v.cursor.Seq < p.log.Last() {
+			return
+		}
+	}
+	ctx.Stop(ctx.Self())
+}
+
+// retire makes the session forget a closed process once its retention is over
+// and its owner had a chance to read it; the actor stays until its tree is gone.
+func (p *process) retire(ctx actor.Context) {
+	if p.phase == closed {
+		wait := max(p.shared.ClosedRetention, 0)
+		if left := wait - time.Since(p.closedAt); left > 0 {
+			after(ctx, left, retireDue{})
+			return
+		}
+		if !p.evicts() && !p.owner.had(p.log.Last(), wait) {
+			after(ctx, max(wait, time.Second), retireDue{})
+			return
+		}
+		p.phase = retired
+		p.log = outlog.Log{}
+		p.intake.Hold(0, 0)
+	}
+	switch {
+	case p.phase < closed:
+		return
+	case !p.forgotten: // said again until the session has heard it
+		ctx.Request(p.session, processRetired{id: p.id, name: p.name})
+	case p.handleNow().TreeEmpty():
+		ctx.Stop(ctx.Self())
+		return
+	}
+	after(ctx, lingerPoll, retireDue{})
+}
+
+// destroy leaves nothing behind, whatever the actor stops of. Any goroutine.
+func (r *processRecord) destroy() {
+	r.mu.Lock()
+	r.gone = true
+	handle := r.handle
+	r.handle = nil
+	r.mu.Unlock()
+	if handle == nil {
+		return
+	}
+	log, name := r.shared.Log, r.name
+	handle.Finish(func(err error) {
+		r.intake.Hold(0, 0) // the log goes with the record
+		if err != nil {
+			log.Error("finish", "actor", name, "err", err)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package actors
+
+import (
+	"crypto/sha256"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// writeIDs is how many of its latest writes a process remembers (exec-server wire
+// §6).
+const writeIDs = 4096
+
+// acceptStdin takes what is parked, in the order in which it came, as far as
+// there is room. Once nothing more can be written, all of it is answered.
+func (p *process) acceptStdin(ctx actor.Context) {
+	for len(p.stdin) > 0 {
+		r := p.stdin[0]
+		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(r) {
+			return // no room: the intake will say
+		}
+		p.stdin = p.stdin[1:]
+		var result any = protocol.Empty{}
+		if w, ok := r.params.(protocol.ProcessWriteParams); ok {
+			status := protocol.WriteAccepted
+			if !p.writeIDs.has(w.WriteID) {
+				status = protocol.WriteStdinClosed
+			}
+			result = protocol.ProcessWriteResult{Status: status}
+		}
+		p.reply(ctx, r, result, nil)
+	}
+	p.stdin = nil
+}
+
+// applyStdin gives one write or close to the child; false: it has no room.
+func (p *process) applyStdin(r *parked) bool {
+	w, ok := r.params.(protocol.ProcessWriteParams)
+	if !ok {
+		p.logErr("close stdin", p.handleNow().CloseStdin())
+		p.stdinEnd = true
+		return true
+	}
+	if p.writeIDs.has(w.WriteID) {
+		return true
+	}
+	room, err := p.handleNow().Write(w.Chunk)
+	if err != nil {
+		p.stdinEnd = true
+		return true
+	}
+	if room {
+		p.writeIDs.add(w.WriteID)
+	}
+	return room
+}
+
+func (p *process) resize(size protocol.Size) *protocol.Error {
+	if !p.spec.TTY {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
+	}
+	if p.phase >= exited {
+		return nil
+	}
+	if err := p.handleNow().Resize(size); err != nil {
+		return protocol.Errorf(protocol.CodeInternal, "resize process %s to %d rows, %d cols: %v", p.id, size.Rows, size.Cols, err)
+	}
+	return nil
+}
+
+func (p *process) signal(s protocol.Signal) *protocol.Error {
+	number, ok := s.Number()
+	if !ok {
+		return protocol.Errorf(protocol.CodeInvalidParams, "no signal %q here", s)
+	}
+	if p.phase >= exited {
+		return nil
+	}
+	if err := p.handleNow().Signal(number); err != nil {
+		return protocol.Errorf(protocol.CodeInternal, "signal %s to process %s: %v", s, p.id, err)
+	}
+	return nil
+}
+
+// recent remembers the last writeIDs ids, by their hash: an id may be long.
+type recent struct {
+	ring []idHash
+	next int
+	set  map[idHash]struct{}
+}
+
+type idHash [16]byte
+
+func hashID(id string) (h idHash) {
+	sum := sha256.Sum256([]byte(id))
+	copy(h[:], sum[:])
+	return h
+}
+
+func (r *recent) has(id string) bool {
+	_, ok := r.set[hashID(id)]
+	return ok
+}
+
+func (r *recent) add(id string) {
+	if r.set == nil {
+		r.set = make(map[idHash]struct{})
+	}
+	h := hashID(id)
+	r.set[h] = struct{}{}
+	if len(r.ring) < writeIDs {
+		r.ring = append(r.ring, h)
+		return
+	}
+	delete(r.set, r.ring[r.next])
+	r.ring[r.next] = h
+	r.next = (r.next + 1) % writeIDs
+}

@@ -1,0 +1,226 @@
+package actors
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// maxRead is the most that one process/read returns, in bytes.
+const maxRead = 8 << 20
+
+// viewer is one who watches: a cursor, and what it asked for.
+type viewer struct {
+	pid    *actor.PID
+	cursor outlog.Cursor
+	pull   int // bytes; 0: it has not asked
+	owner  bool
+}
+
+// ownership is how far the owner has come. What it has not had is kept.
+type ownership struct {
+	acked uint64 // all up to here
+	// An owner that resumed without replay gets what comes after liveFrom, of that
+	// it has had up to liveAcked; what lies between acked and liveFrom it must read.
+	liveFrom, liveAcked uint64
+	pid                 *actor.PID // nil: there is none
+	since               time.Time  // it subscribed
+}
+
+// had reports whether the owner has had everything up to last; or what it gets by
+// itself, and for so long the chance to read the rest.
+func (o *ownership) had(last uint64, chance time.Duration) bool {
+	return o.acked >= last || o.pid != nil && o.liveAcked >= last && time.Since(o.since) >= chance
+}
+
+// ack records that the owner has all after from up to to.
+func (o *ownership) ack(from, to uint64) {
+	switch {
+	case from <= o.acked:
+		o.acked = max(o.acked, to)
+	case from <= o.liveAcked:
+		o.liveAcked = max(o.liveAcked, to)
+	}
+	if o.acked >= o.liveFrom {
+		o.acked = max(o.acked, o.liveAcked)
+	}
+}
+
+// trim drops what need not be kept: what the owner has had, beyond the
+// retention; with evict, whatever is beyond it.
+func (p *process) trim() {
+	keep, limit := p.pin(), p.retention
+	if p.shared.budget.Short() {
+		limit = 0
+	}
+	if p.evicts() && keep > 0 {
+		keep-- // the newest stays, however little is kept: it is on its way to viewers
+	}
+	p.log.Drop(limit, keep)
+}
+
+// pin is the seq up to which the owner has had all: what follows is kept.
+func (p *process) pin() uint64 {
+	if p.evicts() {
+		return p.log.Last()
+	}
+	keep := p.owner.acked
+	for _, v := range p.viewers {
+		if v.owner {
+			keep = min(keep, v.cursor.Seq)
+		}
+	}
+	return keep
+}
+
+// pinned is what is kept for the owner, in bytes.
+func (p *process) pinned() int64 { return p.log.Cost(p.pin()) }
+
+func (p *process) evicts() bool {
+	return p.params.Retention != nil && p.params.Retention.OnFull == protocol.OnFullEvict
+}
+
+// held tells the pumps what the log holds, after that has become less.
+func (p *process) held() {
+	p.trim()
+	p.intake.Hold(p.log.Cost(0), p.pinned())
+}
+
+func (p *process) subscribe(ctx actor.Context, m Subscribe) {
+	v := &viewer{pid: ctx.Sender(), owner: m.Owner}
+	if m.Now {
+		m.After = p.log.Last()
+	}
+	v.cursor = p.log.At(m.After)
+	p.viewers[v.pid.String()] = v
+	if m.Owner {
+		p.owner.pid, p.owner.since = v.pid, time.Now()
+		if !m.Resumed {
+			p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
+			if !m.Now {
+				p.owner.ack(0, v.cursor.Seq) // who wants what follows has what comes before
+			}
+		}
+		p.held()
+	}
+	v.pull = m.Pull
+	p.deliver(ctx, v)
+	p.mayGo(ctx)
+}
+
+func (p *process) deliver(ctx actor.Context, v *viewer) {
+	if v.pull == 0 || v.cursor.Seq >= p.log.Last() {
+		return
+	}
+	entries, gap := p.log.Read(&v.cursor, v.pull, nil)
+	v.pull = 0
+	ctx.Request(v.pid, Delivery{p.id, gap, entries})
+}
+
+func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
+	key := pid.String()
+	delete(p.viewers, key)
+	if pid.Equal(p.owner.pid) {
+		p.owner.pid = nil
+	}
+	p.held()
+	gone := func(r *parked) bool {
+		if r.sender.String() != key {
+			return false
+		}
+		r.stopTimer()
+		return true
+	}
+	p.reads = slices.DeleteFunc(p.reads, gone)
+	// Not answered, so not accepted: the client will write them again.
+	p.stdin = slices.DeleteFunc(p.stdin, gone)
+	p.acceptStdin(ctx)
+	p.mayGo(ctx)
+}
+
+// park answers r if it can be answered, else keeps it until it can, for at most
+// ms milliseconds; nil means for ever.
+func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
+	if p.answer(ctx, r, ms != nil && *ms == 0) {
+		return
+	}
+	if ms != nil {
+		r.timer = after(ctx, fromMillis(*ms), readDue{r})
+	}
+	p.reads = append(p.reads, r)
+}
+
+// answerParked answers r, whose time is up.
+func (p *process) answerParked(ctx actor.Context, r *parked) {
+	for i := range p.reads {
+		if p.reads[i] == r {
+			p.reads = append(p.reads[:i], p.reads[i+1:]...)
+			p.answer(ctx, r, true)
+			return
+		}
+	}
+}
+
+func (p *process) answerReads(ctx actor.Context) {
+	p.reads = slices.DeleteFunc(p.reads, func(r *parked) bool {
+		done := p.answer(ctx, r, false)
+		if done {
+			r.stopTimer()
+		}
+		return done
+	})
+}
+
+// answer answers a process/read or process/wait if there is something to say,
+// or if it must be answered now.
+func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
+	if params, ok := r.params.(protocol.ProcessReadParams); ok {
+		return p.read(ctx, r, params, now)
+	}
+	if p.phase < exited && !now {
+		return false
+	}
+	res := protocol.ProcessWaitResult{Exited: p.phase >= exited, Closed: p.phase >= closed}
+	if st := p.status; res.Exited {
+		res.Status = &st
+	}
+	p.reply(ctx, r, res, nil)
+	return true
+}
+
+// read is the algorithm of exec-server wire §5.
+func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessReadParams, now bool) bool {
+	last := p.log.Last()
+	if params.AfterSeq >= last && p.phase < closed && !now {
+		return false
+	}
+	limit := uint64(maxRead)
+	if params.MaxBytes != nil {
+		limit = min(limit, *params.MaxBytes)
+	}
+	cursor := p.log.At(params.AfterSeq)
+	entries, _ := p.log.Read(&cursor, int(limit), nil)
+	res := protocol.ProcessReadResult{
+		Chunks:   []protocol.Chunk{},
+		NextSeq:  last + 1,
+		Exited:   p.phase >= exited,
+		Closed:   p.phase >= closed,
+		FirstSeq: p.log.First(),
+	}
+	for _, e := range entries {
+		if e.Kind == outlog.Output {
+			res.Chunks = append(res.Chunks, protocol.Chunk{Seq: e.Seq, Stream: e.Stream, Chunk: e.Data})
+		}
+	}
+	if len(res.Chunks) > 0 && (params.MaxBytes != nil || cursor.Seq < last) {
+		res.NextSeq = res.Chunks[len(res.Chunks)-1].Seq + 1
+	}
+	if code := p.status.ExitCode; res.Exited {
+		res.ExitCode = &code
+	}
+	ctx.Send(r.sender, Reply{Token: r.token, Result: res, From: min(params.AfterSeq, last), To: res.NextSeq - 1})
+	return true
+}
