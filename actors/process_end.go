@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// flushTime is how long a process that is being stopped waits for its owner to
+	// flushTime is how long a process that is being stopped waits for its viewers to
 	// fetch the end of its output.
 	flushTime = 2 * time.Second
 	// lingerPoll is how often a retired process looks whether its tree has ended.
@@ -103,14 +103,14 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.mayGo(ctx)
 }
 
-// mayGo stops the actor if that was asked for, the tree is gone, and its owner
-// has been given the end of the log or had its time for it.
+// mayGo stops the actor if that was asked for, the tree is gone, and its viewers
+// have been given the end of the log or had their time for it.
 func (p *process) mayGo(ctx actor.Context) {
 	if p.stopping == nil || !p.treeDone || p.phase < closed {
 		return
 	}
 	for _, v := range p.viewers {
-		if v.owner && v.cursor.Seq < p.log.Last() {
+		if v.cursor.Seq < p.log.Last() {
 			return
 		}
 	}

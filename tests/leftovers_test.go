@@ -299,7 +299,7 @@ func TestBackgroundOutlivesItsProcess(t *testing.T) {
 			return len(c.call("process/list", obj{})["processes"].([]any)) == 0
 		})
 		// The same id may be used again: what the first one left is not the second's.
-		c.start("p", obj{"argv": sh("exit 6")})
+		p = c.start("p", obj{"argv": sh("exit 6")})
 		c.awaitFact("exit code 6 of the second process", func() bool { return num(p.exited["exitCode"]) == 6 && p.closed })
 		if n := sleepers(token); n != 1 {
 			t.Fatalf("%d background processes live on before the end of the session, want 1", n)
