@@ -72,6 +72,11 @@ type Cmd struct {
 	Timeout   time.Duration
 	KillGrace time.Duration
 
+	// WaitDelay is how long after the program's own end its descendants may hold
+	// its output open; then they are killed. Zero: as long as they like; negative:
+	// not at all. What the program itself wrote comes in any case.
+	WaitDelay time.Duration
+
 	// OnGap is called in place of output that was lost, in the order of Stdout; it
 	// must not block. Nil: the first gap is an error of Wait. Nothing is lost but by
 	// a Retention that evicts, and by an observer that falls behind.
@@ -136,6 +141,7 @@ func (cmd *Cmd) Start(ctx context.Context) error {
 		c:     cmd.client,
 		id:    cmd.ID,
 		onGap: cmd.OnGap,
+		delay: cmd.WaitDelay,
 		pipes: cmd.pipes,
 		done:  make(chan struct{}),
 		lossy: cmd.client.opts.Observe || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
@@ -212,6 +218,24 @@ func (p *process) abandon() {
 	if err == nil && !result.Running && !p.started && p.last == 0 {
 		delete(c.processes, p.id) // it never was
 	}
+}
+
+// exit notes the program's own end, and ends what still holds its output once
+// WaitDelay has passed.
+func (p *process) exit(status protocol.ExitStatus) {
+	p.status = &status
+	if p.delay == 0 {
+		return
+	}
+	time.AfterFunc(max(p.delay, 0), func() {
+		p.c.mu.Lock()
+		over := p.closed || p.failure != nil
+		p.c.mu.Unlock()
+		if !over {
+			// Its answer is closed.
+			_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true}, nil)
+		}
+	})
 }
 
 // register makes the client take what comes for the process.

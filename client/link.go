@@ -500,7 +500,7 @@ func (c *Client) notified(m protocol.Message, out *protocol.OutputNotification) 
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {
 			return err
 		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.status = &n.ExitStatus })
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.ExitStatus) })
 	case protocol.NotifyClosed:
 		var n protocol.ClosedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

@@ -36,6 +36,7 @@ type process struct {
 	c     *Client
 	id    string
 	onGap func(GapError) // nil: the first gap is an error of Wait
+	delay time.Duration  // WaitDelay
 	pipes []pipe         // that the caller holds the other end of
 	done  chan struct{}  // closed when it has ended
 

@@ -146,7 +146,7 @@ func TestOneConnectionManyStalls(t *testing.T) {
 	for i := range 3 {
 		w.start(fmt.Sprintf("victim %d", i), obj{"argv": []string{"/bin/sleep", token}})
 	}
-	w.start("tty", obj{"argv": []string{"/bin/bash", "-c", `trap 'stty size' WINCH; while :; do sleep 0.01; done`}, "tty": true})
+	w.start("tty", obj{"argv": sh(`trap 'stty size' WINCH; while :; do sleep 0.01; done`), "tty": true})
 
 	stall := w.stall(token)
 	signal := w.request("process/signal", obj{"processId": "victim 0", "signal": "interrupt"})

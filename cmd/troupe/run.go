@@ -223,6 +223,7 @@ func (r *runner) command(c *client.Client) (*client.Cmd, error) {
 	cmd.Dir = r.cwd
 	if r.tty == yes {
 		cmd.TTY = true
+		cmd.WaitDelay = -1 // as with ssh: a job in the background does not keep the terminal
 		cmd.Size = r.size()
 	}
 	if r.url == "" {
