@@ -153,7 +153,9 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGPIPE, syscall.SIGWINCH)
 	for sig := range forwarded {
-		signal.Notify(signals, sig)
+		if !signal.Ignored(sig) { // under nohup(1), say: neither is it for the program
+			signal.Notify(signals, sig)
+		}
 	}
 	defer signal.Stop(signals)
 

@@ -107,11 +107,19 @@ func serveMain(args []string) int {
 	return 0
 }
 
-// serve serves until SIGTERM or SIGINT, or the end of stdin for stdio. A second
-// signal ends the drain: what is left is killed.
+// serve serves until SIGTERM, SIGINT or SIGHUP, or the end of stdin for stdio. A
+// second signal ends the drain: what is left is killed.
 func serve(o *serveOptions) error {
 	log := o.config.Log
-	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	stops := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if signal.Ignored(syscall.SIGHUP) {
+		// nohup(1) is meant for the server. What is ignored stays so over execve(2),
+		// and what is caught does not: its programs start with the default.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	} else {
+		stops = append(stops, syscall.SIGHUP)
+	}
+	stop, cancel := signal.NotifyContext(context.Background(), stops...)
 	defer cancel()
 
 	var server *transport.Server
@@ -162,7 +170,7 @@ func serve(o *serveOptions) error {
 	}
 
 	log.Info("draining", "grace", o.config.KillGrace)
-	again, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	again, cancel := signal.NotifyContext(context.Background(), stops...)
 	defer cancel()
 	return troupe.Shutdown(again)
 }
