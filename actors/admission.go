@@ -13,6 +13,7 @@ type admission struct {
 	requests int
 	bytes    int
 	released uint64 // places freed since the beginning
+	watched  bool   // somebody looks whether it goes on
 	closed   bool
 }
 
@@ -28,11 +29,13 @@ func newAdmission(maxRequests int) *admission {
 func (a *admission) full() bool { return a.requests >= a.maxRequests || a.bytes >= maxPendingBytes }
 
 // wait blocks until one more may be read, and reports whether: after close none
-// may. If it has to wait, it first calls stalled with how many were released.
+// may. If it has to wait and nobody is looking, it first calls stalled with how many
+// were released: stillFull is to be asked later.
 func (a *admission) wait(stalled func(released uint64)) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.full() && !a.closed {
+	if a.full() && !a.closed && !a.watched {
+		a.watched = true
 		stalled(a.released)
 	}
 	for a.full() && !a.closed {
@@ -41,11 +44,13 @@ func (a *admission) wait(stalled func(released uint64)) bool {
 	return !a.closed
 }
 
-// stalledAt reports whether none has been released since there were so many.
-func (a *admission) stalledAt(released uint64) bool {
+// stillFull reports whether it is full, and how many have been released. If it is
+// not, nobody needs to look again.
+func (a *admission) stillFull() (full bool, released uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.full() && a.released == released
+	a.watched = a.full()
+	return a.watched, a.released
 }
 
 // take counts a request of so many bytes, at least 1.

@@ -37,7 +37,8 @@ type Config struct {
 	KillGrace time.Duration
 
 	// Retention is how much output a process may hold for its owner, unless the
-	// client asked for another amount up to MaxRetention. 0 means 1 MiB and 64 MiB.
+	// client asked for another amount up to MaxRetention. 0 means 1 MiB and 64 MiB;
+	// less than 4 KiB means that.
 	Retention, MaxRetention int64
 	// Budget bounds the output that all processes hold, beyond the first 64 KiB of
 	// each. 0 means 1 GiB; negative means no bound.
@@ -48,9 +49,9 @@ type Config struct {
 	// StdinQueue is how much stdin a process may be owed. 0 means 256 KiB.
 	StdinQueue int
 
-	// MaxSessions and MaxProcesses (of a session, those kept after their end
-	// included) are refused beyond. 0 means 10,000 each.
-	MaxSessions, MaxProcesses int
+	// MaxConnections, MaxSessions and MaxProcesses (of a session, those kept after
+	// their end included) are refused beyond. 0 means 10,000 each.
+	MaxConnections, MaxSessions, MaxProcesses int
 	// MaxPending bounds the requests of one connection that wait for their answer;
 	// 0 means 1,024. Beyond it, or beyond 16 MiB of them, its socket is not read.
 	MaxPending int
@@ -74,10 +75,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.KillGrace, 2*time.Second)
 	setDefault(&c.Retention, 1<<20)
 	setDefault(&c.MaxRetention, 64<<20)
+	c.Retention = max(c.Retention, minRetention)
 	c.MaxRetention = max(c.MaxRetention, c.Retention)
 	setDefault(&c.Budget, 1<<30)
 	setDefault(&c.Window, 512<<10)
 	setDefault(&c.StdinQueue, 256<<10)
+	setDefault(&c.MaxConnections, 10_000)
 	setDefault(&c.MaxSessions, 10_000)
 	setDefault(&c.MaxProcesses, 10_000)
 	setDefault(&c.MaxPending, 1024)

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,9 @@ import (
 // several.
 type Conn interface {
 	// ReadMessage returns the next message, which is valid until the next call.
+	//
+	// An error with a method InputEnded() bool that reports true means that the other
+	// side sends no more and may still read: what it has sent is answered.
 	ReadMessage() ([]byte, error)
 	// WriteMessage writes one message. Ping sends the payload behind it, to come
 	// back to the handler of pongs; its error is an errors.ErrUnsupported if the
@@ -38,17 +42,19 @@ const (
 	closeProtocol  = 1002
 	closePolicy    = 1008
 	closeInternal  = 1011
+	closeTryLater  = 1013
 	closeEvicted   = 4001 // the session was taken over, or has ended
 )
 
 // Messages to a connection actor, beside those of messages.go.
 type (
-	ended     struct{ err error } // reader or writer: the transport is gone
-	ponged    struct{}            // reader; at most one is on its way
-	pingDue   struct{}            // output has paused
-	attachDue struct{ token uint64 }
-	stallDue  struct{ answered uint64 } // the reader has waited for admission since then
-	endDue    struct{}                  // the client had its time to read the end
+	ended       struct{ err error } // reader or writer: the transport is gone
+	ponged      struct{}            // reader; at most one is on its way
+	pingDue     struct{}            // output has paused
+	listWritten struct{}            // writer: the answers to process/list
+	attachDue   struct{ token uint64 }
+	stallDue    struct{ answered uint64 } // the reader has waited for admission since then
+	endDue      struct{}                  // the client had its time to read the end
 )
 
 const (
@@ -61,7 +67,8 @@ const (
 	// stallTime is how long a connection is not read because none of its requests
 	// is answered: its Pongs are not read either, so it is then closed.
 	stallTime = 10 * time.Second
-	// endTime is how long an evicted client may take to read why.
+	// endTime is how long an evicted client may take to read why, and how long what
+	// waits may take to be answered after the end of its input.
 	endTime = 5 * time.Second
 )
 
@@ -92,6 +99,7 @@ type connection struct {
 	admit  *admission
 
 	// Shared with the reader.
+	asked       atomic.Uint64 // serial of the newest Ping
 	pong        atomic.Uint64 // serial of the newest Pong
 	pongPending atomic.Bool   // a ponged is on its way
 
@@ -107,6 +115,9 @@ type connection struct {
 
 	token    uint64
 	pending  map[uint64]pending   // requests without an answer
+	reads    []pending            // those that are answered when there is room in the window
+	lists    []pending            // process/list: all wait for listing
+	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
 
 	streams map[string]*stream // by process id
@@ -116,6 +127,8 @@ type connection struct {
 	unasked int64              // bytes of it that no Ping has asked for
 	serial  uint64             // of the next Ping
 	pausing bool               // a pingDue is on its way
+
+	inputEnded bool // no more requests will come
 }
 
 func newConnection(s *shared, troupe *actor.PID, conn Conn) *connection {
@@ -147,13 +160,15 @@ func (c *connection) Receive(ctx actor.Context) {
 	case crashed:
 		panic(m)
 	case ended:
-		c.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", m.err)
-		ctx.Stop(ctx.Self())
+		c.ended(ctx, m.err)
 	case endDue:
 		ctx.Stop(ctx.Self())
 
 	case inbound:
 		c.inbound(ctx, m)
+	case listWritten:
+		c.listing = nil
+		c.list(ctx)
 	case Attached:
 		c.attached(ctx, m)
 	case Reply:
@@ -162,8 +177,10 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.delivery(ctx, m)
 	case Resubscribe:
 		c.resubscribe(ctx, m)
+	case Refused:
+		c.violation(ctx, "resumeFrom: "+m.Err.Message)
 	case ProcessAdded:
-		c.show(ctx, m.Process, Subscribe{Owner: !c.observer})
+		c.show(ctx, m.Process, Subscribe{})
 	case ProcessRemoved:
 		c.removed(ctx, m)
 	case Evicted:
@@ -181,7 +198,10 @@ func (c *connection) Receive(ctx actor.Context) {
 			c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
 		}
 	case stallDue:
-		if c.admit.stalledAt(m.answered) {
+		switch full, answered := c.admit.stillFull(); {
+		case full && answered > m.answered:
+			after(ctx, stallTime, stallDue{answered})
+		case full:
 			c.closeFor(ctx, closePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
 		}
 	case *actor.DeadLetterResponse:
@@ -199,7 +219,9 @@ func (c *connection) start(ctx actor.Context) {
 		fault = func(goroutine string) { c.fault(self, goroutine) }
 	}
 	pong := func(serial uint64) {
-		if serial <= c.pong.Load() { // one goroutine calls this: no other stores
+		// RFC 6455 §5.5.3 allows Pongs that nobody asked for. One goroutine calls this: no other
+		// stores.
+		if serial <= c.pong.Load() || serial > c.asked.Load() {
 			return
 		}
 		c.pong.Store(serial)
@@ -235,6 +257,27 @@ func (c *connection) start(ctx actor.Context) {
 			root.Send(self, decode(codec, frame))
 		}
 	})
+}
+
+// ended stops the actor, but answers first what came before the end of an input.
+func (c *connection) ended(ctx actor.Context, err error) {
+	c.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+	var input interface{ InputEnded() bool }
+	if !errors.As(err, &input) || !input.InputEnded() {
+		ctx.Stop(ctx.Self())
+		return
+	}
+	c.inputEnded = true
+	after(ctx, endTime, endDue{})
+	c.mayClose(ctx)
+}
+
+// mayClose ends a connection whose input has ended once nothing of it is without
+// an answer.
+func (c *connection) mayClose(ctx actor.Context) {
+	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists) == 0 {
+		c.closeFor(ctx, closeNormal, "")
+	}
 }
 
 func (c *connection) end() {

@@ -33,6 +33,7 @@ func (c *connection) replayHeld(ctx actor.Context) {
 	for _, in := range held {
 		c.inbound(ctx, in)
 	}
+	c.mayClose(ctx)
 }
 
 func (c *connection) attached(ctx actor.Context, m Attached) {
@@ -59,7 +60,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 		if _, ok := c.init.ResumeFrom[p.ID]; ok {
 			c.streams[p.ID] = &stream{ref: p} // replayed after initialized
 		} else {
-			c.show(ctx, p, Subscribe{Now: true, Owner: !c.observer})
+			c.show(ctx, p, Subscribe{Now: true})
 		}
 	}
 	c.replayHeld(ctx)
@@ -69,7 +70,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 func (c *connection) replay(ctx actor.Context) {
 	for id, after := range c.init.ResumeFrom {
 		if s := c.streams[id]; s != nil && !s.shown {
-			c.show(ctx, s.ref, Subscribe{After: after, Owner: !c.observer})
+			c.show(ctx, s.ref, Subscribe{After: after})
 		}
 	}
 	c.init = nil

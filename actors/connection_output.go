@@ -39,7 +39,7 @@ func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
 		}
 	}
 	c.streams[p.ID] = s
-	m.Pull = deliveryBytes
+	m.Pull, m.Owner, m.Explicit = deliveryBytes, !c.observer, c.acks
 	ctx.Request(p.PID, m)
 }
 
@@ -68,6 +68,11 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 // flush passes deliveries to the writer, each process in turn, while the client
 // has less than window unread.
 func (c *connection) flush(ctx actor.Context, window int64) {
+	for len(c.reads) > 0 && c.unread < window {
+		p := c.reads[0]
+		c.reads = c.reads[1:]
+		c.readAgain(ctx, p)
+	}
 	for len(c.queue) > 0 && c.unread < window {
 		s := c.queue[0]
 		c.queue = c.queue[1:]
@@ -125,6 +130,7 @@ func (c *connection) ping() {
 	if n := len(c.sent); n == 0 || c.sent[n-1].serial != c.serial {
 		return
 	}
+	c.asked.Store(c.serial)
 	c.writer.output(outgoing{ping: c.serial})
 	c.serial++
 	c.unasked = 0
@@ -133,9 +139,6 @@ func (c *connection) ping() {
 func (c *connection) ponged(ctx actor.Context) {
 	c.pongPending.Store(false)
 	serial := c.pong.Load()
-	if serial >= c.serial {
-		return // we never sent that
-	}
 	n := 0
 	for n < len(c.sent) && c.sent[n].serial <= serial {
 		m := &c.sent[n]
@@ -161,7 +164,7 @@ func (c *connection) resubscribe(ctx actor.Context, m Resubscribe) {
 	if s.placed {
 		last = s.last
 	}
-	c.show(ctx, s.ref, Subscribe{After: last, Owner: !c.observer, Resumed: true})
+	c.show(ctx, s.ref, Subscribe{After: last, Resumed: true})
 }
 
 // removed forgets a process, and answers what can no longer be answered.
@@ -174,7 +177,18 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 	if s.waiting != nil {
 		c.pass(ctx, s) // with or without room: no more will come
 	}
-	if m.Reason != "" && !s.closed {
+	if !s.placed {
+		s.last = m.Last // nothing has come since it was subscribed to
+	}
+	switch {
+	case s.closed, m.Closed && s.last >= m.Last:
+	case m.Reason == "": // it was too slow, for an observer or with evict
+		closed := &Delivery{Process: m.ID, Entries: []outlog.Entry{{Seq: m.Last, Kind: outlog.Closed}}}
+		if s.last+1 < m.Last {
+			closed.Gap = outlog.Gap{From: s.last + 1, To: m.Last - 1}
+		}
+		c.writer.output(outgoing{delivery: closed})
+	default:
 		// Its actor is gone, and the end of its log with it: say so, and close. In the
 		// lane of its output, which comes before.
 		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: s.last + 1, Reason: m.Reason}})

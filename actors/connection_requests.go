@@ -12,18 +12,20 @@ import (
 type pending struct {
 	id      protocol.ID
 	weight  int
-	process string   // process id; "" none
-	start   bool     // process/start
+	process string // process id; "" none
+	start   bool   // process/start
+	read    *protocol.ProcessReadParams
 	list    *listing // it is one part of a process/list
 }
 
-// listing gathers the answers for a process/list.
+// listing gathers the answers for process/list. All that came before it began share
+// it, and one at a time is gathered or written: however many are asked for, two are
+// in memory.
 type listing struct {
-	id     protocol.ID
-	weight int
-	left   int // processes that have not answered
-	infos  []protocol.ProcessInfo
-	err    *protocol.Error // one could not
+	asked []pending
+	left  int // processes that have not answered
+	infos []protocol.ProcessInfo
+	err   *protocol.Error // one could not
 }
 
 func (c *connection) request(ctx actor.Context, in inbound) {
@@ -65,7 +67,8 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 		}
 		c.ask(ctx, c.session, in, pending{})
 	case listRequest:
-		c.list(ctx, in)
+		c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
+		c.list(ctx)
 	default:
 		c.process(ctx, in)
 	}
@@ -85,7 +88,11 @@ func (c *connection) process(ctx actor.Context, in inbound) {
 		return
 	}
 	if s := c.streams[id]; s != nil {
-		c.ask(ctx, s.ref.PID, in, pending{process: id})
+		p := pending{process: id}
+		if read, ok := in.params.(protocol.ProcessReadParams); ok {
+			p.read = &read
+		}
+		c.ask(ctx, s.ref.PID, in, p)
 		return
 	}
 	switch in.params.(type) { // as the peer answers for a process that it does not know
@@ -107,23 +114,31 @@ func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pendin
 	ctx.Request(pid, Request{c.token, in.params})
 }
 
-func (c *connection) list(ctx actor.Context, in inbound) {
-	l := &listing{id: in.id, weight: in.weight, left: len(c.streams), infos: []protocol.ProcessInfo{}}
+func (c *connection) list(ctx actor.Context) {
+	if c.listing != nil || len(c.lists) == 0 {
+		return
+	}
+	l := &listing{asked: c.lists, left: len(c.streams), infos: []protocol.ProcessInfo{}}
+	c.listing, c.lists = l, nil
 	for id, s := range c.streams {
 		c.token++
 		c.pending[c.token] = pending{process: id, list: l}
 		ctx.Request(s.ref.PID, Request{c.token, DescribeRequest{}})
 	}
-	c.listed(l)
+	c.listed(ctx, l)
 }
 
 // listed answers a process/list once every process has described itself.
-func (c *connection) listed(l *listing) {
+func (c *connection) listed(ctx actor.Context, l *listing) {
 	if l.left > 0 {
 		return
 	}
 	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
-	c.answer(pending{id: l.id, weight: l.weight}, protocol.ProcessListResult{Processes: l.infos}, l.err)
+	for _, p := range l.asked {
+		c.answer(p, protocol.ProcessListResult{Processes: l.infos}, l.err)
+	}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	c.writer.control(outgoing{written: func() { root.Send(self, listWritten{}) }})
 }
 
 func (c *connection) reply(ctx actor.Context, m Reply) {
@@ -143,16 +158,20 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			p.list.err = m.Err
 		}
 		p.list.left--
-		c.listed(p.list)
+		c.listed(ctx, p.list)
 		return
 	}
 	switch result := m.Result.(type) {
 	case Started:
 		c.answer(p, result.ProcessStartResult, nil)
 		if s := c.streams[p.process]; s == nil || !s.ref.PID.Equal(result.Process.PID) {
-			c.show(ctx, result.Process, Subscribe{Owner: !c.observer})
+			c.show(ctx, result.Process, Subscribe{})
 		}
 	case protocol.ProcessReadResult:
+		if len(result.Chunks) > 0 && c.unread >= c.Window {
+			c.reads = append(c.reads, p) // not its output: that is read again
+			return
+		}
 		c.answer(p, result, nil)
 		if s := c.streams[p.process]; s != nil && m.To > m.From {
 			n := int64(0)
@@ -171,6 +190,21 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			c.inbound(ctx, in)
 		}
 	}
+	c.mayClose(ctx)
+}
+
+// readAgain asks once more for what there was no room for.
+func (c *connection) readAgain(ctx actor.Context, p pending) {
+	s := c.streams[p.process]
+	if s == nil {
+		c.answer(p, nil, unknownProcess(p.process))
+		return
+	}
+	now := *p.read
+	now.WaitMs = 0 // there was something
+	c.token++
+	c.pending[c.token] = p
+	ctx.Request(s.ref.PID, Request{c.token, now})
 }
 
 func (c *connection) answer(p pending, result any, err *protocol.Error) {

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"fmt"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/oklog/ulid/v2"
 )
@@ -18,8 +20,9 @@ type connections struct {
 
 // ending outlives an instance.
 type ending struct {
+	live int // connections
 	on   bool
-	done func() // called once no connection is left
+	done func() // called once none is left
 }
 
 func (c *connections) Receive(ctx actor.Context) {
@@ -29,19 +32,26 @@ func (c *connections) Receive(ctx actor.Context) {
 			c.refuse(ctx, m.conn, closeGoingAway, reasonShutdown)
 			return
 		}
+		if c.ending.live >= c.MaxConnections {
+			c.refuse(ctx, m.conn, closeTryLater, fmt.Sprintf("the server has %d connections, its limit: try again later", c.ending.live))
+			return
+		}
 		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated)
 		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
 			c.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.conn, closeInternal, "internal error")
+			return
 		}
+		c.ending.live++
 	case disconnectAll:
 		c.ending.on = true
 		for _, pid := range ctx.Children() {
 			ctx.Send(pid, Evicted{reasonShutdown})
 		}
-		c.mayEnd(ctx)
+		c.mayEnd()
 	case *actor.Terminated:
-		c.mayEnd(ctx)
+		c.ending.live--
+		c.mayEnd()
 	}
 }
 
@@ -49,8 +59,8 @@ func (c *connections) refuse(ctx actor.Context, conn Conn, code int, reason stri
 	run(c.Log, ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 
-func (c *connections) mayEnd(ctx actor.Context) {
-	if c.ending.on && len(ctx.Children()) == 0 {
+func (c *connections) mayEnd() {
+	if c.ending.on && c.ending.live == 0 {
 		c.ending.done()
 	}
 }

@@ -73,8 +73,14 @@ type (
 	ProcessAdded struct{ Process ProcessRef }
 
 	// ProcessRemoved tells all who are attached that a process can no longer be
-	// asked. Reason is "" when it had closed and its retention is over.
-	ProcessRemoved struct{ ID, Reason string }
+	// asked. Reason is "" when it had closed and its retention is over. Else Last is
+	// the last seq there was, and Closed says that it was the one of closed: who
+	// has all up to there has missed nothing. Zero Last: unknown.
+	ProcessRemoved struct {
+		ID, Reason string
+		Last       uint64
+		Closed     bool
+	}
 
 	// Evicted tells one who was attached that it is no longer.
 	Evicted struct{ Reason string }
@@ -93,6 +99,9 @@ type (
 		Now   bool   // it starts behind all that has happened; After does not count
 		// Owner: what it has not acknowledged is kept for it.
 		Owner bool
+		// Explicit: of an owner only an Ack acknowledges, neither where it starts nor
+		// what it reads.
+		Explicit bool
 		// Resumed: it answers a Resubscribe. The owner goes on with the acknowledgements
 		// it owes; else, but with Now, it acknowledges all up to After.
 		Resumed bool
@@ -112,6 +121,12 @@ type (
 
 	// Ack is from an owner: it has made all entries after From up to To its own.
 	Ack struct{ From, To uint64 }
+
+	// Refused answers a Subscribe that starts behind what there is.
+	Refused struct {
+		Process string
+		Err     *protocol.Error
+	}
 
 	// Unsubscribe ends what Subscribe began.
 	Unsubscribe struct{}

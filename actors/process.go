@@ -22,7 +22,8 @@ type (
 	stop struct {
 		reason string
 		// shutdown is the server's grace at its own end: the default, and the most,
-		// between SIGTERM and SIGKILL. 0: only the process's own killGraceMs counts.
+		// between SIGTERM and SIGKILL. Negative: only the process's own killGraceMs
+		// counts.
 		shutdown time.Duration
 	}
 	// session: it has stopped; or it was evicted, and what it may still send comes
@@ -89,18 +90,23 @@ type processRecord struct {
 	timedOut  bool
 	endReason string // why it was killed, by us
 	stopping  *stop
+	killRest  bool // what the program leaves when it ends is to be killed
 	killing   bool // KillTree runs
-	treeDone  bool // while stopping, the tree was seen empty
+	treeDone  bool // while stopping, the tree was seen empty, or could not be killed
+	survivors bool // it could not: closed may never come
 	closedAt  time.Time
-	forgotten bool // the session has taken it from its table
+	last      uint64 // once retired: of what was the log
+	forgotten bool   // the session has taken it from its table
 
 	owner    ownership
-	viewers  map[string]*viewer // by PID
-	evicted  map[string]bool    // by PID: owners that were, and have not ended yet
-	reads    []*parked          // process/read and process/wait
-	stdin    []*parked          // process/write and process/closeStdin, in order
+	viewers  map[who]*viewer
+	evicted  map[who]bool // owners that were, and have not ended yet
+	reads    []*parked    // process/read and process/wait
+	stdin    []*parked    // process/write and process/closeStdin, in order
 	stdinEnd bool
 	writeIDs recent
+
+	killAt, timeoutAt, retireAt, flushAt alarm
 }
 
 // parked is a request that waits.
@@ -116,13 +122,19 @@ type parked struct {
 type process struct{ *processRecord }
 
 func (p *process) Receive(ctx actor.Context) {
-	if from := ctx.Sender(); len(p.evicted) > 0 && from != nil && p.evicted[from.String()] {
+	if from := ctx.Sender(); len(p.evicted) > 0 && from != nil && p.evicted[whoOf(from)] {
 		return
 	}
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		p.start(ctx)
-	case *actor.Stopping, *actor.Stopped: // both: cleaning up is harmless twice
+	case *actor.Stopping:
+		ctx.Send(p.session, processEnded{p.name, p.log.Last(), p.phase == closed})
+		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.retireAt, &p.flushAt} {
+			a.stop()
+		}
+		p.destroy()
+	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
 		p.destroy()
 
 	case spawned:
@@ -141,14 +153,14 @@ func (p *process) Receive(ctx actor.Context) {
 	case Subscribe:
 		p.subscribe(ctx, m)
 	case Pull:
-		if v := p.viewers[ctx.Sender().String()]; v != nil {
+		if v := p.viewers[whoOf(ctx.Sender())]; v != nil {
 			v.pull = m.Bytes
 			p.deliver(ctx, v)
 			p.mayGo(ctx)
 		}
 	case Ack:
 		// Also of an owner that is no viewer, as long as it has to resubscribe.
-		if v := p.viewers[ctx.Sender().String()]; v != nil && v.owner || ctx.Sender().Equal(p.owner.pid) {
+		if v := p.viewers[whoOf(ctx.Sender())]; v != nil && v.owner || ctx.Sender().Equal(p.owner.pid) {
 			p.owner.ack(m.From, min(m.To, p.log.Last()))
 			p.held()
 		}
@@ -156,9 +168,9 @@ func (p *process) Receive(ctx actor.Context) {
 		p.removeViewer(ctx, ctx.Sender())
 	case viewerGone:
 		if m.evicted {
-			p.evicted[m.pid.String()] = true
+			p.evicted[whoOf(m.pid)] = true
 		} else {
-			delete(p.evicted, m.pid.String())
+			delete(p.evicted, whoOf(m.pid))
 		}
 		p.removeViewer(ctx, m.pid)
 	case budgetLow:
@@ -167,9 +179,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case timeoutDue:
 		p.timeout(ctx)
 	case killDue:
-		if p.phase < exited {
-			p.killTree(ctx)
-		}
+		p.killNow(ctx)
 	case readDue:
 		p.answerParked(ctx, m.r)
 	case retireDue:
@@ -194,8 +204,8 @@ func (p *process) start(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	if p.intake == nil {
 		p.intake = child.NewIntake(p.retention, p.shared.budget, func() { root.Send(self, factsReady{}) })
-		p.viewers = make(map[string]*viewer)
-		p.evicted = make(map[string]bool)
+		p.viewers = make(map[who]*viewer)
+		p.evicted = make(map[who]bool)
 	}
 	p.mu.Lock()
 	first := !p.asked
@@ -253,7 +263,7 @@ func (p *process) spawned(ctx actor.Context) {
 	p.spec.Argv, p.spec.Env = nil, nil // the child has them: the record is kept for long
 	p.announce(ctx)
 	if t := p.params.TimeoutMs; t != nil && *t > 0 {
-		after(ctx, fromMillis(*t), timeoutDue{})
+		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{})
 	}
 	if p.stopping != nil {
 		p.stop(ctx, *p.stopping)
@@ -295,7 +305,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.phase = closed
 			p.closedAt = time.Now()
 			p.log.AppendClosed()
-			after(ctx, max(p.shared.ClosedRetention, 0), retireDue{})
+			p.retireAt.set(ctx, max(p.shared.ClosedRetention, 0), retireDue{})
 		case child.FactStdinRoom:
 			p.acceptStdin(ctx)
 		}
@@ -318,16 +328,22 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	st.Reason = p.endReason
 	p.status = st
 	p.phase = exited
+	p.killAt.stop()
+	p.timeoutAt.stop()
 	p.log.AppendExited(st)
 	p.acceptStdin(ctx) // nothing is: it has ended
 	if p.endReason != "" {
 		// It was killed: descendants that still hold its streams do not keep it open.
 		p.handleNow().Abandon()
 	}
-	if p.stopping != nil {
+	if p.killRest || p.stopping != nil {
 		p.killTree(ctx)
 	}
 }
+
+// lives reports whether the program runs. It may have ended although its exit,
+// behind output that nobody has read, is not in the log yet.
+func (p *process) lives() bool { return p.phase < exited && !p.handleNow().Exited() }
 
 // handleNow is the handle of a process that is past starting.
 func (p *process) handleNow() child.Handle {
@@ -348,7 +364,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
 	switch params := m.Params.(type) {
 	case protocol.ProcessReadParams:
-		if v := p.viewers[r.sender.String()]; v != nil && v.owner {
+		if v := p.viewers[whoOf(r.sender)]; v != nil && v.owner && !v.explicit {
 			// Who wants what follows has what comes before (PROTOCOL.md).
 			p.owner.ack(0, min(params.AfterSeq, p.log.Last()))
 			p.held()
@@ -364,7 +380,11 @@ func (p *process) request(ctx actor.Context, m Request) {
 	case protocol.ProcessSignalParams:
 		p.reply(ctx, r, protocol.Empty{}, p.signal(params.Signal))
 	case protocol.ProcessTerminateParams:
-		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.phase < exited}, nil)
+		if err := graceError("graceMs", params.GraceMs); err != nil {
+			p.reply(ctx, r, nil, err)
+			return
+		}
+		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
 		p.terminate(ctx, params)
 	case DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)

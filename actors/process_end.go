@@ -18,27 +18,23 @@ const (
 )
 
 func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams) {
-	if p.phase < exited {
+	p.killRest = p.killRest || m.Tree
+	if p.lives() {
 		p.endReason = "terminated by request"
-		if m.GraceMs != nil && *m.GraceMs > 0 {
-			p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
-			after(ctx, fromMillis(*m.GraceMs), killDue{})
-			return
-		}
 	}
-	switch {
-	case m.Tree:
-		p.killTree(ctx)
-	case p.phase < exited:
-		p.logErr("SIGKILL", p.handleNow().Kill())
+	grace := time.Duration(0)
+	if m.GraceMs != nil {
+		grace = fromMillis(*m.GraceMs)
 	}
+	p.kill(ctx, grace)
 }
 
 func (p *process) timeout(ctx actor.Context) {
-	if p.phase >= exited {
+	if !p.lives() {
 		return
 	}
 	p.timedOut = true
+	p.killRest = true
 	p.endReason = "timed out"
 	p.kill(ctx, p.killGrace())
 }
@@ -52,14 +48,24 @@ func (p *process) killGrace() time.Duration {
 	return -1
 }
 
-// kill ends the process after grace, and its tree with it.
+// kill ends the process after grace, which is over when the program ends.
 func (p *process) kill(ctx actor.Context, grace time.Duration) {
-	if p.phase >= exited || grace <= 0 {
-		p.killTree(ctx)
+	if !p.lives() || grace <= 0 {
+		p.killNow(ctx)
 		return
 	}
 	p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
-	after(ctx, grace, killDue{})
+	p.killAt.set(ctx, grace, killDue{})
+}
+
+// killNow kills the program, and where that was asked for all that it started.
+func (p *process) killNow(ctx actor.Context) {
+	switch {
+	case p.killRest || p.stopping != nil:
+		p.killTree(ctx)
+	case p.phase < exited:
+		p.logErr("SIGKILL", p.handleNow().Kill())
+	}
 }
 
 // stop ends the process with all of its tree, and then the actor.
@@ -68,11 +74,11 @@ func (p *process) stop(ctx actor.Context, m stop) {
 	if p.phase == starting {
 		return // spawned comes back to it
 	}
-	if p.phase < exited && p.endReason == "" {
+	if p.lives() && p.endReason == "" {
 		p.endReason = m.reason
 	}
 	grace := p.killGrace()
-	if m.shutdown > 0 {
+	if m.shutdown >= 0 {
 		if grace < 0 {
 			grace = m.shutdown
 		}
@@ -98,23 +104,21 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 		return
 	}
 	p.treeDone = true
+	p.survivors = m.err != nil
 	p.handleNow().Abandon()
-	after(ctx, flushTime, flushDue{})
+	p.flushAt.set(ctx, flushTime, flushDue{})
 	p.mayGo(ctx)
 }
 
 // mayGo stops the actor if that was asked for, the tree is gone, and its viewers
 // have been given the end of the log or had their time for it.
 func (p *process) mayGo(ctx actor.Context) {
-	if p.stopping == nil || !p.treeDone || p.phase < closed {
+	if p.stopping == nil || !p.treeDone || p.phase < closed && !p.survivors {
 		return
 	}
-	for _, v := range p.viewers {
-		if v.cursor.Seq < p.log.Last() {
-			return
-		}
+	if !p.watched() {
+		ctx.Stop(ctx.Self())
 	}
-	ctx.Stop(ctx.Self())
 }
 
 // retire makes the session forget a closed process once its retention is over
@@ -122,15 +126,16 @@ func (p *process) mayGo(ctx actor.Context) {
 func (p *process) retire(ctx actor.Context) {
 	if p.phase == closed {
 		wait := max(p.shared.ClosedRetention, 0)
-		if left := wait - time.Since(p.closedAt); left > 0 {
-			after(ctx, left, retireDue{})
+		switch left := wait - time.Since(p.closedAt); {
+		case left > 0:
+			p.retireAt.set(ctx, left, retireDue{})
 			return
-		}
-		if !p.evicts() && !p.owner.had(p.log.Last(), wait) {
-			after(ctx, max(wait, time.Second), retireDue{})
+		case !p.owner.had(p.log.Last(), wait), p.watched() && -left < max(wait, flushTime):
+			p.retireAt.set(ctx, max(wait, time.Second), retireDue{})
 			return
 		}
 		p.phase = retired
+		p.last = p.log.Last()
 		p.log = outlog.Log{}
 		p.intake.Hold(0, 0)
 	}
@@ -138,12 +143,22 @@ func (p *process) retire(ctx actor.Context) {
 	case p.phase < closed:
 		return
 	case !p.forgotten: // said again until the session has heard it
-		ctx.Request(p.session, processRetired{id: p.id, name: p.name})
+		ctx.Request(p.session, processRetired{p.id, p.name, p.last})
 	case p.handleNow().TreeEmpty():
 		ctx.Stop(ctx.Self())
 		return
 	}
-	after(ctx, lingerPoll, retireDue{})
+	p.retireAt.set(ctx, lingerPoll, retireDue{})
+}
+
+// watched reports whether a viewer is on its way to the end.
+func (p *process) watched() bool {
+	for _, v := range p.viewers {
+		if v.cursor.Seq < p.log.Last() {
+			return true
+		}
+	}
+	return false
 }
 
 // destroy leaves nothing behind, whatever the actor stops of. Any goroutine.
@@ -158,7 +173,7 @@ func (r *processRecord) destroy() {
 	}
 	log, name := r.shared.Log, r.name
 	handle.Finish(func(err error) {
-		r.intake.Hold(0, 0) // the log goes with the record
+		r.intake.Close() // the log goes with the record
 		if err != nil {
 			log.Error("finish", "actor", name, "err", err)
 		}

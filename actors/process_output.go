@@ -18,6 +18,8 @@ type viewer struct {
 	cursor outlog.Cursor
 	pull   int // bytes; 0: it has not asked
 	owner  bool
+	// Of an owner: only an Ack acknowledges.
+	explicit bool
 }
 
 // ownership is how far the owner has come. What it has not had is kept.
@@ -90,17 +92,21 @@ func (p *process) held() {
 }
 
 func (p *process) subscribe(ctx actor.Context, m Subscribe) {
-	v := &viewer{pid: ctx.Sender(), owner: m.Owner}
+	v := &viewer{pid: ctx.Sender(), owner: m.Owner, explicit: m.Explicit}
 	if m.Now {
 		m.After = p.log.Last()
 	}
+	if last := p.log.Last(); m.After > last {
+		ctx.Respond(Refused{p.id, protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
+		return
+	}
 	v.cursor = p.log.At(m.After)
-	p.viewers[v.pid.String()] = v
+	p.viewers[whoOf(v.pid)] = v
 	if m.Owner {
 		p.owner.pid, p.owner.since = v.pid, time.Now()
 		if !m.Resumed {
 			p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
-			if !m.Now {
+			if !m.Now && !m.Explicit {
 				p.owner.ack(0, v.cursor.Seq) // who wants what follows has what comes before
 			}
 		}
@@ -121,14 +127,14 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 }
 
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
-	key := pid.String()
+	key := whoOf(pid)
 	delete(p.viewers, key)
 	if pid.Equal(p.owner.pid) {
 		p.owner.pid = nil
 	}
 	p.held()
 	gone := func(r *parked) bool {
-		if r.sender.String() != key {
+		if whoOf(r.sender) != key {
 			return false
 		}
 		r.stopTimer()

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func (r *registry) attach(ctx actor.Context, m attachRequest) {
 
 func (r *registry) open(ctx actor.Context, m attachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
-	if err != nil {
+	if err = cmp.Or(err, tooLong("session.name", m.Options.Name)); err != nil {
 		ctx.Send(m.sender, m.failed(err))
 		return
 	}

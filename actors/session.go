@@ -18,10 +18,21 @@ type (
 		ref      ProcessRef
 		err      *protocol.Error // it could not be started
 	}
-	processRetired struct{ id, name string } // process: its retention is over; answered with forgotten
-	drain          struct{}                  // registry: the server shuts down
-	gone           struct{ who *actor.PID }  // itself: Terminated, in its turn
-	expireDue      struct{}                  // the detached TTL has passed, unless an owner came
+	// process: its retention is over; last is the seq of closed. Answered with forgotten.
+	processRetired struct {
+		id, name string
+		last     uint64
+	}
+	// processEnded is a process's last word: how far its log came, and whether that
+	// ended with closed.
+	processEnded struct {
+		name   string
+		last   uint64
+		closed bool
+	}
+	drain     struct{}                 // registry: the server shuts down
+	gone      struct{ who *actor.PID } // itself: Terminated, in its turn
+	expireDue struct{}                 // the detached TTL has passed, unless an owner came
 )
 
 // Why a session ends; clients are told.
@@ -41,11 +52,13 @@ type sessionRecord struct {
 	supervisor *actor.PID
 	first      *attachRequest // who opened it; nil once attached
 
-	owner     *actor.PID            // nil: detached
-	observers map[string]*actor.PID // by PID
-	former    map[string]*actor.PID // by PID: evicted owners that have not ended
+	owner     *actor.PID // nil: detached
+	observers map[who]*actor.PID
+	former    map[who]*actor.PID    // evicted owners that have not ended
 	expires   time.Time             // while detached
+	expiresAt alarm                 // the same
 	processes map[string]*member    // by the client's id
+	ids       map[string]string     // the client's id, by actor name: of those
 	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
 	closing   *closing              // nil: it lives
 }
@@ -63,6 +76,7 @@ type member struct {
 	pid    *actor.PID // nil while it is being started
 	result protocol.ProcessStartResult
 	asked  []request // who waits for the start
+	ended  processEnded
 }
 
 // request is whom to answer, and with which token.
@@ -101,9 +115,13 @@ func (s *session) Receive(ctx actor.Context) {
 		s.processStarted(ctx, m)
 	case processRetired:
 		s.processRetired(ctx, m)
+	case processEnded:
+		if p := s.processes[s.ids[m.name]]; p != nil && p.name == m.name {
+			p.ended = m
+		}
 	case expireDue:
 		if s.owner == nil && !time.Now().Before(s.expires) {
-			s.close(ctx, "session expired: no owner for "+s.ttl.String(), 0)
+			s.close(ctx, "session expired: no owner for "+s.ttl.String(), -1)
 		}
 	case drain:
 		s.drain(ctx)
@@ -119,8 +137,9 @@ func (s *session) Receive(ctx actor.Context) {
 func (s *session) start(ctx actor.Context) {
 	if s.processes == nil {
 		s.processes = make(map[string]*member)
-		s.observers = make(map[string]*actor.PID)
-		s.former = make(map[string]*actor.PID)
+		s.ids = make(map[string]string)
+		s.observers = make(map[who]*actor.PID)
+		s.former = make(map[who]*actor.PID)
 		s.lingering = make(map[string]*actor.PID)
 	}
 	if first := s.first; first != nil {
@@ -190,12 +209,13 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 			}
 			ctx.Send(s.owner, Evicted{"taken over by another connection"})
 			s.viewerGone(ctx, viewerGone{s.owner, true})
-			s.former[s.owner.String()] = s.owner // still watched: it may yet have subscribed
+			s.former[whoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
 		}
 		s.owner = m.sender
 		s.expires = time.Time{}
+		s.expiresAt.stop()
 	} else {
-		s.observers[m.sender.String()] = m.sender
+		s.observers[whoOf(m.sender)] = m.sender
 	}
 	ctx.Watch(m.sender)
 	answer := Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
@@ -208,20 +228,20 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 }
 
 // terminated handles the end of one who was attached, or of a process.
-func (s *session) terminated(ctx actor.Context, who *actor.PID) {
+func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	switch {
-	case who.Equal(s.owner): // not the other way round: a nil PID cannot be asked
-		s.viewerGone(ctx, viewerGone{who, false})
+	case pid.Equal(s.owner): // not the other way round: a nil PID cannot be asked
+		s.viewerGone(ctx, viewerGone{pid, false})
 		s.owner = nil
 		s.detach(ctx)
-	case s.observers[who.String()] != nil:
-		s.viewerGone(ctx, viewerGone{who, false})
-		delete(s.observers, who.String())
-	case s.former[who.String()] != nil:
-		s.viewerGone(ctx, viewerGone{who, false})
-		delete(s.former, who.String())
+	case s.observers[whoOf(pid)] != nil:
+		s.viewerGone(ctx, viewerGone{pid, false})
+		delete(s.observers, whoOf(pid))
+	case s.former[whoOf(pid)] != nil:
+		s.viewerGone(ctx, viewerGone{pid, false})
+		delete(s.former, whoOf(pid))
 	default:
-		s.processGone(ctx, who)
+		s.processGone(ctx, pid)
 	}
 }
 
@@ -242,7 +262,7 @@ func (s *session) detach(ctx actor.Context) {
 		s.expires = time.Now().Add(s.ttl)
 		s.tellAttached(ctx, Expiring{milliseconds(s.ttl)})
 	}
-	after(ctx, time.Until(s.expires), expireDue{})
+	s.expiresAt.set(ctx, time.Until(s.expires), expireDue{})
 }
 
 func (s *session) request(ctx actor.Context, m Request) {
@@ -261,7 +281,7 @@ func (s *session) request(ctx actor.Context, m Request) {
 			DetachedTTLMs: milliseconds(s.ttl),
 		}})
 	case protocol.SessionCloseParams:
-		s.close(ctx, reasonClosed, 0)
+		s.close(ctx, reasonClosed, -1)
 		s.closing.asked = append(s.closing.asked, request{ctx.Sender(), m.Token})
 		s.mayEnd(ctx)
 	default:
@@ -270,7 +290,7 @@ func (s *session) request(ctx actor.Context, m Request) {
 }
 
 func (s *session) roleOf(pid *actor.PID) protocol.Role {
-	if s.observers[pid.String()] != nil {
+	if s.observers[whoOf(pid)] != nil {
 		return protocol.RoleObserver
 	}
 	return protocol.RoleOwner
@@ -302,6 +322,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		refuse(err)
 		return
 	}
+	s.ids[record.name] = record.id
 	s.processes[record.id] = &member{
 		name:   record.name,
 		token:  params.StartToken,
@@ -321,7 +342,9 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	if err != nil {
 		return nil, err
 	}
-	params.Env = nil // the spec has it: the record is kept for long
+	// The spec has them: the record is kept for long.
+	params.Env, params.EnvPolicy, params.Arg0, params.Metadata = nil, nil, nil, nil
+	params.Argv = clipArgv(params.Argv)
 	return &processRecord{
 		shared:    s.shared,
 		id:        params.ProcessID,
@@ -348,7 +371,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 	asked := p.asked
 	p.asked = nil
 	if m.err != nil {
-		delete(s.processes, m.id) // before the answer: the id is free again
+		s.forget(m.id) // before the answer: the id is free again
 		for _, r := range asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
 		}
@@ -357,13 +380,13 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 	}
 	p.pid = m.ref.PID
 	ctx.Watch(p.pid)
-	told := make(map[string]bool)
+	told := make(map[who]bool)
 	for _, r := range asked {
-		told[r.sender.String()] = true
+		told[whoOf(r.sender)] = true
 		ctx.Send(r.sender, Reply{Token: r.token, Result: Started{p.result, m.ref}})
 	}
 	for _, pid := range s.attached() {
-		if !told[pid.String()] {
+		if !told[whoOf(pid)] {
 			ctx.Send(pid, ProcessAdded{m.ref})
 		}
 	}
@@ -374,9 +397,9 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 
 func (s *session) processRetired(ctx actor.Context, m processRetired) {
 	if p := s.processes[m.id]; p != nil && p.name == m.name {
-		delete(s.processes, m.id)
+		s.forget(m.id)
 		s.lingering[m.name] = p.pid
-		s.tellAttached(ctx, ProcessRemoved{ID: m.id})
+		s.tellAttached(ctx, ProcessRemoved{ID: m.id, Last: m.last, Closed: true})
 		if s.closing != nil {
 			ctx.Send(p.pid, stop{reason: s.closing.reason})
 		}
@@ -385,26 +408,29 @@ func (s *session) processRetired(ctx actor.Context, m processRetired) {
 }
 
 // processGone forgets a process whose actor has stopped.
-func (s *session) processGone(ctx actor.Context, who *actor.PID) {
-	for name, pid := range s.lingering {
-		if pid.Equal(who) {
-			delete(s.lingering, name)
+func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
+	name := lastName(pid)
+	delete(s.lingering, name)
+	if id, ok := s.ids[name]; ok {
+		p := s.forget(id)
+		reason := "its actor failed too often"
+		if s.closing != nil {
+			reason = s.closing.reason
 		}
-	}
-	for id, p := range s.processes {
-		if who.Equal(p.pid) || who.Equal(s.processPID(p.name)) {
-			delete(s.processes, id)
-			reason := "its actor failed too often"
-			if s.closing != nil {
-				reason = s.closing.reason
-			}
-			for _, r := range p.asked {
-				ctx.Send(r.sender, Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})
-			}
-			s.tellAttached(ctx, ProcessRemoved{id, reason})
+		for _, r := range p.asked {
+			ctx.Send(r.sender, Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})
 		}
+		s.tellAttached(ctx, ProcessRemoved{ID: id, Reason: reason, Last: p.ended.last, Closed: p.ended.closed})
 	}
 	s.mayEnd(ctx)
+}
+
+// forget takes a process from the table.
+func (s *session) forget(id string) *member {
+	p := s.processes[id]
+	delete(s.processes, id)
+	delete(s.ids, p.name)
+	return p
 }
 
 // close ends every process with all of its tree, and then the session. shutdown
@@ -425,11 +451,14 @@ func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration
 }
 
 func (s *session) drain(ctx actor.Context) {
-	if s.closing != nil {
+	grace := max(s.shared.KillGrace, 0)
+	if s.closing != nil { // it may be on a client's grace, which is longer
+		s.closing.shutdown = grace
+		s.close(ctx, s.closing.reason, s.closing.shutdown)
 		return
 	}
-	s.tellAttached(ctx, Expiring{milliseconds(s.shared.KillGrace)})
-	s.close(ctx, reasonShutdown, max(s.shared.KillGrace, 0))
+	s.tellAttached(ctx, Expiring{milliseconds(grace)})
+	s.close(ctx, reasonShutdown, grace)
 }
 
 // mayEnd ends a closing session once no process of it is left.

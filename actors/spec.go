@@ -1,12 +1,15 @@
 package actors
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -16,15 +19,51 @@ const (
 	// minRetention is the least a client may ask for, in bytes: below it a flood
 	// moves in reads of a few bytes.
 	minRetention = 4 << 10
-	// maxProcessID bounds the client's id of a process, in bytes: it stands in
-	// every message about it.
-	maxProcessID = 1 << 10
+	// maxName bounds the names that clients give, in bytes: of a process, of a
+	// session, of a start. They are kept, and stand in every message.
+	maxName = 1 << 10
+	// maxKillGrace bounds how long a process may outlive the end of its session.
+	maxKillGrace = time.Hour
 )
+
+// maxArgv is how much of an argv process/list shows, in bytes.
+const maxArgv = 4 << 10
+
+// clipArgv is what of argv is kept for those who ask later.
+func clipArgv(argv []string) []string {
+	left := maxArgv
+	for i, arg := range argv {
+		if left -= len(arg); left < 0 {
+			return append(slices.Clone(argv[:i]), strings.Clone(arg[:len(arg)+left])+"…")
+		}
+	}
+	return argv
+}
+
+// tooLong refuses a client's name that is over maxName.
+func tooLong(what, name string) *protocol.Error {
+	if n := len(name); n > maxName {
+		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", what, n, maxName)
+	}
+	return nil
+}
+
+// graceError refuses a grace, in milliseconds, that is over maxKillGrace.
+func graceError(what string, ms *uint64) *protocol.Error {
+	if ms != nil && fromMillis(*ms) > maxKillGrace {
+		return protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
+	}
+	return nil
+}
 
 // spec is what to run for params, under the name of its actor.
 func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
-	if n := len(params.ProcessID); n > maxProcessID {
-		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "processId has %d bytes, the limit is %d", n, maxProcessID)
+	if err := cmp.Or(
+		tooLong("processId", params.ProcessID),
+		tooLong("startToken", params.StartToken),
+		graceError("killGraceMs", params.KillGraceMs),
+	); err != nil {
+		return child.Spec{}, err
 	}
 	if err := params.Unsupported(); err != nil {
 		return child.Spec{}, startError(err)
@@ -48,6 +87,9 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 		Name:       name,
 	}
 	if params.Size != nil {
+		if !params.TTY {
+			return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "size is for a terminal: set tty true, or leave it out")
+		}
 		spec.Size = *params.Size
 	}
 	return spec, nil

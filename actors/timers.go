@@ -17,4 +17,25 @@ func after(ctx actor.Context, d time.Duration, m any) *time.Timer {
 	return time.AfterFunc(d, func() { root.Send(self, m) })
 }
 
+// alarm is a timer of an actor's that is set again and stopped: there is one at a
+// time. A message that was on its way when it was stopped still comes.
+type alarm struct{ timer *time.Timer }
+
+func (a *alarm) set(ctx actor.Context, d time.Duration, m any) {
+	a.stop()
+	a.timer = after(ctx, d, m)
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+}
+
+// who is an actor as a key of maps; PID.String is slow.
+type who struct{ address, id string }
+
+func whoOf(pid *actor.PID) who { return who{pid.Address, pid.Id} }
+
 func milliseconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Millisecond) }

@@ -30,7 +30,7 @@ type writer struct {
 }
 
 // outgoing is one thing to be written: an answer, a notification, a delivery or
-// a ping.
+// a ping; or who wants to know that all before it was.
 type outgoing struct {
 	id       protocol.ID     // of an answer
 	err      *protocol.Error // of an answer that is a failure
@@ -39,6 +39,7 @@ type outgoing struct {
 	weight   int             // of an answer: what its request holds of the admission; 0: nothing
 	delivery *Delivery
 	ping     uint64 // serial; 0: it is none
+	written  func() // may not block
 }
 
 type closeFrame struct {
@@ -144,6 +145,9 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 	switch {
 	case o.delivery != nil:
 		return w.deliver(buf, o.delivery)
+	case o.written != nil:
+		o.written()
+		return buf, nil
 	case o.ping != 0:
 		return buf, w.ping(o.ping)
 	case o.method != "":
@@ -193,7 +197,7 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 			output = protocol.OutputNotification{ProcessID: d.Process, Seq: e.Seq, Stream: e.Stream, Chunk: e.Data}
 			err = send(protocol.NotifyOutput, &output)
 		case outlog.Exited:
-			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: e.Status})
+			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: *e.Status})
 		case outlog.Closed:
 			err = send(protocol.NotifyClosed, &protocol.ClosedNotification{ProcessID: d.Process, Seq: e.Seq})
 		}

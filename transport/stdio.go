@@ -42,8 +42,16 @@ type line struct {
 	err  error
 }
 
+// inputEnded is an io.EOF after which the other side may still read.
+type inputEnded struct{}
+
+func (inputEnded) Error() string    { return "transport: the input has ended" }
+func (inputEnded) Unwrap() error    { return io.EOF }
+func (inputEnded) InputEnded() bool { return true }
+
 // Stdio returns a Conn that reads and writes messages a line each, and closes both
-// r and w. Blank lines are ignored. Messages to write must be JSON without
+// r and w. Blank lines are ignored. When r has ended, the error of ReadMessage has a
+// method InputEnded: the other side may still read answers. Messages to write must be JSON without
 // newlines; there is no binary. A line longer than the limit ends the connection.
 // What w cannot interrupt, Close cannot either: a write to a stdout in blocking
 // mode lasts until the parent reads or goes.
@@ -108,7 +116,7 @@ func (c *lines) nextLine(in *bufio.Reader, long *[]byte) ([]byte, error) {
 			return text, nil
 		}
 		if err == io.EOF {
-			return nil, io.EOF
+			return nil, inputEnded{}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("transport: read from stdio: %w", err)

@@ -38,7 +38,7 @@ func TestStdioReads(t *testing.T) {
 				wantMessage(t, s, want)
 			}
 			for range 2 {
-				if msg, err := s.ReadMessage(); err != io.EOF {
+				if msg, err := s.ReadMessage(); !errors.Is(err, io.EOF) {
 					t.Errorf("%q, %v; want the end", msg, err)
 				}
 			}
@@ -147,7 +147,7 @@ func FuzzStdio(f *testing.F) {
 				wantMessage(t, s, string(text))
 			}
 			if end != nil {
-				if msg, err := s.ReadMessage(); err != io.EOF {
+				if msg, err := s.ReadMessage(); !errors.Is(err, io.EOF) {
 					t.Fatalf("%q, %v; want the end", msg, err)
 				}
 				return

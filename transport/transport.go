@@ -15,8 +15,8 @@ type Conn interface {
 	// one goroutine reads. The error is io.EOF when the other side ended the
 	// connection cleanly, a *CloseError when it gave another code, a *LimitError
 	// when it sent too much, ErrDead when it fell silent, io.ErrUnexpectedEOF when
-	// it left without a word, and net.ErrClosed after Close; the last three may be
-	// wrapped. An error is final, and the connection then wants a Close.
+	// it left without a word, and net.ErrClosed after Close; io.EOF and the last three
+	// may be wrapped. An error is final, and the connection then wants a Close.
 	ReadMessage() ([]byte, error)
 
 	// WriteMessage writes one message, as binary or as text, and returns when the

@@ -110,6 +110,9 @@ type Handle interface {
 	// credit, and then no more. Closed follows once the child has exited, even
 	// when a descendant still holds a stream open.
 	Abandon()
+	// Exited reports whether the child has ended. The Intake has its exit later, behind
+	// the output that came before it.
+	Exited() bool
 	// TreeEmpty reports whether the child was reaped and no descendant is
 	// left. Where that takes a search it reports what the last one found, and
 	// starts another.

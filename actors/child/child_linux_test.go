@@ -892,7 +892,7 @@ func TestStartErrors(t *testing.T) {
 		{Spec{Argv: []string{"/bin/true"}, Env: []string{"X=" + nul}}, ErrArgument, `invalid argument: environment variable "X" contains a NUL byte`},
 		{Spec{Argv: []string{"/bin/true"}, Dir: nul}, ErrArgument, `invalid argument: working directory "a\x00b" contains a NUL byte`},
 		{Spec{Argv: []string{"/bin/true"}, Name: "../x"}, ErrArgument, `invalid argument: name "../x" of the process is not a file name`},
-		{Spec{Argv: []string{"/bin/true", strings.Repeat("x", 4<<20)}}, ErrArgument, `invalid argument: argv and environment together are too long for the system`},
+		{Spec{Argv: []string{"/bin/true", strings.Repeat("x", 4<<20)}}, ErrArgument, `invalid argument: argv and environment are too long for the system: 2 strings, the longest of 4194304 bytes (execve(2): Linux takes 131,071 in one)`},
 	} {
 		for _, tty := range []bool{false, true} {
 			tt.spec.TTY = tty

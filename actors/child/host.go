@@ -201,7 +201,7 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 		Files: ends.theirs[:],
 		Sys:   sys,
 	}); err != nil {
-		return nil, startError(err, spec.Argv[0])
+		return nil, startError(err, spec)
 	}
 	tree.started(p.pid)
 	p.adopt(ends, spec.StdinQueue)

@@ -96,15 +96,21 @@ func (in *Intake) room(want int64) int64 {
 	return n
 }
 
-// charge pays for n more bytes, and returns for how many it could.
+// charge pays for n more bytes, and returns how many may be read: what is within
+// the reserve if the budget has not enough.
 func (in *Intake) charge(n int64) int64 {
 	want := in.retained + in.flight + n - reserve - in.charged
 	if want <= 0 {
 		return n
 	}
-	got := in.budget.take(want, in)
-	in.charged += got
-	return n - (want - got)
+	if in.budget.take(want, in) {
+		in.charged += want
+		return n
+	}
+	if free := n - want; free >= min(n, reserve/8) {
+		return free
+	}
+	return 0
 }
 
 // refund gives back what is charged beyond what is held. The caller wakes the
@@ -180,6 +186,17 @@ func (in *Intake) returnLocked(n int) (wake []*Intake) {
 	return in.refund()
 }
 
+// Close gives back all that was charged. Nothing may be put or held any more.
+func (in *Intake) Close() {
+	in.mu.Lock()
+	in.aborted = true
+	in.facts, in.retained, in.pinned, in.flight = nil, 0, 0, 0
+	in.credit.Broadcast()
+	wake := append(in.refund(), in.budget.forget(in)...)
+	in.mu.Unlock()
+	wakeAll(wake)
+}
+
 // Abort ends every Take, now and later: nothing more is read of the child.
 func (in *Intake) Abort() {
 	in.mu.Lock()
@@ -226,14 +243,6 @@ func (in *Intake) holdLocked(retained, pinned int64) []*Intake {
 	return in.refund()
 }
 
-// Blocked reports whether the child is being held back: its output waits for
-// the owner, or for the server's budget.
-func (in *Intake) Blocked() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.room(maxFlight) == 0 && in.pinned > 0
-}
-
 func wakeAll(ins []*Intake) {
 	for _, in := range ins {
 		in.mu.Lock()
@@ -245,13 +254,14 @@ func wakeAll(ins []*Intake) {
 // Budget bounds what all processes of a server hold of their output, in bytes,
 // beyond the reserve of each. Any goroutine may use it.
 type Budget struct {
-	// short is called, from any goroutine, when a pump finds the budget used up:
-	// logs should let go of what their owners have had.
+	// short is called, from any goroutine, when the budget has become short: logs
+	// should let go of what their owners have had.
 	short func()
 
 	mu      sync.Mutex
 	max     int64
 	used    int64
+	low     bool                 // it is short: from when it was used up until an eighth is free
 	waiting map[*Intake]struct{} // found it used up since the last give
 }
 
@@ -267,30 +277,28 @@ func (b *Budget) Used() int64 {
 	return b.used
 }
 
-// Short reports whether a pump waits for the budget: then a log keeps nothing
-// that its owner has had.
+// Short reports whether the budget is short: then a log keeps nothing that its
+// owner has had.
 func (b *Budget) Short() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting) > 0
+	return b.low
 }
 
-// take charges up to n bytes for in, and remembers it if there are too few.
-func (b *Budget) take(n int64, in *Intake) int64 {
+// take charges n bytes for in, or remembers that it waits for them.
+func (b *Budget) take(n int64, in *Intake) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	got := n
-	if b.max > 0 {
-		got = min(n, max(0, b.max-b.used))
+	if b.max <= 0 || b.used+n <= b.max {
+		b.used += n
+		return true
 	}
-	if got < n {
-		if len(b.waiting) == 0 {
-			go b.short() // not here: the caller holds a lock
-		}
-		b.waiting[in] = struct{}{}
+	b.waiting[in] = struct{}{}
+	if !b.low {
+		b.low = true
+		go b.short() // not here: the caller holds a lock
 	}
-	b.used += got
-	return got
+	return false
 }
 
 // give returns n bytes, and the intakes that wait for some.
@@ -298,6 +306,20 @@ func (b *Budget) give(n int64) []*Intake {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
+	b.low = b.low && b.used > b.max-b.max/8
+	return b.wake()
+}
+
+// forget returns the intakes that wait, without in, which is closed.
+func (b *Budget) forget(in *Intake) []*Intake {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiting, in)
+	return b.wake()
+}
+
+// wake empties waiting: who still finds too little comes back.
+func (b *Budget) wake() []*Intake {
 	if len(b.waiting) == 0 {
 		return nil
 	}

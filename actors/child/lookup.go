@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -138,7 +139,8 @@ func lookPath(spec *Spec, name string) (string, error) {
 }
 
 // startError says what a failed fork or exec means.
-func startError(err error, program string) error {
+func startError(err error, spec *Spec) error {
+	program := spec.Argv[0]
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)
@@ -148,7 +150,12 @@ func startError(err error, program string) error {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("%w: program %q", ErrPermission, program)
 	case errors.Is(err, syscall.E2BIG):
-		return fmt.Errorf("%w: argv and environment together are too long for the system", ErrArgument)
+		longest := 0
+		for _, s := range slices.Concat(spec.Argv, spec.Env) {
+			longest = max(longest, len(s))
+		}
+		return fmt.Errorf("%w: argv and environment are too long for the system: %d strings, the longest of %d bytes (execve(2): Linux takes 131,071 in one)",
+			ErrArgument, len(spec.Argv)+len(spec.Env), longest)
 	case errors.Is(err, syscall.EAGAIN):
 		return fmt.Errorf("%w: no more processes: RLIMIT_NPROC, kernel.pid_max or pids.max of the cgroup", ErrLimit)
 	case errors.Is(err, syscall.ENOMEM):

@@ -159,6 +159,12 @@ func (p *process) settle() {
 	}
 }
 
+func (p *process) Exited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status != nil
+}
+
 func (p *process) Write(b []byte) (ok bool, err error) { return p.stdin.write(b) }
 
 func (p *process) CloseStdin() error { return p.stdin.close() }

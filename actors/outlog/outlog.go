@@ -15,9 +15,9 @@ import (
 type Entry struct {
 	Seq    uint64
 	Kind   Kind
-	Stream protocol.Stream     // of Output
-	Data   []byte              // of Output, never empty
-	Status protocol.ExitStatus // of Exited
+	Stream protocol.Stream      // of Output
+	Data   []byte               // of Output, never empty
+	Status *protocol.ExitStatus // of Exited
 }
 
 // Kind says what an Entry is.
@@ -30,9 +30,10 @@ const (
 )
 
 const (
-	// entryCost is what an entry costs beside its data, in bytes. It is counted:
-	// else a child that writes single bytes would hold 60 times its retention.
-	entryCost = 64
+	// entryCost is what an entry costs beside its data, in bytes: itself, and what
+	// the array and the allocator round up. It is counted: else a child that writes
+	// single bytes would hold a hundred times its retention.
+	entryCost = 128
 	// growMax is how long a chunk may become by later output, in bytes.
 	growMax = 32 << 10
 )
@@ -76,7 +77,7 @@ func (l *Log) Append(s protocol.Stream, data []byte) {
 }
 
 // AppendExited adds the end of a run.
-func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, Status: st}) }
+func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, Status: &st}) }
 
 // AppendClosed adds the end of all.
 func (l *Log) AppendClosed() { l.push(Entry{Kind: Closed}) }
@@ -154,8 +155,8 @@ type Gap struct {
 }
 
 // Read appends to dst the entries after the cursor, and moves it behind them:
-// at least one if there is any, and then as many as fit into limit bytes of
-// output. If the log has dropped what came next, the cursor first steps over
+// the first output whatever its size, and then as many as fit into limit bytes of
+// it. If the log has dropped what came next, the cursor first steps over
 // it, and gap says what was missed.
 func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap) {
 	if c.Seq < l.first {
@@ -165,12 +166,13 @@ func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap)
 		}
 		c.Seq = l.first
 	}
-	start, n := c.Seq, 0
+	n := 0
 	for c.Seq < l.Last() {
 		e := &l.items[c.Seq-l.first].Entry
-		if n += len(e.Data); n > limit && c.Seq > start {
+		if n > 0 && n+len(e.Data) > limit {
 			break
 		}
+		n += len(e.Data)
 		dst = append(dst, *e)
 		c.Seq++
 	}
