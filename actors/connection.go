@@ -129,6 +129,7 @@ type connection struct {
 	pausing bool               // a pingDue is on its way
 
 	inputEnded bool // no more requests will come
+	broken     bool // the transport is
 }
 
 func newConnection(s *shared, troupe *actor.PID, conn Conn) *connection {
@@ -264,6 +265,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 	c.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	var input interface{ InputEnded() bool }
 	if !errors.As(err, &input) || !input.InputEnded() {
+		c.broken = true
 		ctx.Stop(ctx.Self())
 		return
 	}
@@ -285,8 +287,11 @@ func (c *connection) end() {
 	if c.writer != nil {
 		c.writer.stop()
 	}
-	conn := c.conn
-	go conn.Close(closeGoingAway, "") // it may wait for the peer a little
+	conn, code, reason := c.conn, closeInternal, "internal error: resume the session"
+	if c.broken {
+		code, reason = closeProtocol, "" // as far as anybody is there
+	}
+	go conn.Close(code, reason) // it may wait for the peer a little
 }
 
 // closeFor ends the connection once what is queued has been written.

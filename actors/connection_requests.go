@@ -37,7 +37,9 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		c.attach(ctx, in)
 	case in.method == protocol.MethodInitialize:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
-	case family == "" || in.method == protocol.MethodInitialized || in.method == protocol.MethodSessionAck:
+	case in.method == protocol.MethodInitialized || in.method == protocol.MethodSessionAck:
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
+	case family == "":
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", clip(in.method)))
 	case c.stage == opened:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", family))

@@ -192,7 +192,7 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 }
 
 func (s *session) attach(ctx actor.Context, m attachRequest) {
-	if s.closing != nil {
+	if s.closing != nil && s.closing.reason != reasonShutdown { // that gives time to come back for the end
 		ctx.Send(m.sender, m.failed(unknownSession(s.id)))
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -68,17 +69,17 @@ func TestHTTP(t *testing.T) {
 		{"healthy", "GET", "/healthz", nil, 200, ""},
 		{"ready, post", "POST", "/readyz", nil, 405, ""},
 		{"healthy, delete", "DELETE", "/healthz", nil, 405, ""},
-		{"elsewhere", "GET", "/metrics", nil, 404, ""},
-		{"upgrade elsewhere", "GET", "/ws", upgrade(nil), 404, ""},
+		{"elsewhere", "GET", "/metrics", nil, 404, "/readyz"},
+		{"upgrade elsewhere", "GET", "/ws", upgrade(nil), 404, "/readyz"},
 		{"no upgrade", "GET", "/", nil, 400, "websocket"},
 		{"another version", "GET", "/", upgrade(http.Header{"Sec-Websocket-Version": {"8"}}), 400, "13"},
 		{"no key", "GET", "/", upgrade(http.Header{"Sec-Websocket-Key": nil}), 400, "ey"},
-		{"an origin", "GET", "/", upgrade(http.Header{"Origin": {"http://127.0.0.1"}}), 403, ""},
-		{"origin null", "GET", "/", upgrade(http.Header{"Origin": {"null"}}), 403, ""},
-		{"an origin that ends like ours", "GET", "/", upgrade(http.Header{"Origin": {"https://evil.example/https://ide.example"}}), 403, ""},
-		{"two origins", "GET", "/", upgrade(http.Header{"Origin": {"https://ide.example", "http://evil.example"}}), 403, ""},
-		{"an origin on readyz", "GET", "/readyz", http.Header{"Origin": {"http://evil.example"}}, 403, ""},
-		{"an origin elsewhere", "GET", "/nothing", http.Header{"Origin": {"http://evil.example"}}, 403, ""},
+		{"an origin", "GET", "/", upgrade(http.Header{"Origin": {"http://127.0.0.1"}}), 403, "--allow-origin"},
+		{"origin null", "GET", "/", upgrade(http.Header{"Origin": {"null"}}), 403, "--allow-origin"},
+		{"an origin that ends like ours", "GET", "/", upgrade(http.Header{"Origin": {"https://evil.example/https://ide.example"}}), 403, "--allow-origin"},
+		{"two origins", "GET", "/", upgrade(http.Header{"Origin": {"https://ide.example", "http://evil.example"}}), 403, "--allow-origin"},
+		{"an origin on readyz", "GET", "/readyz", http.Header{"Origin": {"http://evil.example"}}, 403, "--allow-origin"},
+		{"an origin elsewhere", "GET", "/nothing", http.Header{"Origin": {"http://evil.example"}}, 403, "--allow-origin"},
 		{"the origin on readyz", "GET", "/readyz", http.Header{"Origin": {"https://ide.example"}}, 200, ""},
 	}
 	for _, test := range tests {
@@ -182,9 +183,9 @@ func TestListenRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ listen, says string }{
-		{"ws://localhost:0", "ws://IP:PORT"},
+		{"ws://example.org:0", "ws://IP:PORT"},
 		{"ws://127.0.0.1", "ws://IP:PORT"},
-		{"ws://127.0.0.1:0/", "ws://IP:PORT"},
+		{"ws://127.0.0.1:0/x", "ws://IP:PORT"},
 		{"ws://127.0.0.1:70000", "ws://IP:PORT"},
 		{"http://127.0.0.1:0", "ws://IP:PORT"},
 		{"wss://127.0.0.1:0", "ws://IP:PORT"},
@@ -210,6 +211,42 @@ func TestListenRefused(t *testing.T) {
 	}
 	if data, err := os.ReadFile(file); string(data) != "precious" {
 		t.Errorf("the file in the way of a socket is now %q, %v", data, err)
+	}
+}
+
+// TestReadyWhileDraining: who asks is told, and who was cut off may come back for
+// the end of its output.
+func TestReadyWhileDraining(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--listen", "ws://localhost:0", "--kill-grace", "1h")
+	c := s.session(nil)
+	end := filepath.Join(t.TempDir(), "end")
+	p := c.start("p", obj{"argv": append(sh(`trap 'echo bye' TERM; echo up; while [ ! -e $0 ]; do sleep 0.01; done; exit 3`), end)})
+	p.awaitOutput("stdout", "up")
+	s.signal(syscall.SIGTERM)
+	eventually(t, "503 from readyz", func() bool {
+		resp, _ := ask(t, s, "GET", "/readyz", nil)
+		return resp.StatusCode == 503
+	})
+	if resp, _ := ask(t, s, "GET", "/healthz", nil); resp.StatusCode != 200 {
+		t.Errorf("healthz: %s, want 200", resp.Status)
+	}
+	if code, text := s.dial().callError("initialize", obj{"clientName": "tests"}); code != -32600 || !strings.Contains(text, "shutting down") {
+		t.Errorf("a new session: code %d, %s; want -32600", code, text)
+	}
+	p.awaitOutput("stdout", "bye")
+	c.cutRST()
+	c = s.session(obj{"resumeSessionId": c.sessionID, "takeover": true, "resumeFrom": obj{"p": 0}})
+	p = c.process("p")
+	p.awaitOutput("stdout", "bye")
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := p.awaitClosed(); code != 3 {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("the server: exit code %d, want 0", code)
 	}
 }
 

@@ -119,9 +119,13 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 	if !ok {
 		return nil, "", fmt.Errorf("unsupported listen URL %q; expected ws://IP:PORT, unix:///PATH or stdio", url)
 	}
+	host = strings.TrimSuffix(host, "/")
+	if port, ok := strings.CutPrefix(host, "localhost:"); ok {
+		host = "127.0.0.1:" + port
+	}
 	addr, err := netip.ParseAddrPort(host)
 	if err != nil {
-		return nil, "", fmt.Errorf("invalid websocket listen URL %q; expected ws://IP:PORT", url)
+		return nil, "", fmt.Errorf("invalid websocket listen URL %q; expected ws://IP:PORT: %w", url, err)
 	}
 	if !insecure && !addr.Addr().IsLoopback() {
 		return nil, "", fmt.Errorf("refused to listen at %s: whoever reaches that address could run programs here; choose a loopback address, or allow it with --insecure", url)
@@ -275,7 +279,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A page in a browser can reach loopback, but not without naming its origin.
 	for _, origin := range r.Header.Values("Origin") {
 		if !slices.Contains(h.origins, origin) {
-			w.WriteHeader(http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("origin %q is not allowed here; the server must be started with --allow-origin %[1]q", origin), http.StatusForbidden)
 			return
 		}
 	}
@@ -287,7 +291,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/readyz":
 		probe(w, r, h.ready == nil || h.ready())
 	default:
-		w.WriteHeader(http.StatusNotFound)
+		http.Error(w, "nothing is here: the websocket is at /; /healthz and /readyz answer plain HTTP", http.StatusNotFound)
 	}
 }
 

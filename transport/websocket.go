@@ -131,6 +131,9 @@ func (c *webSocket) ended(err error) error {
 		limit  *LimitError
 		closed *websocket.CloseError
 	)
+	if errors.Is(err, websocket.ErrReadLimit) { // gorilla's word for a size over 63 bits
+		err = &LimitError{What: "frame", Max: c.maxFrame}
+	}
 	switch {
 	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
 		return err

@@ -30,6 +30,12 @@ func main() {
 	case "version", "--version":
 		fmt.Println("troupe", version())
 	case "help", "-h", "--help":
+		switch {
+		case len(args) > 0 && args[0] == "serve":
+			os.Exit(serveMain([]string{"-h"}))
+		case len(args) > 0 && args[0] == "run":
+			os.Exit(runMain([]string{"-h"}, os.Stdin, os.Stdout, os.Stdout, embedded))
+		}
 		fmt.Print(usage)
 	default:
 		fmt.Fprintf(os.Stderr, "troupe: unknown command %q\n\n%s", os.Args[1], usage)

@@ -41,6 +41,8 @@ const (
 	brokenGrace = 2 * time.Second
 	// lostQuiet is how long a lost connection is not worth a word.
 	lostQuiet = time.Second
+	// resumeFor is how long to try to resume.
+	resumeFor = 45 * time.Second
 )
 
 // forwarded are the signals to troupe that are meant for the program.
@@ -125,7 +127,7 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, "usage: troupe run [flags] [--] PROGRAM [ARGUMENT ...]\n\n"+
 			"Runs a program under supervision. Its exit code is the program's, 128+N if signal N\n"+
-			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis none.\n\n")
+			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis none. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.\n\n")
 		fs.SetOutput(stderr)
 		fs.PrintDefaults()
 	}
@@ -167,7 +169,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	defer relay.Wait()
 	defer close(done)
 
-	o := client.Options{Name: "troupe run"}
+	o := client.Options{Name: "troupe run", ReconnectFor: resumeFor}
 	o.Lost, o.Resumed = r.watch()
 	if r.url == "" {
 		dial, shutdown, err := server()
@@ -193,11 +195,15 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	if err != nil {
 		return exitFailed, err
 	}
+	terminal := r.tty == yes && term.IsTerminal(int(r.stdin.Fd()))
+	if terminal {
+		cmd.Stdin = newKeys(r.stdin, &r.lost, func() { cancel(errInterrupted{syscall.SIGINT}) })
+	}
 	if err := cmd.Start(ctx); err != nil {
 		return failure(ctx, err)
 	}
 	started <- cmd
-	if r.tty == yes && term.IsTerminal(int(r.stdin.Fd())) {
+	if terminal {
 		state, err := term.MakeRaw(int(r.stdin.Fd()))
 		if err != nil {
 			return exitFailed, fmt.Errorf("set the terminal to raw mode: %w", err)
@@ -211,7 +217,10 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	default:
 	}
 	var exit *client.ExitError
-	if errors.As(err, &exit) {
+	switch {
+	case errors.As(err, &exit) && exit.Status.Reason != "": // it was not the program's own doing
+		return exit.Status.ExitCode, exit
+	case errors.As(err, &exit):
 		return exit.Status.ExitCode, nil
 	}
 	return failure(ctx, err)
@@ -327,7 +336,7 @@ func (r *runner) watch() (lost func(error), resumed func()) {
 	var said *time.Timer
 	lost = func(err error) {
 		r.lost.Store(true)
-		said = time.AfterFunc(lostQuiet, func() { r.note("connection lost, trying to resume: %v", err) })
+		said = time.AfterFunc(lostQuiet, func() { r.note("connection lost, trying to resume for %v (^C twice gives up): %v", resumeFor, err) })
 	}
 	resumed = func() {
 		r.lost.Store(false)
@@ -354,6 +363,12 @@ func failure(ctx context.Context, err error) (int, error) {
 	var interrupted errInterrupted
 	if errors.As(context.Cause(ctx), &interrupted) {
 		return exitSignal + int(interrupted.Signal), interrupted
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return exitFailed, fmt.Errorf("%w; does troupe serve run there?", err)
+	case errors.Is(err, client.ErrSessionGone):
+		return exitFailed, fmt.Errorf("the session is lost, with all that ran in it: the server was restarted, or closed the session meanwhile (%w)", err)
 	}
 	var refused *protocol.Error
 	if errors.As(err, &refused) && refused.Code == protocol.CodeInternal {

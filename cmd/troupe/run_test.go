@@ -416,3 +416,60 @@ func TestRunInterruptedWhileLost(t *testing.T) {
 		}
 	}
 }
+
+// What ended the program, if it was not the program, is said.
+func TestRunEndedByServer(t *testing.T) {
+	url, server := startServer(t)
+	cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", `echo ready; exec sleep 1000`)
+	stdout, _ := cmd.StdoutPipe()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	server.Process.Signal(syscall.SIGTERM)
+	if code := exitCode(t, cmd.Wait()); code != 143 || !strings.Contains(stderr.String(), "server shutdown") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+// Who waits in vain for a connection can leave, and what was typed meanwhile is not
+// left to the shell.
+func TestRunLeavesLostTerminal(t *testing.T) {
+	url, server := startServer(t)
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	s := watchScreen(master)
+	cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", `echo ready; exec cat`)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, "ready")
+	server.Process.Kill()
+	s.want(t, "connection lost")
+	for range 20 { // more than the client has writes under way
+		io.WriteString(master, "touch leaked\r")
+	}
+	io.WriteString(master, "\x03\x03")
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	go func() {
+		for range s.lines { // or its reader would wait
+		}
+	}()
+	if code := exitCode(t, <-ended); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	if n, err := unix.IoctlGetInt(int(slave.Fd()), unix.TIOCINQ); err != nil || n != 0 {
+		t.Errorf("%d bytes are left to be read, %v", n, err)
+	}
+}

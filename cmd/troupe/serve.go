@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -36,6 +37,9 @@ type serveOptions struct {
 	config       actors.Config
 }
 
+// minRetention is the least that a client may ask for, too.
+const minRetention = 4 << 10
+
 func parseServe(args []string) (*serveOptions, error) {
 	o := new(serveOptions)
 	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
@@ -62,8 +66,17 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.config.DetachedTTL == 0:
 		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: give it some time, or a negative one for ever")
-	case o.config.Retention < 1 || o.config.Budget == 0:
-		return nil, errors.New("--retention and --memory-budget must be positive (a negative budget is none)")
+	case o.config.Retention < minRetention:
+		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, minRetention)
+	case o.config.Budget == 0:
+		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: give it some bytes, or a negative number for no bound")
+	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:
+		return nil, errors.New("--kill-grace and --closed-retention cannot be negative; 0 is none")
+	}
+	for _, origin := range o.allowOrigins {
+		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
+			return nil, fmt.Errorf("--allow-origin %q: an origin is SCHEME://HOST or SCHEME://HOST:PORT, as in https://example.org", origin)
+		}
 	}
 	switch c := child.Containment(o.containment); c {
 	case "auto":
@@ -158,7 +171,8 @@ func serve(o *serveOptions) error {
 		case err := <-served:
 			return errors.Join(err, troupe.Shutdown(context.Background()))
 		}
-		server.Close()
+		// It listens on: /readyz tells, and a client that was cut off may come back
+		// for the end of its output.
 	} else {
 		conn := &watchedConn{Conn: transport.Stdio(os.Stdin, os.Stdout, nil), done: make(chan struct{})}
 		troupe.Accept(conn)
