@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
 )
@@ -251,6 +254,154 @@ func TestShutdownIsIdempotent(t *testing.T) {
 		if err := troupe.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A session that is closed while a process of it is being started takes it along.
+func TestCloseWhileStarting(t *testing.T) {
+	troupe := start(t, actors.Config{})
+	for range 20 {
+		p := connect(t, troupe)
+		p.open("")
+		p.send(`{"id":"start","method":"process/start","params":{"processId":"a","argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}}`)
+		if m := p.call("session/close", "{}"); m.Error != nil {
+			t.Errorf("close: %+v", m.Error)
+		}
+	}
+}
+
+// What is sent behind a start, before its answer, waits for it.
+func TestRequestsBehindTheStart(t *testing.T) {
+	troupe := start(t, actors.Config{})
+	for range 20 {
+		p := connect(t, troupe)
+		p.open("")
+		p.send(`{"id":"start","method":"process/start","params":{"processId":"a","argv":["cat"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false,"pipeStdin":true}}`)
+		p.send(`{"id":"write","method":"process/write","params":{"processId":"a","writeId":"w","chunk":"aGkK"}}`)
+		p.send(`{"id":"end","method":"process/closeStdin","params":{"processId":"a"}}`)
+		if m := p.answer(`"write"`); !strings.Contains(string(m.Result), "accepted") {
+			t.Fatalf("write: %+v", m)
+		}
+		if m := p.answer(`"end"`); m.Error != nil {
+			t.Fatalf("closeStdin: %+v", m.Error)
+		}
+	}
+}
+
+// The TTL counts from the last time that the owner went, and not while there is one.
+func TestDetachedTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = time.Minute
+		t.Cleanup(func() { time.Sleep(time.Second) }) // a goroutine of protoactor ends by the clock
+		troupe := start(t, actors.Config{DetachedTTL: ttl})
+		p := connect(t, troupe)
+		id := p.open("")
+		resume := func() {
+			p = connect(t, troupe)
+			p.open(fmt.Sprintf(`,"resumeSessionId":%q`, id))
+		}
+		p.close()
+		time.Sleep(ttl - 1)
+		synctest.Wait()
+		resume()
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		if m := p.call("session/info", "{}"); m.Error != nil {
+			t.Errorf("after the TTL of a time when it was detached: %+v", m.Error)
+		}
+		for range 3 { // with the timers of the earlier times still to come
+			p.close()
+			time.Sleep(ttl / 2)
+			synctest.Wait()
+			resume()
+		}
+		p.close()
+		time.Sleep(ttl - 1)
+		synctest.Wait()
+		resume()
+		p.close()
+		synctest.Wait()
+		time.Sleep(ttl)
+		synctest.Wait()
+		p = connect(t, troupe)
+		if m := p.call("initialize", fmt.Sprintf(`{"clientName":"late","resumeSessionId":%q}`, id)); m.Error == nil || m.Error.Code != protocol.CodeInvalidRequest {
+			t.Errorf("resumed after the TTL: %+v", m)
+		}
+	})
+}
+
+// What a client may not have it is refused, and told why.
+func TestConfiguredLimits(t *testing.T) {
+	troupe := start(t, actors.Config{MaxSessions: 1, MaxProcesses: 1, Retention: 8 << 10, MaxRetention: 16 << 10, MaxDetachedTTL: time.Minute})
+	p := connect(t, troupe)
+	refused := func(p *peer, method, params string, code int) {
+		t.Helper()
+		if m := p.call(method, params); m.Error == nil || m.Error.Code != code {
+			t.Errorf("%s %s: %+v, want error %d", method, params, m, code)
+		}
+	}
+	for _, ttl := range []string{"60001", "0"} {
+		refused(p, "initialize", `{"clientName":"test","session":{"detachedTtlMs":`+ttl+`}}`, protocol.CodeInvalidParams)
+	}
+	p.open(`,"session":{"detachedTtlMs":60000}`)
+	refused(connect(t, troupe), "initialize", `{"clientName":"test"}`, protocol.CodeInvalidRequest)
+
+	with := func(id, more string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["true"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, more)
+	}
+	for _, bytes := range []string{"4095", "16385"} {
+		refused(p, "process/start", with("a", `,"retention":{"bytes":`+bytes+`,"onFull":"block"}`), protocol.CodeInvalidParams)
+	}
+	p.start("a", `,"retention":{"bytes":16384,"onFull":"block"}`, "true")
+	refused(p, "process/start", with("b", ""), protocol.CodeInvalidRequest)
+}
+
+// An owner that reads slowly loses nothing when the actor of its process fails.
+func TestFaultBehindASlowOwner(t *testing.T) {
+	const size = 400_000
+	var armed atomic.Bool
+	troupe := start(t, actors.WithFaults(actors.Config{Window: 64 << 10}, func(self *actor.PID, m any) {
+		if _, ok := m.(actors.Request); ok && kindOf(self) == "process" && armed.CompareAndSwap(true, false) {
+			panic("injected")
+		}
+	}, nil))
+	owner := &peer{t: t, in: make(chan message)} // not read but by us, and what is not read has not been written
+	ours, theirs := transport.Pipe()
+	troupe.Accept(theirs)
+	owner.conn = ours
+	defer ours.Close(transport.CloseNormal, "")
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		defer close(owner.in)
+		for {
+			frame, err := ours.ReadMessage()
+			if err != nil {
+				return
+			}
+			var m message
+			if err := json.Unmarshal(frame, &m); err != nil {
+				t.Error(err)
+			}
+			select {
+			case owner.in <- m:
+			case <-ended:
+			}
+		}
+	}()
+	id := owner.open("")
+	owner.start("a", "", "head", "-c", fmt.Sprint(size), "/dev/zero")
+	other := connect(t, troupe)
+	other.open(fmt.Sprintf(`,"resumeSessionId":%q,"role":"observer"`, id))
+	other.call("process/wait", `{"processId":"a"}`)
+	armed.Store(true)
+	for other.call("process/wait", `{"processId":"a"}`).Error == nil {
+	}
+	if m := other.call("process/wait", `{"processId":"a"}`); m.Error != nil { // it is back
+		t.Errorf("%+v", m.Error)
+	}
+	if output, _ := owner.untilClosed("a", 0); len(output) != size {
+		t.Errorf("got %d bytes of %d", len(output), size)
 	}
 }
 

@@ -239,6 +239,8 @@ func TestSessionChangesHands(t *testing.T) {
 	}
 	client.open(fmt.Sprintf(`,"resumeSessionId":%q,"takeover":true,"resumeFrom":{"cat":%d}`, session.SessionID, last))
 	take[actors.Evicted](t, first)
+	// What the one that had it still sends comes too late.
+	root.RequestWithCustomSender(cat.PID, actors.Request{Params: protocol.ProcessWriteParams{ProcessID: "cat", WriteID: "late", Chunk: []byte("late\n")}}, firstPID)
 	client.send(`{"id":"w","method":"process/write","params":{"processId":"cat","writeId":"two","chunk":"dHdvCg=="}}`)
 	for text := ""; text != "two\n"; {
 		m, ok := client.next()
@@ -274,6 +276,60 @@ func TestSessionChangesHands(t *testing.T) {
 	}
 }
 
+// An owner that reads again what it has acknowledged gets it, though the log fills up
+// meanwhile: nothing behind where it is is dropped.
+func TestOwnerReadsAgain(t *testing.T) {
+	system := newSystem(t)
+	root := system.Root
+	host, troupe := under(t, system, actors.Config{KillGrace: -1})
+	m := make(mailbox, 100)
+	self := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+	root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
+	ask := func(pid *actor.PID, params any) any {
+		root.RequestWithCustomSender(pid, actors.Request{Params: params}, self)
+		reply := take[actors.Reply](t, m)
+		if reply.Err != nil {
+			t.Fatal(reply.Err)
+		}
+		return reply.Result
+	}
+	retention := uint64(4 << 10)
+	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
+		ProcessID: "a", Argv: []string{"cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
+		Retention: &protocol.Retention{Bytes: &retention, OnFull: protocol.OnFullBlock},
+	}).(actors.Started).Process.PID
+	write := func(id string) {
+		ask(process, protocol.ProcessWriteParams{ProcessID: "a", WriteID: id, Chunk: make([]byte, 3000)})
+	}
+	write("one")
+	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true, Pull: 1 << 20}, self)
+	var last uint64
+	for got := 0; got < 3000; {
+		for _, e := range take[actors.Delivery](t, m).Entries {
+			last, got = e.Seq, got+len(e.Data)
+		}
+		root.RequestWithCustomSender(process, actors.Pull{Bytes: 1 << 20}, self)
+	}
+	root.RequestWithCustomSender(process, actors.Ack{To: last}, self)
+	root.RequestWithCustomSender(process, actors.Subscribe{Owner: true}, self)
+	write("two")
+	waitFor(t, "as much of it as there is room for", func() bool {
+		return ask(process, actors.DescribeRequest{}).(protocol.ProcessInfo).NextSeq > last+1
+	})
+	root.RequestWithCustomSender(process, actors.Pull{Bytes: 1 << 20}, self)
+	if d := take[actors.Delivery](t, m); d.Gap.From != 0 || d.Entries[0].Seq != 1 {
+		t.Errorf("the owner got gap %+v and then seq %d, want seq 1", d.Gap, d.Entries[0].Seq)
+	}
+	if err := troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range []*actor.PID{self, host} {
+		if err := root.StopFuture(pid).Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // An owner that subscribes again, because the actor of its process has failed, has
 // acknowledged nothing by that: what it was sent may yet be lost on its way.
 func TestResubscribingAcknowledgesNothing(t *testing.T) {
@@ -292,7 +348,7 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 		return reply.Result
 	}
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
-		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec sleep 1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
+		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
 	}).(actors.Started).Process.PID
 	unacked := func() int64 { return ask(process, actors.DescribeRequest{}).(protocol.ProcessInfo).Unacked }
 
@@ -302,14 +358,28 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 	if unacked() == 0 {
 		t.Error("the output counts as acknowledged")
 	}
-	root.RequestWithCustomSender(process, actors.Ack{To: last}, self)
+	o := make(mailbox, 100)
+	observer := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return o }))
+	root.RequestWithCustomSender(process, actors.Subscribe{Pull: 1 << 20}, observer)
+	take[actors.Delivery](t, o)
+	root.RequestWithCustomSender(process, actors.Ack{To: last}, observer)
+	if unacked() == 0 {
+		t.Error("what an observer has had counts as acknowledged")
+	}
+	root.RequestWithCustomSender(process, actors.Ack{To: last + 10}, self)
 	if n := unacked(); n != 0 {
 		t.Errorf("%d bytes count as not acknowledged", n)
+	}
+	root.RequestWithCustomSender(process, actors.Pull{Bytes: 1 << 20}, self)
+	ask(process, protocol.ProcessWriteParams{ProcessID: "a", WriteID: "w", Chunk: []byte("more\n")})
+	take[actors.Delivery](t, m)
+	if unacked() == 0 {
+		t.Error("what was acknowledged before it was there counts as had")
 	}
 	if err := troupe.Kill(); err != nil {
 		t.Error(err)
 	}
-	for _, pid := range []*actor.PID{self, host} {
+	for _, pid := range []*actor.PID{self, observer, host} {
 		if err := root.StopFuture(pid).Wait(); err != nil {
 			t.Error(err)
 		}

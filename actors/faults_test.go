@@ -477,6 +477,14 @@ func TestFloodOfFaults(t *testing.T) {
 				victim.open("")
 				victim.start("v", `,"pipeStdin":true`, "cat")
 			}
+			pids := make(map[string]int)
+			if at.kind == "process" {
+				var result protocol.ProcessListResult
+				if err := json.Unmarshal(victim.call("process/list", "{}").Result, &result); err != nil {
+					t.Fatal(err)
+				}
+				pids["v"] = result.Processes[0].PID
+			}
 			arm(true)
 			for i := range 12 {
 				switch at.what {
@@ -510,6 +518,7 @@ func TestFloodOfFaults(t *testing.T) {
 						break
 					}
 				}
+				waitFor(t, "the process that was given up to be gone", func() bool { return !alive(pids["v"]) })
 			}
 			if at.kind == "session" {
 				for _, ok := victim.next(); ok; _, ok = victim.next() {

@@ -3,7 +3,9 @@ package actors
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"pgregory.net/rapid"
 )
 
@@ -31,6 +33,48 @@ func TestOwnership(t *testing.T) {
 		}
 		if o.acked != c.want {
 			t.Errorf("%s: all up to %d, want %d", c.name, o.acked, c.want)
+		}
+	}
+}
+
+func TestOwnerHad(t *testing.T) {
+	owner := actor.NewPID("", "owner")
+	for _, c := range []struct {
+		name   string
+		o      ownership
+		chance time.Duration
+		want   bool
+	}{
+		{"nothing", ownership{acked: 2, pid: owner}, 0, false},
+		{"everything, and is away", ownership{acked: 9}, time.Hour, true},
+		{"what is live, and could have read the rest", ownership{acked: 2, liveAcked: 9, pid: owner, since: time.Now()}, 0, true},
+		{"what is live, and may yet read the rest", ownership{acked: 2, liveAcked: 9, pid: owner, since: time.Now()}, time.Hour, false},
+		{"what is live, and is away", ownership{acked: 2, liveAcked: 9, since: time.Now()}, 0, false},
+	} {
+		if got := c.o.had(9, c.chance); got != c.want {
+			t.Errorf("an owner that had %s: had all %v", c.name, got)
+		}
+	}
+}
+
+// A place is free when an answer has been written, and taken by number and by size.
+func TestAdmission(t *testing.T) {
+	a := newAdmission(2)
+	for i, step := range []struct {
+		take, release int
+		full          bool
+	}{
+		{take: 1, full: false}, {take: 1, full: true}, {release: 1, full: false},
+		{take: maxPendingBytes, full: true}, {release: 1, full: true}, {release: maxPendingBytes, full: false},
+		{take: maxPendingBytes - 1, full: false},
+	} {
+		if step.take > 0 {
+			a.take(step.take)
+		} else {
+			a.release(step.release)
+		}
+		if a.full() != step.full {
+			t.Errorf("step %d, %+v: full is %v", i, step, a.full())
 		}
 	}
 }

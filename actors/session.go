@@ -470,5 +470,5 @@ func (s *session) mayEnd(ctx actor.Context) {
 		ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
 	}
 	s.tellAttached(ctx, Evicted{s.closing.reason})
-	ctx.Stop(s.supervisor)
+	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered
 }

@@ -75,7 +75,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		shared.strategy.Forget(m.Who)
 		if m.Who.Id == ctx.Self().Id+"/"+sessionName {
-			ctx.Stop(ctx.Self()) // it failed too often: its processes go with it
+			ctx.Stop(ctx.Self()) // it has ended; or failed too often, and its processes go with it
 		}
 	}
 }

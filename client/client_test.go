@@ -248,7 +248,8 @@ func TestRepeats(t *testing.T) {
 	cmd := c.Command("echo")
 	out := newGate()
 	close(out.open)
-	cmd.Stdout = out
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &errs
 	stdin, _ := cmd.StdinPipe()
 	if err := cmd.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -260,8 +261,8 @@ func TestRepeats(t *testing.T) {
 	}
 	stdin.Close()
 	wantExit(t, cmd.Wait(t.Context()), 3)
-	if out.String() != "onetwothree" {
-		t.Errorf("%q", out.String())
+	if out.String() != "onetwothree" || errs.String() != "..........." {
+		t.Errorf("%q and %q", out.String(), errs.String())
 	}
 }
 
@@ -448,6 +449,28 @@ func TestStreamsApart(t *testing.T) {
 	}
 	if _, err := stdin.Write([]byte("x")); err == nil {
 		t.Error("a write after the end succeeded")
+	}
+}
+
+// The stream that is behind is what counts, whichever it is.
+func TestSlowStderr(t *testing.T) {
+	c := connect(t, newFake(programs), nil)
+	cmd, g := c.Command("echo"), newGate()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("abc"), io.Discard, g
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	for exited := false; !exited; time.Sleep(time.Millisecond) { // and all before it was received
+		_, exited = cmd.Status()
+	}
+	if cmd.Seq() > 1 {
+		t.Errorf("seq %d is delivered, and stderr has nothing yet", cmd.Seq())
+	}
+	close(g.open)
+	wantExit(t, cmd.Wait(t.Context()), 3)
+	if g.String() != "..." || cmd.Seq() != 4 {
+		t.Errorf("stderr %q, seq %d", g.String(), cmd.Seq())
 	}
 }
 
@@ -651,6 +674,23 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
+// An attempt to resume that hangs is given up for another.
+func TestDialHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		var dials atomic.Int32
+		c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
+			if dials.Add(1) == 2 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return f.dial(ctx)
+		}})
+		f.cut()
+		wantExit(t, c.Command("hello").Run(t.Context()), 0)
+	})
+}
+
 func TestStartCancelled(t *testing.T) {
 	f := newFake(programs)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -712,6 +752,9 @@ func TestRunCancelled(t *testing.T) {
 		close(out.open)
 		if err := <-ran; !errors.Is(err, context.Canceled) || out.String() != "waiting" {
 			t.Errorf("Run: %v with %q", err, out.String())
+		}
+		if !p.tree {
+			t.Error("what the process had started was not killed with it")
 		}
 		wantExit(t, c.Command("hello").Run(t.Context()), 0) // the client lives
 	})

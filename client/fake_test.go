@@ -47,6 +47,7 @@ type fakeProcess struct {
 	writes   map[string]bool
 	signals  []protocol.Signal
 	killed   bool
+	tree     bool // with all that it had started
 	exitCode int
 	ended    bool
 }
@@ -297,7 +298,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		params(&t)
 		p := f.procs[t.ProcessID]
 		if p != nil && !p.ended {
-			p.killed = true
+			p.killed, p.tree = true, t.Tree
 		}
 		return protocol.ProcessTerminateResult{Running: p != nil && !p.ended}, nil
 	case protocol.MethodProcessList:

@@ -2,11 +2,14 @@ package tests
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
 // TestManyProcesses: far more processes than run at once, each with an end of its own.
@@ -62,6 +65,39 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// TestReadMuch: what does not fit into one answer comes with the next.
+func TestReadMuch(t *testing.T) {
+	t.Parallel()
+	const size = 9 << 20 // one answer has 8 MiB at most
+	c := startServer(t).session(nil)
+	p := c.start("p", streamProgram(t, obj{"retention": obj{"bytes": 32 << 20}}, "source", fmt.Sprint(size)))
+	p.awaitClosed()
+	if next := num(c.call("process/read", obj{"processId": "p", "maxBytes": 2 * size})["nextSeq"]); next >= p.lastSeq()-1 {
+		t.Errorf("nextSeq %d: all of %d MiB came in one answer, as it was asked for", next, size>>20)
+	}
+	check, answers := stream.NewChecker(1), 0
+	for after := int64(0); check.End() != nil; answers++ {
+		result := c.call("process/read", obj{"processId": "p", "afterSeq": after})
+		if next := num(result["nextSeq"]) - 1; next > after {
+			after = next
+		} else {
+			t.Fatalf("nothing more comes after %d bytes: %v", check.Bytes(), check.End())
+		}
+		for _, chunk := range result["chunks"].([]any) {
+			data, err := base64.StdEncoding.DecodeString(chunk.(obj)["chunk"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := check.Write(data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if answers < 2 {
+		t.Errorf("%d MiB came in one answer", size>>20)
+	}
+}
+
 // TestTimeout: timeoutMs ends a process with all that it started, after as much
 // grace as killGraceMs allows.
 func TestTimeout(t *testing.T) {
@@ -75,7 +111,7 @@ func TestTimeout(t *testing.T) {
 		signal       any
 		output       string
 	}{
-		{name: "at once", script: `trap 'echo polite; exit 0' TERM; (sleep $0 &); sleep $0 & wait`, params: obj{"killGraceMs": 0}, code: 137, signal: "SIGKILL"},
+		{name: "at once", script: `trap 'echo polite; exit 0' TERM; (sleep $0 &); (setsid sleep $0 &); sleep $0 & wait`, params: obj{"killGraceMs": 0}, code: 137, signal: "SIGKILL"},
 		{name: "terminal", script: `(sleep $0 &); sleep $0`, params: obj{"tty": true, "killGraceMs": 0}, code: 137, signal: "SIGKILL"},
 		{name: "with grace", script: `trap 'echo polite; exit 9' TERM; sleep $0 & wait`, params: obj{"killGraceMs": 3_600_000}, code: 9, output: "polite\n"},
 		{name: "grace used up", script: `trap '' TERM; sleep $0`, params: obj{"killGraceMs": 1}, code: 137, signal: "SIGKILL"},
@@ -90,7 +126,9 @@ func TestTimeout(t *testing.T) {
 		if exited["timedOut"] != true || num(exited["exitCode"]) != test.code || exited["signal"] != test.signal {
 			t.Errorf("%s: %s, want timedOut, exit code %d, signal %v", test.name, jsonText(exited), test.code, test.signal)
 		}
-		c.call("process/terminate", obj{"processId": p.id, "tree": true}) // polite ones may leave children
+		if test.signal == nil {
+			c.call("process/terminate", obj{"processId": p.id, "tree": true}) // polite ones may leave children
+		}
 		if _, stdout := p.awaitClosed(); stdout != test.output {
 			t.Errorf("%s: output %q, want %q", test.name, stdout, test.output)
 		}
@@ -217,8 +255,10 @@ func TestCloseStdin(t *testing.T) {
 	pipe := c.start("pipe", obj{"argv": sh("wc -c; exit 3"), "pipeStdin": true})
 	data := strings.Repeat("x", 200_000)
 	var ids []int64
+	var again obj
 	for range 3 { // in flight together: order is kept
-		ids = append(ids, c.request("process/write", pipe.writeParams(data)))
+		again = pipe.writeParams(data)
+		ids = append(ids, c.request("process/write", again))
 	}
 	c.call("process/closeStdin", obj{"processId": "pipe"})
 	for _, id := range ids {
@@ -231,6 +271,9 @@ func TestCloseStdin(t *testing.T) {
 	}
 	if code, stdout := pipe.awaitClosed(); code != 3 || strings.TrimSpace(stdout) != "600000" {
 		t.Errorf("the program exited with %d and had read %q bytes, want 3 and 600000", code, stdout)
+	}
+	if result := c.call("process/write", again); result["status"] != "accepted" {
+		t.Errorf("an accepted write repeated after the end: %v, want accepted", result)
 	}
 
 	// A terminal has no end: the program reads ^D, within a line as at its start.

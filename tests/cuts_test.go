@@ -880,6 +880,42 @@ func TestParkedAtCut(t *testing.T) {
 	}
 }
 
+// TestParkedIsForgotten: a write that was not accepted before its connection ended is
+// not done unless it is sent again.
+func TestParkedIsForgotten(t *testing.T) {
+	t.Parallel()
+	const piece, writes = 64 << 10, 32 // more than a pipe and the server's queue take
+	s := startServer(t)
+	c := s.session(nil)
+	gated, open := behindGate(t, obj{"argv": []string{"/usr/bin/wc", "-c"}, "pipeStdin": true}, "true")
+	p := c.start("p", gated)
+	var ids []int64
+	for range writes {
+		ids = append(ids, c.request("process/write", p.writeParams(strings.Repeat("x", piece))))
+	}
+	c.call("process/list", obj{}) // the process answers it behind what it has accepted
+	accepted := 0
+	c.mu.Lock()
+	for _, id := range ids {
+		if c.takeReply(id) != nil {
+			accepted++
+		}
+	}
+	c.mu.Unlock()
+	if accepted == 0 || accepted == writes {
+		t.Fatalf("%d of %d writes were accepted: this tests nothing", accepted, writes)
+	}
+	c.cutRST()
+
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}, "takeover": true})
+	closing := c.request("process/closeStdin", obj{"processId": "p"})
+	open()
+	c.reply(closing)
+	if _, stdout := c.process("p").awaitClosed(); strings.TrimSpace(stdout) != fmt.Sprint(accepted*piece) {
+		t.Errorf("the program read %q bytes, want the %d that were accepted", stdout, accepted*piece)
+	}
+}
+
 // TestStartAcrossCut: a start whose answer was lost is sent again with its token:
 // the program runs once and all of its output comes.
 func TestStartAcrossCut(t *testing.T) {
@@ -970,6 +1006,9 @@ func TestAck(t *testing.T) {
 	}
 	if err := check.End(); err != nil {
 		t.Error(err)
+	}
+	for range 2000 { // many more than requests may wait: these wait for nothing
+		c.notify("session/ack", obj{"processes": obj{"p": acked}})
 	}
 	if first := num(c.call("process/read", obj{"processId": "p", "maxBytes": 1})["firstSeq"]); !testing.Short() && first < 2 {
 		t.Errorf("firstSeq %d: nothing of %d bytes has gone, though all was acknowledged", first, size)

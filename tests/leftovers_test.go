@@ -362,6 +362,55 @@ func TestNothingLeftOfServer(t *testing.T) {
 	}
 }
 
+// TestDrain: a server that waits for programs to end opens no session, allows none more
+// than its own grace, and waits no longer when it is told to stop a second time.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	deaf := func(c *conn, more obj) *proc {
+		params := obj{"argv": sh(`trap '' TERM; echo up; while :; do sleep 0.01; done`)}
+		for k, v := range more {
+			params[k] = v
+		}
+		p := c.start("deaf", params)
+		p.awaitOutput("stdout", "up")
+		return p
+	}
+	t.Run("a second signal", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t, "--kill-grace", "1h")
+		c := s.session(nil)
+		pid := deaf(c, nil).pid()
+		s.signal(syscall.SIGTERM)
+		c.awaitFact("session/expiring", func() bool { return len(c.other) > 0 })
+		if code, text := s.dial().callError("initialize", obj{"clientName": "late"}); code != -32600 {
+			t.Errorf("a new session: %d %s, want -32600", code, text)
+		}
+		if !alive(pid) {
+			t.Error("the program was not given its time")
+		}
+		s.signal(syscall.SIGTERM)
+		s.exitCode()
+	})
+	t.Run("killGraceMs above the server's", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t, "--kill-grace", "1ms")
+		deaf(s.session(nil), obj{"killGraceMs": 3_600_000})
+		s.signal(syscall.SIGTERM)
+		s.exitCode()
+	})
+	t.Run("no grace", func(t *testing.T) {
+		t.Parallel()
+		s := startServer(t, "--kill-grace", "0")
+		c := s.session(nil)
+		p := c.start("polite", obj{"argv": sh(`trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done`)})
+		p.awaitOutput("stdout", "up")
+		s.signal(syscall.SIGTERM)
+		if code, _ := p.awaitClosed(); code != 137 {
+			t.Errorf("exit code %d, want 137", code)
+		}
+	})
+}
+
 // TestServerKilled: with a server that is killed go the programs it started, and
 // at the next start all that they left.
 func TestServerKilled(t *testing.T) {

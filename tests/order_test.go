@@ -59,6 +59,9 @@ func TestOrderOfGrandchild(t *testing.T) {
 	gated["argv"] = append([]string{"/bin/sh", "-c", `"$0" "$@" & echo early; exit 4`}, argv...)
 	p := c.start("p", gated)
 	exited := num(p.awaitExit()["seq"])
+	if result := c.call("process/wait", obj{"processId": "p"}); result["exited"] != true || result["closed"] != false {
+		t.Errorf("a wait behind the exit: %s, want exited and not closed", jsonText(result))
+	}
 	open()
 	code, out := p.awaitClosed()
 	if want := "early\n" + strings.Repeat("late\n", 9); code != 4 || out != want || p.outputSoFar("stderr") != "late\n" {

@@ -173,11 +173,18 @@ func TestSessionExpires(t *testing.T) {
 	s := startServer(t, "--detached-ttl", "100ms")
 	c := s.session(nil)
 	pid := c.start("ttl", obj{"argv": sh("sleep 600")}).pid()
+	observer := s.observe(c.sessionID, nil)
 	c.cutRST()
 	eventually(t, "the process of an expired session is gone", func() bool { return !alive(pid) })
 	code, text := s.dial().callError("initialize", obj{"clientName": "late", "resumeSessionId": c.sessionID})
 	if want := "unknown session id " + c.sessionID; code != -32600 || text != want {
 		t.Errorf("resume of an expired session: %d %q, want -32600 %q", code, text, want)
+	}
+	if code, _ := observer.awaitClose(); code != 4001 {
+		t.Errorf("the observer got Close %d, want 4001", code)
+	}
+	if len(observer.other) != 2 || observer.other[0]["method"] != "session/expiring" || observer.other[1]["method"] != "session/evicted" {
+		t.Errorf("the observer was told %s, want session/expiring and session/evicted", jsonText(observer.other))
 	}
 }
 

@@ -58,6 +58,7 @@ func TestHTTP(t *testing.T) {
 		{"GET", "/?token=x", upgrade, false, 101, ""},
 		{"GET", "/", with("Origin", "https://ide.example"), false, 101, ""},
 		{"GET", "/", with("Origin", "https://evil.example"), false, 403, `--allow-origin "https://evil.example"`},
+		{"GET", "/", with("Origin", "https://ide.example.evil.example"), false, 403, "not allowed"},
 		{"GET", "/", with("Origin", "null"), false, 403, "not allowed"},
 		{"GET", "/", with("Origin", ""), false, 403, "not allowed"},
 		{"GET", "/healthz", map[string]string{"Origin": s.URL()}, false, 403, "not allowed"},

@@ -245,12 +245,13 @@ func (c *webSocket) answerPings() {
 
 func (c *webSocket) Close(code int, reason string) error {
 	c.closeOnce.Do(func() {
-		c.wire.state().endRead(c.wire)
-		c.keeping.Stop()
 		if len(reason) > maxReason {
 			reason = strings.ToValidUTF8(reason[:maxReason], "")
 		}
+		// First the frame, then the end of the reader: whoever waits for that may exit.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
+		c.wire.state().endRead(c.wire)
+		c.keeping.Stop()
 		if err != nil && err != websocket.ErrCloseSent { // by gorilla, as an answer
 			c.wire.Close()
 			return

@@ -342,11 +342,12 @@ func TestCloseIsSaidOnce(t *testing.T) {
 	}
 }
 
-// fill writes until nothing more is taken, and returns what WriteMessage said.
+// fill writes until nothing more is taken, and returns what WriteMessage said. Once
+// the first byte is there it is amid a message that the kernel cannot hold.
 func fill(c Conn) <-chan error {
 	stuck := make(chan error, 1)
 	go func() {
-		for msg := bytes.Repeat([]byte("x"), 1<<20); ; {
+		for msg := bytes.Repeat([]byte("x"), 32<<20); ; {
 			if err := c.WriteMessage(msg, false); err != nil {
 				stuck <- err
 				return
@@ -386,7 +387,7 @@ func TestCloseEndsBlockedCalls(t *testing.T) {
 
 // A peer that does not read may still have something to say.
 func TestPingsDoNotStopTheReader(t *testing.T) {
-	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{WriteTimeout: time.Hour})
 	p := newPeer(t, s.URL())
 	server := <-accepted
 	writing := fill(server)
@@ -494,6 +495,8 @@ func TestKeepAliveRepeatsAnUnansweredPing(t *testing.T) {
 		}
 	}
 	until("position")
+	p.send(fin|pong, []byte("an earlier position")) // answers another
+	p.wantFrame(ping, "position")
 	p.wantFrame(ping, "position")
 	p.send(fin|pong, []byte("position"))
 	until("")

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,6 +153,9 @@ func (w *watched) take() {
 			w.facts = append(w.facts, f.Kind)
 			switch f.Kind {
 			case FactOutput:
+				if len(f.Data) < handOver && cap(f.Data) == bufferSize {
+					w.t.Errorf("%d bytes hold a whole buffer", len(f.Data))
+				}
 				w.out[f.Stream] = append(w.out[f.Stream], f.Data...)
 			case FactExited:
 				w.status = f.Status
@@ -275,6 +280,11 @@ func outputThenExitThenClosed(t *testing.T, mode Containment, n int) {
 	all.Wait()
 	if h.Live() != 0 {
 		t.Errorf("%d live after all were released", h.Live())
+	}
+	if c, ok := h.containment.(*cgroups); ok {
+		if left, _ := os.ReadDir(c.dir); hasDir(left) {
+			t.Error("a released child has left its cgroup")
+		}
 	}
 }
 
@@ -528,6 +538,18 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 	}
 }
 
+// A server may itself run under another, whose marker its children are not to have.
+func TestMarkerIsOurs(t *testing.T) {
+	tree, err := (&searches{mode: ContainMarker, server: server{pid: 7}}).tree("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := tree.prepare(nil, []string{"A=b", markerName + "=another/q", "C=d"})
+	if want := []string{"A=b", "C=d", markerName + "=0-7-0-0/p"}; !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+}
+
 func TestDeadServer(t *testing.T) {
 	me, err := self()
 	if err != nil {
@@ -598,6 +620,55 @@ func TestSubreaper(t *testing.T) {
 		if _, ok := readStat(pid); ok {
 			t.Errorf("orphan %d is there after close", pid)
 		}
+	}
+}
+
+// The reaper takes neither our children, which may stay as zombies, nor those that
+// other code of the program has started.
+func TestReaperTakesStrangersOnly(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainGroup, Subreaper: true})
+	w := start(t, h, script("sleep 1000 & exit"))
+	w.until(w.has(FactExited))
+	other := exec.Command("/bin/sh", "-c", "exit 3")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	untilExited(other.Process.Pid)
+	h.reapStrangers()
+	if _, ok := readStat(w.PID()); !ok {
+		t.Error("our child was reaped, and its pid may become another's")
+	}
+	if other.Wait(); other.ProcessState == nil || other.ProcessState.ExitCode() != 3 {
+		t.Errorf("the exit of another's child is lost: %v", other.ProcessState)
+	}
+}
+
+// Who was found stays in the pack without its parent, and nobody else under its pid.
+func TestPackRemembers(t *testing.T) {
+	const parent, child = 1 << 30, 1<<30 + 1
+	p := pack{is: func(s *stat) bool { return s.pid == parent }}
+	for _, tt := range []struct {
+		name  string
+		stats []stat
+		want  []int
+	}{
+		{"both", []stat{{pid: parent, ppid: 1, start: 1}, {pid: child, ppid: parent, start: 2}}, []int{parent, child}},
+		{"an orphan", []stat{{pid: child, ppid: 1, start: 2}}, []int{child}},
+		{"another with its pid", []stat{{pid: child, ppid: 1, start: 3}}, []int{}},
+	} {
+		if got := pids(p.in(tt.stats)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: found %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	scans := 0
+	p.killAll(func() []stat {
+		if scans++; scans == 2 { // it forked while /proc was read
+			return []stat{{pid: parent}}
+		}
+		return nil
+	})
+	if scans != 4 {
+		t.Errorf("%d searches, want two that find nothing behind the one that does", scans)
 	}
 }
 
@@ -747,6 +818,30 @@ func TestStdin(t *testing.T) {
 		w.untilClosed()
 		if got := strings.TrimSpace(string(w.out[protocol.Stdout])); got != "300000" {
 			t.Errorf("child read %s bytes, want 300000", got)
+		}
+	})
+	t.Run("refused, larger than the queue", func(t *testing.T) {
+		spec := piped(script(`sleep 0.1; exec wc -c`))
+		spec.StdinQueue = 100
+		w := start(t, h, spec)
+		for range 2 {
+			for ok := false; !ok; {
+				w.mu.Lock()
+				rooms := w.rooms
+				w.mu.Unlock()
+				var err error
+				if ok, err = w.Write(make([]byte, 300000)); err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					w.until(func() bool { return w.rooms > rooms })
+				}
+			}
+		}
+		w.CloseStdin()
+		w.untilClosed()
+		if got := strings.TrimSpace(string(w.out[protocol.Stdout])); got != "600000" || w.rooms == 0 {
+			t.Errorf("child read %s bytes, want 600000; refused: %v", got, w.rooms > 0)
 		}
 	})
 	t.Run("closed by the child", func(t *testing.T) {

@@ -3,7 +3,9 @@ package child
 import (
 	"bytes"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -47,6 +49,44 @@ func TestCreditReachesEveryPump(t *testing.T) {
 	pumps.Wait()
 	if in.flight != 0 || in.charged != 0 {
 		t.Errorf("left over: flight %d, charged %d", in.flight, in.charged)
+	}
+}
+
+// Credit that is given once, and never again, wakes all who wait for some.
+func TestCreditIsGivenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := NewIntake(1<<20, NewBudget(0, func() {}), func() {})
+		in.Hold(1<<20, 1<<20)
+		var woken atomic.Int32
+		for range 2 {
+			go func() {
+				if _, ok := in.Take(4 << 10); ok {
+					woken.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		in.Hold(0, 0)
+		synctest.Wait()
+		if n := woken.Load(); n != 2 {
+			t.Errorf("%d of 2 pumps were woken", n)
+		}
+		in.Abort()
+	})
+}
+
+// What pumps have taken and not yet handed over counts.
+func TestTakenCounts(t *testing.T) {
+	for _, limit := range []int64{64 << 10, 1 << 20} {
+		in := NewIntake(limit, NewBudget(0, func() {}), func() {})
+		sum := int64(0)
+		for in.room(bufferSize) > 0 {
+			n, _ := in.Take(bufferSize)
+			sum += int64(n)
+		}
+		if sum > min(limit, maxFlight) {
+			t.Errorf("limit %d: %d bytes were taken, want at most %d", limit, sum, min(limit, maxFlight))
+		}
 	}
 }
 

@@ -146,6 +146,7 @@ type runner struct {
 	stdin, stdout, stderr *os.File
 
 	lost      atomic.Bool // the connection is
+	starting  atomic.Bool // the program may run, although we were not told so yet
 	broken    chan struct{}
 	breakOnce sync.Once // closes broken: nobody reads our output any more
 }
@@ -199,6 +200,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	if terminal {
 		cmd.Stdin = newKeys(r.stdin, &r.lost, func() { cancel(errInterrupted{syscall.SIGINT}) })
 	}
+	r.starting.Store(true)
 	if err := cmd.Start(ctx); err != nil {
 		return failure(ctx, err)
 	}
@@ -273,6 +275,7 @@ func (e errInterrupted) Error() string { return "interrupted: " + e.Signal.Strin
 // relay passes on to the program what concerns it, until done.
 func (r *runner) relay(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan os.Signal, started <-chan *client.Cmd, done <-chan struct{}) {
 	var cmd *client.Cmd        // nil before it has started
+	var held protocol.Signal   // for then
 	var broken <-chan struct{} // r.broken, until it has been seen to
 	for {
 		var err error
@@ -282,6 +285,9 @@ func (r *runner) relay(ctx context.Context, cancel context.CancelCauseFunc, sign
 		case cmd = <-started:
 			broken = r.broken
 			err = r.resize(ctx, cmd) // it may have changed meanwhile
+			if held != "" {
+				err = errors.Join(err, r.within(ctx, func(ctx context.Context) error { return cmd.Signal(ctx, held) }))
+			}
 		case <-broken:
 			broken = nil
 			err = r.within(ctx, func(ctx context.Context) error { return cmd.Terminate(ctx, brokenGrace) })
@@ -290,6 +296,8 @@ func (r *runner) relay(ctx context.Context, cancel context.CancelCauseFunc, sign
 			switch {
 			case !ok && sig == syscall.SIGWINCH && cmd != nil:
 				err = r.resize(ctx, cmd)
+			case ok && cmd == nil && held == "" && r.starting.Load():
+				held = name
 			case ok && (cmd == nil || r.lost.Load()):
 				cancel(errInterrupted{sig.(syscall.Signal)})
 			case ok:

@@ -154,7 +154,8 @@ func TestRunEnvironment(t *testing.T) {
 }
 
 func TestRunSignals(t *testing.T) {
-	cmd := troupe(t, "run", "--", "sh", "-c", `trap 'echo usr1' USR1; trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done`)
+	cmd := troupe(t, "run", "--", "sh", "-c", `trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo int' INT; trap 'echo quit' QUIT; trap 'echo hup' HUP
+trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done`)
 	stdout, _ := cmd.StdoutPipe()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -163,7 +164,10 @@ func TestRunSignals(t *testing.T) {
 	for _, step := range []struct {
 		line string
 		then syscall.Signal
-	}{{"ready", syscall.SIGUSR1}, {"usr1", syscall.SIGTERM}, {"term", 0}} {
+	}{
+		{"ready", syscall.SIGUSR1}, {"usr1", syscall.SIGUSR2}, {"usr2", syscall.SIGINT}, {"int", syscall.SIGQUIT},
+		{"quit", syscall.SIGHUP}, {"hup", syscall.SIGTERM}, {"term", 0},
+	} {
 		if !lines.Scan() || lines.Text() != step.line {
 			t.Fatalf("%q, want %q", lines.Text(), step.line)
 		}
@@ -385,6 +389,28 @@ func TestRunResumes(t *testing.T) {
 	c.Close()
 	if c.n.Load() < 10 {
 		t.Errorf("only %d connections", c.n.Load())
+	}
+}
+
+// Before there is a program, a signal ends us.
+func TestRunInterruptedBeforeTheStart(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	cmd := troupe(t, "run", "--url", "ws://"+silent.Addr().String(), "--", "true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cmd.Process.Signal(syscall.SIGTERM)
+	if code := exitCode(t, cmd.Wait()); code != 143 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
