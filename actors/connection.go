@@ -170,6 +170,7 @@ func (c *connection) Receive(ctx actor.Context) {
 	case listWritten:
 		c.listing = nil
 		c.list(ctx)
+		c.mayClose(ctx)
 	case Attached:
 		c.attached(ctx, m)
 	case Reply:

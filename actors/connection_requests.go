@@ -161,6 +161,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		}
 		p.list.left--
 		c.listed(ctx, p.list)
+		c.mayClose(ctx)
 		return
 	}
 	switch result := m.Result.(type) {
@@ -200,6 +201,7 @@ func (c *connection) readAgain(ctx actor.Context, p pending) {
 	s := c.streams[p.process]
 	if s == nil {
 		c.answer(p, nil, unknownProcess(p.process))
+		c.mayClose(ctx)
 		return
 	}
 	now := *p.read

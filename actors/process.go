@@ -129,7 +129,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case *actor.Started:
 		p.start(ctx)
 	case *actor.Stopping:
-		ctx.Send(p.session, processEnded{p.name, p.log.Last(), p.phase == closed})
+		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed})
 		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.retireAt, &p.flushAt} {
 			a.stop()
 		}

@@ -55,7 +55,7 @@ func (p *process) kill(ctx actor.Context, grace time.Duration) {
 		return
 	}
 	p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
-	p.killAt.set(ctx, grace, killDue{})
+	p.killAt.sooner(ctx, grace, killDue{}) // no later wish puts it off
 }
 
 // killNow kills the program, and where that was asked for all that it started.

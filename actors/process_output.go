@@ -96,7 +96,7 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 	if m.Now {
 		m.After = p.log.Last()
 	}
-	if last := p.log.Last(); m.After > last {
+	if last := p.log.Last(); m.After > last && p.phase < retired {
 		ctx.Respond(Refused{p.id, protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
 		return
 	}

@@ -33,9 +33,10 @@ const maxArgv = 4 << 10
 func clipArgv(argv []string) []string {
 	left := maxArgv
 	for i, arg := range argv {
-		if left -= len(arg); left < 0 {
-			return append(slices.Clone(argv[:i]), strings.Clone(arg[:len(arg)+left])+"…")
+		if len(arg) >= left { // with its NUL: empty ones count too
+			return append(slices.Clone(argv[:i]), strings.Clone(arg[:left])+"…")
 		}
+		left -= len(arg) + 1
 	}
 	return argv
 }

@@ -19,11 +19,22 @@ func after(ctx actor.Context, d time.Duration, m any) *time.Timer {
 
 // alarm is a timer of an actor's that is set again and stopped: there is one at a
 // time. A message that was on its way when it was stopped still comes.
-type alarm struct{ timer *time.Timer }
+type alarm struct {
+	timer *time.Timer
+	due   time.Time
+}
 
 func (a *alarm) set(ctx actor.Context, d time.Duration, m any) {
 	a.stop()
+	a.due = time.Now().Add(d)
 	a.timer = after(ctx, d, m)
+}
+
+// sooner is set, unless it is set to an earlier time.
+func (a *alarm) sooner(ctx actor.Context, d time.Duration, m any) {
+	if a.timer == nil || time.Now().Add(d).Before(a.due) {
+		a.set(ctx, d, m)
+	}
 }
 
 func (a *alarm) stop() {

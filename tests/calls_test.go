@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/tests/internal/stream"
@@ -318,5 +319,212 @@ func TestListDescribes(t *testing.T) {
 	slices.Sort(ids)
 	if !slices.Equal(ids, []string{"ended", "running"}) {
 		t.Errorf("process/list names %v", ids)
+	}
+}
+
+// TestGraceAndTree: a grace ends with the program, and what else was to be killed
+// is killed then. Without tree that is the process group alone.
+func TestGraceAndTree(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	const (
+		// The sleeper is in a session of its own: only the kill of a tree finds it.
+		polite = `setsid sleep $0 & wait`
+		deaf   = `trap '' TERM; setsid sleep $0 & while :; do sleep 0.01; done`
+		hour   = 3_600_000
+	)
+	for _, test := range []struct {
+		name, script string
+		params       obj // of the start
+		terminate    obj // nil: the timeout does it
+		left         int // sleepers
+	}{
+		{name: "terminate with tree, in time", script: polite, terminate: obj{"graceMs": hour, "tree": true}},
+		{name: "terminate with tree, too late", script: deaf, terminate: obj{"graceMs": 1, "tree": true}},
+		{name: "timeout, in time", script: polite, params: obj{"timeoutMs": 500, "killGraceMs": hour}},
+		{name: "timeout, too late", script: deaf, params: obj{"timeoutMs": 500, "killGraceMs": 1}},
+		{name: "terminate without tree, in time", script: polite, terminate: obj{"graceMs": hour}, left: 1},
+		{name: "terminate without tree, too late", script: deaf, terminate: obj{"graceMs": 1}, left: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			token := newToken(t)
+			params := obj{"argv": []string{"/bin/sh", "-c", test.script, token}}
+			for k, v := range test.params {
+				params[k] = v
+			}
+			p := c.start(test.name, params)
+			if test.terminate != nil {
+				eventually(t, "the sleeper sleeps", func() bool { return sleepers(token) == 1 })
+				test.terminate["processId"] = p.id
+				c.call("process/terminate", test.terminate)
+			}
+			p.awaitClosed()
+			if test.left == 0 {
+				awaitNoKin(t, token)
+				return
+			}
+			if n := sleepers(token); n != test.left {
+				t.Errorf("%d of the tree are left, want %d", n, test.left)
+			}
+			c.call("process/terminate", obj{"processId": p.id, "tree": true})
+			awaitNoKin(t, token)
+		})
+	}
+}
+
+// TestTerminateWhatHasEnded: a program that has ended by itself was not ended by
+// us, also when its exit is behind output that nobody has read.
+func TestTerminateWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	witness := s.observe(c.sessionID, nil)
+	// More than is kept for an owner, and the rest fits into the pipe.
+	const retention, size = 64 << 10, 96 << 10
+	gated, open := behindGate(t, obj{
+		"argv":      []string{"/usr/bin/head", "-c", fmt.Sprint(size), "/dev/zero"},
+		"retention": obj{"bytes": retention},
+	}, ":")
+	pid := c.start("p", gated).pid()
+	c.cutRST()
+	eventually(t, "the owner is away", func() bool { return witness.call("session/info", obj{})["attached"] == false })
+	open()
+	eventually(t, "the program has ended", func() bool { return !alive(pid) })
+	c = s.session(obj{"resumeSessionId": c.sessionID}) // without resumeFrom: what it has missed is kept for it
+	if result := c.call("process/terminate", obj{"processId": "p"}); result["running"] != false {
+		t.Errorf("terminate: %s, want running false", jsonText(result))
+	}
+	if result := c.call("process/wait", obj{"processId": "p", "timeoutMs": 0}); result["exited"] != false {
+		t.Fatalf("wait: %s: the exit is not behind output, and this tests nothing", jsonText(result))
+	}
+	for after := int64(0); c.process("p").lastSeq() == 0; {
+		after = num(c.call("process/read", obj{"processId": "p", "afterSeq": after, "waitMs": 0})["nextSeq"]) - 1
+	}
+	exited := c.process("p").awaitExit()
+	if exited["reason"] != nil || num(exited["exitCode"]) != 0 {
+		t.Errorf("%s, want exit code 0 and no reason of ours", jsonText(exited))
+	}
+}
+
+// TestShutdownWithinASessionThatCloses: a client's grace holds up the end of its
+// session, and not that of the server.
+func TestShutdownWithinASessionThatCloses(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--kill-grace", "50ms")
+	c := s.session(nil)
+	p := c.start("p", obj{"argv": sh(`trap 'echo no' TERM; echo up; while :; do sleep 0.01; done`), "killGraceMs": 3_600_000})
+	p.awaitOutput("stdout", "up\n")
+	closing := c.request("session/close", obj{})
+	p.awaitOutput("stdout", "no\n")
+	s.stop()
+	if answer := c.reply(closing); answer["result"] == nil {
+		t.Errorf("session/close was answered with %s", jsonText(answer))
+	}
+	if code, _ := p.awaitClosed(); code != 137 {
+		t.Errorf("exit code %d, want 137", code)
+	}
+}
+
+// TestLimitsOfParams: what a client may ask to be kept and waited for is bounded,
+// and what is at the bound is not refused.
+func TestLimitsOfParams(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	name := func(n int) string { return strings.Repeat("n", n) }
+	for _, test := range []struct {
+		name   string
+		params func(over int) obj // of process/start
+	}{
+		{"processId", func(over int) obj { return obj{"processId": name(1024 + over)} }},
+		{"startToken", func(over int) obj { return obj{"startToken": name(1024 + over)} }},
+		{"killGraceMs", func(over int) obj { return obj{"killGraceMs": 3_600_000 + over} }},
+	} {
+		for over := range 2 {
+			params := startParams(fmt.Sprint(test.name, over), obj{"argv": sh("exit 0")})
+			for k, v := range test.params(over) {
+				params[k] = v
+			}
+			answer := c.reply(c.request("process/start", params))
+			refused := num(errorOf(answer)["code"]) == -32602 && strings.Contains(errorOf(answer)["message"].(string), test.name)
+			if over == 0 && answer["result"] == nil || over == 1 && !refused {
+				t.Errorf("%s, %d over the limit: %.200s", test.name, over, jsonText(answer))
+			}
+		}
+	}
+	if code, text := c.callError("process/start", startParams("size", obj{"argv": sh("exit 0"), "size": obj{"rows": 1, "cols": 1}})); code != -32602 {
+		t.Errorf("a size without a terminal: %d %s, want -32602", code, text)
+	}
+
+	c.start("sleeper", obj{"argv": []string{"/bin/sleep", newToken(t)}})
+	if code, text := c.callError("process/terminate", obj{"processId": "sleeper", "graceMs": 3_600_001}); code != -32602 {
+		t.Errorf("a grace over the limit: %d %s, want -32602", code, text)
+	}
+	if c.call("process/terminate", obj{"processId": "sleeper", "graceMs": 3_600_000})["running"] != true {
+		t.Error("a grace that was refused has ended the process")
+	}
+
+	if code, text := s.dial().callError("initialize", obj{"clientName": "x", "session": obj{"name": name(1025)}}); code != -32602 {
+		t.Errorf("a name over the limit: %d %s, want -32602", code, text)
+	}
+	if info := s.session(obj{"session": obj{"name": name(1024)}}).call("session/info", obj{}); info["name"] != name(1024) {
+		t.Errorf("session/info: %.200s", jsonText(info))
+	}
+}
+
+// TestListClipsArguments: of long arguments process/list shows the beginning; the
+// program has all of them.
+func TestListClipsArguments(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	for _, test := range []struct {
+		name, argument string
+		n              int
+	}{
+		{"one", strings.Repeat("x", 100_000), 1},
+		{"runes", strings.Repeat("€", 30_000), 1},
+		{"many", "12345678", 5000},
+	} {
+		argv := append([]string{"/bin/sh", "-c", `printf %s "$*" | wc -c`, "sh"}, slices.Repeat([]string{test.argument}, test.n)...)
+		_, stdout := c.start(test.name, obj{"argv": argv}).awaitClosed()
+		if want := fmt.Sprint(len(strings.Join(argv[4:], " "))); strings.TrimSpace(stdout) != want {
+			t.Errorf("%s: the program has %q bytes of arguments, want %s", test.name, stdout, want)
+		}
+	}
+	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
+		info := info.(obj)
+		shown, n := info["argv"].([]any), 0
+		for _, arg := range shown {
+			n += len(arg.(string))
+		}
+		if n < 3<<10 || n > 4<<10+10 || shown[0] != "/bin/sh" || !strings.HasSuffix(shown[len(shown)-1].(string), "…") {
+			t.Errorf("%s: %d bytes in %d arguments, want 4 KiB and a sign that there are more", info["processId"], n, len(shown))
+		}
+	}
+}
+
+// TestListClipsEmptyArguments: an argument costs more than its bytes.
+func TestListClipsEmptyArguments(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	c.start("empty", obj{"argv": append([]string{"/bin/true"}, slices.Repeat([]string{""}, 100_000)...)}).awaitClosed()
+	info := c.call("process/list", obj{})["processes"].([]any)[0]
+	if shown := len(info.(obj)["argv"].([]any)); shown > 5000 {
+		t.Errorf("%d arguments are kept, and shown in %d KiB", shown, len(jsonText(info))>>10)
+	}
+}
+
+// TestTerminateDuringShutdown: a client's grace does not hold up the server.
+func TestTerminateDuringShutdown(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--kill-grace", "300ms")
+	c := s.session(nil)
+	p := c.start("p", obj{"argv": sh(`trap 'echo no' TERM; echo up; while :; do sleep 0.01; done`)})
+	p.awaitOutput("stdout", "up\n")
+	s.signal(syscall.SIGTERM)
+	p.awaitOutput("stdout", "no\n")
+	c.request("process/terminate", obj{"processId": "p", "graceMs": 3_600_000})
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

@@ -1014,3 +1014,117 @@ func TestAck(t *testing.T) {
 		t.Errorf("firstSeq %d: nothing of %d bytes has gone, though all was acknowledged", first, size)
 	}
 }
+
+// TestReadIsNoAck: with the capability, neither reading nor resuming acknowledges.
+func TestReadIsNoAck(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	acks := obj{"ack": true}
+	c := s.session(obj{"capabilities": acks})
+	p := c.start("p", obj{"argv": sh("echo precious; exec sleep 600")})
+	p.awaitOutput("stdout", "precious\n")
+	held := unacked(c, "p")
+	if held == 0 {
+		t.Fatal("nothing is held")
+	}
+	c.call("process/read", obj{"processId": "p", "afterSeq": 1, "waitMs": 0})
+	if n := unacked(c, "p"); n != held {
+		t.Errorf("after a read from seq 1, %d bytes of %d are held", n, held)
+	}
+	c.cutRST()
+	c = s.session(obj{"resumeSessionId": c.sessionID, "capabilities": acks, "resumeFrom": obj{"p": 1}})
+	// What follows initialized follows the replay as well.
+	if n := unacked(c, "p"); n != held {
+		t.Errorf("after a resume from seq 1, %d bytes of %d are held", n, held)
+	}
+	c.notify("session/ack", obj{"processes": obj{"p": 1}})
+	eventually(t, "session/ack acknowledges", func() bool { return unacked(c, "p") == 0 })
+}
+
+// TestResumeBehindTheEnd: who says that it has what has not happened yet is told
+// so, and may come again with what it really has.
+func TestResumeBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	p := c.start("p", obj{"argv": sh("echo one; read x; echo two"), "pipeStdin": true})
+	p.awaitOutput("stdout", "one\n")
+	c.cutRST()
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 2}})
+	if code, reason := c.awaitClose(); code != 1002 || !strings.Contains(reason, "resumeFrom") || !strings.Contains(reason, "seq 2") {
+		t.Errorf("Close %d %q, want 1002 and what is wrong with resumeFrom", code, reason)
+	}
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 1}})
+	p = c.process("p")
+	p.write("\n")
+	if code, stdout := p.awaitClosed(); code != 0 || stdout != "two\n" || p.first != 2 {
+		t.Errorf("exit code %d, then %q from seq %d on; want two from seq 2 on", code, stdout, p.first)
+	}
+}
+
+// TestClosedIsNotEvicted: a process that has closed does so once: the end of its
+// session is no news about it.
+func TestClosedIsNotEvicted(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, from := range map[string]obj{
+		"resumed at closed":          {"p": 3},
+		"resumed without resumeFrom": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := s.in(t).session(nil)
+			p := c.start("p", obj{"argv": sh("echo out")})
+			p.awaitClosed()
+			if p.lastSeq() != 3 {
+				t.Fatalf("the last seq is %d, want 3", p.lastSeq())
+			}
+			c.cutRST()
+			params := obj{"resumeSessionId": c.sessionID}
+			if from != nil {
+				params["resumeFrom"] = from
+			}
+			c = s.in(t).session(params)
+			c.call("session/close", obj{})
+			c.awaitClose()
+			c.update(func() {
+				if p := c.procs["p"]; p != nil {
+					t.Errorf("after closed, it was told of seq %d to %d", p.first, p.next-1)
+				}
+			})
+		})
+	}
+}
+
+// TestEvictKeepsTheEnd: an owner that lets output go is away when its process ends,
+// and finds how it ended; to start it again with its token does not run it again.
+func TestEvictKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--closed-retention", "1ms")
+	c := s.session(nil)
+	witness := s.observe(c.sessionID, nil)
+	runs := filepath.Join(t.TempDir(), "runs")
+	gated, open := behindGate(t, obj{
+		"argv":      sh("echo run >>" + runs + "; echo hello; exit 3"),
+		"retention": obj{"onFull": "evict"}, "startToken": "token",
+	}, ":")
+	c.start("p", gated)
+	c.cutRST()
+	eventually(t, "the owner is away", func() bool { return witness.call("session/info", obj{})["attached"] == false })
+	open()
+	witness.process("p").awaitClosed()
+	for range 200 { // many retentions
+		if len(witness.call("process/list", obj{})["processes"].([]any)) == 0 {
+			t.Error("the process is forgotten, and its owner has not had its end")
+			break
+		}
+	}
+	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}})
+	c.call("process/start", startParams("p", gated))
+	if code, stdout := c.process("p").awaitClosed(); code != 3 || stdout != "hello\n" {
+		t.Errorf("exit code %d, stdout %q", code, stdout)
+	}
+	if text, err := os.ReadFile(runs); string(text) != "run\n" || err != nil {
+		t.Errorf("it wrote %q, %v: want one run", text, err)
+	}
+}

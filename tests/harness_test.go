@@ -550,7 +550,7 @@ func (c *conn) took(data []byte) {
 		}
 		p.exited = params
 	case "process/closed":
-		if p.exited == nil && p.first == 1 {
+		if p.exited == nil && p.first == 1 && len(p.gaps) == 0 { // a gap may stand for it
 			c.faultf("process %q: closed and never exited", id)
 		}
 		p.closed = true

@@ -354,3 +354,33 @@ func TestStdioViolation(t *testing.T) {
 		t.Errorf("exit code %d after a protocol violation, want 0", code)
 	}
 }
+
+// TestStdioEnds: what was sent before the end of the input is answered, also what
+// had to wait, and what had no newline.
+func TestStdioEnds(t *testing.T) {
+	t.Parallel()
+	p, toServer, c := startStdio(t)
+	lines := []string{
+		`{"id":1,"method":"initialize","params":{"clientName":"stdio"}}`,
+		`{"method":"initialized"}`,
+		`{"id":2,"method":"process/start","params":` + jsonText(startParams("p", obj{"argv": sh("echo hello; exit 3")})) + `}`,
+	}
+	last := 3
+	for ; last < 50; last++ {
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"method":"process/list"}`, last))
+	}
+	lines = append(lines, fmt.Sprintf(`{"id":%d,"method":"process/wait","params":{"processId":"p"}}`, last))
+	if _, err := toServer.WriteString(strings.Join(lines, "\n")); err != nil {
+		t.Fatal(err)
+	}
+	toServer.Close()
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d after the end of stdin, want 0", code)
+	}
+	<-c.done
+	for id := 1; id <= last; id++ {
+		if answer := c.takeReply(id); answer["result"] == nil {
+			t.Errorf("request %d: %s, want a result", id, jsonText(answer))
+		}
+	}
+}

@@ -227,3 +227,106 @@ func TestManyWritesWithoutReading(t *testing.T) {
 	c.call("process/closeStdin", obj{"processId": "p"})
 	r.finish(c, "p stdout")
 }
+
+// TestReadBehindExit: the first chunk is returned whatever its size, also where the
+// exit comes before it.
+func TestReadBehindExit(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	gated, open := behindGate(t, obj{"argv": []string{"/usr/bin/printf", "12345678"}}, ":")
+	gated["argv"] = append([]string{"/bin/sh", "-c", `echo one; "$@" & exit 3`, "sh"}, gated["argv"].([]string)...)
+	p := c.start("p", gated)
+	p.awaitExit()
+	open()
+	p.awaitClosed()
+	if p.lastSeq() != 4 {
+		t.Fatalf("the last seq is %d: want output, exited, output, closed", p.lastSeq())
+	}
+	for _, test := range []struct {
+		name       string
+		params     obj
+		chunk      string // "": none
+		seq, after int64
+	}{
+		{"less than the chunk", obj{"afterSeq": 1, "maxBytes": 4}, "12345678", 3, 4},
+		{"nothing", obj{"afterSeq": 1, "maxBytes": 0}, "12345678", 3, 4},
+		{"more than the chunk", obj{"afterSeq": 1, "maxBytes": 400}, "12345678", 3, 4},
+		{"all", obj{"afterSeq": 1}, "12345678", 3, 5},
+		{"not behind the first chunk", obj{"maxBytes": 4}, "one\n", 1, 2},
+		{"behind the last chunk", obj{"afterSeq": 3, "maxBytes": 4}, "", 0, 5},
+	} {
+		test.params["processId"], test.params["waitMs"] = "p", 0
+		result := c.call("process/read", test.params)
+		chunks, next := chunksOf(result), num(result["nextSeq"])
+		if test.chunk == "" {
+			if len(chunks) > 0 || next != test.after {
+				t.Errorf("%s: %s, want no chunk, and then seq %d", test.name, jsonText(result), test.after)
+			}
+			continue
+		}
+		if len(chunks) != 1 || string(chunks[0].data) != test.chunk || chunks[0].seq != test.seq || next != test.after {
+			t.Errorf("%s: %s, want %q with seq %d, and then seq %d", test.name, jsonText(result), test.chunk, test.seq, test.after)
+		}
+	}
+}
+
+// TestUnaskedPong: RFC 6455 §5.5.3 allows Pongs that nobody asked for. One that
+// looks like an answer to a Ping of the future stands for nothing.
+func TestUnaskedPong(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	c.sendRaw(websocket.PongMessage, []byte("\x00\x06\x40\x00\x00\x00\x00\x00"))
+	const size = 3 << 20 // some windows
+	p := c.start("p", obj{"argv": []string{"/usr/bin/head", "-c", fmt.Sprint(size), "/dev/zero"}})
+	if code, stdout := p.awaitClosed(); code != 0 || len(stdout) != size {
+		t.Errorf("exit code %d, %d bytes of %d", code, len(stdout), size)
+	}
+}
+
+// TestSlowViewersGetTheEnd: who does not read, and may miss output, gets the end
+// all the same, behind a gap. An observer gets it even when the process has been
+// forgotten meanwhile; for an owner that is waited for.
+func TestSlowViewersGetTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"owner", "observer"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "--closed-retention", "1ms")
+			slow := newResumer(t, s, true)
+			slow.params = obj{"capabilities": obj{"gap": true}}
+			b, retention := firm(), "evict"
+			var starter *conn
+			if role == "observer" { // of an owner that reads
+				starter = s.session(nil)
+				slow.sessionID, retention = starter.sessionID, "block"
+				slow.params["role"] = role
+			}
+			c := slow.connect(b)
+			if role == "owner" {
+				starter = c
+			}
+			other := s.observe(slow.sessionID, nil) // of both, and reads
+			slow.had["p"] = newHad()
+			gated, open := behindGate(t, streamProgram(t, obj{"retention": obj{"onFull": retention}}, "source", fmt.Sprint(4<<20)), ":")
+			starter.start("p", gated)
+			b.hold()
+			release := sync.OnceFunc(b.release)
+			defer release()
+			open()
+			other.process("p").awaitClosed()
+			known := func() bool { return len(other.call("process/list", obj{})["processes"].([]any)) > 0 }
+			if role == "observer" {
+				eventually(t, "the process is forgotten", func() bool { return !known() })
+			}
+			for range 200 { // many retentions
+				if role == "owner" && !known() {
+					t.Fatal("the process is forgotten, and its owner has not had its end")
+				}
+			}
+			release()
+			p := c.process("p")
+			p.awaitClosed()
+			c.awaitFact("a gap, for all that was kept is less", func() bool { return len(p.gaps) > 0 })
+		})
+	}
+}

@@ -233,3 +233,91 @@ func TestSingleBytesBecomeFewFacts(t *testing.T) {
 		t.Errorf("%d bytes in %d facts, flight %d", read, facts, in.flight)
 	}
 }
+
+// fill has in hold n bytes for its owner.
+func fill(in *Intake, n int64) {
+	for held := int64(0); held < n; {
+		got, ok := in.Take(int(min(n-held, 8<<10)))
+		if !ok {
+			return
+		}
+		in.Put(protocol.Stdout, make([]byte, got), got)
+		in.Next()
+		held += int64(got)
+		in.Settle(held, held)
+	}
+}
+
+// A budget that is short asks once: what every log of the server is asked for with
+// each byte that comes free would be all that they do.
+func TestShortIsAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const max = 128 << 10
+		var asked atomic.Int64
+		b := NewBudget(max, func() { asked.Add(1) })
+		hog, other := NewIntake(1<<20, b, func() {}), NewIntake(1<<20, b, func() {})
+		fill(hog, reserve+max)
+		fill(other, reserve)
+		takers := 0
+		wantAsked := func(when string, want int64, short bool) {
+			t.Helper()
+			takers++
+			go other.Take(8 << 10) // some get what comes free, and keep it
+			synctest.Wait()
+			if got := asked.Load(); got != want || b.Short() != short {
+				t.Errorf("%s: asked %d times, short %v; want %d times, short %v", when, got, b.Short(), want, short)
+			}
+		}
+		for range 3 {
+			wantAsked("used up", 1, true)
+		}
+		for i := range int64(3) { // each frees less than what waits for it
+			hog.Hold(reserve+max-(i+1)<<10, 0)
+			wantAsked("a little is free", 1, true)
+		}
+		hog.Hold(reserve+max/4, 0)
+		wantAsked("much is free", 1, false)
+		go fill(hog, reserve+max)
+		synctest.Wait()
+		wantAsked("used up again", 2, true)
+		for _, in := range []*Intake{hog, other} {
+			in.Abort()
+		}
+		synctest.Wait()
+	})
+}
+
+// A process that is given up leaves nothing charged, whatever its pumps hold and
+// its actor has not yet taken; and who waited for the budget has it.
+func TestCloseGivesAllBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const max = 128 << 10
+		b := NewBudget(max, func() {})
+		in, other := NewIntake(1<<20, b, func() {}), NewIntake(1<<20, b, func() {})
+		fill(in, reserve)
+		put, _ := in.Take(max / 2)
+		in.Put(protocol.Stdout, make([]byte, put), put) // the actor does not come for it
+		taken, _ := in.Take(max / 2)                    // the pump does not come back
+		if b.Used() != max || put+taken != max {
+			t.Fatalf("used %d of %d: this tests nothing", b.Used(), max)
+		}
+		fill(other, reserve)
+		got := make(chan int, 1)
+		go func() {
+			n, _ := other.Take(max / 2)
+			got <- n
+		}()
+		synctest.Wait()
+		in.Close()
+		if n := <-got; n != max/2 {
+			t.Errorf("who waited took %d", n)
+		}
+		if _, ok := in.Take(1); ok {
+			t.Error("more may be read of what was given up")
+		}
+		other.Close()
+		if b.Used() != 0 {
+			t.Errorf("%d bytes are charged for nobody", b.Used())
+		}
+	})
+}

@@ -3,6 +3,7 @@ package outlog
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -167,4 +168,26 @@ func TestGrowth(t *testing.T) {
 	if l.Last() != 5 {
 		t.Errorf("%d single bytes are entries up to seq %d, want 5", 2*growMax, l.Last())
 	}
+}
+
+// What entries cost is what they take: else a child that writes single bytes holds
+// more than its retention.
+func TestCostIsMemory(t *testing.T) {
+	inUse := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := inUse()
+	var l Log
+	for range 500_000 { // no two of a stream, which would be one entry
+		l.Append(protocol.Stdout, append([]byte(nil), 'x'))
+		l.Append(protocol.Stderr, append([]byte(nil), 'y'))
+	}
+	used, cost := inUse()-before, l.Cost(0)
+	if l.Last() != 1e6 || used > cost*13/10 {
+		t.Errorf("%d entries cost %d MiB and take %d", l.Last(), cost>>20, used>>20)
+	}
+	runtime.KeepAlive(&l)
 }

@@ -1,0 +1,224 @@
+package actors_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// stiff is the other side of a connection that reads only when it is told to. The
+// pipe is synchronous: what it does not read has not been written.
+type stiff struct {
+	t    *testing.T
+	conn transport.Conn
+}
+
+func newStiff(t *testing.T, troupe *actors.Troupe) *stiff {
+	ours, theirs := transport.Pipe()
+	troupe.Accept(theirs)
+	t.Cleanup(func() { ours.Close(transport.CloseNormal, "") })
+	return &stiff{t, ours}
+}
+
+func (s *stiff) send(format string, args ...any) {
+	s.t.Helper()
+	if err := s.conn.WriteMessage(fmt.Appendf(nil, format, args...), false); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stiff) read() (m message) {
+	s.t.Helper()
+	frame, err := s.conn.ReadMessage()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := json.Unmarshal(frame, &m); err != nil {
+		s.t.Fatalf("%.200s: %v", frame, err)
+	}
+	return m
+}
+
+// answer reads up to the answer to id.
+func (s *stiff) answer(id string) (m message) {
+	s.t.Helper()
+	for string(m.ID) != id {
+		m = s.read()
+	}
+	if m.Error != nil {
+		s.t.Fatalf("%s: %+v", id, *m.Error)
+	}
+	return m
+}
+
+// open does the handshake, with more members of the params of initialize.
+func (s *stiff) open(more string) (sessionID string) {
+	s.t.Helper()
+	s.send(`{"id":"open","method":"initialize","params":{"clientName":"stiff"%s}}`, more)
+	var result protocol.InitializeResult
+	if err := json.Unmarshal(s.answer(`"open"`).Result, &result); err != nil {
+		s.t.Fatal(err)
+	}
+	s.send(`{"method":"initialized"}`)
+	return result.SessionID
+}
+
+func (s *stiff) start(id, more string, argv ...string) {
+	s.t.Helper()
+	args, err := json.Marshal(argv)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.send(`{"id":"start","method":"process/start","params":{"processId":%q,"argv":%s,"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}}`, id, args, more)
+	s.answer(`"start"`)
+}
+
+// inUse is what is in the heap and not garbage, in bytes.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC() // what the first one finds in pools, the second one frees
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Answers to process/read that nobody takes hold what the window allows, and one
+// answer; all of them come once they are taken.
+func TestUnreadReadsAreBounded(t *testing.T) {
+	const (
+		kept    = 8 << 20 // by the log; and the most that one answer has
+		n       = 12
+		allowed = 48 << 20 // the log, one answer as it is and encoded, and room
+	)
+	system := newSystem(t)
+	var asked atomic.Int64
+	troupe, err := actors.Start(system, actors.WithFaults(actors.Config{Log: newLog(t), KillGrace: -1}, func(_ *actor.PID, m any) {
+		if request, ok := m.(actors.Request); ok {
+			if _, read := request.Params.(protocol.ProcessReadParams); read {
+				asked.Add(1)
+			}
+		}
+	}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer troupe.Kill()
+	s := newStiff(t, troupe)
+	sessionID := s.open("")
+	before := inUse()
+	s.start("a", fmt.Sprintf(`,"retention":{"bytes":%d,"onFull":"evict"}`, kept), "cat", "/dev/zero")
+
+	observer := make(mailbox, 100)
+	self := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return observer }))
+	defer system.Root.Stop(self)
+	system.Root.RequestWithCustomSender(troupe.PID(), actors.Attach{SessionID: sessionID, Role: protocol.RoleObserver}, self)
+	process := take[actors.Attached](t, observer).Processes[0].PID
+	describe := func() protocol.ProcessInfo {
+		system.Root.RequestWithCustomSender(process, actors.Request{Params: actors.DescribeRequest{}}, self)
+		return take[actors.Reply](t, observer).Result.(protocol.ProcessInfo)
+	}
+	for i := range n { // each is answered with other 8 MiB
+		then := describe().NextSeq
+		waitFor(t, "a log full of what nobody has", func() bool { return describe().FirstSeq > then })
+		s.send(`{"id":%d,"method":"process/read","params":{"processId":"a","afterSeq":0,"waitMs":0}}`, i)
+		waitFor(t, "the read", func() bool { return asked.Load() > int64(i) })
+	}
+	if used := inUse() - before; used > allowed {
+		t.Errorf("%d answers that nobody reads take %d MiB", n, used>>20)
+	}
+
+	s.send(`{"id":"end","method":"process/terminate","params":{"processId":"a"}}`)
+	var answered [n]bool
+	for left := n; left > 0; {
+		frame, err := s.conn.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range answered {
+			if bytes.HasPrefix(frame, fmt.Appendf(nil, `{"id":%d,"result":{"chunks":[{`, i)) && !answered[i] {
+				answered[i] = true
+				left--
+			}
+		}
+	}
+}
+
+// However many process/list are asked for, two are gathered while nobody takes
+// the answers.
+func TestUnreadListsAreShared(t *testing.T) {
+	const n, processes = 100, 5
+	var described, requests atomic.Int64
+	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(_ *actor.PID, m any) {
+		if request, ok := m.(actors.Request); ok {
+			switch request.Params.(type) {
+			case actors.DescribeRequest:
+				described.Add(1)
+			case actors.SessionInfoRequest:
+				requests.Add(1)
+			}
+		}
+	}, nil))
+	s := newStiff(t, troupe)
+	s.open("")
+	for i := range processes {
+		s.start(fmt.Sprint("p", i), "", "sleep", "1000")
+	}
+	for i := range n {
+		s.send(`{"id":%d,"method":"process/list","params":{}}`, i)
+	}
+	s.send(`{"id":"info","method":"session/info"}`)
+	waitFor(t, "what is behind the lists", func() bool { return requests.Load() == 1 })
+	for i := range n {
+		var result protocol.ProcessListResult
+		if err := json.Unmarshal(s.answer(fmt.Sprint(i)).Result, &result); err != nil || len(result.Processes) != processes {
+			t.Fatalf("answer %d: %+v, %v", i, result, err)
+		}
+	}
+	if got := described.Load(); got > 2*processes {
+		t.Errorf("%d processes were asked %d times for %d lists", processes, got, n)
+	}
+}
+
+func TestMaxConnections(t *testing.T) {
+	troupe := start(t, actors.Config{MaxConnections: 2})
+	first, second := connect(t, troupe), connect(t, troupe)
+	first.open("")
+	second.open("")
+	dial := func() error {
+		s := newStiff(t, troupe)
+		defer s.conn.Close(transport.CloseNormal, "")
+		// Of the two that Close may be seen by, the read tells the code.
+		go s.conn.WriteMessage([]byte(`{"id":1,"method":"initialize","params":{"clientName":"third"}}`), false)
+		_, err := s.conn.ReadMessage()
+		return err
+	}
+	closed, ok := errors.AsType[*transport.CloseError](dial())
+	if !ok || closed.Code != 1013 || !strings.Contains(closed.Reason, "2 connections") {
+		t.Errorf("the third got %v, want Close 1013", closed)
+	}
+	if m := first.call("session/info", "{}"); m.Error != nil {
+		t.Errorf("the first: %+v", m.Error)
+	}
+	second.close()
+	waitFor(t, "the place of the second to be free", func() bool { return dial() == nil })
+}
+
+// However little a server is told to keep, output moves.
+func TestSmallRetention(t *testing.T) {
+	p := connect(t, start(t, actors.Config{Retention: 3}))
+	p.open("")
+	p.start("a", "", "echo", "hello")
+	if out, code := p.untilClosed("a", 0); out != "hello\n" || code != 0 {
+		t.Errorf("got %q, exit code %d", out, code)
+	}
+}

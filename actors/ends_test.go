@@ -1,0 +1,144 @@
+package actors_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// script is a connection whose input is a few messages, and then ends.
+type script struct {
+	transport.Conn // what is not here
+
+	in      []string
+	started chan struct{} // closed once request 2 is answered
+	mu      sync.Mutex
+	out     []string
+	closed  chan int // the first code
+	once    sync.Once
+}
+
+type ended struct{}
+
+func (ended) Error() string    { return "the input has ended" }
+func (ended) Unwrap() error    { return io.EOF }
+func (ended) InputEnded() bool { return true }
+
+func (s *script) ReadMessage() ([]byte, error) {
+	if len(s.in) == 0 {
+		return nil, ended{}
+	}
+	m := s.in[0]
+	s.in = s.in[1:]
+	if !strings.Contains(m, "initialize") && !strings.Contains(m, "process/start") {
+		<-s.started // process/list is about those that have
+	}
+	return []byte(m), nil
+}
+
+func (s *script) WriteMessage(m []byte, _ bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = append(s.out, string(m))
+	if bytes.HasPrefix(m, []byte(`{"id":2,`)) {
+		close(s.started)
+	}
+	return nil
+}
+
+func (s *script) Close(code int, _ string) error {
+	s.once.Do(func() { s.closed <- code })
+	return nil
+}
+
+func (s *script) Ping([]byte) error           { return transport.ErrNoPing }
+func (s *script) SetPongHandler(func([]byte)) {}
+func (s *script) RemoteAddr() string          { return "script" }
+func (s *script) Subprotocol() string         { return "" }
+
+// A connection whose input has ended is closed by us, and not by the time that is
+// allowed for it, once the last request is answered; whichever that is.
+func TestInputEnds(t *testing.T) {
+	for _, last := range []string{
+		`"method":"environment/status"`,
+		`"method":"session/info"`,
+		`"method":"process/wait","params":{"processId":"a","timeoutMs":100}`,
+		`"method":"process/read","params":{"processId":"a","waitMs":100}`,
+		`"method":"process/list"`,
+		`"method":"process/list"},{"id":4,"method":"process/list"`,
+	} {
+		t.Run(last, func(t *testing.T) {
+			t.Parallel()
+			troupe := start(t, actors.Config{KillGrace: -1})
+			s := &script{started: make(chan struct{}), closed: make(chan int, 1), in: []string{
+				`{"id":1,"method":"initialize","params":{"clientName":"test"}}`,
+				`{"method":"initialized"}`,
+				`{"id":2,"method":"process/start","params":{"processId":"a","argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}}`,
+			}}
+			n := 2
+			for i, m := range strings.Split(last, `},{"id":4,`) {
+				s.in = append(s.in, fmt.Sprintf(`{"id":%d,%s}`, i+3, m))
+				n++
+			}
+			troupe.Accept(s)
+			if code := <-s.closed; code != transport.CloseNormal {
+				t.Errorf("closed with code %d, want 1000", code)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for id := 1; id <= n; id++ {
+				found := 0
+				for _, m := range s.out {
+					if strings.HasPrefix(m, fmt.Sprintf(`{"id":%d,"result":`, id)) {
+						found++
+					}
+				}
+				if found != 1 {
+					t.Errorf("%d answers to %d in %s", found, id, s.out)
+				}
+			}
+		})
+	}
+}
+
+// An owner that comes back with all that there was, while the process is being
+// forgotten, has done nothing wrong.
+func TestResumeWhileForgotten(t *testing.T) {
+	var retire, forget sync.Once
+	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	subscribes := 0 // of one process: its actor counts
+	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
+		switch fmt.Sprintf("%s %T", kindOf(self), m) {
+		case "process actors.retireDue":
+			retire.Do(func() { <-attached })
+		case "session actors.processRetired":
+			forget.Do(func() { close(retired); <-subscribed })
+		case "process actors.Subscribe":
+			if subscribes++; subscribes == 2 {
+				defer close(subscribed)
+			}
+		}
+	}, nil))
+	first := connect(t, troupe)
+	id := first.open("")
+	first.start("a", "", "echo", "hello")
+	first.untilClosed("a", 0)
+	first.call("process/read", `{"processId":"a","afterSeq":3,"waitMs":0}`) // it has all
+	first.close()
+	s := newStiff(t, troupe)
+	s.send(`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":%q,"takeover":true,"resumeFrom":{"a":3}}}`, id)
+	s.answer("1")
+	close(attached)
+	<-retired
+	s.send(`{"method":"initialized"}`)
+	s.send(`{"id":2,"method":"session/info"}`)
+	s.answer("2")
+}

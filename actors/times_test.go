@@ -1,0 +1,308 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// fakeChild is a child that is deaf: only SIGKILL ends it, and what it has written
+// is behind what the test puts into its intake.
+type fakeChild struct {
+	mu     sync.Mutex
+	ended  bool
+	polite int           // SIGTERMs
+	killed time.Duration // after birth; 0: not
+	born   time.Time
+	intake *child.Intake
+}
+
+func (c *fakeChild) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended, c.killed = true, time.Since(c.born)
+	c.intake.Exited(protocol.ExitStatus{ExitCode: 137})
+	c.intake.Closed()
+}
+
+func (c *fakeChild) Signal(sig syscall.Signal) error {
+	if sig == syscall.SIGKILL {
+		c.kill()
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.polite++
+	return nil
+}
+
+func (c *fakeChild) Exited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// was is how often it was asked to end, and when it was killed.
+func (c *fakeChild) was() (polite int, killed time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.polite, c.killed
+}
+
+func (c *fakeChild) Kill() error { return c.Signal(syscall.SIGKILL) }
+func (c *fakeChild) KillTree(done func(error)) {
+	c.kill()
+	go done(nil)
+}
+func (c *fakeChild) Finish(done func(error))        { c.KillTree(done) }
+func (c *fakeChild) PID() int                       { return 1 << 30 }
+func (c *fakeChild) Containment() child.Containment { return "fake" }
+func (c *fakeChild) Write([]byte) (bool, error)     { return true, nil }
+func (c *fakeChild) CloseStdin() error              { return nil }
+func (c *fakeChild) Resize(protocol.Size) error     { return nil }
+func (c *fakeChild) Abandon()                       {}
+func (c *fakeChild) TreeEmpty() bool                { return true }
+func (c *fakeChild) Release() error                 { return nil }
+
+// onStage runs a test in fake time, with an actor system. spawn spawns an actor that
+// counts its messages; count is how many of a type there were.
+func onStage(t *testing.T, test func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(message string) int)) {
+	synctest.Test(t, func(t *testing.T) {
+		quiet := slog.New(slog.DiscardHandler)
+		system := actor.NewActorSystem(
+			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+			actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+		var mu sync.Mutex
+		seen := make(map[string]int)
+		var spawned []*actor.PID
+		test(t, system, func(produce actor.Producer) *actor.PID {
+			pid := system.Root.Spawn(actor.PropsFromProducer(produce, actor.WithReceiverMiddleware(func(next actor.ReceiverFunc) actor.ReceiverFunc {
+				return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
+					mu.Lock()
+					seen[fmt.Sprintf("%T", env.Message)]++
+					mu.Unlock()
+					next(ctx, env)
+				}
+			})))
+			spawned = append(spawned, pid)
+			return pid
+		}, func(message string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return seen[message]
+		})
+		for _, pid := range spawned {
+			system.Root.StopFuture(pid).Wait()
+		}
+		system.Shutdown()
+		time.Sleep(time.Minute) // what of its goroutines waits for a time
+	})
+}
+
+// fakeProcess is a process that runs, over a fake child.
+func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID) (*actor.PID, *processRecord, *fakeChild) {
+	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	c := &fakeChild{born: time.Now()}
+	record := &processRecord{
+		shared:    &shared{Config: config, budget: child.NewBudget(0, func() {})},
+		id:        "p",
+		name:      "p-1",
+		params:    params,
+		retention: 1 << 20,
+		session:   spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
+		asked:     true,
+		handle:    c,
+	}
+	pid := spawn(func() actor.Actor { return &process{record} })
+	synctest.Wait()
+	c.intake = record.intake
+	return pid, record, c
+}
+
+func ms(d time.Duration) *uint64 {
+	n := milliseconds(d)
+	return &n
+}
+
+// However often a process is to be terminated, there is one timer for it; and it
+// is gone when the process is.
+func TestOneTimerOfAKind(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+		pid, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(2 * time.Hour)}, spawn)
+		const n = 1000
+		for range n {
+			system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
+		}
+		time.Sleep(time.Hour - 1)
+		synctest.Wait()
+		if polite, killed := c.was(); polite != n || killed != 0 {
+			t.Errorf("SIGTERM %d times of %d, killed after %v", polite, n, killed)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if _, killed := c.was(); killed != time.Hour {
+			t.Errorf("killed after %v, want an hour", killed)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if kills, timeouts := count("actors.killDue"), count("actors.timeoutDue"); kills != 1 || timeouts != 0 {
+			t.Errorf("%d killDue and %d timeoutDue came, want 1 and none", kills, timeouts)
+		}
+	})
+}
+
+// A program that has ended when its time is up was not timed out, although its
+// exit is not in the log yet: output that nobody takes is before it.
+func TestEndedIsNotTimedOut(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+		_, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(time.Second)}, spawn)
+		c.mu.Lock()
+		c.ended = true
+		c.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if count("actors.timeoutDue") != 1 {
+			t.Error("its time is not up, and this tests nothing")
+		}
+		record.intake.Exited(protocol.ExitStatus{ExitCode: 3})
+		synctest.Wait()
+		if st := record.status; st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
+			t.Errorf("%+v, want exit code 3, not timed out, and no reason", st)
+		}
+	})
+}
+
+// A time at which a process is to be killed is not put off by another reason to
+// kill it later: not that of the server's shutdown by its client.
+func TestKillIsNotPutOff(t *testing.T) {
+	terminate := func(grace time.Duration) any {
+		return Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(grace)}}
+	}
+	for _, test := range []struct {
+		name     string
+		params   protocol.ProcessStartParams
+		messages []any // one each second
+		killed   time.Duration
+	}{
+		{"terminate again", protocol.ProcessStartParams{}, []any{terminate(5 * time.Second), terminate(time.Hour)}, 5 * time.Second},
+		{"terminate each second", protocol.ProcessStartParams{}, []any{terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second)}, 2 * time.Second},
+		{"terminate sooner", protocol.ProcessStartParams{}, []any{terminate(time.Hour), terminate(2 * time.Second)}, 3 * time.Second},
+		{"terminate during shutdown", protocol.ProcessStartParams{}, []any{stop{reasonShutdown, 2 * time.Second}, terminate(time.Hour)}, 2 * time.Second},
+		{"terminate after the timeout", protocol.ProcessStartParams{TimeoutMs: ms(time.Second), KillGraceMs: ms(2 * time.Second)}, []any{nil, nil, terminate(time.Hour)}, 3 * time.Second},
+		{"session/close after terminate", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{terminate(2 * time.Second), stop{reasonClosed, -1}}, 2 * time.Second},
+		{"shutdown after session/close", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{stop{reasonClosed, -1}, stop{reasonClosed, 2 * time.Second}}, 3 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+				pid, record, c := fakeProcess(test.params, spawn)
+				for _, m := range test.messages {
+					if m != nil {
+						system.Root.RequestWithCustomSender(pid, m, record.session)
+					}
+					time.Sleep(time.Second)
+				}
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				if _, killed := c.was(); killed != test.killed {
+					t.Errorf("killed after %v, want %v", killed, test.killed)
+				}
+			})
+		})
+	}
+}
+
+// slowSession stands for the troupe and a session: it answers an Attach at once,
+// and a Request when the test says so.
+type slowSession struct{ requests chan request }
+
+func (s slowSession) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case Attach:
+		ctx.Respond(Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+	case Request:
+		s.requests <- request{ctx.Sender(), m.Token}
+	}
+}
+
+// A connection that is full of requests without an answer is closed when none was
+// answered for stallTime: also one that was answered a little meanwhile, and one
+// that was full before and went on.
+func TestStalledConnection(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answers []time.Duration // when each of the requests is answered
+		closed  time.Duration   // when the connection is closed, at the latest
+	}{
+		{"none", nil, stallTime},
+		// The small one is answered; the large one, which alone is too much, is not.
+		{"one of two", []time.Duration{stallTime / 2}, 2 * stallTime},
+		{"all, and another", []time.Duration{stallTime / 2, 3 * stallTime / 2}, 5 * stallTime},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+				session := slowSession{make(chan request, 10)}
+				troupe := spawn(func() actor.Actor { return session })
+				ours, theirs := transport.Pipe()
+				s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
+				connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs) })
+				ended := make(chan error, 1)
+				go func() {
+					for {
+						if _, err := ours.ReadMessage(); err != nil {
+							ended <- err
+							return
+						}
+					}
+				}()
+				send := func(text string) {
+					if err := ours.WriteMessage([]byte(text), false); err != nil {
+						t.Error(err)
+					}
+				}
+				send(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
+				send(`{"method":"initialized"}`)
+				begin := time.Now()
+				send(`{"id":2,"method":"session/info"}`)
+				large := `{"id":3,"method":"session/info","params":{"filling":"` + strings.Repeat("x", maxPendingBytes) + `"}}`
+				send(large)
+				for _, at := range test.answers {
+					time.Sleep(at - time.Since(begin))
+					r := <-session.requests
+					system.Root.RequestWithCustomSender(r.sender, Reply{Token: r.token, Result: protocol.SessionInfoResult{}}, troupe)
+				}
+				if len(test.answers) == 2 {
+					time.Sleep(3*stallTime - time.Since(begin))
+					send(large)
+				}
+				select {
+				case err := <-ended:
+					closed, ok := errors.AsType[*transport.CloseError](err)
+					if !ok || closed.Code != closePolicy {
+						t.Errorf("ended by %v, want Close 1008", err)
+					}
+					if at := time.Since(begin); at > test.closed {
+						t.Errorf("closed after %v, want %v at the latest", at, test.closed)
+					}
+				case <-time.After(time.Hour):
+					t.Error("after an hour it is open, and is not read")
+					system.Root.Stop(connection)
+					<-ended
+				}
+			})
+		})
+	}
+}
