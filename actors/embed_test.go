@@ -276,16 +276,26 @@ func TestSessionChangesHands(t *testing.T) {
 	}
 }
 
-// An owner that reads again what it has acknowledged gets it, though the log fills up
-// meanwhile: nothing behind where it is is dropped.
-func TestOwnerReadsAgain(t *testing.T) {
+// owner is an actor of a host's that owns a session; what it gets is in m, and ask
+// returns the result of a request.
+func owner(t *testing.T) (root *actor.RootContext, m mailbox, self *actor.PID, ask func(*actor.PID, any) any) {
 	system := newSystem(t)
-	root := system.Root
+	root = system.Root
 	host, troupe := under(t, system, actors.Config{KillGrace: -1})
-	m := make(mailbox, 100)
-	self := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+	m = make(mailbox, 100)
+	self = root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+	t.Cleanup(func() {
+		if err := troupe.Kill(); err != nil {
+			t.Error(err)
+		}
+		for _, pid := range []*actor.PID{self, host} {
+			if err := root.StopFuture(pid).Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
-	ask := func(pid *actor.PID, params any) any {
+	return root, m, self, func(pid *actor.PID, params any) any {
 		root.RequestWithCustomSender(pid, actors.Request{Params: params}, self)
 		reply := take[actors.Reply](t, m)
 		if reply.Err != nil {
@@ -293,6 +303,12 @@ func TestOwnerReadsAgain(t *testing.T) {
 		}
 		return reply.Result
 	}
+}
+
+// An owner that reads again what it has acknowledged gets it, though the log fills up
+// meanwhile: nothing behind where it is is dropped.
+func TestOwnerReadsAgain(t *testing.T) {
+	root, m, self, ask := owner(t)
 	retention := uint64(4 << 10)
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
 		ProcessID: "a", Argv: []string{"cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
@@ -320,33 +336,12 @@ func TestOwnerReadsAgain(t *testing.T) {
 	if d := take[actors.Delivery](t, m); d.Gap.From != 0 || d.Entries[0].Seq != 1 {
 		t.Errorf("the owner got gap %+v and then seq %d, want seq 1", d.Gap, d.Entries[0].Seq)
 	}
-	if err := troupe.Kill(); err != nil {
-		t.Error(err)
-	}
-	for _, pid := range []*actor.PID{self, host} {
-		if err := root.StopFuture(pid).Wait(); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // An owner that subscribes again, because the actor of its process has failed, has
 // acknowledged nothing by that: what it was sent may yet be lost on its way.
 func TestResubscribingAcknowledgesNothing(t *testing.T) {
-	system := newSystem(t)
-	root := system.Root
-	host, troupe := under(t, system, actors.Config{KillGrace: -1})
-	m := make(mailbox, 100)
-	self := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
-	root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
-	ask := func(pid *actor.PID, params any) any {
-		root.RequestWithCustomSender(pid, actors.Request{Params: params}, self)
-		reply := take[actors.Reply](t, m)
-		if reply.Err != nil {
-			t.Fatal(reply.Err)
-		}
-		return reply.Result
-	}
+	root, m, self, ask := owner(t)
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
 		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
 	}).(actors.Started).Process.PID
@@ -376,12 +371,7 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 	if unacked() == 0 {
 		t.Error("what was acknowledged before it was there counts as had")
 	}
-	if err := troupe.Kill(); err != nil {
+	if err := root.StopFuture(observer).Wait(); err != nil {
 		t.Error(err)
-	}
-	for _, pid := range []*actor.PID{self, observer, host} {
-		if err := root.StopFuture(pid).Wait(); err != nil {
-			t.Error(err)
-		}
 	}
 }

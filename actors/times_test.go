@@ -152,7 +152,7 @@ func TestOneTimerOfAKind(t *testing.T) {
 		if polite, killed := c.was(); polite != n || killed != 0 {
 			t.Errorf("SIGTERM %d times of %d, killed after %v", polite, n, killed)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if _, killed := c.was(); killed != time.Hour {
 			t.Errorf("killed after %v, want an hour", killed)

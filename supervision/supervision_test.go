@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBackoff(t *testing.T) {
 	b := Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 2}

@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What any number of readers get, through any order of appends, drops and
 // reads, is a prefix of what was written, each byte once, with every loss told.

@@ -414,19 +414,25 @@ func TestRunInterruptedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// Without a server, a signal ends us and not the program.
-func TestRunInterruptedWhileLost(t *testing.T) {
-	url, server := startServer(t)
-	cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", `trap '' INT; echo ready; exec sleep 1000`)
+// runOn runs a script on a server, and returns once it has written a line.
+func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	t.Helper()
+	cmd, stderr = troupe(t, "run", "--url", url, "--", "sh", "-c", script), new(bytes.Buffer)
 	stdout, _ := cmd.StdoutPipe()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+	return cmd, stderr
+}
+
+// Without a server, a signal ends us and not the program.
+func TestRunInterruptedWhileLost(t *testing.T) {
+	url, server := startServer(t)
+	cmd, stderr := runOn(t, url, `trap '' INT; echo ready; exec sleep 1000`)
 	server.Process.Kill()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -446,16 +452,7 @@ func TestRunInterruptedWhileLost(t *testing.T) {
 // What ended the program, if it was not the program, is said.
 func TestRunEndedByServer(t *testing.T) {
 	url, server := startServer(t)
-	cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", `echo ready; exec sleep 1000`)
-	stdout, _ := cmd.StdoutPipe()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	cmd, stderr := runOn(t, url, `echo ready; exec sleep 1000`)
 	server.Process.Signal(syscall.SIGTERM)
 	if code := exitCode(t, cmd.Wait()); code != 143 || !strings.Contains(stderr.String(), "server shutdown") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
