@@ -34,6 +34,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -61,6 +62,8 @@ func TestMain(m *testing.M) {
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
 	}
+	// Nor is nohup(1): what is caught is not handed down.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir := buildDir.Load(); dir != nil {
 			os.RemoveAll(*dir)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	// Under nohup(1) what we start would not hear SIGHUP either; what is caught is not
+	// handed down.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(m)
 }
 
