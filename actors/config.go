@@ -98,6 +98,7 @@ func setDefault[T comparable](v *T, def T) {
 type shared struct {
 	Config
 	children *child.Host
+	start    func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
 	budget   *child.Budget
 	strategy *supervision.Strategy // of what may be restarted: registry, session, process
 	info     *protocol.EnvironmentInfo

@@ -47,7 +47,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	c.session, c.sessionID = m.Session, m.SessionID
 	c.observer = m.Role == protocol.RoleObserver
 	c.acks = c.init.Capabilities.Ack
-	c.writer.gaps = c.init.Capabilities.Gap
+	c.writer.caps = c.init.Capabilities
 	ctx.Watch(m.Session)
 	c.answer(c.initReq, protocol.InitializeResult{
 		SessionID:       m.SessionID,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -108,7 +109,7 @@ func (r *resumer) attach() {
 	for {
 		r.peer = connect(r.t, r.troupe)
 		r.answers = make(map[string]message)
-		params := map[string]any{"clientName": "resumer", "role": r.role}
+		params := map[string]any{"clientName": "resumer", "role": r.role, "capabilities": map[string]any{"restarted": true}}
 		if r.sessionID != "" {
 			from := make(map[string]uint64)
 			for id, p := range r.processes {
@@ -176,7 +177,7 @@ func (r *resumer) take() bool {
 		return true
 	}
 	switch m.Method {
-	case protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyClosed:
+	case protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyClosed, protocol.NotifyRestarted:
 	case protocol.NotifyEvicted:
 		r.t.Errorf("process %s was given up: %s", m.Params.ProcessID, m.Params.Reason)
 		return true
@@ -282,10 +283,14 @@ var retired = []string{"actors.retireDue", "actors.processRetired", "actors.Proc
 // scenario is two sessions with three processes, an observer, and what they do
 // in a life. It returns how many connections were lost that nobody had cut.
 func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
+	retention := time.Minute // whoever comes back after a fault still finds the end
+	if retire {
+		retention = time.Second
+	}
 	troupe := start(t, actors.WithFaults(actors.Config{
 		Retention:       16 << 10,
 		Window:          32 << 10,
-		ClosedRetention: time.Second,
+		ClosedRetention: retention,
 		KillGrace:       -1,
 	}, s.message, s.child))
 
@@ -297,6 +302,11 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	one.start("echo", protocol.ProcessStartParams{Argv: []string{"cat"}, PipeStdin: true})
 	one.start("count", protocol.ProcessStartParams{Argv: []string{"sh", "-c", "seq 20000; exit 3"}})
 	two.start("tty", protocol.ProcessStartParams{Argv: []string{"sh", "-c", "read x; echo got $x; exec sleep 1000"}, TTY: true})
+	runs := filepath.Join(t.TempDir(), "runs")
+	two.start("again", protocol.ProcessStartParams{
+		Argv:    []string{"sh", "-c", `echo >>$0; n=$(wc -l <$0); echo "run $n"; [ $n = 3 ]`, runs},
+		Restart: &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: 1}},
+	})
 	before := make(map[string]int)
 	one.pids(before)
 	two.pids(before)
@@ -348,6 +358,11 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	}
 	if code := two.processes["tty"].code; code != 128+9 {
 		t.Errorf("tty: exit code %d", code)
+	}
+
+	two.until(func() bool { return two.processes["again"].closed })
+	if again := two.processes["again"]; again.output.String() != "run 1\nrun 2\nrun 3\n" || again.code != 0 {
+		t.Errorf("again wrote %q, exit code %d", again.output.String(), again.code)
 	}
 
 	two.mustCall("session/info", protocol.Empty{})

@@ -38,6 +38,8 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodProcessSignal:     params[protocol.ProcessSignalParams],
 	protocol.MethodProcessTerminate:  params[protocol.ProcessTerminateParams],
 	protocol.MethodProcessWait:       params[protocol.ProcessWaitParams],
+	protocol.MethodProcessRestart:    params[protocol.ProcessRestartParams],
+	protocol.MethodProcessSetRestart: params[protocol.ProcessSetRestartParams],
 	protocol.MethodProcessList:       ignoring[listRequest],
 	protocol.MethodSessionInfo:       ignoring[SessionInfoRequest],
 	protocol.MethodSessionClose:      optional[protocol.SessionCloseParams],
@@ -108,6 +110,10 @@ func (in *inbound) process() string {
 		return p.ProcessID
 	case protocol.ProcessWaitParams:
 		return p.ProcessID
+	case protocol.ProcessRestartParams:
+		return p.ProcessID
+	case protocol.ProcessSetRestartParams:
+		return p.ProcessID
 	}
 	return ""
 }
@@ -117,6 +123,7 @@ func changes(in inbound) bool {
 	switch in.method {
 	case protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
 		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
+		protocol.MethodProcessRestart, protocol.MethodProcessSetRestart,
 		protocol.MethodSessionClose:
 		return true
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // Messages to a process actor, beside those of messages.go.
@@ -34,6 +35,7 @@ type (
 	}
 
 	timeoutDue struct{}            // timeoutMs has passed
+	restartDue struct{}            // the backoff has passed
 	killDue    struct{}            // grace has passed
 	retireDue  struct{}            // look whether the closed process may go
 	readDue    struct{ r *parked } // waitMs or timeoutMs has passed
@@ -45,22 +47,26 @@ const turnBytes = 128 << 10
 
 // phase is where a process is in its life.
 //
-//	starting ─▶ running ─ leader exits ─▶ exited ─ streams end ─▶ closed ─▶ retired
-//	    └────────────┴───────── stop: any of them, and then gone ──┴──────────┘
+//	             restarting ── given up, terminated ──────────────▶ ┐
+//	               ▲     │                                          ▼
+//	starting ─▶ running ◀┘─ leader exits ─▶ exited ─ streams end ─▶ closed ─▶ retired
+//	    └──────────┴─────────── stop: any of them, and then gone ────┴──────────┘
 //
+// restarting: a run has ended and its policy asks for another.
 // retired: forgotten by its session, waiting for what it left behind to end.
 type phase int
 
 const (
 	starting phase = iota
 	running
+	restarting
 	exited
 	closed
 	retired
 )
 
 func (p phase) String() string {
-	return [...]string{"starting", "running", "exited", "closed", "retired"}[p]
+	return [...]string{"starting", "running", "restarting", "exited", "closed", "retired"}[p]
 }
 
 // processRecord is what of a process survives its actor: the child and all that
@@ -77,7 +83,6 @@ type processRecord struct {
 	created   time.Time
 
 	mu       sync.Mutex
-	asked    bool         // the spawner has been asked
 	handle   child.Handle // nil before it was spawned
 	startErr error
 	gone     bool // the actor has stopped: whoever gets a handle kills the child
@@ -90,13 +95,19 @@ type processRecord struct {
 	timedOut  bool
 	endReason string // why it was killed, by us
 	stopping  *stop
-	killRest  bool // what the program leaves when it ends is to be killed
-	killing   bool // KillTree runs
-	treeDone  bool // while stopping, the tree was seen empty, or could not be killed
-	survivors bool // it could not: closed may never come
-	closedAt  time.Time
-	last      uint64 // once retired: of what was the log
-	forgotten bool   // the session has taken it from its table
+	restart   *supervision.Restart // nil: it is run once
+	history   supervision.History
+	run       int       // the current or last one, from 1
+	interval  *interval // while restarting
+	// process/restart: the run that ends is followed by another
+	restartAsked bool
+	killRest     bool // what the program leaves when it ends is to be killed
+	killing      bool // KillTree runs
+	treeDone     bool // while stopping, the tree was seen empty, or could not be killed
+	survivors    bool // it could not: closed may never come
+	closedAt     time.Time
+	last         uint64 // once retired: of what was the log
+	forgotten    bool   // the session has taken it from its table
 
 	owner    ownership
 	viewers  map[who]*viewer
@@ -106,7 +117,7 @@ type processRecord struct {
 	stdinEnd bool
 	writeIDs recent
 
-	killAt, timeoutAt, retireAt, flushAt alarm
+	killAt, timeoutAt, restartAt, retireAt, flushAt alarm
 }
 
 // parked is a request that waits.
@@ -130,7 +141,7 @@ func (p *process) Receive(ctx actor.Context) {
 		p.start(ctx)
 	case *actor.Stopping:
 		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed})
-		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.retireAt, &p.flushAt} {
+		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.retireAt, &p.flushAt} {
 			a.stop()
 		}
 		p.destroy()
@@ -178,6 +189,8 @@ func (p *process) Receive(ctx actor.Context) {
 
 	case timeoutDue:
 		p.timeout(ctx)
+	case restartDue:
+		p.advance(ctx)
 	case killDue:
 		p.killNow(ctx)
 	case readDue:
@@ -201,28 +214,11 @@ func (p *process) Receive(ctx actor.Context) {
 // start asks for the child the first time; a later instance finds it as the
 // earlier one left it.
 func (p *process) start(ctx actor.Context) {
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	if p.intake == nil {
-		p.intake = child.NewIntake(p.retention, p.shared.budget, func() { root.Send(self, factsReady{}) })
+	if p.run == 0 {
 		p.viewers = make(map[who]*viewer)
 		p.evicted = make(map[who]bool)
-	}
-	p.mu.Lock()
-	first := !p.asked
-	p.asked = true
-	p.mu.Unlock()
-	if first {
-		r := p.processRecord
-		p.shared.children.Start(p.spec, p.intake, func(h child.Handle, err error) {
-			r.mu.Lock()
-			r.handle, r.startErr = h, err
-			gone := r.gone
-			r.mu.Unlock()
-			if gone {
-				r.destroy()
-			}
-			root.Send(self, spawned{})
-		})
+		p.run = 1
+		p.spawn(ctx)
 		return
 	}
 	// Whatever message was lost: look at everything again.
@@ -231,12 +227,14 @@ func (p *process) start(ctx actor.Context) {
 	}
 	clear(p.viewers)
 	p.killing = false
-	if p.phase == starting {
-		p.spawned(ctx)
-	}
+	p.spawned(ctx)
 	if p.stopping != nil {
 		p.stop(ctx, *p.stopping)
 	}
+	if n := p.interval; n != nil && !n.treeGone {
+		p.clearRun(ctx)
+	}
+	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.takeFacts(ctx)
 	if p.phase >= closed {
@@ -251,17 +249,29 @@ func (p *process) spawned(ctx actor.Context) {
 	p.mu.Lock()
 	handle, err := p.handle, p.startErr
 	p.mu.Unlock()
-	if p.phase != starting || handle == nil && err == nil {
+	respawned := p.interval != nil && p.interval.spawning
+	switch {
+	case p.phase != starting && !respawned, handle == nil && err == nil:
 		return
-	}
-	if err != nil {
+	case respawned:
+		p.respawned(ctx, handle, err)
+		return
+	case err != nil:
 		p.announce(ctx)
 		ctx.Stop(ctx.Self())
 		return
 	}
-	p.phase = running
-	p.spec.Argv, p.spec.Env = nil, nil // the child has them: the record is kept for long
+	if p.restart == nil {
+		p.spec.Argv, p.spec.Env = nil, nil // the child has them: the record is kept for long
+	}
+	p.phase = running // before it is announced
 	p.announce(ctx)
+	p.begin(ctx)
+}
+
+// begin begins a run that has a child.
+func (p *process) begin(ctx actor.Context) {
+	p.phase = running
 	if t := p.params.TimeoutMs; t != nil && *t > 0 {
 		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{})
 	}
@@ -275,7 +285,10 @@ func (p *process) announce(ctx actor.Context) {
 	p.mu.Lock()
 	err := p.startErr
 	p.mu.Unlock()
-	if p.phase == starting && err == nil {
+	switch {
+	case p.phase > starting:
+		err = nil // what a later run came to is another matter
+	case err == nil:
 		return // not known yet
 	}
 	ctx.Send(p.session, processStarted{id: p.id, name: p.name, ref: p.ref(ctx), err: startError(err)})
@@ -284,10 +297,10 @@ func (p *process) announce(ctx actor.Context) {
 // takeFacts logs what the child did, and passes it on. After its share it lets
 // other messages in: a flood does not delay a signal.
 func (p *process) takeFacts(ctx actor.Context) {
-	more := true
+	more, in := true, p.intake
 	for n := 0; n < turnBytes && more; {
 		var f child.Fact
-		if f, more = p.intake.Next(); !more {
+		if f, more = in.Next(); !more {
 			break
 		}
 		switch f.Kind {
@@ -295,26 +308,31 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.log.Append(f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
-			if p.phase < exited { // not again, if we failed before it was settled
+			if p.phase < restarting { // not again, if we failed before it was settled
 				p.exited(ctx, f.Status)
 			}
 		case child.FactClosed:
-			if p.phase >= closed {
-				break
+			switch {
+			case p.interval != nil:
+				p.interval.closed = true
+			case p.phase < closed:
+				p.close(ctx)
 			}
-			p.phase = closed
-			p.closedAt = time.Now()
-			p.log.AppendClosed()
-			p.retireAt.set(ctx, max(p.shared.ClosedRetention, 0), retireDue{})
 		case child.FactStdinRoom:
 			p.acceptStdin(ctx)
 		}
 		p.trim()
-		p.intake.Settle(p.log.Cost(0), p.pinned())
+		in.Settle(p.log.Cost(0), p.pinned())
 	}
 	if more {
 		ctx.Send(ctx.Self(), factsReady{})
 	}
+	p.spread(ctx)
+	p.advance(ctx)
+}
+
+// spread gives what is new in the log to those who wait for it.
+func (p *process) spread(ctx actor.Context) {
 	for _, v := range p.viewers {
 		p.deliver(ctx, v)
 	}
@@ -322,15 +340,28 @@ func (p *process) takeFacts(ctx actor.Context) {
 	p.mayGo(ctx)
 }
 
+// close ends the log.
+func (p *process) close(ctx actor.Context) {
+	p.phase = closed
+	p.closedAt = time.Now()
+	p.log.AppendClosed()
+	p.retireAt.set(ctx, max(p.shared.ClosedRetention, 0), retireDue{})
+	p.acceptStdin(ctx) // nothing is: it has ended
+}
+
 func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
-	st.Run = 1
+	st.Run = p.run
 	st.TimedOut = p.timedOut
 	st.Reason = p.endReason
 	p.status = st
-	p.phase = exited
 	p.killAt.stop()
 	p.timeoutAt.stop()
 	p.log.AppendExited(st)
+	if p.runEnded(ctx, st) {
+		p.clearRun(ctx)
+		return
+	}
+	p.phase = exited
 	p.acceptStdin(ctx) // nothing is: it has ended
 	if p.endReason != "" {
 		// It was killed: descendants that still hold its streams do not keep it open.
@@ -343,9 +374,10 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 
 // lives reports whether the program runs. It may have ended although its exit,
 // behind output that nobody has read, is not in the log yet.
-func (p *process) lives() bool { return p.phase < exited && !p.handleNow().Exited() }
+func (p *process) lives() bool { return p.phase == running && !p.handleNow().Exited() }
 
-// handleNow is the handle of a process that is past starting.
+// handleNow is the handle of a process that is past starting; nil if its last run
+// could not be started, or the next one is being.
 func (p *process) handleNow() child.Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -386,6 +418,10 @@ func (p *process) request(ctx actor.Context, m Request) {
 		}
 		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
 		p.terminate(ctx, params)
+	case protocol.ProcessRestartParams:
+		p.reply(ctx, r, protocol.Empty{}, p.restartNow(ctx))
+	case protocol.ProcessSetRestartParams:
+		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
 	case DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:
@@ -401,6 +437,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	info := protocol.ProcessInfo{
 		ProcessID:   p.id,
 		State:       p.phase.String(),
+		Run:         p.run,
 		Argv:        p.params.Argv,
 		Cwd:         p.params.Cwd,
 		TTY:         p.spec.TTY,
@@ -411,13 +448,16 @@ func (p *process) describe() protocol.ProcessInfo {
 		Unacked:     p.pinned(),
 	}
 	if h := p.handleNow(); h != nil {
-		if p.phase < exited {
+		if p.phase == running {
 			info.PID = h.PID()
 		}
 		info.Containment = string(h.Containment())
 	}
-	if st := p.status; p.phase >= exited {
+	if st := p.status; p.phase >= restarting {
 		info.Status = &st
+	}
+	if n := p.interval; n != nil {
+		info.RestartInMs = milliseconds(time.Until(n.at))
 	}
 	return info
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 const (
@@ -21,6 +22,12 @@ func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams
 	p.killRest = p.killRest || m.Tree
 	if p.lives() {
 		p.endReason = "terminated by request"
+	}
+	p.restartAsked = false
+	if n := p.interval; n != nil {
+		n.verdict, n.reason = supervision.Over, "terminated by request"
+		p.advance(ctx)
+		return
 	}
 	grace := time.Duration(0)
 	if m.GraceMs != nil {
@@ -63,7 +70,7 @@ func (p *process) killNow(ctx actor.Context) {
 	switch {
 	case p.killRest || p.stopping != nil:
 		p.killTree(ctx)
-	case p.phase < exited:
+	case p.phase == running:
 		p.logErr("SIGKILL", p.handleNow().Kill())
 	}
 }
@@ -71,8 +78,11 @@ func (p *process) killNow(ctx actor.Context) {
 // stop ends the process with all of its tree, and then the actor.
 func (p *process) stop(ctx actor.Context, m stop) {
 	p.stopping = &m
-	if p.phase == starting {
-		return // spawned comes back to it
+	if p.handleNow() == nil {
+		if p.phase > starting && (p.interval == nil || !p.interval.spawning) {
+			p.treeGone(ctx, treeGone{}) // the last run could not be started: nothing is left of any
+		}
+		return // else spawned comes back to it
 	}
 	if p.lives() && p.endReason == "" {
 		p.endReason = m.reason
@@ -89,23 +99,30 @@ func (p *process) stop(ctx actor.Context, m stop) {
 
 // killTree ends everything that descends from the child.
 func (p *process) killTree(ctx actor.Context) {
-	if p.killing {
+	handle := p.handleNow()
+	if p.killing || handle == nil {
 		return
 	}
 	p.killing = true
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	p.handleNow().KillTree(func(err error) { root.Send(self, treeGone{err}) })
+	handle.KillTree(func(err error) { root.Send(self, treeGone{err}) })
 }
 
 func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.logErr("kill tree", m.err)
 	p.killing = false
+	if n := p.interval; n != nil {
+		n.treeGone = true
+		p.advance(ctx)
+	}
 	if p.stopping == nil {
 		return
 	}
 	p.treeDone = true
 	p.survivors = m.err != nil
-	p.handleNow().Abandon()
+	if h := p.handleNow(); h != nil {
+		h.Abandon()
+	}
 	p.flushAt.set(ctx, flushTime, flushDue{})
 	p.mayGo(ctx)
 }
@@ -144,7 +161,7 @@ func (p *process) retire(ctx actor.Context) {
 		return
 	case !p.forgotten: // said again until the session has heard it
 		ctx.Request(p.session, processRetired{p.id, p.name, p.last})
-	case p.handleNow().TreeEmpty():
+	case p.handleNow() == nil || p.handleNow().TreeEmpty():
 		ctx.Stop(ctx.Self())
 		return
 	}

@@ -15,6 +15,9 @@ const writeIDs = 4096
 // there is room. Once nothing more can be written, all of it is answered.
 func (p *process) acceptStdin(ctx actor.Context) {
 	for len(p.stdin) > 0 {
+		if p.phase == restarting || p.restart != nil && p.phase == running && p.handleNow().Exited() {
+			return // it is for the next run, if there is one
+		}
 		r := p.stdin[0]
 		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(r) {
 			return // no room: the intake will say
@@ -59,7 +62,8 @@ func (p *process) resize(size protocol.Size) *protocol.Error {
 	if !p.spec.TTY {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
 	}
-	if p.phase >= exited {
+	p.spec.Size = size // of later runs
+	if p.phase != running {
 		return nil
 	}
 	if err := p.handleNow().Resize(size); err != nil {
@@ -73,7 +77,7 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	if !ok {
 		return protocol.Errorf(protocol.CodeInvalidParams, "no signal %q here", s)
 	}
-	if p.phase >= exited {
+	if p.phase != running {
 		return nil
 	}
 	if err := p.handleNow().Signal(number); err != nil {

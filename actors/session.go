@@ -342,6 +342,10 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	if err != nil {
 		return nil, err
 	}
+	restart, err := restartOf(params.Restart)
+	if err != nil {
+		return nil, err
+	}
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata = nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
@@ -352,6 +356,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		params:    params,
 		spec:      spec,
 		retention: retention,
+		restart:   restart,
 		session:   self,
 		created:   time.Now(),
 	}, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -77,6 +78,7 @@ func (c *fakeChild) Resize(protocol.Size) error     { return nil }
 func (c *fakeChild) Abandon()                       {}
 func (c *fakeChild) TreeEmpty() bool                { return true }
 func (c *fakeChild) Release() error                 { return nil }
+func (c *fakeChild) StdinUnread() int64             { return 0 }
 
 // onStage runs a test in fake time, with an actor system. spawn spawns an actor that
 // counts its messages; count is how many of a type there were.
@@ -118,18 +120,18 @@ func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) 
 	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	c := &fakeChild{born: time.Now()}
 	record := &processRecord{
-		shared:    &shared{Config: config, budget: child.NewBudget(0, func() {})},
+		shared: &shared{Config: config, budget: child.NewBudget(0, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			c.intake = in
+			done(c, nil)
+		}},
 		id:        "p",
 		name:      "p-1",
 		params:    params,
 		retention: 1 << 20,
 		session:   spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
-		asked:     true,
-		handle:    c,
 	}
 	pid := spawn(func() actor.Actor { return &process{record} })
 	synctest.Wait()
-	c.intake = record.intake
 	return pid, record, c
 }
 
@@ -305,4 +307,75 @@ func TestStalledConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The times between runs are those of the backoff, to the nanosecond; and a program
+// that lives long enough begins anew.
+func TestBackoffBetweenRuns(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		begin := time.Now()
+		var mu sync.Mutex
+		var starts []time.Duration
+		var last *fakeChild
+		config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
+		record := &processRecord{
+			shared: &shared{Config: config, budget: child.NewBudget(0, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				mu.Lock()
+				starts = append(starts, time.Since(begin))
+				last = &fakeChild{born: time.Now(), intake: in}
+				mu.Unlock()
+				done(last, nil)
+			}},
+			id: "p", name: "p-1", retention: 1 << 20,
+			session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
+			restart: &supervision.Restart{
+				Policy:    supervision.Permanent,
+				Backoff:   supervision.Backoff{Initial: time.Second, Max: 3 * time.Second, Factor: 2},
+				Intensity: supervision.Intensity{Restarts: 3, Period: 20 * time.Second},
+			},
+		}
+		spawn(func() actor.Actor { return &process{record} })
+		die := func(after time.Duration) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			mu.Lock()
+			c := last
+			mu.Unlock()
+			c.kill()
+			synctest.Wait()
+		}
+		at := time.Duration(0)
+		for i, step := range []struct{ lives, waits time.Duration }{
+			{0, time.Second}, {time.Second, 2 * time.Second}, {time.Second, 3 * time.Second}, {time.Minute, time.Second},
+		} {
+			die(step.lives)
+			at += step.lives
+			time.Sleep(step.waits - 1)
+			synctest.Wait()
+			mu.Lock()
+			n := len(starts)
+			mu.Unlock()
+			if n != i+1 {
+				t.Fatalf("%d starts before the backoff of end %d has passed", n, i+1)
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			at += step.waits
+			mu.Lock()
+			if len(starts) != i+2 || starts[i+1] != at {
+				t.Fatalf("starts at %v, want the last at %v", starts, at)
+			}
+			mu.Unlock()
+		}
+		for range 2 {
+			die(0)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		die(0) // the fourth within the period
+		if record.phase != closed {
+			t.Errorf("the process is %v after too many restarts, want closed", record.phase)
+		}
+	})
 }

@@ -69,7 +69,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.children = host
+	s.children, s.start = host, host.Start
 	s.info = environmentInfo(s.Version)
 	s.strategy = &supervision.Strategy{
 		Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},

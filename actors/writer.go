@@ -17,9 +17,9 @@ type writer struct {
 	conn    Conn
 	codec   protocol.Codec
 	admit   *admission
-	gaps    bool         // the client understands process/gap; set before output is sent
-	ponged  func(uint64) // for a transport without pings: what was written has been read
-	pinging bool         // of the goroutine: the transport has pings
+	caps    protocol.Capabilities // of the client; set before output is sent
+	ponged  func(uint64)          // for a transport without pings: what was written has been read
+	pinging bool                  // of the goroutine: the transport has pings
 
 	mu     sync.Mutex
 	more   sync.Cond
@@ -183,7 +183,7 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 		}
 		return w.conn.WriteMessage(buf, w.codec.Binary())
 	}
-	if d.Gap.From != 0 && w.gaps {
+	if d.Gap.From != 0 && w.caps.Gap {
 		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "evicted from the retained output"}
 		if err := send(protocol.NotifyGap, &gap); err != nil {
 			return buf, err
@@ -198,6 +198,13 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 			err = send(protocol.NotifyOutput, &output)
 		case outlog.Exited:
 			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: *e.Status})
+		case outlog.Restarted:
+			if r := e.Restart; w.caps.Restarted {
+				err = send(protocol.NotifyRestarted, &protocol.RestartedNotification{
+					ProcessID: d.Process, Seq: e.Seq, Run: r.Run, Reason: r.Reason, DelayMs: milliseconds(r.Delay), StdinLostBytes: r.StdinLost})
+			}
+		case outlog.Evicted:
+			err = send(protocol.NotifyEvicted, &protocol.EvictedNotification{ProcessID: d.Process, Seq: e.Seq, Reason: e.Restart.Reason})
 		case outlog.Closed:
 			err = send(protocol.NotifyClosed, &protocol.ClosedNotification{ProcessID: d.Process, Seq: e.Seq})
 		}

@@ -77,6 +77,13 @@ type Cmd struct {
 	// not at all. What the program itself wrote comes in any case.
 	WaitDelay time.Duration
 
+	// Restart says when the program is run again. Nil: never. How the last run ended
+	// is what Wait reports.
+	Restart *protocol.Restart
+
+	// OnRestart is called between two runs, in the order of Stdout; it must not block.
+	OnRestart func(protocol.RestartedNotification)
+
 	// OnGap is called in place of output that was lost, in the order of Stdout; it
 	// must not block. Nil: the first gap is an error of Wait. Nothing is lost but by
 	// a Retention that evicts, and by an observer that falls behind.
@@ -142,6 +149,7 @@ func (cmd *Cmd) Start(ctx context.Context) error {
 		id:    cmd.ID,
 		onGap: cmd.OnGap,
 		delay: cmd.WaitDelay,
+		onRun: cmd.OnRestart,
 		pipes: cmd.pipes,
 		done:  make(chan struct{}),
 		lossy: cmd.client.opts.Observe || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
@@ -227,9 +235,10 @@ func (p *process) exit(status protocol.ExitStatus) {
 	if p.delay == 0 {
 		return
 	}
+	run := status.Run
 	time.AfterFunc(max(p.delay, 0), func() {
 		p.c.mu.Lock()
-		over := p.closed || p.failure != nil
+		over := p.closed || p.failure != nil || p.status == nil || p.status.Run != run
 		p.c.mu.Unlock()
 		if !over {
 			// Its answer is closed.
@@ -285,6 +294,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		TTY:        cmd.TTY,
 		PipeStdin:  cmd.Stdin != nil && !cmd.TTY,
 		Retention:  cmd.Retention,
+		Restart:    cmd.Restart,
 		StartToken: rand.Text(),
 	}
 	if len(cmd.Args) > 0 && cmd.Args[0] != cmd.Path {

@@ -244,7 +244,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	defer c.mu.Unlock()
 	p := protocol.InitializeParams{
 		ClientName:   c.opts.Name,
-		Capabilities: protocol.Capabilities{Gap: true, Ack: true},
+		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ack: true},
 		Role:         protocol.RoleOwner,
 	}
 	if c.opts.Observe {
@@ -501,6 +501,12 @@ func (c *Client) notified(m protocol.Message, out *protocol.OutputNotification) 
 			return err
 		}
 		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.ExitStatus) })
+	case protocol.NotifyRestarted:
+		var n protocol.RestartedNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.restarted(n) })
 	case protocol.NotifyClosed:
 		var n protocol.ClosedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

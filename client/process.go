@@ -35,10 +35,11 @@ type process struct {
 	// Fixed when it is registered.
 	c     *Client
 	id    string
-	onGap func(GapError) // nil: the first gap is an error of Wait
-	delay time.Duration  // WaitDelay
-	pipes []pipe         // that the caller holds the other end of
-	done  chan struct{}  // closed when it has ended
+	onGap func(GapError)                       // nil: the first gap is an error of Wait
+	delay time.Duration                        // WaitDelay
+	onRun func(protocol.RestartedNotification) // nil: nobody asks
+	pipes []pipe                               // that the caller holds the other end of
+	done  chan struct{}                        // closed when it has ended
 
 	retention uint64 // bytes the server keeps, and so may send before any is acknowledged; 0: unknown
 	lossy     bool   // the caller chose to lose output rather than to wait
@@ -73,11 +74,12 @@ type lane struct {
 	err     error // of the first Write that failed; the rest is discarded
 }
 
-// A mark is one Write, or a gap.
+// A mark is one Write, a gap, or the beginning of a run.
 type mark struct {
 	first      uint64 // seq of its first event
 	start, end int    // in lane.buf
 	gap        *GapError
+	run        *protocol.RestartedNotification
 }
 
 // buffers are lent to lanes that have something to write.
@@ -123,7 +125,7 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	l.buf = append(l.buf, chunk...)
 	p.queued += len(chunk)
 	if n := len(l.marks); n > 0 {
-		if m := &l.marks[n-1]; m.gap == nil && len(l.buf)-m.start <= maxWrite {
+		if m := &l.marks[n-1]; m.gap == nil && m.run == nil && len(l.buf)-m.start <= maxWrite {
 			m.end = len(l.buf)
 			return
 		}
@@ -140,6 +142,17 @@ func (p *process) push(l *lane, m mark) {
 		l.running = true
 		go p.deliver(l)
 	}
+}
+
+func (p *process) restarted(n protocol.RestartedNotification) {
+	p.status = nil
+	if p.onRun == nil || p.discard {
+		return
+	}
+	if p.out == nil {
+		p.out = &lane{w: io.Discard}
+	}
+	p.push(p.out, mark{first: n.Seq, run: &n})
 }
 
 func (p *process) gap(n protocol.GapNotification) {
@@ -233,13 +246,17 @@ func (p *process) deliver(l *lane) {
 
 // deliverOne does the one thing that may take long, without the lock.
 func (p *process) deliverOne(l *lane, m mark, data []byte) error {
-	if m.gap == nil && l.err != nil {
+	if m.gap == nil && m.run == nil && l.err != nil {
 		return nil
 	}
 	p.c.mu.Unlock()
 	defer p.c.mu.Lock()
-	if m.gap != nil {
+	switch {
+	case m.gap != nil:
 		p.onGap(*m.gap)
+		return nil
+	case m.run != nil:
+		p.onRun(*m.run)
 		return nil
 	}
 	n, err := l.w.Write(data)

@@ -294,7 +294,7 @@ func TestAppendFails(t *testing.T) {
 		"failure without id":     func(dst []byte) ([]byte, error) { return JSON.AppendFailure(dst, ID{}, &Error{}) },
 		"output of no stream":    func(dst []byte) ([]byte, error) { return JSON.AppendNotification(dst, "m", OutputNotification{}) },
 		"chunk of no stream":     func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, IntID(1), Chunk{Stream: 4}) },
-		"type not of the wire":   func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, IntID(1), []any{1.5}) },
+		"type not of the wire":   func(dst []byte) ([]byte, error) { return JSON.AppendResponse(dst, IntID(1), []any{float32(1.5)}) },
 		"raw value that is none": func(dst []byte) ([]byte, error) { return JSON.AppendNotification(dst, "m", json.RawMessage(`{`)) },
 	} {
 		if got, err := try([]byte("before")); err == nil || string(got) != "before" {
@@ -310,7 +310,7 @@ var wireTypes = []any{
 	SessionInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
-	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessWaitResult{}, ProcessListResult{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ProcessWaitResult{}, ProcessListResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
 }
 
@@ -396,6 +396,8 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			p.Argv = append(p.Argv, "argument")
 		case *ProcessWriteParams:
 			p.WriteID += "w"
+		case *Restart:
+			p.Policy = rapid.SampledFrom([]string{"temporary", "transient", "permanent"}).Draw(t, "policy")
 		case *EnvPolicy:
 			p.Inherit = rapid.SampledFrom([]string{"core", "all", "none"}).Draw(t, "inherit")
 		case *Size:
@@ -440,6 +442,8 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		v.SetInt(rapid.Int64().Draw(t, "int"))
 	case reflect.Uint16:
 		v.SetUint(uint64(rapid.Uint16().Draw(t, "uint16")))
+	case reflect.Float64:
+		v.SetFloat(rapid.Float64().Draw(t, "float"))
 	case reflect.Uint64:
 		v.SetUint(rapid.Uint64().Draw(t, "uint64"))
 	default:

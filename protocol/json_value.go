@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -148,6 +149,8 @@ func (s *scanner) value(v reflect.Value) error {
 		return nil
 	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint64:
 		return s.integer(v)
+	case reflect.Float64:
+		return s.float(v)
 	case reflect.Slice:
 		return s.slice(v)
 	case reflect.Map:
@@ -189,6 +192,22 @@ func (s *scanner) integer(v reflect.Value) error {
 	if err != nil {
 		return fmt.Errorf("invalid number %s, expected %s", clip(t), expected)
 	}
+	return nil
+}
+
+func (s *scanner) float(v reflect.Value) error {
+	if c := s.peek(); c != '-' && (c < '0' || c > '9') {
+		return s.mismatch("f64")
+	}
+	t, err := s.number()
+	if err != nil {
+		return err
+	}
+	f, err := strconv.ParseFloat(string(t), 64)
+	if err != nil {
+		return fmt.Errorf("invalid number %s, expected f64", clip(t))
+	}
+	v.SetFloat(f)
 	return nil
 }
 
@@ -317,6 +336,11 @@ func appendValue(dst []byte, v reflect.Value) ([]byte, error) {
 		return strconv.AppendInt(dst, v.Int(), 10), nil
 	case reflect.Uint16, reflect.Uint64:
 		return strconv.AppendUint(dst, v.Uint(), 10), nil
+	case reflect.Float64:
+		if f := v.Float(); math.IsInf(f, 0) || math.IsNaN(f) {
+			return dst, fmt.Errorf("protocol: %v is no number of JSON", f)
+		}
+		return strconv.AppendFloat(dst, v.Float(), 'g', -1, 64), nil
 	case reflect.Slice:
 		var err error
 		dst = append(dst, '[')

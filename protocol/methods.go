@@ -26,6 +26,8 @@ const (
 	MethodProcessResize     = "process/resize"     // ProcessResizeParams → Empty
 	MethodProcessWait       = "process/wait"       // ProcessWaitParams → ProcessWaitResult
 	MethodProcessList       = "process/list"       // Empty → ProcessListResult
+	MethodProcessRestart    = "process/restart"    // ProcessRestartParams → Empty
+	MethodProcessSetRestart = "process/setRestart" // ProcessSetRestartParams → Empty
 	MethodSessionInfo       = "session/info"       // Empty → SessionInfoResult
 	MethodSessionClose      = "session/close"      // SessionCloseParams → Empty
 	MethodSessionAck        = "session/ack"        // SessionAckParams; a notification
@@ -39,10 +41,11 @@ const (
 	NotifyClosed = "process/closed" // ClosedNotification
 
 	// Ours.
-	NotifyGap             = "process/gap"      // GapNotification, with capability gap
-	NotifyEvicted         = "process/evicted"  // EvictedNotification
-	NotifySessionEvicted  = "session/evicted"  // SessionEvictedNotification
-	NotifySessionExpiring = "session/expiring" // SessionExpiringNotification, to observers
+	NotifyGap             = "process/gap"       // GapNotification, with capability gap
+	NotifyRestarted       = "process/restarted" // RestartedNotification, with capability restarted
+	NotifyEvicted         = "process/evicted"   // EvictedNotification
+	NotifySessionEvicted  = "session/evicted"   // SessionEvictedNotification
+	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
 )
 
 // Empty is the result {}, and the params of a method that looks at none: absent,

@@ -40,7 +40,8 @@ func (p InitializeParams) Validate() error {
 
 // Capabilities are what a client asks for beyond the peer's wire. (Ours.)
 type Capabilities struct {
-	Gap bool `json:"gap,omitempty"` // send NotifyGap
+	Gap       bool `json:"gap,omitempty"`       // send NotifyGap
+	Restarted bool `json:"restarted,omitempty"` // send NotifyRestarted
 
 	// Ack: only session/ack says what was received. Otherwise the Pongs do.
 	Ack bool `json:"ack,omitempty"`

@@ -552,8 +552,17 @@ func (c *conn) took(data []byte) {
 			c.faultf("process %q: exited twice: %s", id, data)
 		}
 		p.exited = params
+		p.ends = append(p.ends, params)
+	case "process/restarted":
+		if p.exited == nil && p.first == 1 {
+			c.faultf("process %q: restarted and never exited: %s", id, data)
+		}
+		p.exited = nil
+		p.restarts = append(p.restarts, params)
+	case "process/evicted":
+		p.evicted = params
 	case "process/closed":
-		if p.exited == nil && p.first == 1 && len(p.gaps) == 0 { // a gap may stand for it
+		if p.exited == nil && p.evicted == nil && p.first == 1 && len(p.gaps) == 0 { // a gap may stand for it
 			c.faultf("process %q: closed and never exited", id)
 		}
 		p.closed = true
@@ -740,14 +749,17 @@ type outputChunk struct {
 // proc is what one connection was told about a process. Its fields are guarded by
 // the connection's facts; the methods take the lock.
 type proc struct {
-	c      *conn
-	id     string
-	first  int64 // the first seq seen here; 0: none yet
-	next   int64 // the seq that is due
-	chunks []outputChunk
-	gaps   []obj
-	exited obj // params of process/exited
-	closed bool
+	c        *conn
+	id       string
+	first    int64 // the first seq seen here; 0: none yet
+	next     int64 // the seq that is due
+	chunks   []outputChunk
+	gaps     []obj
+	exited   obj   // params of process/exited of the current run
+	ends     []obj // of every run
+	restarts []obj // params of process/restarted
+	evicted  obj   // params of process/evicted
+	closed   bool
 }
 
 // start starts a process with these defaults under the given params, and returns

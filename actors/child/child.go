@@ -110,6 +110,9 @@ type Handle interface {
 	// credit, and then no more. Closed follows once the child has exited, even
 	// when a descendant still holds a stream open.
 	Abandon()
+	// StdinUnread is how many bytes Write took that the child had not read when it
+	// exited, as far as that can be seen: of a TTY only what was queued here. 0 before.
+	StdinUnread() int64
 	// Exited reports whether the child has ended. The Intake has its exit later, behind
 	// the output that came before it.
 	Exited() bool

@@ -116,6 +116,7 @@ func (p *process) try(point string, step func() bool) (more, panicked bool) {
 // waitStep may be repeated from any point.
 func (p *process) waitStep() bool {
 	p.awaitExit()
+	p.stdin.exited()
 	for _, s := range p.out {
 		s.exited()
 	}
@@ -164,6 +165,8 @@ func (p *process) Exited() bool {
 	defer p.mu.Unlock()
 	return p.status != nil
 }
+
+func (p *process) StdinUnread() int64 { return p.stdin.lost() }
 
 func (p *process) Write(b []byte) (ok bool, err error) { return p.stdin.write(b) }
 

@@ -24,6 +24,8 @@ type stdin struct {
 	writing bool   // the writer runs: it owns the file's writing side
 	wanted  int    // bytes that were refused last; 0: none
 	midLine bool   // the last byte taken does not end a line
+	counted bool   // unread is known
+	unread  int64  // bytes taken that the child never got
 }
 
 // init sets up the queue for file; with nil the child has no stdin.
@@ -176,11 +178,42 @@ func writeOnce(fd uintptr, b []byte) (n int, err error) {
 // failed closes stdin: the child has closed its end, or the process is over. It
 // holds the lock.
 func (s *stdin) failed() {
+	s.count()
 	s.open, s.queue = false, nil
 	s.wake()
 	if !s.writing {
 		s.closeFile()
 	}
+}
+
+// exited counts what the child has left unread.
+func (s *stdin) exited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count()
+}
+
+// count adds up what is in the queue and in the pipe, once: nobody reads it any
+// more. It holds the lock.
+func (s *stdin) count() {
+	if s.counted || s.file == nil {
+		return
+	}
+	s.counted, s.unread = true, int64(len(s.queue))
+	if s.p.tty {
+		return
+	}
+	control(s.file, func(fd uintptr) {
+		if n, err := unix.IoctlGetInt(int(fd), fionread); err == nil {
+			s.unread += int64(n)
+		}
+	})
+}
+
+func (s *stdin) lost() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unread
 }
 
 // shut is failed, from outside: the process is over.

@@ -6,6 +6,7 @@ package outlog
 
 import (
 	"math"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -13,20 +14,31 @@ import (
 // An Entry is one numbered fact. Entries are shared by all who read them and
 // are never changed once read.
 type Entry struct {
-	Seq    uint64
-	Kind   Kind
-	Stream protocol.Stream      // of Output
-	Data   []byte               // of Output, never empty
-	Status *protocol.ExitStatus // of Exited
+	Seq     uint64
+	Kind    Kind
+	Stream  protocol.Stream      // of Output
+	Data    []byte               // of Output, never empty
+	Status  *protocol.ExitStatus // of Exited
+	Restart *Restart             // of Restarted; of Evicted its Reason
+}
+
+// Restart is what stands between two runs.
+type Restart struct {
+	Run       int // the one that follows
+	Reason    string
+	Delay     time.Duration
+	StdinLost int64 // bytes
 }
 
 // Kind says what an Entry is.
 type Kind uint8
 
 const (
-	Output Kind = iota + 1
-	Exited      // the run has ended; descendants may still write
-	Closed      // nothing more will come
+	Output    Kind = iota + 1
+	Exited         // the run has ended; descendants may still write
+	Restarted      // another run follows
+	Evicted        // none follows, although its policy asks for one
+	Closed         // nothing more will come
 )
 
 const (
@@ -78,6 +90,14 @@ func (l *Log) Append(s protocol.Stream, data []byte) {
 
 // AppendExited adds the end of a run.
 func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, Status: &st}) }
+
+// AppendRestarted adds the beginning of a run other than the first.
+func (l *Log) AppendRestarted(r Restart) { l.push(Entry{Kind: Restarted, Restart: &r}) }
+
+// AppendEvicted adds that there will be no other run.
+func (l *Log) AppendEvicted(reason string) {
+	l.push(Entry{Kind: Evicted, Restart: &Restart{Reason: reason}})
+}
 
 // AppendClosed adds the end of all.
 func (l *Log) AppendClosed() { l.push(Entry{Kind: Closed}) }

@@ -1,0 +1,238 @@
+package actors
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+	"golang.org/x/sys/unix"
+)
+
+// interval is the time between two runs, or behind one that was one too many. All
+// that the old run left is to be gone first, and its output to be logged.
+type interval struct {
+	verdict  supervision.Verdict // Again or GivenUp; Over if somebody ended it meanwhile
+	reason   string
+	delay    time.Duration
+	at       time.Time // the next run does not begin before
+	treeGone bool
+	closed   bool // its streams have ended
+	logged   bool // the beginning of the next run is
+	spawning bool // the spawner has been asked for that
+}
+
+// spawn asks for a child for the current run.
+func (p *process) spawn(ctx actor.Context) {
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	p.intake = child.NewIntake(p.retention, p.shared.budget, func() { root.Send(self, factsReady{}) })
+	p.intake.Hold(p.log.Cost(0), p.pinned())
+	p.mu.Lock()
+	p.handle, p.startErr = nil, nil
+	p.mu.Unlock()
+	spec := p.spec
+	if p.run > 1 {
+		spec.Name += "." + strconv.Itoa(p.run) // of its cgroup, and its mark
+	}
+	r := p.processRecord
+	p.shared.start(spec, p.intake, func(h child.Handle, err error) {
+		r.mu.Lock()
+		r.handle, r.startErr = h, err
+		gone := r.gone
+		r.mu.Unlock()
+		if gone {
+			r.destroy()
+		}
+		root.Send(self, spawned{})
+	})
+}
+
+// runEnded decides what follows a run. It reports false if that was the last, in
+// good order.
+func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
+	if p.restart == nil || p.stopping != nil {
+		return false
+	}
+	var d supervision.Decision
+	if p.restartAsked {
+		d = supervision.Decision{Verdict: supervision.Again, Reason: "restarted by request"}
+	} else {
+		d = p.history.Ended(time.Now(), *p.restart, supervision.End{
+			ExitCode:  st.ExitCode,
+			Signal:    st.Signal,
+			TimedOut:  st.TimedOut,
+			Requested: st.Reason != "" && !st.TimedOut && st.Reason != reasonNotStarted,
+		}, rand.Float64())
+	}
+	if d.Verdict == supervision.Over {
+		return false
+	}
+	p.phase = restarting
+	p.interval = &interval{verdict: d.Verdict, reason: d.Reason, delay: d.Delay, at: time.Now().Add(d.Delay)}
+	return true
+}
+
+// clearRun ends all that the last run left.
+func (p *process) clearRun(ctx actor.Context) {
+	p.handleNow().Abandon()
+	p.killTree(ctx)
+}
+
+// advance goes on with an interval as far as it can. May be repeated.
+func (p *process) advance(ctx actor.Context) {
+	n := p.interval
+	if n == nil || n.spawning || !n.treeGone || !n.closed {
+		return
+	}
+	if p.stopping != nil {
+		n.verdict, n.reason = supervision.Over, p.stopping.reason
+	}
+	if n.verdict != supervision.Again {
+		if n.logged || n.verdict == supervision.GivenUp {
+			p.log.AppendEvicted(n.reason)
+		}
+		p.interval = nil
+		p.close(ctx)
+		p.spread(ctx)
+		return
+	}
+	if !n.logged {
+		n.logged = true
+		lost := int64(0)
+		if h := p.handleNow(); h != nil {
+			lost = h.StdinUnread()
+		}
+		p.log.AppendRestarted(outlog.Restart{Run: p.run + 1, Reason: n.reason, Delay: n.delay, StdinLost: lost})
+		p.spread(ctx)
+	}
+	if wait := time.Until(n.at); wait > 0 {
+		p.restartAt.set(ctx, wait, restartDue{})
+		return
+	}
+	p.finishRun()
+	n.spawning = true
+	p.run++
+	p.timedOut, p.endReason, p.restartAsked, p.killRest, p.stdinEnd = false, "", false, false, false
+	p.spawn(ctx)
+}
+
+// finishRun lets go of the last child, of which nothing is left.
+func (p *process) finishRun() {
+	h := p.handleNow()
+	if h == nil {
+		return // it could not be started
+	}
+	in, log, name := p.intake, p.shared.Log, p.name
+	h.Finish(func(err error) {
+		in.Close()
+		if err != nil {
+			log.Error("finish", "actor", name, "err", err)
+		}
+	})
+}
+
+// reasonNotStarted is that of a run whose program could not be started again.
+const reasonNotStarted = "it could not be started"
+
+// respawned goes on with the child of the next run.
+func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
+	if err != nil {
+		p.intake.Close()
+		st := protocol.ExitStatus{ExitCode: 127, Run: p.run, Reason: reasonNotStarted}
+		p.shared.Log.Warn("process could not be started again", "actor", p.name, "run", p.run, "err", err)
+		p.status = st
+		p.log.AppendExited(st)
+		if !p.runEnded(ctx, st) {
+			p.interval.verdict = supervision.Over
+		}
+		p.interval.reason = fmt.Sprintf("%s: %v", p.interval.reason, err)
+		p.interval.treeGone, p.interval.closed, p.interval.spawning = true, true, false
+		p.spread(ctx)
+		p.advance(ctx)
+		if p.stopping != nil {
+			p.stop(ctx, *p.stopping)
+		}
+		return
+	}
+	p.interval = nil
+	p.begin(ctx)
+	p.acceptStdin(ctx)
+}
+
+// restartNow is process/restart.
+func (p *process) restartNow(ctx actor.Context) *protocol.Error {
+	switch {
+	case p.restart == nil:
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s was started without restart: nothing is kept to start it from", p.id)
+	case p.phase >= exited, p.stopping != nil:
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s has ended: start it anew", p.id)
+	case p.phase == restarting:
+		if n := p.interval; n.verdict != supervision.Over {
+			n.verdict, n.at = supervision.Again, time.Now()
+			p.advance(ctx)
+		}
+	default:
+		p.restartAsked = true
+		if p.lives() {
+			p.endReason = "restarted by request"
+		}
+		p.kill(ctx, p.killGrace())
+	}
+	return nil
+}
+
+func (p *process) setRestart(r protocol.Restart) *protocol.Error {
+	if p.restart == nil {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s was started without restart: nothing is kept to start it from", p.id)
+	}
+	restart, err := restartOf(&r)
+	if err != nil {
+		return err
+	}
+	p.restart, p.history = restart, supervision.History{}
+	return nil
+}
+
+// restartOf is what a client asks for, with the defaults of PROTOCOL.md; nil for nil.
+func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
+	if r == nil {
+		return nil, nil
+	}
+	s := &supervision.Restart{
+		Policy:    supervision.Policy(r.Policy),
+		Backoff:   supervision.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Factor: 2, Jitter: 0.2},
+		Intensity: supervision.Intensity{Restarts: 5, Period: time.Minute},
+	}
+	if b := r.Backoff; b != nil {
+		if b.Jitter < 0 || b.Jitter > 1 {
+			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.backoff.jitter is %v, expected 0 to 1", b.Jitter)
+		}
+		s.Backoff = supervision.Backoff{Initial: fromMillis(b.InitialMs), Max: fromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
+	}
+	if in := r.Intensity; in != nil {
+		if in.Restarts > maxRestarts {
+			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.intensity.restarts is %d, the limit is %d", in.Restarts, maxRestarts)
+		}
+		s.Intensity = supervision.Intensity{Restarts: int(in.Restarts), Period: fromMillis(in.PeriodMs)}
+	}
+	if g := r.GiveUp; g != nil {
+		for _, name := range g.Signals {
+			if unix.SignalNum(name) == 0 {
+				return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.signals has %q, expected names such as SIGSEGV", clip(name))
+			}
+		}
+		if g.Count > maxRestarts {
+			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.count is %d, the limit is %d", g.Count, maxRestarts)
+		}
+		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: fromMillis(g.PeriodMs)}
+	}
+	return s, nil
+}
+
+// maxRestarts bounds the ends that a process remembers.
+const maxRestarts = 1000

@@ -1,0 +1,308 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// restarted is the capability without which process/restarted is not sent.
+var restarted = obj{"capabilities": obj{"restarted": true, "gap": true}}
+
+func restart(policy string, restarts int) obj {
+	return obj{"policy": policy, "backoff": obj{"initialMs": 1, "maxMs": 4}, "intensity": obj{"restarts": restarts}}
+}
+
+// TestRestartPolicies: every policy with every way to end, on real processes, and in
+// which order it is told. Two restarts are allowed.
+func TestRestartPolicies(t *testing.T) {
+	t.Parallel()
+	const once, given = "exited, closed", "exited, restarted 2, exited, restarted 3, exited, evicted, closed"
+	ends := []struct {
+		name, script string
+		params       obj
+		status       string // of each run
+		failed       bool
+	}{
+		{"success", "exit 0", nil, "0", false},
+		{"failure", "exit 1", nil, "1", true},
+		{"SIGKILL", "kill -KILL $$", nil, "137 SIGKILL", true},
+		{"SIGTERM", "kill -TERM $$", nil, "143 SIGTERM", true},
+		{"SIGSEGV", "ulimit -c 0; kill -SEGV $$", nil, "139 SIGSEGV", true},
+		{"timeout", "sleep 1000", obj{"timeoutMs": 20}, "137 SIGKILL timed out", true},
+	}
+	s := startServer(t)
+	c := s.session(restarted)
+	for _, policy := range []string{"temporary", "transient", "permanent"} {
+		for _, end := range ends {
+			for _, tty := range []bool{false, true} {
+				p := c.process(fmt.Sprintf("%s, %s, tty %v", policy, end.name, tty))
+				params := obj{"argv": sh(end.script), "tty": tty, "restart": restart(policy, 2)}
+				for k, v := range end.params {
+					params[k] = v
+				}
+				c.start(p.id, params)
+				p.awaitClosed()
+				want := once
+				if policy == "permanent" || policy == "transient" && end.failed {
+					want = given
+				}
+				if got := p.story(); got != want {
+					t.Errorf("%s: %s, want %s", p.id, got, want)
+				}
+				for i, exited := range p.ends {
+					if got := statusOf(exited); got != end.status || num(exited["run"]) != int64(i+1) {
+						t.Errorf("%s: run %d ended with %s: %s, want %s", p.id, i+1, got, jsonText(exited), end.status)
+					}
+				}
+				if reason, _ := p.evicted["reason"].(string); want == given && !strings.Contains(reason, "no more than 2 restarts") {
+					t.Errorf("%s: evicted: %q, want a reason that says how many are allowed", p.id, reason)
+				}
+			}
+		}
+	}
+}
+
+// story is what was told about the process beside its output.
+func (p *proc) story() string {
+	var told []string
+	for i := range p.ends {
+		told = append(told, "exited")
+		if i < len(p.restarts) {
+			told = append(told, fmt.Sprintf("restarted %v", p.restarts[i]["run"]))
+		}
+	}
+	if p.evicted != nil {
+		told = append(told, "evicted")
+	}
+	if p.closed {
+		told = append(told, "closed")
+	}
+	return strings.Join(told, ", ")
+}
+
+func statusOf(exited obj) string {
+	s := fmt.Sprint(exited["exitCode"])
+	if signal, ok := exited["signal"]; ok {
+		s += fmt.Sprintf(" %v", signal)
+	}
+	if exited["timedOut"] == true {
+		s += " timed out"
+	}
+	return s
+}
+
+// countingScript says which run it is, and fails until it is the last. Its argument
+// is a file to count in.
+func countingScript(runs int) string {
+	return fmt.Sprintf(`n=$(cat $0); echo $((n+1)) >$0; echo "run $n"; [ $n = %d ] && exit 0; exit 1`, runs)
+}
+
+func counter(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "runs")
+	if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestRestartsOverCuts: a viewer stays through 50 runs and 20 cuts, and sees one
+// sequence in which every run is in its place.
+func TestRestartsOverCuts(t *testing.T) {
+	t.Parallel()
+	const runs, cuts = 50, 20
+	s := startServer(t)
+	c := s.session(restarted)
+	p := c.start("p", obj{"argv": append(sh(countingScript(runs)), counter(t)), "restart": restart("transient", runs)})
+	var stdout strings.Builder
+	var ends, begun int
+	last := int64(0)
+	for cut := 0; ; cut++ {
+		if cut < cuts {
+			c.awaitFact("another run", func() bool { return p.closed || len(p.ends) > 0 })
+			c.cutRST()
+		} else {
+			p.awaitClosed()
+		}
+		stdout.WriteString(p.outputSoFar("stdout"))
+		ends, begun = ends+len(p.ends), begun+len(p.restarts)
+		if p.first != 0 && p.first != last+1 {
+			t.Fatalf("after seq %d came %d", last, p.first)
+		}
+		last = max(last, p.next-1)
+		if p.closed {
+			break
+		}
+		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": last}, "capabilities": restarted["capabilities"]})
+		p = c.process("p")
+	}
+	var want strings.Builder
+	for n := range runs {
+		fmt.Fprintf(&want, "run %d\n", n+1)
+	}
+	if stdout.String() != want.String() || ends != runs || begun != runs-1 {
+		t.Errorf("%d ends, %d restarts, stdout %q; want %d, %d and a line for each", ends, begun, stdout.String(), runs, runs-1)
+	}
+	if status := c.call("process/wait", obj{"processId": "p"})["status"].(obj); num(status["run"]) != runs || num(status["exitCode"]) != 0 {
+		t.Errorf("wait: %s, want exit code 0 of run %d", jsonText(status), runs)
+	}
+}
+
+// TestRestartStdin: what the old run had not read is not given to the new one, and is
+// said; what nobody had accepted yet is for the new one.
+func TestRestartStdin(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(restarted)
+	p := c.start("p", obj{"argv": sh(`head -n 1; exit 1`), "pipeStdin": true, "restart": restart("transient", 3)})
+	// head reads all there is in the pipe at once, and dd only what it is asked for.
+	q := c.start("q", obj{"argv": sh(`dd bs=2 count=1 2>/dev/null; exit 1`), "pipeStdin": true, "restart": restart("transient", 3)})
+	p.write("one\n")
+	p.awaitOutput("stdout", "one\n")
+	q.write("a\nbcd\n")
+	c.awaitFact("a second run of each", func() bool { return len(p.restarts) == 1 && len(q.restarts) == 1 })
+	if lost := num(q.restarts[0]["stdinLostBytes"]); lost != 4 {
+		t.Errorf("%s: want 4 bytes of stdin lost", jsonText(q.restarts[0]))
+	}
+	if lost, said := p.restarts[0]["stdinLostBytes"]; said {
+		t.Errorf("%v bytes of stdin lost, want none", lost)
+	}
+	q.write("e\n")
+	if all := q.awaitOutput("stdout", "e\n"); all != "a\ne\n" {
+		t.Errorf("stdout %q: what the first run left was given to the second", all)
+	}
+	// A write that is done again is not done again for another run.
+	again := q.writeParams("f\n")
+	for range 2 {
+		c.awaitFact("the next run", func() bool { return len(q.restarts) == 2 })
+		if result := c.call("process/write", again); result["status"] != "accepted" {
+			t.Errorf("write: %v", result)
+		}
+	}
+	c.awaitFact("the last run", func() bool { return len(q.restarts) == 3 })
+	if all := q.outputSoFar("stdout"); all != "a\ne\nf\n" {
+		t.Errorf("stdout %q, want a, e and f", all)
+	}
+}
+
+// TestRestartByRequest: by hand, in every state, and the policy is changed.
+func TestRestartByRequest(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(restarted)
+	slow := obj{"policy": "permanent", "backoff": obj{"initialMs": 3_600_000}}
+	waiting := func(id string) *proc {
+		p := c.start(id, obj{"argv": append(sh(`echo "run $(cat $0)"; [ $(cat $0) = 2 ] && exec sleep 1000; echo 2 >$0`), counter(t)), "restart": slow})
+		eventually(t, "its policy waits", func() bool { return describe(t, c, id)["state"] == "restarting" })
+		return p
+	}
+
+	p := waiting("restarted")
+	if info := describe(t, c, p.id); num(info["restartInMs"]) < 3_000_000 || num(info["run"]) != 1 || info["pid"] != nil {
+		t.Errorf("it is listed as %s", jsonText(info))
+	}
+	c.call("process/restart", obj{"processId": p.id})
+	p.awaitOutput("stdout", "run 2\n")
+	c.call("process/setRestart", obj{"processId": p.id, "restart": restart("permanent", 100)})
+	c.call("process/restart", obj{"processId": p.id}) // while it runs
+	p.awaitOutput("stdout", "run 2\nrun 2\n")
+	if reason, _ := p.ends[1]["reason"].(string); !strings.Contains(reason, "request") {
+		t.Errorf("it ended with %s, want a reason", jsonText(p.ends[1]))
+	}
+	syscall.Kill(p.pid(), syscall.SIGKILL) // the new policy
+	p.awaitOutput("stdout", "run 2\nrun 2\nrun 2\n")
+
+	p = waiting("terminated")
+	c.call("process/terminate", obj{"processId": p.id})
+	p.awaitClosed()
+	if got := p.story(); got != "exited, restarted 2, evicted, closed" && got != "exited, closed" {
+		t.Errorf("terminated while it waited: %s", got)
+	}
+	if code, text := c.callError("process/restart", obj{"processId": p.id}); code != -32600 {
+		t.Errorf("restart of what has ended: %d %s", code, text)
+	}
+	c.start("once", obj{"argv": sh("exit 0")})
+	for _, method := range []string{"process/restart", "process/setRestart"} {
+		if code, text := c.callError(method, obj{"processId": "once", "restart": slow}); code != -32600 || !strings.Contains(text, "without restart") {
+			t.Errorf("%s of what was started without: %d %s", method, code, text)
+		}
+	}
+
+	waiting("closed")
+	c.call("session/close", obj{})
+}
+
+func describe(t *testing.T, c *conn, id string) obj {
+	t.Helper()
+	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
+		if info.(obj)["processId"] == id {
+			return info.(obj)
+		}
+	}
+	t.Fatalf("process %q is not listed", id)
+	return nil
+}
+
+// TestRestartLeavesNothing: what a run has left is gone before the next begins, with
+// any containment; and the last run's with the session.
+func TestRestartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("pgrep"); err != nil && os.Getenv("CI") == "" {
+		t.Skip("pgrep is not installed: the Debian package is procps")
+	}
+	eachContainment(t, func(t *testing.T, containment string) {
+		c := startServer(t, "--containment", containment).session(restarted)
+		token := newToken(t)
+		script := `echo "run with $(pgrep -fc "^sleep $1")"; setsid sleep $1 </dev/null >/dev/null 2>&1 & sleep $1 </dev/null >/dev/null 2>&1 & sleep 0.05; ` + countingScript(4)
+		if containment == "group" { // which does not find what called setsid
+			script = strings.Replace(script, "setsid sleep", "sleep", 1)
+		}
+		p := c.start("p", obj{"argv": append(sh(script), counter(t), token), "restart": restart("transient", 10)})
+		_, stdout := p.awaitClosed()
+		if strings.Contains(strings.ReplaceAll(stdout, "run with 0\n", ""), "with") || strings.Count(stdout, "run with 0\n") != 4 {
+			t.Errorf("stdout %q: want 4 runs that find no process of an older one", stdout)
+		}
+		c.call("session/close", obj{})
+		wantNoKin(t, "after session/close", token)
+	})
+}
+
+// TestRestartFails: a program that cannot be started again is an end like another.
+func TestRestartFails(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(restarted)
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nrm $0; exit 1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := c.start("p", obj{"argv": []string{program}, "restart": restart("transient", 2)})
+	p.awaitClosed()
+	if got := p.story(); got != "exited, restarted 2, exited, restarted 3, exited, evicted, closed" {
+		t.Error(got)
+	}
+	if reason := jsonText(p.evicted); !strings.Contains(reason, "no such program") {
+		t.Errorf("evicted %s, want the reason of the start", reason)
+	}
+
+	for _, bad := range []obj{
+		{"policy": "always"},
+		{"policy": "permanent", "backoff": obj{"initialMs": -1}},
+		{"policy": "permanent", "backoff": obj{"initialMs": 1, "jitter": 2}},
+		{"policy": "permanent", "intensity": obj{"restarts": 100_000}},
+		{"policy": "permanent", "giveUp": obj{"signals": []string{"SIGNOTHING"}}},
+	} {
+		if code, text := c.callError("process/start", startParams("bad", obj{"argv": sh("exit 0"), "restart": bad})); code != -32602 {
+			t.Errorf("restart %s: code %d, %s", jsonText(bad), code, text)
+		}
+	}
+	fatal := restart("permanent", 100)
+	fatal["giveUp"] = obj{"exitCodes": []int{3}, "signals": []string{"SIGSEGV"}}
+	p = c.start("fatal", obj{"argv": sh("exit 3"), "restart": fatal})
+	p.awaitClosed()
+	if got := p.story(); got != "exited, evicted, closed" {
+		t.Error(got)
+	}
+}
