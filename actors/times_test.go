@@ -27,6 +27,7 @@ type fakeChild struct {
 	killed time.Duration // after birth; 0: not
 	born   time.Time
 	intake *child.Intake
+	tree   chan struct{} // the rest of its tree is gone when this is closed; nil: there is none
 }
 
 func (c *fakeChild) kill() {
@@ -67,7 +68,12 @@ func (c *fakeChild) was() (polite int, killed time.Duration) {
 func (c *fakeChild) Kill() error { return c.Signal(syscall.SIGKILL) }
 func (c *fakeChild) KillTree(done func(error)) {
 	c.kill()
-	go done(nil)
+	go func() {
+		if c.tree != nil {
+			<-c.tree
+		}
+		done(nil)
+	}()
 }
 func (c *fakeChild) Finish(done func(error))        { c.KillTree(done) }
 func (c *fakeChild) PID() int                       { return 1 << 30 }
@@ -309,40 +315,78 @@ func TestStalledConnection(t *testing.T) {
 	}
 }
 
+// The next run does not begin before all that the last one left is gone.
+func TestNextRunWaitsForTheTree(t *testing.T) {
+	onStage(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		tree := make(chan struct{})
+		record, starts := fakeRuns(spawn, supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1}}, tree)
+		starts.last().kill()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := starts.count(); n != 1 || record.phase != restarting {
+			t.Errorf("%d starts with the old tree still there, phase %v", n, record.phase)
+		}
+		close(tree)
+		synctest.Wait()
+		if n := starts.count(); n != 2 || record.phase != running {
+			t.Errorf("%d starts with the old tree gone, phase %v", n, record.phase)
+		}
+	})
+}
+
+// fakeStarts are the fake children of one process.
+type fakeStarts struct {
+	mu       sync.Mutex
+	at       []time.Duration
+	children []*fakeChild
+}
+
+func (s *fakeStarts) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at)
+}
+
+func (s *fakeStarts) last() *fakeChild {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.children[len(s.children)-1]
+}
+
+// fakeRuns is a process that is run again, over fake children with that tree.
+func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart, tree chan struct{}) (*processRecord, *fakeStarts) {
+	begin, starts := time.Now(), new(fakeStarts)
+	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	record := &processRecord{
+		shared: &shared{Config: config, budget: child.NewBudget(0, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			starts.mu.Lock()
+			c := &fakeChild{born: time.Now(), intake: in, tree: tree}
+			starts.at, starts.children = append(starts.at, time.Since(begin)), append(starts.children, c)
+			starts.mu.Unlock()
+			done(c, nil)
+		}},
+		id: "p", name: "p-1", retention: 1 << 20, restart: &restart,
+		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
+	}
+	spawn(func() actor.Actor { return &process{record} })
+	synctest.Wait()
+	return record, starts
+}
+
 // The times between runs are those of the backoff, to the nanosecond; and a program
 // that lives long enough begins anew.
 func TestBackoffBetweenRuns(t *testing.T) {
-	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		begin := time.Now()
-		var mu sync.Mutex
-		var starts []time.Duration
-		var last *fakeChild
-		config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
-		record := &processRecord{
-			shared: &shared{Config: config, budget: child.NewBudget(0, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
-				mu.Lock()
-				starts = append(starts, time.Since(begin))
-				last = &fakeChild{born: time.Now(), intake: in}
-				mu.Unlock()
-				done(last, nil)
-			}},
-			id: "p", name: "p-1", retention: 1 << 20,
-			session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
-			restart: &supervision.Restart{
-				Policy:    supervision.Permanent,
-				Backoff:   supervision.Backoff{Initial: time.Second, Max: 3 * time.Second, Factor: 2},
-				Intensity: supervision.Intensity{Restarts: 3, Period: 20 * time.Second},
-			},
-		}
-		spawn(func() actor.Actor { return &process{record} })
+	onStage(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, supervision.Restart{
+			Policy:    supervision.Permanent,
+			Backoff:   supervision.Backoff{Initial: time.Second, Max: 3 * time.Second, Factor: 2},
+			Intensity: supervision.Intensity{Restarts: 3, Period: 20 * time.Second},
+		}, nil)
 		die := func(after time.Duration) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			mu.Lock()
-			c := last
-			mu.Unlock()
-			c.kill()
+			starts.last().kill()
 			synctest.Wait()
 		}
 		at := time.Duration(0)
@@ -353,20 +397,15 @@ func TestBackoffBetweenRuns(t *testing.T) {
 			at += step.lives
 			time.Sleep(step.waits - 1)
 			synctest.Wait()
-			mu.Lock()
-			n := len(starts)
-			mu.Unlock()
-			if n != i+1 {
+			if n := starts.count(); n != i+1 {
 				t.Fatalf("%d starts before the backoff of end %d has passed", n, i+1)
 			}
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			at += step.waits
-			mu.Lock()
-			if len(starts) != i+2 || starts[i+1] != at {
-				t.Fatalf("starts at %v, want the last at %v", starts, at)
+			if starts.count() != i+2 || starts.at[i+1] != at {
+				t.Fatalf("starts at %v, want the last at %v", starts.at, at)
 			}
-			mu.Unlock()
 		}
 		for range 2 {
 			die(0)

@@ -67,6 +67,18 @@ func TestRestartPolicies(t *testing.T) {
 	}
 }
 
+// TestRestartBeginsAnew: how one run ended says nothing of the next.
+func TestRestartBeginsAnew(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(restarted)
+	script := `n=$(cat $0); echo $((n+1)) >$0; [ $n = 1 ] && exec sleep 1000; exit 0`
+	p := c.start("p", obj{"argv": append(sh(script), counter(t)), "timeoutMs": 500, "restart": restart("transient", 9)})
+	p.awaitClosed()
+	if first, last := p.ends[0], p.ends[len(p.ends)-1]; statusOf(first) != "137 SIGKILL timed out" || statusOf(last) != "0" || last["reason"] != nil {
+		t.Errorf("the first run ended with %s, the last with %s", jsonText(first), jsonText(last))
+	}
+}
+
 // story is what was told about the process beside its output.
 func (p *proc) story() string {
 	var told []string
