@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/creack/pty"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -498,5 +501,29 @@ func TestRunLeavesLostTerminal(t *testing.T) {
 	}
 	if n, err := unix.IoctlGetInt(int(slave.Fd()), unix.TIOCINQ); err != nil || n != 0 {
 		t.Errorf("%d bytes are left to be read, %v", n, err)
+	}
+}
+
+// The client has one process over all its runs, with the runs in their places.
+func TestClientRestarts(t *testing.T) {
+	url, _ := startServer(t)
+	c, err := client.Dial(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var out bytes.Buffer
+	cmd := c.Command("sh", "-c", `echo >>$0; n=$(wc -l <$0); echo "run $n"; [ $n = 3 ]`, filepath.Join(t.TempDir(), "runs"))
+	cmd.Stdout = &out
+	cmd.Restart = &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: 1}}
+	cmd.OnRestart = func(n protocol.RestartedNotification) { fmt.Fprintf(&out, "- %d after %s\n", n.Run, n.Reason) }
+	if err := cmd.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if want := "run 1\n- 2 after exit code 1\nrun 2\n- 3 after exit code 1\nrun 3\n"; out.String() != want {
+		t.Errorf("it wrote %q, want %q", out.String(), want)
+	}
+	if st, ok := cmd.Status(); !ok || st.Run != 3 || st.ExitCode != 0 {
+		t.Errorf("status %+v, want that of run 3", st)
 	}
 }
