@@ -17,7 +17,10 @@ type (
 	factsReady struct{} // intake, and the actor itself when it had its share
 	forgotten  struct{} // session, to processRetired
 	announce   struct{} // session, after a restart: say again that you have started
-	treeGone   struct{ err error }
+	treeGone   struct { // KillTree, of that run
+		run int
+		err error
+	}
 
 	// stop is from the session; our Terminated is the answer.
 	stop struct {
@@ -34,9 +37,10 @@ type (
 		evicted bool
 	}
 
-	timeoutDue struct{}            // timeoutMs has passed
+	timeoutDue struct{ run int }   // timeoutMs has passed, of that run
 	restartDue struct{}            // the backoff has passed
-	killDue    struct{}            // grace has passed
+	killDue    struct{ run int }   // grace has passed, of that run
+	stdinDue   struct{}            // a child that closed its stdin has not ended
 	retireDue  struct{}            // look whether the closed process may go
 	readDue    struct{ r *parked } // waitMs or timeoutMs has passed
 	flushDue   struct{}            // viewers had their time to get the end
@@ -99,15 +103,16 @@ type processRecord struct {
 	history   supervision.History
 	run       int       // the current or last one, from 1
 	interval  *interval // while restarting
-	// process/restart: the run that ends is followed by another
-	restartAsked bool
-	killRest     bool // what the program leaves when it ends is to be killed
-	killing      bool // KillTree runs
-	treeDone     bool // while stopping, the tree was seen empty, or could not be killed
-	survivors    bool // it could not: closed may never come
-	closedAt     time.Time
-	last         uint64 // once retired: of what was the log
-	forgotten    bool   // the session has taken it from its table
+	// process/restart: the run that ends is followed by another; process/terminate:
+	// none is.
+	restartAsked, terminated bool
+	killRest                 bool // what the program leaves when it ends is to be killed
+	killing                  bool // KillTree runs
+	treeDone                 bool // while stopping, the tree was seen empty, or could not be killed
+	survivors                bool // it could not: closed may never come
+	closedAt                 time.Time
+	last                     uint64 // once retired: of what was the log
+	forgotten                bool   // the session has taken it from its table
 
 	owner    ownership
 	viewers  map[who]*viewer
@@ -115,9 +120,10 @@ type processRecord struct {
 	reads    []*parked    // process/read and process/wait
 	stdin    []*parked    // process/write and process/closeStdin, in order
 	stdinEnd bool
+	refused  time.Time // since when this run's child has had its stdin closed; zero: it has not
 	writeIDs recent
 
-	killAt, timeoutAt, restartAt, retireAt, flushAt alarm
+	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt alarm
 }
 
 // parked is a request that waits.
@@ -141,9 +147,10 @@ func (p *process) Receive(ctx actor.Context) {
 		p.start(ctx)
 	case *actor.Stopping:
 		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed})
-		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.retireAt, &p.flushAt} {
+		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt} {
 			a.stop()
 		}
+		p.interval = nil // no other run
 		p.destroy()
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
 		p.destroy()
@@ -188,11 +195,16 @@ func (p *process) Receive(ctx actor.Context) {
 		p.held()
 
 	case timeoutDue:
-		p.timeout(ctx)
-	case restartDue:
-		p.advance(ctx)
+		if m.run == p.run {
+			p.timeout(ctx)
+		}
 	case killDue:
-		p.killNow(ctx)
+		if m.run == p.run {
+			p.killNow(ctx)
+		}
+	case stdinDue:
+		p.acceptStdin(ctx)
+	case restartDue: // below
 	case readDue:
 		p.answerParked(ctx, m.r)
 	case retireDue:
@@ -209,6 +221,7 @@ func (p *process) Receive(ctx actor.Context) {
 	default:
 		p.shared.Log.Warn("unexpected message", "actor", p.name, "message", m)
 	}
+	p.advance(ctx) // whatever it was that it waits for
 }
 
 // start asks for the child the first time; a later instance finds it as the
@@ -273,7 +286,7 @@ func (p *process) spawned(ctx actor.Context) {
 func (p *process) begin(ctx actor.Context) {
 	p.phase = running
 	if t := p.params.TimeoutMs; t != nil && *t > 0 {
-		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{})
+		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{p.run})
 	}
 	if p.stopping != nil {
 		p.stop(ctx, *p.stopping)
@@ -297,6 +310,9 @@ func (p *process) announce(ctx actor.Context) {
 // takeFacts logs what the child did, and passes it on. After its share it lets
 // other messages in: a flood does not delay a signal.
 func (p *process) takeFacts(ctx actor.Context) {
+	if n := p.interval; n != nil && n.spawning {
+		p.spawned(ctx) // whose facts they are
+	}
 	more, in := true, p.intake
 	for n := 0; n < turnBytes && more; {
 		var f child.Fact

@@ -10,6 +10,9 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
+// reasonTerminated is that of an end by process/terminate.
+const reasonTerminated = "terminated by request"
+
 const (
 	// flushTime is how long a process that is being stopped waits for its viewers to
 	// fetch the end of its output.
@@ -21,12 +24,11 @@ const (
 func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams) {
 	p.killRest = p.killRest || m.Tree
 	if p.lives() {
-		p.endReason = "terminated by request"
+		p.endReason = reasonTerminated
 	}
-	p.restartAsked = false
+	p.restartAsked, p.terminated = false, true
 	if n := p.interval; n != nil {
-		n.verdict, n.reason = supervision.Over, "terminated by request"
-		p.advance(ctx)
+		n.verdict, n.reason = supervision.Over, reasonTerminated
 		return
 	}
 	grace := time.Duration(0)
@@ -62,7 +64,7 @@ func (p *process) kill(ctx actor.Context, grace time.Duration) {
 		return
 	}
 	p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
-	p.killAt.sooner(ctx, grace, killDue{}) // no later wish puts it off
+	p.killAt.sooner(ctx, grace, killDue{p.run}) // no later wish puts it off
 }
 
 // killNow kills the program, and where that was asked for all that it started.
@@ -80,7 +82,7 @@ func (p *process) stop(ctx actor.Context, m stop) {
 	p.stopping = &m
 	if p.handleNow() == nil {
 		if p.phase > starting && (p.interval == nil || !p.interval.spawning) {
-			p.treeGone(ctx, treeGone{}) // the last run could not be started: nothing is left of any
+			p.treeGone(ctx, treeGone{run: p.run}) // the last run could not be started: nothing is left of any
 		}
 		return // else spawned comes back to it
 	}
@@ -105,14 +107,21 @@ func (p *process) killTree(ctx actor.Context) {
 	}
 	p.killing = true
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	handle.KillTree(func(err error) { root.Send(self, treeGone{err}) })
+	run := p.run
+	handle.KillTree(func(err error) { root.Send(self, treeGone{run, err}) })
 }
 
 func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.logErr("kill tree", m.err)
+	if m.run != p.run {
+		return // of a run that is over: it was asked for twice
+	}
 	p.killing = false
 	if n := p.interval; n != nil {
 		n.treeGone = true
+		if m.err != nil {
+			n.verdict, n.reason = supervision.GivenUp, "what the last run left could not be killed"
+		}
 		p.advance(ctx)
 	}
 	if p.stopping == nil {

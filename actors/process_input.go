@@ -2,6 +2,7 @@ package actors
 
 import (
 	"crypto/sha256"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -19,7 +20,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			return // it is for the next run, if there is one
 		}
 		r := p.stdin[0]
-		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(r) {
+		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
 			return // no room: the intake will say
 		}
 		p.stdin = p.stdin[1:]
@@ -37,7 +38,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 }
 
 // applyStdin gives one write or close to the child; false: it has no room.
-func (p *process) applyStdin(r *parked) bool {
+func (p *process) applyStdin(ctx actor.Context, r *parked) bool {
 	w, ok := r.params.(protocol.ProcessWriteParams)
 	if !ok {
 		p.logErr("close stdin", p.handleNow().CloseStdin())
@@ -49,13 +50,29 @@ func (p *process) applyStdin(r *parked) bool {
 	}
 	room, err := p.handleNow().Write(w.Chunk)
 	if err != nil {
-		p.stdinEnd = true
-		return true
+		return p.stdinRefused(ctx)
 	}
 	if room {
 		p.writeIDs.add(w.WriteID)
 	}
 	return room
+}
+
+// stdinTime is how long a child may yet take to end: one that has closed its stdin has most often ended, and the
+// write is for the next run.
+const stdinTime = 100 * time.Millisecond
+
+// stdinRefused reports whether stdin is closed for good.
+func (p *process) stdinRefused(ctx actor.Context) bool {
+	if p.refused.IsZero() {
+		p.refused = time.Now()
+	}
+	if left := stdinTime - time.Since(p.refused); p.restart != nil && left > 0 {
+		p.stdinAt.sooner(ctx, left, stdinDue{})
+		return false
+	}
+	p.stdinEnd = true
+	return true
 }
 
 func (p *process) resize(size protocol.Size) *protocol.Error {

@@ -30,7 +30,11 @@ type interval struct {
 // spawn asks for a child for the current run.
 func (p *process) spawn(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
+	old := p.intake
 	p.intake = child.NewIntake(p.retention, p.shared.budget, func() { root.Send(self, factsReady{}) })
+	if old != nil {
+		p.intake.Succeed(old)
+	}
 	p.intake.Hold(p.log.Cost(0), p.pinned())
 	p.mu.Lock()
 	p.handle, p.startErr = nil, nil
@@ -55,7 +59,7 @@ func (p *process) spawn(ctx actor.Context) {
 // runEnded decides what follows a run. It reports false if that was the last, in
 // good order.
 func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
-	if p.restart == nil || p.stopping != nil {
+	if p.restart == nil || p.stopping != nil || p.terminated {
 		return false
 	}
 	var d supervision.Decision
@@ -111,14 +115,20 @@ func (p *process) advance(ctx actor.Context) {
 		p.spread(ctx)
 	}
 	if wait := time.Until(n.at); wait > 0 {
-		p.restartAt.set(ctx, wait, restartDue{})
+		p.restartAt.sooner(ctx, wait, restartDue{})
 		return
 	}
+	p.restartAt.stop()
+	if !p.evicts() && p.pinned() >= p.retention {
+		return // until its owner has had some: ends cost, too
+	}
 	p.finishRun()
-	n.spawning = true
 	p.run++
-	p.timedOut, p.endReason, p.restartAsked, p.killRest, p.stdinEnd = false, "", false, false, false
+	p.timedOut, p.endReason, p.restartAsked, p.killRest = false, "", false, false
+	p.stdinEnd, p.refused = false, time.Time{}
+	p.stdinAt.stop()
 	p.spawn(ctx)
+	n.spawning = true
 }
 
 // finishRun lets go of the last child, of which nothing is left.
@@ -142,7 +152,6 @@ const reasonNotStarted = "it could not be started"
 // respawned goes on with the child of the next run.
 func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 	if err != nil {
-		p.intake.Close()
 		st := protocol.ExitStatus{ExitCode: 127, Run: p.run, Reason: reasonNotStarted}
 		p.shared.Log.Warn("process could not be started again", "actor", p.name, "run", p.run, "err", err)
 		p.status = st
@@ -160,7 +169,14 @@ func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 		return
 	}
 	p.interval = nil
+	if p.spec.TTY && p.spec.Size != (protocol.Size{}) {
+		p.logErr("resize", handle.Resize(p.spec.Size)) // it may have changed meanwhile
+	}
 	p.begin(ctx)
+	if p.terminated {
+		p.endReason, p.killRest = reasonTerminated, true
+		p.killNow(ctx)
+	}
 	p.acceptStdin(ctx)
 }
 
@@ -172,12 +188,11 @@ func (p *process) restartNow(ctx actor.Context) *protocol.Error {
 	case p.phase >= exited, p.stopping != nil:
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s has ended: start it anew", p.id)
 	case p.phase == restarting:
-		if n := p.interval; n.verdict != supervision.Over {
-			n.verdict, n.at = supervision.Again, time.Now()
-			p.advance(ctx)
-		}
+		n := p.interval
+		n.verdict, n.at = supervision.Again, time.Now()
+		p.terminated = false
 	default:
-		p.restartAsked = true
+		p.restartAsked, p.terminated = true, false
 		if p.lives() {
 			p.endReason = "restarted by request"
 		}

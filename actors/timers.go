@@ -30,9 +30,9 @@ func (a *alarm) set(ctx actor.Context, d time.Duration, m any) {
 	a.timer = after(ctx, d, m)
 }
 
-// sooner is set, unless it is set to an earlier time.
+// sooner is set, unless it is set to an earlier time yet to come.
 func (a *alarm) sooner(ctx actor.Context, d time.Duration, m any) {
-	if a.timer == nil || time.Now().Add(d).Before(a.due) {
+	if now := time.Now(); a.timer == nil || !now.Before(a.due) || now.Add(d).Before(a.due) {
 		a.set(ctx, d, m)
 	}
 }

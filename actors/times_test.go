@@ -27,6 +27,7 @@ type fakeChild struct {
 	killed time.Duration // after birth; 0: not
 	born   time.Time
 	intake *child.Intake
+	size   protocol.Size
 	tree   chan struct{} // the rest of its tree is gone when this is closed; nil: there is none
 }
 
@@ -80,7 +81,7 @@ func (c *fakeChild) PID() int                       { return 1 << 30 }
 func (c *fakeChild) Containment() child.Containment { return "fake" }
 func (c *fakeChild) Write([]byte) (bool, error)     { return true, nil }
 func (c *fakeChild) CloseStdin() error              { return nil }
-func (c *fakeChild) Resize(protocol.Size) error     { return nil }
+func (c *fakeChild) Resize(s protocol.Size) error   { c.size = s; return nil }
 func (c *fakeChild) Abandon()                       {}
 func (c *fakeChild) TreeEmpty() bool                { return true }
 func (c *fakeChild) Release() error                 { return nil }
@@ -339,6 +340,15 @@ type fakeStarts struct {
 	mu       sync.Mutex
 	at       []time.Duration
 	children []*fakeChild
+	slow     bool                      // a start waits for done
+	done     func(child.Handle, error) // of the start that waits
+	pid      *actor.PID                // of the process
+}
+
+// ask has the process do something.
+func (s *fakeStarts) ask(root *actor.RootContext, params any) {
+	root.RequestWithCustomSender(s.pid, Request{Params: params}, s.pid)
+	synctest.Wait()
 }
 
 func (s *fakeStarts) count() int {
@@ -358,17 +368,21 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	begin, starts := time.Now(), new(fakeStarts)
 	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	record := &processRecord{
-		shared: &shared{Config: config, budget: child.NewBudget(0, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		shared: &shared{Config: config, budget: child.NewBudget(1<<30, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			c := &fakeChild{born: time.Now(), intake: in, tree: tree}
 			starts.at, starts.children = append(starts.at, time.Since(begin)), append(starts.children, c)
+			slow := starts.slow
+			starts.done = done
 			starts.mu.Unlock()
-			done(c, nil)
+			if !slow {
+				done(c, nil)
+			}
 		}},
 		id: "p", name: "p-1", retention: 1 << 20, restart: &restart,
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
-	spawn(func() actor.Actor { return &process{record} })
+	starts.pid = spawn(func() actor.Actor { return &process{record} })
 	synctest.Wait()
 	return record, starts
 }
@@ -415,6 +429,102 @@ func TestBackoffBetweenRuns(t *testing.T) {
 		die(0) // the fourth within the period
 		if record.phase != closed {
 			t.Errorf("the process is %v after too many restarts, want closed", record.phase)
+		}
+	})
+}
+
+// always is run again at once, however often.
+var always = supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1000, Period: time.Nanosecond}}
+
+// What is terminated begins no other run: neither one that is being started, nor
+// after an end that is not in the log yet.
+func TestTerminatedRunsNoMore(t *testing.T) {
+	terminate := protocol.ProcessTerminateParams{ProcessID: "p"}
+	for name, err := range map[string]error{"the next run starts": nil, "it cannot be started": errors.New("no")} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+				record, starts := fakeRuns(spawn, always, nil)
+				starts.slow = true
+				starts.last().kill()
+				synctest.Wait()
+				starts.ask(system.Root, terminate)
+				if err != nil {
+					starts.done(nil, err)
+				} else {
+					starts.done(starts.last(), nil)
+				}
+				synctest.Wait()
+				if record.phase != closed || starts.count() != 2 {
+					t.Errorf("phase %v after %d starts, want closed after 2", record.phase, starts.count())
+				}
+			})
+		})
+	}
+	t.Run("its end is not logged", func(t *testing.T) {
+		onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			record, starts := fakeRuns(spawn, always, nil)
+			c := starts.last()
+			c.mu.Lock()
+			c.ended = true
+			c.mu.Unlock()
+			starts.ask(system.Root, terminate)
+			c.intake.Exited(protocol.ExitStatus{ExitCode: 1})
+			c.intake.Closed()
+			synctest.Wait()
+			if record.phase != closed || starts.count() != 1 {
+				t.Errorf("phase %v after %d starts, want closed after 1", record.phase, starts.count())
+			}
+		})
+	})
+}
+
+// Runs that write nothing do not fill the log beyond what it may hold for an owner
+// that is away, and go on when it has come back.
+func TestRunsWaitForTheOwner(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, always, nil)
+		for range 20_000 {
+			starts.last().kill()
+			time.Sleep(time.Microsecond)
+			synctest.Wait()
+		}
+		n := starts.count()
+		if held := record.log.Cost(0); held > record.retention+1000 || record.phase != restarting {
+			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.retention, record.phase)
+		}
+		system.Root.RequestWithCustomSender(starts.pid, Subscribe{After: record.log.Last(), Owner: true}, record.session)
+		synctest.Wait()
+		if record.phase != running || starts.count() != n+1 {
+			t.Errorf("phase %v after %d starts, want another run than those %d", record.phase, starts.count(), n)
+		}
+	})
+}
+
+// What the log holds of earlier runs stays charged to the budget; and a terminal has
+// the size that it was given between two runs.
+func TestNextRunTakesOver(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, always, nil)
+		record.spec.TTY = true
+		in := starts.last().intake
+		for range 7 {
+			n, _ := in.Take(128 << 10)
+			in.Put(protocol.PTY, make([]byte, n), n)
+			synctest.Wait()
+		}
+		before := record.shared.budget.Used()
+		starts.slow = true
+		starts.last().kill()
+		synctest.Wait()
+		size := protocol.Size{Rows: 50, Cols: 132}
+		starts.ask(system.Root, protocol.ProcessResizeParams{ProcessID: "p", Size: size})
+		starts.done(starts.last(), nil)
+		synctest.Wait()
+		if used := record.shared.budget.Used(); before == 0 || used < before {
+			t.Errorf("%d bytes are charged after the restart, %d before", used, before)
+		}
+		if got := starts.last().size; got != size {
+			t.Errorf("size %v, want %v", got, size)
 		}
 	})
 }

@@ -201,6 +201,20 @@ func TestRestartStdin(t *testing.T) {
 	}
 }
 
+// TestRestartTakesWrites: to a process that ends all the time, no write is refused as
+// if it had ended for good.
+func TestRestartTakesWrites(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(restarted)
+	always := obj{"policy": "permanent", "backoff": obj{"initialMs": 0}, "intensity": obj{"restarts": 1000, "periodMs": 1}}
+	p := c.start("p", obj{"argv": sh("read x; exit 1"), "pipeStdin": true, "restart": always})
+	for range scaled(300) {
+		p.write("a line\n")
+	}
+	c.call("process/terminate", obj{"processId": p.id, "tree": true})
+	p.awaitClosed()
+}
+
 // TestRestartByRequest: by hand, in every state, and the policy is changed.
 func TestRestartByRequest(t *testing.T) {
 	t.Parallel()

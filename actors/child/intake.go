@@ -186,6 +186,18 @@ func (in *Intake) returnLocked(n int) (wake []*Intake) {
 	return in.refund()
 }
 
+// Succeed takes over what the log holds from the intake of an earlier run, which is
+// over.
+func (in *Intake) Succeed(old *Intake) {
+	old.mu.Lock()
+	retained, pinned, charged := old.retained, old.pinned, old.charged
+	old.retained, old.pinned, old.charged = 0, 0, 0
+	old.mu.Unlock()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.retained, in.pinned, in.charged = retained, pinned, in.charged+charged
+}
+
 // Close gives back all that was charged. Nothing may be put or held any more.
 func (in *Intake) Close() {
 	in.mu.Lock()
