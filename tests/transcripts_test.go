@@ -840,7 +840,8 @@ func unlike(peer, ours any, path string) string {
 
 // unlikeUnseen compares the results of a read by their bytes: ours must begin at the
 // same seq and with the same bytes, be cut by seqs without a hole, and say where to
-// go on. (More than maxBytes is right where one chunk is that large.)
+// go on. More than maxBytes is right where one chunk is that large, and less where
+// the next would not have fitted.
 func unlikeUnseen(peer, ours obj) string {
 	theirs, mine := chunksOf(peer), chunksOf(ours)
 	if len(mine) == 0 {
@@ -856,8 +857,8 @@ func unlikeUnseen(peer, ours obj) string {
 		}
 		got = append(got, chunk.data...)
 	}
-	if !bytes.HasPrefix(got, want) && !(len(mine) > 1 && bytes.HasPrefix(want, got)) {
-		return fmt.Sprintf("read %q, want it to begin with %q", got, want)
+	if !bytes.HasPrefix(got, want) && !bytes.HasPrefix(want, got) {
+		return fmt.Sprintf("read %q, want it to begin with %q, or to be the beginning of that", got, want)
 	}
 	rest := maps.Clone(peer)
 	delete(rest, "chunks")
