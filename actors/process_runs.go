@@ -62,17 +62,7 @@ func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
 	if p.restart == nil || p.stopping != nil || p.terminated {
 		return false
 	}
-	var d supervision.Decision
-	if p.restartAsked {
-		d = supervision.Decision{Verdict: supervision.Again, Reason: "restarted by request"}
-	} else {
-		d = p.history.Ended(time.Now(), *p.restart, supervision.End{
-			ExitCode:  st.ExitCode,
-			Signal:    st.Signal,
-			TimedOut:  st.TimedOut,
-			Requested: st.Reason != "" && !st.TimedOut && st.Reason != reasonNotStarted,
-		}, rand.Float64())
-	}
+	d := p.history.Ended(time.Now(), *p.restart, p.endOf(st), rand.Float64())
 	if d.Verdict == supervision.Over {
 		return false
 	}

@@ -125,6 +125,15 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected one of `owner`, `observer`, in `role`"},
 		{new(InitializeParams), `{"clientName":"","resumeFrom":{"p":1}}`, "resumeFrom needs resumeSessionId: a new session has nothing to replay"},
 		{new(InitializeParams), `{"clientName":"","resumeSessionId":"s","resumeFrom":{"p":-1}}`, "invalid number -1, expected u64, in `resumeFrom.p`"},
+		{new(ProcessStartParams), start(`,"ready":{}`), "expected one of line, tcp, unix, file, delayMs and exit, found 0 of them, in `ready`"},
+		{new(ProcessStartParams), start(`,"ready":{"tcp":"x:1","exit":true}`), "found 2 of them, in `ready`"},
+		{new(ProcessStartParams), start(`,"ready":{"line":"("}`), "missing closing ): `(`, in `ready.line`"},
+		{new(ProcessStartParams), start(`,"ready":{"line":"` + strings.Repeat("x", 2000) + `"}`), "2000 bytes, the limit is 1024, in `ready.line`"},
+		{new(ProcessStartParams), start(`,"ready":{"tcp":"x:1","stream":"stdout"}`), "stream is for line, in `ready`"},
+		{new(ProcessStartParams), start(`,"liveness":{}`), "expected silenceMs or probe, in `liveness`"},
+		{new(ProcessStartParams), start(`,"liveness":{"probe":{"argv":[]}}`), "argv must not be empty, in `liveness.probe`"},
+		{new(GroupStartParams), `{"groupId":"g","processes":[]}`, "processes must not be empty"},
+		{new(GroupStartParams), `{"groupId":"g","strategy":"all","processes":[]}`, "unknown variant `all`, expected one of `one_for_one`, `one_for_all`, `rest_for_one`, in `strategy`"},
 		{new(NoParams), `{"x":1}`, "invalid type: map, expected unit"},
 		{new(NoParams), `[]`, "invalid type: sequence, expected unit"},
 		{new(Empty), `[]`, "invalid type: sequence, expected struct Empty"},
@@ -310,8 +319,9 @@ var wireTypes = []any{
 	SessionInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
-	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ProcessWaitResult{}, ProcessListResult{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
+	GroupStartParams{}, GroupStartResult{}, GroupStopParams{}, GroupListResult{}, GroupChangedNotification{},
 }
 
 // Every message decodes to the value it was encoded from, here and in the standard
@@ -375,6 +385,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 	case *OnFull:
 		*p = rapid.SampledFrom([]OnFull{"", OnFullBlock, OnFullEvict, OnFullSpool}).Draw(t, "onFull")
 		return
+	case *GroupStrategy:
+		*p = rapid.SampledFrom([]GroupStrategy{OneForOne, OneForAll, RestForOne}).Draw(t, "strategy")
+		return
 	case *json.RawMessage:
 		*p = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"a":[1,null,"\n"]}`)}).Draw(t, "raw")
 		return
@@ -398,6 +411,14 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			p.WriteID += "w"
 		case *Restart:
 			p.Policy = rapid.SampledFrom([]string{"temporary", "transient", "permanent"}).Draw(t, "policy")
+		case *Ready:
+			*p = rapid.SampledFrom([]Ready{{Line: "^up$", Stream: Stdout}, {TCP: "[::1]:1"}, {Unix: "x"}, {File: "y"}, {DelayMs: new(uint64)}, {Exit: true, TimeoutMs: p.TimeoutMs}}).Draw(t, "ready")
+		case *Liveness:
+			p.SilenceMs = max(p.SilenceMs, 1)
+		case *Probe:
+			p.Argv = append(p.Argv, "argument")
+		case *GroupStartParams:
+			p.Processes = append(p.Processes, ProcessStartParams{Argv: []string{"a"}, Env: map[string]string{}})
 		case *EnvPolicy:
 			p.Inherit = rapid.SampledFrom([]string{"core", "all", "none"}).Draw(t, "inherit")
 		case *Size:

@@ -28,6 +28,9 @@ const (
 	MethodProcessList       = "process/list"       // Empty → ProcessListResult
 	MethodProcessRestart    = "process/restart"    // ProcessRestartParams → Empty
 	MethodProcessSetRestart = "process/setRestart" // ProcessSetRestartParams → Empty
+	MethodGroupStart        = "group/start"        // GroupStartParams → GroupStartResult
+	MethodGroupStop         = "group/stop"         // GroupStopParams → Empty
+	MethodGroupList         = "group/list"         // Empty → GroupListResult
 	MethodSessionInfo       = "session/info"       // Empty → SessionInfoResult
 	MethodSessionClose      = "session/close"      // SessionCloseParams → Empty
 	MethodSessionAck        = "session/ack"        // SessionAckParams; a notification
@@ -43,7 +46,9 @@ const (
 	// Ours.
 	NotifyGap             = "process/gap"       // GapNotification, with capability gap
 	NotifyRestarted       = "process/restarted" // RestartedNotification, with capability restarted
+	NotifyReady           = "process/ready"     // ReadyNotification, with capability ready
 	NotifyEvicted         = "process/evicted"   // EvictedNotification
+	NotifyGroupChanged    = "group/changed"     // GroupChangedNotification, with capability groups
 	NotifySessionEvicted  = "session/evicted"   // SessionEvictedNotification
 	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
 )

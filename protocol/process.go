@@ -102,8 +102,11 @@ type ProcessStartParams struct {
 	// process, in milliseconds; nil means the server's default, 0 SIGKILL at once.
 	KillGraceMs *uint64 `json:"killGraceMs,omitempty"`
 
-	// Restart says when it is run again; nil: never. (Ours.)
-	Restart *Restart `json:"restart,omitempty"`
+	Restart  *Restart  `json:"restart,omitempty"`  // when it is run again; nil: never
+	Ready    *Ready    `json:"ready,omitempty"`    // when a run is ready; nil: when it has begun
+	Liveness *Liveness `json:"liveness,omitempty"` // when a run no longer lives; nil: when it has ended
+	// DependsOn are the processes of its group that must be ready before it is run.
+	DependsOn []string `json:"dependsOn,omitempty"`
 
 	// StartToken makes a start repeatable: one with the same ProcessID and token
 	// answers as the first did. Empty means none.
@@ -120,49 +123,6 @@ type ProcessStartParams struct {
 	ShellSnapshot json.RawMessage `json:"shellSnapshot,omitempty"`
 
 	Metadata *Metadata `json:"metadata,omitempty"` // for logs
-}
-
-// Restart says when a process is run again, with OTP's terms. (Ours.)
-type Restart struct {
-	// Policy is temporary (never), transient (when it failed: exit code, signal or
-	// timeout) or permanent (always). One that was ended by request is not run again.
-	Policy string `json:"policy" wire:"required"`
-
-	Backoff   *Backoff   `json:"backoff,omitempty"`   // nil: 100 ms, doubled up to 30 s, jitter 0.2
-	Intensity *Intensity `json:"intensity,omitempty"` // nil: 5 restarts in 60 s
-	GiveUp    *GiveUp    `json:"giveUp,omitempty"`    // nil: no end is final
-}
-
-// Validate refuses an unknown Policy.
-func (r Restart) Validate() error {
-	if err := oneOf(r.Policy, "temporary", "transient", "permanent"); err != nil {
-		return within("policy", err)
-	}
-	return nil
-}
-
-// Backoff is how long to wait before a restart. (Ours.)
-type Backoff struct {
-	InitialMs uint64  `json:"initialMs" wire:"required"` // before the first; 0: at once
-	MaxMs     uint64  `json:"maxMs,omitempty"`           // 0: no cap
-	Factor    float64 `json:"factor,omitempty"`          // from one to the next; below 1: 2
-	Jitter    float64 `json:"jitter,omitempty"`          // part that is left to chance, 0 to 1
-}
-
-// Intensity is how many restarts are allowed in a period, as in OTP: with one more
-// the process is given up. (Ours.)
-type Intensity struct {
-	Restarts uint64 `json:"restarts" wire:"required"`
-	PeriodMs uint64 `json:"periodMs,omitempty"` // 0: ever
-}
-
-// GiveUp are ends that mean that another run would end the same: Count of them in
-// a period, and the process is given up. (Ours.)
-type GiveUp struct {
-	ExitCodes []int    `json:"exitCodes,omitempty"`
-	Signals   []string `json:"signals,omitempty"`  // as in ExitStatus
-	Count     uint64   `json:"count,omitempty"`    // 0 or 1: the first is enough
-	PeriodMs  uint64   `json:"periodMs,omitempty"` // 0: ever
 }
 
 // Validate refuses a start of no program.
@@ -403,19 +363,6 @@ type Rusage struct {
 	MaxRSSBytes uint64 `json:"maxRssBytes"` // of the largest process
 }
 
-// ProcessRestartParams ends the run, if there is one, and begins the next, whatever
-// the policy says; that counts for no intensity. (Ours.)
-type ProcessRestartParams struct {
-	ProcessID string `json:"processId" wire:"required"`
-}
-
-// ProcessSetRestartParams changes the policy of a process that was started with
-// one, from the next end on. What counted so far does not count any more. (Ours.)
-type ProcessSetRestartParams struct {
-	ProcessID string  `json:"processId" wire:"required"`
-	Restart   Restart `json:"restart" wire:"required"`
-}
-
 // ProcessInfo is a process in a listing. (Ours.)
 type ProcessInfo struct {
 	ProcessID   string      `json:"processId"`
@@ -466,18 +413,6 @@ type ExitedNotification struct {
 type ClosedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
-}
-
-// RestartedNotification stands between the runs: what comes next is of Run. (Ours.)
-type RestartedNotification struct {
-	ProcessID string `json:"processId" wire:"required"`
-	Seq       uint64 `json:"seq" wire:"required"`
-	Run       int    `json:"run" wire:"required"`
-	Reason    string `json:"reason"`  // for people: how the last run ended, or who asked
-	DelayMs   uint64 `json:"delayMs"` // since that end
-	// StdinLostBytes of what was accepted reached no run: the old one had not read it.
-	// For a PTY only what was not in its terminal yet is known.
-	StdinLostBytes int64 `json:"stdinLostBytes,omitempty"`
 }
 
 // GapNotification stands in place of output that was evicted. (Ours.)

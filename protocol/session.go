@@ -42,6 +42,8 @@ func (p InitializeParams) Validate() error {
 type Capabilities struct {
 	Gap       bool `json:"gap,omitempty"`       // send NotifyGap
 	Restarted bool `json:"restarted,omitempty"` // send NotifyRestarted
+	Ready     bool `json:"ready,omitempty"`     // send NotifyReady
+	Groups    bool `json:"groups,omitempty"`    // send NotifyGroupChanged
 
 	// Ack: only session/ack says what was received. Otherwise the Pongs do.
 	Ack bool `json:"ack,omitempty"`

@@ -19,19 +19,20 @@ const (
 type End struct {
 	ExitCode int
 	Signal   string // "SIGSEGV"; "": it exited
-	TimedOut bool   // it was killed because it ran too long
+	// Fault is why it was ended, if that is a failure of its own: "timed out".
+	Fault string
 	// Requested: somebody asked for this end. Then no policy runs it again, as OTP
-	// does not what was terminated.
-	Requested bool
+	// does not what was terminated. Again: and for another run, whatever the policy.
+	Requested, Again bool
 }
 
 // Failed reports whether the end is one after which Transient runs again.
-func (e End) Failed() bool { return e.ExitCode != 0 || e.Signal != "" || e.TimedOut }
+func (e End) Failed() bool { return e.ExitCode != 0 || e.Signal != "" || e.Fault != "" }
 
 func (e End) String() string {
 	switch {
-	case e.TimedOut:
-		return "timed out"
+	case e.Fault != "":
+		return e.Fault
 	case e.Signal != "":
 		return "ended by " + e.Signal
 	}
@@ -86,6 +87,9 @@ type History struct{ restarts, deaths Tally }
 // Ended records the end of a run at now and says what follows. chance is as in
 // Backoff.Delay.
 func (h *History) Ended(now time.Time, r Restart, e End, chance float64) Decision {
+	if e.Again {
+		return Decision{Verdict: Again, Reason: "restarted by request"}
+	}
 	if e.Requested || !r.Policy.again(e) {
 		return Decision{Verdict: Over}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Every policy with every way to end.
 func TestPolicies(t *testing.T) {
-	ends := []End{{}, {ExitCode: 1}, {ExitCode: 137, Signal: "SIGKILL"}, {TimedOut: true}, {Requested: true}, {ExitCode: 143, Signal: "SIGTERM", Requested: true}}
+	ends := []End{{}, {ExitCode: 1}, {ExitCode: 137, Signal: "SIGKILL"}, {Fault: "timed out"}, {Requested: true}, {ExitCode: 143, Signal: "SIGTERM", Requested: true}}
 	for policy, want := range map[Policy][]Verdict{
 		"":        {Over, Over, Over, Over, Over, Over},
 		Temporary: {Over, Over, Over, Over, Over, Over},
@@ -82,7 +82,7 @@ func TestRestartsStayInBounds(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "lived")) * time.Second)
 			end := End{
 				ExitCode:  rapid.SampledFrom([]int{0, 1, 9}).Draw(t, "code"),
-				TimedOut:  rapid.Bool().Draw(t, "timed out"),
+				Fault:     rapid.SampledFrom([]string{"", "timed out"}).Draw(t, "fault"),
 				Requested: rapid.IntRange(0, 5).Draw(t, "requested") == 0,
 			}
 			d := h.Ended(now, r, end, rapid.Float64Range(0, 0.99).Draw(t, "chance"))

@@ -1,0 +1,379 @@
+package supervision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// troop is a Group with what it takes to tell a story about it.
+type troop struct {
+	*Group
+	now time.Time
+}
+
+var (
+	permanent = Restart{Policy: Permanent, Backoff: Backoff{Initial: time.Second}}
+	transient = Restart{Policy: Transient, Backoff: Backoff{Initial: time.Second}}
+	often     = Intensity{Restarts: 100, Period: time.Hour}
+)
+
+func newTroop(t interface{ Fatal(...any) }, strategy GroupStrategy, in Intensity, members ...Member) *troop {
+	g, err := NewGroup(strategy, in, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &troop{g, time.Unix(0, 0)}
+}
+
+func (s *troop) tick(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.Tick(s.now)
+}
+
+func (s *troop) ready(ids ...string) {
+	for _, id := range ids {
+		s.Ready(s.now, id, s.Status(id).Run)
+	}
+}
+
+func (s *troop) ended(id string, e End, r Restart) {
+	s.Ended(s.now, id, s.Status(id).Run, e, r, 0)
+}
+
+// String is, in start order: a member's state, r if it is ready, and its run.
+func (s *troop) String() string {
+	var all []string
+	for _, id := range s.Order() {
+		st := s.Status(id)
+		text := fmt.Sprintf("%s %v %d", id, st.State, st.Run)
+		if st.Ready {
+			text += " r"
+		}
+		all = append(all, text)
+	}
+	state, _ := s.State()
+	return fmt.Sprintf("%s: %s", state, strings.Join(all, ", "))
+}
+
+func (s *troop) want(t *testing.T, want string) {
+	t.Helper()
+	if got := s.String(); got != want {
+		t.Fatalf("it is\n\t%s, want\n\t%s", got, want)
+	}
+}
+
+func abc() []Member { return []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}} }
+
+func TestStartOrder(t *testing.T) {
+	for _, c := range []struct {
+		members []Member
+		want    string
+	}{
+		{abc(), "a b c"},
+		{[]Member{{ID: "a", After: []string{"c"}}, {ID: "b"}, {ID: "c", After: []string{"b"}}}, "b c a"},
+		{[]Member{{ID: "a", After: []string{"b", "b"}}, {ID: "b"}}, "b a"},
+		{[]Member{{ID: "a"}, {ID: "a"}}, `process "a" is there twice`},
+		{[]Member{{ID: "a", After: []string{"x"}}}, `process "a" depends on "x", which is not in the group`},
+		{[]Member{{ID: "a", After: []string{"a"}}}, "processes depend on each other in a circle: a → a"},
+		{[]Member{{ID: "x", After: []string{"b"}}, {ID: "a", After: []string{"c"}}, {ID: "b", After: []string{"a"}}, {ID: "c", After: []string{"b"}}, {ID: "d"}},
+			"processes depend on each other in a circle: b → a → c → b"},
+	} {
+		g, err := NewGroup(OneForOne, often, c.members)
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = strings.Join(g.Order(), " ")
+		}
+		if got != c.want {
+			t.Errorf("%v: %s, want %s", c.members, got, c.want)
+		}
+	}
+}
+
+func TestDependencies(t *testing.T) {
+	s := newTroop(t, OneForOne, often, Member{ID: "job", OnSuccess: true}, Member{ID: "web"}, Member{ID: "worker", After: []string{"web", "job"}})
+	s.want(t, "starting: job waiting 0, web waiting 0, worker waiting 0")
+	s.tick(0)
+	s.want(t, "starting: job running 1, web running 1, worker waiting 0")
+	s.ready("job", "web") // which says nothing of a job
+	s.want(t, "starting: job running 1, web running 1 r, worker waiting 0")
+	s.ended("job", End{ExitCode: 1}, transient)
+	s.want(t, "restarting: job waiting 1, web running 1 r, worker waiting 0")
+	s.tick(time.Second)
+	s.ended("job", End{}, transient)
+	s.want(t, "starting: job left 2 r, web running 1 r, worker running 1")
+	s.ready("worker")
+	s.want(t, "ready: job left 2 r, web running 1 r, worker running 1 r")
+	s.ended("web", End{}, permanent) // the worker goes on, and if it ended would wait
+	s.ended("worker", End{}, permanent)
+	s.tick(time.Second)
+	s.want(t, "restarting: job left 2 r, web running 2, worker waiting 1")
+	s.ready("web")
+	s.want(t, "restarting: job left 2 r, web running 2 r, worker running 2")
+	s.Stop(s.now, "enough")
+	s.want(t, "stopping: job left 2 r, web running 2 r, worker ending 2")
+	s.ended("worker", End{ExitCode: 1}, permanent)
+	s.want(t, "stopping: job left 2 r, web ending 2 r, worker left 2")
+	s.ended("web", End{}, permanent)
+	s.want(t, "ended: job left 2 r, web left 2 r, worker left 2")
+}
+
+func TestDependencyThatNeverIs(t *testing.T) {
+	for _, end := range []func(*troop){
+		func(s *troop) { s.ended("job", End{ExitCode: 3}, Restart{}) },
+		func(s *troop) { s.Gone(s.now, "job") },
+	} {
+		s := newTroop(t, OneForOne, often, Member{ID: "other"}, Member{ID: "job", OnSuccess: true}, Member{ID: "web", After: []string{"job"}})
+		s.tick(0)
+		end(s)
+		s.want(t, "stopping: other ending 1, job left 1, web waiting 0")
+		s.ended("other", End{}, permanent)
+		s.want(t, "ended: other left 1, job left 1, web left 0")
+		if _, reason := s.State(); reason != "web waits for job, which has ended and was not ready" {
+			t.Error(reason)
+		}
+	}
+}
+
+func TestOneForOne(t *testing.T) {
+	s := newTroop(t, OneForOne, often, abc()...)
+	s.tick(0)
+	s.ready("a", "b", "c")
+	s.ended("b", End{}, permanent)
+	s.tick(time.Second - 1)
+	s.want(t, "restarting: a running 1 r, b waiting 1, c running 1 r")
+	if next := s.Next(); next.Sub(s.now) != 1 {
+		t.Errorf("the next Tick is due in %v", next.Sub(s.now))
+	}
+	s.tick(1)
+	s.want(t, "restarting: a running 1 r, b running 2, c running 1 r")
+	s.ready("b")
+	s.ended("c", End{}, transient)
+	s.want(t, "ready: a running 1 r, b running 2 r, c left 1 r")
+}
+
+func TestOneForAll(t *testing.T) {
+	s := newTroop(t, OneForAll, often, append(abc(), Member{ID: "d"}, Member{ID: "e"})...)
+	s.tick(0)
+	s.ready("a", "b", "c", "d", "e")
+	s.ended("e", End{}, transient) // its work is done
+	s.ended("b", End{ExitCode: 1}, transient)
+	s.want(t, "restarting: a running 1 r, b waiting 1, c running 1 r, d ending 1 r, e left 1 r")
+	s.ended("a", End{}, transient) // by itself, meanwhile: it is run again with the others
+	s.ended("d", End{}, Restart{}) // temporary: it is not
+	s.ended("c", End{Signal: "SIGTERM"}, transient)
+	s.want(t, "restarting: a waiting 1, b waiting 1, c waiting 1, d left 1 r, e left 1 r")
+	if st := s.Status("c"); st.Reason != "b: exit code 1" {
+		t.Errorf("c is run again because of %q", st.Reason)
+	}
+	if st := s.Status("b"); st.Reason != "exit code 1" {
+		t.Errorf("b is run again because of %q", st.Reason)
+	}
+	s.tick(time.Second)
+	s.want(t, "restarting: a running 2, b running 2, c running 2, d left 1 r, e left 1 r")
+	if s.Restarts() != 1 {
+		t.Errorf("%d restarts, want 1", s.Restarts())
+	}
+}
+
+func TestRestForOne(t *testing.T) {
+	s := newTroop(t, RestForOne, often, append(abc(), Member{ID: "d", After: []string{"b"}})...)
+	s.tick(0)
+	s.ready("a", "b", "c", "d")
+	s.ended("c", End{}, permanent)
+	s.want(t, "restarting: a running 1 r, b running 1 r, c waiting 1, d ending 1 r")
+	s.tick(2 * time.Second) // d takes its time: c waits for it
+	s.ended("b", End{}, permanent)
+	s.ended("d", End{}, permanent)
+	s.want(t, "restarting: a running 1 r, b waiting 1, c waiting 1, d waiting 1")
+	s.tick(time.Second)
+	s.want(t, "restarting: a running 1 r, b running 2, c running 2, d waiting 1")
+	s.ready("b")
+	s.want(t, "restarting: a running 1 r, b running 2 r, c running 2, d running 2")
+}
+
+func TestGroupGivesUp(t *testing.T) {
+	in := Intensity{Restarts: 2, Period: time.Minute}
+	s := newTroop(t, OneForOne, in, abc()...)
+	s.tick(0)
+	for _, id := range []string{"a", "b", "c"} { // all of them count together
+		s.ended(id, End{ExitCode: 1}, Restart{Policy: Permanent})
+	}
+	s.want(t, "stopping: a running 2, b ending 2, c left 1")
+	state, reason := s.State()
+	if want := "c was given up: exit code 1, and no more than 2 restarts in 1m0s are allowed of the group"; reason != want || !s.Status("c").GivenUp {
+		t.Errorf("%s: %q, want %q", state, reason, want)
+	}
+
+	s = newTroop(t, OneForOne, in, abc()...)
+	s.tick(0)
+	s.ended("b", End{ExitCode: 9}, Restart{Policy: Permanent, GiveUp: Deaths{ExitCodes: []int{9}}})
+	s.want(t, "stopping: a running 1, b left 1, c ending 1")
+
+	s = newTroop(t, OneForAll, Intensity{}, abc()...)
+	s.tick(0)
+	for range 5 { // what was asked for does not count, and is nobody else's
+		s.ended("b", End{Again: true}, Restart{})
+	}
+	s.want(t, "starting: a running 1, b running 6, c running 1")
+}
+
+// What is said twice, or late, changes nothing.
+func TestGroupRepetitions(t *testing.T) {
+	s := newTroop(t, OneForOne, often, abc()...)
+	s.tick(0)
+	s.ended("a", End{}, Restart{Policy: Permanent})
+	before := s.String()
+	s.Ended(s.now, "a", 1, End{}, permanent, 0)
+	s.Ready(s.now, "a", 1)
+	s.Ended(s.now, "x", 1, End{}, permanent, 0)
+	s.Gone(s.now, "x")
+	s.want(t, before)
+	s.Gone(s.now, "b")
+	s.Gone(s.now, "b")
+	s.Stop(s.now, "one")
+	s.Stop(s.now, "two")
+	s.ended("c", End{}, permanent)
+	s.ended("a", End{}, permanent)
+	s.want(t, "ended: a left 2, b left 1, c left 1")
+	if _, reason := s.State(); reason != "one" {
+		t.Errorf("stopped: %q", reason)
+	}
+}
+
+// Whatever happens to the members of a group, in whatever order: who keeps its run is
+// as the strategy says, nobody is run before what it depends on, they are ended one at
+// a time, the last first, and it all comes to an end.
+func TestGroupInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 6).Draw(t, "members")
+		var members []Member
+		for i := range n {
+			m := Member{ID: string(rune('a' + i)), OnSuccess: rapid.IntRange(0, 4).Draw(t, "job") == 0}
+			for j := range i {
+				if rapid.IntRange(0, 3).Draw(t, "depends") == 0 {
+					m.After = append(m.After, string(rune('a'+j)))
+				}
+			}
+			members = append(members, m)
+		}
+		strategy := rapid.SampledFrom([]GroupStrategy{OneForOne, OneForAll, RestForOne}).Draw(t, "strategy")
+		in := Intensity{Restarts: rapid.IntRange(0, 20).Draw(t, "restarts"), Period: time.Minute}
+		s := newTroop(t, strategy, in, members...)
+		order := s.Order()
+		var counted []time.Time
+		status := func() (all []MemberStatus) {
+			for _, id := range order {
+				all = append(all, s.Status(id))
+			}
+			return all
+		}
+		check := func(what string, before, after []MemberStatus) {
+			ending := 0
+			for i, st := range after {
+				if st.State == Ending {
+					ending++
+					for j := range after[i+1:] {
+						if o := after[i+1+j]; o.State == Running {
+							t.Fatalf("%s: %s is ended before %s: %v", what, order[i], order[i+1+j], s)
+						}
+					}
+				}
+				if st.Run > before[i].Run {
+					if before[i].State == Left || st.Run != before[i].Run+1 || s.now.Before(before[i].At) {
+						t.Fatalf("%s: %s is run again out of turn: %v", what, order[i], s)
+					}
+					for _, id := range members[i].After {
+						if !s.Status(id).Ready {
+							t.Fatalf("%s: %s runs before %s is ready: %v", what, order[i], id, s)
+						}
+					}
+				}
+				if before[i].State == Left && st.State != Left {
+					t.Fatalf("%s: %s came back", what, order[i])
+				}
+			}
+			if ending > 1 {
+				t.Fatalf("%s: %d members are being ended at once: %v", what, ending, s)
+			}
+		}
+		s.tick(0)
+		for step := range rapid.IntRange(0, 60).Draw(t, "steps") {
+			before := status()
+			calm := !slices.ContainsFunc(before, func(st MemberStatus) bool { return st.State == Ending })
+			stateBefore, _ := s.State()
+			i := rapid.IntRange(0, n-1).Draw(t, "who")
+			id := order[i]
+			what := fmt.Sprintf("step %d, %s ", step, id)
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0, 1, 2:
+				what += "is ready"
+				s.ready(id)
+			case 3, 4, 5, 6:
+				e := End{ExitCode: rapid.IntRange(0, 1).Draw(t, "code"), Again: rapid.IntRange(0, 9).Draw(t, "asked") == 0}
+				r := rapid.SampledFrom([]Restart{{}, permanent, permanent, transient, transient}).Draw(t, "policy")
+				what += fmt.Sprintf("ended: %+v under %+v", e, r.Policy)
+				restarts := s.Restarts()
+				s.ended(id, e, r)
+				state, _ := s.State()
+				if s.Restarts() > restarts && state != GroupStopping && state != GroupEnded {
+					counted = append(counted, s.now)
+					recent := slices.DeleteFunc(slices.Clone(counted), func(at time.Time) bool { return s.now.Sub(at) >= in.Period })
+					if len(recent) > in.Restarts {
+						t.Fatalf("%s: %d restarts in a period", what, len(recent))
+					}
+				}
+				if before[i].State == Running && calm && stateBefore != GroupStopping && state == GroupRestarting && s.Restarts() > restarts {
+					s.survivors(t, what, strategy, i, before)
+				}
+			case 7, 8:
+				what = fmt.Sprintf("step %d, time passes", step)
+				s.tick(time.Duration(rapid.IntRange(0, 40).Draw(t, "s")) * time.Second)
+			default:
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+					what += "is gone"
+					s.Gone(s.now, id)
+				}
+			}
+			check(what, before, status())
+		}
+		s.Stop(s.now, "the end")
+		for range n {
+			for _, id := range order {
+				if s.Status(id).State == Ending {
+					before := status()
+					s.ended(id, End{}, permanent)
+					check("stopping", before, status())
+				}
+			}
+		}
+		if state, _ := s.State(); state != GroupEnded || !s.Next().IsZero() {
+			t.Fatalf("stopped, and all have ended: %v", s)
+		}
+	})
+}
+
+// survivors checks whose run goes on after the end of member i, once all have done as
+// they are told.
+func (s *troop) survivors(t *rapid.T, what string, strategy GroupStrategy, i int, before []MemberStatus) {
+	// On a copy, which ends whom it wants to.
+	c := *s.Group
+	c.members = slices.Clone(s.members)
+	for range c.members {
+		for j := range c.members {
+			if m := &c.members[j]; m.State == Ending {
+				c.Ended(s.now, m.ID, m.Run, End{}, permanent, 0)
+			}
+		}
+	}
+	for j := range c.members {
+		keeps := strategy == OneForOne || strategy == RestForOne && j < i
+		if m := &c.members[j]; j != i && before[j].State == Running && (m.State == Running && m.Run == before[j].Run) != keeps {
+			t.Fatalf("%s, %s: %s kept its run: %v, want %v", strategy, what, m.ID, !keeps, keeps)
+		}
+	}
+}
