@@ -97,7 +97,7 @@ type processRecord struct {
 	log       outlog.Log
 	status    protocol.ExitStatus // from exited on
 	timedOut  bool
-	endReason string // why it was killed, by us
+	endReason string // why it was killed, by us; "": it was not
 	stopping  *stop
 	restart   *supervision.Restart // nil: it is run once
 	history   supervision.History
@@ -106,6 +106,8 @@ type processRecord struct {
 	// process/restart: the run that ends is followed by another; process/terminate:
 	// none is.
 	restartAsked, terminated bool
+	fault                    string // why it was ended, if that is its own failure
+	health                   health
 	killRest                 bool // what the program leaves when it ends is to be killed
 	killing                  bool // KillTree runs
 	treeDone                 bool // while stopping, the tree was seen empty, or could not be killed
@@ -150,6 +152,7 @@ func (p *process) Receive(ctx actor.Context) {
 		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt} {
 			a.stop()
 		}
+		p.unwatch()
 		p.interval = nil // no other run
 		p.destroy()
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
@@ -198,12 +201,32 @@ func (p *process) Receive(ctx actor.Context) {
 		if m.run == p.run {
 			p.timeout(ctx)
 		}
+	case readyNow:
+		if m.run == p.run {
+			p.isReady(ctx)
+		}
+	case readyDue:
+		if m.run == p.run {
+			p.readyDue(ctx)
+		}
+	case silenceDue:
+		if m.run == p.run {
+			p.silence(ctx)
+		}
+	case probeDue:
+		if m.run == p.run {
+			p.probe(ctx)
+		}
+	case probed:
+		p.probed(ctx, m)
 	case killDue:
 		if m.run == p.run {
 			p.killNow(ctx)
 		}
 	case stdinDue:
 		p.acceptStdin(ctx)
+	case crashed: // a goroutine of its health
+		panic(m)
 	case restartDue: // below
 	case readDue:
 		p.answerParked(ctx, m.r)
@@ -275,7 +298,10 @@ func (p *process) spawned(ctx actor.Context) {
 		return
 	}
 	if p.restart == nil {
-		p.spec.Argv, p.spec.Env = nil, nil // the child has them: the record is kept for long
+		p.spec.Argv = nil // the child has them: the record is kept for long
+		if l := p.params.Liveness; l == nil || l.Probe == nil {
+			p.spec.Env = nil
+		}
 	}
 	p.phase = running // before it is announced
 	p.announce(ctx)
@@ -288,6 +314,7 @@ func (p *process) begin(ctx actor.Context) {
 	if t := p.params.TimeoutMs; t != nil && *t > 0 {
 		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{p.run})
 	}
+	p.watch(ctx)
 	if p.stopping != nil {
 		p.stop(ctx, *p.stopping)
 	}
@@ -322,6 +349,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		switch f.Kind {
 		case child.FactOutput:
 			p.log.Append(f.Stream, f.Data)
+			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
 			if p.phase < restarting { // not again, if we failed before it was settled
@@ -372,6 +400,10 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	p.status = st
 	p.killAt.stop()
 	p.timeoutAt.stop()
+	if r := p.params.Ready; r != nil && r.Exit && p.endReason == "" && st.ExitCode == 0 {
+		p.isReady(ctx)
+	}
+	p.unwatch()
 	p.log.AppendExited(st)
 	if p.runEnded(ctx, st) {
 		p.clearRun(ctx)
@@ -472,6 +504,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	if st := p.status; p.phase >= restarting {
 		info.Status = &st
 	}
+	info.Ready = p.phase == running && p.health.ready
 	if n := p.interval; n != nil {
 		info.RestartInMs = milliseconds(time.Until(n.at))
 	}

@@ -43,8 +43,12 @@ func (p *process) timeout(ctx actor.Context) {
 		return
 	}
 	p.timedOut = true
-	p.killRest = true
-	p.endReason = "timed out"
+	p.fail(ctx, "timed out")
+}
+
+// fail ends a run for a fault of its own.
+func (p *process) fail(ctx actor.Context, fault string) {
+	p.fault, p.endReason, p.killRest = fault, fault, true
 	p.kill(ctx, p.killGrace())
 }
 
@@ -139,7 +143,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 // mayGo stops the actor if that was asked for, the tree is gone, and its viewers
 // have been given the end of the log or had their time for it.
 func (p *process) mayGo(ctx actor.Context) {
-	if p.stopping == nil || !p.treeDone || p.phase < closed && !p.survivors {
+	if p.stopping == nil || !p.treeDone || p.phase < closed && !p.survivors || p.health.probing {
 		return
 	}
 	if !p.watched() {

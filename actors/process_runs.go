@@ -71,6 +71,17 @@ func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
 	return true
 }
 
+// endOf is what supervision is told about the end of the run.
+func (p *process) endOf(st protocol.ExitStatus) supervision.End {
+	return supervision.End{
+		ExitCode:  st.ExitCode,
+		Signal:    st.Signal,
+		Fault:     p.fault,
+		Requested: p.endReason != "" && p.fault == "",
+		Again:     p.restartAsked,
+	}
+}
+
 // clearRun ends all that the last run left.
 func (p *process) clearRun(ctx actor.Context) {
 	p.handleNow().Abandon()
@@ -80,7 +91,7 @@ func (p *process) clearRun(ctx actor.Context) {
 // advance goes on with an interval as far as it can. May be repeated.
 func (p *process) advance(ctx actor.Context) {
 	n := p.interval
-	if n == nil || n.spawning || !n.treeGone || !n.closed {
+	if n == nil || n.spawning || !n.treeGone || !n.closed || p.health.probing {
 		return
 	}
 	if p.stopping != nil {
@@ -114,7 +125,7 @@ func (p *process) advance(ctx actor.Context) {
 	}
 	p.finishRun()
 	p.run++
-	p.timedOut, p.endReason, p.restartAsked, p.killRest = false, "", false, false
+	p.timedOut, p.endReason, p.fault, p.restartAsked, p.killRest = false, "", "", false, false
 	p.stdinEnd, p.refused = false, time.Time{}
 	p.stdinAt.stop()
 	p.spawn(ctx)

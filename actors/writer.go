@@ -203,6 +203,10 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 				err = send(protocol.NotifyRestarted, &protocol.RestartedNotification{
 					ProcessID: d.Process, Seq: e.Seq, Run: r.Run, Reason: r.Reason, DelayMs: milliseconds(r.Delay), StdinLostBytes: r.StdinLost})
 			}
+		case outlog.Ready:
+			if w.caps.Ready {
+				err = send(protocol.NotifyReady, &protocol.ReadyNotification{ProcessID: d.Process, Seq: e.Seq, Run: e.Restart.Run})
+			}
 		case outlog.Evicted:
 			err = send(protocol.NotifyEvicted, &protocol.EvictedNotification{ProcessID: d.Process, Seq: e.Seq, Reason: e.Restart.Reason})
 		case outlog.Closed:

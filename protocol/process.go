@@ -368,6 +368,7 @@ type ProcessInfo struct {
 	ProcessID   string      `json:"processId"`
 	State       string      `json:"state"`                 // starting, running, restarting, exited, closed
 	Run         int         `json:"run"`                   // from 1
+	Ready       bool        `json:"ready,omitempty"`       // it runs, and is as its start has it
 	RestartInMs uint64      `json:"restartInMs,omitempty"` // of restarting: until the next run
 	PID         int         `json:"pid,omitempty"`         // 0: not started, or gone
 	Argv        []string    `json:"argv"`

@@ -559,6 +559,8 @@ func (c *conn) took(data []byte) {
 		}
 		p.exited = nil
 		p.restarts = append(p.restarts, params)
+	case "process/ready":
+		p.readies = append(p.readies, params)
 	case "process/evicted":
 		p.evicted = params
 	case "process/closed":
@@ -758,6 +760,7 @@ type proc struct {
 	exited   obj   // params of process/exited of the current run
 	ends     []obj // of every run
 	restarts []obj // params of process/restarted
+	readies  []obj // params of process/ready
 	evicted  obj   // params of process/evicted
 	closed   bool
 }

@@ -19,7 +19,7 @@ type Entry struct {
 	Stream  protocol.Stream      // of Output
 	Data    []byte               // of Output, never empty
 	Status  *protocol.ExitStatus // of Exited
-	Restart *Restart             // of Restarted; of Evicted its Reason
+	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
 }
 
 // Restart is what stands between two runs.
@@ -37,6 +37,7 @@ const (
 	Output    Kind = iota + 1
 	Exited         // the run has ended; descendants may still write
 	Restarted      // another run follows
+	Ready          // the run is ready
 	Evicted        // none follows, although its policy asks for one
 	Closed         // nothing more will come
 )
@@ -93,6 +94,9 @@ func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, 
 
 // AppendRestarted adds the beginning of a run other than the first.
 func (l *Log) AppendRestarted(r Restart) { l.push(Entry{Kind: Restarted, Restart: &r}) }
+
+// AppendReady adds that a run is ready.
+func (l *Log) AppendReady(run int) { l.push(Entry{Kind: Ready, Restart: &Restart{Run: run}}) }
 
 // AppendEvicted adds that there will be no other run.
 func (l *Log) AppendEvicted(reason string) {
