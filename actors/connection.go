@@ -187,6 +187,10 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.removed(ctx, m)
 	case Evicted:
 		c.evicted(ctx, m.Reason)
+	case GroupChanged:
+		if c.writer.caps.Groups {
+			c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
+		}
 	case Expiring:
 		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification{InMs: m.InMs})
 

@@ -195,7 +195,7 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: s.last + 2}})
 	}
 	for token, p := range c.pending {
-		if p.process == m.ID && !p.start {
+		if p.process == m.ID {
 			c.reply(ctx, Reply{Token: token, Err: unknownProcess(m.ID)})
 		}
 	}

@@ -12,8 +12,8 @@ import (
 type pending struct {
 	id      protocol.ID
 	weight  int
-	process string // process id; "" none
-	start   bool   // process/start
+	process string   // process id; "" none
+	starts  []string // process/start, group/start: the ids that are to be
 	read    *protocol.ProcessReadParams
 	list    *listing // it is one part of a process/list
 }
@@ -60,8 +60,14 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 		c.respond(in, c.info)
 	case environmentStatusRequest:
 		c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
-	case SessionInfoRequest:
+	case SessionInfoRequest, GroupListRequest, protocol.GroupStopParams:
 		c.ask(ctx, c.session, in, pending{})
+	case protocol.GroupStartParams:
+		var ids []string
+		for i := range p.Processes {
+			ids = append(ids, p.Processes[i].ProcessID)
+		}
+		c.startAll(ctx, in, ids)
 	case protocol.SessionCloseParams:
 		if p.SessionID != nil && *p.SessionID != c.sessionID {
 			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, *p.SessionID))
@@ -85,8 +91,7 @@ func (c *connection) process(ctx actor.Context, in inbound) {
 		return
 	}
 	if _, ok := in.params.(protocol.ProcessStartParams); ok {
-		c.starting[id] = nil
-		c.ask(ctx, c.session, in, pending{process: id, start: true})
+		c.startAll(ctx, in, []string{id})
 		return
 	}
 	if s := c.streams[id]; s != nil {
@@ -107,6 +112,20 @@ func (c *connection) process(ctx actor.Context, in inbound) {
 	default:
 		c.fail(in, unknownProcess(id))
 	}
+}
+
+// startAll asks for processes. What is about one of them waits for the answer.
+func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
+	for _, id := range ids {
+		if held, ok := c.starting[id]; ok {
+			c.starting[id] = append(held, in)
+			return
+		}
+	}
+	for _, id := range ids {
+		c.starting[id] = nil
+	}
+	c.ask(ctx, c.session, in, pending{starts: ids})
 }
 
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
@@ -167,7 +186,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 	switch result := m.Result.(type) {
 	case Started:
 		c.answer(p, result.ProcessStartResult, nil)
-		if s := c.streams[p.process]; s == nil || !s.ref.PID.Equal(result.Process.PID) {
+		if s := c.streams[result.Process.ID]; s == nil || !s.ref.PID.Equal(result.Process.PID) {
 			c.show(ctx, result.Process, Subscribe{})
 		}
 	case protocol.ProcessReadResult:
@@ -186,12 +205,13 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 	default:
 		c.answer(p, m.Result, m.Err)
 	}
-	if p.start {
-		held := c.starting[p.process]
-		delete(c.starting, p.process)
-		for _, in := range held {
-			c.inbound(ctx, in)
-		}
+	var held []inbound
+	for _, id := range p.starts {
+		held = append(held, c.starting[id]...)
+		delete(c.starting, id)
+	}
+	for _, in := range held {
+		c.inbound(ctx, in)
 	}
 	c.mayClose(ctx)
 }

@@ -154,6 +154,7 @@ func (p *process) isReady(ctx actor.Context) {
 		p.log.AppendReady(p.run)
 		p.spread(ctx)
 	}
+	p.report(ctx)
 	p.probeLater(ctx)
 }
 

@@ -41,6 +41,9 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodProcessRestart:    params[protocol.ProcessRestartParams],
 	protocol.MethodProcessSetRestart: params[protocol.ProcessSetRestartParams],
 	protocol.MethodProcessList:       ignoring[listRequest],
+	protocol.MethodGroupStart:        params[protocol.GroupStartParams],
+	protocol.MethodGroupStop:         params[protocol.GroupStopParams],
+	protocol.MethodGroupList:         ignoring[GroupListRequest],
 	protocol.MethodSessionInfo:       ignoring[SessionInfoRequest],
 	protocol.MethodSessionClose:      optional[protocol.SessionCloseParams],
 	protocol.MethodSessionAck:        params[protocol.SessionAckParams],
@@ -124,7 +127,7 @@ func changes(in inbound) bool {
 	case protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
 		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
 		protocol.MethodProcessRestart, protocol.MethodProcessSetRestart,
-		protocol.MethodSessionClose:
+		protocol.MethodGroupStart, protocol.MethodGroupStop, protocol.MethodSessionClose:
 		return true
 	}
 	return false

@@ -41,7 +41,8 @@ type (
 
 	// Request is a call of the wire. Params is one of the protocol's params types,
 	// as a value. A session answers ProcessStartParams (with Started),
-	// SessionInfoRequest and SessionCloseParams; a process all that is about it.
+	// SessionInfoRequest, SessionCloseParams, GroupStartParams, GroupStopParams and
+	// GroupListRequest; a process all that is about it.
 	Request struct {
 		Token  uint64 // comes back in the Reply
 		Params any
@@ -80,6 +81,14 @@ type (
 		ID, Reason string
 		Last       uint64
 		Closed     bool
+	}
+
+	// GroupListRequest asks a session for its protocol.GroupListResult.
+	GroupListRequest struct{}
+
+	// GroupChanged tells all who are attached that a group is in another state.
+	GroupChanged struct {
+		protocol.GroupChangedNotification
 	}
 
 	// Evicted tells one who was attached that it is no longer.

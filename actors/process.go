@@ -84,6 +84,8 @@ type processRecord struct {
 	spec      child.Spec
 	retention int64
 	session   *actor.PID
+	group     *actor.PID // nil: it is of none
+	groupID   string     // the client's
 	created   time.Time
 
 	mu       sync.Mutex
@@ -106,6 +108,7 @@ type processRecord struct {
 	// process/restart: the run that ends is followed by another; process/terminate:
 	// none is.
 	restartAsked, terminated bool
+	endAsked                 string // why the run that is being started is to be ended; "": it is not
 	fault                    string // why it was ended, if that is its own failure
 	health                   health
 	killRest                 bool // what the program leaves when it ends is to be killed
@@ -154,6 +157,9 @@ func (p *process) Receive(ctx actor.Context) {
 		}
 		p.unwatch()
 		p.interval = nil // no other run
+		if p.group != nil {
+			ctx.Send(p.group, memberGone{p.id})
+		}
 		p.destroy()
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
 		p.destroy()
@@ -164,6 +170,10 @@ func (p *process) Receive(ctx actor.Context) {
 		p.announce(ctx)
 	case factsReady:
 		p.takeFacts(ctx)
+	case order:
+		p.ordered(ctx, m.status)
+	case report:
+		p.report(ctx)
 	case stop:
 		p.stop(ctx, m)
 	case treeGone:
@@ -250,9 +260,13 @@ func (p *process) Receive(ctx actor.Context) {
 // start asks for the child the first time; a later instance finds it as the
 // earlier one left it.
 func (p *process) start(ctx actor.Context) {
-	if p.run == 0 {
+	if p.viewers == nil {
 		p.viewers = make(map[who]*viewer)
 		p.evicted = make(map[who]bool)
+		if p.group != nil {
+			p.join(ctx)
+			return
+		}
 		p.run = 1
 		p.spawn(ctx)
 		return
@@ -270,6 +284,7 @@ func (p *process) start(ctx actor.Context) {
 	if n := p.interval; n != nil && !n.treeGone {
 		p.clearRun(ctx)
 	}
+	p.report(ctx)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.takeFacts(ctx)
@@ -391,6 +406,7 @@ func (p *process) close(ctx actor.Context) {
 	p.log.AppendClosed()
 	p.retireAt.set(ctx, max(p.shared.ClosedRetention, 0), retireDue{})
 	p.acceptStdin(ctx) // nothing is: it has ended
+	p.report(ctx)
 }
 
 func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
@@ -484,7 +500,8 @@ func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.
 func (p *process) describe() protocol.ProcessInfo {
 	info := protocol.ProcessInfo{
 		ProcessID:   p.id,
-		State:       p.phase.String(),
+		State:       p.state(),
+		Group:       p.groupID,
 		Run:         p.run,
 		Argv:        p.params.Argv,
 		Cwd:         p.params.Cwd,
@@ -501,14 +518,21 @@ func (p *process) describe() protocol.ProcessInfo {
 		}
 		info.Containment = string(h.Containment())
 	}
-	if st := p.status; p.phase >= restarting {
+	if st := p.status; p.phase >= restarting && (p.run > 0 || p.phase > restarting) {
 		info.Status = &st
 	}
 	info.Ready = p.phase == running && p.health.ready
-	if n := p.interval; n != nil {
+	if n := p.interval; n != nil && !n.at.IsZero() {
 		info.RestartInMs = milliseconds(time.Until(n.at))
 	}
 	return info
+}
+
+func (p *process) state() string {
+	if n := p.interval; n != nil && n.held {
+		return "waiting" // for its group
+	}
+	return p.phase.String()
 }
 
 func (p *process) logErr(what string, err error) {

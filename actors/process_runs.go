@@ -21,10 +21,16 @@ type interval struct {
 	reason   string
 	delay    time.Duration
 	at       time.Time // the next run does not begin before
+	ended    time.Time // the run; zero: there was none
 	treeGone bool
 	closed   bool // its streams have ended
-	logged   bool // the beginning of the next run is
-	spawning bool // the spawner has been asked for that
+	// Of a process of a group, which says what follows:
+	held     bool             // it has not yet
+	told     bool             // it has been told of the end
+	hurried  bool             // it is told however full the log is
+	end      *supervision.End // of the last run; nil: there was none
+	logged   bool             // the beginning of the next run is
+	spawning bool             // the spawner has been asked for that
 }
 
 // spawn asks for a child for the current run.
@@ -62,12 +68,18 @@ func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
 	if p.restart == nil || p.stopping != nil || p.terminated {
 		return false
 	}
-	d := p.history.Ended(time.Now(), *p.restart, p.endOf(st), rand.Float64())
+	now, end := time.Now(), p.endOf(st)
+	if p.group != nil {
+		p.phase = restarting
+		p.interval = &interval{verdict: supervision.Again, ended: now, held: true, end: &end}
+		return true
+	}
+	d := p.history.Ended(now, *p.restart, end, rand.Float64())
 	if d.Verdict == supervision.Over {
 		return false
 	}
 	p.phase = restarting
-	p.interval = &interval{verdict: d.Verdict, reason: d.Reason, delay: d.Delay, at: time.Now().Add(d.Delay)}
+	p.interval = &interval{verdict: d.Verdict, reason: d.Reason, ended: now, delay: d.Delay, at: now.Add(d.Delay)}
 	return true
 }
 
@@ -97,9 +109,17 @@ func (p *process) advance(ctx actor.Context) {
 	if p.stopping != nil {
 		n.verdict, n.reason = supervision.Over, p.stopping.reason
 	}
+	if n.held && n.verdict == supervision.Again {
+		p.tellGroup(ctx)
+		return
+	}
 	if n.verdict != supervision.Again {
-		if n.logged || n.verdict == supervision.GivenUp {
+		switch {
+		case n.verdict == supervision.GivenUp, n.logged && p.run > 0:
 			p.log.AppendEvicted(n.reason)
+		case p.run == 0:
+			p.status = protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason}
+			p.log.AppendExited(p.status)
 		}
 		p.interval = nil
 		p.close(ctx)
@@ -120,17 +140,21 @@ func (p *process) advance(ctx actor.Context) {
 		return
 	}
 	p.restartAt.stop()
-	if !p.evicts() && p.pinned() >= p.retention {
-		return // until its owner has had some: ends cost, too
+	if p.group == nil && p.full() {
+		return
 	}
 	p.finishRun()
 	p.run++
+	p.endAsked = ""
 	p.timedOut, p.endReason, p.fault, p.restartAsked, p.killRest = false, "", "", false, false
 	p.stdinEnd, p.refused = false, time.Time{}
 	p.stdinAt.stop()
 	p.spawn(ctx)
 	n.spawning = true
 }
+
+// full reports whether the owner has to have some of the log first: ends cost, too.
+func (p *process) full() bool { return !p.evicts() && p.pinned() >= p.retention }
 
 // finishRun lets go of the last child, of which nothing is left.
 func (p *process) finishRun() {
@@ -160,6 +184,9 @@ func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 		if !p.runEnded(ctx, st) {
 			p.interval.verdict = supervision.Over
 		}
+		if p.interval.end != nil {
+			p.interval.end.Fault = err.Error()
+		}
 		p.interval.reason = fmt.Sprintf("%s: %v", p.interval.reason, err)
 		p.interval.treeGone, p.interval.closed, p.interval.spawning = true, true, false
 		p.spread(ctx)
@@ -174,9 +201,12 @@ func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 		p.logErr("resize", handle.Resize(p.spec.Size)) // it may have changed meanwhile
 	}
 	p.begin(ctx)
-	if p.terminated {
+	switch {
+	case p.terminated:
 		p.endReason, p.killRest = reasonTerminated, true
 		p.killNow(ctx)
+	case p.endAsked != "":
+		p.endRun(ctx, p.endAsked)
 	}
 	p.acceptStdin(ctx)
 }
@@ -190,6 +220,9 @@ func (p *process) restartNow(ctx actor.Context) *protocol.Error {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s has ended: start it anew", p.id)
 	case p.phase == restarting:
 		n := p.interval
+		if n.held {
+			return protocol.Errorf(protocol.CodeInvalidRequest, "process %s waits for its group, which says when it is run", p.id)
+		}
 		n.verdict, n.at = supervision.Again, time.Now()
 		p.terminated = false
 	default:
@@ -206,6 +239,9 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if p.restart == nil {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s was started without restart: nothing is kept to start it from", p.id)
 	}
+	if p.group != nil && r.Intensity != nil {
+		return errGroupIntensity
+	}
 	restart, err := restartOf(&r)
 	if err != nil {
 		return err
@@ -220,9 +256,8 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		return nil, nil
 	}
 	s := &supervision.Restart{
-		Policy:    supervision.Policy(r.Policy),
-		Backoff:   supervision.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Factor: 2, Jitter: 0.2},
-		Intensity: supervision.Intensity{Restarts: 5, Period: time.Minute},
+		Policy:  supervision.Policy(r.Policy),
+		Backoff: supervision.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Factor: 2, Jitter: 0.2},
 	}
 	if b := r.Backoff; b != nil {
 		if b.Jitter < 0 || b.Jitter > 1 {
@@ -230,11 +265,9 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		}
 		s.Backoff = supervision.Backoff{Initial: fromMillis(b.InitialMs), Max: fromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
 	}
-	if in := r.Intensity; in != nil {
-		if in.Restarts > maxRestarts {
-			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.intensity.restarts is %d, the limit is %d", in.Restarts, maxRestarts)
-		}
-		s.Intensity = supervision.Intensity{Restarts: int(in.Restarts), Period: fromMillis(in.PeriodMs)}
+	var err *protocol.Error
+	if s.Intensity, err = intensityOf("restart.intensity", r.Intensity); err != nil {
+		return nil, err
 	}
 	if g := r.GiveUp; g != nil {
 		for _, name := range g.Signals {
@@ -248,6 +281,17 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: fromMillis(g.PeriodMs)}
 	}
 	return s, nil
+}
+
+// intensityOf is what a client asks for, or 5 in a minute.
+func intensityOf(name string, in *protocol.Intensity) (supervision.Intensity, *protocol.Error) {
+	if in == nil {
+		return supervision.Intensity{Restarts: 5, Period: time.Minute}, nil
+	}
+	if in.Restarts > maxRestarts {
+		return supervision.Intensity{}, protocol.Errorf(protocol.CodeInvalidParams, "%s.restarts is %d, the limit is %d", name, in.Restarts, maxRestarts)
+	}
+	return supervision.Intensity{Restarts: int(in.Restarts), Period: fromMillis(in.PeriodMs)}, nil
 }
 
 // maxRestarts bounds the ends that a process remembers.

@@ -30,9 +30,14 @@ type (
 		last   uint64
 		closed bool
 	}
-	drain     struct{}                 // registry: the server shuts down
-	gone      struct{ who *actor.PID } // itself: Terminated, in its turn
-	expireDue struct{}                 // the detached TTL has passed, unless an owner came
+	drain struct{}                 // registry: the server shuts down
+	gone  struct{ who *actor.PID } // itself: Terminated, in its turn
+	// group: how it stands now
+	groupTold struct {
+		name string
+		info protocol.GroupInfo
+	}
+	expireDue struct{} // the detached TTL has passed, unless an owner came
 )
 
 // Why a session ends; clients are told.
@@ -60,6 +65,8 @@ type sessionRecord struct {
 	processes map[string]*member    // by the client's id
 	ids       map[string]string     // the client's id, by actor name: of those
 	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
+	groups    map[string]*ensemble  // by the client's id
+	groupIDs  map[string]string     // the client's id, by actor name: of those
 	closing   *closing              // nil: it lives
 }
 
@@ -77,6 +84,7 @@ type member struct {
 	result protocol.ProcessStartResult
 	asked  []request // who waits for the start
 	ended  processEnded
+	group  string // name of the actor of its group; "": none
 }
 
 // request is whom to answer, and with which token.
@@ -119,6 +127,8 @@ func (s *session) Receive(ctx actor.Context) {
 		if p := s.processes[s.ids[m.name]]; p != nil && p.name == m.name {
 			p.ended = m
 		}
+	case groupTold:
+		s.groupTold(ctx, m)
 	case expireDue:
 		if s.owner == nil && !time.Now().Before(s.expires) {
 			s.close(ctx, "session expired: no owner for "+s.ttl.String(), -1)
@@ -141,6 +151,8 @@ func (s *session) start(ctx actor.Context) {
 		s.observers = make(map[who]*actor.PID)
 		s.former = make(map[who]*actor.PID)
 		s.lingering = make(map[string]*actor.PID)
+		s.groups = make(map[string]*ensemble)
+		s.groupIDs = make(map[string]string)
 	}
 	if first := s.first; first != nil {
 		s.first = nil
@@ -160,6 +172,9 @@ func (s *session) start(ctx actor.Context) {
 	}
 	for _, pid := range s.lingering {
 		ctx.Watch(pid)
+	}
+	for _, g := range s.groups {
+		ctx.Watch(s.processPID(g.name))
 	}
 	if s.owner == nil {
 		s.detach(ctx)
@@ -241,6 +256,10 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 		s.viewerGone(ctx, viewerGone{pid, false})
 		delete(s.former, whoOf(pid))
 	default:
+		if _, ok := s.groupIDs[lastName(pid)]; ok {
+			s.groupGone(ctx, lastName(pid))
+			return
+		}
 		s.processGone(ctx, pid)
 	}
 }
@@ -269,6 +288,12 @@ func (s *session) request(ctx actor.Context, m Request) {
 	switch params := m.Params.(type) {
 	case protocol.ProcessStartParams:
 		s.startProcess(ctx, request{ctx.Sender(), m.Token}, params)
+	case protocol.GroupStartParams:
+		s.startGroup(ctx, request{ctx.Sender(), m.Token}, params)
+	case protocol.GroupStopParams:
+		s.stopGroup(ctx, m, params)
+	case GroupListRequest:
+		s.listGroups(ctx, m)
 	case SessionInfoRequest:
 		ctx.Respond(Reply{Token: m.Token, Result: protocol.SessionInfoResult{
 			SessionID:     s.id,
@@ -298,10 +323,6 @@ func (s *session) roleOf(pid *actor.PID) protocol.Role {
 
 func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
 	refuse := func(err *protocol.Error) { ctx.Send(r.sender, Reply{Token: r.token, Err: err}) }
-	if s.closing != nil {
-		refuse(protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, s.closing.reason))
-		return
-	}
 	if m := s.processes[params.ProcessID]; m != nil {
 		switch {
 		case params.StartToken == "" || params.StartToken != m.token:
@@ -313,8 +334,12 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		}
 		return
 	}
-	if n := len(s.processes); n >= s.shared.MaxProcesses {
-		refuse(protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", n, s.shared.MaxProcesses))
+	if err := s.mayStart(1); err != nil {
+		refuse(err)
+		return
+	}
+	if len(params.DependsOn) > 0 {
+		refuse(protocol.Errorf(protocol.CodeInvalidParams, "dependsOn is for the processes of a group: use group/start, or leave it out"))
 		return
 	}
 	record, err := s.newProcess(ctx.Self(), params)
@@ -322,13 +347,26 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		refuse(err)
 		return
 	}
-	s.ids[record.name] = record.id
-	s.processes[record.id] = &member{
-		name:   record.name,
-		token:  params.StartToken,
-		result: protocol.ProcessStartResult{ProcessID: record.id, SandboxType: "none"},
-		asked:  []request{r},
+	s.add(ctx, record, &member{token: params.StartToken, asked: []request{r}})
+}
+
+// mayStart refuses n more processes where there is no place for them.
+func (s *session) mayStart(n int) *protocol.Error {
+	if s.closing != nil {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, s.closing.reason)
 	}
+	if has := len(s.processes); n > s.shared.MaxProcesses-has {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", has, s.shared.MaxProcesses)
+	}
+	return nil
+}
+
+// add puts a process into the table, and has its actor spawned.
+func (s *session) add(ctx actor.Context, record *processRecord, m *member) {
+	m.name = record.name
+	m.result = protocol.ProcessStartResult{ProcessID: record.id, SandboxType: "none"}
+	s.ids[record.name] = record.id
+	s.processes[record.id] = m
 	ctx.Request(s.supervisor, spawnProcess{record})
 }
 
@@ -377,6 +415,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 	p.asked = nil
 	if m.err != nil {
 		s.forget(m.id) // before the answer: the id is free again
+		s.notAnnounced(ctx, m.id, p)
 		for _, r := range asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
 		}
@@ -395,6 +434,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 			ctx.Send(pid, ProcessAdded{m.ref})
 		}
 	}
+	s.announced(ctx, p.group)
 	if s.closing != nil {
 		ctx.Send(p.pid, stop{s.closing.reason, s.closing.shutdown})
 	}
@@ -418,6 +458,7 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 	delete(s.lingering, name)
 	if id, ok := s.ids[name]; ok {
 		p := s.forget(id)
+		s.notAnnounced(ctx, id, p)
 		reason := "its actor failed too often"
 		if s.closing != nil {
 			reason = s.closing.reason

@@ -50,6 +50,9 @@ func (m spawnProcess) failed(e *protocol.Error) any {
 	return processStarted{id: m.record.id, name: m.record.name, err: e}
 }
 
+// spawnGroup is from the session, behind the spawnProcess of all its processes.
+type spawnGroup struct{ record *groupRecord }
+
 // sessionName is the name of a session actor, under the supervisor that is named
 // by the session's id.
 const sessionName = "session"
@@ -67,6 +70,11 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case spawnProcess:
 		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &process{m.record} }); err != nil {
 			ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "spawn process %s: %v", m.record.id, err)))
+		}
+	case spawnGroup:
+		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &group{groupRecord: m.record} }); err != nil {
+			shared.Log.Error("spawn group", "group", m.record.id, "err", err)
+			ctx.Respond(gone{actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+m.record.name)})
 		}
 	case drain:
 		ctx.Send(actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName), m)

@@ -366,7 +366,8 @@ type Rusage struct {
 // ProcessInfo is a process in a listing. (Ours.)
 type ProcessInfo struct {
 	ProcessID   string      `json:"processId"`
-	State       string      `json:"state"`                 // starting, running, restarting, exited, closed
+	State       string      `json:"state"`                 // starting, running, restarting, waiting (for its group), exited, closed
+	Group       string      `json:"group,omitempty"`       // its groupId
 	Run         int         `json:"run"`                   // from 1
 	Ready       bool        `json:"ready,omitempty"`       // it runs, and is as its start has it
 	RestartInMs uint64      `json:"restartInMs,omitempty"` // of restarting: until the next run

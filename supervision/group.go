@@ -273,7 +273,7 @@ func (g *Group) decide(now time.Time, i int, e End, r Restart, chance float64) {
 		if g.from == len(g.members) || g.at.Before(at) {
 			g.at = at
 		}
-		g.from = from // it was behind i
+		g.from = from                       // it was behind i
 		for j := range g.members[g.from:] { // those who wait already wait as long
 			if o := &g.members[g.from+j]; o.State == Waiting && o.Run > 0 && o.At.Before(g.at) {
 				o.At = g.at
