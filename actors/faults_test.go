@@ -26,6 +26,8 @@ func kindOf(pid *actor.PID) string {
 	switch {
 	case strings.HasPrefix(last, "p-"):
 		return "process"
+	case strings.HasPrefix(last, "g-"):
+		return "group"
 	case strings.HasPrefix(last, "c-"):
 		return "connection"
 	case len(path) == 3:
@@ -109,7 +111,7 @@ func (r *resumer) attach() {
 	for {
 		r.peer = connect(r.t, r.troupe)
 		r.answers = make(map[string]message)
-		params := map[string]any{"clientName": "resumer", "role": r.role, "capabilities": map[string]any{"restarted": true}}
+		params := map[string]any{"clientName": "resumer", "role": r.role, "capabilities": map[string]any{"restarted": true, "ready": true, "groups": true}}
 		if r.sessionID != "" {
 			from := make(map[string]uint64)
 			for id, p := range r.processes {
@@ -177,7 +179,7 @@ func (r *resumer) take() bool {
 		return true
 	}
 	switch m.Method {
-	case protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyClosed, protocol.NotifyRestarted:
+	case protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyClosed, protocol.NotifyRestarted, protocol.NotifyReady:
 	case protocol.NotifyEvicted:
 		r.t.Errorf("process %s was given up: %s", m.Params.ProcessID, m.Params.Reason)
 		return true
@@ -246,6 +248,36 @@ func (r *resumer) start(id string, params protocol.ProcessStartParams) {
 	r.mustCall("process/start", params)
 }
 
+// startGroup starts a base that is ready by a line, and a unit on it that fails once.
+func (r *resumer) startGroup(runs string) {
+	member := func(id, script string, params protocol.ProcessStartParams) protocol.ProcessStartParams {
+		r.processes[id] = new(progress)
+		params.ProcessID, params.Cwd = id, "file:///"
+		params.Env = map[string]string{"PATH": "/usr/bin:/bin"}
+		params.Argv = []string{"sh", "-c", script, runs}
+		params.Restart = &protocol.Restart{Policy: "permanent", Backoff: &protocol.Backoff{InitialMs: 1}}
+		return params
+	}
+	m := r.call("group/start", protocol.GroupStartParams{GroupID: "g", Strategy: protocol.RestForOne, Processes: []protocol.ProcessStartParams{
+		member("base", "echo up; exec sleep 1000", protocol.ProcessStartParams{Ready: &protocol.Ready{Line: "up"}}),
+		member("unit", `echo >>$0; n=$(wc -l <$0); echo "unit $n"; [ $n = 2 ] && exec sleep 1000`, protocol.ProcessStartParams{DependsOn: []string{"base"}}),
+	}})
+	if m.Error != nil && !strings.Contains(m.Error.Message, "already exists") { // by the first try, whose answer was lost
+		r.t.Errorf("group/start: %+v", m.Error)
+	}
+}
+
+func (r *resumer) group() (g protocol.GroupInfo) {
+	var result protocol.GroupListResult
+	if err := json.Unmarshal(r.mustCall("group/list", protocol.Empty{}).Result, &result); err != nil {
+		r.t.Fatal(err)
+	}
+	if len(result.Groups) > 0 {
+		g = result.Groups[0]
+	}
+	return g
+}
+
 func (r *resumer) write(id, writeID, text string) {
 	m := r.mustCall("process/write", protocol.ProcessWriteParams{ProcessID: id, WriteID: writeID, Chunk: []byte(text)})
 	if !strings.Contains(string(m.Result), "accepted") {
@@ -278,7 +310,7 @@ func (r *resumer) pids(pids map[string]int) {
 }
 
 // retired is what happens in a scenario only if it waits for the retention.
-var retired = []string{"actors.retireDue", "actors.processRetired", "actors.ProcessRemoved"}
+var retired = []string{"actors.retireDue", "actors.processRetired", "actors.ProcessRemoved", "actors.endedDue"}
 
 // scenario is two sessions with three processes, an observer, and what they do
 // in a life. It returns how many connections were lost that nobody had cut.
@@ -306,6 +338,10 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	two.start("again", protocol.ProcessStartParams{
 		Argv:    []string{"sh", "-c", `echo >>$0; n=$(wc -l <$0); echo "run $n"; [ $n = 3 ]`, runs},
 		Restart: &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: 1}},
+	})
+	two.startGroup(filepath.Join(t.TempDir(), "units"))
+	two.until(func() bool {
+		return strings.Contains(two.processes["unit"].output.String(), "unit 2\n") && two.processes["base"].output.Len() > 0
 	})
 	before := make(map[string]int)
 	one.pids(before)
@@ -335,7 +371,7 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	after := make(map[string]int)
 	one.pids(after)
 	two.pids(after)
-	for _, id := range []string{"echo", "tty"} { // count may have ended
+	for _, id := range []string{"echo", "tty", "base", "unit"} { // count may have ended
 		if before[id] != after[id] || !alive(after[id]) {
 			t.Errorf("%s was process %d and is %d, alive %t", id, before[id], after[id], alive(after[id]))
 		}
@@ -363,6 +399,15 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	two.until(func() bool { return two.processes["again"].closed })
 	if again := two.processes["again"]; again.output.String() != "run 1\nrun 2\nrun 3\n" || again.code != 0 {
 		t.Errorf("again wrote %q, exit code %d", again.output.String(), again.code)
+	}
+
+	two.mustCall("group/stop", protocol.GroupStopParams{GroupID: "g"})
+	two.until(func() bool { return two.processes["base"].closed && two.processes["unit"].closed })
+	if base, unit := two.processes["base"], two.processes["unit"]; base.output.String() != "up\n" || unit.output.String() != "unit 1\nunit 2\n" {
+		t.Errorf("base wrote %q, unit %q", base.output.String(), unit.output.String())
+	}
+	if g := two.group(); g.State != "ended" && !retire || g.Reason != "stopped by request" && g.State != "" {
+		t.Errorf("the group is %+v", g)
 	}
 
 	two.mustCall("session/info", protocol.Empty{})
@@ -550,5 +595,30 @@ func TestFloodOfFaults(t *testing.T) {
 			}
 			connect(t, troupe).open("") // and new ones are let in
 		})
+	}
+}
+
+// A group whose actor fails again and again leaves nobody waiting: its processes end,
+// and say why.
+func TestGroupGivenUp(t *testing.T) {
+	failing := point{"group", "actors.memberEnded"}
+	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
+		if (point{kindOf(self), fmt.Sprintf("%T", m)}) == failing {
+			panic("injected")
+		}
+	}, nil))
+	r := newResumer(t, troupe, protocol.RoleOwner, "")
+	r.startGroup(filepath.Join(t.TempDir(), "runs"))
+	r.until(func() bool { return r.processes["base"].closed && r.processes["unit"].closed })
+	for len(r.list()) > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if g := r.group(); g.GroupID != "" {
+		t.Errorf("the group is still listed: %+v", g)
+	}
+	r.start("after", protocol.ProcessStartParams{Argv: []string{"true"}})
+	r.until(func() bool { return r.processes["after"].closed })
+	if r.lost > 0 {
+		t.Errorf("%d connections were lost", r.lost)
 	}
 }

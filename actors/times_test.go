@@ -124,6 +124,10 @@ func onStage(t *testing.T, test func(t *testing.T, system *actor.ActorSystem, sp
 
 // fakeProcess is a process that runs, over a fake child.
 func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID) (*actor.PID, *processRecord, *fakeChild) {
+	return fakeProcessOf(params, spawn, func(*processRecord) {})
+}
+
+func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID, change func(*processRecord)) (*actor.PID, *processRecord, *fakeChild) {
 	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	c := &fakeChild{born: time.Now()}
 	record := &processRecord{
@@ -137,6 +141,7 @@ func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) 
 		retention: 1 << 20,
 		session:   spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
+	change(record)
 	pid := spawn(func() actor.Actor { return &process{record} })
 	synctest.Wait()
 	return pid, record, c
@@ -525,6 +530,54 @@ func TestNextRunTakesOver(t *testing.T) {
 		}
 		if got := starts.last().size; got != size {
 			t.Errorf("size %v, want %v", got, size)
+		}
+	})
+}
+
+// A process that its group wants to end while it is being started ends when it has been;
+// whatever it is told twice, or late, it does once.
+func TestOrderWhileStarting(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+		var starts []func()
+		c := &fakeChild{born: time.Now()}
+		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{KillGraceMs: ms(time.Second)}, spawn, func(r *processRecord) {
+			r.group = r.session
+			r.restart = &supervision.Restart{Policy: supervision.Permanent}
+			r.shared.start = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				c.intake = in
+				starts = append(starts, func() { done(c, nil) })
+			}
+		})
+		say := func(st supervision.MemberStatus) {
+			for range 2 {
+				system.Root.Send(pid, order{st})
+			}
+			synctest.Wait()
+		}
+		say(supervision.MemberStatus{State: supervision.Waiting})
+		if len(starts) != 0 {
+			t.Fatal("it was started before its group said so")
+		}
+		say(supervision.MemberStatus{State: supervision.Running, Run: 1})
+		say(supervision.MemberStatus{State: supervision.Ending, Run: 1, Reason: "enough"})
+		if len(starts) != 1 {
+			t.Fatalf("%d starts, want 1", len(starts))
+		}
+		starts[0]()
+		synctest.Wait()
+		if polite, _ := c.was(); polite == 0 {
+			t.Error("it was not told to end")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if count("actors.memberEnded") != 1 || record.status.Reason != "enough" {
+			t.Errorf("its end was told %d times, with %q", count("actors.memberEnded"), record.status.Reason)
+		}
+		say(supervision.MemberStatus{State: supervision.Ending, Run: 1, Reason: "enough"}) // late
+		say(supervision.MemberStatus{State: supervision.Left, Run: 1})
+		say(supervision.MemberStatus{State: supervision.Running, Run: 2}) // too late
+		if len(starts) != 1 || record.phase != closed {
+			t.Errorf("%d starts, and it is %v", len(starts), record.phase)
 		}
 	})
 }

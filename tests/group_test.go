@@ -368,7 +368,7 @@ func TestGroupGivesUp(t *testing.T) {
 // TestGroupByRequest: its processes are processes like others.
 func TestGroupByRequest(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "--closed-retention", "1s")
+	s := startServer(t)
 	c := s.session(knowing)
 	token := newToken(t)
 	// What comes behind the start waits for it; what is written before a run is for it.
@@ -451,10 +451,18 @@ func TestGroupByRequest(t *testing.T) {
 
 	c.call("group/stop", obj{"groupId": "g"})
 	wantNoKin(t, "after group/stop", token)
+}
+
+// TestGroupForgotten: after its retention, with its processes; and what the end of a
+// session does to those that wait.
+func TestGroupForgotten(t *testing.T) {
+	t.Parallel()
+	c := startServer(t, "--closed-retention", "100ms").session(knowing)
+	c.call("group/start", groupOf("g", "one_for_all", 5, memberOf("a", obj{"argv": sh("exit 0"), "restart": obj{"policy": "temporary"}})))
 	eventually(t, "an ended group is forgotten", func() bool { return c.group("g") == nil })
 	eventually(t, "and so are its processes", func() bool { return len(c.call("process/list", obj{})["processes"].([]any)) == 0 })
 
-	// The end of a session ends them all, those that wait included.
+	token := newToken(t)
 	c.call("group/start", groupOf("g", "one_for_all", 5,
 		memberOf("a", obj{"argv": []string{"sleep", token}, "ready": obj{"file": "file:///no/such/file"}}),
 		memberOf("b", obj{"argv": []string{"sleep", token}, "dependsOn": []string{"a"}}),
@@ -462,4 +470,33 @@ func TestGroupByRequest(t *testing.T) {
 	c.process("a").pid()
 	c.call("session/close", obj{})
 	wantNoKin(t, "after session/close", token)
+}
+
+// TestGroupOfTheUnread: a process whose owner has yet to read how it ended is not run
+// again before; but a stop does not wait for that.
+func TestGroupOfTheUnread(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(knowing)
+	gate := filepath.Join(t.TempDir(), "gate")
+	c.call("group/start", groupOf("g", "one_for_one", 5, memberOf("a", obj{
+		"argv":      append(sh(`echo up; while [ ! -e $0 ]; do sleep 0.01; done; head -c 3900 /dev/zero`), gate),
+		"retention": obj{"bytes": 4096},
+	})))
+	c.process("a").awaitOutput("stdout", "up\n")
+	eventually(t, "that is acknowledged", func() bool { return num(describe(t, c, "a")["unackedBytes"]) == 0 })
+	c.cutRST()
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	observer := s.observe(c.sessionID, nil) // for whom nothing is kept
+	eventually(t, "it has ended", func() bool { return describe(t, observer, "a")["state"] == "waiting" })
+	c = s.session(obj{"resumeSessionId": c.sessionID, "takeover": true, "capabilities": knowing["capabilities"]})
+	if got := c.stand("g"); got != "ready: a running 1 r" {
+		t.Errorf("the group is %s", got)
+	}
+	c.call("group/stop", obj{"groupId": "g"})
+	if got := c.stand("g"); got != "ended: a left 1 r" {
+		t.Errorf("the group is %s", got)
+	}
 }

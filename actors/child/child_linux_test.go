@@ -413,6 +413,20 @@ func TestAbandonKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
+// The end of a stream takes no credit: nobody has to read for a program to be seen to
+// have ended. Of a TTY too.
+func TestEndTakesNoCredit(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	for _, spec := range []Spec{script(`sleep 0.05`), tty(script(`sleep 0.05`))} {
+		w, err := tryStart(t, h, spec, 4<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.in.Hold(0, 4<<10)
+		w.untilClosed()
+	}
+}
+
 // An aborted intake ends a pump that waits for credit.
 func TestAbortEndsWhatWaitsForCredit(t *testing.T) {
 	h := newHost(t, HostConfig{})

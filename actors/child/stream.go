@@ -136,8 +136,13 @@ func (s *stream) await() next {
 func (s *stream) lookAt(fd uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ready := readable(fd)
+	events := poll(fd)
+	ready := events != 0
 	switch {
+	case hungUp(events) && hungUp(poll(fd)):
+		// Looked at twice: within one look a last writer may write and close. The end
+		// takes no credit: there may be none for long.
+		s.next = nextEnd
 	case s.abandoned && (!ready || s.read >= s.last):
 		s.next = nextEnd
 	case ready:
@@ -233,12 +238,18 @@ func (s *stream) held(fd uintptr) uint64 {
 
 // readable also reports true at the end of the stream. A peer that has closed a
 // PTY hangs up; what it wrote comes first.
-func readable(fd uintptr) bool {
+func readable(fd uintptr) bool { return poll(fd) != 0 }
+
+// hungUp reports whether nothing is left to read, and nobody to write.
+func hungUp(events int16) bool { return events&unix.POLLHUP != 0 && events&unix.POLLIN == 0 }
+
+// poll is 0 if there is nothing to do.
+func poll(fd uintptr) (events int16) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(fds, 0)
+		_, err := unix.Poll(fds, 0)
 		if !errors.Is(err, unix.EINTR) {
-			return n > 0
+			return fds[0].Revents
 		}
 	}
 }
