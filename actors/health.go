@@ -175,9 +175,7 @@ func (p *process) readyDue(ctx actor.Context) {
 // heard looks at output: of lines that may make it ready, and that there is some.
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	h := &p.health
-	if p.params.Liveness != nil {
-		h.heard = time.Now()
-	}
+	h.heard = time.Now()
 	if h.pattern == nil || p.params.Ready.Stream != 0 && p.params.Ready.Stream != s {
 		return
 	}

@@ -40,6 +40,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodProcessWait:       params[protocol.ProcessWaitParams],
 	protocol.MethodProcessRestart:    params[protocol.ProcessRestartParams],
 	protocol.MethodProcessSetRestart: params[protocol.ProcessSetRestartParams],
+	protocol.MethodProcessInfo:       params[protocol.ProcessInfoParams],
 	protocol.MethodProcessList:       ignoring[listRequest],
 	protocol.MethodGroupStart:        params[protocol.GroupStartParams],
 	protocol.MethodGroupStop:         params[protocol.GroupStopParams],
@@ -112,6 +113,8 @@ func (in *inbound) process() string {
 	case protocol.ProcessTerminateParams:
 		return p.ProcessID
 	case protocol.ProcessWaitParams:
+		return p.ProcessID
+	case protocol.ProcessInfoParams:
 		return p.ProcessID
 	case protocol.ProcessRestartParams:
 		return p.ProcessID

@@ -486,6 +486,8 @@ func (p *process) request(ctx actor.Context, m Request) {
 		p.reply(ctx, r, protocol.Empty{}, p.restartNow(ctx))
 	case protocol.ProcessSetRestartParams:
 		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
+	case protocol.ProcessInfoParams:
+		p.reply(ctx, r, p.inspect(), nil)
 	case DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:
@@ -495,44 +497,6 @@ func (p *process) request(ctx actor.Context, m Request) {
 
 func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
 	ctx.Send(r.sender, Reply{Token: r.token, Result: result, Err: err})
-}
-
-func (p *process) describe() protocol.ProcessInfo {
-	info := protocol.ProcessInfo{
-		ProcessID:   p.id,
-		State:       p.state(),
-		Group:       p.groupID,
-		Run:         p.run,
-		Argv:        p.params.Argv,
-		Cwd:         p.params.Cwd,
-		TTY:         p.spec.TTY,
-		StartedAtMs: p.created.UnixMilli(),
-		FirstSeq:    p.log.First(),
-		NextSeq:     p.log.Last() + 1,
-		Retained:    p.log.Cost(0),
-		Unacked:     p.pinned(),
-	}
-	if h := p.handleNow(); h != nil {
-		if p.phase == running {
-			info.PID = h.PID()
-		}
-		info.Containment = string(h.Containment())
-	}
-	if st := p.status; p.phase >= restarting && (p.run > 0 || p.phase > restarting) {
-		info.Status = &st
-	}
-	info.Ready = p.phase == running && p.health.ready
-	if n := p.interval; n != nil && !n.at.IsZero() {
-		info.RestartInMs = milliseconds(time.Until(n.at))
-	}
-	return info
-}
-
-func (p *process) state() string {
-	if n := p.interval; n != nil && n.held {
-		return "waiting" // for its group
-	}
-	return p.phase.String()
 }
 
 func (p *process) logErr(what string, err error) {

@@ -16,7 +16,8 @@ const maxRead = 8 << 20
 type viewer struct {
 	pid    *actor.PID
 	cursor outlog.Cursor
-	pull   int // bytes; 0: it has not asked
+	pull   int       // bytes; 0: it has not asked
+	behind time.Time // since when there is something that it has not asked for; zero: there is not
 	owner  bool
 	// Of an owner: only an Ack acknowledges.
 	explicit bool
@@ -118,11 +119,20 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 }
 
 func (p *process) deliver(ctx actor.Context, v *viewer) {
-	if v.pull == 0 || v.cursor.Seq >= p.log.Last() {
+	if v.cursor.Seq >= p.log.Last() {
+		return
+	}
+	if v.pull == 0 {
+		if v.behind.IsZero() {
+			v.behind = time.Now()
+		}
 		return
 	}
 	entries, gap := p.log.Read(&v.cursor, v.pull, nil)
 	v.pull = 0
+	if v.behind = (time.Time{}); v.cursor.Seq < p.log.Last() {
+		v.behind = time.Now()
+	}
 	ctx.Request(v.pid, Delivery{p.id, gap, entries})
 }
 

@@ -37,6 +37,14 @@ func (a *alarm) sooner(ctx actor.Context, d time.Duration, m any) {
 	}
 }
 
+// left is how long until it comes, in milliseconds; 0 if it is not set.
+func (a *alarm) left() uint64 {
+	if a.timer == nil {
+		return 0
+	}
+	return untilMs(a.due)
+}
+
 func (a *alarm) stop() {
 	if a.timer != nil {
 		a.timer.Stop()

@@ -82,6 +82,7 @@ func (c *fakeChild) Containment() child.Containment { return "fake" }
 func (c *fakeChild) Write([]byte) (bool, error)     { return true, nil }
 func (c *fakeChild) CloseStdin() error              { return nil }
 func (c *fakeChild) Resize(s protocol.Size) error   { c.size = s; return nil }
+func (c *fakeChild) Stopped() bool                  { return false }
 func (c *fakeChild) Abandon()                       {}
 func (c *fakeChild) TreeEmpty() bool                { return true }
 func (c *fakeChild) Release() error                 { return nil }

@@ -319,7 +319,7 @@ var wireTypes = []any{
 	SessionInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
-	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
 	GroupStartParams{}, GroupStartResult{}, GroupStopParams{}, GroupListResult{}, GroupChangedNotification{},
 }
@@ -380,10 +380,16 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		*p = rapid.SampledFrom([]Signal{SignalInterrupt, SignalKill, SignalWinch}).Draw(t, "signal")
 		return
 	case *Role:
-		*p = rapid.SampledFrom([]Role{"", RoleOwner, RoleObserver}).Draw(t, "role")
+		*p = rapid.SampledFrom([]Role{RoleOwner, RoleObserver}).Draw(t, "role")
+		if omitted && rapid.Bool().Draw(t, "no role") {
+			*p = ""
+		}
 		return
 	case *OnFull:
 		*p = rapid.SampledFrom([]OnFull{"", OnFullBlock, OnFullEvict, OnFullSpool}).Draw(t, "onFull")
+		return
+	case *WaitFor:
+		*p = rapid.SampledFrom([]WaitFor{WaitOwner, WaitItself}).Draw(t, "for")
 		return
 	case *GroupStrategy:
 		*p = rapid.SampledFrom([]GroupStrategy{OneForOne, OneForAll, RestForOne}).Draw(t, "strategy")

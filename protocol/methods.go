@@ -25,6 +25,7 @@ const (
 	MethodProcessCloseStdin = "process/closeStdin" // ProcessCloseStdinParams → Empty
 	MethodProcessResize     = "process/resize"     // ProcessResizeParams → Empty
 	MethodProcessWait       = "process/wait"       // ProcessWaitParams → ProcessWaitResult
+	MethodProcessInfo       = "process/info"       // ProcessInfoParams → ProcessInfoResult
 	MethodProcessList       = "process/list"       // Empty → ProcessListResult
 	MethodProcessRestart    = "process/restart"    // ProcessRestartParams → Empty
 	MethodProcessSetRestart = "process/setRestart" // ProcessSetRestartParams → Empty

@@ -116,6 +116,8 @@ type Handle interface {
 	// Exited reports whether the child has ended. The Intake has its exit later, behind
 	// the output that came before it.
 	Exited() bool
+	// Stopped reports whether a signal has stopped the child, and none continued it.
+	Stopped() bool
 	// TreeEmpty reports whether the child was reaped and no descendant is
 	// left. Where that takes a search it reports what the last one found, and
 	// starts another.

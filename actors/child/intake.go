@@ -2,6 +2,7 @@ package child
 
 import (
 	"sync"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -55,6 +56,8 @@ type Intake struct {
 	retained int64 // all that it holds now, history included
 	flight   int64 // taken by pumps and not yet settled
 	charged  int64 // of retained+flight, what the budget was charged
+	waiting  int   // pumps that wait for credit
+	since    time.Time
 	aborted  bool
 }
 
@@ -73,16 +76,34 @@ func NewIntake(limit int64, budget *Budget, notify func()) *Intake {
 func (in *Intake) Take(max int) (n int, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for !in.aborted {
+	for waits := false; !in.aborted; in.credit.Wait() {
 		if n := in.room(int64(max)); n > 0 {
 			if n = in.charge(n); n > 0 {
 				in.flight += n
 				return int(n), true
 			}
 		}
-		in.credit.Wait()
+		if waits {
+			continue
+		}
+		waits = true
+		if in.waiting++; in.waiting == 1 {
+			in.since = time.Now()
+		}
+		defer func() { in.waiting-- }()
 	}
 	return 0, false
+}
+
+// Starved returns since when there is output that may not be read, the zero Time if
+// there is none; and whether that is for the Budget's sake, and not the log's.
+func (in *Intake) Starved() (since time.Time, budget bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.waiting == 0 {
+		return time.Time{}, false
+	}
+	return in.since, in.room(bufferSize) > 0
 }
 
 // room is how much of want may be read now. A little room is none, as in TCP (RFC 1122

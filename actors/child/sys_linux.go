@@ -108,6 +108,19 @@ func (p *process) takeStatus(fd uintptr) bool {
 	return true
 }
 
+func (p *process) Stopped() (stopped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status != nil {
+		return false
+	}
+	control(p.exit, func(fd uintptr) {
+		info, _, err := waitid(unix.P_PIDFD, int(fd), unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT)
+		stopped = err == nil && info.pid != 0
+	})
+	return stopped
+}
+
 // Values of si_code. (sigaction(2))
 const (
 	cldExited = 1

@@ -78,6 +78,8 @@ func (p *process) awaitExit() {
 	}
 }
 
+func (p *process) Stopped() bool { return false }
+
 func reap(int) {}
 
 func (h *Host) startReaper() (stop func()) { return func() {} }

@@ -131,6 +131,9 @@ func (l *Log) Cost(after uint64) int64 {
 	return all - had
 }
 
+// Dropped is how many bytes of output were dropped since the log began.
+func (l *Log) Dropped() uint64 { return l.droppedBytes }
+
 // Drop lets go of the oldest entries while the log costs more than limit, but
 // of none after keep.
 func (l *Log) Drop(limit int64, keep uint64) {

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"slices"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func (p *process) describe() protocol.ProcessInfo {
+	info := protocol.ProcessInfo{
+		ProcessID:   p.id,
+		State:       p.state(),
+		Group:       p.groupID,
+		Run:         p.run,
+		Argv:        p.params.Argv,
+		Cwd:         p.params.Cwd,
+		TTY:         p.spec.TTY,
+		StartedAtMs: p.created.UnixMilli(),
+		FirstSeq:    p.log.First(),
+		NextSeq:     p.log.Last() + 1,
+		Retained:    p.log.Cost(0),
+		Unacked:     p.pinned(),
+	}
+	if h := p.handleNow(); h != nil {
+		if p.phase == running {
+			info.PID = h.PID()
+		}
+		info.Containment = string(h.Containment())
+	}
+	if st := p.status; p.phase >= restarting && (p.run > 0 || p.phase > restarting) {
+		info.Status = &st
+	}
+	info.Ready = p.phase == running && p.health.ready
+	if n := p.interval; n != nil && !n.at.IsZero() {
+		info.RestartInMs = milliseconds(time.Until(n.at))
+	}
+	return info
+}
+
+func (p *process) state() string {
+	if n := p.interval; n != nil && n.held {
+		return "waiting" // for its group
+	}
+	return p.phase.String()
+}
+
+// inspect is process/info.
+func (p *process) inspect() protocol.ProcessInfoResult {
+	info := protocol.ProcessInfoResult{
+		ProcessInfo:   p.describe(),
+		WaitsFor:      p.waitsFor(p.handleNow()),
+		PendingWrites: len(p.stdin),
+		DroppedBytes:  p.log.Dropped(),
+		Viewers:       []protocol.Viewer{},
+	}
+	if !p.health.heard.IsZero() {
+		info.QuietMs = sinceMs(p.health.heard)
+	}
+	for _, v := range p.viewers {
+		viewer := protocol.Viewer{Role: protocol.RoleObserver}
+		if v.owner {
+			viewer.Role = protocol.RoleOwner
+		}
+		if !v.behind.IsZero() {
+			viewer.LagBytes, viewer.LagMs = p.log.Cost(v.cursor.Seq), max(sinceMs(v.behind), 1)
+		}
+		info.Viewers = append(info.Viewers, viewer)
+	}
+	slices.SortFunc(info.Viewers, func(a, b protocol.Viewer) int { return int(b.LagBytes - a.LagBytes) })
+	return info
+}
+
+// waitsFor is what keeps the process from writing, or from ending. handle is nil if it
+// has no child.
+func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
+	waits := []protocol.Wait{}
+	wait := func(w protocol.Wait) { waits = append(waits, w) }
+	n := p.interval
+	switch {
+	case p.phase >= closed:
+		return waits
+	case p.phase == starting, n != nil && n.spawning:
+		wait(protocol.Wait{For: protocol.WaitStart})
+		return waits
+	}
+	switch since, budget := p.intake.Starved(); {
+	case since.IsZero():
+	case budget:
+		wait(protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"})
+	default:
+		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: p.pinned(), Reason: "its owner is attached, and has not read it"}
+		if p.owner.pid == nil {
+			w.Reason = "nobody is attached as owner"
+		}
+		wait(w)
+	}
+	switch {
+	case n != nil && n.held:
+		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.ended), InMs: untilMs(n.at), Reason: n.reason})
+	case n != nil:
+		wait(protocol.Wait{For: protocol.WaitBackoff, SinceMs: sinceMs(n.ended), InMs: untilMs(n.at), Reason: n.reason})
+	case p.phase == exited:
+		wait(protocol.Wait{For: protocol.WaitDescendants})
+	case handle == nil:
+	default:
+		p.runWaitsFor(handle, wait)
+		if len(waits) == 0 {
+			wait(protocol.Wait{For: protocol.WaitItself, SinceMs: sinceMs(p.health.heard)})
+		}
+	}
+	return waits
+}
+
+func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
+	if handle.Stopped() {
+		wait(protocol.Wait{For: protocol.WaitStopped, Reason: "stopped by a signal"})
+	}
+	if p.endReason != "" {
+		wait(protocol.Wait{For: protocol.WaitEnd, InMs: p.killAt.left(), Reason: p.endReason})
+	}
+	if p.params.Ready != nil && !p.health.ready {
+		wait(protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.left()})
+	}
+}
+
+// sinceMs is 0 for the zero Time.
+func sinceMs(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return milliseconds(time.Since(t))
+}
+
+// untilMs is 0 for the zero Time.
+func untilMs(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return milliseconds(time.Until(t))
+}
