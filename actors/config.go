@@ -29,6 +29,16 @@ type Config struct {
 	// MaxDetachedTTL is the longest that a client may ask for. 0 means 24 h;
 	// negative means for ever.
 	MaxDetachedTTL time.Duration
+	// IdleTimeout is how long a session lives to which nobody is attached and in which
+	// nothing writes, unless the client asked for less. 0 or negative means for ever.
+	IdleTimeout time.Duration
+	// MaxAge is how long a session lives at all, unless the client asked for less; who
+	// is attached is warned a minute before, or a tenth of it. 0 or negative means for
+	// ever.
+	MaxAge time.Duration
+	// EvictForMemory ends the session that has been without an owner the longest, and
+	// for 10 s, when processes may write no more because of Budget. Else they wait.
+	EvictForMemory bool
 	// ClosedRetention is how long a process that has closed can still be read. 0
 	// means 80 s, as the peer; negative means not at all.
 	ClosedRetention time.Duration

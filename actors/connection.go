@@ -192,7 +192,7 @@ func (c *connection) Receive(ctx actor.Context) {
 			c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
 		}
 	case Expiring:
-		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification{InMs: m.InMs})
+		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
 
 	case ponged:
 		c.ponged(ctx)

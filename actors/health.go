@@ -176,6 +176,7 @@ func (p *process) readyDue(ctx actor.Context) {
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	h := &p.health
 	h.heard = time.Now()
+	p.gauge.wrote.Store(h.heard.UnixNano())
 	if h.pattern == nil || p.params.Ready.Stream != 0 && p.params.Ready.Stream != s {
 		return
 	}

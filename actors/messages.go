@@ -95,8 +95,11 @@ type (
 	Evicted struct{ Reason string }
 
 	// Expiring tells an observer that its session has lost its owner, and all who
-	// are attached that the server shuts down.
-	Expiring struct{ InMs uint64 }
+	// are attached that it has reached its age, or the server shuts down.
+	Expiring struct {
+		InMs   uint64
+		Reason string
+	}
 )
 
 type (

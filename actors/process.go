@@ -86,6 +86,7 @@ type processRecord struct {
 	session   *actor.PID
 	group     *actor.PID // nil: it is of none
 	groupID   string     // the client's
+	gauge     *gauge     // of the session
 	created   time.Time
 
 	mu       sync.Mutex
@@ -119,6 +120,7 @@ type processRecord struct {
 	last                     uint64 // once retired: of what was the log
 	forgotten                bool   // the session has taken it from its table
 
+	gauged   int64 // of gauge.held, what is of this process
 	owner    ownership
 	viewers  map[who]*viewer
 	evicted  map[who]bool // owners that were, and have not ended yet
@@ -156,6 +158,8 @@ func (p *process) Receive(ctx actor.Context) {
 			a.stop()
 		}
 		p.unwatch()
+		p.gauge.held.Add(-p.gauged)
+		p.gauged = 0
 		p.interval = nil // no other run
 		if p.group != nil {
 			ctx.Send(p.group, memberGone{p.id})
@@ -381,7 +385,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.acceptStdin(ctx)
 		}
 		p.trim()
-		in.Settle(p.log.Cost(0), p.pinned())
+		in.Settle(p.holds())
 	}
 	if more {
 		ctx.Send(ctx.Self(), factsReady{})

@@ -167,7 +167,7 @@ func (p *process) retire(ctx actor.Context) {
 		p.phase = retired
 		p.last = p.log.Last()
 		p.log = outlog.Log{}
-		p.intake.Hold(0, 0)
+		p.intake.Hold(p.holds())
 	}
 	switch {
 	case p.phase < closed:

@@ -82,6 +82,14 @@ func (p *process) pin() uint64 {
 // pinned is what is kept for the owner, in bytes.
 func (p *process) pinned() int64 { return p.log.Cost(p.pin()) }
 
+// holds is what the log does, in bytes, and what of it is kept for the owner.
+func (p *process) holds() (retained, pinned int64) {
+	retained, pinned = p.log.Cost(0), p.pinned()
+	p.gauge.held.Add(pinned - p.gauged)
+	p.gauged = pinned
+	return retained, pinned
+}
+
 func (p *process) evicts() bool {
 	return p.params.Retention != nil && p.params.Retention.OnFull == protocol.OnFullEvict
 }
@@ -89,7 +97,7 @@ func (p *process) evicts() bool {
 // held tells the pumps what the log holds, after that has become less.
 func (p *process) held() {
 	p.trim()
-	p.intake.Hold(p.log.Cost(0), p.pinned())
+	p.intake.Hold(p.holds())
 }
 
 func (p *process) subscribe(ctx actor.Context, m Subscribe) {

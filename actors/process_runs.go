@@ -41,7 +41,7 @@ func (p *process) spawn(ctx actor.Context) {
 	if old != nil {
 		p.intake.Succeed(old)
 	}
-	p.intake.Hold(p.log.Cost(0), p.pinned())
+	p.intake.Hold(p.holds())
 	p.mu.Lock()
 	p.handle, p.startErr = nil, nil
 	p.mu.Unlock()

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,6 +17,13 @@ type (
 	sessionList       struct{ supervisors []*actor.PID }
 	sessionListFailed struct{}
 	listSessionsDue   struct{}
+	// session: it has had no owner since then; the zero Time: it has one
+	detached struct {
+		id    string
+		since time.Time
+		gauge *gauge
+	}
+	relieveDue struct{} // a session may have been without an owner for long enough
 	// Shutdown: let no session live
 	drainAll struct{}
 )
@@ -36,12 +44,17 @@ type registry struct {
 
 	ready bool                  // known is complete
 	known map[string]*actor.PID // the supervisors of the sessions, by session id
+
+	detached  map[string]detached // by session id: those without an owner
+	evicting  string              // the session that is being ended for its memory; "": none
+	relieveAt alarm
 }
 
 func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.known = make(map[string]*actor.PID)
+		r.detached = make(map[string]detached)
 		ctx.Request(r.sessions, listSessions{})
 	case sessionList:
 		r.rebuilt(ctx, m.supervisors)
@@ -60,9 +73,27 @@ func (r *registry) Receive(ctx actor.Context) {
 				ctx.Send(s, drain{}) // it was not there for the first one
 			}
 		}
+	case *actor.Stopping, *actor.Restarting:
+		r.relieveAt.stop()
 	case *actor.Terminated:
-		delete(r.known, lastName(m.Who))
+		id := lastName(m.Who)
+		delete(r.known, id)
+		delete(r.detached, id)
+		if id == r.evicting {
+			r.evicting = ""
+			r.relieve(ctx)
+		}
 		r.mayEnd(ctx)
+	case detached:
+		if delete(r.detached, m.id); !m.since.IsZero() && r.known[m.id] != nil {
+			r.detached[m.id] = m
+		}
+		if m.since.IsZero() && m.id == r.evicting {
+			r.evicting = "" // its owner was faster
+		}
+		r.relieve(ctx)
+	case budgetLow, relieveDue:
+		r.relieve(ctx)
 	case drainAll:
 		r.draining = true
 		r.drain(ctx)
@@ -77,6 +108,7 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
 		r.known[lastName(s)] = s
 		ctx.Watch(s)
+		ctx.Send(s, tellDetached{})
 	}
 	r.ready = true
 	r.attachWaiting(ctx)
@@ -117,17 +149,23 @@ func (r *registry) attach(ctx actor.Context, m attachRequest) {
 
 func (r *registry) open(ctx actor.Context, m attachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
-	if err = cmp.Or(err, tooLong("session.name", m.Options.Name)); err != nil {
+	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.IdleTimeout)
+	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.MaxAge)
+	if err = cmp.Or(err, idleErr, ageErr, tooLong("session.name", m.Options.Name)); err != nil {
 		ctx.Send(m.sender, m.failed(err))
 		return
 	}
 	record := &sessionRecord{
-		shared:  r.shared,
-		id:      uuid.NewString(),
-		name:    m.Options.Name,
-		created: time.Now(),
-		ttl:     ttl,
-		first:   &m,
+		shared:   r.shared,
+		id:       uuid.NewString(),
+		name:     m.Options.Name,
+		created:  time.Now(),
+		ttl:      ttl,
+		idle:     idle,
+		age:      age,
+		registry: ctx.Self(),
+		gauge:    new(gauge),
+		first:    &m,
 	}
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
 	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, m.sender)
@@ -147,6 +185,50 @@ func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
 		return 0, protocol.Errorf(protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.MaxDetachedTTL.Milliseconds())
 	}
 	return ttl, nil
+}
+
+// atMost is what a client asks for, in milliseconds, if the server's limit allows it; 0
+// or less is no limit, as 0 is of the client's.
+func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *protocol.Error) {
+	if ms == nil {
+		return max(limit, 0), nil
+	}
+	d := fromMillis(*ms)
+	if limit > 0 && (d == 0 || d > limit) {
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", name, *ms, limit.Milliseconds())
+	}
+	return d, nil
+}
+
+// relieveAfter is how long a session is spared that has just lost its owner, who may be
+// on the way back.
+const relieveAfter = 10 * time.Second
+
+// relieveWorth is how much must be held for a session that is ended for that, in bytes.
+const relieveWorth = 256 << 10
+
+// relieve ends the session that has been without an owner the longest, of those that
+// hold something, if what is held is in the way of others.
+func (r *registry) relieve(ctx actor.Context) {
+	if !r.EvictForMemory || r.evicting != "" || len(r.detached) == 0 || !r.budget.Short() {
+		return
+	}
+	var oldest *detached
+	for _, d := range r.detached {
+		if d.gauge.held.Load() >= relieveWorth && (oldest == nil || d.since.Before(oldest.since)) {
+			oldest = &d
+		}
+	}
+	if oldest == nil {
+		r.relieveAt.sooner(ctx, relieveAfter, relieveDue{})
+		return
+	}
+	if left := relieveAfter - time.Since(oldest.since); left > 0 {
+		r.relieveAt.sooner(ctx, left, relieveDue{})
+		return
+	}
+	r.evicting = oldest.id
+	ctx.Send(r.known[oldest.id], evict{fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
 }
 
 func (r *registry) drain(ctx actor.Context) {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -38,6 +39,12 @@ type (
 		info protocol.GroupInfo
 	}
 	expireDue struct{} // the detached TTL has passed, unless an owner came
+	idleDue   struct{} // nobody may have been attached, and nothing written, for the idle time
+	ageDue    struct{} // it has reached its age, or almost
+	// registry: more is held than may be, and this is the session to end for it
+	evict struct{ reason string }
+	// registry, when it is new: answered with detached
+	tellDetached struct{}
 )
 
 // sessionRecord is what of a session survives its actor, whose Props close over
@@ -48,20 +55,33 @@ type sessionRecord struct {
 	id, name   string
 	created    time.Time
 	ttl        time.Duration // negative: for ever
+	idle, age  time.Duration // 0 or less: for ever
+	registry   *actor.PID
 	supervisor *actor.PID
 	first      *attachRequest // who opened it; nil once attached
 
 	owner     *actor.PID // nil: detached
 	observers map[who]*actor.PID
-	former    map[who]*actor.PID    // evicted owners that have not ended
-	expires   time.Time             // while detached
-	expiresAt alarm                 // the same
+	former    map[who]*actor.PID // evicted owners that have not ended
+	expires   time.Time          // while detached
+	expiresAt alarm              // the same
+	detached  time.Time          // since when there is no owner; zero: there is one
+	alone     time.Time          // since when nobody is attached; zero: somebody is
+	idleAt    alarm              // while alone
+	ageAt     alarm
+	gauge     *gauge
 	processes map[string]*member    // by the client's id
 	ids       map[string]string     // the client's id, by actor name: of those
 	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
 	groups    map[string]*ensemble  // by the client's id
 	groupIDs  map[string]string     // the client's id, by actor name: of those
 	closing   *closing              // nil: it lives
+}
+
+// gauge is what the processes of a session store, and it and the registry look at.
+type gauge struct {
+	wrote atomic.Int64 // when one last did, as Unix nanoseconds
+	held  atomic.Int64 // what all of them keep for the owner, in bytes
 }
 
 // attachRequest is an Attach with its sender.
@@ -119,8 +139,18 @@ func (s *session) Receive(ctx actor.Context) {
 		s.groupTold(ctx, m)
 	case expireDue:
 		if s.owner == nil && !time.Now().Before(s.expires) {
-			s.close(ctx, "session expired: no owner for "+s.ttl.String(), -1)
+			s.evict(ctx, "session expired: no owner for "+s.ttl.String())
 		}
+	case idleDue:
+		s.idleDue(ctx)
+	case ageDue:
+		s.ageDue(ctx)
+	case evict:
+		if s.owner == nil {
+			s.evict(ctx, m.reason)
+		}
+	case tellDetached:
+		s.tellDetached(ctx)
 	case drain:
 		s.drain(ctx)
 
@@ -141,6 +171,7 @@ func (s *session) start(ctx actor.Context) {
 		s.lingering = make(map[string]*actor.PID)
 		s.groups = make(map[string]*ensemble)
 		s.groupIDs = make(map[string]string)
+		s.ageDue(ctx)
 	}
 	if first := s.first; first != nil {
 		s.first = nil
@@ -217,9 +248,15 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 		s.owner = m.sender
 		s.expires = time.Time{}
 		s.expiresAt.stop()
+		if !s.detached.IsZero() {
+			s.detached = time.Time{}
+			s.tellDetached(ctx)
+		}
 	} else {
 		s.observers[whoOf(m.sender)] = m.sender
 	}
+	s.alone = time.Time{}
+	s.idleAt.stop()
 	ctx.Watch(m.sender)
 	answer := Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
 	for id, p := range s.processes {
@@ -237,9 +274,11 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 		s.viewerGone(ctx, viewerGone{pid, false})
 		s.owner = nil
 		s.detach(ctx)
+		s.leave(ctx)
 	case s.observers[whoOf(pid)] != nil:
 		s.viewerGone(ctx, viewerGone{pid, false})
 		delete(s.observers, whoOf(pid))
+		s.leave(ctx)
 	case s.former[whoOf(pid)] != nil:
 		s.viewerGone(ctx, viewerGone{pid, false})
 		delete(s.former, whoOf(pid))
@@ -280,6 +319,8 @@ func (s *session) request(ctx actor.Context, m Request) {
 			Observers:     len(s.observers),
 			Processes:     len(s.processes),
 			DetachedTTLMs: milliseconds(s.ttl),
+			IdleMs:        milliseconds(s.idle),
+			MaxAgeMs:      milliseconds(s.age),
 		}})
 	case protocol.SessionCloseParams:
 		s.close(ctx, reasonClosed, -1)
@@ -372,6 +413,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		retention: retention,
 		restart:   restart,
 		session:   self,
+		gauge:     s.gauge,
 		created:   time.Now(),
 	}, nil
 }
@@ -454,4 +496,3 @@ func (s *session) forget(id string) *member {
 	delete(s.ids, p.name)
 	return p
 }
-

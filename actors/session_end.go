@@ -19,14 +19,75 @@ type closing struct {
 	asked    []request     // session/close
 }
 
+// evict ends a session for a policy of the server's.
+func (s *session) evict(ctx actor.Context, reason string) {
+	if s.closing == nil {
+		s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", reason, "processes", len(s.processes))
+	}
+	s.close(ctx, reason, -1)
+}
+
+// leave begins the idle time when nobody is attached any more.
+func (s *session) leave(ctx actor.Context) {
+	if s.idle <= 0 || s.closing != nil || s.owner != nil || len(s.observers) > 0 {
+		return
+	}
+	if s.alone.IsZero() {
+		s.alone = time.Now()
+	}
+	s.idleAt.set(ctx, s.idle-time.Since(s.alone), idleDue{})
+}
+
+func (s *session) idleDue(ctx actor.Context) {
+	if s.alone.IsZero() {
+		return
+	}
+	quiet := min(time.Since(s.alone), time.Since(time.Unix(0, s.gauge.wrote.Load())))
+	if left := s.idle - quiet; left > 0 {
+		s.idleAt.set(ctx, left, idleDue{})
+		return
+	}
+	s.evict(ctx, "session idle: nobody attached and no output for "+s.idle.String())
+}
+
+// ageWarning is how long before its end a session that reaches its age is told, if that
+// is not more than a tenth of it.
+const ageWarning = time.Minute
+
+func (s *session) ageDue(ctx actor.Context) {
+	if s.age <= 0 || s.closing != nil {
+		return
+	}
+	reason := "session reached its maximum age of " + s.age.String()
+	left, warning := s.age-time.Since(s.created), min(ageWarning, s.age/10)
+	switch {
+	case left <= 0:
+		s.evict(ctx, reason)
+	case left <= warning:
+		s.tellAttached(ctx, Expiring{milliseconds(left), reason})
+		s.ageAt.set(ctx, left, ageDue{})
+	default:
+		s.ageAt.set(ctx, left-warning, ageDue{})
+	}
+}
+
+// tellDetached tells the registry whether there is an owner, and if not, since when.
+func (s *session) tellDetached(ctx actor.Context) {
+	ctx.Send(s.registry, detached{s.id, s.detached, s.gauge})
+}
+
 // detach starts the time after which the session expires.
 func (s *session) detach(ctx actor.Context) {
+	if s.detached.IsZero() {
+		s.detached = time.Now()
+		s.tellDetached(ctx)
+	}
 	if s.ttl < 0 || s.closing != nil {
 		return
 	}
 	if s.expires.IsZero() {
 		s.expires = time.Now().Add(s.ttl)
-		s.tellAttached(ctx, Expiring{milliseconds(s.ttl)})
+		s.tellAttached(ctx, Expiring{milliseconds(s.ttl), "it has no owner"})
 	}
 	s.expiresAt.set(ctx, time.Until(s.expires), expireDue{})
 }
@@ -55,7 +116,7 @@ func (s *session) drain(ctx actor.Context) {
 		s.close(ctx, s.closing.reason, s.closing.shutdown)
 		return
 	}
-	s.tellAttached(ctx, Expiring{milliseconds(grace)})
+	s.tellAttached(ctx, Expiring{milliseconds(grace), reasonShutdown})
 	s.close(ctx, reasonShutdown, grace)
 }
 

@@ -76,7 +76,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			shared.Log.Error("spawn group", "group", m.record.id, "err", err)
 			ctx.Respond(gone{actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+m.record.name)})
 		}
-	case drain:
+	case drain, evict, tellDetached:
 		ctx.Send(actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName), m)
 	case budgetLow:
 		toChildren(ctx, m)

@@ -140,6 +140,7 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 		name:      "p-1",
 		params:    params,
 		retention: 1 << 20,
+		gauge:     new(gauge),
 		session:   spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
 	change(record)
@@ -374,6 +375,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	begin, starts := time.Now(), new(fakeStarts)
 	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	record := &processRecord{
+		gauge: new(gauge),
 		shared: &shared{Config: config, budget: child.NewBudget(1<<30, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			c := &fakeChild{born: time.Now(), intake: in, tree: tree}

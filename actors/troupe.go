@@ -173,6 +173,7 @@ func (r *root) Receive(ctx actor.Context) {
 		ctx.Forward(r.registry)
 	case budgetLow:
 		ctx.Send(r.sessions, m)
+		ctx.Send(r.registry, m)
 	}
 }
 

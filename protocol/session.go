@@ -68,6 +68,12 @@ type SessionOptions struct {
 	// milliseconds. Nil means the server's default; 0 means for ever, if the
 	// server allows it.
 	DetachedTTLMs *uint64 `json:"detachedTtlMs,omitempty"`
+
+	// IdleMs is how long the session lives while nobody is attached and nothing in it
+	// writes, MaxAgeMs how long at all, both in milliseconds. Nil means the server's
+	// default; 0 means for ever, if the server allows it.
+	IdleMs   *uint64 `json:"idleMs,omitempty"`
+	MaxAgeMs *uint64 `json:"maxAgeMs,omitempty"`
 }
 
 // InitializeResult: exec-server wire §2; Server and what follows are ours.
@@ -139,6 +145,8 @@ type SessionInfoResult struct {
 	Observers     int    `json:"observers"`
 	Processes     int    `json:"processes"`     // closed ones that are still known included
 	DetachedTTLMs uint64 `json:"detachedTtlMs"` // 0: for ever
+	IdleMs        uint64 `json:"idleMs"`        // 0: for ever
+	MaxAgeMs      uint64 `json:"maxAgeMs"`      // 0: for ever
 }
 
 // SessionCloseParams ends a session and all that runs in it. (Ours.)
@@ -158,8 +166,9 @@ type SessionEvictedNotification struct {
 	Reason string `json:"reason"`
 }
 
-// SessionExpiringNotification tells observers that the session has no owner and
-// ends if none comes. (Ours.)
+// SessionExpiringNotification tells those who are attached that the session will end:
+// observers, if no owner comes; all, by its age or because the server stops. (Ours.)
 type SessionExpiringNotification struct {
-	InMs uint64 `json:"inMs"` // from now
+	InMs   uint64 `json:"inMs"`             // from now
+	Reason string `json:"reason,omitempty"` // for people
 }

@@ -48,6 +48,11 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
 	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: for ever")
+	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives to which nobody is connected and in which nothing writes; 0: as --detached-ttl says")
+	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives at all; 0: for ever")
+	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; else programs wait")
+	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
+	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, those that ended and can still be read included")
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that a process may hold for its client before it has to wait")
@@ -70,6 +75,10 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, minRetention)
 	case o.config.Budget == 0:
 		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: give it some bytes, or a negative number for no bound")
+	case o.config.MaxSessions < 1 || o.config.MaxProcesses < 1:
+		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
+	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
+		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 is for ever")
 	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:
 		return nil, errors.New("--kill-grace and --closed-retention cannot be negative; 0 is none")
 	}

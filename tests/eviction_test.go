@@ -1,0 +1,140 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// notice is the reason of the notification with this method that came without a
+// process; "" if there was none.
+func (c *conn) notice(method string) (reason string, inMs int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.other {
+		if m["method"] == method {
+			params := m["params"].(obj)
+			reason, _ = params["reason"].(string)
+			if params["inMs"] != nil {
+				inMs = num(params["inMs"])
+			}
+		}
+	}
+	return reason, inMs
+}
+
+// awaitNoSession waits for the end of a session whose processes have the token. (To ask
+// for the session would keep it from being idle.)
+func (s *server) awaitNoSession(t *testing.T, id, token string) {
+	t.Helper()
+	awaitNoKin(t, token)
+	eventually(t, "the session is unknown", func() bool {
+		c := s.dial()
+		defer c.close()
+		answer := c.reply(c.request("initialize", obj{"clientName": "late", "resumeSessionId": id, "role": "observer"}))
+		e, failed := answer["error"].(obj)
+		return failed && e["message"] == "unknown session id "+id
+	})
+}
+
+// TestIdleSession: one to which nobody is attached and in which nothing writes ends; one
+// that writes, or that somebody looks at, does not.
+func TestIdleSession(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--detached-ttl", "-1s", "--idle-timeout", "300ms")
+	tokens := []string{newToken(t), newToken(t), newToken(t)}
+	idle := s.session(nil)
+	idle.start("p", obj{"argv": []string{"sleep", tokens[0]}})
+	gate := filepath.Join(t.TempDir(), "gate")
+	busy := s.session(nil)
+	busy.start("p", obj{"argv": append(sh(`while [ ! -e $0 ]; do echo tick; sleep 0.05; done; exec sleep $1`), gate, tokens[1]), "retention": obj{"onFull": "evict"}})
+	looked := s.session(nil)
+	looked.start("p", obj{"argv": []string{"sleep", tokens[2]}})
+	observer := s.observe(looked.sessionID, nil)
+	for _, c := range []*conn{idle, busy, looked} {
+		c.cutRST()
+	}
+	s.awaitNoSession(t, idle.sessionID, tokens[0])
+	// It has been as long for the others.
+	again := s.session(obj{"resumeSessionId": busy.sessionID})
+	if info := again.call("session/info", obj{}); num(info["idleMs"]) != 300 || num(info["detachedTtlMs"]) != 0 {
+		t.Errorf("session/info: %s", jsonText(info))
+	}
+	if info := describe(t, observer, "p"); info["state"] != "running" {
+		t.Errorf("under an observer: %s", jsonText(info))
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again.cutRST()
+	observer.cutRST()
+	s.awaitNoSession(t, busy.sessionID, tokens[1])
+	s.awaitNoSession(t, looked.sessionID, tokens[2])
+}
+
+// TestSessionAge: whoever is attached, and whatever it does. It is told before.
+func TestSessionAge(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--max-session-age", "2s")
+	token := newToken(t)
+	c := s.session(nil)
+	c.start("p", obj{"argv": []string{"sleep", token}})
+	short := s.session(obj{"session": obj{"maxAgeMs": 500}})
+	for _, c := range []*conn{short, c} {
+		code, text := c.awaitClose()
+		if code != 4001 || !strings.Contains(text, "maximum age") {
+			t.Errorf("closed with %d %q", code, text)
+		}
+		if reason, _ := c.notice("session/evicted"); !strings.HasPrefix(reason, "session reached its maximum age of ") {
+			t.Errorf("evicted: %q", reason)
+		}
+		if reason, in := c.notice("session/expiring"); !strings.HasPrefix(reason, "session reached its maximum age of ") || in <= 0 || in > 200 {
+			t.Errorf("warned: %q, in %d ms", reason, in)
+		}
+	}
+	wantNoKin(t, "after its session's age", token)
+	code, text := s.dial().callError("initialize", obj{"clientName": "greedy", "session": obj{"maxAgeMs": 0}})
+	if code != -32602 || text != "session.maxAgeMs is 0, this server allows 1 to 2000" {
+		t.Errorf("a greedy session: %d %s", code, text)
+	}
+}
+
+// TestEvictForMemory: when what is held for those who are away is in the way of those who
+// are there, the one that has been away the longest is given up, and no other.
+func TestEvictForMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for as long as a session is spared")
+	}
+	t.Parallel()
+	s := startServer(t, "--evict-for-memory", "--memory-budget", "2000000", "--retention", "1200000")
+	hoard := func() *conn {
+		c := s.session(nil)
+		p := c.start("p", obj{"argv": sh("read x; exec yes"), "pipeStdin": true})
+		p.write("go\n")
+		p.awaitOutput("stdout", "y\n")
+		c.cutRST()
+		return c
+	}
+	poor := s.session(nil) // away the longest, and holds nothing
+	poor.start("p", obj{"argv": sh("echo up; exec sleep 1000")}).awaitOutput("stdout", "up\n")
+	poor.cutRST()
+	first := hoard()
+	observer := s.observe(first.sessionID, nil)
+	time.Sleep(50 * time.Millisecond) // which of the two was first is to be sure
+	second := hoard()
+	watched := s.observe(second.sessionID, nil)
+	code, text := observer.awaitClose()
+	if code != 4001 || !strings.Contains(text, "2000000 bytes") {
+		t.Errorf("the first was closed with %d %q", code, text)
+	}
+	if code, _ := s.dial().callError("initialize", obj{"clientName": "late", "resumeSessionId": first.sessionID}); code != -32600 {
+		t.Errorf("the first was resumed: %d", code)
+	}
+	if info := describe(t, watched, "p"); info["state"] != "running" {
+		t.Errorf("the second: %s", jsonText(info))
+	}
+	s.session(obj{"resumeSessionId": second.sessionID})
+	s.session(obj{"resumeSessionId": poor.sessionID})
+}
