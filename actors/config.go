@@ -5,6 +5,7 @@ package actors
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -112,6 +113,32 @@ type shared struct {
 	budget   *child.Budget
 	strategy *supervision.Strategy // of what may be restarted: registry, session, process
 	info     *protocol.EnvironmentInfo
+	started  time.Time
+	counts   counts
+}
+
+// counts are for server/info. Any actor adds to them; nothing else depends on them.
+type counts struct {
+	sessions, connections atomic.Int64
+	panics                atomic.Int64         // in actors, and in goroutines of theirs
+	actors                supervision.Counters // what became of those that failed
+}
+
+func (s *shared) serverInfo() protocol.ServerInfoResult {
+	return protocol.ServerInfoResult{
+		Server:          protocol.ServerInfo{Name: "troupe", Version: s.Version},
+		ProtocolVersion: protocol.Version,
+		Limits:          s.limits(),
+		Containment:     string(s.children.Containment()),
+		StartedAtMs:     s.started.UnixMilli(),
+		Connections:     s.counts.connections.Load(),
+		Sessions:        s.counts.sessions.Load(),
+		Children:        s.children.Live(),
+		HeldBytes:       s.budget.Used(),
+		Panics:          s.counts.panics.Load(),
+		ActorRestarts:   s.counts.actors.Restarts.Load(),
+		ActorsGivenUp:   s.counts.actors.GivenUp.Load(),
+	}
 }
 
 func (s *shared) limits() protocol.Limits {

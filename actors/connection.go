@@ -106,8 +106,9 @@ type connection struct {
 	// Owned by Receive.
 	stage     stage
 	init      *protocol.InitializeParams
-	initReq   pending   // initialize, while attaching
-	held      []inbound // while attaching
+	initReq   pending          // initialize, while attaching
+	held      []inbound        // while attaching
+	gone      []ProcessRemoved // before it was attached; told after initialized
 	session   *actor.PID
 	sessionID string
 	observer  bool
@@ -219,7 +220,7 @@ func (c *connection) Receive(ctx actor.Context) {
 
 // start starts the two goroutines of the connection.
 func (c *connection) start(ctx actor.Context) {
-	self, root, log := ctx.Self(), ctx.ActorSystem().Root, c.Log
+	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.shared
 	fault := func(string) {}
 	if c.fault != nil {
 		fault = func(goroutine string) { c.fault(self, goroutine) }
@@ -242,13 +243,13 @@ func (c *connection) start(ctx actor.Context) {
 	})
 	c.writer = newWriter(c.conn, c.codec, c.admit, pong)
 	w, conn, codec, admit := c.writer, c.conn, c.codec, c.admit
-	run(log, root, self, "writer", func() {
+	s.run(root, self, "writer", func() {
 		fault("writer")
 		if err := w.run(); err != nil {
 			root.Send(self, ended{err})
 		}
 	})
-	run(log, root, self, "reader", func() {
+	s.run(root, self, "reader", func() {
 		fault("reader")
 		stalled := func(answered uint64) {
 			time.AfterFunc(stallTime, func() { root.Send(self, stallDue{answered}) })

@@ -63,6 +63,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 			c.show(ctx, p, Subscribe{Now: true})
 		}
 	}
+	c.gone = m.Removed
 	c.replayHeld(ctx)
 }
 
@@ -73,5 +74,12 @@ func (c *connection) replay(ctx actor.Context) {
 			c.show(ctx, s.ref, Subscribe{After: after})
 		}
 	}
-	c.init = nil
+	for _, gone := range c.gone {
+		after, ok := c.init.ResumeFrom[gone.ID]
+		if ok && c.streams[gone.ID] == nil && after < gone.Last+2 { // else it has heard of it
+			c.streams[gone.ID] = &stream{placed: true, last: after}
+			c.removed(ctx, gone)
+		}
+	}
+	c.init, c.gone = nil, nil
 }

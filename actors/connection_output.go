@@ -191,8 +191,12 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 	default:
 		// Its actor is gone, and the end of its log with it: say so, and close. In the
 		// lane of its output, which comes before.
-		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: s.last + 1, Reason: m.Reason}})
-		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: s.last + 2}})
+		last := max(m.Last, s.last)
+		if s.last < last {
+			c.writer.output(outgoing{delivery: &Delivery{Process: m.ID, Gap: outlog.Gap{From: s.last + 1, To: last}}})
+		}
+		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: last + 1, Reason: m.Reason}})
+		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: last + 2}})
 	}
 	for token, p := range c.pending {
 		if p.process == m.ID {

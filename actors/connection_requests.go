@@ -58,6 +58,8 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 	switch p := in.params.(type) {
 	case environmentInfoRequest:
 		c.respond(in, c.info)
+	case serverInfoRequest:
+		c.respond(in, c.serverInfo())
 	case environmentStatusRequest:
 		c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
 	case SessionInfoRequest, GroupListRequest, protocol.GroupStopParams:

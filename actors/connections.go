@@ -43,6 +43,7 @@ func (c *connections) Receive(ctx actor.Context) {
 			return
 		}
 		c.ending.live++
+		c.counts.connections.Store(int64(c.ending.live))
 	case disconnectAll:
 		c.ending.on = true
 		for _, pid := range ctx.Children() {
@@ -51,12 +52,13 @@ func (c *connections) Receive(ctx actor.Context) {
 		c.mayEnd()
 	case *actor.Terminated:
 		c.ending.live--
+		c.counts.connections.Store(int64(c.ending.live))
 		c.mayEnd()
 	}
 }
 
 func (c *connections) refuse(ctx actor.Context, conn Conn, code int, reason string) {
-	run(c.Log, ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
+	c.run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 
 func (c *connections) mayEnd() {

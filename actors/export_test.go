@@ -9,3 +9,9 @@ func WithFaults(c Config, fault func(self *actor.PID, message any), child func(p
 	c.fault, c.childFault = fault, child
 	return c
 }
+
+// System is the actor system that the troupe runs in.
+func (t *Troupe) System() *actor.ActorSystem {
+	<-t.spawned
+	return t.system
+}

@@ -67,6 +67,7 @@ func (s *shared) guard(r reaction) actor.ReceiverMiddleware {
 					return
 				}
 				root := ctx.ActorSystem().Root
+				s.counts.panics.Add(1)
 				logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", env.Message))
 				switch m := env.Message.(type) {
 				case *actor.Stopping, *actor.Stopped, *actor.Restarting:
@@ -103,11 +104,12 @@ func logPanic(log *slog.Logger, reason any, args ...any) {
 
 // run starts a goroutine of the actor self. It may capture what is passed to it
 // and self, never the context of the actor or the actor itself.
-func run(log *slog.Logger, root *actor.RootContext, self *actor.PID, name string, body func()) {
+func (s *shared) run(root *actor.RootContext, self *actor.PID, name string, body func()) {
 	go func() {
 		defer func() {
 			if reason := recover(); reason != nil {
-				logPanic(log, reason, "actor", self.GetId(), "goroutine", name)
+				s.counts.panics.Add(1)
+				logPanic(s.Log, reason, "actor", self.GetId(), "goroutine", name)
 				root.Send(self, crashed{name, reason})
 			}
 		}()

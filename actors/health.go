@@ -85,7 +85,7 @@ func (p *process) watch(ctx actor.Context) {
 	default:
 		self, root, watched, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, readyNow{p.run}
 		look := lookFor(r)
-		run(p.shared.Log, root, self, "ready", func() {
+		p.shared.run(root, self, "ready", func() {
 			for pause := 10 * time.Millisecond; !look(watched); pause = min(pause*3/2, lookEvery) {
 				select {
 				case <-watched.Done():
@@ -243,7 +243,7 @@ func (p *process) probe(ctx actor.Context) {
 	}
 	limited, cancel := context.WithTimeout(h.watched, orDefault(probe.TimeoutMs, defaultProbeTime))
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.run}, p.shared
-	run(s.Log, root, self, "probe", func() {
+	s.run(root, self, "probe", func() {
 		defer cancel()
 		m.fault = "internal error"
 		defer func() { root.Send(self, m) }()

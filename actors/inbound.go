@@ -21,6 +21,7 @@ type (
 	environmentInfoRequest   struct{}
 	environmentStatusRequest struct{}
 	listRequest              struct{}
+	serverInfoRequest        struct{}
 )
 
 // methods decode the params of the requests that we answer, and of the
@@ -45,6 +46,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodGroupStart:        params[protocol.GroupStartParams],
 	protocol.MethodGroupStop:         params[protocol.GroupStopParams],
 	protocol.MethodGroupList:         ignoring[GroupListRequest],
+	protocol.MethodServerInfo:        ignoring[serverInfoRequest],
 	protocol.MethodSessionInfo:       ignoring[SessionInfoRequest],
 	protocol.MethodSessionClose:      optional[protocol.SessionCloseParams],
 	protocol.MethodSessionAck:        params[protocol.SessionAckParams],

@@ -31,6 +31,9 @@ type (
 		Session   *actor.PID // for Request
 		Role      protocol.Role
 		Processes []ProcessRef // those that have started
+		// Removed are those that the server had to give up not long ago: who did not hear
+		// of it then does now.
+		Removed []ProcessRemoved
 	}
 
 	// ProcessRef names a process: by the client's id, and by its actor.

@@ -76,6 +76,7 @@ func (r *registry) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Restarting:
 		r.relieveAt.stop()
 	case *actor.Terminated:
+		defer r.count()
 		id := lastName(m.Who)
 		delete(r.known, id)
 		delete(r.detached, id)
@@ -110,6 +111,7 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 		ctx.Watch(s)
 		ctx.Send(s, tellDetached{})
 	}
+	r.count()
 	r.ready = true
 	r.attachWaiting(ctx)
 	if r.draining {
@@ -167,6 +169,7 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 		gauge:    new(gauge),
 		first:    &m,
 	}
+	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
 	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, m.sender)
 	ctx.Request(r.sessions, sessionSpawned{record.id})
@@ -230,6 +233,8 @@ func (r *registry) relieve(ctx actor.Context) {
 	r.evicting = oldest.id
 	ctx.Send(r.known[oldest.id], evict{fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
 }
+
+func (r *registry) count() { r.counts.sessions.Store(int64(len(r.known))) }
 
 func (r *registry) drain(ctx actor.Context) {
 	for _, s := range r.known {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,7 @@ type sessionRecord struct {
 	processes map[string]*member    // by the client's id
 	ids       map[string]string     // the client's id, by actor name: of those
 	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
+	removed   []removal             // not long ago, the oldest first
 	groups    map[string]*ensemble  // by the client's id
 	groupIDs  map[string]string     // the client's id, by actor name: of those
 	closing   *closing              // nil: it lives
@@ -263,6 +265,9 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 		if p.pid != nil {
 			answer.Processes = append(answer.Processes, ProcessRef{id, p.pid})
 		}
+	}
+	for _, r := range s.removed {
+		answer.Removed = append(answer.Removed, r.ProcessRemoved)
 	}
 	ctx.Send(m.sender, answer)
 }
@@ -484,9 +489,32 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 		for _, r := range p.asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})
 		}
-		s.tellAttached(ctx, ProcessRemoved{ID: id, Reason: reason, Last: p.ended.last, Closed: p.ended.closed})
+		s.remember(ProcessRemoved{ID: id, Reason: reason, Last: p.ended.last, Closed: p.ended.closed})
+		s.tellAttached(ctx, s.removed[len(s.removed)-1].ProcessRemoved)
 	}
 	s.mayEnd(ctx)
+}
+
+// removal is a process that was given up, and when.
+type removal struct {
+	ProcessRemoved
+	at time.Time
+}
+
+// maxRemoved bounds how many of them are remembered.
+const maxRemoved = 1000
+
+// remember keeps a removal for as long as the end of a process is kept that closed in
+// good order: whoever comes back is to hear of it.
+func (s *session) remember(m ProcessRemoved) {
+	now := time.Now()
+	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool {
+		return r.ID == m.ID || now.Sub(r.at) > max(s.shared.ClosedRetention, 0)
+	})
+	if len(s.removed) == maxRemoved {
+		s.removed = slices.Delete(s.removed, 0, 1)
+	}
+	s.removed = append(s.removed, removal{m, now})
 }
 
 // forget takes a process from the table.

@@ -70,11 +70,12 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		return nil, nil, err
 	}
 	s.children, s.start = host, host.Start
-	s.info = environmentInfo(s.Version)
+	s.info, s.started = environmentInfo(s.Version), time.Now()
 	s.strategy = &supervision.Strategy{
 		Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},
 		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
 		Log:       s.Log,
+		Counters:  &s.counts.actors,
 	}
 	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
@@ -84,6 +85,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Backoff:   s.strategy.Backoff,
 		Intensity: supervision.Intensity{Restarts: math.MaxInt, Period: 30 * time.Second},
 		Log:       s.Log,
+		Counters:  &s.counts.actors,
 	}
 	return s.props(func() actor.Actor { return &root{Troupe: t} }, contained, actor.WithSupervisor(forever)), t, nil
 }
@@ -193,7 +195,7 @@ func (r *root) start(ctx actor.Context) {
 	troupe := ctx.Self()
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe, end} },
-		actor.WithSupervisor(&supervision.Strategy{Log: r.Log})) // a connection that fails is stopped: its client resumes
+		actor.WithSupervisor(&supervision.Strategy{Log: r.Log, Counters: &r.counts.actors})) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)

@@ -316,7 +316,7 @@ func TestAppendFails(t *testing.T) {
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
-	SessionInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
+	SessionInfoResult{}, ServerInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
 	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},

@@ -32,6 +32,7 @@ const (
 	MethodGroupStart        = "group/start"        // GroupStartParams → GroupStartResult
 	MethodGroupStop         = "group/stop"         // GroupStopParams → Empty
 	MethodGroupList         = "group/list"         // Empty → GroupListResult
+	MethodServerInfo        = "server/info"        // Empty → ServerInfoResult
 	MethodSessionInfo       = "session/info"       // Empty → SessionInfoResult
 	MethodSessionClose      = "session/close"      // SessionCloseParams → Empty
 	MethodSessionAck        = "session/ack"        // SessionAckParams; a notification

@@ -431,6 +431,6 @@ type GapNotification struct {
 // it wrote and the client has not had is lost. closed follows. (Ours.)
 type EvictedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
-	Seq       uint64 `json:"seq" wire:"required"` // behind the last that this connection was sent
+	Seq       uint64 `json:"seq" wire:"required"` // behind the last that there was
 	Reason    string `json:"reason"`              // for people
 }

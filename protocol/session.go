@@ -107,6 +107,25 @@ type Limits struct {
 	DeadConnectionMs   uint64 `json:"deadConnectionMs"` // without a Pong; then the session is detached
 }
 
+// ServerInfoResult is how a server does. (Ours.)
+type ServerInfoResult struct {
+	Server          ServerInfo `json:"server"`
+	ProtocolVersion string     `json:"protocolVersion"`
+	Limits          Limits     `json:"limits"`
+	Containment     string     `json:"containment"` // as in ProcessInfo
+	StartedAtMs     int64      `json:"startedAtMs"` // since the Unix epoch
+
+	Connections int64 `json:"connections"`
+	Sessions    int64 `json:"sessions"`
+	Children    int   `json:"children"`  // of the operating system; ended ones with descendants left included
+	HeldBytes   int64 `json:"heldBytes"` // of output, beyond what each process may hold without asking
+
+	// Failures of the server itself, since it started. Each is in its log, with a stack.
+	Panics        int64 `json:"panics"`
+	ActorRestarts int64 `json:"actorRestarts"`
+	ActorsGivenUp int64 `json:"actorsGivenUp"` // they failed too often; or were connections, which resume
+}
+
 // Shell is the user's shell on the server.
 type Shell struct {
 	Name string `json:"name"` // "bash"

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -21,9 +22,19 @@ type Strategy struct {
 	Backoff   Backoff
 	Intensity Intensity
 	Log       *slog.Logger
+	Counters  *Counters // nil: nobody counts
 
 	mu      sync.Mutex
 	tallies map[string]*Tally // by actor id; an entry goes when it is given up or Forget is called
+}
+
+// Counters are of all failures that the strategies which share them decided about.
+type Counters struct{ Restarts, GivenUp atomic.Int64 }
+
+func (c *Counters) add(one func(*Counters)) {
+	if c != nil {
+		one(c)
+	}
 }
 
 // HandleFailure implements actor.SupervisorStrategy. It runs in the mailbox of
@@ -33,10 +44,12 @@ func (s *Strategy) HandleFailure(_ *actor.ActorSystem, parent actor.Supervisor, 
 	_, message, _ = actor.UnwrapEnvelope(message)
 	log := s.Log.With("actor", child.Id, "reason", fmt.Sprint(reason), "message", fmt.Sprintf("%T", message), "failures", n)
 	if exceeded {
+		s.Counters.add(func(c *Counters) { c.GivenUp.Add(1) })
 		log.Error("actor failed too often, stopped", "limit", s.Intensity.Restarts, "period", s.Intensity.Period)
 		parent.StopChildren(child)
 		return
 	}
+	s.Counters.add(func(c *Counters) { c.Restarts.Add(1) })
 	delay := s.Backoff.Delay(n, rand.Float64())
 	log.Warn("actor failed, restarting", "delay", delay)
 	if delay <= 0 {

@@ -1,0 +1,176 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// vandal panics at random messages of random actors while it is armed, about 20 times
+// a second. Process actors may fail so often that they are given up; of the others it
+// spares those that would be.
+type vandal struct {
+	armed atomic.Bool
+	fired atomic.Int64
+
+	mu     sync.Mutex
+	next   time.Time
+	recent map[string][]time.Time // by actor
+}
+
+func (v *vandal) message(self *actor.PID, m any) {
+	if !v.armed.Load() || !v.chooses(self) {
+		return
+	}
+	v.fired.Add(1)
+	panic(fmt.Sprintf("vandalised over %T", m))
+}
+
+func (v *vandal) chooses(self *actor.PID) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	if now.Before(v.next) {
+		return false
+	}
+	recent := v.recent[self.Id]
+	for len(recent) > 0 && now.Sub(recent[0]) > 35*time.Second {
+		recent = recent[1:]
+	}
+	if len(recent) >= 4 && kindOf(self) != "process" {
+		return false
+	}
+	v.recent[self.Id] = append(recent, now)
+	v.next = now.Add(time.Duration(rand.Int64N(int64(100 * time.Millisecond))))
+	return true
+}
+
+// TestVandalism: panics in random actors at random moments, during a load of 200
+// processes: what each of them writes comes complete and once, or its client is told that
+// it was given up; nothing is left of any; and the tree is as it is drawn.
+func TestVandalism(t *testing.T) {
+	length := 60 * time.Second
+	if testing.Short() {
+		length = 10 * time.Second
+	}
+	v := &vandal{recent: make(map[string][]time.Time)}
+	troupe := start(t, actors.WithFaults(actors.Config{Retention: 16 << 10, Window: 64 << 10, KillGrace: -1}, v.message, nil))
+	token := fmt.Sprintf("vandalised-%d", os.Getpid())
+	stop := filepath.Join(t.TempDir(), "stop")
+
+	const sessions, processes = 4, 50
+	var resumers []*resumer
+	for range sessions {
+		r := newResumer(t, troupe, protocol.RoleOwner, "")
+		r.mayEvict = true
+		resumers = append(resumers, r)
+		for i := range processes {
+			// Lines that count up, until the end is said: how many, only it knows.
+			r.start(fmt.Sprintf("p%d", i), protocol.ProcessStartParams{Argv: []string{"sh", "-c",
+				`n=0; while [ ! -e "$0" ]; do n=$((n+1)); echo $n; sleep 1; done; echo "all $n"; exit 7`, stop, token}})
+		}
+	}
+	v.armed.Store(true)
+	go func() {
+		time.Sleep(length)
+		os.WriteFile(stop, nil, 0o600)
+		v.armed.Store(false)
+	}()
+	var all sync.WaitGroup
+	for _, r := range resumers {
+		all.Go(func() {
+			r.until(func() bool {
+				for _, p := range r.processes {
+					if !p.closed {
+						return false
+					}
+				}
+				return true
+			})
+		})
+	}
+	all.Wait()
+
+	evicted, lost := 0, 0
+	for i, r := range resumers {
+		lost += r.lost
+		for id, p := range r.processes {
+			if p.evicted != "" {
+				evicted++
+				continue
+			}
+			lines := strings.Split(strings.TrimSuffix(p.output.String(), "\n"), "\n")
+			n := len(lines) - 1
+			if p.code != 7 || p.output.String() != numbers(n)+fmt.Sprintf("all %d\n", n) {
+				t.Errorf("session %d, %s: exit code %d, %d lines, the last %q", i, id, p.code, n, lines[n])
+			}
+		}
+	}
+	t.Logf("%d panics, %d processes given up, %d connections lost", v.fired.Load(), evicted, lost)
+	if v.fired.Load() < int64(length/time.Second) {
+		t.Errorf("%d panics in %v", v.fired.Load(), length)
+	}
+	if evicted > processes*sessions/2 {
+		t.Errorf("%d processes were given up", evicted)
+	}
+
+	// Everything goes on as before.
+	for _, r := range resumers {
+		r.start("after", protocol.ProcessStartParams{Argv: []string{"true"}})
+		r.until(func() bool { return r.processes["after"].closed })
+	}
+	drawn := regexp.MustCompile(`^troupe(/registry|/connections(/c-\w+)?|/sessions(/[\w-]{36}(/session|/p-\w+)?)?)?$`)
+	seen := make(map[string]int)
+	for _, id := range actorsOf(troupe) {
+		if !drawn.MatchString(id) {
+			t.Errorf("an actor that is not drawn: %s", id)
+		}
+		seen[kindOf(actor.NewPID("", id))]++
+	}
+	for kind, n := range map[string]int{"troupe": 1, "registry": 1, "sessions": 1, "connections": 1, "supervisor": sessions, "session": sessions} {
+		if seen[kind] != n {
+			t.Errorf("%d actors of the kind %s, want %d", seen[kind], kind, n)
+		}
+	}
+	if err := troupe.Shutdown(context.Background()); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if left := withArgument(token); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+}
+
+// withArgument are the processes that have an argument.
+func withArgument(arg string) (pids []string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		if data, err := os.ReadFile(path); err == nil && strings.Contains("\x00"+string(data), "\x00"+arg+"\x00") {
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
+}
+
+// actorsOf are the ids of all actors of a troupe.
+func actorsOf(troupe *actors.Troupe) (ids []string) {
+	for _, m := range troupe.System().ProcessRegistry.LocalPIDs.LocalPIDs {
+		for id := range m.IterBuffered() {
+			if strings.HasPrefix(id.Key, "troupe") {
+				ids = append(ids, id.Key)
+			}
+		}
+	}
+	return ids
+}
