@@ -48,13 +48,14 @@ const (
 
 // Messages to a connection actor, beside those of messages.go.
 type (
-	ended       struct{ err error } // reader or writer: the transport is gone
-	ponged      struct{}            // reader; at most one is on its way
-	pingDue     struct{}            // output has paused
-	listWritten struct{}            // writer: the answers to process/list
-	attachDue   struct{ token uint64 }
-	stallDue    struct{ answered uint64 } // the reader has waited for admission since then
-	endDue      struct{}                  // the client had its time to read the end
+	ended         struct{ err error } // reader or writer: the transport is gone
+	ponged        struct{}            // reader; at most one is on its way
+	pingDue       struct{}            // output has paused
+	listWritten   struct{}            // writer: the answers to process/list
+	groupsWritten struct{}            // writer: what it was given of group/changed
+	attachDue     struct{ token uint64 }
+	stallDue      struct{ answered uint64 } // the reader has waited for admission since then
+	endDue        struct{}                  // the client had its time to read the end
 )
 
 const (
@@ -120,6 +121,9 @@ type connection struct {
 	lists    []pending            // process/list: all wait for listing
 	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
+
+	groups        map[string]GroupChanged // by group id: what the client was not told
+	groupsWaiting bool                    // for groupsWritten
 
 	streams map[string]*stream // by process id
 	queue   []*stream          // those with a delivery, in turn
@@ -189,9 +193,10 @@ func (c *connection) Receive(ctx actor.Context) {
 	case Evicted:
 		c.evicted(ctx, m.Reason)
 	case GroupChanged:
-		if c.writer.caps.Groups {
-			c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
-		}
+		c.groupChanged(ctx, m)
+	case groupsWritten:
+		c.groupsWaiting = false
+		c.tellGroups(ctx)
 	case Expiring:
 		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
 
@@ -368,6 +373,32 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 	default:
 		c.violation(ctx, "unknown notification "+clip(in.method))
 	}
+}
+
+// groupChanged keeps the newest of each group until the writer has written the last: who
+// reads slowly is not told of all that was in between.
+func (c *connection) groupChanged(ctx actor.Context, m GroupChanged) {
+	if c.stage < attached || c.stage == evicted || !c.writer.caps.Groups {
+		return
+	}
+	if c.groups == nil {
+		c.groups = make(map[string]GroupChanged)
+	}
+	c.groups[m.GroupID] = m
+	c.tellGroups(ctx)
+}
+
+func (c *connection) tellGroups(ctx actor.Context) {
+	if c.groupsWaiting || len(c.groups) == 0 {
+		return
+	}
+	for _, m := range c.groups {
+		c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
+	}
+	clear(c.groups)
+	c.groupsWaiting = true
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	c.writer.control(outgoing{written: func() { root.Send(self, groupsWritten{}) }})
 }
 
 // clip makes a client's text fit for an error or a Close frame.

@@ -43,6 +43,13 @@ func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
 	ctx.Request(p.PID, m)
 }
 
+// showNew shows a process from its beginning, if it is not shown.
+func (c *connection) showNew(ctx actor.Context, p ProcessRef) {
+	if s := c.streams[p.ID]; s == nil || !s.ref.PID.Equal(p.PID) {
+		c.show(ctx, p, Subscribe{})
+	}
+}
+
 func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	s := c.streams[m.Process]
 	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {

@@ -188,8 +188,11 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 	switch result := m.Result.(type) {
 	case Started:
 		c.answer(p, result.ProcessStartResult, nil)
-		if s := c.streams[result.Process.ID]; s == nil || !s.ref.PID.Equal(result.Process.PID) {
-			c.show(ctx, result.Process, Subscribe{})
+		c.showNew(ctx, result.Process)
+	case GroupStarted:
+		c.answer(p, result.GroupStartResult, nil)
+		for _, p := range result.Processes {
+			c.showNew(ctx, p)
 		}
 	case protocol.ProcessReadResult:
 		if len(result.Chunks) > 0 && c.unread >= c.Window {

@@ -72,10 +72,11 @@ func TestVandalism(t *testing.T) {
 
 	const sessions, processes = 4, 50
 	var resumers []*resumer
-	for range sessions {
+	for n := range sessions {
 		r := newResumer(t, troupe, protocol.RoleOwner, "")
 		r.mayEvict = true
 		resumers = append(resumers, r)
+		r.startGroup(filepath.Join(filepath.Dir(stop), fmt.Sprint("units", n)))
 		for i := range processes {
 			// Lines that count up, until the end is said: how many, only it knows.
 			r.start(fmt.Sprintf("p%d", i), protocol.ProcessStartParams{Argv: []string{"sh", "-c",
@@ -92,13 +93,15 @@ func TestVandalism(t *testing.T) {
 	for _, r := range resumers {
 		all.Go(func() {
 			r.until(func() bool {
-				for _, p := range r.processes {
-					if !p.closed {
+				for id, p := range r.processes {
+					if id != "base" && id != "unit" && !p.closed {
 						return false
 					}
 				}
 				return true
 			})
+			r.mustCall("group/stop", protocol.GroupStopParams{GroupID: "g"})
+			r.until(func() bool { return r.processes["base"].closed && r.processes["unit"].closed })
 		})
 	}
 	all.Wait()
@@ -109,6 +112,8 @@ func TestVandalism(t *testing.T) {
 		for id, p := range r.processes {
 			if p.evicted != "" {
 				evicted++
+			}
+			if p.evicted != "" || id == "base" || id == "unit" {
 				continue
 			}
 			lines := strings.Split(strings.TrimSuffix(p.output.String(), "\n"), "\n")
@@ -131,7 +136,7 @@ func TestVandalism(t *testing.T) {
 		r.start("after", protocol.ProcessStartParams{Argv: []string{"true"}})
 		r.until(func() bool { return r.processes["after"].closed })
 	}
-	drawn := regexp.MustCompile(`^troupe(/registry|/connections(/c-\w+)?|/sessions(/[\w-]{36}(/session|/p-\w+)?)?)?$`)
+	drawn := regexp.MustCompile(`^troupe(/registry|/connections(/c-\w+)?|/sessions(/[\w-]{36}(/session|/[pg]-\w+)?)?)?$`)
 	seen := make(map[string]int)
 	for _, id := range actorsOf(troupe) {
 		if !drawn.MatchString(id) {

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -9,8 +11,8 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Messages to a group actor, beside the Request of group/stop; the first three are
-// from its processes, and said again when asked to.
+// Messages to a group actor. The first four are from its processes, which repeat what
+// may have been lost.
 type (
 	memberReady struct {
 		id  string
@@ -21,25 +23,36 @@ type (
 		run     int
 		end     supervision.End
 		restart supervision.Restart
+		anew    bool // that has been set since the last end
 	}
-	memberGone struct{ id string } // it closes, or its actor stops
+	memberGone struct { // it has closed
+		id, reason string
+		givenUp    bool // for that reason, although its policy asks for another run
+	}
+	memberBack struct{ id string } // its actor has been restarted
 
-	tickDue  struct{} // the time for something has come
-	endedDue struct{} // its retention is over
+	stopGroup struct{ reason string } // session; groupTold says when all have ended
+	tickDue   struct{}                // the time for something has come
+	tellDue   struct{}                // itself: tell the session, behind all that has come
+	endedDue  struct{}                // its retention is over
 )
 
-// Messages of a group to its processes.
+// Messages of a group to its processes, and of the session to the group.
 type (
 	// order is what a process is to do. It comes again when that changes, and may come
-	// oftener.
-	order struct{ status supervision.MemberStatus }
-	// report asks for what was last said, after a restart of the group.
+	// oftener; the one with the highest serial counts.
+	order struct {
+		serial uint64
+		status supervision.MemberStatus
+	}
+	// report asks for what was last said: the other has been restarted.
 	report struct{}
 )
 
 func (memberReady) IgnoreDeadLetterLogging() {}
 func (memberEnded) IgnoreDeadLetterLogging() {}
 func (memberGone) IgnoreDeadLetterLogging()  {}
+func (memberBack) IgnoreDeadLetterLogging()  {}
 func (order) IgnoreDeadLetterLogging()       {}
 func (report) IgnoreDeadLetterLogging()      {}
 
@@ -53,8 +66,8 @@ type groupRecord struct {
 	members  map[string]*actor.PID // by process id
 
 	group   *supervision.Group
+	serial  uint64             // of the newest order
 	info    protocol.GroupInfo // as the session was told
-	stops   []request          // group/stop
 	tickAt  alarm
 	endedAt alarm
 }
@@ -64,7 +77,8 @@ type groupRecord struct {
 // It lives beside them: they are not its children, and its failure is not theirs.
 type group struct {
 	*groupRecord
-	told map[string]supervision.MemberStatus // by this instance
+	told    map[string]supervision.MemberStatus // by this instance
+	telling bool                                // a tellDue is on its way
 }
 
 func (g *group) Receive(ctx actor.Context) {
@@ -73,43 +87,62 @@ func (g *group) Receive(ctx actor.Context) {
 	case *actor.Started:
 		g.told = make(map[string]supervision.MemberStatus)
 		for _, pid := range g.members {
-			ctx.Send(pid, report{}) // of a message that was lost with the last instance
+			ctx.Watch(pid) // one that is not there is answered with Terminated
+			ctx.Send(pid, report{})
 		}
 		g.group.Tick(now)
 	case *actor.Stopping:
 		g.tickAt.stop()
 		g.endedAt.stop()
 		return
+	case *actor.Terminated:
+		g.terminated(now, lastName(m.Who))
 	case memberReady:
 		g.group.Ready(now, m.id, m.run)
 	case memberEnded:
+		if m.anew {
+			g.group.Forget(m.id)
+		}
 		g.group.Ended(now, m.id, m.run, m.end, m.restart, rand.Float64())
 	case memberGone:
-		g.group.Gone(now, m.id)
+		g.group.Gone(now, m.id, cmp.Or(m.reason, "ended by request"), m.givenUp)
+	case memberBack:
+		delete(g.told, m.id)
+	case stopGroup:
+		g.group.Stop(now, m.reason)
 	case tickDue:
 		g.group.Tick(now)
+	case report:
+		g.info = protocol.GroupInfo{}
+	case tellDue:
+		g.telling = false
+		g.tell(ctx)
+		return
 	case endedDue:
 		ctx.Stop(ctx.Self())
 		return
-	case Request:
-		if _, ok := m.Params.(protocol.GroupStopParams); !ok {
-			ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "a group does not answer %T", m.Params)))
-			return
-		}
-		g.stops = append(g.stops, request{ctx.Sender(), m.Token})
-		g.group.Stop(now, "stopped by request")
 	default:
 		return
 	}
 	g.follow(ctx, now)
 }
 
+// terminated is the end of a process whose actor has stopped, of whichever it is.
+func (g *group) terminated(now time.Time, name string) {
+	for id, pid := range g.members {
+		if lastName(pid) == name {
+			g.group.Gone(now, id, "its actor failed too often", true)
+		}
+	}
+}
+
 // follow has done what is to be done by now.
 func (g *group) follow(ctx actor.Context, now time.Time) {
-	for id, pid := range g.members {
+	for _, id := range g.group.Order() {
 		if st := g.group.Status(id); st != g.told[id] {
 			g.told[id] = st
-			ctx.Send(pid, order{st})
+			g.serial++
+			ctx.Send(g.members[id], order{g.serial, st})
 		}
 	}
 	if next := g.group.Next(); next.IsZero() {
@@ -117,15 +150,11 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 	} else {
 		g.tickAt.set(ctx, next.Sub(now), tickDue{})
 	}
-	g.tell(ctx)
-	if state, _ := g.group.State(); state != supervision.GroupEnded {
-		return
+	if !g.telling {
+		g.telling = true
+		ctx.Send(ctx.Self(), tellDue{})
 	}
-	for _, r := range g.stops {
-		ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
-	}
-	g.stops = nil
-	if g.endedAt.timer == nil {
+	if state, _ := g.group.State(); state == supervision.GroupEnded && g.endedAt.timer == nil {
 		g.endedAt.set(ctx, max(g.shared.ClosedRetention, 0), endedDue{})
 	}
 }
@@ -140,18 +169,14 @@ func (g *group) tell(ctx actor.Context) {
 		Reason:   reason,
 		Restarts: g.group.Restarts(),
 	}
-	same := len(g.info.Processes) > 0
-	for i, id := range g.group.Order() {
+	for _, id := range g.group.Order() {
 		st := g.group.Status(id)
-		m := protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason}
-		info.Processes = append(info.Processes, m)
-		same = same && g.info.Processes[i] == m
+		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason})
 	}
-	if same && g.info.State == info.State && g.info.Restarts == info.Restarts {
-		return
+	if info.State != g.info.State || info.Restarts != g.info.Restarts || !slices.Equal(info.Processes, g.info.Processes) {
+		g.info = info
+		ctx.Send(g.session, groupTold{g.name, info})
 	}
-	g.info = info
-	ctx.Send(g.session, groupTold{g.name, info})
 }
 
 // groupOf makes a group of params, for processes that have the names of their actors.

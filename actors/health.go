@@ -7,11 +7,13 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // Whether a run is ready (protocol.Ready), and whether it still lives
@@ -55,7 +57,7 @@ type health struct {
 	stop     context.CancelFunc         // of watched
 	heard    time.Time                  // its last output, or its begin
 	failures uint64                     // probes in a row
-	probing  bool                       // there is one, perhaps of an older run
+	probing  atomic.Bool                // there is one, perhaps of an older run; its goroutine says when not
 	probes   int                        // since the process began: of their names
 
 	readyAt, silenceAt, probeAt alarm
@@ -142,6 +144,25 @@ func (p *process) unwatch() {
 	}
 }
 
+// rewatch sets the timers of a run that is watched again: what they had sent may be lost.
+func (p *process) rewatch(ctx actor.Context) {
+	h, r, l := &p.health, p.params.Ready, p.params.Liveness
+	if p.phase != running {
+		return
+	}
+	if l != nil && l.SilenceMs > 0 {
+		h.silenceAt.set(ctx, fromMillis(l.SilenceMs), silenceDue{p.run})
+	}
+	switch {
+	case h.ready:
+		if !h.probing.Load() {
+			p.probeLater(ctx)
+		}
+	case r != nil && h.readyAt.timer != nil:
+		h.readyAt.set(ctx, time.Until(h.readyAt.due), readyDue{p.run})
+	}
+}
+
 // isReady is said once of a run.
 func (p *process) isReady(ctx actor.Context) {
 	h := &p.health
@@ -201,7 +222,7 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 func (p *process) silence(ctx actor.Context) {
 	h := &p.health
 	limit := fromMillis(p.params.Liveness.SilenceMs)
-	if !p.evicts() && p.pinned() >= p.retention {
+	if since, _ := p.intake.Starved(); !since.IsZero() {
 		h.heard = time.Now()
 	}
 	switch left := limit - time.Since(h.heard); {
@@ -229,10 +250,10 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 // probe runs the command once. There is one at a time.
 func (p *process) probe(ctx actor.Context) {
 	h := &p.health
-	if h.probing || !p.lives() {
+	if h.probing.Load() || !p.lives() || p.endReason != "" {
 		return
 	}
-	h.probing = true
+	h.probing.Store(true)
 	h.probes++
 	probe := p.params.Liveness.Probe
 	spec := child.Spec{
@@ -246,7 +267,10 @@ func (p *process) probe(ctx actor.Context) {
 	s.run(root, self, "probe", func() {
 		defer cancel()
 		m.fault = "internal error"
-		defer func() { root.Send(self, m) }()
+		defer func() {
+			h.probing.Store(false)
+			root.Send(self, m)
+		}()
 		m.fault = s.runProbe(limited, spec)
 	})
 }
@@ -300,7 +324,6 @@ func (s *shared) runProbe(ctx context.Context, spec child.Spec) string {
 // probed counts, and ends a run whose probes fail.
 func (p *process) probed(ctx actor.Context, m probed) {
 	h := &p.health
-	h.probing = false
 	if m.run != p.run || !p.lives() {
 		p.mayGo(ctx) // perhaps only that was left; an interval goes on by itself
 		return
@@ -323,9 +346,12 @@ func (p *process) probed(ctx actor.Context, m probed) {
 }
 
 // healthError refuses conditions that cannot be looked for.
-func healthError(r *protocol.Ready) *protocol.Error {
+func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 	if r == nil {
 		return nil
+	}
+	if r.Exit && restart != nil && restart.Policy == string(supervision.Permanent) {
+		return protocol.Errorf(protocol.CodeInvalidParams, "ready.exit is for what ends for good, and restart.policy is permanent: make it transient")
 	}
 	for _, path := range []struct{ name, uri string }{{"unix", r.Unix}, {"file", r.File}} {
 		if path.uri == "" {

@@ -44,8 +44,8 @@ type (
 
 	// Request is a call of the wire. Params is one of the protocol's params types,
 	// as a value. A session answers ProcessStartParams (with Started),
-	// SessionInfoRequest, SessionCloseParams, GroupStartParams, GroupStopParams and
-	// GroupListRequest; a process all that is about it.
+	// SessionInfoRequest, SessionCloseParams, GroupStartParams (with GroupStarted),
+	// GroupStopParams and GroupListRequest; a process all that is about it.
 	Request struct {
 		Token  uint64 // comes back in the Reply
 		Params any
@@ -67,13 +67,19 @@ type (
 		Process ProcessRef
 	}
 
+	// GroupStarted is the Result of a GroupStartParams.
+	GroupStarted struct {
+		protocol.GroupStartResult
+		Processes []ProcessRef
+	}
+
 	// SessionInfoRequest asks a session for its protocol.SessionInfoResult.
 	SessionInfoRequest struct{}
 
 	// DescribeRequest asks a process for its protocol.ProcessInfo.
 	DescribeRequest struct{}
 
-	// ProcessAdded tells all who are attached, except the one who started it.
+	// ProcessAdded tells all who are attached, except those who started it.
 	ProcessAdded struct{ Process ProcessRef }
 
 	// ProcessRemoved tells all who are attached that a process can no longer be

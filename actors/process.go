@@ -109,16 +109,22 @@ type processRecord struct {
 	// process/restart: the run that ends is followed by another; process/terminate:
 	// none is.
 	restartAsked, terminated bool
-	endAsked                 string // why the run that is being started is to be ended; "": it is not
-	fault                    string // why it was ended, if that is its own failure
-	health                   health
-	killRest                 bool // what the program leaves when it ends is to be killed
-	killing                  bool // KillTree runs
-	treeDone                 bool // while stopping, the tree was seen empty, or could not be killed
-	survivors                bool // it could not: closed may never come
-	closedAt                 time.Time
-	last                     uint64 // once retired: of what was the log
-	forgotten                bool   // the session has taken it from its table
+	// Of a process of a group:
+	order      order  // the newest
+	endOrdered bool   // it was told to end this run
+	unread     int    // the run whose end was told before its output was taken; 0: none
+	leaving    string // why it was given up, if not by the group
+	restartSet bool   // process/setRestart, since the last end
+
+	fault     string // why it was ended, if that is its own failure
+	health    health
+	killRest  bool // what the program leaves when it ends is to be killed
+	killing   bool // KillTree runs
+	treeDone  bool // while stopping, the tree was seen empty, or could not be killed
+	survivors bool // it could not: closed may never come
+	closedAt  time.Time
+	last      uint64 // once retired: of what was the log
+	forgotten bool   // the session has taken it from its table
 
 	gauged   int64 // of gauge.held, what is of this process
 	owner    ownership
@@ -161,9 +167,6 @@ func (p *process) Receive(ctx actor.Context) {
 		p.gauge.held.Add(-p.gauged)
 		p.gauged = 0
 		p.interval = nil // no other run
-		if p.group != nil {
-			ctx.Send(p.group, memberGone{p.id})
-		}
 		p.destroy()
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
 		p.destroy()
@@ -175,7 +178,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case factsReady:
 		p.takeFacts(ctx)
 	case order:
-		p.ordered(ctx, m.status)
+		p.ordered(ctx, m)
 	case report:
 		p.report(ctx)
 	case stop:
@@ -288,7 +291,11 @@ func (p *process) start(ctx actor.Context) {
 	if n := p.interval; n != nil && !n.treeGone {
 		p.clearRun(ctx)
 	}
-	p.report(ctx)
+	if p.group != nil {
+		ctx.Send(p.group, memberBack{p.id})
+		p.report(ctx)
+	}
+	p.rewatch(ctx)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.takeFacts(ctx)

@@ -39,17 +39,22 @@ func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams
 }
 
 func (p *process) timeout(ctx actor.Context) {
-	if !p.lives() {
-		return
+	switch {
+	case !p.lives():
+	case p.endReason != "": // it is being ended, and has no longer for that
+		p.kill(ctx, p.killGrace())
+	default:
+		p.timedOut = true
+		p.fail(ctx, "timed out")
 	}
-	p.timedOut = true
-	p.fail(ctx, "timed out")
 }
 
-// fail ends a run for a fault of its own.
+// fail ends a run for a fault of its own, unless it is being ended.
 func (p *process) fail(ctx actor.Context, fault string) {
-	p.fault, p.endReason, p.killRest = fault, fault, true
-	p.kill(ctx, p.killGrace())
+	if p.endReason == "" {
+		p.fault, p.endReason, p.killRest = fault, fault, true
+		p.kill(ctx, p.killGrace())
+	}
 }
 
 // killGrace is the time between SIGTERM and SIGKILL that the client asked for;
@@ -127,6 +132,8 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 			n.verdict, n.reason = supervision.GivenUp, "what the last run left could not be killed"
 		}
 		p.advance(ctx)
+	} else if m.err == nil {
+		p.endedUnread(ctx)
 	}
 	if p.stopping == nil {
 		return
@@ -143,7 +150,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 // mayGo stops the actor if that was asked for, the tree is gone, and its viewers
 // have been given the end of the log or had their time for it.
 func (p *process) mayGo(ctx actor.Context) {
-	if p.stopping == nil || !p.treeDone || p.phase < closed && !p.survivors || p.health.probing {
+	if p.stopping == nil || !p.treeDone || p.phase < closed && !p.survivors || p.health.probing.Load() {
 		return
 	}
 	if !p.watched() {

@@ -10,7 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// What a process does that belongs to a group: it is an interval between two runs in
+// What a process does that belongs to a group: it is in an interval between two runs in
 // which the group, and not its own history, says what follows. Before the first run,
 // too.
 
@@ -25,54 +25,40 @@ func (p *process) join(ctx actor.Context) {
 	p.announce(ctx)
 }
 
-// tellGroup tells of the end of a run that is over in every respect, and has room in the
-// log for another.
-func (p *process) tellGroup(ctx actor.Context) {
-	if n := p.interval; n.end != nil && !n.told && (n.hurried || !p.full()) {
-		n.told = true
-		p.tellEnded(ctx)
+// ordered keeps the newest order: a failure may put an older one behind it.
+func (p *process) ordered(ctx actor.Context, m order) {
+	if m.serial > p.order.serial {
+		p.order = m
+		p.obey(ctx)
 	}
 }
 
-func (p *process) tellEnded(ctx actor.Context) {
-	ctx.Send(p.group, memberEnded{p.id, p.run, *p.interval.end, *p.restart})
-}
-
-// report says again what the group may have missed.
-func (p *process) report(ctx actor.Context) {
-	switch n := p.interval; {
-	case p.group == nil:
-	case p.phase >= closed:
-		ctx.Send(p.group, memberGone{p.id})
-	case n != nil && n.told:
-		p.tellEnded(ctx)
-	case p.phase == running && p.health.ready:
-		ctx.Send(p.group, memberReady{p.id, p.run})
-	}
-}
-
-// ordered is what the group says. It may say it more than once.
-func (p *process) ordered(ctx actor.Context, m supervision.MemberStatus) {
-	n := p.interval
+// obey does what the group wants, as far as that can be done now. May be repeated.
+func (p *process) obey(ctx actor.Context) {
+	m, n := p.order.status, p.interval
 	held := n != nil && n.held && n.verdict == supervision.Again
+	between := n != nil && !n.spawning && n.verdict == supervision.Again
 	switch m.State {
 	case supervision.Waiting:
 		if held {
 			n.at, n.reason = m.At, m.Reason
 		}
 	case supervision.Running:
-		if held && m.Run == p.run+1 {
+		if held && m.Run > p.run {
+			p.run = m.Run - 1 // one that was ended before it had begun has no other trace
 			n.held, n.reason, n.at = false, m.Reason, time.Time{}
 			n.delay = time.Since(n.ended)
 		}
 	case supervision.Ending:
 		switch {
-		case held && m.Run == p.run: // it has ended by itself, and does not wait for room in its log
-			n.hurried = true
-		case n != nil && m.Run == p.run: // it is being started
-			p.endAsked = m.Reason
-		case n == nil && m.Run == p.run:
+		case n == nil && p.phase == running && m.Run == p.run && !p.endOrdered:
+			p.endOrdered = true // once: a second SIGTERM may mean something else
 			p.endRun(ctx, m.Reason)
+		case between && m.Run > p.run: // not begun, and perhaps never heard of
+			n.held, n.told = true, m.Run
+			p.tellOver(ctx, m.Run)
+		case n == nil && p.unread == p.run && m.Run > p.run:
+			p.tellOver(ctx, m.Run)
 		}
 	case supervision.Left:
 		if held {
@@ -81,6 +67,36 @@ func (p *process) ordered(ctx actor.Context, m supervision.MemberStatus) {
 				n.verdict = supervision.GivenUp
 			}
 		}
+	}
+}
+
+// tellEnded tells the group of the end of a run, once.
+func (p *process) tellEnded(ctx actor.Context) {
+	n := p.interval
+	if n.end == nil || n.told >= p.run {
+		return
+	}
+	n.told = p.run
+	ctx.Send(p.group, memberEnded{p.id, p.run, *n.end, *p.restart, p.restartSet})
+	p.restartSet = false
+}
+
+// report says again what the group may have missed.
+func (p *process) report(ctx actor.Context) {
+	switch n := p.interval; {
+	case p.group == nil:
+	case p.phase >= closed:
+		m := memberGone{id: p.id, reason: p.leaving}
+		m.givenUp = m.reason != ""
+		ctx.Send(p.group, m)
+	case n != nil && n.held && n.told > p.run: // it was ended before it had begun
+		p.tellOver(ctx, n.told)
+	case n != nil && n.held:
+		n.told = 0 // advance tells it
+	case p.unread == p.run && p.phase == running:
+		p.endedUnread(ctx)
+	case p.phase == running && p.health.ready:
+		ctx.Send(p.group, memberReady{p.id, p.run})
 	}
 }
 
@@ -95,4 +111,18 @@ func (p *process) endRun(ctx actor.Context, reason string) {
 		grace = max(p.shared.KillGrace, 0)
 	}
 	p.kill(ctx, grace)
+}
+
+// endedUnread tells the group of a run that it ended, and of which nothing is left but
+// output that nobody takes: the others do not wait for its owner.
+func (p *process) endedUnread(ctx actor.Context) {
+	if p.group != nil && p.interval == nil && p.endOrdered && p.phase == running {
+		p.unread = p.run
+		p.tellOver(ctx, p.run)
+	}
+}
+
+// tellOver tells the group that a run is over, of whose end nothing more is known.
+func (p *process) tellOver(ctx actor.Context, run int) {
+	ctx.Send(p.group, memberEnded{id: p.id, run: run, end: supervision.End{Requested: true}, restart: *p.restart})
 }

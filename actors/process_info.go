@@ -97,6 +97,8 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		wait(w)
 	}
 	switch {
+	case n != nil && !n.held && p.full():
+		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.ended), Bytes: p.pinned(), Reason: "its next run waits until some of what it has written is read"})
 	case n != nil && n.held:
 		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.ended), InMs: untilMs(n.at), Reason: n.reason})
 	case n != nil:

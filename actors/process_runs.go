@@ -26,8 +26,7 @@ type interval struct {
 	closed   bool // its streams have ended
 	// Of a process of a group, which says what follows:
 	held     bool             // it has not yet
-	told     bool             // it has been told of the end
-	hurried  bool             // it is told however full the log is
+	told     int              // the run of which it was told that it has ended
 	end      *supervision.End // of the last run; nil: there was none
 	logged   bool             // the beginning of the next run is
 	spawning bool             // the spawner has been asked for that
@@ -71,7 +70,7 @@ func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
 	now, end := time.Now(), p.endOf(st)
 	if p.group != nil {
 		p.phase = restarting
-		p.interval = &interval{verdict: supervision.Again, ended: now, held: true, end: &end}
+		p.interval = &interval{verdict: supervision.Again, ended: now, held: true, end: &end, told: p.unread}
 		return true
 	}
 	d := p.history.Ended(now, *p.restart, end, rand.Float64())
@@ -103,14 +102,17 @@ func (p *process) clearRun(ctx actor.Context) {
 // advance goes on with an interval as far as it can. May be repeated.
 func (p *process) advance(ctx actor.Context) {
 	n := p.interval
-	if n == nil || n.spawning || !n.treeGone || !n.closed || p.health.probing {
+	if n == nil || n.spawning || !n.treeGone || !n.closed || p.health.probing.Load() {
 		return
+	}
+	if p.group != nil {
+		p.obey(ctx)
 	}
 	if p.stopping != nil {
 		n.verdict, n.reason = supervision.Over, p.stopping.reason
 	}
 	if n.held && n.verdict == supervision.Again {
-		p.tellGroup(ctx)
+		p.tellEnded(ctx)
 		return
 	}
 	if n.verdict != supervision.Again {
@@ -121,9 +123,15 @@ func (p *process) advance(ctx actor.Context) {
 			p.status = protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason}
 			p.log.AppendExited(p.status)
 		}
+		if n.verdict == supervision.GivenUp {
+			p.leaving = n.reason
+		}
 		p.interval = nil
 		p.close(ctx)
 		p.spread(ctx)
+		return
+	}
+	if p.full() {
 		return
 	}
 	if !n.logged {
@@ -140,12 +148,9 @@ func (p *process) advance(ctx actor.Context) {
 		return
 	}
 	p.restartAt.stop()
-	if p.group == nil && p.full() {
-		return
-	}
 	p.finishRun()
 	p.run++
-	p.endAsked = ""
+	p.killing, p.endOrdered, p.unread = false, false, 0
 	p.timedOut, p.endReason, p.fault, p.restartAsked, p.killRest = false, "", "", false, false
 	p.stdinEnd, p.refused = false, time.Time{}
 	p.stdinAt.stop()
@@ -205,8 +210,8 @@ func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 	case p.terminated:
 		p.endReason, p.killRest = reasonTerminated, true
 		p.killNow(ctx)
-	case p.endAsked != "":
-		p.endRun(ctx, p.endAsked)
+	case p.group != nil:
+		p.obey(ctx) // it may be to end already
 	}
 	p.acceptStdin(ctx)
 }
@@ -246,7 +251,7 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if err != nil {
 		return err
 	}
-	p.restart, p.history = restart, supervision.History{}
+	p.restart, p.history, p.restartSet = restart, supervision.History{}, true
 	return nil
 }
 

@@ -32,8 +32,9 @@ type (
 		last   uint64
 		closed bool
 	}
-	drain struct{}                 // registry: the server shuts down
-	gone  struct{ who *actor.PID } // itself: Terminated, in its turn
+	drain        struct{}                 // registry: the server shuts down
+	gone         struct{ who *actor.PID } // itself: Terminated, in its turn
+	groupSpawned struct{ name string }    // supervisor
 	// group: how it stands now
 	groupTold struct {
 		name string
@@ -137,6 +138,8 @@ func (s *session) Receive(ctx actor.Context) {
 		if p := s.processes[s.ids[m.name]]; p != nil && p.name == m.name {
 			p.ended = m
 		}
+	case groupSpawned:
+		ctx.Watch(s.processPID(m.name))
 	case groupTold:
 		s.groupTold(ctx, m)
 	case expireDue:
@@ -156,6 +159,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case drain:
 		s.drain(ctx)
 
+	case budgetLow: // is for the processes
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		s.shared.Log.Warn("unexpected message", "actor", s.id, "message", m)
@@ -196,6 +200,10 @@ func (s *session) start(ctx actor.Context) {
 	}
 	for _, g := range s.groups {
 		ctx.Watch(s.processPID(g.name))
+		ctx.Send(s.processPID(g.name), report{})
+		if len(g.stops) > 0 {
+			ctx.Send(s.processPID(g.name), stopGroup{reasonStopped})
+		}
 	}
 	if s.owner == nil {
 		s.detach(ctx)
@@ -407,7 +415,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		return nil, err
 	}
 	// The spec has them: the record is kept for long.
-	params.Env, params.EnvPolicy, params.Arg0, params.Metadata = nil, nil, nil, nil
+	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
 	return &processRecord{
 		shared:    s.shared,
@@ -438,7 +446,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 	p.asked = nil
 	if m.err != nil {
 		s.forget(m.id) // before the answer: the id is free again
-		s.notAnnounced(ctx, m.id, p)
+		s.notAnnounced(ctx, p)
 		for _, r := range asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
 		}
@@ -452,12 +460,15 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 		told[whoOf(r.sender)] = true
 		ctx.Send(r.sender, Reply{Token: r.token, Result: Started{p.result, m.ref}})
 	}
-	for _, pid := range s.attached() {
-		if !told[whoOf(pid)] {
-			ctx.Send(pid, ProcessAdded{m.ref})
+	if p.group != "" {
+		s.announced(ctx, p.group)
+	} else {
+		for _, pid := range s.attached() {
+			if !told[whoOf(pid)] {
+				ctx.Send(pid, ProcessAdded{m.ref})
+			}
 		}
 	}
-	s.announced(ctx, p.group)
 	if s.closing != nil {
 		ctx.Send(p.pid, stop{s.closing.reason, s.closing.shutdown})
 	}
@@ -481,7 +492,7 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 	delete(s.lingering, name)
 	if id, ok := s.ids[name]; ok {
 		p := s.forget(id)
-		s.notAnnounced(ctx, id, p)
+		s.notAnnounced(ctx, p)
 		reason := "its actor failed too often"
 		if s.closing != nil {
 			reason = s.closing.reason

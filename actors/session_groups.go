@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,15 +13,34 @@ import (
 
 // ensemble is a group in the session's table.
 type ensemble struct {
-	name    string
-	info    protocol.GroupInfo
-	watched bool
-	asked   *request // group/start; nil: it has been answered
-	result  protocol.GroupStartResult
-	left    int // of its processes, how many have not announced themselves
+	name   string
+	token  string // startToken
+	info   protocol.GroupInfo
+	told   bool // info is the group's
+	result protocol.GroupStartResult
+	left   int       // of its processes, how many have not announced themselves
+	asked  []request // group/start, until then
+	stops  []request // group/stop, until it has ended
 }
 
+const (
+	reasonStopped     = "stopped by request"
+	reasonGroupFailed = "the actor of its group failed too often"
+)
+
+// maxGroup bounds the processes of a group: what happens to one of them costs a look at
+// each.
+const maxGroup = 1000
+
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
+	if g := s.groups[params.GroupID]; g != nil && params.StartToken != "" && params.StartToken == g.token {
+		if g.left > 0 {
+			g.asked = append(g.asked, r)
+		} else {
+			ctx.Send(r.sender, Reply{Token: r.token, Result: s.groupStarted(g)})
+		}
+		return
+	}
 	name := "g-" + ulid.Make().String()
 	group, records, err := s.newGroup(ctx.Self(), name, params)
 	if err != nil {
@@ -29,8 +49,9 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 	}
 	s.groups[group.id] = &ensemble{
 		name:   name,
+		token:  params.StartToken,
 		info:   protocol.GroupInfo{GroupID: group.id, Strategy: group.strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
-		asked:  &r,
+		asked:  []request{r},
 		result: protocol.GroupStartResult{GroupID: group.id, Processes: group.group.Order()},
 		left:   len(records),
 	}
@@ -44,8 +65,11 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 // newGroup makes the record of a group, and those of its processes, if all of it is
 // in order.
 func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupStartParams) (*groupRecord, []*processRecord, *protocol.Error) {
-	if err := tooLong("groupId", params.GroupID); err != nil {
+	if err := cmp.Or(tooLong("groupId", params.GroupID), tooLong("startToken", params.StartToken)); err != nil {
 		return nil, nil, err
+	}
+	if n := len(params.Processes); n > maxGroup {
+		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", clip(params.GroupID), n, maxGroup)
 	}
 	if s.groups[params.GroupID] != nil {
 		return nil, nil, protocol.Errorf(protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
@@ -75,6 +99,11 @@ func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams) (*pr
 	if p.Restart != nil && p.Restart.Intensity != nil {
 		return nil, errGroupIntensity
 	}
+	for _, id := range p.DependsOn {
+		if err := tooLong("dependsOn", id); err != nil {
+			return nil, err
+		}
+	}
 	record, err := s.newProcess(self, p)
 	if err == nil && record.restart == nil {
 		record.restart = &supervision.Restart{Policy: supervision.Temporary}
@@ -82,22 +111,51 @@ func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams) (*pr
 	return record, err
 }
 
-// announced answers a group/start once all processes of the group can be asked.
+// announced answers a group/start once all processes of the group can be asked, and
+// tells all who are attached of them.
 func (s *session) announced(ctx actor.Context, name string) {
 	g := s.groups[s.groupIDs[name]]
 	if g == nil || g.name != name {
+		for _, p := range s.processes { // it was given up before they were there
+			if p.group == name && p.pid != nil {
+				ctx.Send(p.pid, stop{reason: reasonGroupFailed, shutdown: -1})
+			}
+		}
 		return
 	}
-	if g.left--; g.left == 0 && g.asked != nil {
-		ctx.Send(g.asked.sender, Reply{Token: g.asked.token, Result: g.result})
-		g.asked = nil
+	if g.left--; g.left != 0 {
+		return
+	}
+	told := make(map[who]bool)
+	for _, r := range g.asked {
+		told[whoOf(r.sender)] = true
+		ctx.Send(r.sender, Reply{Token: r.token, Result: s.groupStarted(g)})
+	}
+	g.asked = nil
+	for _, pid := range s.attached() {
+		if told[whoOf(pid)] {
+			continue
+		}
+		for _, p := range s.groupStarted(g).Processes {
+			ctx.Send(pid, ProcessAdded{p})
+		}
 	}
 }
 
-// notAnnounced tells the group of a process that is gone without having been there.
-func (s *session) notAnnounced(ctx actor.Context, id string, p *member) {
+// groupStarted are those of a group's processes that are still there.
+func (s *session) groupStarted(g *ensemble) GroupStarted {
+	started := GroupStarted{GroupStartResult: g.result}
+	for _, id := range g.result.Processes {
+		if p := s.processes[id]; p != nil && p.pid != nil && p.group == g.name {
+			started.Processes = append(started.Processes, ProcessRef{id, p.pid})
+		}
+	}
+	return started
+}
+
+// notAnnounced is for a process that is gone without having been there.
+func (s *session) notAnnounced(ctx actor.Context, p *member) {
 	if p.group != "" && p.pid == nil {
-		ctx.Send(s.processPID(p.group), memberGone{id})
 		s.announced(ctx, p.group)
 	}
 }
@@ -108,7 +166,22 @@ func (s *session) stopGroup(ctx actor.Context, m Request, params protocol.GroupS
 		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", clip(params.GroupID))))
 		return
 	}
-	ctx.RequestWithCustomSender(s.processPID(g.name), m, ctx.Sender())
+	g.stops = append(g.stops, request{ctx.Sender(), m.Token})
+	s.stopNow(ctx, g)
+}
+
+// stopNow answers those who wait for the end of a group, or has it come.
+func (s *session) stopNow(ctx actor.Context, g *ensemble) {
+	switch {
+	case len(g.stops) == 0:
+	case g.info.State == string(supervision.GroupEnded):
+		for _, r := range g.stops {
+			ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
+		}
+		g.stops = nil
+	case g.told: // else it may not be there yet
+		ctx.Send(s.processPID(g.name), stopGroup{reasonStopped})
+	}
 }
 
 func (s *session) listGroups(ctx actor.Context, m Request) {
@@ -125,14 +198,11 @@ func (s *session) groupTold(ctx actor.Context, m groupTold) {
 	if g == nil || g.name != m.name {
 		return
 	}
-	if !g.watched { // not before it is there
-		g.watched = true
-		ctx.Watch(s.processPID(g.name))
-	}
-	changed := g.info.State != m.info.State || g.info.Processes == nil
-	g.info = m.info
-	if changed {
+	first, changed := !g.told, g.info.State != m.info.State
+	g.told, g.info = true, m.info
+	if first || changed {
 		s.tellAttached(ctx, GroupChanged{protocol.GroupChangedNotification{GroupID: m.info.GroupID, State: m.info.State, Reason: m.info.Reason}})
+		s.stopNow(ctx, g)
 	}
 }
 
@@ -143,16 +213,20 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	g := s.groups[id]
 	delete(s.groups, id)
 	delete(s.groupIDs, name)
-	const reason = "the actor of its group failed too often"
-	if g.asked != nil {
-		ctx.Send(g.asked.sender, Reply{Token: g.asked.token, Err: protocol.Errorf(protocol.CodeInternal, "group %s: %s", id, reason)})
+	ended := g.info.State == string(supervision.GroupEnded)
+	for _, r := range append(g.asked, g.stops...) {
+		reply := Reply{Token: r.token, Result: protocol.Empty{}}
+		if !ended {
+			reply = Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)}
+		}
+		ctx.Send(r.sender, reply)
 	}
-	if g.info.State == string(supervision.GroupEnded) {
+	if ended {
 		return
 	}
 	for _, p := range s.processes {
 		if p.group == name && p.pid != nil {
-			ctx.Send(p.pid, stop{reason: reason, shutdown: -1})
+			ctx.Send(p.pid, stop{reason: reasonGroupFailed, shutdown: -1})
 		}
 	}
 }

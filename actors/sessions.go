@@ -74,8 +74,8 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case spawnGroup:
 		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &group{groupRecord: m.record} }); err != nil {
 			shared.Log.Error("spawn group", "group", m.record.id, "err", err)
-			ctx.Respond(gone{actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+m.record.name)})
 		}
+		ctx.Respond(groupSpawned{m.record.name}) // watching one that is not there tells
 	case drain, evict, tellDetached:
 		ctx.Send(actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName), m)
 	case budgetLow:

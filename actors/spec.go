@@ -63,7 +63,7 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 		tooLong("processId", params.ProcessID),
 		tooLong("startToken", params.StartToken),
 		graceError("killGraceMs", params.KillGraceMs),
-		healthError(params.Ready),
+		healthError(params.Ready, params.Restart),
 	); err != nil {
 		return child.Spec{}, err
 	}

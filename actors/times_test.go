@@ -551,9 +551,12 @@ func TestOrderWhileStarting(t *testing.T) {
 				starts = append(starts, func() { done(c, nil) })
 			}
 		})
+		serial := uint64(0)
 		say := func(st supervision.MemberStatus) {
-			for range 2 {
-				system.Root.Send(pid, order{st})
+			serial++
+			for _, late := range []uint64{serial, serial, serial - 1} { // the last is as from a failure
+				system.Root.Send(pid, order{late, st})
+				st = supervision.MemberStatus{State: supervision.Running, Run: 7}
 			}
 			synctest.Wait()
 		}
@@ -568,8 +571,8 @@ func TestOrderWhileStarting(t *testing.T) {
 		}
 		starts[0]()
 		synctest.Wait()
-		if polite, _ := c.was(); polite == 0 {
-			t.Error("it was not told to end")
+		if polite, _ := c.was(); polite != 1 {
+			t.Errorf("it was told to end %d times, want once", polite)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

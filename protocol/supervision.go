@@ -168,7 +168,10 @@ type GroupStartParams struct {
 	// ended. Nil: 5 in 60 s.
 	Intensity *Intensity `json:"intensity,omitempty"`
 
-	Processes []ProcessStartParams `json:"processes" wire:"required"`
+	Processes []ProcessStartParams `json:"processes" wire:"required"` // at most 1,000
+
+	// StartToken is as that of a process; those of its processes do not count.
+	StartToken string `json:"startToken,omitempty"`
 }
 
 // Validate refuses a group of none.

@@ -122,8 +122,11 @@ func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*G
 		}
 		m := member{Member: left[i]}
 		for _, id := range m.After {
-			m.after = append(m.after, g.index[id])
+			if at := g.index[id]; !slices.Contains(m.after, at) {
+				m.after = append(m.after, at)
+			}
 		}
+		m.After = nil
 		g.index[m.ID] = len(g.members)
 		g.members = append(g.members, m)
 		left = slices.Delete(left, i, i+1)
@@ -229,6 +232,9 @@ func (g *Group) Ended(now time.Time, id string, run int, e End, r Restart, chanc
 	}
 	i := g.index[id]
 	switch together := m.State == Ending || i >= g.from; {
+	case m.OnSuccess && !e.Requested && !e.Failed() && r.Policy != Permanent: // whatever was to be done with it
+		m.Ready = true
+		g.leave(m, "")
 	case g.stopping:
 		g.leave(m, g.reason)
 	case together && (r.Policy == "" || r.Policy == Temporary):
@@ -246,14 +252,14 @@ func (g *Group) decide(now time.Time, i int, e End, r Restart, chance float64) {
 	r.Intensity = g.intensity
 	d := m.history.Ended(now, r, e, chance)
 	if d.Verdict == Again && !e.Again {
-		g.restarts++
 		if _, exceeded := g.tally.Failed(now, g.intensity); exceeded {
 			d = Decision{Verdict: GivenUp, Reason: fmt.Sprintf("%v, and %s of the group", e, g.intensity.exceeded())}
+		} else {
+			g.restarts++
 		}
 	}
 	switch d.Verdict {
 	case Over:
-		m.Ready = m.Ready || m.OnSuccess && !e.Failed()
 		g.leave(m, "")
 	case GivenUp:
 		m.GivenUp = true
@@ -290,11 +296,25 @@ func (g *Group) again(m *member, at time.Time, reason string) {
 	m.State, m.Ready, m.At, m.Reason = Waiting, false, at, reason
 }
 
-// Gone: no run of the member follows, whatever this Group wanted: somebody ended it.
-func (g *Group) Gone(now time.Time, id string) {
-	if m := g.member(id); m != nil && m.State != Left {
-		g.leave(m, "ended by request")
-		g.advance(now)
+// Gone: no run of the member follows, for a reason that is not this Group's: somebody
+// ended it; or it was given up, and then the group is, too.
+func (g *Group) Gone(now time.Time, id, reason string, givenUp bool) {
+	m := g.member(id)
+	if m == nil || m.State == Left {
+		return
+	}
+	g.leave(m, reason)
+	if givenUp {
+		m.GivenUp = true
+		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, reason))
+	}
+	g.advance(now)
+}
+
+// Forget has the ends of a member so far no longer count for its backoff and its GiveUp.
+func (g *Group) Forget(id string) {
+	if m := g.member(id); m != nil {
+		m.history = History{}
 	}
 }
 

@@ -125,7 +125,7 @@ func TestDependencies(t *testing.T) {
 func TestDependencyThatNeverIs(t *testing.T) {
 	for _, end := range []func(*troop){
 		func(s *troop) { s.ended("job", End{ExitCode: 3}, Restart{}) },
-		func(s *troop) { s.Gone(s.now, "job") },
+		func(s *troop) { s.Gone(s.now, "job", "", false) },
 	} {
 		s := newTroop(t, OneForOne, often, Member{ID: "other"}, Member{ID: "job", OnSuccess: true}, Member{ID: "web", After: []string{"job"}})
 		s.tick(0)
@@ -231,10 +231,11 @@ func TestGroupRepetitions(t *testing.T) {
 	s.Ended(s.now, "a", 1, End{}, permanent, 0)
 	s.Ready(s.now, "a", 1)
 	s.Ended(s.now, "x", 1, End{}, permanent, 0)
-	s.Gone(s.now, "x")
+	s.Gone(s.now, "x", "", true)
+	s.Forget("x")
 	s.want(t, before)
-	s.Gone(s.now, "b")
-	s.Gone(s.now, "b")
+	s.Gone(s.now, "b", "", false)
+	s.Gone(s.now, "b", "", true)
 	s.Stop(s.now, "one")
 	s.Stop(s.now, "two")
 	s.ended("c", End{}, permanent)
@@ -336,7 +337,7 @@ func TestGroupInvariants(t *testing.T) {
 			default:
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					what += "is gone"
-					s.Gone(s.now, id)
+					s.Gone(s.now, id, "ended by request", false)
 				}
 			}
 			check(what, before, status())
@@ -375,5 +376,43 @@ func (s *troop) survivors(t *rapid.T, what string, strategy GroupStrategy, i int
 		if m := &c.members[j]; j != i && before[j].State == Running && (m.State == Running && m.Run == before[j].Run) != keeps {
 			t.Fatalf("%s, %s: %s kept its run: %v, want %v", strategy, what, m.ID, !keeps, keeps)
 		}
+	}
+}
+
+// A job that is done while others are ended is done; one that was ended is not.
+func TestJobIsDoneMeanwhile(t *testing.T) {
+	for _, r := range []Restart{{}, transient} {
+		s := newTroop(t, OneForAll, often, Member{ID: "job", OnSuccess: true}, Member{ID: "bad"}, Member{ID: "last"})
+		s.tick(0)
+		s.ended("bad", End{ExitCode: 1}, permanent)
+		s.ended("job", End{}, r)
+		s.ended("last", End{Requested: true}, permanent)
+		s.tick(time.Second)
+		s.want(t, "starting: job left 1 r, bad running 2, last running 2")
+	}
+	s := newTroop(t, OneForAll, often, Member{ID: "job", OnSuccess: true}, Member{ID: "bad"})
+	s.tick(0)
+	s.ended("bad", End{ExitCode: 1}, permanent)
+	s.ended("job", End{Requested: true}, transient) // politely
+	s.tick(time.Second)
+	s.want(t, "starting: job running 2, bad running 2")
+}
+
+// A member that is given up takes the group with it; and setRestart forgets.
+func TestMemberIsGivenUp(t *testing.T) {
+	s := newTroop(t, OneForOne, often, abc()...)
+	s.tick(0)
+	for range 3 {
+		s.Forget("a")
+		s.ended("a", End{}, permanent)
+		if left := s.Status("a").At.Sub(s.now); left != time.Second {
+			t.Errorf("it waits for %v, want 1 s each time", left)
+		}
+		s.tick(time.Minute)
+	}
+	s.Gone(s.now, "b", "it broke", true)
+	s.want(t, "stopping: a running 4, b left 1, c ending 1")
+	if _, reason := s.State(); reason != "b was given up: it broke" || !s.Status("b").GivenUp {
+		t.Error(reason)
 	}
 }

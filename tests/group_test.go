@@ -473,30 +473,118 @@ func TestGroupForgotten(t *testing.T) {
 }
 
 // TestGroupOfTheUnread: a process whose owner has yet to read how it ended is not run
-// again before; but a stop does not wait for that.
+// again before; but neither a stop nor the others wait for that.
 func TestGroupOfTheUnread(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(knowing)
 	gate := filepath.Join(t.TempDir(), "gate")
-	c.call("group/start", groupOf("g", "one_for_one", 5, memberOf("a", obj{
+	full := memberOf("full", obj{
 		"argv":      append(sh(`echo up; while [ ! -e $0 ]; do sleep 0.01; done; head -c 3900 /dev/zero`), gate),
 		"retention": obj{"bytes": 4096},
-	})))
-	c.process("a").awaitOutput("stdout", "up\n")
-	eventually(t, "that is acknowledged", func() bool { return num(describe(t, c, "a")["unackedBytes"]) == 0 })
+	})
+	// It never ends by itself, and when it is ended some of its output stays in the pipe.
+	blocked := memberOf("blocked", obj{"argv": sh(`echo up; while [ ! -e ` + gate + ` ]; do sleep 0.01; done; exec yes`), "retention": obj{"bytes": 4096}, "killGraceMs": 10})
+	c.call("group/start", groupOf("g", "one_for_all", 5, full, blocked, memberOf("other", obj{"argv": sh("echo up; exec sleep 1000")})))
+	for _, id := range []string{"full", "blocked", "other"} {
+		c.process(id).awaitOutput("stdout", "up\n")
+		eventually(t, "that is acknowledged", func() bool { return num(describe(t, c, id)["unackedBytes"]) == 0 })
+	}
 	c.cutRST()
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	observer := s.observe(c.sessionID, nil) // for whom nothing is kept
-	eventually(t, "it has ended", func() bool { return describe(t, observer, "a")["state"] == "waiting" })
+	observer := s.observe(c.sessionID, knowing) // for whom nothing is kept
+	eventually(t, "it has ended, and is not run again", func() bool { return describe(t, observer, "full")["state"] == "restarting" })
+	observer.awaitWait("full", "owner")
+	eventually(t, "the others are run again", func() bool { return num(describe(t, observer, "other")["run"]) == 2 })
+
 	c = s.session(obj{"resumeSessionId": c.sessionID, "takeover": true, "capabilities": knowing["capabilities"]})
-	if got := c.stand("g"); got != "ready: a running 1 r" {
+	c.call("group/stop", obj{"groupId": "g"})
+	if got := c.stand("g"); !strings.HasPrefix(got, "ended: full left 2 blocked left 2 other left 2") {
 		t.Errorf("the group is %s", got)
 	}
-	c.call("group/stop", obj{"groupId": "g"})
-	if got := c.stand("g"); got != "ended: a left 1 r" {
-		t.Errorf("the group is %s", got)
+	// Once it is read, it closes; and nothing of it was lost.
+	for _, id := range []string{"full", "blocked"} {
+		last, output := int64(0), 0
+		eventually(t, id+" is read to its end", func() bool {
+			result := c.call("process/read", obj{"processId": id, "afterSeq": last})
+			for _, chunk := range chunksOf(result) {
+				output += len(chunk.data)
+			}
+			last = num(result["nextSeq"]) - 1
+			return result["closed"] == true
+		})
+		if want := 3900; id == "full" && output != want && output != want+3 { // "up" may be history by now
+			t.Errorf("%s: %d bytes were read, want %d", id, output, want)
+		}
+	}
+}
+
+// TestGroupPipelined: what comes behind group/start in one breath.
+func TestGroupPipelined(t *testing.T) {
+	t.Parallel()
+	c := startServer(t, "--closed-retention", "50ms").session(knowing)
+	for i := range scaled(100) {
+		id := fmt.Sprintf("g%d", i)
+		params := groupOf(id, "one_for_one", 5, memberOf(id+" a", obj{"argv": sh("exec sleep 1000")}), memberOf(id+" b", obj{"argv": sh("exit 1")}))
+		params["startToken"] = id
+		start := c.request("group/start", params)
+		again := c.request("group/start", params)
+		stop := c.request("group/stop", obj{"groupId": id})
+		for _, request := range []int64{start, again, stop} {
+			if answer := c.reply(request); answer["result"] == nil {
+				t.Fatalf("%s: %s", id, jsonText(answer))
+			}
+		}
+		c.process(id + " a").awaitClosed()
+		// Again and again, until it is forgotten.
+		eventually(t, "it is forgotten", func() bool {
+			answer := c.reply(c.request("group/stop", obj{"groupId": id}))
+			e, failed := answer["error"].(obj)
+			return failed && e["message"] == "unknown group id "+id
+		})
+	}
+}
+
+// TestGroupStopKeepsItsGrace: what else would end a process does not cut the time that it
+// has to end politely, nor tell it twice, nor say that it was the cause.
+func TestGroupStopKeepsItsGrace(t *testing.T) {
+	t.Parallel()
+	c := startServer(t, "--kill-grace", "60s").session(knowing)
+	probed := filepath.Join(t.TempDir(), "probed")
+	terms := filepath.Join(t.TempDir(), "terms")
+	polite := `trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; exit 7' TERM; echo up; while :; do sleep 0.01; done`
+	for _, end := range []struct {
+		reason string
+		call   func(id string)
+	}{
+		{"stopped by request", func(id string) { c.request("group/stop", obj{"groupId": "group of " + id}) }},
+		{"terminated by request", func(id string) {
+			c.call("process/terminate", obj{"processId": id, "graceMs": 60_000})
+		}},
+	} {
+		os.Remove(probed)
+		os.Remove(terms)
+		c.call("group/start", obj{"groupId": "group of " + end.reason, "processes": []obj{memberOf(end.reason, obj{
+			"argv":     append(sh(polite), terms, probed),
+			"liveness": obj{"silenceMs": 400, "probe": obj{"argv": sh("exit 1"), "everyMs": 200, "failures": 1}},
+		})}})
+		p := c.process(end.reason)
+		p.awaitOutput("stdout", "up\n")
+		end.call(p.id)
+		eventually(t, "it is told", func() bool { _, err := os.Stat(terms); return err == nil })
+		// So long that its silence and its probes would have ended it.
+		c.start("clock of "+p.id, obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 600}}).awaitClosed()
+		if err := os.WriteFile(probed, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitClosed()
+		if got := statusOf(p.exited); got != "7" || p.exited["reason"] != end.reason {
+			t.Errorf("it ended with %s, want exit code 7 and the reason %q", jsonText(p.exited), end.reason)
+		}
+		if data, _ := os.ReadFile(terms); len(data) != 1 {
+			t.Errorf("%s: %d SIGTERMs, want 1", end.reason, len(data))
+		}
 	}
 }
