@@ -61,6 +61,7 @@ func (v *vandal) chooses(self *actor.PID) bool {
 // processes: what each of them writes comes complete and once, or its client is told that
 // it was given up; nothing is left of any; and the tree is as it is drawn.
 func TestVandalism(t *testing.T) {
+	t.Parallel()
 	length := 60 * time.Second
 	if testing.Short() {
 		length = 10 * time.Second

@@ -84,6 +84,17 @@ type Cmd struct {
 	// OnRestart is called between two runs, in the order of Stdout; it must not block.
 	OnRestart func(protocol.RestartedNotification)
 
+	// Ready says when a run is ready, and Liveness when it is taken for dead. Nil: when it
+	// has begun, and never. OnReady is called when the run is ready, in the order of
+	// Stdout; it must not block.
+	Ready    *protocol.Ready
+	Liveness *protocol.Liveness
+	OnReady  func(run int)
+
+	// DependsOn are those that must be ready before this one is run: of the Cmds of one
+	// Client.StartGroup.
+	DependsOn []*Cmd
+
 	// OnGap is called in place of output that was lost, in the order of Stdout; it
 	// must not block. Nil: the first gap is an error of Wait. Nothing is lost but by
 	// a Retention that evicts, and by an observer that falls behind.
@@ -138,6 +149,33 @@ func (e *ExitError) Error() string {
 // no more: when it ends first, a process that was started all the same is killed.
 // A *protocol.Error says why the server refused.
 func (cmd *Cmd) Start(ctx context.Context) error {
+	if err := cmd.prepare(); err != nil {
+		return err
+	}
+	p := cmd.process
+	var err error
+	switch {
+	case len(cmd.DependsOn) > 0:
+		err = errors.New("client: Start: DependsOn is for StartGroup")
+	case cmd.attach:
+		err = p.join(ctx, cmd.after)
+	default:
+		err = cmd.start(ctx, p)
+	}
+	if err != nil {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		p.fail(err)
+		return err
+	}
+	if cmd.Stdin != nil {
+		go p.feed(cmd.Stdin)
+	}
+	return nil
+}
+
+// prepare makes the process of a Cmd. A Writer may call methods before Start returns.
+func (cmd *Cmd) prepare() error {
 	if cmd.process != nil {
 		return errors.New("client: Start: already started; a Cmd runs once")
 	}
@@ -145,14 +183,15 @@ func (cmd *Cmd) Start(ctx context.Context) error {
 		cmd.ID = rand.Text()
 	}
 	p := &process{
-		c:     cmd.client,
-		id:    cmd.ID,
-		onGap: cmd.OnGap,
-		delay: cmd.WaitDelay,
-		onRun: cmd.OnRestart,
-		pipes: cmd.pipes,
-		done:  make(chan struct{}),
-		lossy: cmd.client.opts.Observe || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
+		c:       cmd.client,
+		id:      cmd.ID,
+		onGap:   cmd.OnGap,
+		delay:   cmd.WaitDelay,
+		onRun:   cmd.OnRestart,
+		onReady: cmd.OnReady,
+		pipes:   cmd.pipes,
+		done:    make(chan struct{}),
+		lossy:   cmd.client.opts.Observe || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
 		p.retention = *cmd.Retention.Bytes
@@ -165,22 +204,7 @@ func (cmd *Cmd) Start(ctx context.Context) error {
 	} else if cmd.Stderr != nil {
 		p.err = &lane{w: cmd.Stderr}
 	}
-	cmd.process = p // a Writer may call methods before Start returns
-	var err error
-	if cmd.attach {
-		err = p.join(ctx, cmd.after)
-	} else {
-		err = cmd.start(ctx, p)
-	}
-	if err != nil {
-		p.c.mu.Lock()
-		defer p.c.mu.Unlock()
-		p.fail(err)
-		return err
-	}
-	if cmd.Stdin != nil {
-		go p.feed(cmd.Stdin)
-	}
+	cmd.process = p
 	return nil
 }
 
@@ -295,7 +319,12 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		PipeStdin:  cmd.Stdin != nil && !cmd.TTY,
 		Retention:  cmd.Retention,
 		Restart:    cmd.Restart,
+		Ready:      cmd.Ready,
+		Liveness:   cmd.Liveness,
 		StartToken: rand.Text(),
+	}
+	for _, other := range cmd.DependsOn {
+		p.DependsOn = append(p.DependsOn, other.ID)
 	}
 	if len(cmd.Args) > 0 && cmd.Args[0] != cmd.Path {
 		p.Arg0 = &cmd.Args[0]

@@ -244,7 +244,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	defer c.mu.Unlock()
 	p := protocol.InitializeParams{
 		ClientName:   c.opts.Name,
-		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ack: true},
+		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true},
 		Role:         protocol.RoleOwner,
 	}
 	if c.opts.Observe {
@@ -507,6 +507,12 @@ func (c *Client) notified(m protocol.Message, out *protocol.OutputNotification) 
 			return err
 		}
 		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.restarted(n) })
+	case protocol.NotifyReady:
+		var n protocol.ReadyNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.ready(n) })
 	case protocol.NotifyClosed:
 		var n protocol.ClosedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

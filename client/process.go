@@ -33,13 +33,14 @@ func (e *GapError) Error() string {
 //	reader ─▶ advance ─▶ output ─▶ lane ─▶ Writer ─▶ acknowledge ─▶ session/ack
 type process struct {
 	// Fixed when it is registered.
-	c     *Client
-	id    string
-	onGap func(GapError)                       // nil: the first gap is an error of Wait
-	delay time.Duration                        // WaitDelay
-	onRun func(protocol.RestartedNotification) // nil: nobody asks
-	pipes []pipe                               // that the caller holds the other end of
-	done  chan struct{}                        // closed when it has ended
+	c       *Client
+	id      string
+	onGap   func(GapError)                       // nil: the first gap is an error of Wait
+	delay   time.Duration                        // WaitDelay
+	onRun   func(protocol.RestartedNotification) // nil: nobody asks
+	onReady func(run int)                        // the same
+	pipes   []pipe                               // that the caller holds the other end of
+	done    chan struct{}                        // closed when it has ended
 
 	retention uint64 // bytes the server keeps, and so may send before any is acknowledged; 0: unknown
 	lossy     bool   // the caller chose to lose output rather than to wait
@@ -74,12 +75,12 @@ type lane struct {
 	err     error // of the first Write that failed; the rest is discarded
 }
 
-// A mark is one Write, a gap, or the beginning of a run.
+// A mark is one Write, a gap, or a call of the user's.
 type mark struct {
 	first      uint64 // seq of its first event
 	start, end int    // in lane.buf
 	gap        *GapError
-	run        *protocol.RestartedNotification
+	call       func()
 }
 
 // buffers are lent to lanes that have something to write.
@@ -125,7 +126,7 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	l.buf = append(l.buf, chunk...)
 	p.queued += len(chunk)
 	if n := len(l.marks); n > 0 {
-		if m := &l.marks[n-1]; m.gap == nil && m.run == nil && len(l.buf)-m.start <= maxWrite {
+		if m := &l.marks[n-1]; m.gap == nil && m.call == nil && len(l.buf)-m.start <= maxWrite {
 			m.end = len(l.buf)
 			return
 		}
@@ -146,13 +147,26 @@ func (p *process) push(l *lane, m mark) {
 
 func (p *process) restarted(n protocol.RestartedNotification) {
 	p.status = nil
-	if p.onRun == nil || p.discard {
+	if p.onRun != nil {
+		p.inOrder(n.Seq, func() { p.onRun(n) })
+	}
+}
+
+func (p *process) ready(n protocol.ReadyNotification) {
+	if p.onReady != nil {
+		p.inOrder(n.Seq, func() { p.onReady(n.Run) })
+	}
+}
+
+// inOrder makes a call of the user's in the order of Stdout.
+func (p *process) inOrder(seq uint64, call func()) {
+	if p.discard {
 		return
 	}
 	if p.out == nil {
 		p.out = &lane{w: io.Discard}
 	}
-	p.push(p.out, mark{first: n.Seq, run: &n})
+	p.push(p.out, mark{first: seq, call: call})
 }
 
 func (p *process) gap(n protocol.GapNotification) {
@@ -246,7 +260,7 @@ func (p *process) deliver(l *lane) {
 
 // deliverOne does the one thing that may take long, without the lock.
 func (p *process) deliverOne(l *lane, m mark, data []byte) error {
-	if m.gap == nil && m.run == nil && l.err != nil {
+	if m.gap == nil && m.call == nil && l.err != nil {
 		return nil
 	}
 	p.c.mu.Unlock()
@@ -255,8 +269,8 @@ func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	case m.gap != nil:
 		p.onGap(*m.gap)
 		return nil
-	case m.run != nil:
-		p.onRun(*m.run)
+	case m.call != nil:
+		m.call()
 		return nil
 	}
 	n, err := l.w.Write(data)

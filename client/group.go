@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Group says how programs are run and ended together. (docs/PROTOCOL.md, Groups.)
+type Group struct {
+	ID        string                 // of the session's groups; zero: a new random one
+	Strategy  protocol.GroupStrategy // who is run again with one that ended; zero: nobody
+	Intensity *protocol.Intensity    // restarts of all together; nil: 5 in a minute
+}
+
+// StartGroup starts the programs as a group, and returns when the server has accepted
+// all of them: each is run when those it depends on are ready. From then on every one is
+// a Cmd like others. When it fails, none was started; when ctx ends first, the group is
+// stopped in case it was.
+func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err error) {
+	if g.ID == "" {
+		g.ID = rand.Text()
+	}
+	params := &protocol.GroupStartParams{GroupID: g.ID, Strategy: g.Strategy, Intensity: g.Intensity, Processes: []protocol.ProcessStartParams{}, StartToken: rand.Text()}
+	var registered []*process
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, p := range registered {
+			if p.started = err == nil; p.started {
+				continue
+			}
+			if ctx.Err() == nil { // else what comes of it is still to be taken, and dropped
+				delete(c.processes, p.id)
+			}
+			p.fail(err)
+		}
+	}()
+	for _, cmd := range cmds {
+		if err := cmd.prepare(); err != nil {
+			return err
+		}
+	}
+	for _, cmd := range cmds {
+		p, err := cmd.params()
+		if err != nil {
+			return err
+		}
+		params.Processes = append(params.Processes, *p)
+		if err := cmd.process.register(); err != nil {
+			return err
+		}
+		registered = append(registered, cmd.process)
+	}
+	if err := c.call(ctx, protocol.MethodGroupStart, params, nil); err != nil {
+		if ctx.Err() != nil {
+			go c.StopGroup(c.ctx, g.ID) // it may run
+		}
+		return err
+	}
+	for _, cmd := range cmds {
+		if cmd.Stdin != nil {
+			go cmd.process.feed(cmd.Stdin)
+		}
+	}
+	return nil
+}
+
+// StopGroup ends the programs of a group, the last started first and each with its
+// KillGrace, and returns when all have ended.
+func (c *Client) StopGroup(ctx context.Context, id string) error {
+	return c.call(ctx, protocol.MethodGroupStop, protocol.GroupStopParams{GroupID: id}, nil)
+}
+
+// Groups lists the groups of the session.
+func (c *Client) Groups(ctx context.Context) ([]protocol.GroupInfo, error) {
+	var result protocol.GroupListResult
+	err := c.call(ctx, protocol.MethodGroupList, protocol.Empty{}, &result)
+	return result.Groups, err
+}
