@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // restarted is the capability without which process/restarted is not sent.
@@ -22,18 +24,28 @@ func restart(policy string, restarts int) obj {
 func TestRestartPolicies(t *testing.T) {
 	t.Parallel()
 	const once, given = "exited, closed", "exited, restarted 2, exited, restarted 3, exited, evicted, closed"
-	ends := []struct {
+	type end struct {
 		name, script string
 		params       obj
 		status       string // of each run
 		failed       bool
-	}{
+	}
+	ends := []end{
 		{"success", "exit 0", nil, "0", false},
 		{"failure", "exit 1", nil, "1", true},
-		{"SIGKILL", "kill -KILL $$", nil, "137 SIGKILL", true},
-		{"SIGTERM", "kill -TERM $$", nil, "143 SIGTERM", true},
-		{"SIGSEGV", "ulimit -c 0; kill -SEGV $$", nil, "139 SIGSEGV", true},
 		{"timeout", "sleep 1000", obj{"timeoutMs": 20}, "137 SIGKILL timed out", true},
+		{"not ready", "sleep 1000", obj{"ready": obj{"file": "file:///no/such/file", "timeoutMs": 20}}, "137 SIGKILL", true},
+		{"silent", "sleep 1000", obj{"liveness": obj{"silenceMs": 20}}, "137 SIGKILL", true},
+	}
+	// KILL stands for a kill for want of memory, too: that is how the kernel does it.
+	for number := syscall.Signal(1); number <= syscall.SIGSYS; number++ {
+		switch number {
+		case syscall.SIGCHLD, syscall.SIGCONT, syscall.SIGURG, syscall.SIGWINCH, // by default, they do nothing
+			syscall.SIGSTOP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU: // and they stop
+			continue
+		}
+		name := unix.SignalName(number)
+		ends = append(ends, end{name, fmt.Sprintf("ulimit -c 0; kill -%d $$", number), nil, fmt.Sprintf("%d %s", 128+number, name), true})
 	}
 	s := startServer(t)
 	c := s.session(restarted)
@@ -300,17 +312,31 @@ func TestRestartLeavesNothing(t *testing.T) {
 func TestRestartFails(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(restarted)
-	program := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nrm $0; exit 1"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	p := c.start("p", obj{"argv": []string{program}, "restart": restart("transient", 2)})
-	p.awaitClosed()
-	if got := p.story(); got != "exited, restarted 2, exited, restarted 3, exited, evicted, closed" {
-		t.Error(got)
-	}
-	if reason := jsonText(p.evicted); !strings.Contains(reason, "no such program") {
-		t.Errorf("evicted %s, want the reason of the start", reason)
+	const once, given = "exited, closed", "exited, restarted 2, exited, restarted 3, exited, evicted, closed"
+	for policy, cells := range map[string][2]string{ // after a first run that succeeds, and one that fails
+		"temporary": {once, once},
+		"transient": {once, given},
+		"permanent": {given, given},
+	} {
+		for code, want := range cells {
+			program := filepath.Join(t.TempDir(), "program")
+			if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nrm $0; exit %d", code), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			p := c.start(fmt.Sprintf("%s %d", policy, code), obj{"argv": []string{program}, "restart": restart(policy, 2)})
+			p.awaitClosed()
+			if got := p.story(); got != want {
+				t.Errorf("%s: %s, want %s", p.id, got, want)
+			}
+			if reason := jsonText(p.evicted); want == given && !strings.Contains(reason, "no such program") {
+				t.Errorf("%s: evicted %s, want the reason of the start", p.id, reason)
+			}
+			for run, exited := range p.ends[1:] {
+				if num(exited["exitCode"]) != 127 || exited["reason"] != "it could not be started" || num(exited["run"]) != int64(run+2) {
+					t.Errorf("%s: a run that could not be started ended with %s", p.id, jsonText(exited))
+				}
+			}
+		}
 	}
 
 	for _, bad := range []obj{
@@ -326,7 +352,7 @@ func TestRestartFails(t *testing.T) {
 	}
 	fatal := restart("permanent", 100)
 	fatal["giveUp"] = obj{"exitCodes": []int{3}, "signals": []string{"SIGSEGV"}}
-	p = c.start("fatal", obj{"argv": sh("exit 3"), "restart": fatal})
+	p := c.start("fatal", obj{"argv": sh("exit 3"), "restart": fatal})
 	p.awaitClosed()
 	if got := p.story(); got != "exited, evicted, closed" {
 		t.Error(got)
