@@ -257,10 +257,11 @@ func (p *process) probe(ctx actor.Context) {
 	h.probes++
 	probe := p.params.Liveness.Probe
 	spec := child.Spec{
-		Argv: probe.Argv,
-		Dir:  p.spec.Dir,
-		Env:  p.spec.Env,
-		Name: fmt.Sprintf("%s.probe%d", p.name, h.probes),
+		Argv:   probe.Argv,
+		Dir:    p.spec.Dir,
+		Env:    p.spec.Env,
+		Limits: p.spec.Limits,
+		Name:   fmt.Sprintf("%s.probe%d", p.name, h.probes),
 	}
 	limited, cancel := context.WithTimeout(h.watched, orDefault(probe.TimeoutMs, defaultProbeTime))
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.run}, p.shared

@@ -424,6 +424,7 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	st.Run = p.run
 	st.TimedOut = p.timedOut
 	st.Reason = p.endReason
+	st.OOMKilled = st.OOMKilled && p.endReason == "" // else it was we who killed it
 	p.status = st
 	p.killAt.stop()
 	p.timeoutAt.stop()

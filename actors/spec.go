@@ -94,6 +94,12 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 		}
 		spec.Size = *params.Size
 	}
+	if params.Limits != nil {
+		if err := s.children.Allows(*params.Limits); err != nil {
+			return child.Spec{}, startError(err)
+		}
+		spec.Limits = *params.Limits
+	}
 	return spec, nil
 }
 

@@ -587,3 +587,26 @@ func TestOrderWhileStarting(t *testing.T) {
 		}
 	})
 }
+
+// A process that we ended was not ended for want of memory, though some of its tree may
+// have been.
+func TestOOMKilledIsNotOurDoing(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+			pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
+			if asked {
+				system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
+				synctest.Wait()
+			}
+			c.mu.Lock()
+			c.ended = true
+			c.intake.Exited(protocol.ExitStatus{ExitCode: 137, Signal: "SIGKILL", OOMKilled: true})
+			c.intake.Closed()
+			c.mu.Unlock()
+			synctest.Wait()
+			if st := record.status; st.ExitCode != 137 || st.OOMKilled == asked {
+				t.Errorf("terminated by request %v: %+v", asked, st)
+			}
+		})
+	}
+}

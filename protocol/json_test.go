@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"strings"
@@ -152,6 +153,13 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{new(ProcessStartParams), start(`,"size":{"rows":65536,"cols":80}`), "invalid number 65536, expected u16, in `size.rows`"},
 		{new(ProcessStartParams), start(`,"retention":{"onFull":"drop"}`), "unknown variant `drop`, expected one of `block`, `evict`, `spool`, in `retention.onFull`"},
 		{new(ProcessStartParams), start(`,"retention":{"bytes":0}`), "invalid number 0, expected a positive number, in `retention.bytes`"},
+		{new(ProcessStartParams), start(`,"limits":{"nofile":-1}`), "invalid number -1, expected u64, in `limits.nofile`"},
+		{new(ProcessStartParams), start(`,"limits":{"cpuSeconds":0}`), "invalid number 0, expected 1 to 9223372036854775807, in `limits.cpuSeconds`"},
+		{new(ProcessStartParams), start(`,"limits":{"coreBytes":18446744073709551615}`), "invalid number 18446744073709551615, expected 0 to 9223372036854775807, in `limits.coreBytes`"},
+		{new(ProcessStartParams), start(`,"limits":{"nice":20}`), "invalid number 20, expected -20 to 19, in `limits.nice`"},
+		{new(ProcessStartParams), start(`,"limits":{"oomScoreAdj":-1001}`), "invalid number -1001, expected -1000 to 1000, in `limits.oomScoreAdj`"},
+		{new(ProcessStartParams), start(`,"limits":{"pids":4194305}`), "invalid number 4194305, expected 1 to 4194304, in `limits.pids`"},
+		{new(ProcessStartParams), start(`,"limits":{"cpus":0.001}`), "invalid number 0.001, expected 0.01 to 100000, in `limits.cpus`"},
 		{new(ProcessStartParams), start(`,"metadata":{"threadId":"x"}`), "invalid UUID length: 1: \"x\", expected a UUID, in `metadata.threadId`"},
 		{new(ProcessReadParams), `{"processId":"p","afterSeq":-1}`, "invalid number -1, expected u64, in `afterSeq`"},
 		{new(ProcessReadParams), `{"processId":"p","afterSeq":1.5}`, "invalid number 1.5, expected u64, in `afterSeq`"},
@@ -425,6 +433,8 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			p.Argv = append(p.Argv, "argument")
 		case *GroupStartParams:
 			p.Processes = append(p.Processes, ProcessStartParams{Argv: []string{"a"}, Env: map[string]string{}})
+		case *ProcessLimits:
+			*p = rapid.SampledFrom([]ProcessLimits{{}, {NoFile: new(uint64)}, {CPUSeconds: new(uint64(math.MaxInt64)), Nice: new(-20), OOMScoreAdj: new(1000)}, {PIDs: new(uint64(1)), CPUs: new(0.01)}}).Draw(t, "limits")
 		case *EnvPolicy:
 			p.Inherit = rapid.SampledFrom([]string{"core", "all", "none"}).Draw(t, "inherit")
 		case *Size:

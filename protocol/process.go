@@ -102,6 +102,8 @@ type ProcessStartParams struct {
 	// process, in milliseconds; nil means the server's default, 0 SIGKILL at once.
 	KillGraceMs *uint64 `json:"killGraceMs,omitempty"`
 
+	Limits *ProcessLimits `json:"limits,omitempty"` // what each run may take; nil: what the server may
+
 	Restart  *Restart  `json:"restart,omitempty"`  // when it is run again; nil: never
 	Ready    *Ready    `json:"ready,omitempty"`    // when a run is ready; nil: when it has begun
 	Liveness *Liveness `json:"liveness,omitempty"` // when a run no longer lives; nil: when it has ended

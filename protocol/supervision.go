@@ -110,7 +110,7 @@ func (l Liveness) Validate() error {
 }
 
 // Probe is a command that is run beside a process, in its directory and with its
-// environment, from when it is ready. Its output is dropped. (Ours.)
+// environment and limits, from when it is ready. Its output is dropped. (Ours.)
 type Probe struct {
 	Argv      []string `json:"argv" wire:"required"`
 	EveryMs   uint64   `json:"everyMs,omitempty"`   // from the end of one to the next; 0: 10,000

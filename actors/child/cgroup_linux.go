@@ -8,11 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // cgroupPrefix begins the name of a server's directory. Below it each child has
@@ -22,7 +25,10 @@ import (
 const cgroupPrefix = "troupe-"
 
 // cgroups is the containment by cgroup v2. (cgroup-v2.rst of the kernel)
-type cgroups struct{ dir string }
+type cgroups struct {
+	dir         string
+	controllers []string // what we have, and those that set limits the leaves, too
+}
 
 func newCgroups(self server, log *slog.Logger) (*cgroups, error) {
 	own, err := ownCgroup()
@@ -38,7 +44,33 @@ func newCgroups(self server, log *slog.Logger) (*cgroups, error) {
 		os.Remove(c.dir)
 		return nil, err
 	}
+	if err := c.enable(); err != nil {
+		log.Warn("memory, pids and CPUs of children cannot be limited", "cgroup", c.dir, "err", err)
+	}
 	return c, nil
+}
+
+// enable passes the controllers that set limits on to the leaves, as far as our own
+// cgroup passes them on to us.
+func (c *cgroups) enable() error {
+	text, err := os.ReadFile(filepath.Join(c.dir, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	has := strings.Fields(string(text))
+	var more []string
+	for _, controller := range []string{"memory", "pids", "cpu"} {
+		if slices.Contains(has, controller) {
+			more = append(more, "+"+controller)
+		}
+	}
+	if len(more) > 0 {
+		if err := os.WriteFile(filepath.Join(c.dir, "cgroup.subtree_control"), []byte(strings.Join(more, " ")), 0o644); err != nil {
+			return err
+		}
+	}
+	c.controllers = has
+	return nil
 }
 
 // check finds out before the first child whether one can be put here.
@@ -125,17 +157,30 @@ func killCgroupLeftovers(own string, self server, log *slog.Logger) {
 
 func (*cgroups) kind() Containment { return ContainCgroup }
 
-func (c *cgroups) tree(name string) (tree, error) {
-	dir := filepath.Join(c.dir, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
+func (c *cgroups) allows(limits protocol.ProcessLimits) error {
+	for _, s := range settings(limits) {
+		if !slices.Contains(c.controllers, s.controller()) {
+			return fmt.Errorf("%w.%s needs the %s controller of cgroup v2, which is not delegated to this server: %s has %q",
+				ErrLimitRefused, s.limit, s.controller(), filepath.Join(filepath.Dir(c.dir), "cgroup.subtree_control"), strings.Join(c.controllers, " "))
+		}
+	}
+	return nil
+}
+
+func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error) {
+	l := &leaf{dir: filepath.Join(c.dir, name)}
+	if err := os.Mkdir(l.dir, 0o755); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	err := l.limit(limits)
+	if err == nil {
+		l.fd, err = unix.Open(l.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
 	if err != nil {
-		os.Remove(dir)
+		os.Remove(l.dir)
 		return nil, err
 	}
-	return &leaf{dir, fd}, nil
+	return l, nil
 }
 
 func (c *cgroups) close() error { return (&leaf{dir: c.dir}).remove() }
@@ -144,6 +189,15 @@ func (c *cgroups) close() error { return (&leaf{dir: c.dir}).remove() }
 type leaf struct {
 	dir string
 	fd  int // of dir, until the fork; 0: closed
+}
+
+func (l *leaf) limit(limits protocol.ProcessLimits) error {
+	for _, s := range settings(limits) {
+		if err := os.WriteFile(filepath.Join(l.dir, s.file), []byte(s.value), 0o644); err != nil {
+			return fmt.Errorf("%w.%s is %s: %w", ErrLimitRefused, s.limit, s.value, err)
+		}
+	}
+	return nil
 }
 
 func (l *leaf) prepare(sys *syscall.SysProcAttr, env []string) []string {
@@ -186,6 +240,16 @@ func (l *leaf) members() (pids []int) {
 		return nil
 	})
 	return pids
+}
+
+func (l *leaf) oomKilled() bool {
+	events, _ := os.ReadFile(filepath.Join(l.dir, "memory.events"))
+	for line := range strings.Lines(string(events)) {
+		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return n != "0\n"
+		}
+	}
+	return false
 }
 
 func (l *leaf) remove() error {

@@ -35,6 +35,8 @@ type Spec struct {
 	Stdin      bool // a pipe; false: /dev/null. A TTY always has one.
 	StdinQueue int  // bytes that may wait for the child to read them
 
+	Limits protocol.ProcessLimits // see Host.Allows
+
 	// Name is unique for all time and a valid file name, as a ULID is. The
 	// containment of the child is named after it.
 	Name string
@@ -141,6 +143,8 @@ var (
 	ErrExecFormat = errors.New("exec format error")
 	ErrLimit      = errors.New("limit reached")
 	ErrClosed     = errors.New("child: the host is closed")
+	// ErrLimitRefused means that Spec.Limits cannot be set.
+	ErrLimitRefused = errors.New("limits")
 )
 
 // Errors of a Handle.

@@ -554,7 +554,7 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 
 // A server may itself run under another, whose marker its children are not to have.
 func TestMarkerIsOurs(t *testing.T) {
-	tree, err := (&searches{mode: ContainMarker, server: server{pid: 7}}).tree("p")
+	tree, err := (&searches{mode: ContainMarker, server: server{pid: 7}}).tree("p", protocol.ProcessLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}

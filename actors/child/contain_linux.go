@@ -86,6 +86,7 @@ type stat struct {
 	group, session int
 	start          uint64 // clock ticks since boot: with the pid it names the process
 	zombie         bool
+	stopped        bool   // by its tracer
 	kernel         bool   // a kernel thread
 	execing        bool   // has no environment yet
 	marker         string // value of the variable markerName, if it was asked for
@@ -103,7 +104,7 @@ func readStat(pid int) (s stat, ok bool) {
 		return stat{}, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(f[i]); return n }
-	s = stat{pid: pid, ppid: number(1), group: number(2), session: number(3), zombie: f[0] == "Z" || f[0] == "X"}
+	s = stat{pid: pid, ppid: number(1), group: number(2), session: number(3), zombie: f[0] == "Z" || f[0] == "X", stopped: f[0] == "t"}
 	flags, _ := strconv.ParseUint(f[6], 10, 64)
 	s.kernel = flags&0x200000 != 0 // PF_KTHREAD
 	s.execing = f[48] == "0"       // env_end; also of whom we may not look into

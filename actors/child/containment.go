@@ -1,12 +1,18 @@
 package child
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
 
 // A containment finds and kills the trees of children.
 type containment interface {
 	kind() Containment
-	// tree prepares the containment of one child.
-	tree(name string) (tree, error)
+	// allows refuses limits that nothing here can set.
+	allows(protocol.ProcessLimits) error
+	// tree prepares the containment of one child, within those limits that are of it.
+	tree(name string, limits protocol.ProcessLimits) (tree, error)
 	close() error
 }
 
@@ -27,6 +33,9 @@ type tree interface {
 	kill()
 	// members are the pids that run.
 	members() []int
+	// oomKilled reports whether the kernel has killed members for want of memory, as
+	// far as that can be seen.
+	oomKilled() bool
 	// remove forgets the tree, which is empty.
 	remove() error
 }

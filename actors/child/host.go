@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // defaultSpawners: two start 2,330 a second, one 1,770, four 2,390.
@@ -88,6 +90,10 @@ func NewHost(cfg HostConfig) (*Host, error) {
 // Containment is the one that all children of this host get.
 func (h *Host) Containment() Containment { return h.containment.kind() }
 
+// Allows returns an ErrLimitRefused for limits that no child can have here. Others
+// the system may still refuse at the start.
+func (h *Host) Allows(limits protocol.ProcessLimits) error { return h.containment.allows(limits) }
+
 // Live is how many children were started and not yet released.
 func (h *Host) Live() int {
 	h.mu.Lock()
@@ -164,6 +170,9 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := h.Allows(spec.Limits); err != nil {
+		return nil, err
+	}
 	ends, err := h.open(spec)
 	if err != nil {
 		return nil, err
@@ -174,7 +183,7 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 			ends.closeOurs()
 		}
 	}()
-	tree, err := h.containment.tree(spec.Name)
+	tree, err := h.containment.tree(spec.Name, spec.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("containment: %w", err)
 	}
@@ -200,7 +209,7 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 		Env:   env,
 		Files: ends.theirs[:],
 		Sys:   sys,
-	}); err != nil {
+	}, spec.Limits); err != nil {
 		return nil, startError(err, spec)
 	}
 	tree.started(p.pid)

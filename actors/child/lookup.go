@@ -142,6 +142,8 @@ func lookPath(spec *Spec, name string) (string, error) {
 func startError(err error, spec *Spec) error {
 	program := spec.Argv[0]
 	switch {
+	case errors.Is(err, ErrLimitRefused):
+		return err
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)
 	case errors.Is(err, syscall.ENOENT):

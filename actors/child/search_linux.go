@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // markerName is an environment variable: <server>/<name of the process>.
@@ -44,7 +47,14 @@ func newSearches(mode Containment, self server, log *slog.Logger) *searches {
 func (c *searches) kind() Containment { return c.mode }
 func (c *searches) close() error      { return nil }
 
-func (c *searches) tree(name string) (tree, error) {
+func (c *searches) allows(limits protocol.ProcessLimits) error {
+	for _, s := range settings(limits) {
+		return fmt.Errorf("%w.%s needs the %s controller of cgroup v2, and this server contains its processes by %q", ErrLimitRefused, s.limit, s.controller(), c.mode)
+	}
+	return nil
+}
+
+func (c *searches) tree(name string, _ protocol.ProcessLimits) (tree, error) {
 	t := &search{searches: c, marker: c.server.String() + "/" + name}
 	t.pack.is = t.is
 	return t, nil
@@ -282,4 +292,6 @@ func (t *search) kill() {
 
 func (t *search) members() []int { return pids(t.found()) }
 
-func (t *search) remove() error { return nil }
+func (*search) oomKilled() bool { return false }
+
+func (*search) remove() error { return nil }

@@ -48,12 +48,19 @@ func ptyMax() string {
 	return " is " + strings.TrimSpace(string(limit))
 }
 
-// fork starts a child that dies with this thread. exit is its pidfd.
-func fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, exit *os.File, err error) {
+// fork starts a child that dies with this thread. exit is its pidfd. Limits of its
+// cgroup are not set here.
+func fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid int, exit *os.File, err error) {
 	pidfd := -1
 	attr.Sys.PidFD = &pidfd
 	attr.Sys.Pdeathsig = syscall.SIGKILL
-	if pid, err = syscall.ForkExec(path, argv, attr); err != nil {
+	var mask unix.Sigset_t
+	if attr.Sys.Ptrace = ofProcess(limits); attr.Sys.Ptrace {
+		pid, mask, err = forkStopped(path, argv, attr)
+	} else {
+		pid, err = syscall.ForkExec(path, argv, attr)
+	}
+	if err != nil {
 		return 0, nil, err
 	}
 	if pidfd < 0 {
@@ -61,9 +68,18 @@ func fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, exit *os
 	} else {
 		exit, err = ourFile(pidfd, "pidfd")
 	}
+	if err == nil && attr.Sys.Ptrace {
+		if err = confine(pid, &mask, limits); err != nil {
+			exit.Close()
+		}
+	}
 	if err != nil {
+		var ws syscall.WaitStatus
 		syscall.Kill(pid, syscall.SIGKILL)
-		syscall.Wait4(pid, nil, 0, nil)
+		syscall.Wait4(pid, &ws, 0, nil)
+		if errors.Is(err, unix.ESRCH) {
+			err = fmt.Errorf("%w: the process was ended by %s before they were set: perhaps ptrace(2), which sets them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
+		}
 		return 0, nil, err
 	}
 	return pid, exit, nil
@@ -78,13 +94,15 @@ func (p *process) awaitExit() {
 }
 
 // tryWait reports whether the child has exited, and then sets status.
-func (p *process) tryWait(fd uintptr) bool { return readable(fd) && p.takeStatus(fd) }
+func (p *process) tryWait(fd uintptr) bool {
+	return readable(fd) && p.takeStatus(fd, p.tree.oomKilled())
+}
 
 // takeStatus reaps the child, if its pid may go, under the lock: Signal must not
 // reach a pid that was reaped.
 //
 //go:noinline // its frame is not to be on the stack of a parked waiter
-func (p *process) takeStatus(fd uintptr) bool {
+func (p *process) takeStatus(fd uintptr, oomKilled bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
@@ -103,7 +121,9 @@ func (p *process) takeStatus(fd uintptr) bool {
 	case info.code == cldExited:
 		p.status = exitStatus(int(info.status), 0, false, &usage)
 	default:
-		p.status = exitStatus(0, syscall.Signal(info.status), info.code == cldDumped, &usage)
+		sig := syscall.Signal(info.status)
+		p.status = exitStatus(0, sig, info.code == cldDumped, &usage)
+		p.status.OOMKilled = oomKilled && sig == syscall.SIGKILL
 	}
 	return true
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Elsewhere than on Linux children do not die with a server that was killed,
@@ -50,7 +52,7 @@ func growPipe(uintptr, int) {}
 
 func ptyMax() string { return "" }
 
-func fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, exit *os.File, err error) {
+func fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits) (pid int, exit *os.File, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)
 	return pid, nil, err
 }
@@ -93,9 +95,16 @@ func newContainment(cfg HostConfig, _ *slog.Logger) (containment, error) {
 
 type groups struct{}
 
-func (groups) kind() Containment         { return ContainGroup }
-func (groups) tree(string) (tree, error) { return &group{}, nil }
-func (groups) close() error              { return nil }
+func (groups) kind() Containment                                 { return ContainGroup }
+func (groups) tree(string, protocol.ProcessLimits) (tree, error) { return &group{}, nil }
+func (groups) close() error                                      { return nil }
+
+func (groups) allows(limits protocol.ProcessLimits) error {
+	if limits != (protocol.ProcessLimits{}) {
+		return fmt.Errorf("%w are not to be had on this system", ErrLimitRefused)
+	}
+	return nil
+}
 
 // group is the process group of a child.
 type group struct{ leader int }
@@ -107,4 +116,5 @@ func (*group) cheap() bool                                           { return tr
 func (g *group) empty() bool                                         { return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH) }
 func (g *group) kill()                                               { syscall.Kill(-g.leader, syscall.SIGKILL) }
 func (g *group) members() []int                                      { return []int{-g.leader} }
+func (*group) oomKilled() bool                                       { return false }
 func (*group) remove() error                                         { return nil }

@@ -1,0 +1,245 @@
+package tests
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// tellLimits has a program, and then a descendant of it, say what limits it has.
+const tellLimits = `for p in $$ self; do
+	cat /proc/$p/limits
+	echo "nice level 0 $(cut -d ' ' -f 19 /proc/$p/stat)"
+	echo "score adj 0 $(cat /proc/$p/oom_score_adj)"
+done`
+
+// limitsIn is what tellLimits said of each process: by name, soft and hard.
+func limitsIn(output string) (all []map[string]string) {
+	for line := range strings.Lines(strings.ReplaceAll(output, "\r", "")) {
+		f := strings.Fields(line)
+		if f[0] == "Limit" {
+			all = append(all, map[string]string{})
+			continue
+		}
+		i := slices.IndexFunc(f, func(s string) bool { return s == "unlimited" || strings.Trim(s, "0123456789") == "" })
+		all[len(all)-1][strings.Join(f[:i], " ")] = f[i] + " " + f[i+1]
+	}
+	return all
+}
+
+// TestLimits: a program has each limit that was asked for, hands it down, and is
+// otherwise as one without.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	told := func(id string, params obj) []map[string]string {
+		params["argv"] = sh(tellLimits)
+		p := c.start(id, params)
+		if code, _ := p.awaitClosed(); code != 0 {
+			t.Fatalf("%s: exit code %d: %s", id, code, p.outputSoFar("stderr"))
+		}
+		all := limitsIn(p.outputSoFar("stdout") + p.outputSoFar("pty"))
+		if len(all) != 2 {
+			t.Fatalf("%s: two processes were to speak, %d did", id, len(all))
+		}
+		return all
+	}
+	plain := told("plain", obj{})[0]
+	for _, test := range []struct {
+		limits     obj
+		name, want string
+	}{
+		{obj{"nofile": 123}, "Max open files", "123 123"},
+		{obj{"cpuSeconds": 100}, "Max cpu time", "100 101"},
+		{obj{"addressSpaceBytes": 1 << 30}, "Max address space", "1073741824 1073741824"},
+		{obj{"processes": 12345}, "Max processes", "12345 12345"},
+		{obj{"coreBytes": 4096}, "Max core file size", "4096 4096"},
+		{obj{"fileSizeBytes": 5000}, "Max file size", "5000 5000"},
+		{obj{"nice": 7}, "nice level", "0 7"},
+		{obj{"oomScoreAdj": 321}, "score adj", "0 321"},
+		{obj{}, "score adj", plain["score adj"]},
+	} {
+		want := maps.Clone(plain)
+		if _, ok := want[test.name]; !ok {
+			t.Fatalf("%s is not in %v", test.name, plain)
+		}
+		want[test.name] = test.want
+		for _, tty := range []bool{false, true} {
+			for i, got := range told(fmt.Sprint(test.limits, tty), obj{"limits": test.limits, "tty": tty}) {
+				if !maps.Equal(got, want) {
+					t.Errorf("%v, tty %v, process %d has\n\t%v, want\n\t%v", test.limits, tty, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestLimitsReached: who goes beyond a limit is told so by a signal, and by another
+// if it does not listen.
+func TestLimitsReached(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	file := filepath.Join(t.TempDir(), "file")
+	for _, test := range []struct {
+		name, script, signal string
+		limits               obj
+	}{
+		{"cpu", `while :; do :; done`, "SIGXCPU", obj{"cpuSeconds": 1}},
+		{"cpu, deaf", `trap '' XCPU; while :; do :; done`, "SIGKILL", obj{"cpuSeconds": 1}},
+		{"file", `exec head -c 100000 /dev/zero >` + file, "SIGXFSZ", obj{"fileSizeBytes": 5000, "coreBytes": 0}},
+	} {
+		exited := c.start(test.name, obj{"argv": sh(test.script), "limits": test.limits}).awaitExit()
+		if exited["signal"] != test.signal || exited["reason"] != nil || exited["oomKilled"] != nil {
+			t.Errorf("%s: %s, want %s", test.name, jsonText(exited), test.signal)
+		}
+		rusage := exited["rusage"].(obj)
+		if used := num(rusage["userMs"]) + num(rusage["systemMs"]); test.limits["cpuSeconds"] != nil && used < 500 {
+			t.Errorf("%s: ended after %d ms", test.name, used)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() != 5000 {
+		t.Errorf("the file has %v, %v; want 5000 bytes", info, err)
+	}
+}
+
+// TestLimitsInParallel: every one of many starts at once has its own limit, from the
+// first instruction on, and ends as it would without.
+func TestLimitsInParallel(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment)
+		c := s.session(nil)
+		callAll(c, "process/start", n, func(i int) obj {
+			return startParams(nth("p", i), obj{"argv": []string{"/bin/cat", "/proc/self/limits"}, "tty": i%4 == 3, "limits": obj{"nofile": 100 + i}})
+		})
+		for i := range n {
+			p := c.process(nth("p", i))
+			code, stdout := p.awaitClosed()
+			got := limitsIn(stdout + p.outputSoFar("pty"))
+			if want := fmt.Sprintf("%d %d", 100+i, 100+i); code != 0 || len(got) != 1 || got[0]["Max open files"] != want {
+				t.Errorf("process %d: exit code %d, limits %v, want %s open files", i, code, got, want)
+			}
+		}
+		awaitNoZombies(t, s)
+	})
+}
+
+// TestLimitsOfRuns: each run of a process has its limits, as has its probe, and each
+// process of a group its own.
+func TestLimitsOfRuns(t *testing.T) {
+	t.Parallel()
+	c := startServer(t, "--containment", "marker").session(knowing)
+	limits := obj{"nofile": 50}
+	if _, stdout := c.start("runs", obj{"argv": sh("ulimit -n"), "limits": limits, "restart": restart("permanent", 2)}).awaitClosed(); stdout != "50\n50\n50\n" {
+		t.Errorf("the runs had %q, want 50 thrice", stdout)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	probed := c.start("probed", obj{"argv": sh("exec sleep 1000"), "limits": limits,
+		"liveness": obj{"probe": obj{"argv": sh("ulimit -n >" + file + "; exit 1"), "everyMs": 1, "failures": 1}}})
+	probed.awaitClosed()
+	if had, err := os.ReadFile(file); string(had) != "50\n" {
+		t.Errorf("the probe had %q, %v; want 50", had, err)
+	}
+	member := func(id string, limits obj) obj {
+		return startParams(id, obj{"argv": sh("ulimit -n"), "limits": limits})
+	}
+	c.call("group/start", groupOf("g", "one_for_one", 1, member("a", limits), member("b", obj{"nofile": 60})))
+	for id, want := range map[string]string{"a": "50\n", "b": "60\n"} {
+		if _, stdout := c.process(id).awaitClosed(); stdout != want {
+			t.Errorf("%s of the group had %q, want %q", id, stdout, want)
+		}
+	}
+	code, text := c.callError("group/start", groupOf("refused", "one_for_one", 1, member("c", limits), member("d", obj{"pids": 5})))
+	if code != -32603 || !strings.HasPrefix(text, "process d of the group: limits.pids needs") || c.group("refused") != nil {
+		t.Errorf("a group with a limit that is not to be had: %d %s, %v", code, text, c.group("refused"))
+	}
+}
+
+// TestLimitsRefused: a limit that cannot be had is refused in words that help, and
+// leaves nothing.
+func TestLimitsRefused(t *testing.T) {
+	t.Parallel()
+	var hard unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &hard); err != nil {
+		t.Fatal(err)
+	}
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment)
+		c := s.session(nil)
+		token := newToken(t)
+		c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()
+		files, cgroups := openFiles(t, s), cgroupTree(t, s)
+		for i := range 20 {
+			for _, test := range []struct {
+				limits obj
+				text   string
+			}{
+				{obj{"nofile": 1 << 40}, fmt.Sprintf("limits.nofile is %d: the hard limit here is %d", 1<<40, hard.Max)},
+				{obj{"nofile": 50, "nice": 3, "memoryBytes": 1 << 20}, "limits.memoryBytes needs the memory controller of cgroup v2, "},
+				{obj{"pids": 5}, "limits.pids needs the pids controller of cgroup v2, "},
+				{obj{"cpus": 0.5}, "limits.cpus needs the cpu controller of cgroup v2, "},
+			} {
+				answer := c.reply(c.request("process/start", startParams("p", obj{"argv": []string{"/bin/sleep", token}, "tty": i%2 == 0, "limits": test.limits})))
+				if resultOf(answer) != nil && test.limits["nofile"] == nil {
+					t.Skip("this machine has controllers: ", jsonText(answer))
+				}
+				text, _ := errorOf(answer)["message"].(string)
+				if num(errorOf(answer)["code"]) != -32603 || !strings.HasPrefix(text, test.text) {
+					t.Errorf("%v: %s, want -32603 %s", test.limits, jsonText(answer), test.text)
+				}
+				why := fmt.Sprintf("this server contains its processes by %q", containment)
+				if containment == "cgroup" {
+					why = "which is not delegated to this server: "
+				}
+				if strings.Contains(test.text, "controller") && !strings.Contains(text, why) {
+					t.Errorf("%v: %s, want to read that %s", test.limits, text, why)
+				}
+				wantNoKin(t, "once a start was refused", token)
+			}
+		}
+		if after := cgroupTree(t, s); !slices.Equal(after, cgroups) {
+			t.Errorf("there are the cgroups %v, before %v", after, cgroups)
+		}
+		awaitNoZombies(t, s)
+		eventually(t, "no more files are open than before", func() bool { return openFiles(t, s) <= files })
+		if code, _ := c.start("p", obj{"argv": sh("exit 4"), "limits": obj{"nofile": 50}}).awaitClosed(); code != 4 {
+			t.Errorf("under the id that was refused: exit code %d, want 4", code)
+		}
+	})
+}
+
+// cgroupTree is the directories in those of a server.
+func cgroupTree(t *testing.T, s *server) (dirs []string) {
+	for _, dir := range cgroupsOf(t, s.cmd.Process.Pid) {
+		leaves, err := filepath.Glob(dir + "/*/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, leaves...)
+	}
+	return dirs
+}
+
+// TestLimitedDieWithServer: that a program has limits does not keep it from dying with
+// the server.
+func TestLimitedDieWithServer(t *testing.T) {
+	t.Parallel()
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment)
+		c := s.session(nil)
+		token := newToken(t)
+		startAll(c, "p", 20, obj{"argv": []string{"/bin/sleep", token}, "limits": obj{"nofile": 50, "nice": 1}})
+		eventually(t, "they sleep", func() bool { return sleepers(token) == 20 })
+		s.signal(syscall.SIGKILL)
+		s.exitCode()
+		awaitNoKin(t, token)
+	})
+}
