@@ -72,6 +72,9 @@ type Cmd struct {
 	Timeout   time.Duration
 	KillGrace time.Duration
 
+	// Limits is what it may take of the machine. Nil: as the server.
+	Limits *protocol.ProcessLimits
+
 	// WaitDelay is how long after the program's own end its descendants may hold
 	// its output open; then they are killed. Zero: as long as they like; negative:
 	// not at all. What the program itself wrote comes in any case.
@@ -319,6 +322,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		PipeStdin:  cmd.Stdin != nil && !cmd.TTY,
 		Retention:  cmd.Retention,
 		Restart:    cmd.Restart,
+		Limits:     cmd.Limits,
 		Ready:      cmd.Ready,
 		Liveness:   cmd.Liveness,
 		StartToken: rand.Text(),

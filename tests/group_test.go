@@ -484,17 +484,22 @@ func TestGroupOfTheUnread(t *testing.T) {
 		"retention": obj{"bytes": 4096},
 	})
 	// It never ends by itself, and when it is ended some of its output stays in the pipe.
-	blocked := memberOf("blocked", obj{"argv": sh(`echo up; while [ ! -e ` + gate + ` ]; do sleep 0.01; done; exec yes`), "retention": obj{"bytes": 4096}, "killGraceMs": 10})
+	blocked := memberOf("blocked", obj{"argv": sh(`echo up; while [ ! -e ` + gate + `2 ]; do sleep 0.01; done; exec yes`), "retention": obj{"bytes": 4096}, "killGraceMs": 10})
 	c.call("group/start", groupOf("g", "one_for_all", 5, full, blocked, memberOf("other", obj{"argv": sh("echo up; exec sleep 1000")})))
 	for _, id := range []string{"full", "blocked", "other"} {
 		c.process(id).awaitOutput("stdout", "up\n")
 		eventually(t, "that is acknowledged", func() bool { return num(describe(t, c, id)["unackedBytes"]) == 0 })
 	}
 	c.cutRST()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	observer := s.observe(c.sessionID, knowing) // for whom nothing is kept
+	for _, path := range []string{gate + "2", gate} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if path != gate {
+			observer.awaitWait("blocked", "owner")
+		}
+	}
 	eventually(t, "it has ended, and is not run again", func() bool { return describe(t, observer, "full")["state"] == "restarting" })
 	observer.awaitWait("full", "owner")
 	eventually(t, "the others are run again", func() bool { return num(describe(t, observer, "other")["run"]) == 2 })
