@@ -242,6 +242,8 @@ func (p *process) Receive(ctx actor.Context) {
 		}
 	case stdinDue:
 		p.acceptStdin(ctx)
+	case inspected:
+		p.inspected(ctx, m)
 	case crashed: // a goroutine of its health
 		panic(m)
 	case restartDue: // below
@@ -499,7 +501,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 	case protocol.ProcessSetRestartParams:
 		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
 	case protocol.ProcessInfoParams:
-		p.reply(ctx, r, p.inspect(), nil)
+		p.inspect(ctx, r)
 	case DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:

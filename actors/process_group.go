@@ -54,7 +54,7 @@ func (p *process) obey(ctx actor.Context) {
 		case n == nil && p.phase == running && m.Run == p.run && !p.endOrdered:
 			p.endOrdered = true // once: a second SIGTERM may mean something else
 			p.endRun(ctx, m.Reason)
-		case between && m.Run > p.run: // not begun, and perhaps never heard of
+		case between && m.Run > p.run && n.told < m.Run: // not begun, and perhaps never heard of
 			n.held, n.told = true, m.Run
 			p.tellOver(ctx, m.Run)
 		case n == nil && p.unread == p.run && m.Run > p.run:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -46,8 +47,32 @@ func (p *process) state() string {
 	return p.phase.String()
 }
 
+// inspected is from the goroutine that looked what the process uses.
+type inspected struct {
+	r     *parked
+	usage *protocol.Usage
+}
+
+func (inspected) IgnoreDeadLetterLogging() {}
+
 // inspect is process/info.
-func (p *process) inspect() protocol.ProcessInfoResult {
+func (p *process) inspect(ctx actor.Context, r *parked) {
+	handle := p.handleNow()
+	if handle == nil || p.phase != running {
+		p.inspected(ctx, inspected{r: r})
+		return
+	}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	handle.Usage(func(u *protocol.Usage) { root.Send(self, inspected{r, u}) })
+}
+
+func (p *process) inspected(ctx actor.Context, m inspected) {
+	info := p.info()
+	info.Usage = m.usage
+	p.reply(ctx, m.r, info, nil)
+}
+
+func (p *process) info() protocol.ProcessInfoResult {
 	info := protocol.ProcessInfoResult{
 		ProcessInfo:   p.describe(),
 		WaitsFor:      p.waitsFor(p.handleNow()),

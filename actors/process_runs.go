@@ -24,12 +24,13 @@ type interval struct {
 	ended    time.Time // the run; zero: there was none
 	treeGone bool
 	closed   bool // its streams have ended
+	logged   bool // the beginning of the next run is
+	spawning bool // the spawner has been asked for that
+
 	// Of a process of a group, which says what follows:
-	held     bool             // it has not yet
-	told     int              // the run of which it was told that it has ended
-	end      *supervision.End // of the last run; nil: there was none
-	logged   bool             // the beginning of the next run is
-	spawning bool             // the spawner has been asked for that
+	held bool             // it has not yet
+	told int              // the run of which it was told that it has ended
+	end  *supervision.End // of the last run; nil: there was none
 }
 
 // spawn asks for a child for the current run.

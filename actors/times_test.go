@@ -76,17 +76,18 @@ func (c *fakeChild) KillTree(done func(error)) {
 		done(nil)
 	}()
 }
-func (c *fakeChild) Finish(done func(error))        { c.KillTree(done) }
-func (c *fakeChild) PID() int                       { return 1 << 30 }
-func (c *fakeChild) Containment() child.Containment { return "fake" }
-func (c *fakeChild) Write([]byte) (bool, error)     { return true, nil }
-func (c *fakeChild) CloseStdin() error              { return nil }
-func (c *fakeChild) Resize(s protocol.Size) error   { c.size = s; return nil }
-func (c *fakeChild) Stopped() bool                  { return false }
-func (c *fakeChild) Abandon()                       {}
-func (c *fakeChild) TreeEmpty() bool                { return true }
-func (c *fakeChild) Release() error                 { return nil }
-func (c *fakeChild) StdinUnread() int64             { return 0 }
+func (c *fakeChild) Finish(done func(error))          { c.KillTree(done) }
+func (c *fakeChild) PID() int                         { return 1 << 30 }
+func (c *fakeChild) Containment() child.Containment   { return "fake" }
+func (c *fakeChild) Write([]byte) (bool, error)       { return true, nil }
+func (c *fakeChild) CloseStdin() error                { return nil }
+func (c *fakeChild) Resize(s protocol.Size) error     { c.size = s; return nil }
+func (c *fakeChild) Stopped() bool                    { return false }
+func (c *fakeChild) Usage(done func(*protocol.Usage)) { go done(nil) }
+func (c *fakeChild) Abandon()                         {}
+func (c *fakeChild) TreeEmpty() bool                  { return true }
+func (c *fakeChild) Release() error                   { return nil }
+func (c *fakeChild) StdinUnread() int64               { return 0 }
 
 // onStage runs a test in fake time, with an actor system. spawn spawns an actor that
 // counts its messages; count is how many of a type there were.

@@ -8,11 +8,28 @@ type ProcessInfoParams struct {
 // ProcessInfoResult is ProcessInfo, and what tells why a process is quiet. (Ours.)
 type ProcessInfoResult struct {
 	ProcessInfo
-	QuietMs       uint64   `json:"quietMs"`       // since its last output, or since its run began
-	WaitsFor      []Wait   `json:"waitsFor"`      // most telling first; empty: it has closed
-	PendingWrites int      `json:"pendingWrites"` // process/write that wait because it does not read stdin
-	DroppedBytes  uint64   `json:"droppedBytes"`  // of its output, what is no longer held, whoever had it
-	Viewers       []Viewer `json:"viewers"`       // who gets its output now
+	QuietMs       uint64   `json:"quietMs"`         // since its last output, or since its run began
+	WaitsFor      []Wait   `json:"waitsFor"`        // most telling first; empty: it has closed
+	PendingWrites int      `json:"pendingWrites"`   // process/write that wait because it does not read stdin
+	DroppedBytes  uint64   `json:"droppedBytes"`    // of its output, what is no longer held, whoever had it
+	Viewers       []Viewer `json:"viewers"`         // who gets its output now
+	Usage         *Usage   `json:"usage,omitempty"` // nil: it has no child, or that is in no cgroup
+}
+
+// Usage is what a run and all that descends from it use, as its cgroup has it. (Ours;
+// cgroup-v2.rst of the kernel.)
+type Usage struct {
+	UserMs   uint64 `json:"userMs"` // of CPU time, since the run began
+	SystemMs uint64 `json:"systemMs"`
+
+	// Nil: their controllers are not delegated to the server.
+	MemoryBytes *uint64 `json:"memoryBytes,omitempty"`
+	PIDs        *uint64 `json:"pids,omitempty"` // processes and threads
+
+	// Pressure is for what part of the last 10 s some of them waited, in percent.
+	CPUPressure    float64 `json:"cpuPressure,omitempty"`
+	MemoryPressure float64 `json:"memoryPressure,omitempty"`
+	IOPressure     float64 `json:"ioPressure,omitempty"`
 }
 
 // Wait is one thing that a process waits for. (Ours.)

@@ -72,6 +72,18 @@ func TestInfo(t *testing.T) {
 		t.Errorf("info about none: %d %s", code, text)
 	}
 
+	// What it uses, together with all that it has started.
+	c.start("busy", obj{"argv": sh("while :; do :; done & while :; do :; done")})
+	eventually(t, "what it uses is told", func() bool {
+		_, info := c.waitsFor("busy")
+		usage, ok := info["usage"].(obj)
+		return info["containment"] != "cgroup" || ok && num(usage["userMs"]) > 50
+	})
+	c.call("process/terminate", obj{"processId": "busy", "tree": true})
+	if _, info := c.waitsFor("done"); info["usage"] != nil {
+		t.Errorf("it has ended, and uses %s", jsonText(info["usage"]))
+	}
+
 	// A log that is full: of an owner that does not read, and of one that is not there.
 	// An observer does not read either, and holds up nobody.
 	flood := obj{"argv": []string{"yes"}, "retention": obj{"bytes": 1 << 20}} // more than the window

@@ -252,6 +252,49 @@ func (l *leaf) oomKilled() bool {
 	return false
 }
 
+func (l *leaf) usage() *protocol.Usage {
+	stat, err := os.ReadFile(filepath.Join(l.dir, "cpu.stat"))
+	if err != nil {
+		return nil // it is gone
+	}
+	return &protocol.Usage{
+		UserMs:         uint64(field(stat, "user_usec ") / 1000),
+		SystemMs:       uint64(field(stat, "system_usec ") / 1000),
+		MemoryBytes:    l.number("memory.current"),
+		PIDs:           l.number("pids.current"),
+		CPUPressure:    l.pressure("cpu.pressure"),
+		MemoryPressure: l.pressure("memory.pressure"),
+		IOPressure:     l.pressure("io.pressure"),
+	}
+}
+
+// number is what a file has; nil if there is none.
+func (l *leaf) number(file string) *uint64 {
+	text, err := os.ReadFile(filepath.Join(l.dir, file))
+	if err != nil {
+		return nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+// pressure is "some" of the last 10 s; 0 where the kernel does not measure it. (psi.rst)
+func (l *leaf) pressure(file string) float64 {
+	text, _ := os.ReadFile(filepath.Join(l.dir, file))
+	return field(text, "some avg10=")
+}
+
+// field is the number behind the first name in text; 0 if there is none.
+func field(text []byte, name string) (n float64) {
+	if _, rest, ok := strings.Cut(string(text), name); ok {
+		fmt.Sscan(rest, &n)
+	}
+	return n
+}
+
 func (l *leaf) remove() error {
 	l.closeFD()
 	err := unix.Rmdir(l.dir)

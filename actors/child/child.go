@@ -120,6 +120,8 @@ type Handle interface {
 	Exited() bool
 	// Stopped reports whether a signal has stopped the child, and none continued it.
 	Stopped() bool
+	// Usage calls done on another goroutine, with nil where it is not known.
+	Usage(done func(*protocol.Usage))
 	// TreeEmpty reports whether the child was reaped and no descendant is
 	// left. Where that takes a search it reports what the last one found, and
 	// starts another.

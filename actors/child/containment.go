@@ -36,6 +36,8 @@ type tree interface {
 	// oomKilled reports whether the kernel has killed members for want of memory, as
 	// far as that can be seen.
 	oomKilled() bool
+	// usage is what the tree uses; nil where that is not known. It reads files.
+	usage() *protocol.Usage
 	// remove forgets the tree, which is empty.
 	remove() error
 }

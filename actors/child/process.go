@@ -277,6 +277,10 @@ func (p *process) Release() error {
 	return nil
 }
 
+func (p *process) Usage(done func(*protocol.Usage)) {
+	go func() { done(p.tree.usage()) }()
+}
+
 func (p *process) Finish(done func(error)) {
 	go func() { done(p.finish()) }()
 }

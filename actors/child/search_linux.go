@@ -292,6 +292,7 @@ func (t *search) kill() {
 
 func (t *search) members() []int { return pids(t.found()) }
 
-func (*search) oomKilled() bool { return false }
+func (*search) oomKilled() bool        { return false }
+func (*search) usage() *protocol.Usage { return nil }
 
 func (*search) remove() error { return nil }

@@ -116,5 +116,6 @@ func (*group) cheap() bool                                           { return tr
 func (g *group) empty() bool                                         { return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH) }
 func (g *group) kill()                                               { syscall.Kill(-g.leader, syscall.SIGKILL) }
 func (g *group) members() []int                                      { return []int{-g.leader} }
+func (*group) usage() *protocol.Usage                                { return nil }
 func (*group) oomKilled() bool                                       { return false }
 func (*group) remove() error                                         { return nil }
