@@ -57,8 +57,8 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 		Limits:          c.limits(),
 	}, nil)
 	for _, p := range m.Processes {
-		if _, ok := c.init.ResumeFrom[p.ID]; ok {
-			c.streams[p.ID] = &stream{ref: p} // replayed after initialized
+		if after, ok := c.init.ResumeFrom[p.ID]; ok {
+			c.streams[p.ID] = &stream{ref: p, placed: true, begin: after, last: after} // replayed after initialized
 		} else {
 			c.show(ctx, p, Subscribe{Now: true})
 		}

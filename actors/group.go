@@ -96,7 +96,10 @@ func (g *group) Receive(ctx actor.Context) {
 		g.endedAt.stop()
 		return
 	case *actor.Terminated:
-		g.terminated(now, lastName(m.Who))
+		ctx.Send(ctx.Self(), gone{m.Who}) // behind what it had said: this one overtakes
+		return
+	case gone:
+		g.terminated(now, lastName(m.who))
 	case memberReady:
 		g.group.Ready(now, m.id, m.run)
 	case memberEnded:

@@ -325,8 +325,8 @@ func (s *shared) runProbe(ctx context.Context, spec child.Spec) string {
 // probed counts, and ends a run whose probes fail.
 func (p *process) probed(ctx actor.Context, m probed) {
 	h := &p.health
+	defer p.mayGo(ctx) // perhaps only that was left; an interval goes on by itself
 	if m.run != p.run || !p.lives() {
-		p.mayGo(ctx) // perhaps only that was left; an interval goes on by itself
 		return
 	}
 	if m.fault == "" {

@@ -169,6 +169,8 @@ func (p *process) Receive(ctx actor.Context) {
 		p.interval = nil // no other run
 		p.destroy()
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
+		p.gauge.held.Add(-p.gauged)
+		p.gauged = 0
 		p.destroy()
 
 	case spawned:

@@ -202,10 +202,13 @@ func (p *process) watched() bool {
 func (r *processRecord) destroy() {
 	r.mu.Lock()
 	r.gone = true
-	handle := r.handle
+	handle, failed := r.handle, r.startErr != nil
 	r.handle = nil
 	r.mu.Unlock()
 	if handle == nil {
+		if failed { // else the spawner comes back here, or there is no run yet
+			r.intake.Close()
+		}
 		return
 	}
 	log, name := r.shared.Log, r.name

@@ -57,6 +57,10 @@ func (p *process) obey(ctx actor.Context) {
 		case between && m.Run > p.run && n.told < m.Run: // not begun, and perhaps never heard of
 			n.held, n.told = true, m.Run
 			p.tellOver(ctx, m.Run)
+		case n == nil && p.phase == exited && !p.endOrdered: // it was terminated, and others hold its streams
+			p.endOrdered, p.killRest = true, true
+			p.handleNow().Abandon()
+			p.killTree(ctx)
 		case n == nil && p.unread == p.run && m.Run > p.run:
 			p.tellOver(ctx, m.Run)
 		}
@@ -102,15 +106,20 @@ func (p *process) report(ctx actor.Context) {
 
 // endRun ends a run, but not the process, with its grace.
 func (p *process) endRun(ctx actor.Context, reason string) {
-	if p.lives() && p.endReason == "" {
-		p.endReason = reason
-	}
-	p.killRest = true
 	grace := p.killGrace()
 	if grace < 0 {
 		grace = max(p.shared.KillGrace, 0)
 	}
-	p.kill(ctx, grace)
+	p.killRest = true
+	switch {
+	case !p.lives():
+		p.killNow(ctx)
+	case p.endReason != "": // it has had its SIGTERM
+		p.killAt.sooner(ctx, grace, killDue{p.run})
+	default:
+		p.endReason = reason
+		p.kill(ctx, grace)
+	}
 }
 
 // endedUnread tells the group of a run that it ended, and of which nothing is left but
@@ -118,6 +127,10 @@ func (p *process) endRun(ctx actor.Context, reason string) {
 func (p *process) endedUnread(ctx actor.Context) {
 	if p.group != nil && p.interval == nil && p.endOrdered && p.phase == running {
 		p.unread = p.run
+		if st, ok := p.handleNow().Status(); ok && p.endReason == "" { // it had ended by itself
+			ctx.Send(p.group, memberEnded{p.id, p.run, p.endOf(st), *p.restart, p.restartSet})
+			return
+		}
 		p.tellOver(ctx, p.run)
 	}
 }

@@ -81,8 +81,7 @@ func (r *registry) Receive(ctx actor.Context) {
 		delete(r.known, id)
 		delete(r.detached, id)
 		if id == r.evicting {
-			r.evicting = ""
-			r.relieve(ctx)
+			r.relieveAt.set(ctx, refundTime, relieveDue{})
 		}
 		r.mayEnd(ctx)
 	case detached:
@@ -93,7 +92,12 @@ func (r *registry) Receive(ctx actor.Context) {
 			r.evicting = "" // its owner was faster
 		}
 		r.relieve(ctx)
-	case budgetLow, relieveDue:
+	case budgetLow:
+		r.relieve(ctx)
+	case relieveDue:
+		if r.known[r.evicting] == nil {
+			r.evicting = ""
+		}
 		r.relieve(ctx)
 	case drainAll:
 		r.draining = true
@@ -206,6 +210,10 @@ func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *proto
 // relieveAfter is how long a session is spared that has just lost its owner, who may be
 // on the way back.
 const relieveAfter = 10 * time.Second
+
+// refundTime is how long after its end a session's memory may yet be counted: what was
+// its is given back by goroutines of their own.
+const refundTime = time.Second
 
 // relieveWorth is how much must be held for a session that is ended for that, in bytes.
 const relieveWorth = 256 << 10

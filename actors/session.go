@@ -393,6 +393,7 @@ func (s *session) mayStart(n int) *protocol.Error {
 
 // add puts a process into the table, and has its actor spawned.
 func (s *session) add(ctx actor.Context, record *processRecord, m *member) {
+	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool { return r.ID == record.id })
 	m.name = record.name
 	m.result = protocol.ProcessStartResult{ProcessID: record.id, SandboxType: "none"}
 	s.ids[record.name] = record.id

@@ -21,9 +21,10 @@ type closing struct {
 
 // evict ends a session for a policy of the server's.
 func (s *session) evict(ctx actor.Context, reason string) {
-	if s.closing == nil {
-		s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", reason, "processes", len(s.processes))
+	if s.closing != nil {
+		return // with the grace that it was given
 	}
+	s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", reason, "processes", len(s.processes))
 	s.close(ctx, reason, -1)
 }
 
@@ -125,7 +126,11 @@ func (s *session) mayEnd(ctx actor.Context) {
 	if s.closing == nil || len(s.processes) > 0 || len(s.lingering) > 0 {
 		return
 	}
-	for _, r := range s.closing.asked {
+	asked := s.closing.asked
+	for _, g := range s.groups {
+		asked = append(asked, g.stops...) // whatever it had yet to tell: its processes are gone
+	}
+	for _, r := range asked {
 		ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
 	}
 	s.tellAttached(ctx, Evicted{s.closing.reason})

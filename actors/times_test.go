@@ -76,12 +76,15 @@ func (c *fakeChild) KillTree(done func(error)) {
 		done(nil)
 	}()
 }
-func (c *fakeChild) Finish(done func(error))          { c.KillTree(done) }
-func (c *fakeChild) PID() int                         { return 1 << 30 }
-func (c *fakeChild) Containment() child.Containment   { return "fake" }
-func (c *fakeChild) Write([]byte) (bool, error)       { return true, nil }
-func (c *fakeChild) CloseStdin() error                { return nil }
-func (c *fakeChild) Resize(s protocol.Size) error     { c.size = s; return nil }
+func (c *fakeChild) Finish(done func(error))        { c.KillTree(done) }
+func (c *fakeChild) PID() int                       { return 1 << 30 }
+func (c *fakeChild) Containment() child.Containment { return "fake" }
+func (c *fakeChild) Write([]byte) (bool, error)     { return true, nil }
+func (c *fakeChild) CloseStdin() error              { return nil }
+func (c *fakeChild) Resize(s protocol.Size) error   { c.size = s; return nil }
+func (c *fakeChild) Status() (st protocol.ExitStatus, ok bool) {
+	return protocol.ExitStatus{ExitCode: 137}, c.Exited()
+}
 func (c *fakeChild) Stopped() bool                    { return false }
 func (c *fakeChild) Usage(done func(*protocol.Usage)) { go done(nil) }
 func (c *fakeChild) Abandon()                         {}
@@ -610,4 +613,35 @@ func TestOOMKilledIsNotOurDoing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a run that could not be started has taken over of the budget is given back when
+// the process goes.
+func TestBudgetOfAFailedRun(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		slow := always
+		slow.Backoff = supervision.Backoff{Initial: time.Hour}
+		record, starts := fakeRuns(spawn, slow, nil)
+		in := starts.last().intake
+		for range 7 {
+			n, _ := in.Take(128 << 10)
+			in.Put(protocol.PTY, make([]byte, n), n)
+			synctest.Wait()
+		}
+		starts.slow = true
+		starts.last().kill()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		starts.done(nil, errors.New("no such program"))
+		synctest.Wait()
+		if record.shared.budget.Used() == 0 || record.gauge.held.Load() == 0 {
+			t.Error("nothing is charged, and this tests nothing")
+		}
+		system.Root.Send(starts.pid, stop{reason: "session closed", shutdown: -1})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if used, held := record.shared.budget.Used(), record.gauge.held.Load(); used != 0 || held != 0 {
+			t.Errorf("after its end %d bytes are charged, and %d held for its owner", used, held)
+		}
+	})
 }

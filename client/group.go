@@ -16,8 +16,8 @@ type Group struct {
 
 // StartGroup starts the programs as a group, and returns when the server has accepted
 // all of them: each is run when those it depends on are ready. From then on every one is
-// a Cmd like others. When it fails, none was started; when ctx ends first, the group is
-// stopped in case it was.
+// a Cmd like others. When it fails, none was started; when ctx ends first, those that were
+// all the same are killed.
 func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err error) {
 	if g.ID == "" {
 		g.ID = rand.Text()
@@ -31,10 +31,12 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 			if p.started = err == nil; p.started {
 				continue
 			}
-			if ctx.Err() == nil { // else what comes of it is still to be taken, and dropped
+			p.fail(err)
+			if ctx.Err() != nil {
+				go p.abandon() // it may run
+			} else {
 				delete(c.processes, p.id)
 			}
-			p.fail(err)
 		}
 	}()
 	for _, cmd := range cmds {
@@ -54,9 +56,6 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 		registered = append(registered, cmd.process)
 	}
 	if err := c.call(ctx, protocol.MethodGroupStart, params, nil); err != nil {
-		if ctx.Err() != nil {
-			go c.StopGroup(c.ctx, g.ID) // it may run
-		}
 		return err
 	}
 	for _, cmd := range cmds {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -137,4 +138,54 @@ func TestEvictForMemory(t *testing.T) {
 	}
 	s.session(obj{"resumeSessionId": second.sessionID})
 	s.session(obj{"resumeSessionId": poor.sessionID})
+}
+
+// TestDrainKeepsItsGrace: what would have ended a session anyway does not cut the time
+// that a server which stops gives its programs.
+func TestDrainKeepsItsGrace(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--detached-ttl", "500ms", "--kill-grace", "60s")
+	dir := t.TempDir()
+	told, gate, ended := filepath.Join(dir, "told"), filepath.Join(dir, "gate"), filepath.Join(dir, "ended")
+	c := s.session(nil)
+	c.start("p", obj{"argv": append(sh(`trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; echo >$2; exit 0' TERM; echo up; while :; do sleep 0.01; done`), told, gate, ended)}).awaitOutput("stdout", "up\n")
+	c.cutRST()
+	s.signal(syscall.SIGTERM)
+	eventually(t, "it is told", func() bool { _, err := os.Stat(told); return err == nil })
+	time.Sleep(700 * time.Millisecond) // the TTL has passed
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Stat(ended); err != nil {
+		t.Error("it was killed in its grace")
+	}
+	if data, _ := os.ReadFile(told); len(data) != 1 {
+		t.Errorf("%d SIGTERMs, want 1", len(data))
+	}
+}
+
+// TestResumeOfTheForgotten: a process that goes between initialize and initialized is not
+// passed over: whoever named it hears of its end, and of what was missed.
+func TestResumeOfTheForgotten(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--closed-retention", "300ms")
+	c := s.session(nil)
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := c.start("p", obj{"argv": append(sh(`echo one; while [ ! -e $0 ]; do sleep 0.01; done; echo two`), gate)})
+	p.awaitOutput("stdout", "one\n")
+	o := s.dial()
+	o.call("initialize", obj{"clientName": "o", "resumeSessionId": c.sessionID, "role": "observer", "resumeFrom": obj{"p": 1}, "capabilities": obj{"gap": true}})
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitClosed()
+	eventually(t, "it is forgotten", func() bool { return len(c.call("process/list", obj{})["processes"].([]any)) == 0 })
+	o.notify("initialized", obj{})
+	o.awaitFact("the end of p", func() bool { return o.proc("p").closed })
+	if q := o.process("p"); len(q.gaps) != 1 || num(q.gaps[0]["fromSeq"]) != 2 {
+		t.Errorf("gaps %s", jsonText(q.gaps))
+	}
 }

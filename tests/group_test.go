@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -590,6 +591,83 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 		}
 		if data, _ := os.ReadFile(terms); len(data) != 1 {
 			t.Errorf("%s: %d SIGTERMs, want 1", end.reason, len(data))
+		}
+	}
+}
+
+// acking is a client that acknowledges by itself, and so can hold a log full.
+var acking = obj{"capabilities": obj{"gap": true, "ack": true, "restarted": true, "ready": true, "groups": true}}
+
+func (c *conn) ackAll(ids ...string) {
+	for _, id := range ids {
+		c.notify("session/ack", obj{"processes": obj{id: c.process(id).lastSeq()}})
+	}
+}
+
+// TestGroupJobIsDone: a job that has done its work is not done again because another
+// failed, although its end is behind output that nobody has acknowledged.
+func TestGroupJobIsDone(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(acking)
+	dir := t.TempDir()
+	gate, runs := filepath.Join(dir, "gate"), filepath.Join(dir, "runs")
+	c.call("group/start", groupOf("g", "one_for_all", 5,
+		memberOf("job", obj{"argv": append(sh(`echo run >>$0; head -c 12000 /dev/zero; exit 0`), runs), "retention": obj{"bytes": 4096},
+			"ready": obj{"exit": true}, "restart": obj{"policy": "transient"}}),
+		memberOf("web", obj{"argv": append(sh(`echo up; while [ ! -e $0 ]; do sleep 0.01; done; [ -e $0.2 ] || { touch $0.2; exit 3; }; exec sleep 1000`), gate)})))
+	info := c.awaitWait("job", "owner ready") // it has written all, and has ended
+	eventually(t, "the job has ended", func() bool { return !alive(int(num(info["pid"]))) })
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the web server is run again", func() bool { return num(describe(t, c, "web")["run"]) == 2 })
+	eventually(t, "the job is read to its end", func() bool {
+		c.ackAll("job")
+		return describe(t, c, "job")["state"] == "closed"
+	})
+	c.awaitStand("g", "ready: job left 1 r web running 2 r")
+	if data, _ := os.ReadFile(runs); string(data) != "run\n" {
+		t.Errorf("the job was run %d times", bytes.Count(data, []byte("\n")))
+	}
+}
+
+// TestGroupStopEndsDaemons: what a process left behind that was terminated does not keep
+// a group from stopping.
+func TestGroupStopEndsDaemons(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(acking)
+	token := newToken(t)
+	c.call("group/start", groupOf("g", "one_for_all", 5, memberOf("d", obj{
+		"argv": append(sh(`sleep $0 & head -c 12000 /dev/zero; exit 0`), token), "retention": obj{"bytes": 4096}})))
+	info := c.awaitWait("d", "owner")
+	eventually(t, "the program has ended", func() bool { return !alive(int(num(info["pid"]))) })
+	c.call("process/terminate", obj{"processId": "d"}) // as its end is behind output that nobody has
+	eventually(t, "that is taken", func() bool {
+		c.ackAll("d")
+		return describe(t, c, "d")["state"] == "exited"
+	})
+	c.call("group/stop", obj{"groupId": "g"})
+	awaitNoKin(t, token)
+}
+
+// TestGroupOfAClosedSession: it is said as it is why its processes ended.
+func TestGroupOfAClosedSession(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for range scaled(20) {
+		c := s.session(knowing)
+		var processes []obj
+		for i := range 5 {
+			processes = append(processes, memberOf(fmt.Sprint("m", i), obj{"argv": sh("echo up; exec sleep 1000")}))
+		}
+		c.call("group/start", groupOf("g", "one_for_all", 5, processes...))
+		for i := range processes {
+			c.process(fmt.Sprint("m", i)).awaitOutput("stdout", "up\n")
+		}
+		c.call("session/close", obj{})
+		c.awaitEnd()
+		if reason, _ := c.notice("group/changed"); strings.Contains(reason, "failed") {
+			t.Fatalf("the group ended because of %q", reason)
 		}
 	}
 }

@@ -115,6 +115,9 @@ type Handle interface {
 	// StdinUnread is how many bytes Write took that the child had not read when it
 	// exited, as far as that can be seen: of a TTY only what was queued here. 0 before.
 	StdinUnread() int64
+	// Status is how the child ended; ok is false before. As Exited, it is ahead of the
+	// Intake.
+	Status() (st protocol.ExitStatus, ok bool)
 	// Exited reports whether the child has ended. The Intake has its exit later, behind
 	// the output that came before it.
 	Exited() bool

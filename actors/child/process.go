@@ -160,6 +160,15 @@ func (p *process) settle() {
 	}
 }
 
+func (p *process) Status() (st protocol.ExitStatus, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status == nil {
+		return st, false
+	}
+	return *p.status, true
+}
+
 func (p *process) Exited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
