@@ -66,7 +66,9 @@ type health struct {
 // watch begins with a new run.
 func (p *process) watch(ctx actor.Context) {
 	h := &p.health
-	h.watched, h.stop = context.WithCancel(context.Background())
+	if p.params.Ready != nil || p.params.Liveness != nil {
+		h.watched, h.stop = context.WithCancel(context.Background())
+	}
 	h.ready, h.heard, h.failures = false, time.Now(), 0
 	if l := p.params.Liveness; l != nil && l.SilenceMs > 0 {
 		h.silenceAt.set(ctx, fromMillis(l.SilenceMs), silenceDue{p.run})
