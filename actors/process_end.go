@@ -72,7 +72,11 @@ func (p *process) kill(ctx actor.Context, grace time.Duration) {
 		p.killNow(ctx)
 		return
 	}
-	p.logErr("SIGTERM", p.handleNow().Signal(syscall.SIGTERM))
+	signal := syscall.SIGTERM
+	if s, ok := p.params.StopSignal.Number(); ok {
+		signal = s
+	}
+	p.logErr("stop", p.handleNow().Signal(signal))
 	p.killAt.sooner(ctx, grace, killDue{p.run}) // no later wish puts it off
 }
 

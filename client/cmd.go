@@ -72,6 +72,9 @@ type Cmd struct {
 	Timeout   time.Duration
 	KillGrace time.Duration
 
+	// StopSignal is what asks it to end, in place of SIGTERM. Zero: that.
+	StopSignal protocol.Signal
+
 	// Limits is what it may take of the machine. Nil: as the server.
 	Limits *protocol.ProcessLimits
 
@@ -323,6 +326,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		Retention:  cmd.Retention,
 		Restart:    cmd.Restart,
 		Limits:     cmd.Limits,
+		StopSignal: cmd.StopSignal,
 		Ready:      cmd.Ready,
 		Liveness:   cmd.Liveness,
 		StartToken: rand.Text(),

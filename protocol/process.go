@@ -98,6 +98,10 @@ type ProcessStartParams struct {
 	// milliseconds; nil or 0 means for ever.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 
+	// StopSignal is what asks the process to end, wherever SIGTERM is said to; absent:
+	// SignalTerminate.
+	StopSignal Signal `json:"stopSignal,omitempty"`
+
 	// KillGraceMs is the time between SIGTERM and SIGKILL when the server ends the
 	// process, in milliseconds; nil means the server's default, 0 SIGKILL at once.
 	KillGraceMs *uint64 `json:"killGraceMs,omitempty"`

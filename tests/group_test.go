@@ -671,3 +671,36 @@ func TestGroupOfAClosedSession(t *testing.T) {
 		}
 	}
 }
+
+// TestStopSignal: whoever asks a process to end, asks as its start says.
+func TestStopSignal(t *testing.T) {
+	t.Parallel()
+	for _, end := range []struct {
+		name string
+		ask  func(s *server, c *conn)
+	}{
+		{"group/stop", func(_ *server, c *conn) { c.call("group/stop", obj{"groupId": "g"}) }},
+		{"process/terminate", func(_ *server, c *conn) { c.call("process/terminate", obj{"processId": "p", "graceMs": 60_000}) }},
+		{"process/restart", func(_ *server, c *conn) { c.call("process/restart", obj{"processId": "p"}) }},
+		{"session/close", func(_ *server, c *conn) { c.request("session/close", obj{}) }},
+		{"the server's end", func(s *server, _ *conn) { s.signal(syscall.SIGTERM) }},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "--kill-grace", "60s")
+			c := s.session(knowing)
+			asked := filepath.Join(t.TempDir(), "asked")
+			script := `for s in TERM INT; do trap "echo $s >>$0; exit 0" $s; done; echo up; while :; do sleep 0.01; done`
+			c.call("group/start", groupOf("g", "one_for_one", 5, memberOf("p", obj{"argv": append(sh(script), asked), "stopSignal": "interrupt", "killGraceMs": 60_000})))
+			c.process("p").awaitOutput("stdout", "up\n")
+			end.ask(s, c)
+			eventually(t, "it is asked to end", func() bool {
+				data, _ := os.ReadFile(asked)
+				if len(data) > 0 && string(data) != "INT\n" {
+					t.Fatalf("it got %q", data)
+				}
+				return len(data) > 0
+			})
+		})
+	}
+}
