@@ -141,6 +141,8 @@ func serve(o *serveOptions) error {
 	} else {
 		stops = append(stops, syscall.SIGHUP)
 	}
+	// To the very end: one that comes when all is done does not make it a failure.
+	signal.Notify(make(chan os.Signal, 1), stops...)
 	stop, cancel := signal.NotifyContext(context.Background(), stops...)
 	defer cancel()
 
