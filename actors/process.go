@@ -164,14 +164,10 @@ func (p *process) Receive(ctx actor.Context) {
 			a.stop()
 		}
 		p.unwatch()
-		p.gauge.held.Add(-p.gauged)
-		p.gauged = 0
 		p.interval = nil // no other run
-		p.destroy()
+		p.leave()
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
-		p.gauge.held.Add(-p.gauged)
-		p.gauged = 0
-		p.destroy()
+		p.leave()
 
 	case spawned:
 		p.spawned(ctx)

@@ -202,6 +202,13 @@ func (p *process) watched() bool {
 	return false
 }
 
+// leave is the last that the actor does.
+func (p *process) leave() {
+	p.gauge.held.Add(-p.gauged)
+	p.gauged = 0
+	p.destroy()
+}
+
 // destroy leaves nothing behind, whatever the actor stops of. Any goroutine.
 func (r *processRecord) destroy() {
 	r.mu.Lock()

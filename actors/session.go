@@ -201,9 +201,7 @@ func (s *session) start(ctx actor.Context) {
 	for _, g := range s.groups {
 		ctx.Watch(s.processPID(g.name))
 		ctx.Send(s.processPID(g.name), report{})
-		if len(g.stops) > 0 {
-			ctx.Send(s.processPID(g.name), stopGroup{reasonStopped})
-		}
+		s.stopNow(ctx, g)
 	}
 	if s.owner == nil {
 		s.detach(ctx)

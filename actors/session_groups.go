@@ -116,11 +116,7 @@ func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams) (*pr
 func (s *session) announced(ctx actor.Context, name string) {
 	g := s.groups[s.groupIDs[name]]
 	if g == nil || g.name != name {
-		for _, p := range s.processes { // it was given up before they were there
-			if p.group == name && p.pid != nil {
-				ctx.Send(p.pid, stop{reason: reasonGroupFailed, shutdown: -1})
-			}
-		}
+		s.endMembers(ctx, name) // it was given up before they were there
 		return
 	}
 	if g.left--; g.left != 0 {
@@ -221,9 +217,13 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 		}
 		ctx.Send(r.sender, reply)
 	}
-	if ended {
-		return
+	if !ended {
+		s.endMembers(ctx, name)
 	}
+}
+
+// endMembers ends the processes of a group that failed, as far as they are there.
+func (s *session) endMembers(ctx actor.Context, name string) {
 	for _, p := range s.processes {
 		if p.group == name && p.pid != nil {
 			ctx.Send(p.pid, stop{reason: reasonGroupFailed, shutdown: -1})
