@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -130,6 +131,16 @@ func TestVandalism(t *testing.T) {
 	}
 	if evicted > processes*sessions/2 {
 		t.Errorf("%d processes were given up", evicted)
+	}
+
+	var info protocol.ServerInfoResult
+	if err := json.Unmarshal(resumers[0].mustCall("server/info", protocol.Empty{}).Result, &info); err != nil {
+		t.Fatal(err)
+	}
+	// One in a goroutine of a connection is passed on to its actor, and counts for both.
+	if info.Panics < v.fired.Load() || info.Panics > 2*v.fired.Load() || info.ActorRestarts == 0 || info.ActorRestarts+info.ActorsGivenUp > info.Panics ||
+		evicted > 0 && info.ActorsGivenUp == 0 || info.Sessions != sessions || info.Connections < sessions {
+		t.Errorf("after %d panics and %d processes given up, server/info says %+v", v.fired.Load(), evicted, info)
 	}
 
 	// Everything goes on as before.
