@@ -295,6 +295,7 @@ func TestStalledConnection(t *testing.T) {
 				}
 				send(`{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
 				send(`{"method":"initialized"}`)
+				synctest.Wait() // their answers would count as some
 				begin := time.Now()
 				send(`{"id":2,"method":"session/info"}`)
 				large := `{"id":3,"method":"session/info","params":{"filling":"` + strings.Repeat("x", maxPendingBytes) + `"}}`
