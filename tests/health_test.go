@@ -182,10 +182,10 @@ func TestHealthy(t *testing.T) {
 
 	// One that cannot write, as nobody reads, is not silent: of a session that nobody
 	// is attached to it waits.
-	q := c.start("q", obj{"argv": append(sh("yes $0"), token), "liveness": obj{"silenceMs": 100}})
+	q := c.start("q", obj{"argv": append(sh("yes $0"), token), "liveness": obj{"silenceMs": 5_000}})
 	pid := q.pid()
 	c.cutRST()
-	s.session(nil).start("r", obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 300}}).awaitClosed() // so long
+	s.session(nil).start("r", obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 6_000}}).awaitClosed() // so long
 	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"q": 0}})
 	again.process("q").awaitOutput("stdout", token)
 	if !alive(pid) {
