@@ -22,9 +22,10 @@ type Conn interface {
 	ReadMessage() ([]byte, error)
 	// WriteMessage writes one message. Ping sends the payload behind it, to come
 	// back to the handler of pongs; its error is an errors.ErrUnsupported if the
-	// transport has none. One goroutine calls both.
+	// transport has none. Both may wait for more until Flush. One goroutine calls these.
 	WriteMessage(msg []byte, binary bool) error
 	Ping(payload []byte) error
+	Flush() error
 	// SetPongHandler is called before the first ReadMessage; the handler runs
 	// within ReadMessage.
 	SetPongHandler(func(payload []byte))

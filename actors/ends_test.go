@@ -54,6 +54,8 @@ func (s *script) WriteMessage(m []byte, _ bool) error {
 	return nil
 }
 
+func (s *script) Flush() error { return nil }
+
 func (s *script) Close(code int, _ string) error {
 	s.once.Do(func() { s.closed <- code })
 	return nil

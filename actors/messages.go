@@ -161,6 +161,14 @@ type (
 	}
 )
 
+// Release says that the output of m was written or copied, and is not looked at any
+// more: its memory may be used again. It may be left out, and be called once.
+func (m *Delivery) Release() {
+	for i := range m.Entries {
+		m.Entries[i].Slab.Release()
+	}
+}
+
 func (m Attach) failed(e *protocol.Error) any  { return Reply{Token: m.Token, Err: e} }
 func (m Request) failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
 

@@ -374,7 +374,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		}
 		switch f.Kind {
 		case child.FactOutput:
-			p.log.Append(f.Stream, f.Data)
+			p.log.Append(f.Stream, f.Data, f.Slab)
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:

@@ -522,7 +522,7 @@ func TestNextRunTakesOver(t *testing.T) {
 		in := starts.last().intake
 		for range 7 {
 			n, _ := in.Take(128 << 10)
-			in.Put(protocol.PTY, make([]byte, n), n)
+			in.Put(protocol.PTY, make([]byte, n), nil, n)
 			synctest.Wait()
 		}
 		before := record.shared.budget.Used()
@@ -626,7 +626,7 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 		in := starts.last().intake
 		for range 7 {
 			n, _ := in.Take(128 << 10)
-			in.Put(protocol.PTY, make([]byte, n), n)
+			in.Put(protocol.PTY, make([]byte, n), nil, n)
 			synctest.Wait()
 		}
 		starts.slow = true

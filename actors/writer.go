@@ -23,8 +23,8 @@ type writer struct {
 
 	mu     sync.Mutex
 	more   sync.Cond
-	first  []outgoing // answers, notifications
-	second []outgoing // deliveries and pings
+	first  queue // answers, notifications
+	second queue // deliveries and pings
 	end    *closeFrame
 	ended  bool // nothing more is written
 }
@@ -55,14 +55,14 @@ func newWriter(conn Conn, codec protocol.Codec, admit *admission, ponged func(ui
 
 func (w *writer) control(o outgoing) {
 	w.mu.Lock()
-	w.first = append(w.first, o)
+	w.first.push(o)
 	w.mu.Unlock()
 	w.more.Signal()
 }
 
 func (w *writer) output(o outgoing) {
 	w.mu.Lock()
-	w.second = append(w.second, o)
+	w.second.push(o)
 	w.mu.Unlock()
 	w.more.Signal()
 }
@@ -81,70 +81,115 @@ func (w *writer) close(code int, reason string) {
 func (w *writer) stop() {
 	w.mu.Lock()
 	w.ended = true
-	w.first, w.second = nil, nil
+	w.first, w.second = queue{}, queue{}
 	w.mu.Unlock()
 	w.more.Signal()
 }
 
-// next waits for the next thing to write; nil: it is over.
-func (w *writer) next() (o *outgoing) {
+// next takes the next thing to write, if there is one.
+func (w *writer) next() (o outgoing, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !w.ended {
-		for _, lane := range []*[]outgoing{&w.first, &w.second} {
-			if len(*lane) > 0 {
-				o := (*lane)[0]
-				(*lane)[0] = outgoing{}
-				if *lane = (*lane)[1:]; len(*lane) == 0 {
-					*lane = nil
-				}
-				return &o
-			}
-		}
-		if w.end != nil {
-			return nil
-		}
+	if o, ok = w.first.pop(); !ok {
+		o, ok = w.second.pop()
+	}
+	return o, ok
+}
+
+// wait returns when there may be something to write; false: it is over.
+func (w *writer) wait() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.first.empty() && w.second.empty() && w.end == nil && !w.ended {
 		w.more.Wait()
+	}
+	return !w.ended && (w.end == nil || !w.first.empty() || !w.second.empty())
+}
+
+// encodings are buffers to encode in, which an idle connection has none of.
+var encodings = sync.Pool{New: func() any { return new([]byte) }}
+
+// keepEncoding is the largest that is kept, in bytes: a delivery fits in.
+const keepEncoding = 256 << 10
+
+// run writes until stop, close or an error, which it returns.
+func (w *writer) run() error {
+	for w.wait() {
+		if err := w.drain(); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	end := w.end
+	w.mu.Unlock()
+	if end != nil {
+		w.conn.Close(end.code, end.reason)
 	}
 	return nil
 }
 
-// run writes until stop, close or an error, which it returns.
-func (w *writer) run() error {
-	var buf []byte
-	for {
-		o := w.next()
-		if o == nil {
-			w.mu.Lock()
-			end := w.end
-			w.mu.Unlock()
-			if end != nil {
-				w.conn.Close(end.code, end.reason)
-			}
-			return nil
+// drain writes what there is.
+func (w *writer) drain() (err error) {
+	buf := encodings.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= keepEncoding {
+			encodings.Put(buf)
 		}
-		var err error
-		if buf, err = w.write(buf[:0], o); err != nil {
+	}()
+	for o, ok := w.next(); ok; o, ok = w.next() {
+		if *buf, err = w.write((*buf)[:0], &o); err != nil {
 			return err
-		}
-		if cap(buf) > keepBuffer {
-			buf = nil
 		}
 		if o.weight > 0 {
 			w.admit.release(o.weight)
 		}
 	}
+	return w.conn.Flush()
 }
 
-// keepBuffer is the largest encoding buffer that an idle connection keeps, in
-// bytes.
-const keepBuffer = 4 << 10
+// queue is first in, first out. Its memory is used again, but for that of a burst.
+type queue struct {
+	items []outgoing
+	head  int // of items, the first that is in the queue
+}
+
+// keepItems is how many an empty queue has room for.
+const keepItems = 16
+
+func (q *queue) empty() bool { return q.head == len(q.items) }
+
+func (q *queue) push(o outgoing) {
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, o)
+}
+
+func (q *queue) pop() (o outgoing, ok bool) {
+	if q.empty() {
+		return o, false
+	}
+	o = q.items[q.head]
+	q.items[q.head] = outgoing{}
+	q.head++
+	if q.empty() {
+		q.items, q.head = q.items[:0], 0
+		if cap(q.items) > keepItems {
+			q.items = nil
+		}
+	}
+	return o, true
+}
 
 func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 	var err error
 	switch {
 	case o.delivery != nil:
-		return w.deliver(buf, o.delivery)
+		buf, err = w.deliver(buf, o.delivery)
+		o.delivery.Release()
+		return buf, err
 	case o.written != nil:
 		o.written()
 		return buf, nil

@@ -203,7 +203,7 @@ func (c *Client) handshake(conn transport.Conn) error {
 	if err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
-	if err := conn.WriteMessage(msg, wire.Binary()); err != nil {
+	if err := writeNow(conn, msg); err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
 	frame, err := conn.ReadMessage()
@@ -232,10 +232,17 @@ func (c *Client) handshake(conn transport.Conn) error {
 	if err != nil {
 		return fmt.Errorf("client: initialized: %w", err)
 	}
-	if err := conn.WriteMessage(msg, wire.Binary()); err != nil {
+	if err := writeNow(conn, msg); err != nil {
 		return fmt.Errorf("client: initialized: %w", err)
 	}
 	return nil
+}
+
+func writeNow(conn transport.Conn, msg []byte) error {
+	if err := conn.WriteMessage(msg, wire.Binary()); err != nil {
+		return err
+	}
+	return conn.Flush()
 }
 
 // introduction says what the next connection is to resume, and from where.
@@ -389,6 +396,10 @@ func (c *Client) write(conn transport.Conn, stop <-chan struct{}) {
 				buf = nil
 			}
 			continue
+		}
+		if conn.Flush() != nil {
+			conn.Close(1000, "")
+			return
 		}
 		select {
 		case <-c.wake:

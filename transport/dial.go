@@ -91,6 +91,7 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}
 	c, err := newWebSocket(ws, w, settings{
+		masks: true,
 		// No maxFrame: frames can be followed neither through TLS nor behind what
 		// was read along with the handshake. The server is trusted with its frames.
 		maxMessage:   orDefault(o.MaxMessage, DefaultMaxMessage),

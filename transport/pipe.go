@@ -74,6 +74,7 @@ func (e *end) Close(code int, reason string) error {
 	return nil
 }
 
+func (e *end) Flush() error                { return nil }
 func (e *end) Ping([]byte) error           { return ErrNoPing }
 func (e *end) SetPongHandler(func([]byte)) {}
 func (e *end) RemoteAddr() string          { return "pipe" }

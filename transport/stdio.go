@@ -171,6 +171,7 @@ func (c *lines) Close(int, string) error {
 	return c.closeErr
 }
 
+func (c *lines) Flush() error                { return nil }
 func (c *lines) Ping([]byte) error           { return ErrNoPing }
 func (c *lines) SetPongHandler(func([]byte)) {}
 func (c *lines) RemoteAddr() string          { return "stdio" }

@@ -19,15 +19,20 @@ type Conn interface {
 	// may be wrapped. An error is final, and the connection then wants a Close.
 	ReadMessage() ([]byte, error)
 
-	// WriteMessage writes one message, as binary or as text, and returns when the
-	// kernel has it; the other side may not have. One goroutine writes. After an
+	// WriteMessage writes one message, as binary or as text. It may keep a copy of a
+	// small one until Flush or until there is more; what it does not keep the kernel has
+	// when it returns; the other side may not have. One goroutine writes. After an
 	// error the connection wants a Close.
 	WriteMessage(msg []byte, binary bool) error
 
 	// Ping sends a ping with a payload of 1 to 125 bytes, in order with the messages
-	// written before it. The writing goroutine calls it. ErrNoPing when the
-	// transport has none (stdio, pipe).
+	// written before it, and like them perhaps not before Flush. The writing goroutine
+	// calls it. ErrNoPing when the transport has none (stdio, pipe).
 	Ping(payload []byte) error
+
+	// Flush returns when the kernel has all that was written. The writing goroutine
+	// calls it before it waits for more to write.
+	Flush() error
 
 	// SetPongHandler names who is called, on the reading goroutine, with the payload
 	// of each pong to a Ping. That pong says that all written before the Ping has

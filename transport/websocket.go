@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,9 @@ import (
 )
 
 const (
+	holdMessage = 4 << 10  // bytes of a message that waits for Flush; more is not copied
+	holdMax     = 32 << 10 // bytes of all that wait
+
 	minBuffer  = 512       // bytes that a message is first given
 	keepBuffer = 256 << 10 // bytes of a buffer that is kept for the next message
 	maxPayload = 125       // bytes in a control frame; RFC 6455 §5.5
@@ -23,7 +27,8 @@ const (
 
 // settings are what both ends of a websocket have in common, defaults filled in.
 type settings struct {
-	maxFrame, maxMessage               int // maxFrame 0: not limited
+	masks                              bool // it is a client (RFC 6455 §5.1)
+	maxFrame, maxMessage               int  // maxFrame 0: not limited
 	writeTimeout, pingEvery, deadAfter time.Duration
 }
 
@@ -37,6 +42,11 @@ type webSocket struct {
 	remote string
 	settings
 
+	// Owned by the writer, of a server.
+	held *[]byte // whole frames that wait for Flush; nil: none
+	iov  [2][]byte
+	out  net.Buffers // iov, while it is written
+
 	// Owned by the reader.
 	buf    []byte
 	err    error
@@ -47,6 +57,7 @@ type webSocket struct {
 	keeping *time.Timer            // due: keepAlive
 
 	closeOnce sync.Once
+	ending    atomic.Bool // Close was called: the deadline of its frame ends what is being written
 }
 
 func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
@@ -152,13 +163,70 @@ func (c *webSocket) ended(err error) error {
 	return fmt.Errorf("transport: read from %s: %w", c.remote, err)
 }
 
-func (c *webSocket) WriteMessage(msg []byte, binary bool) error {
+func (c *webSocket) WriteMessage(msg []byte, bin bool) error {
 	opcode := websocket.TextMessage
-	if binary {
+	if bin {
 		opcode = websocket.BinaryMessage
 	}
-	c.ws.SetWriteDeadline(time.Now().Add(c.writeTimeout))
-	return c.wrote(c.ws.WriteMessage(opcode, msg))
+	if c.masks {
+		c.ws.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+		return c.wrote(c.ws.WriteMessage(opcode, msg))
+	}
+	return c.frame(opcode, msg)
+}
+
+// holding are buffers for frames that wait for Flush.
+var holding = sync.Pool{New: func() any { return new([]byte) }}
+
+// frame writes a frame of a server. gorilla writes each with a system call of its own;
+// a thousand small messages should not be a thousand packets. What gorilla
+// itself writes meanwhile, from other goroutines, are control frames, each in
+// one Write, and so is this: they do not mix. (RFC 6455 §5.4 allows them anywhere between
+// frames.)
+func (c *webSocket) frame(opcode int, payload []byte) error {
+	if c.held == nil {
+		c.held = holding.Get().(*[]byte)
+	}
+	*c.held = appendHeader(*c.held, opcode, len(payload))
+	if len(payload) <= holdMessage && len(*c.held) < holdMax-holdMessage {
+		*c.held = append(*c.held, payload...)
+		return nil
+	}
+	return c.flush(payload)
+}
+
+// appendHeader appends the header of a frame that is a whole message and not masked:
+// RFC 6455 §5.2.
+func appendHeader(b []byte, opcode, size int) []byte {
+	const final = 0x80
+	b = append(b, final|byte(opcode))
+	switch {
+	case size < 126:
+		return append(b, byte(size))
+	case size < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, 126), uint16(size))
+	}
+	return binary.BigEndian.AppendUint64(append(b, 127), uint64(size))
+}
+
+func (c *webSocket) Flush() error {
+	if c.held == nil {
+		return nil
+	}
+	return c.flush(nil)
+}
+
+// flush writes what is held, and more behind it, in one system call.
+func (c *webSocket) flush(more []byte) error {
+	c.iov = [2][]byte{*c.held, more}
+	c.out = c.iov[:]
+	c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	_, err := c.out.WriteTo(c.wire)
+	c.iov = [2][]byte{}
+	*c.held = (*c.held)[:0]
+	holding.Put(c.held)
+	c.held = nil
+	return c.wrote(err)
 }
 
 func (c *webSocket) wrote(err error) error {
@@ -167,7 +235,7 @@ func (c *webSocket) wrote(err error) error {
 	}
 	var timeout net.Error // not above: it is allocated
 	switch {
-	case c.wire.state().closing.Load():
+	case c.wire.state().closing.Load(), c.ending.Load():
 		return errClosed
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("transport: %s did not take a message within %v: %w", c.remote, c.writeTimeout, err)
@@ -181,7 +249,10 @@ func (c *webSocket) Ping(payload []byte) error {
 	}
 	p := string(payload)
 	c.pinged.Store(&p)
-	return c.control(websocket.PingMessage, payload)
+	if c.masks {
+		return c.control(websocket.PingMessage, payload)
+	}
+	return c.frame(websocket.PingMessage, payload)
 }
 
 func (c *webSocket) control(opcode int, payload []byte) error {
@@ -248,6 +319,7 @@ func (c *webSocket) Close(code int, reason string) error {
 		if len(reason) > maxReason {
 			reason = strings.ToValidUTF8(reason[:maxReason], "")
 		}
+		c.ending.Store(true)
 		// First the frame, then the end of the reader: whoever waits for that may exit.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
 		c.wire.state().endRead(c.wire)

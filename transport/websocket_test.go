@@ -153,9 +153,19 @@ func wantMessage(t testing.TB, c Conn, want string) {
 	}
 }
 
+// write writes a message, and does not wait for more.
+func write(c Conn, msg []byte, binary bool) error { return flush(c, c.WriteMessage(msg, binary)) }
+
+func flush(c Conn, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.Flush()
+}
+
 func mustWrite(t testing.TB, c Conn, msg string) {
 	t.Helper()
-	if err := c.WriteMessage([]byte(msg), false); err != nil {
+	if err := write(c, []byte(msg), false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,7 +181,7 @@ func TestMessagesOfAllSizes(t *testing.T) {
 					msg := make([]byte, size)
 					rand.Read(msg)
 					failed := make(chan error, 1)
-					go func() { failed <- way.from.WriteMessage(msg, size%2 == 0) }()
+					go func() { failed <- write(way.from, msg, size%2 == 0) }()
 					got, err := way.to.ReadMessage()
 					if err != nil || !bytes.Equal(got, msg) {
 						t.Fatalf("%d bytes: came as %d bytes, %v", size, len(got), err)
@@ -257,7 +267,7 @@ func TestLargeBufferIsNotKept(t *testing.T) {
 	client := dial(t, s.URL(), nil)
 	server := (<-accepted).(*webSocket)
 	written := make(chan error)
-	go func() { written <- client.WriteMessage(make([]byte, 2*keepBuffer), true) }()
+	go func() { written <- write(client, make([]byte, 2*keepBuffer), true) }()
 	if _, err := server.ReadMessage(); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +339,7 @@ func TestCloseIsSaidOnce(t *testing.T) {
 	if err := <-reading; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("ReadMessage: %v", err)
 	}
-	if err := server.WriteMessage([]byte("x"), false); !errors.Is(err, net.ErrClosed) {
+	if err := write(server, []byte("x"), false); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("WriteMessage: %v", err)
 	}
 	p.wantFrame(closing, closeFrame(ClosePolicy, strings.Repeat("ä", 61))) // ≤ 123 bytes, no half letter
@@ -412,6 +422,57 @@ func TestPingIsAnswered(t *testing.T) {
 	}
 }
 
+// What is written before a Flush comes in the order it was written, whatever of it was
+// held back, and small messages that were are one packet.
+func TestHeldMessages(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	sizes := []int{0, 1, 125, 126, holdMessage, holdMessage + 1, 65535, 3}
+	for range 2 * holdMax / holdMessage {
+		sizes = append(sizes, holdMessage, 7)
+	}
+	written := make(chan error, 1)
+	go func() {
+		for i, size := range sizes {
+			if err := server.WriteMessage(bytes.Repeat([]byte{byte('a' + i%26)}, size), false); err != nil {
+				written <- err
+				return
+			}
+			if i%3 == 0 {
+				if err := server.Ping(fmt.Append(nil, i)); err != nil {
+					written <- err
+					return
+				}
+			}
+		}
+		written <- server.Flush()
+	}()
+	for i, size := range sizes {
+		p.wantFrame(text, strings.Repeat(string(rune('a'+i%26)), size))
+		if i%3 == 0 {
+			p.wantFrame(ping, fmt.Sprint(i))
+		}
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		server.WriteMessage([]byte("small"), false)
+	}
+	if n := p.in.Buffered(); n > 0 {
+		t.Errorf("%d bytes came before Flush", n)
+	}
+	server.Flush()
+	p.wantFrame(text, "small")
+	if n := p.in.Buffered(); n != 19*len("xxsmall") {
+		t.Errorf("with the first of 20 small messages came %d bytes more, want the other 19", n)
+	}
+	if err := server.Flush(); err != nil { // of nothing
+		t.Fatal(err)
+	}
+}
+
 func TestPongsFollowMessages(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())
@@ -420,7 +481,7 @@ func TestPongsFollowMessages(t *testing.T) {
 	server.SetPongHandler(func(payload []byte) { ponged <- string(payload) })
 	for i := range 3 {
 		mustWrite(t, server, fmt.Sprint("message ", i))
-		if err := server.Ping(fmt.Append(nil, i)); err != nil {
+		if err := flush(server, server.Ping(fmt.Append(nil, i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -466,7 +527,7 @@ func TestClientAcknowledges(t *testing.T) {
 	}()
 	for n := range int64(5) {
 		mustWrite(t, server, "x")
-		if err := server.Ping([]byte("p")); err != nil {
+		if err := flush(server, server.Ping([]byte("p"))); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-ponged; got != n+1 {
@@ -483,7 +544,7 @@ func TestKeepAliveRepeatsAnUnansweredPing(t *testing.T) {
 	for range 3 {
 		p.wantFrame(ping, "")
 	}
-	if err := server.Ping([]byte("position")); err != nil {
+	if err := flush(server, server.Ping([]byte("position"))); err != nil {
 		t.Fatal(err)
 	}
 	until := func(want string) {
@@ -694,8 +755,7 @@ func FuzzFrameGuard(f *testing.F) {
 	})
 }
 
-// What gorilla itself costs a message is pinned here: 8 bytes to read one, and to
-// write one that is larger than the write buffer, the two slices of a writev.
+// What gorilla itself costs a message is pinned here: 8 bytes to read one.
 func TestAllocations(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())
@@ -711,8 +771,8 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"read", 1, func() error { p.Write(in); _, err := server.ReadMessage(); return err }},
 		{"read large", 2 /* one is the goroutine */, func() error { go p.Write(inLarge); _, err := server.ReadMessage(); return err }},
-		{"write small", 0, func() error { return server.WriteMessage(small, false) }},
-		{"write large", 2, func() error { return server.WriteMessage(large, false) }},
+		{"write small", 0, func() error { return write(server, small, false) }},
+		{"write large", 0, func() error { return write(server, large, false) }},
 	} {
 		n := testing.AllocsPerRun(100, func() {
 			if err := c.do(); err != nil {
@@ -733,7 +793,7 @@ func BenchmarkServerWrite(b *testing.B) {
 			server := <-accepted
 			go func() {
 				msg := make([]byte, size)
-				for server.WriteMessage(msg, false) == nil {
+				for write(server, msg, false) == nil {
 				}
 			}()
 			b.SetBytes(int64(size))

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -12,6 +13,7 @@ type Fact struct {
 	Kind   FactKind
 	Stream protocol.Stream     // of FactOutput
 	Data   []byte              // of FactOutput; never changed once Next has returned it
+	Slab   *slab.Slab          // that Data lies in; Settle releases it
 	Status protocol.ExitStatus // of FactExited
 }
 
@@ -145,10 +147,10 @@ func (in *Intake) refund() (wake []*Intake) {
 	return wake
 }
 
-// Put hands over what was read: data belongs to the intake from now on. taken
-// is what Take had given for it.
-func (in *Intake) Put(s protocol.Stream, data []byte, taken int) {
-	in.put(Fact{Kind: FactOutput, Stream: s, Data: data}, taken-len(data))
+// Put hands over what was read: data, and the slab that it lies in, if it does,
+// belong to the intake from now on. taken is what Take had given for it.
+func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, taken int) {
+	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent}, taken-len(data))
 }
 
 // Exited says how the run ended, after its last output.
@@ -255,6 +257,7 @@ func (in *Intake) Next() (f Fact, ok bool) {
 func (in *Intake) Settle(retained, pinned int64) {
 	in.mu.Lock()
 	in.flight -= int64(len(in.facts[0].Data))
+	in.facts[0].Slab.Release()
 	in.facts[0] = Fact{}
 	in.facts = in.facts[1:]
 	wake := in.holdLocked(retained, pinned)

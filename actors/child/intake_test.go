@@ -26,7 +26,7 @@ func TestCreditReachesEveryPump(t *testing.T) {
 					return
 				}
 				used := max(1, n-7) // not all of it
-				in.Put(s, bytes.Repeat([]byte{'x'}, used), n)
+				in.Put(s, bytes.Repeat([]byte{'x'}, used), nil, n)
 				left -= used
 			}
 		})
@@ -97,7 +97,7 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 		if n != 16<<10 || !ok { // not all at once: the log must be able to drop some
 			t.Fatalf("take with %d held: %d, %v", held, n, ok)
 		}
-		in.Put(protocol.Stdout, make([]byte, n), n)
+		in.Put(protocol.Stdout, make([]byte, n), nil, n)
 		in.Next()
 		held += int64(n)
 		in.Settle(held, held)
@@ -133,7 +133,7 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	hog := NewIntake(1<<20, b, func() {})
 	for held := int64(0); held < reserve+128<<10; {
 		n, _ := hog.Take(64 << 10)
-		hog.Put(protocol.Stdout, make([]byte, n), n)
+		hog.Put(protocol.Stdout, make([]byte, n), nil, n)
 		hog.Next()
 		held += int64(n)
 		hog.Settle(held, held)
@@ -144,7 +144,7 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	other := NewIntake(1<<20, b, func() {})
 	for held := int64(0); held < reserve; {
 		n, _ := other.Take(16 << 10)
-		other.Put(protocol.Stdout, make([]byte, n), n)
+		other.Put(protocol.Stdout, make([]byte, n), nil, n)
 		other.Next()
 		held += int64(n)
 		other.Settle(held, held)
@@ -174,7 +174,7 @@ func TestFactsStayUntilSettled(t *testing.T) {
 	in := NewIntake(1<<20, NewBudget(0, func() {}), func() { told++ })
 	for _, s := range []string{"a", "b"} {
 		n, _ := in.Take(10)
-		in.Put(protocol.Stdout, []byte(s), n)
+		in.Put(protocol.Stdout, []byte(s), nil, n)
 	}
 	in.Exited(protocol.ExitStatus{ExitCode: 3})
 	in.Closed()
@@ -213,7 +213,7 @@ func TestSingleBytesBecomeFewFacts(t *testing.T) {
 			s = protocol.Stderr
 		}
 		got, _ := in.Take(1)
-		in.Put(s, []byte{byte(i)}, got)
+		in.Put(s, []byte{byte(i)}, nil, got)
 	}
 	facts, read := 0, 0
 	for {
@@ -241,7 +241,7 @@ func fill(in *Intake, n int64) {
 		if !ok {
 			return
 		}
-		in.Put(protocol.Stdout, make([]byte, got), got)
+		in.Put(protocol.Stdout, make([]byte, got), nil, got)
 		in.Next()
 		held += int64(got)
 		in.Settle(held, held)
@@ -296,8 +296,8 @@ func TestCloseGivesAllBack(t *testing.T) {
 		in, other := NewIntake(1<<20, b, func() {}), NewIntake(1<<20, b, func() {})
 		fill(in, reserve)
 		put, _ := in.Take(max / 2)
-		in.Put(protocol.Stdout, make([]byte, put), put) // the actor does not come for it
-		taken, _ := in.Take(max / 2)                    // the pump does not come back
+		in.Put(protocol.Stdout, make([]byte, put), nil, put) // the actor does not come for it
+		taken, _ := in.Take(max / 2)                         // the pump does not come back
 		if b.Used() != max || put+taken != max {
 			t.Fatalf("used %d of %d: this tests nothing", b.Used(), max)
 		}

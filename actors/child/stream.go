@@ -9,14 +9,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // All in bytes.
 const (
-	bufferSize = 128 << 10
-	// handOver is the least for which a buffer goes to the Intake as it is;
-	// less is copied out, so that a line does not hold a whole buffer.
+	bufferSize = slab.Size
+	// handOver is the least for which a slab goes to the Intake as it is;
+	// less is copied out, so that a line does not hold a whole slab.
 	handOver = bufferSize / 2
 	// coalesce is the least that makes a pump try to read on at once: there is
 	// likely more. A PTY gives 4 KiB at a time at most.
@@ -29,9 +30,6 @@ const (
 	// before it buffers of 8 KiB which one write of at most 64 KiB may exceed.
 	ttyFlight = 128 << 10
 )
-
-// buffers of bufferSize. A pump holds one only while it reads.
-var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // stream is one output stream of a child, and its pump.
 type stream struct {
@@ -100,18 +98,19 @@ func (s *stream) move() bool {
 	if !ok {
 		return false
 	}
-	buf := buffers.Get().(*[bufferSize]byte)
-	n, eof := s.fill(buf[:credit])
+	lent := slab.Get() // held only while there is something to read
+	buf := lent.Bytes()[:credit]
+	n, eof := s.fill(buf)
 	switch {
 	case n == 0:
-		buffers.Put(buf)
+		lent.Release()
 		s.p.in.GiveBack(credit)
 	case n < handOver:
 		data := append([]byte(nil), buf[:n]...)
-		buffers.Put(buf)
-		s.p.in.Put(s.kind, data, credit)
+		lent.Release()
+		s.p.in.Put(s.kind, data, nil, credit)
 	default:
-		s.p.in.Put(s.kind, buf[:n], credit)
+		s.p.in.Put(s.kind, buf[:n], lent, credit)
 	}
 	s.mu.Lock()
 	s.put += uint64(n)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -18,6 +19,7 @@ type Entry struct {
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
 	Data    []byte               // of Output, never empty
+	Slab    *slab.Slab           // that Data lies in: whoever has the Entry may hold it
 	Status  *protocol.ExitStatus // of Exited
 	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
 }
@@ -73,10 +75,11 @@ func (l *Log) First() uint64 { return l.first + 1 }
 // Last is the newest seq; 0 when nothing has happened yet.
 func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
 
-// Append adds output, which the log owns from now on. Output that nobody has
+// Append adds output, which the log owns from now on; of the slab that it lies in, nil
+// for none, it becomes one more holder. Output that nobody has
 // read yet is made longer, so that a child that writes byte by byte does not
 // cost an entry, and its viewers a message, for each.
-func (l *Log) Append(s protocol.Stream, data []byte) {
+func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
 		if it.Kind == Output && it.Stream == s && it.Seq > l.seen && len(it.Data)+len(data) <= growMax {
@@ -86,7 +89,8 @@ func (l *Log) Append(s protocol.Stream, data []byte) {
 			return
 		}
 	}
-	l.push(Entry{Kind: Output, Stream: s, Data: data})
+	lent.Hold()
+	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
 }
 
 // AppendExited adds the end of a run.
@@ -141,6 +145,7 @@ func (l *Log) Drop(limit int64, keep uint64) {
 	for n < len(l.items) && l.items[n].Seq <= keep && l.Cost(0) > limit {
 		it := &l.items[n]
 		l.droppedCost, l.droppedBytes = it.cost, it.bytes
+		it.Slab.Release()
 		l.first++
 		n++
 	}
@@ -184,7 +189,7 @@ type Gap struct {
 // Read appends to dst the entries after the cursor, and moves it behind them:
 // the first output whatever its size, and then as many as fit into limit bytes of
 // it. If the log has dropped what came next, the cursor first steps over
-// it, and gap says what was missed.
+// it, and gap says what was missed. Who reads holds the slabs of the entries.
 func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap) {
 	if c.Seq < l.first {
 		gap = Gap{From: c.Seq + 1, To: l.first}
@@ -200,6 +205,7 @@ func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap)
 			break
 		}
 		n += len(e.Data)
+		e.Slab.Hold()
 		dst = append(dst, *e)
 		c.Seq++
 	}

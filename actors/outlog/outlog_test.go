@@ -61,7 +61,7 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 			"append": func(t *rapid.T) {
 				b := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
 				written = append(written, b...)
-				l.Append(protocol.Stdout, b)
+				l.Append(protocol.Stdout, b, nil)
 			},
 			"event": func(t *rapid.T) { l.AppendExited(protocol.ExitStatus{}) },
 			"drop": func(t *rapid.T) {
@@ -90,7 +90,7 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 func TestDrop(t *testing.T) {
 	var l Log
 	for i := range 10 {
-		l.Append(protocol.Stdout, bytes.Repeat([]byte{byte('0' + i)}, 100))
+		l.Append(protocol.Stdout, bytes.Repeat([]byte{byte('0' + i)}, 100), nil)
 		l.seen = l.Last() // as if read: each append is its own entry
 	}
 	const each = 100 + entryCost
@@ -113,7 +113,7 @@ func TestDrop(t *testing.T) {
 	if n := l.Cost(0); n != 0 {
 		t.Errorf("an empty log costs %d", n)
 	}
-	l.Append(protocol.Stderr, []byte("x"))
+	l.Append(protocol.Stderr, []byte("x"), nil)
 	if l.Last() != 11 {
 		t.Errorf("seq after all was dropped: %d, want 11", l.Last())
 	}
@@ -123,7 +123,7 @@ func TestDrop(t *testing.T) {
 func TestAt(t *testing.T) {
 	var l Log
 	for range 4 {
-		l.Append(protocol.Stdout, []byte("ab"))
+		l.Append(protocol.Stdout, []byte("ab"), nil)
 		l.seen = l.Last()
 	}
 	l.Drop(0, 2)
@@ -156,17 +156,17 @@ func TestAt(t *testing.T) {
 // Output that nobody has read grows; output that somebody has read does not.
 func TestGrowth(t *testing.T) {
 	var l Log
-	l.Append(protocol.Stdout, []byte("a"))
-	l.Append(protocol.Stdout, []byte("b"))
-	l.Append(protocol.Stderr, []byte("c"))
+	l.Append(protocol.Stdout, []byte("a"), nil)
+	l.Append(protocol.Stdout, []byte("b"), nil)
+	l.Append(protocol.Stderr, []byte("c"), nil)
 	c := l.At(0)
 	read, _ := l.Read(&c, 1000, nil)
-	l.Append(protocol.Stderr, []byte("d"))
+	l.Append(protocol.Stderr, []byte("d"), nil)
 	if len(read) != 2 || string(read[0].Data) != "ab" || string(read[1].Data) != "c" || l.Last() != 3 {
 		t.Fatalf("read %v, last %d", read, l.Last())
 	}
 	for range 2 * growMax {
-		l.Append(protocol.Stdout, []byte("x"))
+		l.Append(protocol.Stdout, []byte("x"), nil)
 	}
 	if l.Last() != 5 {
 		t.Errorf("%d single bytes are entries up to seq %d, want 5", 2*growMax, l.Last())
@@ -185,8 +185,8 @@ func TestCostIsMemory(t *testing.T) {
 	before := inUse()
 	var l Log
 	for range 500_000 { // no two of a stream, which would be one entry
-		l.Append(protocol.Stdout, append([]byte(nil), 'x'))
-		l.Append(protocol.Stderr, append([]byte(nil), 'y'))
+		l.Append(protocol.Stdout, append([]byte(nil), 'x'), nil)
+		l.Append(protocol.Stderr, append([]byte(nil), 'y'), nil)
 	}
 	used, cost := inUse()-before, l.Cost(0)
 	if l.Last() != 1e6 || used > cost*13/10 {
