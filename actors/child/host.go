@@ -28,6 +28,7 @@ type Host struct {
 	fault       func(point string)
 	containment containment
 	null        *os.File
+	exits       *exits
 	stopReaper  func()
 
 	// forking is held from a fork until its child is in live. Who reaps strangers
@@ -73,6 +74,9 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if h.containment, err = newContainment(cfg, h.log); err != nil {
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)
+	}
+	if h.exits, err = newExits(); err != nil {
+		return nil, errors.Join(fmt.Errorf("child: %w", err), h.containment.close(), h.null.Close())
 	}
 	h.stopReaper = func() {}
 	if cfg.Subreaper {
@@ -204,7 +208,7 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 	env := tree.prepare(sys, spec.Env)
 	h.forking.RLock()
 	defer h.forking.RUnlock()
-	if p.pid, p.exit, err = fork(path, argv, &syscall.ProcAttr{
+	if p.pid, p.pidfd, err = h.exits.fork(path, argv, &syscall.ProcAttr{
 		Dir:   spec.Dir,
 		Env:   env,
 		Files: ends.theirs[:],
@@ -258,6 +262,7 @@ func (h *Host) shutdown() {
 	h.stopReaper()
 	h.err = h.containment.close()
 	h.null.Close()
+	h.exits.close()
 	h.mu.Lock()
 	h.done = true
 	h.work.Broadcast()

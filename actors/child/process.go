@@ -3,7 +3,6 @@ package child
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -22,9 +21,9 @@ const (
 
 // process is the Handle of one child.
 //
-// Its goroutines are a pump for each stream, a waiter, and a writer while stdin
-// has something queued. Each does its part and calls settle, which alone
-// decides when Exited and Closed are due.
+// Its goroutines are a pump for each stream, a writer while stdin has something
+// queued, and when it has exited a waiter. Each does its part and calls settle, which
+// alone decides when Exited and Closed are due.
 type process struct {
 	// Fixed before watch.
 	host  *Host
@@ -32,13 +31,13 @@ type process struct {
 	tree  tree
 	pid   int
 	tty   bool
-	exit  *os.File  // becomes readable at the exit; owned by the waiter
 	out   []*stream // one for a TTY, two for pipes
 	stdin stdin
 
 	closed chan struct{} // closed after Intake.Closed
 
 	mu         sync.Mutex
+	pidfd      int                  // -1 once status is set, and where there is none
 	status     *protocol.ExitStatus // nil: it runs
 	toldExit   bool                 // Intake.Exited was called
 	toldClosed bool                 // Intake.Closed was called
@@ -64,13 +63,13 @@ func (p *process) watch() {
 	for _, s := range p.out {
 		go s.pump()
 	}
-	go p.wait()
+	p.host.exits.watch(p)
 }
 
 func (p *process) PID() int                 { return p.pid }
 func (p *process) Containment() Containment { return p.host.Containment() }
 
-// wait is the waiter goroutine.
+// wait is the waiter goroutine: the child has exited, as it seems.
 func (p *process) wait() {
 	var pause backoff
 	// Nobody else can tell how the child ended: the waiter does not give up.
@@ -83,8 +82,8 @@ func (p *process) wait() {
 // called again: it goes on from the state it keeps. After maxPanics in a row
 // loop gives up and returns false.
 //
-// An idle child is three goroutines parked below here: what they have on their
-// stacks then is to fit into 2 KiB, or each takes 4.
+// An idle child is a goroutine for each stream parked below here: what they have on
+// their stacks then is to fit into 2 KiB, or each takes 4.
 func (p *process) loop(point string, step func() bool) (completed bool) {
 	for panics := 0; panics < maxPanics; {
 		more, panicked := p.try(point, step)
@@ -115,7 +114,10 @@ func (p *process) try(point string, step func() bool) (more, panicked bool) {
 
 // waitStep may be repeated from any point.
 func (p *process) waitStep() bool {
-	p.awaitExit()
+	if !p.takeStatus() {
+		p.host.exits.watch(p)
+		return false
+	}
 	p.stdin.exited()
 	for _, s := range p.out {
 		s.exited()

@@ -48,10 +48,10 @@ func ptyMax() string {
 	return " is " + strings.TrimSpace(string(limit))
 }
 
-// fork starts a child that dies with this thread. exit is its pidfd. Limits of its
-// cgroup are not set here.
-func fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid int, exit *os.File, err error) {
-	pidfd := -1
+// fork starts a child that dies with this thread. Limits of its cgroup are not set here.
+// When it ends, e.watch says.
+func (e *exits) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid, pidfd int, err error) {
+	pidfd = -1
 	attr.Sys.PidFD = &pidfd
 	attr.Sys.Pdeathsig = syscall.SIGKILL
 	var mask unix.Sigset_t
@@ -61,48 +61,34 @@ func fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.Pr
 		pid, err = syscall.ForkExec(path, argv, attr)
 	}
 	if err != nil {
-		return 0, nil, err
+		return 0, -1, err
 	}
 	if pidfd < 0 {
 		err = errors.New("the kernel gives no pidfd (it does since Linux 5.4)")
 	} else {
-		exit, err = ourFile(pidfd, "pidfd")
+		err = e.reserve(pidfd)
 	}
 	if err == nil && attr.Sys.Ptrace {
-		if err = confine(pid, &mask, limits); err != nil {
-			exit.Close()
-		}
+		err = confine(pid, &mask, limits)
 	}
 	if err != nil {
+		unix.Close(pidfd)
 		var ws syscall.WaitStatus
 		syscall.Kill(pid, syscall.SIGKILL)
 		syscall.Wait4(pid, &ws, 0, nil)
 		if errors.Is(err, unix.ESRCH) {
 			err = fmt.Errorf("%w: the process was ended by %s before they were set: perhaps ptrace(2), which sets them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
 		}
-		return 0, nil, err
+		return 0, -1, err
 	}
-	return pid, exit, nil
+	return pid, pidfd, nil
 }
 
-// awaitExit waits until the child has exited and sets status. It parks in the
-// poller, where wait(2) would hold a thread for each child.
-func (p *process) awaitExit() {
-	conn, _ := p.exit.SyscallConn() // fails for a nil file only
-	conn.Read(p.tryWait)            // fails when the file is closed: it had succeeded then
-	p.exit.Close()
-}
-
-// tryWait reports whether the child has exited, and then sets status.
-func (p *process) tryWait(fd uintptr) bool {
-	return readable(fd) && p.takeStatus(fd, p.tree.oomKilled())
-}
-
-// takeStatus reaps the child, if its pid may go, under the lock: Signal must not
-// reach a pid that was reaped.
-//
-//go:noinline // its frame is not to be on the stack of a parked waiter
-func (p *process) takeStatus(fd uintptr, oomKilled bool) bool {
+// takeStatus sets status, if the child has exited, and reports whether. It reaps the
+// child, if its pid may go, under the lock: Signal must not reach a pid that was
+// reaped.
+func (p *process) takeStatus() bool {
+	oomKilled := p.tree.oomKilled()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
@@ -112,7 +98,7 @@ func (p *process) takeStatus(fd uintptr, oomKilled bool) bool {
 	if p.tree.pins() {
 		options |= unix.WNOWAIT
 	}
-	info, usage, err := waitid(unix.P_PIDFD, int(fd), options)
+	info, usage, err := waitid(unix.P_PIDFD, p.pidfd, options)
 	switch {
 	case errors.Is(err, unix.ECHILD):
 		p.status = &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
@@ -125,20 +111,19 @@ func (p *process) takeStatus(fd uintptr, oomKilled bool) bool {
 		p.status = exitStatus(0, sig, info.code == cldDumped, &usage)
 		p.status.OOMKilled = oomKilled && sig == syscall.SIGKILL
 	}
+	unix.Close(p.pidfd) // which takes it out of the set, too
+	p.pidfd = -1
 	return true
 }
 
-func (p *process) Stopped() (stopped bool) {
+func (p *process) Stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
 		return false
 	}
-	control(p.exit, func(fd uintptr) {
-		info, _, err := waitid(unix.P_PIDFD, int(fd), unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT)
-		stopped = err == nil && info.pid != 0
-	})
-	return stopped
+	info, _, err := waitid(unix.P_PIDFD, p.pidfd, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT)
+	return err == nil && info.pid != 0
 }
 
 // Values of si_code. (sigaction(2))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -52,17 +51,25 @@ func growPipe(uintptr, int) {}
 
 func ptyMax() string { return "" }
 
-func fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits) (pid int, exit *os.File, err error) {
+// exits would wait for the exits of all children; here each has a goroutine.
+type exits struct{}
+
+func newExits() (*exits, error) { return new(exits), nil }
+
+func (*exits) close()           {}
+func (*exits) watch(p *process) { go p.wait() }
+
+func (*exits) fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits) (pid, pidfd int, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)
-	return pid, nil, err
+	return pid, -1, err
 }
 
-func (p *process) awaitExit() {
+func (p *process) takeStatus() bool {
 	p.mu.Lock()
 	exited := p.status != nil
 	p.mu.Unlock()
 	if exited {
-		return
+		return true
 	}
 	var ws unix.WaitStatus
 	var usage unix.Rusage
@@ -78,6 +85,7 @@ func (p *process) awaitExit() {
 	} else {
 		p.status = exitStatus(ws.ExitStatus(), 0, false, &usage)
 	}
+	return true
 }
 
 func (p *process) Stopped() bool { return false }

@@ -1,0 +1,96 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// exits waits for the exits of all children, with one goroutine and no thread: a pidfd
+// becomes readable at the exit (pidfd_open(2)), and an epoll set when a member does
+// (epoll(7)). wait(2) would hold a thread for each child, and a goroutine for each
+// would hold 2.5 KiB.
+type exits struct {
+	set  *os.File // in the runtime's poller
+	conn syscall.RawConn
+	done chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	waiting map[int32]*process // by pidfd
+}
+
+func newExits() (*exits, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, descriptorError(err)
+	}
+	e := &exits{done: make(chan struct{}), waiting: make(map[int32]*process)}
+	if e.set, err = ourFile(fd, "exits"); err != nil {
+		return nil, err
+	}
+	e.conn, _ = e.set.SyscallConn() // fails for a nil file only
+	go e.run()
+	return e, nil
+}
+
+// close ends the goroutine. No child is left.
+func (e *exits) close() {
+	e.set.Close()
+	<-e.done
+}
+
+func (e *exits) run() {
+	defer close(e.done)
+	var events [64]unix.EpollEvent
+	n := 0
+	look := func(fd uintptr) bool {
+		n, _ = unix.EpollWait(int(fd), events[:], 0) // the error is EINTR: look again
+		return n != 0
+	}
+	for e.conn.Read(look) == nil { // until close
+		for i := range max(n, 0) {
+			e.mu.Lock()
+			p := e.waiting[events[i].Fd]
+			delete(e.waiting, events[i].Fd)
+			e.mu.Unlock()
+			if p != nil {
+				go p.wait()
+			}
+		}
+	}
+}
+
+// reserve makes fd a member that nobody waits for yet. fd is not in use meanwhile.
+func (e *exits) reserve(fd int) error {
+	err := e.control(unix.EPOLL_CTL_ADD, fd, 0)
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)
+	}
+	return err
+}
+
+// watch calls p.wait, on a goroutine of its own, once when p has exited.
+func (e *exits) watch(p *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return
+	}
+	e.mu.Lock()
+	e.waiting[int32(p.pidfd)] = p
+	e.mu.Unlock()
+	if err := e.control(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
+		p.host.log.Error("exit of a child will not be seen", "pid", p.pid, "err", err)
+	}
+}
+
+func (e *exits) control(op, fd int, events uint32) (err error) {
+	open := e.conn.Control(func(set uintptr) {
+		err = unix.EpollCtl(int(set), op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	})
+	return errors.Join(open, err)
+}
