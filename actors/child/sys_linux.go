@@ -88,7 +88,6 @@ func (e *exits) fork(path string, argv []string, attr *syscall.ProcAttr, limits 
 // child, if its pid may go, under the lock: Signal must not reach a pid that was
 // reaped.
 func (p *process) takeStatus() bool {
-	oomKilled := p.tree.oomKilled()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
@@ -109,7 +108,7 @@ func (p *process) takeStatus() bool {
 	default:
 		sig := syscall.Signal(info.status)
 		p.status = exitStatus(0, sig, info.code == cldDumped, &usage)
-		p.status.OOMKilled = oomKilled && sig == syscall.SIGKILL
+		p.status.OOMKilled = sig == syscall.SIGKILL && p.tree.oomKilled()
 	}
 	unix.Close(p.pidfd) // which takes it out of the set, too
 	p.pidfd = -1
