@@ -31,7 +31,7 @@ type cgroups struct {
 }
 
 func newCgroups(self server, log *slog.Logger) (*cgroups, error) {
-	own, err := ownCgroup()
+	own, _, err := ownCgroup("")
 	if err != nil {
 		return nil, err
 	}
@@ -90,40 +90,6 @@ func (c *cgroups) check(own string) error {
 		return fmt.Errorf("%s is of type %q, not domain", c.dir, kind)
 	}
 	return nil
-}
-
-// ownCgroup is the directory of the cgroup v2 of this process. In hybrid mode
-// the tree is mounted below that of v1.
-func ownCgroup() (string, error) {
-	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", err
-	}
-	var path string
-	for line := range strings.Lines(string(groups)) {
-		if p, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			path = p
-		}
-	}
-	if path == "" || strings.HasPrefix(path, "/..") {
-		return "", fmt.Errorf("this process is in no cgroup v2 that it can see (/proc/self/cgroup: %q)", path)
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(mounts)) {
-		// ID, parent, device, root, mount point, options …, "-", type, …
-		before, after, _ := strings.Cut(line, " - ")
-		f := strings.Fields(before)
-		if len(f) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
-			continue
-		}
-		if rel, err := filepath.Rel(unescape(f[3]), path); err == nil && filepath.IsLocal(rel) {
-			return filepath.Join(unescape(f[4]), rel), nil
-		}
-	}
-	return "", fmt.Errorf("no cgroup2 file system with %s is mounted", path)
 }
 
 // unescape undoes the octal escapes of mountinfo. (proc_pid_mountinfo(5))

@@ -29,6 +29,7 @@ type Host struct {
 	containment containment
 	null        *os.File
 	exits       *exits
+	room        room
 	stopReaper  func()
 
 	// forking is held from a fork until its child is in live. Who reaps strangers
@@ -78,6 +79,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if h.exits, err = newExits(); err != nil {
 		return nil, errors.Join(fmt.Errorf("child: %w", err), h.containment.close(), h.null.Close())
 	}
+	h.room = newRoom()
 	h.stopReaper = func() {}
 	if cfg.Subreaper {
 		h.stopReaper = h.startReaper()
@@ -177,6 +179,9 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 	if err := h.Allows(spec.Limits); err != nil {
 		return nil, err
 	}
+	if err := h.room.check(); err != nil {
+		return nil, err
+	}
 	ends, err := h.open(spec)
 	if err != nil {
 		return nil, err
@@ -214,7 +219,7 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 		Files: ends.theirs[:],
 		Sys:   sys,
 	}, spec.Limits); err != nil {
-		return nil, startError(err, spec)
+		return nil, startError(err, spec, h.room)
 	}
 	tree.started(p.pid)
 	p.adopt(ends, spec.StdinQueue)
@@ -263,6 +268,7 @@ func (h *Host) shutdown() {
 	h.err = h.containment.close()
 	h.null.Close()
 	h.exits.close()
+	h.room.close()
 	h.mu.Lock()
 	h.done = true
 	h.work.Broadcast()

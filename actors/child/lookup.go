@@ -139,7 +139,7 @@ func lookPath(spec *Spec, name string) (string, error) {
 }
 
 // startError says what a failed fork or exec means.
-func startError(err error, spec *Spec) error {
+func startError(err error, spec *Spec, room room) error {
 	program := spec.Argv[0]
 	switch {
 	case errors.Is(err, ErrLimitRefused):
@@ -159,7 +159,7 @@ func startError(err error, spec *Spec) error {
 		return fmt.Errorf("%w: argv and environment are too long for the system: %d strings, the longest of %d bytes (execve(2): Linux takes 131,071 in one)",
 			ErrArgument, len(spec.Argv)+len(spec.Env), longest)
 	case errors.Is(err, syscall.EAGAIN):
-		return fmt.Errorf("%w: no more processes: RLIMIT_NPROC, kernel.pid_max or pids.max of the cgroup", ErrLimit)
+		return fmt.Errorf("%w: no more processes: %s", ErrLimit, room)
 	case errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: the system is out of memory", ErrLimit)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

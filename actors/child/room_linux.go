@@ -1,0 +1,148 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// taskReserve is how many processes and threads starts leave to the rest of the
+// program: where the runtime gets no thread it ends the program.
+const taskReserve = 32
+
+// room is what bounds how many processes and threads there may be here. Limits that
+// come, or become less, while the server runs are not seen: the fork fails then.
+type room []*bound
+
+// bound is one limit.
+type bound struct {
+	name string // as an administrator knows it
+	file string // that has it
+	max  int
+	// used has how many there are, as its only number or behind a slash. It stays open:
+	// each start asks.
+	used *os.File
+}
+
+func newRoom() (r room) {
+	add := func(name, file, used string) {
+		b := &bound{name: name, file: file}
+		if !b.readMax() {
+			return // there is none
+		}
+		var err error
+		if b.used, err = os.Open(used); err == nil {
+			r = append(r, b)
+		}
+	}
+	add("kernel.pid_max", "/proc/sys/kernel/pid_max", "/proc/loadavg")
+	add("kernel.threads-max", "/proc/sys/kernel/threads-max", "/proc/loadavg")
+	dir, root, err := ownCgroup("pids")
+	if err != nil {
+		dir, root, err = ownCgroup("")
+	}
+	for ; err == nil && dir != root; dir = filepath.Dir(dir) { // the root has no limit
+		add("pids.max in "+dir, filepath.Join(dir, "pids.max"), filepath.Join(dir, "pids.current"))
+	}
+	return r
+}
+
+func (r room) close() {
+	for _, b := range r {
+		b.used.Close()
+	}
+}
+
+// check returns an ErrLimit when one more process may be one too many.
+func (r room) check() error {
+	for _, b := range r {
+		used := b.now()
+		if used+taskReserve < b.max || b.readMax() && used+taskReserve < b.max { // it was raised
+			continue
+		}
+		return fmt.Errorf("%w: %s is %d, and %d processes and threads are in use: end some, or raise it", ErrLimit, b.name, b.max, used)
+	}
+	return nil
+}
+
+// String lists what a fork may have failed of.
+func (r room) String() string {
+	text := "RLIMIT_NPROC of this user"
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
+		text += fmt.Sprintf(" is %d", limit.Cur)
+	}
+	for _, b := range r {
+		b.readMax()
+		text += fmt.Sprintf(", %s is %d", b.name, b.max)
+	}
+	return text
+}
+
+func (b *bound) readMax() bool {
+	text, err := os.ReadFile(b.file)
+	if err == nil {
+		b.max, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	return err == nil // else it is max, or there is no such file
+}
+
+func (b *bound) now() (used int) {
+	var text [64]byte
+	n, _ := b.used.ReadAt(text[:], 0) // it ends before
+	now := strings.TrimSpace(string(text[:n]))
+	if _, behind, found := strings.Cut(now, "/"); found { // 0.20 0.18 0.12 1/80 11206
+		now, _, _ = strings.Cut(behind, " ")
+	}
+	used, _ = strconv.Atoi(now)
+	return used
+}
+
+// ownCgroup is the directory of this process in the hierarchy of a controller of
+// cgroup v1, or in that of v2 with "", and the root of that hierarchy as far as it can
+// be seen. In hybrid mode the tree of v2 is mounted below those of v1.
+func ownCgroup(controller string) (dir, root string, err error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", "", err
+	}
+	var path string
+	for line := range strings.Lines(string(groups)) { // 8:pids:/path
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) == 3 && f[1] == controller {
+			path = f[2]
+		}
+	}
+	if path == "" || strings.HasPrefix(path, "/..") {
+		return "", "", fmt.Errorf("this process is in no cgroup v2 that it can see (/proc/self/cgroup: %q)", path)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		// ID, parent, device, root, mount point, options …, "-", type, source, options
+		before, after, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if len(f) < 5 || len(g) < 3 {
+			continue
+		}
+		if v2 := controller == ""; v2 && g[0] != "cgroup2" || !v2 && (g[0] != "cgroup" || !has(g[2], controller)) {
+			continue
+		}
+		root = unescape(f[4])
+		if rel, err := filepath.Rel(unescape(f[3]), path); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(root, rel), root, nil
+		}
+	}
+	return "", "", fmt.Errorf("no file system with the cgroup %s is mounted: %w", path, errors.Join(err, fs.ErrNotExist))
+}
+
+// has reports whether a list with commas has name.
+func has(list, name string) bool { return strings.Contains(","+list+",", ","+name+",") }

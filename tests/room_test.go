@@ -1,0 +1,67 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// pidsCgroup makes a cgroup that may have max processes and threads.
+func pidsCgroup(t *testing.T, max int) (dir string) {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		dir = filepath.Join(root, fmt.Sprintf("troupe-test-%d", os.Getpid()))
+		if os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { os.Remove(dir) })
+		if os.WriteFile(filepath.Join(dir, "pids.max"), fmt.Append(nil, max), 0o644) == nil {
+			return dir
+		}
+	}
+	t.Skip("no cgroup with the pids controller can be made here")
+	return ""
+}
+
+// TestProcessesRefused: where there may be only so many processes, starts are refused
+// before the last, which the server itself may need, and it says what bounds them.
+func TestProcessesRefused(t *testing.T) {
+	const max = 80
+	dir := pidsCgroup(t, max)
+	configure := func(cmd *exec.Cmd) { // before the server looks what there is
+		cmd.Args = append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	}
+	s := &server{program: startTroupe(t, configure, "serve", "--listen", "ws://127.0.0.1:0")}
+	t.Cleanup(s.stop)
+	s.url = s.firstLine()
+	c := s.session(nil)
+	token := newToken(t)
+	params := func(id string) obj { return startParams(id, obj{"argv": []string{"/bin/sleep", token}}) }
+
+	started, refusal := 0, ""
+	for ; started < max && refusal == ""; started++ {
+		if answer := c.reply(c.request("process/start", params(nth("p", started)))); answer["error"] != nil {
+			refusal = jsonText(answer)
+		}
+	}
+	if want := fmt.Sprintf("limit reached: pids.max in %s is %d, and ", dir, max); started < 20 || !strings.Contains(refusal, want) {
+		t.Errorf("start %d was refused with %s, want %q", started, refusal, want)
+	}
+	c.call("process/terminate", obj{"processId": nth("p", 0)})
+	c.process(nth("p", 0)).awaitClosed()
+	c.start("again", obj{"argv": []string{"/bin/sleep", token}})
+
+	// A limit that is raised counts at once.
+	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte("200"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		c.start(nth("more", i), obj{"argv": []string{"/bin/sleep", token}})
+	}
+	c.call("session/close", obj{})
+	wantNoKin(t, "after session/close", token)
+}
