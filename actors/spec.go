@@ -86,6 +86,7 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 		TTY:        params.TTY,
 		Stdin:      params.PipeStdin || params.TTY,
 		StdinQueue: s.StdinQueue,
+		Merge:      params.MergeStderr,
 		Name:       name,
 	}
 	if params.Size != nil {

@@ -317,19 +317,21 @@ func (p *process) join(ctx context.Context, after uint64) error {
 func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	hello := cmd.client.lastHello()
 	p := &protocol.ProcessStartParams{
-		ProcessID:  cmd.ID,
-		Argv:       append([]string{cmd.Path}, cmd.Args[min(1, len(cmd.Args)):]...),
-		Env:        make(map[string]string, len(cmd.Env)),
-		EnvPolicy:  cmd.EnvPolicy,
-		TTY:        cmd.TTY,
-		PipeStdin:  cmd.Stdin != nil && !cmd.TTY,
-		Retention:  cmd.Retention,
-		Restart:    cmd.Restart,
-		Limits:     cmd.Limits,
-		StopSignal: cmd.StopSignal,
-		Ready:      cmd.Ready,
-		Liveness:   cmd.Liveness,
-		StartToken: rand.Text(),
+		ProcessID: cmd.ID,
+		Argv:      append([]string{cmd.Path}, cmd.Args[min(1, len(cmd.Args)):]...),
+		Env:       make(map[string]string, len(cmd.Env)),
+		EnvPolicy: cmd.EnvPolicy,
+		TTY:       cmd.TTY,
+		PipeStdin: cmd.Stdin != nil && !cmd.TTY,
+		// One pipe, so that the order is that of the program's writes.
+		MergeStderr: !cmd.TTY && cmd.Stdout != nil && same(cmd.Stdout, cmd.Stderr),
+		Retention:   cmd.Retention,
+		Restart:     cmd.Restart,
+		Limits:      cmd.Limits,
+		StopSignal:  cmd.StopSignal,
+		Ready:       cmd.Ready,
+		Liveness:    cmd.Liveness,
+		StartToken:  rand.Text(),
 	}
 	for _, other := range cmd.DependsOn {
 		p.DependsOn = append(p.DependsOn, other.ID)

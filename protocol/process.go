@@ -106,6 +106,10 @@ type ProcessStartParams struct {
 	// process, in milliseconds; nil means the server's default, 0 SIGKILL at once.
 	KillGraceMs *uint64 `json:"killGraceMs,omitempty"`
 
+	// MergeStderr gives stderr the pipe of stdout: what comes of both is of Stdout, in the
+	// order in which it was written. A TTY always does, under its own name.
+	MergeStderr bool `json:"mergeStderr,omitempty"`
+
 	Limits *ProcessLimits `json:"limits,omitempty"` // what each run may take; nil: what the server may
 
 	Restart  *Restart  `json:"restart,omitempty"`  // when it is run again; nil: never

@@ -528,3 +528,37 @@ func TestTerminateDuringShutdown(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// TestMergeStderr: both streams as one, in the order of the writes, for a descriptor
+// less; and restarts keep to it.
+func TestMergeStderr(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(knowing)
+	want := ""
+	for i := range 200 {
+		want += fmt.Sprintf("out %d\nerr %d\n", i, i)
+	}
+	p := c.start("p", obj{"argv": sh(`i=0; while [ $i -lt 200 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done`), "mergeStderr": true, "restart": restart("permanent", 1)})
+	p.awaitClosed()
+	if got := p.output("stdout"); got != want+want {
+		t.Errorf("%.300q, want the lines of both streams in turn, twice", got)
+	}
+	if got := p.output("stderr"); got != "" {
+		t.Errorf("as stderr came %.300q", got)
+	}
+
+	const n = 40
+	token := newToken(t)
+	open := func(id string, merge bool) int {
+		before := openFiles(t, s)
+		startAll(c, id, n, obj{"argv": []string{"/bin/sleep", token}, "mergeStderr": merge})
+		return openFiles(t, s) - before
+	}
+	apart, merged := open("apart", false), open("merged", true)
+	if apart-merged < n*9/10 { // something else may be open for a moment
+		t.Errorf("%d files are open for %d processes with two streams, %d with one", apart, n, merged)
+	}
+	c.call("session/close", obj{})
+	wantNoKin(t, "after session/close", token)
+}

@@ -113,3 +113,20 @@ func TestClientGroup(t *testing.T) {
 type writerFunc func([]byte)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
+
+// TestCombinedOutput: of a writer that gets both streams the order is the program's.
+func TestCombinedOutput(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), factTimeout)
+	defer cancel()
+	c, err := client.Dial(ctx, startServer(t).url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseSession(ctx)
+	want := strings.Repeat("out\nerr\n", 100)
+	out, err := c.Command("sh", "-c", `for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5 6 7 8 9; do echo out; echo err >&2; done; done`).CombinedOutput(ctx)
+	if err != nil || string(out) != want {
+		t.Errorf("%q, %v", out, err)
+	}
+}

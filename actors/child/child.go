@@ -10,8 +10,7 @@
 //
 // Nothing that a Host or a Handle offers blocks, but Close: all of it may be
 // called from an actor's Receive, and from any goroutine. An idle child costs a
-// goroutine for each stream and one that waits for the exit; no thread, and no
-// buffer.
+// goroutine for each stream; no thread, and no buffer.
 package child
 
 import (
@@ -34,6 +33,8 @@ type Spec struct {
 
 	Stdin      bool // a pipe; false: /dev/null. A TTY always has one.
 	StdinQueue int  // bytes that may wait for the child to read them
+
+	Merge bool // stderr is stdout
 
 	Limits protocol.ProcessLimits // see Host.Allows
 

@@ -24,7 +24,7 @@ type ends struct {
 	tty    *os.File // or the pipes:
 	stdin  *os.File // nil: /dev/null
 	stdout *os.File
-	stderr *os.File
+	stderr *os.File // nil: it is stdout
 
 	theirs [3]uintptr // the child's 0, 1 and 2
 	opened []int      // of theirs, what is to be closed after the fork
@@ -42,7 +42,7 @@ func (h *Host) open(spec *Spec) (e *ends, err error) {
 	if spec.TTY {
 		err = e.openTTY(spec.Size)
 	} else {
-		err = e.openPipes(spec.Stdin)
+		err = e.openPipes(spec.Stdin, spec.Merge)
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (e *ends) openTTY(size protocol.Size) error {
 	return err
 }
 
-func (e *ends) openPipes(stdin bool) (err error) {
+func (e *ends) openPipes(stdin, merge bool) (err error) {
 	if stdin {
 		if e.stdin, err = e.openPipe(0, "stdin"); err != nil {
 			return err
@@ -100,6 +100,10 @@ func (e *ends) openPipes(stdin bool) (err error) {
 	}
 	if e.stdout, err = e.openPipe(1, "stdout"); err != nil {
 		return err
+	}
+	if merge {
+		e.theirs[2] = e.theirs[1]
+		return nil
 	}
 	e.stderr, err = e.openPipe(2, "stderr")
 	return err

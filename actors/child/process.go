@@ -31,7 +31,7 @@ type process struct {
 	tree  tree
 	pid   int
 	tty   bool
-	out   []*stream // one for a TTY, two for pipes
+	out   []*stream // two where stderr is apart
 	stdin stdin
 
 	closed chan struct{} // closed after Intake.Closed
@@ -55,7 +55,10 @@ func (p *process) adopt(e *ends, queue int) {
 		return
 	}
 	p.stdin.init(p, e.stdin, queue)
-	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout), newStream(p, protocol.Stderr, e.stderr)}
+	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout)}
+	if e.stderr != nil {
+		p.out = append(p.out, newStream(p, protocol.Stderr, e.stderr))
+	}
 }
 
 // watch starts the goroutines. What they see goes to the Intake from now on.
