@@ -10,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -54,6 +55,11 @@ type Config struct {
 	// Budget bounds the output that all processes hold, beyond the first 64 KiB of
 	// each. 0 means 1 GiB; negative means no bound.
 	Budget int64
+	// SpoolDir is where processes with retention spool keep what is beyond their
+	// Retention; "" means os.TempDir(). SpoolLimit is the most for each; 0 means 1 GiB,
+	// negative that there is no spool. SpoolBudget is the most for all; 0 means 10 GiB.
+	SpoolDir                string
+	SpoolLimit, SpoolBudget int64
 	// Window is how much output a connection may be sent before it has
 	// acknowledged any of it. 0 means 512 KiB.
 	Window int64
@@ -89,6 +95,8 @@ func (c Config) withDefaults() Config {
 	c.Retention = max(c.Retention, minRetention)
 	c.MaxRetention = max(c.MaxRetention, c.Retention)
 	setDefault(&c.Budget, 1<<30)
+	setDefault(&c.SpoolLimit, 1<<30)
+	setDefault(&c.SpoolBudget, 10<<30)
 	setDefault(&c.Window, 512<<10)
 	setDefault(&c.StdinQueue, 256<<10)
 	setDefault(&c.MaxConnections, 10_000)
@@ -111,6 +119,7 @@ type shared struct {
 	children *child.Host
 	start    func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
 	budget   *child.Budget
+	disk     *spool.Disk
 	strategy *supervision.Strategy // of what may be restarted: registry, session, process
 	info     *protocol.EnvironmentInfo
 	started  time.Time
@@ -135,6 +144,7 @@ func (s *shared) serverInfo() protocol.ServerInfoResult {
 		Sessions:        s.counts.sessions.Load(),
 		Children:        s.children.Live(),
 		HeldBytes:       s.budget.Used(),
+		SpooledBytes:    s.disk.Used(),
 		Panics:          s.counts.panics.Load(),
 		ActorRestarts:   s.counts.actors.Restarts.Load(),
 		ActorsGivenUp:   s.counts.actors.GivenUp.Load(),
@@ -150,6 +160,7 @@ func (s *shared) limits() protocol.Limits {
 		WindowBytes:        s.Window,
 		RetentionBytes:     s.Retention,
 		MaxRetentionBytes:  s.MaxRetention,
+		MaxSpoolBytes:      max(s.SpoolLimit, 0),
 		StdinQueueBytes:    int64(s.StdinQueue),
 		DetachedTTLMs:      milliseconds(s.DetachedTTL),
 		ClosedRetentionMs:  milliseconds(s.ClosedRetention),

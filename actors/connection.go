@@ -296,6 +296,12 @@ func (c *connection) mayClose(ctx actor.Context) {
 
 func (c *connection) end() {
 	c.admit.close()
+	for _, s := range c.streams {
+		if s.waiting != nil {
+			s.waiting.Release()
+			s.waiting = nil
+		}
+	}
 	if c.writer != nil {
 		c.writer.stop()
 	}

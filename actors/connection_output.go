@@ -33,7 +33,10 @@ func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
 	}
 	s := &stream{ref: p, shown: true, placed: !m.Now, begin: m.After, last: m.After}
 	if old := c.streams[p.ID]; old != nil {
-		old.waiting = nil // it comes again
+		if old.waiting != nil {
+			old.waiting.Release() // it comes again
+			old.waiting = nil
+		}
 		if m.Resumed && old.placed {
 			s.begin = old.begin
 		}
@@ -53,6 +56,7 @@ func (c *connection) showNew(ctx actor.Context, p ProcessRef) {
 func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	s := c.streams[m.Process]
 	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
+		m.Release()
 		return // nobody is there any more, to send it or to have it
 	}
 	next := m.Gap.From
@@ -64,6 +68,7 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	}
 	if next != s.last+1 {
 		// An actor failed between moving the cursor and sending: begin again.
+		m.Release()
 		c.resubscribe(ctx, Resubscribe{Process: s.ref, After: s.last})
 		return
 	}
@@ -101,7 +106,7 @@ func (c *connection) pass(ctx actor.Context, s *stream) {
 	n := int64(0)
 	s.last = max(s.last, d.Gap.To) + uint64(len(d.Entries))
 	for i := range d.Entries {
-		n += entryBytes + int64(len(d.Entries[i].Data))
+		n += entryBytes + int64(d.Entries[i].Len())
 		s.closed = d.Entries[i].Kind == outlog.Closed
 	}
 	c.writer.output(outgoing{delivery: d})

@@ -282,7 +282,7 @@ func (p *process) probe(ctx actor.Context) {
 // is "" if it ended with exit code 0, and else what went wrong.
 func (s *shared) runProbe(ctx context.Context, spec child.Spec) string {
 	news := make(chan struct{}, 1)
-	in := child.NewIntake(minRetention, s.budget, func() {
+	in := child.NewIntake(minRetention, s.budget, nil, func() {
 		select {
 		case news <- struct{}{}:
 		default:

@@ -133,7 +133,8 @@ type (
 	Pull struct{ Bytes int }
 
 	// Delivery answers a Pull. Entries continue where the last one ended, or behind
-	// Gap. Neither may be changed: all viewers share them.
+	// Gap. Neither may be changed: all viewers share them. An Entry whose process has a
+	// spool may be Spooled: then its output is on disk, and reading it blocks.
 	Delivery struct {
 		Process string
 		Gap     outlog.Gap
@@ -162,10 +163,11 @@ type (
 )
 
 // Release says that the output of m was written or copied, and is not looked at any
-// more: its memory may be used again. It may be left out, and be called once.
+// more: its memory, and where it lies on disk, may be used again. It may be left out,
+// which leaves that to the collector, and be called once.
 func (m *Delivery) Release() {
 	for i := range m.Entries {
-		m.Entries[i].Slab.Release()
+		m.Entries[i].Release()
 	}
 }
 

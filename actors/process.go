@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -83,6 +84,7 @@ type processRecord struct {
 	params    protocol.ProcessStartParams
 	spec      child.Spec
 	retention int64
+	spool     *spool.File // nil: what is beyond the retention waits
 	session   *actor.PID
 	group     *actor.PID // nil: it is of none
 	groupID   string     // the client's
@@ -374,7 +376,11 @@ func (p *process) takeFacts(ctx actor.Context) {
 		}
 		switch f.Kind {
 		case child.FactOutput:
-			p.log.Append(f.Stream, f.Data, f.Slab)
+			if f.Spool != nil {
+				p.log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
+			} else {
+				p.log.Append(f.Stream, f.Data, f.Slab)
+			}
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:

@@ -216,6 +216,9 @@ func (r *processRecord) destroy() {
 	handle, failed := r.handle, r.startErr != nil
 	r.handle = nil
 	r.mu.Unlock()
+	if r.spool != nil {
+		r.spool.Close()
+	}
 	if handle == nil {
 		if failed { // else the spawner comes back here, or there is no run yet
 			r.intake.Close()

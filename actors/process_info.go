@@ -78,6 +78,7 @@ func (p *process) info() protocol.ProcessInfoResult {
 		WaitsFor:      p.waitsFor(p.handleNow()),
 		PendingWrites: len(p.stdin),
 		DroppedBytes:  p.log.Dropped(),
+		SpooledBytes:  p.log.Spooled(),
 		Viewers:       []protocol.Viewer{},
 	}
 	if !p.health.heard.IsZero() {
@@ -118,6 +119,9 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: p.pinned(), Reason: "its owner is attached, and has not read it"}
 		if p.owner.pid == nil {
 			w.Reason = "nobody is attached as owner"
+		}
+		if p.spool != nil && p.spool.Err() != nil {
+			w.Reason += "; its spool has failed: " + p.spool.Err().Error()
 		}
 		wait(w)
 	}

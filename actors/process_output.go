@@ -56,8 +56,8 @@ func (o *ownership) ack(from, to uint64) {
 // retention; with evict, whatever is beyond it.
 func (p *process) trim() {
 	keep, limit := p.pin(), p.retention
-	if p.shared.budget.Short() {
-		limit = 0
+	if p.shared.budget.Short() || p.log.Spooled() > 0 {
+		limit = 0 // what has been had does not stay in the way of what has not
 	}
 	if p.evicts() && keep > 0 {
 		keep-- // the newest stays, however little is kept: it is on its way to viewers
@@ -234,9 +234,11 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 		Closed:   p.phase >= closed,
 		FirstSeq: p.log.First(),
 	}
+	spooled := false
 	for _, e := range entries {
 		if e.Kind == outlog.Output {
 			res.Chunks = append(res.Chunks, protocol.Chunk{Seq: e.Seq, Stream: e.Stream, Chunk: e.Data})
+			spooled = spooled || e.Spooled != nil
 		}
 	}
 	if len(res.Chunks) > 0 && (params.MaxBytes != nil || cursor.Seq < last) {
@@ -245,6 +247,31 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	if code := p.status.ExitCode; res.Exited {
 		res.ExitCode = &code
 	}
-	ctx.Send(r.sender, Reply{Token: r.token, Result: res, From: min(params.AfterSeq, last), To: res.NextSeq - 1})
+	reply := Reply{Token: r.token, Result: res, From: min(params.AfterSeq, last), To: res.NextSeq - 1}
+	if !spooled {
+		ctx.Send(r.sender, reply)
+		return true
+	}
+	// Not from here: a disk may be slow.
+	sender, root := r.sender, ctx.ActorSystem().Root
+	p.shared.run(root, ctx.Self(), "spool", func() { root.Send(sender, unspool(reply, res.Chunks, entries)) })
 	return true
+}
+
+// unspool fills in what of chunks lies on disk.
+func unspool(reply Reply, chunks []protocol.Chunk, entries []outlog.Entry) Reply {
+	for i := range entries {
+		if e := &entries[i]; e.Spooled != nil {
+			data, err := e.Spooled.Read(nil)
+			if err != nil {
+				return Reply{Token: reply.Token, Err: protocol.Errorf(protocol.CodeInternal, "%v", err)}
+			}
+			chunks[0].Chunk = data
+		}
+		if entries[i].Kind == outlog.Output {
+			chunks = chunks[1:]
+		}
+		entries[i].Spooled.Release() // not its slab: the reply has that
+	}
+	return reply
 }

@@ -37,7 +37,7 @@ type interval struct {
 func (p *process) spawn(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	old := p.intake
-	p.intake = child.NewIntake(p.retention, p.shared.budget, func() { root.Send(self, factsReady{}) })
+	p.intake = child.NewIntake(p.retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
 	if old != nil {
 		p.intake.Succeed(old)
 	}
@@ -160,7 +160,13 @@ func (p *process) advance(ctx actor.Context) {
 }
 
 // full reports whether the owner has to have some of the log first: ends cost, too.
-func (p *process) full() bool { return !p.evicts() && p.pinned() >= p.retention }
+func (p *process) full() bool {
+	limit := p.retention
+	if p.spool != nil {
+		limit += child.SpoolOverhead
+	}
+	return !p.evicts() && p.pinned() >= limit
+}
 
 // finishRun lets go of the last child, of which nothing is left.
 func (p *process) finishRun() {

@@ -423,6 +423,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		params:    params,
 		spec:      spec,
 		retention: retention,
+		spool:     s.shared.spool(params.Retention),
 		restart:   restart,
 		session:   self,
 		gauge:     s.gauge,

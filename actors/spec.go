@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -118,8 +119,13 @@ func (s *shared) retention(r *protocol.Retention) (int64, *protocol.Error) {
 	if r == nil {
 		return s.Retention, nil
 	}
-	if r.OnFull == protocol.OnFullSpool {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.onFull spool is not supported by this server: use block or evict")
+	switch {
+	case r.OnFull == protocol.OnFullSpool && s.SpoolLimit < 0:
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict")
+	case r.SpoolBytes != nil && r.OnFull != protocol.OnFullSpool:
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is for onFull spool: set that, or leave it out")
+	case r.SpoolBytes != nil && *r.SpoolBytes > uint64(s.SpoolLimit):
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d", *r.SpoolBytes, s.SpoolLimit)
 	}
 	if r.Bytes == nil {
 		return s.Retention, nil
@@ -128,6 +134,18 @@ func (s *shared) retention(r *protocol.Retention) (int64, *protocol.Error) {
 		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, minRetention, s.MaxRetention)
 	}
 	return int64(*r.Bytes), nil
+}
+
+// spool is where a process keeps what is beyond its retention; nil: nowhere.
+func (s *shared) spool(r *protocol.Retention) *spool.File {
+	if r == nil || r.OnFull != protocol.OnFullSpool {
+		return nil
+	}
+	limit := s.SpoolLimit
+	if r.SpoolBytes != nil {
+		limit = int64(*r.SpoolBytes)
+	}
+	return s.disk.New(limit)
 }
 
 // startError is what the client is told about a spawn that failed.

@@ -521,8 +521,8 @@ func TestNextRunTakesOver(t *testing.T) {
 		record.spec.TTY = true
 		in := starts.last().intake
 		for range 7 {
-			n, _ := in.Take(128 << 10)
-			in.Put(protocol.PTY, make([]byte, n), nil, n)
+			c, _ := in.Take(128 << 10)
+			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
 			synctest.Wait()
 		}
 		before := record.shared.budget.Used()
@@ -625,8 +625,8 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 		record, starts := fakeRuns(spawn, slow, nil)
 		in := starts.last().intake
 		for range 7 {
-			n, _ := in.Take(128 << 10)
-			in.Put(protocol.PTY, make([]byte, n), nil, n)
+			c, _ := in.Take(128 << 10)
+			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
 			synctest.Wait()
 		}
 		starts.slow = true

@@ -81,7 +81,12 @@ func (w *writer) close(code int, reason string) {
 func (w *writer) stop() {
 	w.mu.Lock()
 	w.ended = true
-	w.first, w.second = queue{}, queue{}
+	for o, ok := w.second.pop(); ok; o, ok = w.second.pop() {
+		if o.delivery != nil {
+			o.delivery.Release()
+		}
+	}
+	w.first = queue{}
 	w.mu.Unlock()
 	w.more.Signal()
 }
@@ -235,11 +240,18 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 		}
 	}
 	var output protocol.OutputNotification
+	var disk []byte // what of the last entry was there
 	for i := range d.Entries {
 		e := &d.Entries[i]
 		switch e.Kind {
 		case outlog.Output:
 			output = protocol.OutputNotification{ProcessID: d.Process, Seq: e.Seq, Stream: e.Stream, Chunk: e.Data}
+			if e.Spooled != nil {
+				if disk, err = e.Spooled.Read(disk[:0]); err != nil {
+					return buf, err
+				}
+				output.Chunk = disk
+			}
 			err = send(protocol.NotifyOutput, &output)
 		case outlog.Exited:
 			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: *e.Status})

@@ -8,12 +8,13 @@ type ProcessInfoParams struct {
 // ProcessInfoResult is ProcessInfo, and what tells why a process is quiet. (Ours.)
 type ProcessInfoResult struct {
 	ProcessInfo
-	QuietMs       uint64   `json:"quietMs"`         // since its last output, or since its run began
-	WaitsFor      []Wait   `json:"waitsFor"`        // most telling first; empty: it has closed
-	PendingWrites int      `json:"pendingWrites"`   // process/write that wait because it does not read stdin
-	DroppedBytes  uint64   `json:"droppedBytes"`    // of its output, what is no longer held, whoever had it
-	Viewers       []Viewer `json:"viewers"`         // who gets its output now
-	Usage         *Usage   `json:"usage,omitempty"` // nil: it has no child, or that is in no cgroup
+	QuietMs       uint64   `json:"quietMs"`                // since its last output, or since its run began
+	WaitsFor      []Wait   `json:"waitsFor"`               // most telling first; empty: it has closed
+	PendingWrites int      `json:"pendingWrites"`          // process/write that wait because it does not read stdin
+	DroppedBytes  uint64   `json:"droppedBytes"`           // of its output, what is no longer held, whoever had it
+	SpooledBytes  int64    `json:"spooledBytes,omitempty"` // of its output, what is held on disk
+	Viewers       []Viewer `json:"viewers"`                // who gets its output now
+	Usage         *Usage   `json:"usage,omitempty"`        // nil: it has no child, or that is in no cgroup
 }
 
 // Usage is what a run and all that descends from it use, as its cgroup has it. (Ours;

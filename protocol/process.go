@@ -209,6 +209,8 @@ func (m Metadata) Validate() error {
 type Retention struct {
 	Bytes  *uint64 `json:"bytes,omitempty"`  // positive; nil: the server's default
 	OnFull OnFull  `json:"onFull,omitempty"` // absent: block
+	// SpoolBytes is the cap of OnFullSpool; nil: the most that the server allows.
+	SpoolBytes *uint64 `json:"spoolBytes,omitempty"`
 }
 
 // Validate refuses to keep nothing: the process could never write.

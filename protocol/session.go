@@ -100,6 +100,7 @@ type Limits struct {
 	WindowBytes        int64  `json:"windowBytes"`        // of one connection: sent and not acknowledged
 	RetentionBytes     int64  `json:"retentionBytes"`     // of one process, when it does not ask
 	MaxRetentionBytes  int64  `json:"maxRetentionBytes"`  // of one process, when it does
+	MaxSpoolBytes      int64  `json:"maxSpoolBytes"`      // of one process, on disk; 0: there is no spool
 	StdinQueueBytes    int64  `json:"stdinQueueBytes"`    // of one process: accepted and not yet written
 	DetachedTTLMs      uint64 `json:"detachedTtlMs"`      // default for a session; 0: for ever
 	ClosedRetentionMs  uint64 `json:"closedRetentionMs"`  // how long a process is known after closed
@@ -115,10 +116,11 @@ type ServerInfoResult struct {
 	Containment     string     `json:"containment"` // as in ProcessInfo
 	StartedAtMs     int64      `json:"startedAtMs"` // since the Unix epoch
 
-	Connections int64 `json:"connections"`
-	Sessions    int64 `json:"sessions"`
-	Children    int   `json:"children"`  // of the operating system; ended ones with descendants left included
-	HeldBytes   int64 `json:"heldBytes"` // of output, beyond what each process may hold without asking
+	Connections  int64 `json:"connections"`
+	Sessions     int64 `json:"sessions"`
+	Children     int   `json:"children"`     // of the operating system; ended ones with descendants left included
+	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond what each process may hold without asking
+	SpooledBytes int64 `json:"spooledBytes"` // on disk
 
 	// Failures of the server itself, since it started. Each is in its log, with a stack.
 	Panics        int64 `json:"panics"`

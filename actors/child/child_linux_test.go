@@ -40,7 +40,7 @@ func serveUntilKilled(mode Containment) {
 		panic(err)
 	}
 	facts := make(chan struct{}, 1)
-	in := NewIntake(1<<20, NewBudget(0, func() {}), func() { facts <- struct{}{} })
+	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() { facts <- struct{}{} })
 	h.Start(sh("leftover", `echo $$; (setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' &); exec sleep 1000`), in, func(_ Handle, err error) {
 		if err != nil {
 			panic(err)
@@ -122,7 +122,7 @@ func start(t *testing.T, h *Host, spec Spec) *watched {
 func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
 	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
 	w.changed.L = &w.mu
-	w.in = NewIntake(limit, NewBudget(0, func() {}), func() {
+	w.in = NewIntake(limit, NewBudget(0, func() {}), nil, func() {
 		select {
 		case w.told <- struct{}{}:
 		default:

@@ -17,7 +17,10 @@ import (
 type exits struct {
 	set  *os.File // in the runtime's poller
 	conn syscall.RawConn
-	done chan struct{} // closed when the goroutine has ended
+	// The goroutine begins with the first child: what waits for the system cannot be in
+	// a bubble of testing/synctest.
+	start sync.Once
+	runs  sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting map[int32]*process // by pidfd
@@ -28,23 +31,21 @@ func newExits() (*exits, error) {
 	if err != nil {
 		return nil, descriptorError(err)
 	}
-	e := &exits{done: make(chan struct{}), waiting: make(map[int32]*process)}
+	e := &exits{waiting: make(map[int32]*process)}
 	if e.set, err = ourFile(fd, "exits"); err != nil {
 		return nil, err
 	}
 	e.conn, _ = e.set.SyscallConn() // fails for a nil file only
-	go e.run()
 	return e, nil
 }
 
 // close ends the goroutine. No child is left.
 func (e *exits) close() {
 	e.set.Close()
-	<-e.done
+	e.runs.Wait()
 }
 
 func (e *exits) run() {
-	defer close(e.done)
 	var events [64]unix.EpollEvent
 	n := 0
 	look := func(fd uintptr) bool {
@@ -66,6 +67,7 @@ func (e *exits) run() {
 
 // reserve makes fd a member that nobody waits for yet. fd is not in use meanwhile.
 func (e *exits) reserve(fd int) error {
+	e.start.Do(func() { e.runs.Go(e.run) })
 	err := e.control(unix.EPOLL_CTL_ADD, fd, 0)
 	if errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)

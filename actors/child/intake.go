@@ -5,15 +5,19 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // A Fact is one thing that a child did, in the order in which it was seen.
 type Fact struct {
 	Kind   FactKind
-	Stream protocol.Stream     // of FactOutput
-	Data   []byte              // of FactOutput; never changed once Next has returned it
-	Slab   *slab.Slab          // that Data lies in; Settle releases it
+	Stream protocol.Stream // of FactOutput
+	Data   []byte          // of FactOutput; never changed once Next has returned it
+	Slab   *slab.Slab      // that Data lies in; Settle releases it
+	// Spool has the same bytes, at At: the log is to keep them there. nil: in memory.
+	Spool  *spool.File
+	At     int64
 	Status protocol.ExitStatus // of FactExited
 }
 
@@ -38,16 +42,22 @@ const (
 	reserve = 64 << 10
 )
 
+// SpoolOverhead is how much memory a log may take, beyond its limit, for the entries of
+// what is on disk, in bytes.
+const SpoolOverhead = 1 << 20
+
 // Intake stands between the goroutines that watch one child and the actor that
 // owns its log. They put facts in; the actor takes them out one by one, so that
 // an actor that fails and starts again has lost none. It is also where output
 // is held back: a pump reads only what it has credit for.
 //
 // Held at any time, in bytes: at most the limit that the log may keep for its
-// owner, and maxFlight.
+// owner, and maxFlight. With a spool SpoolOverhead comes on top, maxFlight once more, and
+// if it fails one chunk of each stream.
 type Intake struct {
 	notify func() // tells the actor that there are facts; must not block
 	budget *Budget
+	spool  *spool.File // for what memory has no room for; nil: none
 
 	mu       sync.Mutex
 	credit   sync.Cond // broadcast on all that may give credit: two pumps wait here
@@ -56,33 +66,51 @@ type Intake struct {
 	limit    int64 // what the log may keep for its owner
 	pinned   int64 // what it keeps for its owner now
 	retained int64 // all that it holds now, history included
-	flight   int64 // taken by pumps and not yet settled
+	flight   int64 // taken by pumps for memory and not yet settled
+	spooling int64 // the same for the spool
 	charged  int64 // of retained+flight, what the budget was charged
 	waiting  int   // pumps that wait for credit
 	since    time.Time
 	aborted  bool
 }
 
-// NewIntake returns the intake of one process. limit is in bytes; notify is
+// NewIntake returns the intake of one process. limit is in bytes; file, which may be
+// nil, takes what is beyond; notify is
 // called, from any goroutine, when facts have come for an actor that had seen
 // the intake empty.
-func NewIntake(limit int64, budget *Budget, notify func()) *Intake {
-	in := &Intake{notify: notify, budget: budget, limit: limit}
+func NewIntake(limit int64, budget *Budget, file *spool.File, notify func()) *Intake {
+	in := &Intake{notify: notify, budget: budget, spool: file, limit: limit}
 	in.credit.L = &in.mu
+	if file != nil {
+		file.Notify(in.wake)
+	}
 	return in
 }
 
-// Take waits until the pump may read 1 to max bytes, and returns how many. It
-// must give all of them back, with Put or GiveBack. ok is false once the
-// intake was aborted: nothing more is to be read.
-func (in *Intake) Take(max int) (n int, ok bool) {
+// A Credit is leave to read so many bytes.
+type Credit struct {
+	N int
+	// Spool is where they are to be written; nil: they stay in memory.
+	Spool *spool.File
+}
+
+// Take waits until the pump may read 1 to max bytes. It must give all of them back,
+// with Put or GiveBack. ok is false once the intake was aborted: nothing more is to be
+// read.
+func (in *Intake) Take(max int) (c Credit, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for waits := false; !in.aborted; in.credit.Wait() {
 		if n := in.room(int64(max)); n > 0 {
 			if n = in.charge(n); n > 0 {
 				in.flight += n
-				return int(n), true
+				return Credit{N: int(n)}, true
+			}
+		}
+		if in.spool != nil && in.pinned < in.limit+SpoolOverhead {
+			if n := in.spool.Reserve(min(int64(max), maxFlight-in.spooling)); n > 0 {
+				in.spooling += n
+				return Credit{int(n), in.spool}, true
 			}
 		}
 		if waits {
@@ -94,7 +122,7 @@ func (in *Intake) Take(max int) (n int, ok bool) {
 		}
 		defer func() { in.waiting-- }()
 	}
-	return 0, false
+	return Credit{}, false
 }
 
 // Starved returns since when there is output that may not be read, the zero Time if
@@ -148,21 +176,26 @@ func (in *Intake) refund() (wake []*Intake) {
 }
 
 // Put hands over what was read: data, and the slab that it lies in, if it does,
-// belong to the intake from now on. taken is what Take had given for it.
-func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, taken int) {
-	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent}, taken-len(data))
+// belong to the intake from now on. c is what Take had given for it; with a spool, data
+// is there already, at at.
+func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, c Credit, at int64) {
+	unused := c
+	unused.N -= len(data)
+	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent, Spool: c.Spool, At: at}, unused)
 }
 
 // Exited says how the run ended, after its last output.
-func (in *Intake) Exited(st protocol.ExitStatus) { in.put(Fact{Kind: FactExited, Status: st}, 0) }
+func (in *Intake) Exited(st protocol.ExitStatus) {
+	in.put(Fact{Kind: FactExited, Status: st}, Credit{})
+}
 
 // Closed says that nothing more will come.
-func (in *Intake) Closed() { in.put(Fact{Kind: FactClosed}, 0) }
+func (in *Intake) Closed() { in.put(Fact{Kind: FactClosed}, Credit{}) }
 
 // StdinRoom says that stdin, which had refused a write, has room.
-func (in *Intake) StdinRoom() { in.put(Fact{Kind: FactStdinRoom}, 0) }
+func (in *Intake) StdinRoom() { in.put(Fact{Kind: FactStdinRoom}, Credit{}) }
 
-func (in *Intake) put(f Fact, unused int) {
+func (in *Intake) put(f Fact, unused Credit) {
 	in.mu.Lock()
 	if !in.merge(f) {
 		in.facts = append(in.facts, f)
@@ -172,6 +205,9 @@ func (in *Intake) put(f Fact, unused int) {
 	wake := in.returnLocked(unused)
 	in.mu.Unlock()
 	wakeAll(wake)
+	if unused.Spool != nil {
+		unused.Spool.Return(int64(unused.N))
+	}
 	if tell {
 		in.notify()
 	}
@@ -188,23 +224,44 @@ func (in *Intake) merge(f Fact) bool {
 	if last.Kind != FactOutput || last.Stream != f.Stream || len(last.Data)+len(f.Data) > mergeMax {
 		return false
 	}
+	if last.Spool != f.Spool || f.Spool != nil && f.At != last.At+int64(len(last.Data)) {
+		return false
+	}
 	last.Data = append(last.Data, f.Data...)
 	return true
 }
 
 // GiveBack returns credit that was not used.
-func (in *Intake) GiveBack(n int) {
+func (in *Intake) GiveBack(c Credit) {
 	in.mu.Lock()
-	wake := in.returnLocked(n)
+	wake := in.returnLocked(c)
 	in.mu.Unlock()
 	wakeAll(wake)
+	if c.Spool != nil {
+		c.Spool.Return(int64(c.N))
+	}
 }
 
-func (in *Intake) returnLocked(n int) (wake []*Intake) {
-	if n == 0 {
+// Keep turns credit for the spool, which has failed, into credit for memory, whether
+// there is room or not: what was read must go somewhere.
+func (in *Intake) Keep(c Credit) Credit {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.spooling -= int64(c.N)
+	in.flight += int64(c.N)
+	return Credit{N: c.N}
+}
+
+// returnLocked takes credit back, but for the spool's part.
+func (in *Intake) returnLocked(c Credit) (wake []*Intake) {
+	if c.N == 0 {
 		return nil
 	}
-	in.flight -= int64(n)
+	if c.Spool != nil {
+		in.spooling -= int64(c.N)
+	} else {
+		in.flight -= int64(c.N)
+	}
 	in.credit.Broadcast()
 	return in.refund()
 }
@@ -225,7 +282,7 @@ func (in *Intake) Succeed(old *Intake) {
 func (in *Intake) Close() {
 	in.mu.Lock()
 	in.aborted = true
-	in.facts, in.retained, in.pinned, in.flight = nil, 0, 0, 0
+	in.facts, in.retained, in.pinned, in.flight, in.spooling = nil, 0, 0, 0, 0
 	in.credit.Broadcast()
 	wake := append(in.refund(), in.budget.forget(in)...)
 	in.mu.Unlock()
@@ -256,7 +313,11 @@ func (in *Intake) Next() (f Fact, ok bool) {
 // Settle takes out the fact that Next returned, which the log now has.
 func (in *Intake) Settle(retained, pinned int64) {
 	in.mu.Lock()
-	in.flight -= int64(len(in.facts[0].Data))
+	if f := &in.facts[0]; f.Spool != nil {
+		in.spooling -= int64(len(f.Data))
+	} else {
+		in.flight -= int64(len(f.Data))
+	}
 	in.facts[0].Slab.Release()
 	in.facts[0] = Fact{}
 	in.facts = in.facts[1:]
@@ -281,10 +342,14 @@ func (in *Intake) holdLocked(retained, pinned int64) []*Intake {
 
 func wakeAll(ins []*Intake) {
 	for _, in := range ins {
-		in.mu.Lock()
-		in.credit.Broadcast()
-		in.mu.Unlock()
+		in.wake()
 	}
+}
+
+func (in *Intake) wake() {
+	in.mu.Lock()
+	in.credit.Broadcast()
+	in.mu.Unlock()
 }
 
 // Budget bounds what all processes of a server hold of their output, in bytes,

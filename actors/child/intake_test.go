@@ -15,18 +15,18 @@ import (
 func TestCreditReachesEveryPump(t *testing.T) {
 	const each = 1 << 20
 	ready := make(chan struct{}, 1)
-	in := NewIntake(8<<10, NewBudget(0, func() {}), func() { ready <- struct{}{} })
+	in := NewIntake(8<<10, NewBudget(0, func() {}), nil, func() { ready <- struct{}{} })
 	var pumps sync.WaitGroup
 	for _, s := range []protocol.Stream{protocol.Stdout, protocol.Stderr} {
 		pumps.Go(func() {
 			for left := each; left > 0; {
-				n, ok := in.Take(min(left, 3<<10))
+				n, ok := take(in, min(left, 3<<10))
 				if !ok {
 					t.Error("aborted")
 					return
 				}
 				used := max(1, n-7) // not all of it
-				in.Put(s, bytes.Repeat([]byte{'x'}, used), nil, n)
+				put(in, s, bytes.Repeat([]byte{'x'}, used), n)
 				left -= used
 			}
 		})
@@ -55,12 +55,12 @@ func TestCreditReachesEveryPump(t *testing.T) {
 // Credit that is given once, and never again, wakes all who wait for some.
 func TestCreditIsGivenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := NewIntake(1<<20, NewBudget(0, func() {}), func() {})
+		in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
 		in.Hold(1<<20, 1<<20)
 		var woken atomic.Int32
 		for range 2 {
 			go func() {
-				if _, ok := in.Take(4 << 10); ok {
+				if _, ok := take(in, 4<<10); ok {
 					woken.Add(1)
 				}
 			}()
@@ -78,10 +78,10 @@ func TestCreditIsGivenOnce(t *testing.T) {
 // What pumps have taken and not yet handed over counts.
 func TestTakenCounts(t *testing.T) {
 	for _, limit := range []int64{64 << 10, 1 << 20} {
-		in := NewIntake(limit, NewBudget(0, func() {}), func() {})
+		in := NewIntake(limit, NewBudget(0, func() {}), nil, func() {})
 		sum := int64(0)
 		for in.room(bufferSize) > 0 {
-			n, _ := in.Take(bufferSize)
+			n, _ := take(in, bufferSize)
 			sum += int64(n)
 		}
 		if sum > min(limit, maxFlight) {
@@ -91,13 +91,13 @@ func TestTakenCounts(t *testing.T) {
 }
 
 func TestTakeHoldsBackAtTheLimit(t *testing.T) {
-	in := NewIntake(64<<10, NewBudget(0, func() {}), func() {})
+	in := NewIntake(64<<10, NewBudget(0, func() {}), nil, func() {})
 	for held := int64(0); held < 64<<10; {
-		n, ok := in.Take(1 << 20)
+		n, ok := take(in, 1<<20)
 		if n != 16<<10 || !ok { // not all at once: the log must be able to drop some
 			t.Fatalf("take with %d held: %d, %v", held, n, ok)
 		}
-		in.Put(protocol.Stdout, make([]byte, n), nil, n)
+		put(in, protocol.Stdout, make([]byte, n), n)
 		in.Next()
 		held += int64(n)
 		in.Settle(held, held)
@@ -107,7 +107,7 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 	}
 	took := make(chan int)
 	go func() {
-		n, _ := in.Take(32 << 10)
+		n, _ := take(in, 32<<10)
 		took <- n
 	}()
 	in.Hold(64<<10, 63<<10) // a little room is none
@@ -120,7 +120,7 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 		in.Abort()
 	}()
 	for {
-		if _, ok := in.Take(1 << 10); !ok {
+		if _, ok := take(in, 1<<10); !ok {
 			break
 		}
 	}
@@ -130,10 +130,10 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	short := make(chan struct{}, 1)
 	b := NewBudget(128<<10, func() { short <- struct{}{} })
-	hog := NewIntake(1<<20, b, func() {})
+	hog := NewIntake(1<<20, b, nil, func() {})
 	for held := int64(0); held < reserve+128<<10; {
-		n, _ := hog.Take(64 << 10)
-		hog.Put(protocol.Stdout, make([]byte, n), nil, n)
+		n, _ := take(hog, 64<<10)
+		put(hog, protocol.Stdout, make([]byte, n), n)
 		hog.Next()
 		held += int64(n)
 		hog.Settle(held, held)
@@ -141,17 +141,17 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	if b.Used() != 128<<10 {
 		t.Fatalf("used %d, want all of %d", b.Used(), 128<<10)
 	}
-	other := NewIntake(1<<20, b, func() {})
+	other := NewIntake(1<<20, b, nil, func() {})
 	for held := int64(0); held < reserve; {
-		n, _ := other.Take(16 << 10)
-		other.Put(protocol.Stdout, make([]byte, n), nil, n)
+		n, _ := take(other, 16<<10)
+		put(other, protocol.Stdout, make([]byte, n), n)
 		other.Next()
 		held += int64(n)
 		other.Settle(held, held)
 	}
 	took := make(chan int)
 	go func() {
-		n, _ := other.Take(16 << 10)
+		n, _ := take(other, 16<<10)
 		took <- n
 	}()
 	<-short // the budget is used up, and says so
@@ -171,10 +171,10 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 // between the two has lost nothing.
 func TestFactsStayUntilSettled(t *testing.T) {
 	told := 0
-	in := NewIntake(1<<20, NewBudget(0, func() {}), func() { told++ })
+	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() { told++ })
 	for _, s := range []string{"a", "b"} {
-		n, _ := in.Take(10)
-		in.Put(protocol.Stdout, []byte(s), nil, n)
+		n, _ := take(in, 10)
+		put(in, protocol.Stdout, []byte(s), n)
 	}
 	in.Exited(protocol.ExitStatus{ExitCode: 3})
 	in.Closed()
@@ -205,15 +205,15 @@ func TestFactsStayUntilSettled(t *testing.T) {
 }
 
 func TestSingleBytesBecomeFewFacts(t *testing.T) {
-	in := NewIntake(1<<20, NewBudget(0, func() {}), func() {})
+	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
 	const n = 100_000
 	for i := range n {
 		s := protocol.Stdout
 		if i == n/2 {
 			s = protocol.Stderr
 		}
-		got, _ := in.Take(1)
-		in.Put(s, []byte{byte(i)}, nil, got)
+		got, _ := take(in, 1)
+		put(in, s, []byte{byte(i)}, got)
 	}
 	facts, read := 0, 0
 	for {
@@ -237,11 +237,11 @@ func TestSingleBytesBecomeFewFacts(t *testing.T) {
 // fill has in hold n bytes for its owner.
 func fill(in *Intake, n int64) {
 	for held := int64(0); held < n; {
-		got, ok := in.Take(int(min(n-held, 8<<10)))
+		got, ok := take(in, int(min(n-held, 8<<10)))
 		if !ok {
 			return
 		}
-		in.Put(protocol.Stdout, make([]byte, got), nil, got)
+		put(in, protocol.Stdout, make([]byte, got), got)
 		in.Next()
 		held += int64(got)
 		in.Settle(held, held)
@@ -255,14 +255,14 @@ func TestShortIsAskedForOnce(t *testing.T) {
 		const max = 128 << 10
 		var asked atomic.Int64
 		b := NewBudget(max, func() { asked.Add(1) })
-		hog, other := NewIntake(1<<20, b, func() {}), NewIntake(1<<20, b, func() {})
+		hog, other := NewIntake(1<<20, b, nil, func() {}), NewIntake(1<<20, b, nil, func() {})
 		fill(hog, reserve+max)
 		fill(other, reserve)
 		takers := 0
 		wantAsked := func(when string, want int64, short bool) {
 			t.Helper()
 			takers++
-			go other.Take(8 << 10) // some get what comes free, and keep it
+			go take(other, 8<<10) // some get what comes free, and keep it
 			synctest.Wait()
 			if got := asked.Load(); got != want || b.Short() != short {
 				t.Errorf("%s: asked %d times, short %v; want %d times, short %v", when, got, b.Short(), want, short)
@@ -293,26 +293,26 @@ func TestCloseGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max = 128 << 10
 		b := NewBudget(max, func() {})
-		in, other := NewIntake(1<<20, b, func() {}), NewIntake(1<<20, b, func() {})
+		in, other := NewIntake(1<<20, b, nil, func() {}), NewIntake(1<<20, b, nil, func() {})
 		fill(in, reserve)
-		put, _ := in.Take(max / 2)
-		in.Put(protocol.Stdout, make([]byte, put), nil, put) // the actor does not come for it
-		taken, _ := in.Take(max / 2)                         // the pump does not come back
-		if b.Used() != max || put+taken != max {
+		got, _ := take(in, max/2)
+		put(in, protocol.Stdout, make([]byte, got), got) // the actor does not come for it
+		taken, _ := take(in, max/2)                      // the pump does not come back
+		if b.Used() != max || got+taken != max {
 			t.Fatalf("used %d of %d: this tests nothing", b.Used(), max)
 		}
 		fill(other, reserve)
-		got := make(chan int, 1)
+		free := make(chan int, 1)
 		go func() {
-			n, _ := other.Take(max / 2)
-			got <- n
+			n, _ := take(other, max/2)
+			free <- n
 		}()
 		synctest.Wait()
 		in.Close()
-		if n := <-got; n != max/2 {
+		if n := <-free; n != max/2 {
 			t.Errorf("who waited took %d", n)
 		}
-		if _, ok := in.Take(1); ok {
+		if _, ok := take(in, 1); ok {
 			t.Error("more may be read of what was given up")
 		}
 		other.Close()
@@ -320,4 +320,14 @@ func TestCloseGivesAllBack(t *testing.T) {
 			t.Errorf("%d bytes are charged for nobody", b.Used())
 		}
 	})
+}
+
+// take and put are for intakes without a spool.
+func take(in *Intake, max int) (n int, ok bool) {
+	c, ok := in.Take(max)
+	return c.N, ok
+}
+
+func put(in *Intake, s protocol.Stream, data []byte, taken int) {
+	in.Put(s, data, nil, Credit{N: taken}, 0)
 }

@@ -99,8 +99,20 @@ func (s *stream) move() bool {
 		return false
 	}
 	lent := slab.Get() // held only while there is something to read
-	buf := lent.Bytes()[:credit]
+	buf := lent.Bytes()[:credit.N]
 	n, eof := s.fill(buf)
+	var at int64
+	if n > 0 && credit.Spool != nil {
+		var err error
+		if at, err = credit.Spool.Write(buf[:n]); err != nil {
+			s.p.host.log.Error("output is kept in memory, and the program waits: the spool has failed", "pid", s.p.pid, "err", err)
+			left := credit
+			left.N -= n
+			s.p.in.GiveBack(left)
+			credit.N = n
+			credit = s.p.in.Keep(credit)
+		}
+	}
 	switch {
 	case n == 0:
 		lent.Release()
@@ -108,9 +120,9 @@ func (s *stream) move() bool {
 	case n < handOver:
 		data := append([]byte(nil), buf[:n]...)
 		lent.Release()
-		s.p.in.Put(s.kind, data, nil, credit)
+		s.p.in.Put(s.kind, data, nil, credit, at)
 	default:
-		s.p.in.Put(s.kind, buf[:n], lent, credit)
+		s.p.in.Put(s.kind, buf[:n], lent, credit, at)
 	}
 	s.mu.Lock()
 	s.put += uint64(n)

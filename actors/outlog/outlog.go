@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -18,10 +19,26 @@ type Entry struct {
 	Seq     uint64
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
-	Data    []byte               // of Output, never empty
-	Slab    *slab.Slab           // that Data lies in: whoever has the Entry may hold it
+	Data    []byte               // of Output, never empty; unless it is Spooled
+	Slab    *slab.Slab           // that Data lies in
+	Spooled *spool.Extent        // where on disk it lies; nil: it does not
 	Status  *protocol.ExitStatus // of Exited
 	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
+}
+
+// Len is the length of an Output, in bytes.
+func (e *Entry) Len() int { return len(e.Data) + e.Spooled.Len() }
+
+// Hold adds a holder of the memory or the disk that e lies in.
+func (e *Entry) Hold() {
+	e.Slab.Hold()
+	e.Spooled.Hold()
+}
+
+// Release takes a holder away.
+func (e *Entry) Release() {
+	e.Slab.Release()
+	e.Spooled.Release()
 }
 
 // Restart is what stands between two runs.
@@ -51,6 +68,10 @@ const (
 	entryCost = 128
 	// growMax is how long a chunk may become by later output, in bytes.
 	growMax = 32 << 10
+	// spooledMax is the same for what is on disk, and spooledCost what it costs in
+	// memory beside its entry.
+	spooledMax  = 128 << 10
+	spooledCost = 256
 )
 
 type item struct {
@@ -61,9 +82,10 @@ type item struct {
 
 // Log holds the entries from First to Last. The zero Log is empty and ready.
 type Log struct {
-	items []item // items[i] has seq first+i
-	first uint64 // seq of items[0], less one: how many were dropped
-	seen  uint64 // highest seq that was read: what comes after may still grow
+	items   []item // items[i] has seq first+i
+	first   uint64 // seq of items[0], less one: how many were dropped
+	seen    uint64 // highest seq that was read: what comes after may still grow
+	spooled int64  // bytes that lie on disk
 	// Of what was dropped, in total.
 	droppedCost  int64
 	droppedBytes uint64
@@ -82,7 +104,7 @@ func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
 func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
-		if it.Kind == Output && it.Stream == s && it.Seq > l.seen && len(it.Data)+len(data) <= growMax {
+		if it.Kind == Output && it.Spooled == nil && it.Stream == s && it.Seq > l.seen && len(it.Data)+len(data) <= growMax {
 			it.Data = append(it.Data, data...)
 			it.cost += int64(len(data))
 			it.bytes += uint64(len(data))
@@ -92,6 +114,22 @@ func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	lent.Hold()
 	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
 }
+
+// AppendSpooled adds output that lies on disk, n bytes at a place of a file.
+func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
+	l.spooled += int64(n)
+	if k := len(l.items); k > 0 {
+		it := &l.items[k-1]
+		if it.Spooled != nil && it.Stream == s && it.Seq > l.seen && it.Len()+n <= spooledMax && it.Spooled.Grow(at, n) {
+			it.bytes += uint64(n)
+			return
+		}
+	}
+	l.push(Entry{Kind: Output, Stream: s, Spooled: f.Extent(at, n)})
+}
+
+// Spooled is how many bytes of what is held lie on disk.
+func (l *Log) Spooled() int64 { return l.spooled }
 
 // AppendExited adds the end of a run.
 func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, Status: &st}) }
@@ -113,7 +151,11 @@ func (l *Log) AppendClosed() { l.push(Entry{Kind: Closed}) }
 func (l *Log) push(e Entry) {
 	e.Seq = l.Last() + 1
 	cost, bytes := l.upTo(l.Last())
-	l.items = append(l.items, item{e, cost + entryCost + int64(len(e.Data)), bytes + uint64(len(e.Data))})
+	cost += entryCost + int64(len(e.Data))
+	if e.Spooled != nil {
+		cost += spooledCost
+	}
+	l.items = append(l.items, item{e, cost, bytes + uint64(e.Len())})
 }
 
 // upTo returns the cost and the output bytes of all up to and with seq, of
@@ -145,7 +187,10 @@ func (l *Log) Drop(limit int64, keep uint64) {
 	for n < len(l.items) && l.items[n].Seq <= keep && l.Cost(0) > limit {
 		it := &l.items[n]
 		l.droppedCost, l.droppedBytes = it.cost, it.bytes
-		it.Slab.Release()
+		if it.Spooled != nil {
+			l.spooled -= int64(it.Len())
+		}
+		it.Release()
 		l.first++
 		n++
 	}
@@ -189,7 +234,7 @@ type Gap struct {
 // Read appends to dst the entries after the cursor, and moves it behind them:
 // the first output whatever its size, and then as many as fit into limit bytes of
 // it. If the log has dropped what came next, the cursor first steps over
-// it, and gap says what was missed. Who reads holds the slabs of the entries.
+// it, and gap says what was missed. Who reads holds the entries.
 func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap) {
 	if c.Seq < l.first {
 		gap = Gap{From: c.Seq + 1, To: l.first}
@@ -201,11 +246,11 @@ func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap)
 	n := 0
 	for c.Seq < l.Last() {
 		e := &l.items[c.Seq-l.first].Entry
-		if n > 0 && n+len(e.Data) > limit {
+		if n > 0 && n+e.Len() > limit {
 			break
 		}
-		n += len(e.Data)
-		e.Slab.Hold()
+		n += e.Len()
+		e.Hold()
 		dst = append(dst, *e)
 		c.Seq++
 	}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -14,10 +16,21 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What any number of readers get, through any order of appends, drops and
-// reads, is a prefix of what was written, each byte once, with every loss told.
+// reads, is a prefix of what was written, each byte once, with every loss told; whether
+// it lies in memory or on disk, of which all is given back.
 func TestReadersGetEveryByteOnce(t *testing.T) {
+	dir := t.TempDir()
+	eventually := func(t *rapid.T, what string, ok func() bool) {
+		for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("not within 30s: ", what)
+			}
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var (
+			disk    = spool.NewDisk(dir, 1<<30)
+			file    = disk.New(1 << 30)
 			l       Log
 			written []byte // all output, of one stream
 			cursors [3]Cursor
@@ -43,12 +56,20 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 					t.Fatalf("got seq %d, want %d", e.Seq, next[i])
 				}
 				next[i]++
-				n += len(e.Data)
-				want := written[got[i] : got[i]+uint64(len(e.Data))]
-				if !bytes.Equal(e.Data, want) {
-					t.Fatalf("seq %d: got %q, want %q", e.Seq, e.Data, want)
+				n += e.Len()
+				data := e.Data
+				if e.Spooled != nil {
+					var err error
+					if data, err = e.Spooled.Read(nil); err != nil {
+						t.Fatal(err)
+					}
 				}
-				got[i] += uint64(len(e.Data))
+				want := written[got[i] : got[i]+uint64(e.Len())]
+				if !bytes.Equal(data, want) {
+					t.Fatalf("seq %d: got %q, want %q", e.Seq, data, want)
+				}
+				got[i] += uint64(e.Len())
+				e.Release()
 			}
 			if n > limit && outputs > 1 {
 				t.Fatalf("%d bytes in %d entries, limit %d", n, len(entries), limit)
@@ -62,6 +83,16 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 				b := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
 				written = append(written, b...)
 				l.Append(protocol.Stdout, b, nil)
+			},
+			"spool": func(t *rapid.T) {
+				b := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data")
+				written = append(written, b...)
+				file.Reserve(int64(len(b)))
+				at, err := file.Write(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.AppendSpooled(protocol.Stdout, file, at, len(b))
 			},
 			"event": func(t *rapid.T) { l.AppendExited(protocol.ExitStatus{}) },
 			"drop": func(t *rapid.T) {
@@ -84,6 +115,10 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 				t.Fatalf("reader %d had %d of %d bytes", i, got[i], len(written))
 			}
 		}
+		eventually(t, "what is on disk is what the log counts", func() bool { return file.Held() == l.Spooled() })
+		l.Drop(0, l.Last())
+		file.Close()
+		eventually(t, "nothing is on disk", func() bool { return l.Spooled() == 0 && disk.Used() == 0 })
 	})
 }
 

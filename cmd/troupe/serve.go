@@ -57,6 +57,9 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that a process may hold for its client before it has to wait")
 	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` of output that all processes together may hold, beyond 64 KiB each")
+	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: that of temporary files)")
+	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: there is no spool")
+	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	if err := f.Parse(args); err != nil {
@@ -75,6 +78,8 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, minRetention)
 	case o.config.Budget == 0:
 		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: give it some bytes, or a negative number for no bound")
+	case o.config.SpoolLimit < 0 || o.config.SpoolBudget < 1:
+		return nil, fmt.Errorf("--spool-limit %d, --spool-budget %d: neither can be negative, and only the limit 0, for no spool", o.config.SpoolLimit, o.config.SpoolBudget)
 	case o.config.MaxSessions < 1 || o.config.MaxProcesses < 1:
 		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
@@ -97,6 +102,9 @@ func parseServe(args []string) (*serveOptions, error) {
 	// 0 is the default of a Config; of a flag it is 0.
 	if o.config.KillGrace == 0 {
 		o.config.KillGrace = -1
+	}
+	if o.config.SpoolLimit == 0 {
+		o.config.SpoolLimit = -1
 	}
 	if o.config.ClosedRetention == 0 {
 		o.config.ClosedRetention = -1

@@ -1,0 +1,210 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 30s: ", what)
+		}
+	}
+}
+
+// put reserves and writes n bytes of value b.
+func put(t *testing.T, f *File, b byte, n int) *Extent {
+	t.Helper()
+	if got := f.Reserve(int64(n)); got != int64(n) {
+		t.Fatalf("%d bytes may be written, want %d", got, n)
+	}
+	at, err := f.Write(bytes.Repeat([]byte{b}, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Extent(at, n)
+}
+
+func wantBytes(t *testing.T, e *Extent, b byte, n int) {
+	t.Helper()
+	got, err := e.Read(nil)
+	if err != nil || !bytes.Equal(got, bytes.Repeat([]byte{b}, n)) {
+		t.Errorf("%d bytes %.10q (%v), want %d of %q", len(got), got, err, n, b)
+	}
+}
+
+func blocks(t *testing.T, f *File) (n int64) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file == nil {
+		return 0
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.file.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+func TestBounds(t *testing.T) {
+	d := NewDisk(t.TempDir(), 100)
+	told := make(chan int, 10)
+	a, b := d.New(60), d.New(60)
+	a.Notify(func() { told <- 1 })
+	b.Notify(func() { told <- 2 })
+	if n := a.Reserve(1000); n != 60 {
+		t.Errorf("%d reserved, want the 60 of the file", n)
+	}
+	if n := b.Reserve(1000); n != 40 {
+		t.Errorf("%d reserved, want the 40 that the disk has left", n)
+	}
+	if n := b.Reserve(1); n != 0 {
+		t.Errorf("%d reserved of nothing", n)
+	}
+	a.Return(60)
+	if first, second := <-told, <-told; first+second != 3 {
+		t.Error("one of the two files was not told that there is room")
+	}
+	if n := b.Reserve(1000); n != 20 {
+		t.Errorf("%d reserved, want the 20 that the file has left", n)
+	}
+	b.Return(60)
+	if d.Used() != 0 || b.Held() != 0 {
+		t.Errorf("the disk holds %d, the file %d, want 0", d.Used(), b.Held())
+	}
+}
+
+// What is released goes from the disk, and nothing before.
+func TestRelease(t *testing.T) {
+	const n = 1 << 20
+	dir := t.TempDir()
+	d := NewDisk(dir, 10*n)
+	f := d.New(10 * n)
+	one, two := put(t, f, '1', n), put(t, f, '2', n)
+	if names, _ := os.ReadDir(dir); len(names) != 0 {
+		t.Errorf("there is a file named %s", names[0].Name())
+	}
+	one.Hold()
+	one.Release()
+	wantBytes(t, one, '1', n) // still held once
+	one.Release()
+	eventually(t, "the first is gone from the disk", func() bool { return d.Used() == n && blocks(t, f) <= n+n/4 })
+	wantBytes(t, two, '2', n)
+	f.Close()
+	wantBytes(t, two, '2', n)
+	two.Release()
+	eventually(t, "the file is closed", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.file == nil })
+	if d.Used() != 0 {
+		t.Errorf("the disk holds %d, want 0", d.Used())
+	}
+	var none *Extent
+	none.Hold()
+	none.Release()
+	if none.Len() != 0 {
+		t.Error("none has a length")
+	}
+}
+
+func TestGrow(t *testing.T) {
+	f := NewDisk(t.TempDir(), 100).New(100)
+	e := put(t, f, 'x', 10)
+	f.Reserve(20)
+	at, _ := f.Write(bytes.Repeat([]byte("x"), 10))
+	if !e.Grow(at, 10) {
+		t.Fatal("it does not grow by what was written behind it")
+	}
+	if at, _ = f.Write([]byte("yyyyyyyyyy")); e.Grow(at+1, 9) {
+		t.Error("it grew over a hole")
+	}
+	wantBytes(t, e, 'x', 20)
+	e.Release()
+	eventually(t, "all 20 bytes are given back", func() bool { return f.Held() == 10 })
+}
+
+// Who loses an extent leaks nothing.
+func TestLostExtent(t *testing.T) {
+	d := NewDisk(t.TempDir(), 1000)
+	f := d.New(1000)
+	for range 10 {
+		put(t, f, 'x', 100).Hold() // held twice, released never
+	}
+	eventually(t, "what nobody can reach was freed", func() bool { runtime.GC(); return d.Used() == 0 })
+	put(t, f, 'y', 1000).Release()
+}
+
+func TestNoSuchDirectory(t *testing.T) {
+	f := NewDisk(filepath.Join(t.TempDir(), "none"), 1000).New(1000)
+	f.Reserve(10)
+	if _, err := f.Write(make([]byte, 10)); !errors.Is(err, os.ErrNotExist) || f.Err() == nil {
+		t.Errorf("%v, want that there is no such directory", err)
+	}
+	if n := f.Reserve(10); n != 0 {
+		t.Errorf("after a failed Write %d bytes may be written", n)
+	}
+	eventually(t, "what was reserved is given back", func() bool { return f.Held() == 0 })
+	f.Close()
+}
+
+// TestFullDisk writes to a file system of 1 MiB.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("no file system can be mounted here: ", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	f := NewDisk(dir, 10<<20).New(10 << 20)
+	first := put(t, f, '1', 1<<19)
+	f.Reserve(1 << 20)
+	if _, err := f.Write(make([]byte, 1<<20)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v, want ENOSPC", err)
+	}
+	wantBytes(t, first, '1', 1<<19)
+	first.Release()
+	f.Close()
+}
+
+// Many write, read, pass on and release at once: each finds its own bytes.
+func TestConcurrent(t *testing.T) {
+	d := NewDisk(t.TempDir(), 1<<20)
+	f := d.New(1 << 20)
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for round := range 200 {
+				n := 1 + (worker*7919+round*104729)%20000
+				for got := int64(0); got < int64(n); {
+					if got = f.Reserve(int64(n)); got < int64(n) {
+						f.Return(got)
+						runtime.Gosched()
+					}
+				}
+				b := byte('a' + worker)
+				at, err := f.Write(bytes.Repeat([]byte{b}, n))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				e := f.Extent(at, n)
+				e.Hold()
+				all.Go(func() { wantBytes(t, e, b, n); e.Release() })
+				wantBytes(t, e, b, n)
+				e.Release()
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, "all is given back", func() bool { return d.Used() == 0 && f.Held() == 0 })
+	f.Close()
+}

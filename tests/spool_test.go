@@ -1,0 +1,168 @@
+package tests
+
+import (
+	"encoding/base64"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// counting is what `seq 1 n` prints, and a script that prints it.
+func counting(n int) (text, script string) {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		b.WriteString(strconv.Itoa(i))
+		b.WriteByte('\n')
+	}
+	return b.String(), "seq 1 " + strconv.Itoa(n)
+}
+
+func spooled(t *testing.T, c *conn) int64 {
+	t.Helper()
+	return num(c.call("server/info", obj{})["spooledBytes"])
+}
+
+// TestSpool: a program that writes far more than its retention while nobody is there
+// does not wait, and its client gets every byte, once; the disk has nothing of it under
+// a name, and after that nothing at all.
+func TestSpool(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := startServer(t, "--spool-dir", dir)
+	want, script := counting(2_000_000) // 15 MiB
+	c := s.session(knowing)
+	other := s.session(nil)
+	c.start("p", obj{"argv": sh("read x; " + script + "; exec 1>&-; seq 1 20 >&2; exit 7"), "pipeStdin": true, "retention": obj{"bytes": 64 << 10, "onFull": "spool"}})
+	c.process("p").write("go\n")
+	c.cutRST()
+	observer := s.observe(c.sessionID, nil)
+	eventually(t, "it has written all and exited, read by nobody", func() bool {
+		return jsonText(observer.call("process/wait", obj{"processId": "p", "timeoutMs": 0})["exited"]) == "true"
+	})
+	if n := spooled(t, other); n < int64(len(want))*8/10 {
+		t.Errorf("%d bytes are on disk, want most of %d", n, len(want))
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("the directory has %v (%v)", names, err)
+	}
+
+	// Some of it by process/read, as a client of the peer does; then all, over cuts.
+	got := ""
+	for after := int64(0); len(got) < 1<<20; {
+		res := observer.call("process/read", obj{"processId": "p", "afterSeq": after, "maxBytes": 300_000})
+		for _, chunk := range res["chunks"].([]any) {
+			chunk := chunk.(obj)
+			data, err := base64.StdEncoding.DecodeString(chunk["chunk"].(string))
+			if err != nil || chunk["stream"] != "stdout" {
+				t.Fatalf("%v in %.200s", err, jsonText(chunk))
+			}
+			got, after = got+string(data), num(chunk["seq"])
+		}
+	}
+	if !strings.HasPrefix(want, got) {
+		t.Error("process/read gives other bytes than were written")
+	}
+	var all strings.Builder
+	last := int64(0)
+	for cut := 1; ; cut++ {
+		resumed := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": last}, "capabilities": obj{"gap": true}})
+		p := resumed.process("p")
+		if cut < 10 {
+			resumed.awaitFact("more came", func() bool { return len(p.chunks) > 1 || p.closed })
+			resumed.cutRST()
+		} else {
+			p.awaitClosed()
+		}
+		all.WriteString(p.outputSoFar("stdout"))
+		last = p.lastSeq()
+		if cut == 10 {
+			if stderr, _ := counting(20); p.outputSoFar("stderr") != stderr {
+				t.Errorf("stderr: %q", p.outputSoFar("stderr"))
+			}
+			break
+		}
+	}
+	if all.String() != want {
+		t.Errorf("%d bytes came over all connections, other than the %d that were written", all.Len(), len(want))
+	}
+	eventually(t, "what was read is gone from the disk", func() bool { return spooled(t, other) == 0 })
+}
+
+// TestSpoolFull: a spool that holds all it may makes the program wait, as block does,
+// and once it is read it goes on.
+func TestSpoolFull(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--spool-budget", "1000000")
+	want, script := counting(700_000) // 4.5 MiB
+	retention := obj{"bytes": 64 << 10, "onFull": "spool", "spoolBytes": 600_000}
+	c := s.session(knowing)
+	c.mutePongs.Store(true)
+	observer := s.observe(c.sessionID, nil)
+	c.start("a", obj{"argv": sh(script), "retention": retention})
+	c.start("b", obj{"argv": sh(script), "retention": retention})
+	for _, id := range []string{"a", "b"} {
+		observer.awaitWait(id, "owner")
+	}
+	if n := spooled(t, observer); n > 1_000_000 || n < 800_000 {
+		t.Errorf("%d bytes are on disk, want the budget of 1,000,000", n)
+	}
+	c.cutRST()
+	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"a": 0, "b": 0}, "capabilities": obj{"gap": true}})
+	for _, id := range []string{"a", "b"} {
+		p := again.process(id)
+		p.awaitClosed()
+		if got := p.output("stdout"); got != want {
+			t.Errorf("%s: %d bytes came, other than the %d that were written", id, len(got), len(want))
+		}
+	}
+	eventually(t, "what was read is gone from the disk", func() bool { return spooled(t, again) == 0 })
+}
+
+// TestSpoolFails: a disk that is full costs no byte. The program waits, and
+// process/info says why.
+func TestSpoolFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("no file system can be mounted here: ", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	s := startServer(t, "--spool-dir", dir)
+	want, script := counting(700_000)
+	c := s.session(knowing)
+	c.mutePongs.Store(true)
+	observer := s.observe(c.sessionID, nil)
+	c.start("p", obj{"argv": sh(script), "retention": obj{"bytes": 64 << 10, "onFull": "spool"}})
+	if info := observer.awaitWait("p", "owner"); !strings.Contains(jsonText(info["waitsFor"]), "its spool has failed") || !strings.Contains(jsonText(info["waitsFor"]), "no space left on device") {
+		t.Errorf("it waits for %s", jsonText(info["waitsFor"]))
+	}
+	c.cutRST()
+	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}, "capabilities": obj{"gap": true}})
+	p := again.process("p")
+	p.awaitClosed()
+	if got := p.output("stdout"); got != want {
+		t.Errorf("%d bytes came, other than the %d that were written", len(got), len(want))
+	}
+}
+
+func TestSpoolRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		limit     string
+		retention obj
+		text      string
+	}{
+		{"0", obj{"onFull": "spool"}, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict"},
+		{"1000", obj{"onFull": "spool", "spoolBytes": 1001}, "retention.spoolBytes is 1001, this server allows 1000"},
+		{"1000", obj{"spoolBytes": 10}, "retention.spoolBytes is for onFull spool: set that, or leave it out"},
+	} {
+		c := startServer(t, "--spool-limit", tt.limit).session(nil)
+		code, text := c.callError("process/start", startParams("p", obj{"argv": sh("exit 0"), "retention": tt.retention}))
+		if code != -32602 || !strings.Contains(text, tt.text) {
+			t.Errorf("%s: code %d, %s; want %s", jsonText(tt.retention), code, text, tt.text)
+		}
+	}
+}
