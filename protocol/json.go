@@ -55,7 +55,9 @@ func decodeMessage(frame []byte) (Message, error) {
 			m.Error = nil
 			if !s.literal("null") {
 				m.Error = new(Error)
-				err = s.value(reflect.ValueOf(m.Error).Elem())
+				inner := s // which goes to the heap, as s need not
+				err = decodeValue(&inner, reflect.ValueOf(m.Error).Elem())
+				s = inner
 			}
 		case "trace": // a W3C trace context; checked as the peer does, of no use to us
 			if s.literal("null") {
@@ -111,7 +113,7 @@ func (jsonCodec) Unmarshal(payload []byte, v any) error {
 			return nil
 		}
 	}
-	if err := unmarshal(payload, v); err != nil {
+	if err := unmarshalJSON(payload, v); err != nil {
 		return Errorf(CodeInvalidParams, "%v", err)
 	}
 	return nil

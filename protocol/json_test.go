@@ -565,7 +565,7 @@ func agree[T any](t interface {
 }, payload []byte) {
 	t.Helper()
 	var byHand, byTable T
-	errHand, errTable := JSON.Unmarshal(payload, &byHand), unmarshal(payload, &byTable)
+	errHand, errTable := JSON.Unmarshal(payload, &byHand), unmarshalJSON(payload, &byTable)
 	if (errHand == nil) != (errTable == nil) || errHand == nil && !reflect.DeepEqual(byHand, byTable) {
 		t.Fatalf("%s:\nby hand  %+v, %v\nby table %+v, %v", payload, byHand, errHand, byTable, errTable)
 	}
