@@ -33,7 +33,12 @@ type Conn interface {
 	// Any goroutine, any number of times.
 	Close(code int, reason string) error
 	RemoteAddr() string
+	// Subprotocol is troupe.msgpack for that; anything else means JSON. It is asked once,
+	// when the first message has come.
 	Subprotocol() string
+
+	// A Conn may have a method MaxMessage() int: the most that a message may have on it,
+	// in bytes, in either direction.
 }
 
 // Codes of Close frames (RFC 6455 §7.4.1; from 4000 on ours).
@@ -96,7 +101,7 @@ type connection struct {
 	*shared
 	troupe *actor.PID
 	conn   Conn
-	codec  protocol.Codec
+	most   int // bytes that a message may have; 0: as many as limits say
 	writer *writer
 	admit  *admission
 
@@ -139,17 +144,20 @@ type connection struct {
 }
 
 func newConnection(s *shared, troupe *actor.PID, conn Conn) *connection {
-	return &connection{
+	c := &connection{
 		shared:   s,
 		troupe:   troupe,
 		conn:     conn,
-		codec:    protocol.JSON,
 		admit:    newAdmission(s.MaxPending),
 		pending:  make(map[uint64]pending),
 		starting: make(map[string][]inbound),
 		streams:  make(map[string]*stream),
 		serial:   1,
 	}
+	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
+		c.most = bounded.MaxMessage()
+	}
+	return c
 }
 
 func (c *connection) Receive(ctx actor.Context) {
@@ -247,8 +255,9 @@ func (c *connection) start(ctx actor.Context) {
 			pong(binary.BigEndian.Uint64(payload))
 		}
 	})
-	c.writer = newWriter(c.conn, c.codec, c.admit, pong)
-	w, conn, codec, admit := c.writer, c.conn, c.codec, c.admit
+	c.writer = newWriter(c.conn, c.admit, pong)
+	c.writer.most = c.most
+	w, conn, admit := c.writer, c.conn, c.admit
 	s.run(root, self, "writer", func() {
 		fault("writer")
 		if err := w.run(); err != nil {
@@ -260,11 +269,16 @@ func (c *connection) start(ctx actor.Context) {
 		stalled := func(answered uint64) {
 			time.AfterFunc(stallTime, func() { root.Send(self, stallDue{answered}) })
 		}
+		var codec protocol.Codec
 		for admit.wait(stalled) {
 			frame, err := conn.ReadMessage()
 			if err != nil {
 				root.Send(self, ended{err})
 				return
+			}
+			if codec == nil {
+				codec = codecOf(conn.Subprotocol())
+				w.codec = codec // nothing is written before what answers this frame
 			}
 			admit.take(weightOf(frame))
 			root.Send(self, decode(codec, frame))

@@ -83,3 +83,12 @@ func (c *connection) replay(ctx actor.Context) {
 	}
 	c.init, c.gone = nil, nil
 }
+
+// limits are those of the server, and of this connection.
+func (c *connection) limits() protocol.Limits {
+	l := c.shared.limits()
+	if c.most > 0 {
+		l.MaxFrameBytes, l.MaxMessageBytes = int64(c.most), int64(c.most)
+	}
+	return l
+}

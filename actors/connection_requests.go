@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -59,7 +60,9 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 	case environmentInfoRequest:
 		c.respond(in, c.info)
 	case serverInfoRequest:
-		c.respond(in, c.serverInfo())
+		info := c.serverInfo()
+		info.Limits = c.limits()
+		c.respond(in, info)
 	case environmentStatusRequest:
 		c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
 	case SessionInfoRequest, GroupListRequest, protocol.GroupStopParams:
@@ -199,6 +202,10 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			c.reads = append(c.reads, p) // not its output: that is read again
 			return
 		}
+		if c.most > 0 {
+			fit(&result, c.most)
+			m.To = result.NextSeq - 1
+		}
 		c.answer(p, result, nil)
 		if s := c.streams[p.process]; s != nil && m.To > m.From {
 			n := int64(0)
@@ -219,6 +226,25 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		c.inbound(ctx, in)
 	}
 	c.mayClose(ctx)
+}
+
+// What an answer to process/read costs at most in JSON beside its output, in bytes.
+const (
+	readBytes  = 1 << 10
+	chunkBytes = 64
+)
+
+// fit leaves the chunks out that would make a message of more than most bytes: the client
+// reads on from NextSeq. One always fits: it has deliveryBytes at most.
+func fit(r *protocol.ProcessReadResult, most int) {
+	left := most - readBytes
+	for i := range r.Chunks {
+		left -= chunkBytes + base64.StdEncoding.EncodedLen(len(r.Chunks[i].Chunk))
+		if left < 0 && i > 0 {
+			r.Chunks, r.NextSeq = r.Chunks[:i], r.Chunks[i-1].Seq+1
+			return
+		}
+	}
 }
 
 // readAgain asks once more for what there was no room for.

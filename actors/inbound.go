@@ -80,6 +80,14 @@ func ignoring[T any](protocol.Codec, []byte) (any, *protocol.Error) {
 	return v, nil
 }
 
+// codecOf is the codec that a subprotocol stands for.
+func codecOf(subprotocol string) protocol.Codec {
+	if subprotocol == "troupe."+protocol.Msgpack.Name() {
+		return protocol.Msgpack
+	}
+	return protocol.JSON
+}
+
 func weightOf(frame []byte) int { return max(len(frame), 1) }
 
 // decode makes sense of one frame. What it returns does not alias it.

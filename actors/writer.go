@@ -15,10 +15,11 @@ import (
 // written; output, by the window.
 type writer struct {
 	conn    Conn
-	codec   protocol.Codec
+	codec   protocol.Codec // of the client; set before anything is sent
 	admit   *admission
 	caps    protocol.Capabilities // of the client; set before output is sent
 	ponged  func(uint64)          // for a transport without pings: what was written has been read
+	most    int                   // bytes that a message may have; 0: not bounded here
 	pinging bool                  // of the goroutine: the transport has pings
 
 	mu     sync.Mutex
@@ -47,8 +48,8 @@ type closeFrame struct {
 	reason string
 }
 
-func newWriter(conn Conn, codec protocol.Codec, admit *admission, ponged func(uint64)) *writer {
-	w := &writer{conn: conn, codec: codec, admit: admit, ponged: ponged, pinging: true}
+func newWriter(conn Conn, admit *admission, ponged func(uint64)) *writer {
+	w := &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
 	w.more.L = &w.mu
 	return w
 }
@@ -206,6 +207,9 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 		buf, err = w.codec.AppendFailure(buf, o.id, o.err)
 	default:
 		buf, err = w.codec.AppendResponse(buf, o.id, o.body)
+		if n := len(buf); w.most > 0 && n > w.most {
+			buf, err = w.codec.AppendFailure(buf[:0], o.id, protocol.Errorf(protocol.CodeInvalidRequest, "the answer has %d bytes, and a message on this connection at most %d: ask for less, or over a websocket", n, w.most))
+		}
 	}
 	if err != nil {
 		return buf, err

@@ -77,6 +77,10 @@ type Options struct {
 	// the url.
 	Dialer func(context.Context) (transport.Conn, error)
 
+	// JSON asks for JSON, to be read by people, where otherwise msgpack is asked for and
+	// JSON taken from a server that has no other. Not for connections of Dialer.
+	JSON bool
+
 	// ReconnectFor is how long to try to resume after a cut. Zero: 45 s; negative:
 	// not at all.
 	ReconnectFor time.Duration
@@ -137,7 +141,11 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
 	if c.opts.Dialer == nil {
 		c.opts.Dialer = func(ctx context.Context) (transport.Conn, error) {
-			return transport.Dial(ctx, url, nil)
+			offer := []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON}
+			if c.opts.JSON {
+				offer = offer[1:]
+			}
+			return transport.Dial(ctx, url, &transport.DialOptions{Subprotocols: offer})
 		}
 	}
 	if c.opts.Observe && c.opts.Session == "" {

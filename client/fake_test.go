@@ -60,6 +60,9 @@ type fakeConn struct {
 	cursor  map[string]uint64 // process id → seq sent
 }
 
+// wire is what the fake speaks: what every server does.
+var wire = protocol.JSON
+
 func newFake(programs map[string]func(*fakeProcess)) *fake {
 	f := &fake{programs: programs, procs: make(map[string]*fakeProcess)}
 	f.changed = sync.NewCond(&f.mu)

@@ -25,12 +25,34 @@ const (
 	keptBuffer = 256 << 10
 )
 
-// wire is how messages are written. JSON is what every server speaks.
-var wire = protocol.JSON
+// A link is one connection, and how messages are written on it.
+type link struct {
+	transport.Conn
+	wire protocol.Codec
+}
+
+// newLink is conn with the codec that both sides agreed on: JSON, which every server
+// speaks, unless they chose another.
+func newLink(conn transport.Conn) link {
+	if conn.Subprotocol() == transport.SubprotocolMsgpack {
+		return link{conn, protocol.Msgpack}
+	}
+	return link{conn, protocol.JSON}
+}
+
+func (l link) send(msg []byte) error { return l.WriteMessage(msg, l.wire.Binary()) }
+
+// sendNow does not wait for more to send.
+func (l link) sendNow(msg []byte) error {
+	if err := l.send(msg); err != nil {
+		return err
+	}
+	return l.Flush()
+}
 
 // run keeps the session attached until the client ends. It is the reader
 // goroutine as well: one connection is read at a time.
-func (c *Client) run(conn transport.Conn) {
+func (c *Client) run(conn link) {
 	defer close(c.finished)
 	var pace pace
 	for {
@@ -112,7 +134,7 @@ func (p *pace) next() time.Duration {
 }
 
 // first opens or resumes the session that Options ask for.
-func (c *Client) first(ctx context.Context) (transport.Conn, error) {
+func (c *Client) first(ctx context.Context) (link, error) {
 	var pace pace
 	pace.reset()
 	pace.next()
@@ -122,13 +144,13 @@ func (c *Client) first(ctx context.Context) (transport.Conn, error) {
 			return conn, err
 		}
 		if time.Since(pace.since) > c.opts.ReconnectFor || sleep(ctx, pace.next()) != nil {
-			return nil, fmt.Errorf("%w; set Takeover to take it, or Observe to watch", err)
+			return link{}, fmt.Errorf("%w; set Takeover to take it, or Observe to watch", err)
 		}
 	}
 }
 
 // resume attaches the session again after a cut.
-func (c *Client) resume(pace *pace, lost error) (transport.Conn, error) {
+func (c *Client) resume(pace *pace, lost error) (link, error) {
 	c.mu.Lock()
 	if c.progress || pace.since.IsZero() {
 		pace.reset()
@@ -137,21 +159,21 @@ func (c *Client) resume(pace *pace, lost error) (transport.Conn, error) {
 	c.mu.Unlock()
 	for err := lost; ; {
 		if pace.delay > 0 && time.Since(pace.since) > c.opts.ReconnectFor {
-			return nil, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
+			return link{}, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
 		}
 		if sleep(c.ctx, pace.next()) != nil {
-			return nil, ErrClosed
+			return link{}, ErrClosed
 		}
-		var conn transport.Conn
+		var conn link
 		if conn, err = c.connect(c.ctx); err == nil {
 			return conn, nil
 		}
 		var refused *protocol.Error
 		switch {
 		case c.ctx.Err() != nil:
-			return nil, ErrClosed
+			return link{}, ErrClosed
 		case errors.As(err, &refused) && !attachedElsewhere(err):
-			return nil, err
+			return link{}, err
 		}
 		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
 	}
@@ -176,13 +198,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // connect makes one attempt: it dials, and shakes hands.
-func (c *Client) connect(ctx context.Context) (transport.Conn, error) {
+func (c *Client) connect(ctx context.Context) (link, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	conn, err := c.opts.Dialer(ctx)
+	dialed, err := c.opts.Dialer(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return link{}, fmt.Errorf("client: %w", err)
 	}
+	conn := newLink(dialed)
 	unblock := context.AfterFunc(ctx, func() { conn.Close(1001, "handshake timed out") })
 	err = c.handshake(conn)
 	if !unblock() && err == nil {
@@ -190,27 +213,27 @@ func (c *Client) connect(ctx context.Context) (transport.Conn, error) {
 	}
 	if err != nil {
 		conn.Close(1000, "")
-		return nil, err
+		return link{}, err
 	}
 	return conn, nil
 }
 
 // handshake sends initialize and initialized. Only the goroutine that connects
 // uses conn, and nothing but the answer comes before initialized.
-func (c *Client) handshake(conn transport.Conn) error {
+func (c *Client) handshake(conn link) error {
 	params := c.introduction()
-	msg, err := wire.AppendRequest(nil, protocol.IntID(0), protocol.MethodInitialize, params)
+	msg, err := conn.wire.AppendRequest(nil, protocol.IntID(0), protocol.MethodInitialize, params)
 	if err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
-	if err := writeNow(conn, msg); err != nil {
+	if err := conn.sendNow(msg); err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
 	frame, err := conn.ReadMessage()
 	if err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
-	m, err := wire.Decode(frame)
+	m, err := conn.wire.Decode(frame)
 	switch {
 	case err != nil:
 		return fmt.Errorf("client: initialize: answer: %w", err)
@@ -222,27 +245,20 @@ func (c *Client) handshake(conn transport.Conn) error {
 		return errors.New("client: initialize: answered by another message: this is not a troupe server")
 	}
 	var hello protocol.InitializeResult
-	if err := wire.Unmarshal(m.Payload, &hello); err != nil {
+	if err := conn.wire.Unmarshal(m.Payload, &hello); err != nil {
 		return fmt.Errorf("client: initialize: answer: %w", err)
 	}
 	c.mu.Lock()
 	c.hello = hello
 	c.mu.Unlock()
-	msg, err = wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{})
+	msg, err = conn.wire.AppendNotification(msg[:0], protocol.MethodInitialized, protocol.Empty{})
 	if err != nil {
 		return fmt.Errorf("client: initialized: %w", err)
 	}
-	if err := writeNow(conn, msg); err != nil {
+	if err := conn.sendNow(msg); err != nil {
 		return fmt.Errorf("client: initialized: %w", err)
 	}
 	return nil
-}
-
-func writeNow(conn transport.Conn, msg []byte) error {
-	if err := conn.WriteMessage(msg, wire.Binary()); err != nil {
-		return err
-	}
-	return conn.Flush()
 }
 
 // introduction says what the next connection is to resume, and from where.
@@ -285,7 +301,7 @@ func millis(d time.Duration) uint64 {
 }
 
 // serve reads conn until it ends, with a writer beside it, and says why it ended.
-func (c *Client) serve(conn transport.Conn) error {
+func (c *Client) serve(conn link) error {
 	defer conn.Close(1000, "")
 	unblock := context.AfterFunc(c.ctx, func() {
 		conn.Close(1000, "")
@@ -318,13 +334,13 @@ func (c *Client) serve(conn transport.Conn) error {
 // again in the order it was first sent, and all that was delivered is
 // acknowledged again, for a lost ack would never be made up for an idle process.
 // It returns false when a process came too late to be named by introduction.
-func (c *Client) attach(conn transport.Conn) bool {
+func (c *Client) attach(conn link) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.recycle {
 		return false
 	}
-	c.conn = conn
+	c.conn = conn.Conn
 	var held []*process
 	for _, p := range c.processes {
 		if p.acked > 0 {
@@ -383,12 +399,12 @@ func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 }
 
 // write sends what there is to send until stop is closed or conn fails.
-func (c *Client) write(conn transport.Conn, stop <-chan struct{}) {
+func (c *Client) write(conn link, stop <-chan struct{}) {
 	var buf []byte
 	for {
-		buf = c.message(buf[:0])
+		buf = c.message(conn.wire, buf[:0])
 		if len(buf) > 0 {
-			if err := conn.WriteMessage(buf, wire.Binary()); err != nil {
+			if err := conn.send(buf); err != nil {
 				conn.Close(1000, "") // the reader says why
 				return
 			}
@@ -411,7 +427,7 @@ func (c *Client) write(conn transport.Conn, stop <-chan struct{}) {
 
 // message appends the next message to send; nothing: there is none. Acks that
 // are due go first: they make the server go on.
-func (c *Client) message(buf []byte) []byte {
+func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 	c.mu.Lock()
 	if c.ackDue {
 		msg, err := wire.AppendNotification(buf, protocol.MethodSessionAck, protocol.SessionAckParams{Processes: c.acks})
@@ -444,22 +460,22 @@ func (c *Client) message(buf []byte) []byte {
 
 // read handles what the server sends until conn ends or the server breaks the
 // protocol.
-func (c *Client) read(conn transport.Conn) error {
+func (c *Client) read(conn link) error {
 	var out protocol.OutputNotification
 	for {
 		frame, err := conn.ReadMessage()
 		if err != nil {
 			return err
 		}
-		m, err := wire.Decode(frame)
+		m, err := conn.wire.Decode(frame)
 		if err != nil {
 			return fmt.Errorf("client: message from the server: %w", err)
 		}
 		switch m.Kind {
 		case protocol.Response, protocol.Failure:
-			c.answered(m)
+			c.answered(conn.wire, m)
 		case protocol.Notification:
-			if err := c.notified(m, &out); err != nil {
+			if err := c.notified(conn.wire, m, &out); err != nil {
 				return fmt.Errorf("client: %s from the server: %w", m.Method, err)
 			}
 		case protocol.Request:
@@ -470,7 +486,7 @@ func (c *Client) read(conn transport.Conn) error {
 	}
 }
 
-func (c *Client) answered(m protocol.Message) {
+func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	c.mu.Lock()
 	k := c.pending[m.ID]
 	if k == nil || !k.sent {
@@ -495,7 +511,7 @@ func (c *Client) answered(m protocol.Message) {
 }
 
 // notified hands an event to its process. out is the reader's, to be used again.
-func (c *Client) notified(m protocol.Message, out *protocol.OutputNotification) error {
+func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol.OutputNotification) error {
 	switch m.Method {
 	case protocol.NotifyOutput:
 		*out = protocol.OutputNotification{Chunk: out.Chunk[:0]}

@@ -6,6 +6,8 @@
 // must stay; where it says "ours", a client that does not ask never sees it.
 package protocol
 
+import "errors"
+
 // Kind tells the four messages of JSON-RPC apart.
 type Kind uint8
 
@@ -37,7 +39,7 @@ type Message struct {
 // one of this package's), and then return dst as it was. params and result are
 // values of this package's types or pointers to them; a nil params is left out.
 type Codec interface {
-	// Name is the codec's name in flags and in websocket subprotocols: "json".
+	// Name is the codec's name in flags and in websocket subprotocols: "json" or "msgpack".
 	Name() string
 
 	// Binary tells the opcode of its websocket frames: binary or text.
@@ -60,4 +62,33 @@ type Codec interface {
 	AppendResponse(dst []byte, id ID, result any) ([]byte, error)
 	AppendFailure(dst []byte, id ID, e *Error) ([]byte, error)
 	AppendNotification(dst []byte, method string, params any) ([]byte, error)
+}
+
+// envelope is the members of a frame, before they are looked at together.
+type envelope struct {
+	Message
+	named          bool // it has a method, which may be empty
+	params, result []byte
+}
+
+// message says which of the four messages it is.
+func (e *envelope) message() (Message, error) {
+	m := e.Message
+	switch {
+	case e.named && m.ID.IsZero():
+		m.Kind, m.Payload, m.Error = Notification, e.params, nil
+	case e.named:
+		m.Kind, m.Payload, m.Error = Request, e.params, nil
+	case e.result == nil && m.Error == nil:
+		return Message{}, errors.New("missing field `method`, `result` or `error`")
+	case e.result != nil && m.Error != nil:
+		return Message{}, errors.New("fields `result` and `error` exclude each other")
+	case m.ID.IsZero():
+		return Message{}, errors.New("missing field `id`")
+	case e.result != nil:
+		m.Kind, m.Payload = Response, e.result
+	default:
+		m.Kind = Failure
+	}
+	return m, nil
 }

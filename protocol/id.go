@@ -65,5 +65,7 @@ func (id ID) append(dst []byte) ([]byte, error) {
 	case idInt:
 		return strconv.AppendInt(dst, id.n, 10), nil
 	}
-	return dst, errors.New("protocol: the zero ID cannot be sent; use StringID or IntID")
+	return dst, errZeroID
 }
+
+var errZeroID = errors.New("protocol: the zero ID cannot be sent; use StringID or IntID")

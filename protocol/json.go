@@ -34,11 +34,7 @@ func decodeMessage(frame []byte) (Message, error) {
 		return Message{}, s.unexpected("a JSON-RPC object")
 	}
 
-	var (
-		m              Message
-		method         bool
-		params, result []byte
-	)
+	var m envelope
 	err := s.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "id":
@@ -46,16 +42,18 @@ func decodeMessage(frame []byte) (Message, error) {
 		case "method":
 			var name []byte
 			name, err = s.expectText()
-			m.Method, method = methodName(name), true
+			m.Method, m.named = methodName(name), true
 		case "params":
-			params, err = s.raw()
+			m.params, err = s.raw()
 		case "result":
-			result, err = s.raw()
+			m.result, err = s.raw()
 		case "error":
 			m.Error = nil
 			if !s.literal("null") {
 				m.Error = new(Error)
-				err = s.value(reflect.ValueOf(m.Error).Elem())
+				inner := s // which goes to the heap, as s need not
+				err = decodeValue(&inner, reflect.ValueOf(m.Error).Elem())
+				s = inner
 			}
 		case "trace": // a W3C trace context; checked as the peer does, of no use to us
 			if s.literal("null") {
@@ -80,24 +78,7 @@ func decodeMessage(frame []byte) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-
-	switch {
-	case method && m.ID.IsZero():
-		m.Kind, m.Payload, m.Error = Notification, params, nil
-	case method:
-		m.Kind, m.Payload, m.Error = Request, params, nil
-	case result == nil && m.Error == nil:
-		return Message{}, errors.New("missing field `method`, `result` or `error`")
-	case result != nil && m.Error != nil:
-		return Message{}, errors.New("fields `result` and `error` exclude each other")
-	case m.ID.IsZero():
-		return Message{}, errors.New("missing field `id`")
-	case result != nil:
-		m.Kind, m.Payload = Response, result
-	default:
-		m.Kind = Failure
-	}
-	return m, nil
+	return m.message()
 }
 
 func (jsonCodec) Unmarshal(payload []byte, v any) error {
@@ -111,7 +92,7 @@ func (jsonCodec) Unmarshal(payload []byte, v any) error {
 			return nil
 		}
 	}
-	if err := unmarshal(payload, v); err != nil {
+	if err := unmarshalJSON(payload, v); err != nil {
 		return Errorf(CodeInvalidParams, "%v", err)
 	}
 	return nil
@@ -169,6 +150,10 @@ func appendBody(dst []byte, v any) ([]byte, error) {
 		return appendOutput(dst, &v)
 	case *OutputNotification:
 		return appendOutput(dst, v)
+	case ProcessReadResult:
+		return appendRead(dst, &v)
+	case *ProcessReadResult:
+		return appendRead(dst, v)
 	}
 	return appendValue(dst, reflect.ValueOf(v))
 }
@@ -183,9 +168,44 @@ func appendOutput(dst []byte, n *OutputNotification) ([]byte, error) {
 		return dst, err
 	}
 	dst = appendString(append(dst, `{"processId":`...), n.ProcessID)
-	dst = strconv.AppendUint(append(dst, `,"seq":`...), n.Seq, 10)
+	return appendChunk(append(dst, ','), n.Seq, stream, n.Chunk), nil
+}
+
+// appendChunk appends the members that output and chunks have in common, and the end.
+func appendChunk(dst []byte, seq uint64, stream string, chunk []byte) []byte {
+	dst = strconv.AppendUint(append(dst, `"seq":`...), seq, 10)
 	dst = appendString(append(dst, `,"stream":`...), stream)
-	dst = appendBase64(append(dst, `,"chunk":`...), n.Chunk)
+	dst = appendBase64(append(dst, `,"chunk":`...), chunk)
+	return append(dst, '}')
+}
+
+func appendRead(dst []byte, r *ProcessReadResult) ([]byte, error) {
+	dst = append(dst, `{"chunks":[`...)
+	for i := range r.Chunks {
+		c := &r.Chunks[i]
+		stream, err := c.Stream.name()
+		if err != nil {
+			return dst, err
+		}
+		dst = appendChunk(append(separate(dst), '{'), c.Seq, stream, c.Chunk)
+	}
+	dst = strconv.AppendUint(append(dst, `],"nextSeq":`...), r.NextSeq, 10)
+	dst = strconv.AppendBool(append(dst, `,"exited":`...), r.Exited)
+	dst = append(dst, `,"exitCode":`...)
+	if r.ExitCode != nil {
+		dst = strconv.AppendInt(dst, int64(*r.ExitCode), 10)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = strconv.AppendBool(append(dst, `,"closed":`...), r.Closed)
+	dst = append(dst, `,"failure":`...)
+	if r.Failure != nil {
+		dst = appendString(dst, *r.Failure)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = strconv.AppendBool(append(dst, `,"sandboxDenied":`...), r.SandboxDenied)
+	dst = strconv.AppendUint(append(dst, `,"firstSeq":`...), r.FirstSeq, 10)
 	return append(dst, '}'), nil
 }
 

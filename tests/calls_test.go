@@ -67,10 +67,11 @@ func TestWait(t *testing.T) {
 }
 
 // TestReadMuch: what does not fit into one answer comes with the next.
-func TestReadMuch(t *testing.T) {
-	t.Parallel()
+func TestReadMuch(t *testing.T) { onEveryWire(t, testReadMuch) }
+
+func testReadMuch(t *testing.T, s *server) {
 	const size = 9 << 20 // one answer has 8 MiB at most
-	c := startServer(t).session(nil)
+	c := s.session(nil)
 	p := c.start("p", streamProgram(t, obj{"retention": obj{"bytes": 32 << 20}}, "source", fmt.Sprint(size)))
 	p.awaitClosed()
 	if next := num(c.call("process/read", obj{"processId": "p", "maxBytes": 2 * size})["nextSeq"]); next >= p.lastSeq()-1 {

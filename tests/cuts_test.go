@@ -207,14 +207,11 @@ func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn
 			return b, nil
 		},
 	}
-	ws, _, err := dialer.Dial(s.url, nil)
+	ws, _, err := dialer.Dial(s.url, s.header())
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{t: s.t, tcp: b, next: func() ([]byte, error) {
-		_, data, err := ws.ReadMessage()
-		return data, err
-	}}
+	c := &conn{t: s.t, tcp: b, packed: ws.Subprotocol() == "troupe.msgpack", next: nextOf(ws)}
 	var mu sync.Mutex
 	c.write = func(fin bool, opcode byte, data []byte) error {
 		mu.Lock()
@@ -479,11 +476,11 @@ func (r *resumer) finish(c *conn, streams ...string) {
 	}
 }
 
-// modes are the two ways to get what was missed.
+// modes are the two ways to get what was missed, in each encoding.
 var modes = []struct {
-	name   string
-	replay bool
-}{{"replay", true}, {"read", false}}
+	name           string
+	replay, packed bool
+}{{"replay", true, false}, {"read", false, false}, {"replay/msgpack", true, true}, {"read/msgpack", false, true}}
 
 // --- tests ---
 
@@ -497,6 +494,7 @@ func TestCutsOfOutput(t *testing.T) {
 			t.Parallel()
 			rnd := random(t)
 			s := startServer(t)
+			s.packed = mode.packed
 			r := newResumer(t, s, mode.replay)
 			b := firm()
 			c := r.connect(b)
@@ -617,18 +615,22 @@ func TestCutsOfInput(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		replay  bool
+		packed  bool
 		program obj
 		streams []string // that come back
 		down    int64    // at most so many bytes to the client before a break
 	}{
-		{"sink", true, streamProgram(t, nil, "sink"), nil, 3 << 10},
-		{"cat, replay", true, cat, []string{"p stdout"}, 300 << 10},
-		{"cat, read", false, cat, []string{"p stdout"}, 300 << 10},
+		{"sink", true, false, streamProgram(t, nil, "sink"), nil, 3 << 10},
+		{"cat, replay", true, false, cat, []string{"p stdout"}, 300 << 10},
+		{"cat, read", false, false, cat, []string{"p stdout"}, 300 << 10},
+		{"cat, msgpack", true, true, cat, []string{"p stdout"}, 300 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			rnd := random(t)
-			r := newResumer(t, startServer(t), test.replay)
+			s := startServer(t)
+			s.packed = test.packed
+			r := newResumer(t, s, test.replay)
 			b := firm()
 			c := r.connect(b)
 			r.start(c, "p", test.program)
@@ -694,6 +696,7 @@ func TestAway(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
+			s.packed = mode.packed
 			r := newResumer(t, s, mode.replay)
 			b := firm()
 			c := r.connect(b)
@@ -968,9 +971,9 @@ func TestStartAcrossCut(t *testing.T) {
 
 // TestAck: with the capability only session/ack counts. What was read and not
 // acknowledged is there after the client's crash; what was acknowledged may go.
-func TestAck(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestAck(t *testing.T) { onEveryWire(t, testAck) }
+
+func testAck(t *testing.T, s *server) {
 	acks := obj{"ack": true}
 	c := s.session(obj{"capabilities": acks})
 	size := scaled(10 << 20)

@@ -16,7 +16,8 @@
 // that sent the start also that seq begins at 1. Helpers that take a testing.TB
 // or belong to a value that has one end the test when what they wait for does not
 // happen within factTimeout; call them on the test's own goroutine. What they
-// return is decoded JSON: objects are obj, numbers json.Number.
+// return is decoded JSON: objects are obj, numbers json.Number. A server that has packed
+// set is spoken to in msgpack, and the tests do not notice.
 package tests
 
 import (
@@ -46,6 +47,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
@@ -259,7 +261,8 @@ func procNumber(t testing.TB, pid int, field string) int64 {
 // server is a running `troupe serve`.
 type server struct {
 	*program
-	url string // as it printed it: ws://127.0.0.1:43211 or unix:///…
+	url    string // as it printed it: ws://127.0.0.1:43211, unix:///… or unix+frames:///…
+	packed bool   // connect with msgpack; to be set before that
 }
 
 // startServer starts `troupe serve args…`, on a free port of 127.0.0.1 unless the
@@ -325,17 +328,28 @@ func (s *server) stop() {
 func (s *server) in(t testing.TB) *server {
 	p := *s.program
 	p.t = t
-	return &server{&p, s.url}
+	return &server{&p, s.url, s.packed}
 }
 
 // dial connects without a word: no initialize.
 func (s *server) dial() *conn {
 	s.t.Helper()
-	c, _, err := dialWS(s.t, s.url, nil)
+	if path, framed := strings.CutPrefix(s.url, "unix+frames://"); framed {
+		return dialFrames(s.t, path, s.packed)
+	}
+	c, _, err := dialWS(s.t, s.url, s.header())
 	if err != nil {
 		s.t.Fatalf("dial %s: %v", s.url, err)
 	}
 	return c
+}
+
+// header asks for msgpack if that is to be spoken.
+func (s *server) header() http.Header {
+	if !s.packed {
+		return nil
+	}
+	return http.Header{"Sec-Websocket-Protocol": {"troupe.msgpack"}}
 }
 
 // session connects and shakes hands; params are added to those of initialize. A
@@ -372,6 +386,8 @@ type conn struct {
 	timeout   time.Duration // factTimeout, unless a test has a reason
 	mutePongs atomic.Bool   // pings are then counted and not answered
 
+	packed bool // msgpack is spoken, not JSON
+
 	tcp   net.Conn                                       // nil on stdio
 	next  func() ([]byte, error)                         // the reading goroutine's only
 	write func(fin bool, opcode byte, data []byte) error // any goroutine
@@ -402,10 +418,7 @@ func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response
 	if err != nil {
 		return nil, resp, err
 	}
-	c := &conn{t: t, tcp: ws.UnderlyingConn(), next: func() ([]byte, error) {
-		_, data, err := ws.ReadMessage()
-		return data, err
-	}}
+	c := &conn{t: t, tcp: ws.UnderlyingConn(), packed: ws.Subprotocol() == "troupe.msgpack", next: nextOf(ws)}
 	// Frames are written here and not by gorilla, which cuts messages up as it likes.
 	var mu sync.Mutex
 	c.write = func(fin bool, opcode byte, data []byte) error {
@@ -429,6 +442,54 @@ func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response
 	c.run()
 	t.Cleanup(c.hangUp)
 	return c, resp, nil
+}
+
+// nextOf reads a websocket: what it sends is binary in msgpack, and text in JSON.
+func nextOf(ws *websocket.Conn) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		opcode, data, err := ws.ReadMessage()
+		if err == nil && (opcode == websocket.BinaryMessage) != (ws.Subprotocol() == "troupe.msgpack") {
+			err = fmt.Errorf("a message with opcode %d, and %q is spoken", opcode, ws.Subprotocol())
+		}
+		return data, err
+	}
+}
+
+// dialFrames connects to a unix socket that takes length-prefixed frames.
+func dialFrames(t testing.TB, path string, packed bool) *conn {
+	t.Helper()
+	socket, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := framed(t, socket, socket, packed)
+	c.tcp = socket
+	t.Cleanup(c.hangUp)
+	return c
+}
+
+// framed talks length-prefixed frames over a pair of pipes.
+func framed(t testing.TB, r io.Reader, w io.Writer, packed bool) *conn {
+	in := bufio.NewReader(r)
+	c := &conn{t: t, packed: packed, next: func() ([]byte, error) {
+		var head [4]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return nil, err
+		}
+		size := binary.LittleEndian.Uint32(head[:])
+		if size == 0 || size > 8<<20 {
+			return nil, fmt.Errorf("the server sent a frame of %d bytes", size)
+		}
+		data := make([]byte, size)
+		_, err := io.ReadFull(in, data)
+		return data, err
+	}}
+	c.write = func(_ bool, _ byte, data []byte) error {
+		_, err := w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...))
+		return err
+	}
+	c.run()
+	return c
 }
 
 // dialLines talks newline-delimited JSON over a pair of pipes, as stdio does.
@@ -492,11 +553,13 @@ func (c *conn) run() {
 
 // took files one message. Under the lock.
 func (c *conn) took(data []byte) {
-	var m obj
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&m); err != nil {
-		c.faultf("the server sent what is no JSON object (%v): %.200q", err, data)
+	decode := fromJSON
+	if c.packed {
+		decode = fromMsgpack
+	}
+	m, err := decode(data)
+	if err != nil {
+		c.faultf("the server sent what is no message (%v): %.200q", err, data)
 		return
 	}
 	_, isResult := m["result"]
@@ -617,15 +680,20 @@ func (c *conn) tryAwait(ok func() bool) (err error) {
 
 // --- requests ---
 
-// send sends any value as one JSON text message. A connection that has ended is
+// send sends any value as one message. A connection that has ended is
 // no failure here: the answer that does not come is.
 func (c *conn) send(v any) {
 	c.t.Helper()
 	data, err := json.Marshal(v)
+	opcode := byte(websocket.TextMessage)
+	if err == nil && c.packed {
+		data, err = toMsgpack(data)
+		opcode = websocket.BinaryMessage
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.sendRaw(websocket.TextMessage, data)
+	c.sendRaw(opcode, data)
 }
 
 // sendRaw sends a message of one frame with any opcode and payload.
@@ -720,7 +788,9 @@ func (c *conn) awaitClose() (code int, reason string) {
 
 // cutRST ends the TCP connection with a reset: what either side has not read is lost.
 func (c *conn) cutRST() {
-	c.tcp.(*net.TCPConn).SetLinger(0)
+	if tcp, ok := c.tcp.(*net.TCPConn); ok { // a unix socket has no other end than this
+		tcp.SetLinger(0)
+	}
 	c.hangUp()
 }
 
@@ -903,6 +973,99 @@ func num(v any) int64 {
 		}
 	}
 	return -1 << 63
+}
+
+func fromJSON(data []byte) (m obj, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	err = d.Decode(&m)
+	return m, err
+}
+
+// toMsgpack packs a JSON text: its chunks as bytes.
+func toMsgpack(text []byte) ([]byte, error) {
+	m, err := fromJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	var pack func(name string, v any) (any, error)
+	pack = func(name string, v any) (_ any, err error) {
+		switch v := v.(type) {
+		case json.Number:
+			var n any = new(int64)
+			if strings.ContainsAny(string(v), ".eE") {
+				n = new(float64)
+			} else if _, err := v.Int64(); err != nil {
+				n = new(uint64)
+			}
+			return n, json.Unmarshal([]byte(v), n)
+		case string:
+			if name == "chunk" {
+				return base64.StdEncoding.DecodeString(v)
+			}
+		case []any:
+			for i := range v {
+				if v[i], err = pack("", v[i]); err != nil {
+					return nil, err
+				}
+			}
+		case obj:
+			for k := range v {
+				if v[k], err = pack(k, v[k]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return v, nil
+	}
+	packed, err := pack("", m)
+	if err != nil {
+		return nil, err
+	}
+	return msgpack.Marshal(packed)
+}
+
+// fromMsgpack unpacks one message to what JSON would be: its chunks, and nothing else,
+// are bytes.
+func fromMsgpack(data []byte) (obj, error) {
+	in := bytes.NewReader(data)
+	packed, err := msgpack.NewDecoder(in).DecodeInterface()
+	if err == nil && in.Len() > 0 {
+		err = fmt.Errorf("%d bytes follow the message", in.Len())
+	}
+	if err != nil {
+		return nil, err
+	}
+	var unpack func(name string, v any) any
+	unpack = func(name string, v any) any {
+		switch v := v.(type) {
+		case []byte:
+			if name == "chunk" {
+				return base64.StdEncoding.EncodeToString(v)
+			}
+			err = fmt.Errorf("%s is bytes", name)
+		case string:
+			if name == "chunk" {
+				err = errors.New("a chunk is text")
+			}
+		case int8, int16, int32, int64, uint8, uint16, uint32, uint64, float64:
+			return json.Number(fmt.Sprint(v))
+		case []any:
+			for i := range v {
+				v[i] = unpack("", v[i])
+			}
+		case obj:
+			for k := range v {
+				v[k] = unpack(k, v[k])
+			}
+		}
+		return v
+	}
+	m, ok := unpack("", packed).(obj)
+	if err == nil && !ok {
+		err = errors.New("it is no map")
+	}
+	return m, err
 }
 
 func jsonText(v any) string {

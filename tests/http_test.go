@@ -295,6 +295,11 @@ func TestListenUnix(t *testing.T) {
 // from, and the connection.
 func startStdio(t *testing.T, stray ...*os.File) (*program, *os.File, *conn) {
 	t.Helper()
+	return startStdioFraming(t, nil, func(r io.Reader, w io.Writer) *conn { return dialLines(t, r, w) }, stray...)
+}
+
+func startStdioFraming(t *testing.T, flags []string, dial func(io.Reader, io.Writer) *conn, stray ...*os.File) (*program, *os.File, *conn) {
+	t.Helper()
 	var ends [4]*os.File
 	for i := range 2 {
 		var err error
@@ -305,10 +310,10 @@ func startStdio(t *testing.T, stray ...*os.File) (*program, *os.File, *conn) {
 	stdin, toServer, fromServer, stdout := ends[0], ends[1], ends[2], ends[3]
 	p := startTroupe(t, func(cmd *exec.Cmd) {
 		cmd.Stdin, cmd.Stdout, cmd.ExtraFiles = stdin, stdout, stray
-	}, "serve", "--listen", "stdio")
+	}, append([]string{"serve", "--listen", "stdio"}, flags...)...)
 	stdin.Close()
 	stdout.Close()
-	c := dialLines(t, fromServer, toServer)
+	c := dial(fromServer, toServer)
 	t.Cleanup(func() {
 		toServer.Close()
 		<-c.done
@@ -320,13 +325,20 @@ func startStdio(t *testing.T, stray ...*os.File) (*program, *os.File, *conn) {
 func TestStdio(t *testing.T) {
 	t.Parallel()
 	p, toServer, c := startStdio(t)
-	c.call("initialize", obj{"clientName": "stdio"}) // the first line is the answer: no banner
-	c.sendRaw(0, []byte(" \t"))
-	c.sendRaw(0, nil)
+	testStdio(t, p, toServer, c, func() {
+		c.sendRaw(0, []byte(" \t"))
+		c.sendRaw(0, nil)
+	})
+}
+
+// testStdio is a session over stdio; ignored sends what the server does not look at.
+func testStdio(t *testing.T, p *program, toServer *os.File, c *conn, ignored func()) {
+	c.call("initialize", obj{"clientName": "stdio"}) // the first message is the answer: no banner
+	ignored()
 	c.notify("initialized", obj{})
 	c.sendRaw(0, []byte("{not json"))
 	if e := errorOf(c.reply(-1)); num(e["code"]) != -32600 {
-		t.Errorf("a malformed line: %v, want -32600", e)
+		t.Errorf("a malformed message: %v, want -32600", e)
 	}
 	if code, out := c.start("p", obj{"argv": sh("echo over stdio; exit 9")}).awaitClosed(); code != 9 || out != "over stdio\n" {
 		t.Errorf("exit code %d, stdout %q", code, out)

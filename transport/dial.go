@@ -39,17 +39,22 @@ type DialOptions struct {
 	DeadAfter        time.Duration // of silence; more than PingEvery; DefaultDeadAfter
 }
 
-// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH. ctx
+// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH, or a
+// connection of length-prefixed frames (see Frames) at unix+frames:///PATH, of which only
+// HandshakeTimeout, MaxMessage and Subprotocols count: the first is spoken. ctx
 // ends the attempt, and has no effect later. No proxy is used.
 func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	if o == nil {
 		o = &DialOptions{}
 	}
+	if path, ok := strings.CutPrefix(rawURL, framedScheme); ok && strings.HasPrefix(path, "/") {
+		return dialFrames(ctx, path, o)
+	}
 	network, path, target := "tcp", "", rawURL
 	if p, ok := strings.CutPrefix(rawURL, "unix://"); ok && strings.HasPrefix(p, "/") {
 		network, path, target = "unix", p, "ws://localhost/"
 	} else if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, fmt.Errorf("unsupported URL %q; expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", rawURL)
+		return nil, fmt.Errorf("unsupported URL %q; expected ws://HOST:PORT, wss://HOST:PORT, unix:///PATH or unix+frames:///PATH", rawURL)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout))

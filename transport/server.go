@@ -53,8 +53,14 @@ type ServerOptions struct {
 	PingEvery    time.Duration // DefaultPingEvery
 	DeadAfter    time.Duration // of silence; more than PingEvery; DefaultDeadAfter
 
-	// Subprotocols that are agreed to, the preferred first. Nil: SubprotocolJSON.
+	// Subprotocols that are agreed to, the preferred first: the first of them that a client
+	// offers too. Nil: SubprotocolMsgpack, SubprotocolJSON.
 	Subprotocols []string
+
+	// Framed listens for connections of length-prefixed frames (see Frames) in place of
+	// websockets, at a unix socket only. There is no HTTP then, nor anything above that
+	// is about websockets.
+	Framed bool
 
 	Log *slog.Logger // nil: nothing is logged
 }
@@ -62,6 +68,7 @@ type ServerOptions struct {
 // Server listens at one address and makes each websocket that is opened a Conn.
 type Server struct {
 	url      string
+	framed   bool
 	listener wireListener
 	handler  *handler
 	http     http.Server
@@ -74,12 +81,20 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	if o == nil {
 		o = &ServerOptions{}
 	}
+	path, isUnix := strings.CutPrefix(url, "unix://")
+	if o.Framed && !isUnix {
+		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix:///PATH, or leave the framing out", url)
+	}
 	l, shown, err := listen(url, o.Insecure)
 	if err != nil {
 		return nil, err
 	}
+	if o.Framed {
+		shown = framedScheme + path
+	}
 	s := &Server{
 		url:      shown,
+		framed:   o.Framed,
 		listener: wireListener{l, make(chan struct{}, maxHandshakes), make(chan struct{})},
 		handler:  newHandler(o),
 	}
@@ -196,9 +211,12 @@ func removeStale(path string) error {
 func (s *Server) URL() string { return s.url }
 
 // Serve calls accept with each websocket that is opened, on a goroutine of its own,
-// when the memory of its handshake has been let go. It returns nil after Close.
+// when the memory of its handshake has been let go; or with each connection of frames. It returns nil after Close.
 // It may be called once.
 func (s *Server) Serve(accept func(Conn)) error {
+	if s.framed {
+		return s.serveFrames(accept)
+	}
 	s.handler.accept = accept
 	err := s.http.Serve(s.listener)
 	if errors.Is(err, http.ErrServerClosed) {
@@ -252,7 +270,7 @@ type handler struct {
 func newHandler(o *ServerOptions) *handler {
 	subprotocols := o.Subprotocols
 	if subprotocols == nil {
-		subprotocols = []string{SubprotocolJSON}
+		subprotocols = []string{SubprotocolMsgpack, SubprotocolJSON}
 	}
 	return &handler{
 		origins: o.AllowOrigins,

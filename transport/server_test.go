@@ -119,6 +119,9 @@ func TestSubprotocols(t *testing.T) {
 		{[]string{"troupe.json"}, "troupe.json"},
 		{[]string{"other", "troupe.json"}, "troupe.json"},
 		{[]string{"other"}, ""},
+		{[]string{"troupe.msgpack"}, "troupe.msgpack"},
+		{[]string{"troupe.msgpack", "troupe.json"}, "troupe.msgpack"},
+		{[]string{"troupe.json", "troupe.msgpack"}, "troupe.msgpack"}, // the server's order
 	} {
 		client := dial(t, s.URL(), &DialOptions{Subprotocols: c.offered})
 		server := <-accepted

@@ -13,33 +13,44 @@ const lineBuffer = 64 << 10 // bytes
 
 // StdioOptions may be nil, and are useful at zero.
 type StdioOptions struct {
-	MaxMessage int // bytes in a line without its end; zero or below: DefaultMaxMessage
+	// MaxMessage is in bytes, of a line without its end. Zero or below: DefaultMaxMessage,
+	// of frames MaxFramed, which is the most there.
+	MaxMessage int
+
+	Closed func() // called once, when Close has closed both r and w; nil: nobody is
 }
 
-// lines is a Conn of newline-delimited JSON.
+// piped is a Conn over a reader and a writer: what Stdio and Frames have in common.
 //
 // A Read of stdin cannot be ended from outside when stdin is a terminal or a file
 // in blocking mode, and Close must end ReadMessage. So a goroutine reads, one line
 // each time it is asked; where Close cannot end it, it ends with the input.
-type lines struct {
-	r   io.ReadCloser
-	w   io.WriteCloser
-	max int
+type piped struct {
+	r      io.ReadCloser
+	w      io.WriteCloser
+	max    int
+	name   string // in logs and errors
+	closed func()
 
-	ask chan struct{} // ReadMessage wants a line, and has done with the last
-	got chan line
+	ask chan struct{} // ReadMessage wants a message, and has done with the last
+	got chan message
 
-	err error  // owned by the reader
-	out []byte // owned by the writer: a message and its newline
+	err error // owned by the reader
 
 	done      chan struct{}
 	closeOnce sync.Once
 	closeErr  error
 }
 
-type line struct {
-	text []byte
+type message struct {
+	data []byte
 	err  error
+}
+
+// lines is newline-delimited JSON.
+type lines struct {
+	piped
+	out []byte // owned by the writer: a message and its newline
 }
 
 // inputEnded is an io.EOF after which the other side may still read.
@@ -59,34 +70,36 @@ func Stdio(r io.ReadCloser, w io.WriteCloser, o *StdioOptions) Conn {
 	if o == nil {
 		o = &StdioOptions{}
 	}
-	c := &lines{
-		r:    r,
-		w:    w,
-		max:  orDefault(o.MaxMessage, DefaultMaxMessage),
-		ask:  make(chan struct{}),
-		got:  make(chan line),
-		done: make(chan struct{}),
-	}
-	go c.pump()
+	c := &lines{piped: newPiped(r, w, orDefault(o.MaxMessage, DefaultMaxMessage), "stdio", o.Closed)}
+	in := bufio.NewReaderSize(r, lineBuffer)
+	go c.pump(func(long *[]byte) ([]byte, error) { return c.nextLine(in, long) })
 	return c
 }
 
-func (c *lines) pump() {
-	in := bufio.NewReaderSize(c.r, lineBuffer)
-	var long []byte // a line larger than in's buffer
+func newPiped(r io.ReadCloser, w io.WriteCloser, max int, name string, closed func()) piped {
+	if closed == nil {
+		closed = func() {}
+	}
+	return piped{r: r, w: w, max: max, name: name, closed: closed,
+		ask: make(chan struct{}), got: make(chan message), done: make(chan struct{})}
+}
+
+// pump calls next for each message that is asked for, with a buffer to use again.
+func (c *piped) pump(next func(buf *[]byte) ([]byte, error)) {
+	var buf []byte
 	for {
 		select {
 		case <-c.ask:
 		case <-c.done:
 			return
 		}
-		if cap(long) > keepBuffer {
-			long = nil
+		if cap(buf) > keepBuffer {
+			buf = nil
 		}
-		var l line
-		l.text, l.err = c.nextLine(in, &long)
+		var m message
+		m.data, m.err = next(&buf)
 		select {
-		case c.got <- l:
+		case c.got <- m:
 		case <-c.done:
 			return
 		}
@@ -124,23 +137,23 @@ func (c *lines) nextLine(in *bufio.Reader, long *[]byte) ([]byte, error) {
 	}
 }
 
-func (c *lines) ReadMessage() ([]byte, error) {
+func (c *piped) ReadMessage() ([]byte, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	var l line
+	var m message
 	select {
 	case c.ask <- struct{}{}:
 		select {
-		case l = <-c.got:
+		case m = <-c.got:
 		case <-c.done:
-			l.err = errClosed
+			m.err = errClosed
 		}
 	case <-c.done:
-		l.err = errClosed
+		m.err = errClosed
 	}
-	c.err = l.err
-	return l.text, c.err
+	c.err = m.err
+	return m.data, c.err
 }
 
 func (c *lines) WriteMessage(msg []byte, binary bool) error {
@@ -152,6 +165,11 @@ func (c *lines) WriteMessage(msg []byte, binary bool) error {
 	if cap(c.out) > keepBuffer {
 		c.out = nil
 	}
+	return c.wrote(err)
+}
+
+// wrote says what a failed write means.
+func (c *piped) wrote(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -159,20 +177,21 @@ func (c *lines) WriteMessage(msg []byte, binary bool) error {
 	case <-c.done:
 		return errClosed
 	default:
-		return fmt.Errorf("transport: write to stdio: %w", err)
+		return fmt.Errorf("transport: write to %s: %w", c.name, err)
 	}
 }
 
-func (c *lines) Close(int, string) error {
+func (c *piped) Close(int, string) error {
 	c.closeOnce.Do(func() {
 		close(c.done)
-		c.closeErr = errors.Join(c.r.Close(), c.w.Close())
+		c.closeErr = errors.Join(c.r.Close(), notClosed(c.w.Close())) // they may be one
+		c.closed()
 	})
 	return c.closeErr
 }
 
-func (c *lines) Flush() error                { return nil }
-func (c *lines) Ping([]byte) error           { return ErrNoPing }
-func (c *lines) SetPongHandler(func([]byte)) {}
-func (c *lines) RemoteAddr() string          { return "stdio" }
+func (c *piped) Flush() error                { return nil }
+func (c *piped) Ping([]byte) error           { return ErrNoPing }
+func (c *piped) SetPongHandler(func([]byte)) {}
+func (c *piped) RemoteAddr() string          { return c.name }
 func (c *lines) Subprotocol() string         { return "" }

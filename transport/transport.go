@@ -50,7 +50,8 @@ type Conn interface {
 	// RemoteAddr names the other side in logs and in error texts.
 	RemoteAddr() string
 
-	// Subprotocol is the one that both sides agreed on, "" for none.
+	// Subprotocol is the one that both sides agreed on, "" for none. What comes in frames
+	// (see Frames) says so itself: there it is known when ReadMessage has returned one.
 	Subprotocol() string
 }
 
@@ -74,12 +75,18 @@ const (
 	DefaultHandshakeTimeout = 10 * time.Second
 )
 
+// MaxFramed is the most that a length-prefixed frame holds, in bytes.
+const MaxFramed = 8 << 20
+
 // CloseWait is how long Close may wait for a Close frame to be taken. It waits at
 // all only when the other side does not read.
 const CloseWait = 250 * time.Millisecond
 
-// SubprotocolJSON is the subprotocol that names what is spoken without one.
-const SubprotocolJSON = "troupe.json"
+// Subprotocols. JSON is what is spoken without one.
+const (
+	SubprotocolJSON    = "troupe.json"
+	SubprotocolMsgpack = "troupe.msgpack"
+)
 
 // ErrNoPing means that the transport has no pings.
 var ErrNoPing = fmt.Errorf("transport: this connection has no pings: %w", errors.ErrUnsupported)

@@ -102,7 +102,7 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	o := new(runFlags)
 	fs := flag.NewFlagSet("troupe run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are printed once, by the caller
-	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix:///PATH); without it, in this process")
+	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, unix+frames:///PATH); without it, in this process")
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or with --url the server's")
 	fs.Func("env", "set `KEY=VALUE` in the program's environment, which is this one, or with --url the\nserver's without its secrets and with TERM, LANG and LC_* of this one; repeatable", func(kv string) error {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -30,12 +29,15 @@ func (l *stringList) Set(s string) error { *l = append(*l, s); return nil }
 // serveOptions are the flags of troupe serve.
 type serveOptions struct {
 	listen       string
+	framing      string
 	insecure     bool
 	allowOrigins stringList
 	containment  string
 	verbose      bool
 	config       actors.Config
 }
+
+func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == "stdio://" }
 
 // minRetention is the least that a client may ask for, too.
 const minRetention = 4 << 10
@@ -45,6 +47,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // errors are printed once, by the caller
 	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), unix:///PATH or stdio")
+	f.StringVar(&o.framing, "framing", "", "`how` messages are told apart: lines (on stdio only), or length (4 bytes of it before each, on stdio or a unix socket); default: lines on stdio, else websockets")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
 	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: for ever")
@@ -72,6 +75,12 @@ func parseServe(args []string) (*serveOptions, error) {
 	switch {
 	case f.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case o.framing == "lines" && !o.stdio():
+		return nil, fmt.Errorf("--framing lines is for --listen stdio, not for %s", o.listen)
+	case o.framing == "length" && !o.stdio() && !strings.HasPrefix(o.listen, "unix://"):
+		return nil, fmt.Errorf("--framing length is for --listen stdio and unix:///PATH, not for %s: a websocket has frames of its own", o.listen)
+	case o.framing != "" && o.framing != "lines" && o.framing != "length":
+		return nil, fmt.Errorf("--framing %q: want lines or length", o.framing)
 	case o.config.DetachedTTL == 0:
 		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: give it some time, or a negative one for ever")
 	case o.config.Retention < minRetention:
@@ -155,10 +164,11 @@ func serve(o *serveOptions) error {
 	defer cancel()
 
 	var server *transport.Server
-	if o.listen != "stdio" && o.listen != "stdio://" {
+	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
 			Insecure:     o.insecure,
+			Framed:       o.framing == "length",
 			Ready:        func() bool { return stop.Err() == nil },
 			Log:          log,
 		})
@@ -193,11 +203,15 @@ func serve(o *serveOptions) error {
 		// It listens on: /readyz tells, and a client that was cut off may come back
 		// for the end of its output.
 	} else {
-		conn := &watchedConn{Conn: transport.Stdio(os.Stdin, os.Stdout, nil), done: make(chan struct{})}
-		troupe.Accept(conn)
+		open := transport.Stdio
+		if o.framing == "length" {
+			open = transport.Frames
+		}
+		closed := make(chan struct{})
+		troupe.Accept(open(os.Stdin, os.Stdout, &transport.StdioOptions{Closed: func() { close(closed) }}))
 		select {
 		case <-stop.Done():
-		case <-conn.done: // one session, which nobody can resume
+		case <-closed: // one session, which nobody can resume
 			return troupe.Kill()
 		}
 	}
@@ -206,19 +220,6 @@ func serve(o *serveOptions) error {
 	again, cancel := signal.NotifyContext(context.Background(), stops...)
 	defer cancel()
 	return troupe.Shutdown(again)
-}
-
-// watchedConn tells when it has been closed.
-type watchedConn struct {
-	transport.Conn
-	once sync.Once
-	done chan struct{}
-}
-
-func (c *watchedConn) Close(code int, reason string) error {
-	err := c.Conn.Close(code, reason)
-	c.once.Do(func() { close(c.done) })
-	return err
 }
 
 // newSystem is an actor system that logs what goes wrong.

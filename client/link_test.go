@@ -1,0 +1,67 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/gorilla/websocket"
+)
+
+// What a server chooses is spoken; what it does not know is JSON.
+func TestSpeaksWhatTheServerChooses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options Options
+		server  []string
+		offered []string
+		codec   protocol.Codec
+		opcode  int
+	}{
+		{"msgpack", Options{}, []string{"troupe.msgpack"}, []string{"troupe.msgpack", "troupe.json"}, protocol.Msgpack, websocket.BinaryMessage},
+		{"JSON", Options{}, []string{"troupe.json"}, []string{"troupe.msgpack", "troupe.json"}, protocol.JSON, websocket.TextMessage},
+		{"a server that knows none", Options{}, nil, []string{"troupe.msgpack", "troupe.json"}, protocol.JSON, websocket.TextMessage},
+		{"JSON only", Options{JSON: true}, []string{"troupe.msgpack", "troupe.json"}, []string{"troupe.json"}, protocol.JSON, websocket.TextMessage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			said := make(chan func(), 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				offered := websocket.Subprotocols(r)
+				upgrader := websocket.Upgrader{Subprotocols: c.server}
+				ws, err := upgrader.Upgrade(w, r, nil)
+				if err != nil {
+					said <- func() { t.Error(err) }
+					return
+				}
+				defer ws.Close()
+				opcode, frame, err := ws.ReadMessage()
+				said <- func() {
+					m, bad := c.codec.Decode(frame)
+					if !slices.Equal(offered, c.offered) || err != nil || opcode != c.opcode || bad != nil || m.Method != protocol.MethodInitialize {
+						t.Errorf("offered %q, then %v: opcode %d, %q, %v", offered, err, opcode, frame, bad)
+					}
+				}
+				answer, err := c.codec.AppendFailure(nil, idOf(c.codec, frame), protocol.Errorf(protocol.CodeInternal, "enough"))
+				if err == nil {
+					ws.WriteMessage(opcode, answer)
+				}
+			}))
+			defer server.Close()
+			_, err := Dial(context.Background(), "ws"+strings.TrimPrefix(server.URL, "http"), &c.options)
+			if err == nil || !strings.Contains(err.Error(), "enough") {
+				t.Errorf("Dial: %v, want the server's answer", err)
+			}
+			(<-said)()
+		})
+	}
+}
+
+// idOf is the id of a message.
+func idOf(codec protocol.Codec, frame []byte) protocol.ID {
+	m, _ := codec.Decode(frame)
+	return m.ID
+}

@@ -1,0 +1,329 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+)
+
+var codecs = []Codec{JSON, Msgpack}
+
+// encoded is v as params are, by themselves.
+func encoded(c Codec, v any) ([]byte, error) {
+	frame, err := c.AppendNotification(nil, "m", v)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.Decode(frame)
+	return m.Payload, err
+}
+
+// Every message decodes to the value it was encoded from, by each codec and by one after
+// the other; and both say the same of it, as others decode them.
+func TestEveryTypeComesBackByEachCodec(t *testing.T) {
+	for _, sample := range wireTypes {
+		typ := reflect.TypeOf(sample)
+		t.Run(typ.Name(), rapid.MakeCheck(func(t *rapid.T) {
+			want := reflect.New(typ)
+			fill(t, want.Elem(), false)
+			again := want
+			payloads := make(map[string][]byte)
+			for _, c := range []Codec{JSON, Msgpack, JSON} {
+				payload, err := encoded(c, again.Interface())
+				if err != nil {
+					t.Fatalf("%s: %v", c.Name(), err)
+				}
+				again = reflect.New(typ)
+				if err := c.Unmarshal(payload, again.Interface()); err != nil {
+					t.Fatalf("%s: %q: %v", c.Name(), payload, err)
+				}
+				same(t, again, want)
+				payloads[c.Name()] = payload
+			}
+			var theirs any
+			if err := msgpack.Unmarshal(payloads["msgpack"], &theirs); err != nil {
+				t.Fatalf("%x: %v", payloads["msgpack"], err)
+			}
+			if got, want := plainText(t, theirs), plainText(t, fromJSON(t, payloads["json"])); got != want {
+				t.Fatalf("in msgpack %s, in JSON %s", got, want)
+			}
+		}))
+	}
+}
+
+// What others encode decodes to the value.
+func TestEveryTypeOfOthers(t *testing.T) {
+	for _, sample := range wireTypes {
+		typ := reflect.TypeOf(sample)
+		t.Run(typ.Name(), rapid.MakeCheck(func(t *rapid.T) {
+			want := reflect.New(typ)
+			fill(t, want.Elem(), false)
+			text, err := encoded(JSON, want.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := msgpack.Marshal(fromJSON(t, text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := reflect.New(typ)
+			if err := Msgpack.Unmarshal(theirs, got.Interface()); err != nil {
+				t.Fatalf("%x: %v", theirs, err)
+			}
+			same(t, got, want)
+		}))
+	}
+}
+
+// fromJSON is what a JSON text says, as generic values: its chunks are bytes.
+func fromJSON(t interface{ Fatalf(string, ...any) }, text []byte) any {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	var plain func(any) any
+	plain = func(v any) any {
+		switch v := v.(type) {
+		case json.Number:
+			var n any
+			if err := json.Unmarshal([]byte(v), new(int64)); err == nil {
+				n, _ = v.Int64()
+			} else if u := uint64(0); json.Unmarshal([]byte(v), &u) == nil {
+				n = u
+			} else {
+				n, _ = v.Float64()
+			}
+			return n
+		case []any:
+			for i := range v {
+				v[i] = plain(v[i])
+			}
+		case map[string]any:
+			for k := range v {
+				v[k] = plain(v[k])
+				if s, ok := v[k].(string); ok && k == "chunk" {
+					if b, err := base64.StdEncoding.Strict().DecodeString(s); err == nil {
+						v[k] = b
+					}
+				}
+			}
+		}
+		return v
+	}
+	return plain(v)
+}
+
+// plainText is a generic value as text that does not tell sizes of numbers apart.
+func plainText(t *rapid.T, v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// No type of the wire is missing in the tests: each that is exported is one of
+// wireTypes, or a part of one.
+func TestWireTypesAreAll(t *testing.T) {
+	reached := make(map[string]bool)
+	var reach func(reflect.Type)
+	reach = func(typ reflect.Type) {
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			reach(typ.Elem())
+		case reflect.Struct:
+			reached[typ.Name()] = true
+			for f := range typ.Fields() {
+				reach(f.Type)
+			}
+		}
+	}
+	var names []string
+	for _, sample := range wireTypes {
+		reach(reflect.TypeOf(sample))
+		names = append(names, reflect.TypeOf(sample).Name())
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || !spec.Name.IsExported() {
+				return true
+			}
+			name := spec.Name.Name
+			if _, ok := spec.Type.(*ast.StructType); !ok || name == "ID" || name == "Message" {
+				return true
+			}
+			types++
+			message := strings.HasSuffix(name, "Params") || strings.HasSuffix(name, "Result") || strings.HasSuffix(name, "Notification")
+			if !reached[name] || message && !slices.Contains(names, name) {
+				t.Errorf("%s is not in wireTypes", name)
+			}
+			return true
+		})
+	}
+	if types < 60 {
+		t.Errorf("%d types were found", types)
+	}
+}
+
+// What is sent all the time costs no allocation but the process's own input.
+func TestHotPathsDoNotAllocate(t *testing.T) {
+	out := OutputNotification{"p", 7, PTY, bytes.Repeat([]byte("x"), 4096)}
+	read := ProcessReadResult{Chunks: []Chunk{{1, Stdout, out.Chunk}, {2, Stderr, out.Chunk}}, NextSeq: 3, ExitCode: new(7)}
+	for _, c := range codecs {
+		frame, err := c.AppendNotification(nil, NotifyOutput, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := c.AppendResponse(nil, IntID(1), &read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write, err := c.AppendRequest(nil, IntID(1), MethodProcessWrite, ProcessWriteParams{"p", out.Chunk, "w1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back OutputNotification
+		var params ProcessWriteParams
+		for _, hot := range []struct {
+			what        string
+			allocations float64
+			f           func()
+		}{
+			{"encode output", 0, func() { frame, err = c.AppendNotification(frame[:0], NotifyOutput, &out) }},
+			{"decode output", 0, func() {
+				m, _ := c.Decode(frame)
+				err = c.Unmarshal(m.Payload, &back)
+			}},
+			{"encode a read", 0, func() { answer, err = c.AppendResponse(answer[:0], IntID(1), &read) }},
+			{"decode a write", 4, func() { // its params, and what they hold
+				m, _ := c.Decode(write)
+				params = ProcessWriteParams{}
+				p := new(ProcessWriteParams)
+				err = c.Unmarshal(m.Payload, p)
+				params = *p
+			}},
+		} {
+			if n := testing.AllocsPerRun(100, hot.f); n > hot.allocations || err != nil {
+				t.Errorf("%s: %s: %v allocations, %v", c.Name(), hot.what, n, err)
+			}
+		}
+		if params.WriteID != "w1" || back.Seq != 7 {
+			t.Errorf("%s: %+v, %+v", c.Name(), params, back)
+		}
+	}
+}
+
+func BenchmarkOutput(b *testing.B) {
+	for _, c := range codecs {
+		for _, size := range []int{16, 4 << 10, 128 << 10} {
+			out := OutputNotification{"p-01", 1 << 20, Stdout, bytes.Repeat([]byte("line of output\n"), size/15+1)[:size]}
+			frame, err := c.AppendNotification(nil, NotifyOutput, &out)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(fmt.Sprintf("%s/encode/%d", c.Name(), size), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					frame, _ = c.AppendNotification(frame[:0], NotifyOutput, &out)
+				}
+			})
+			b.Run(fmt.Sprintf("%s/decode/%d", c.Name(), size), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(size))
+				var n OutputNotification
+				for b.Loop() {
+					m, err := c.Decode(frame)
+					if err == nil {
+						err = c.Unmarshal(m.Payload, &n)
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkWriteDecode(b *testing.B) {
+	for _, c := range codecs {
+		for _, size := range []int{1, 128 << 10} {
+			frame, err := c.AppendRequest(nil, IntID(7), MethodProcessWrite, ProcessWriteParams{"p-01", make([]byte, size), "17"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(fmt.Sprintf("%s/%d", c.Name(), size), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					var p ProcessWriteParams
+					m, err := c.Decode(frame)
+					if err == nil {
+						err = c.Unmarshal(m.Payload, &p)
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What is not hot: a start, and the list that a client asks for.
+func BenchmarkStart(b *testing.B) {
+	p := ProcessStartParams{ProcessID: "p-01", Argv: []string{"sh", "-c", "echo hello"}, Cwd: "file:///tmp", Env: map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/root"}}
+	for _, c := range codecs {
+		frame, err := c.AppendRequest(nil, IntID(7), MethodProcessStart, &p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(c.Name()+"/encode", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				frame, _ = c.AppendRequest(frame[:0], IntID(7), MethodProcessStart, &p)
+			}
+		})
+		b.Run(c.Name()+"/decode", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				var p ProcessStartParams
+				m, err := c.Decode(frame)
+				if err == nil {
+					err = c.Unmarshal(m.Payload, &p)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,363 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// unpacker reads MessagePack once from left to right. It checks all it passes over, also
+// what it skips: a length that the bytes left cannot have is refused before anything is
+// made of it, as are keys that are not strings, strings that are not UTF-8, and
+// extensions. It copies nothing. After an error its position means nothing.
+//
+// Not the library's Decoder, which reads a stream: it believes lengths, copies what a
+// Payload is to alias, takes bytes for strings and floats for integers.
+type unpacker struct {
+	b []byte
+	i int // the next byte
+
+	digits [32]byte // of number
+}
+
+// item is the first byte of a value, and what follows that says how large it is.
+type item struct {
+	kind  kind
+	n     uint64 // of a boolean 1 or 0; of a number the bits; else the length: bytes, elements or members
+	float bool   // n are those of a float64
+	below bool   // n is a negative int64
+}
+
+// head moves past the head of the next value. What it announces fits into the bytes left.
+func (u *unpacker) head() (item, error) {
+	at := u.i
+	if at >= len(u.b) {
+		return item{}, fmt.Errorf("the message ends at byte %d, expected a value", at)
+	}
+	c := u.b[at]
+	u.i++
+	var it item
+	size := 0 // of n, in bytes
+	switch {
+	case c <= msgpcode.PosFixedNumHigh:
+		return item{kind: kindNumber, n: uint64(c)}, nil
+	case c >= msgpcode.NegFixedNumLow:
+		return item{kind: kindNumber, n: uint64(int64(int8(c))), below: true}, nil
+	case msgpcode.IsFixedString(c):
+		it.kind, it.n = kindText, uint64(c&msgpcode.FixedStrMask)
+	case msgpcode.IsFixedMap(c):
+		it.kind, it.n = kindObject, uint64(c&msgpcode.FixedMapMask)
+	case msgpcode.IsFixedArray(c):
+		it.kind, it.n = kindArray, uint64(c&msgpcode.FixedArrayMask)
+	case c == msgpcode.Nil:
+		return item{kind: kindNull}, nil
+	case c == msgpcode.False, c == msgpcode.True:
+		return item{kind: kindBool, n: uint64(c - msgpcode.False)}, nil
+	case msgpcode.IsBin(c):
+		it.kind, size = kindBytes, 1<<(c-msgpcode.Bin8)
+	case msgpcode.IsString(c):
+		it.kind, size = kindText, 1<<(c-msgpcode.Str8)
+	case c == msgpcode.Array16, c == msgpcode.Array32:
+		it.kind, size = kindArray, 2<<(c-msgpcode.Array16)
+	case c == msgpcode.Map16, c == msgpcode.Map32:
+		it.kind, size = kindObject, 2<<(c-msgpcode.Map16)
+	case c == msgpcode.Float, c == msgpcode.Double:
+		it.kind, it.float, size = kindNumber, true, 4<<(c-msgpcode.Float)
+	case msgpcode.Uint8 <= c && c <= msgpcode.Uint64:
+		it.kind, size = kindNumber, 1<<(c-msgpcode.Uint8)
+	case msgpcode.Int8 <= c && c <= msgpcode.Int64:
+		it.kind, size = kindNumber, 1<<(c-msgpcode.Int8)
+	case msgpcode.IsExt(c):
+		return item{}, fmt.Errorf("an extension (0x%x) at byte %d: there are none on this wire", c, at)
+	default:
+		return item{}, fmt.Errorf("0x%x at byte %d begins no value", c, at)
+	}
+	if len(u.b)-u.i < size {
+		return item{}, fmt.Errorf("the message ends within the head of the value at byte %d", at)
+	}
+	for _, c := range u.b[u.i : u.i+size] {
+		it.n = it.n<<8 | uint64(c)
+	}
+	u.i += size
+
+	left := uint64(len(u.b) - u.i)
+	switch {
+	case it.kind == kindNumber:
+		if it.float && size == 4 {
+			it.n = math.Float64bits(float64(math.Float32frombits(uint32(it.n))))
+		}
+		if msgpcode.Int8 <= c && c <= msgpcode.Int64 {
+			unused := 64 - 8*size
+			signed := int64(it.n<<unused) >> unused
+			it.n, it.below = uint64(signed), signed < 0
+		}
+	case it.kind == kindObject && it.n > left/2, it.n > left: // each element has one byte at least
+		return item{}, fmt.Errorf("the value at byte %d is to have a length of %d, and only %d bytes follow", at, it.n, left)
+	}
+	return it, nil
+}
+
+// end fails if anything is left.
+func (u *unpacker) end() error {
+	if u.i < len(u.b) {
+		return fmt.Errorf("%d bytes follow the end at byte %d, expected nothing more", len(u.b)-u.i, u.i)
+	}
+	return nil
+}
+
+func (u *unpacker) kind() kind {
+	at := u.i
+	it, _ := u.head()
+	u.i = at
+	return it.kind
+}
+
+// next is head if a value of kind k is next.
+func (u *unpacker) next(k kind, expected string) (item, error) {
+	at := u.i
+	it, err := u.head()
+	if err == nil && it.kind != k {
+		u.i = at
+		err = u.mismatch(expected)
+	}
+	return it, err
+}
+
+// raw moves past one value and returns it, aliasing the input.
+func (u *unpacker) raw() ([]byte, error) {
+	start := u.i
+	if err := u.skip(0); err != nil {
+		return nil, err
+	}
+	return u.b[start:u.i:u.i], nil
+}
+
+func (u *unpacker) skip(depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("nested deeper than %d at byte %d", maxDepth, u.i)
+	}
+	switch u.kind() {
+	case kindText:
+		_, err := u.text()
+		return err
+	case kindArray:
+		return u.array(func(int) error { return u.skip(depth + 1) })
+	case kindObject:
+		return u.object(func([]byte) error { return u.skip(depth + 1) })
+	}
+	it, err := u.head()
+	if it.kind == kindBytes {
+		u.i += int(it.n)
+	}
+	return err
+}
+
+// text moves past a string and returns it, aliasing the input.
+func (u *unpacker) text() ([]byte, error) {
+	it, err := u.next(kindText, "a string")
+	if err != nil {
+		return nil, err
+	}
+	t := u.b[u.i : u.i+int(it.n)]
+	if !utf8.Valid(t) {
+		return nil, fmt.Errorf("the string at byte %d is not UTF-8", u.i)
+	}
+	u.i += len(t)
+	return t, nil
+}
+
+// bin moves past bytes and returns them, aliasing the input.
+func (u *unpacker) bin() ([]byte, error) {
+	it, err := u.next(kindBytes, "bytes (bin): as they are, not in base64")
+	if err != nil {
+		return nil, err
+	}
+	b := u.b[u.i : u.i+int(it.n)]
+	u.i += len(b)
+	return b, nil
+}
+
+func (u *unpacker) bytes(dst []byte) ([]byte, error) {
+	b, err := u.bin()
+	if err != nil {
+		return nil, err
+	}
+	return copied(dst, b), nil
+}
+
+// copied is src in the capacity of dst, or in a new slice; never nil.
+func copied(dst, src []byte) []byte {
+	if dst == nil {
+		dst = make([]byte, 0, len(src))
+	}
+	return append(dst[:0], src...)
+}
+
+func (u *unpacker) boolean() (bool, error) {
+	it, err := u.next(kindBool, "a boolean")
+	return it.n == 1, err
+}
+
+func (u *unpacker) number() ([]byte, error) {
+	it, err := u.next(kindNumber, "a number")
+	return it.appendNumber(u.digits[:0]), err
+}
+
+// appendNumber appends a number as JSON; one that is none there is NaN, +Inf or -Inf.
+func (it item) appendNumber(dst []byte) []byte {
+	switch {
+	case it.float:
+		start := len(dst)
+		dst = strconv.AppendFloat(dst, math.Float64frombits(it.n), 'g', -1, 64)
+		if !bytes.ContainsAny(dst[start:], ".eIN") {
+			dst = append(dst, ".0"...) // or it would be an integer
+		}
+		return dst
+	case it.below:
+		return strconv.AppendInt(dst, int64(it.n), 10)
+	}
+	return strconv.AppendUint(dst, it.n, 10)
+}
+
+// unsigned moves past a number that is no float and not negative.
+func (u *unpacker) unsigned() (uint64, error) {
+	it, err := u.next(kindNumber, "u64")
+	if it.float || it.below {
+		err = errOdd
+	}
+	return it.n, err
+}
+
+func (u *unpacker) array(visit func(i int) error) error {
+	it, err := u.next(kindArray, "a sequence")
+	for i := 0; err == nil && i < int(it.n); i++ {
+		err = visit(i)
+	}
+	return err
+}
+
+func (u *unpacker) object(visit func(key []byte) error) error {
+	it, err := u.next(kindObject, "a map")
+	for i := 0; err == nil && i < int(it.n); i++ {
+		var key []byte
+		if key, err = u.key(); err == nil {
+			err = visit(key)
+		}
+	}
+	return err
+}
+
+func (u *unpacker) key() ([]byte, error) {
+	if k := u.kind(); k != kindText && k != 0 {
+		return nil, fmt.Errorf("the key at byte %d is no string", u.i)
+	}
+	return u.text()
+}
+
+func (u *unpacker) unit() bool {
+	at := u.i
+	if it, _ := u.head(); it.kind == kindObject && it.n == 0 {
+		return true
+	}
+	u.i = at
+	return false
+}
+
+// id moves past a request id.
+func (u *unpacker) id() (ID, error) {
+	const expected = "a string or a 64-bit integer"
+	switch u.kind() {
+	case kindText:
+		t, err := u.text()
+		return StringID(string(t)), err
+	case kindNumber:
+		t, err := u.number()
+		if err != nil {
+			return ID{}, err
+		}
+		n, err := strconv.ParseInt(digits(t), 10, 64)
+		if err != nil {
+			return ID{}, fmt.Errorf("invalid number %s, expected %s", clip(t), expected)
+		}
+		return IntID(n), nil
+	}
+	return ID{}, u.mismatch(expected)
+}
+
+func (u *unpacker) mismatch(expected string) error {
+	it, err := u.head()
+	if err != nil {
+		return err
+	}
+	var found string
+	switch it.kind {
+	case kindNull:
+		found = "null"
+	case kindBool:
+		found = "boolean " + strconv.FormatBool(it.n == 1)
+	case kindNumber:
+		found = "number " + string(it.appendNumber(nil))
+	case kindText:
+		found = "string " + string(appendString(nil, clip(u.b[u.i:u.i+int(it.n)])))
+	case kindBytes:
+		found = "bytes"
+	case kindArray:
+		found = "sequence"
+	case kindObject:
+		found = "map"
+	}
+	return fmt.Errorf("invalid type: %s, expected %s", found, expected)
+}
+
+func (u *unpacker) rawJSON() (json.RawMessage, error) {
+	ahead := *u
+	if err := ahead.skip(0); err != nil { // it is as deep as may be, and no deeper
+		return nil, err
+	}
+	return u.appendJSON(nil)
+}
+
+// appendJSON moves past a value and appends it as JSON. Bytes become base64.
+func (u *unpacker) appendJSON(dst []byte) ([]byte, error) {
+	switch u.kind() {
+	case kindNull:
+		_, err := u.head()
+		return append(dst, "null"...), err
+	case kindBool:
+		yes, err := u.boolean()
+		return strconv.AppendBool(dst, yes), err
+	case kindNumber:
+		t, err := u.number()
+		if bytes.ContainsAny(t, "IN") {
+			err = fmt.Errorf("%s is no number of JSON", clip(t))
+		}
+		return append(dst, t...), err
+	case kindText:
+		t, err := u.text()
+		return appendString(dst, string(t)), err
+	case kindBytes:
+		b, err := u.bin()
+		return appendBase64(dst, b), err
+	case kindArray:
+		dst = append(dst, '[')
+		err := u.array(func(int) (err error) {
+			dst, err = u.appendJSON(separate(dst))
+			return err
+		})
+		return append(dst, ']'), err
+	case kindObject:
+		dst = append(dst, '{')
+		err := u.object(func(key []byte) (err error) {
+			dst, err = u.appendJSON(append(appendString(separate(dst), string(key)), ':'))
+			return err
+		})
+		return append(dst, '}'), err
+	}
+	_, err := u.head()
+	return dst, err
+}

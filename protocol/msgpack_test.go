@@ -1,0 +1,466 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+)
+
+// unhex is bytes as a person writes them: in hexadecimal, with blanks, and 'text' as it is.
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	var all []byte
+	for i, part := range strings.Split(s, "'") {
+		if i%2 == 1 {
+			all = append(all, part...)
+			continue
+		}
+		b, err := hex.DecodeString(strings.ReplaceAll(part, " ", ""))
+		if err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+		all = append(all, b...)
+	}
+	return all
+}
+
+func TestMsgpackDecode(t *testing.T) {
+	for _, c := range []struct {
+		frame string
+		want  Message
+	}{
+		{`83 a2'id' 01 a6'method' a1'm' a6'params' 81 a1'a' 91 01`, Message{Kind: Request, ID: IntID(1), Method: "m", Payload: []byte("\x81\xa1a\x91\x01")}},
+		{`de0002 d90 6'method' d9 01'm' a2'id' da0000`, Message{Kind: Request, ID: StringID(""), Method: "m"}},
+		{`84 a2'id' d0fb a6'method' a1'm' a6'params' c0 a5'extra' c7`, Message{}}, // an extension: below
+		{`84 a2'id' d0fb a6'method' a1'm' a6'params' c0 a5'extra' c40100`, Message{Kind: Request, ID: IntID(-5), Method: "m", Payload: []byte{0xc0}}},
+		{`82 a2'id' cf7fffffffffffffff a6'method' a1'm'`, Message{Kind: Request, ID: IntID(math.MaxInt64), Method: "m"}},
+		{`82 a2'id' d38000000000000000 a6'method' a1'm'`, Message{Kind: Request, ID: IntID(math.MinInt64), Method: "m"}},
+		{`82 a2'id' d2ffffffff a6'method' a1'm'`, Message{Kind: Request, ID: IntID(-1), Method: "m"}},
+		{`82 a2'id' d17fff a6'method' a1'm'`, Message{Kind: Request, ID: IntID(math.MaxInt16), Method: "m"}},
+		{`83 a2'id' 01 a6'method' a1'm' a5'trace' 80`, Message{Kind: Request, ID: IntID(1), Method: "m"}},
+		{`83 a2'id' 01 a6'method' a1'm' a2'id' 02`, Message{Kind: Request, ID: IntID(2), Method: "m"}}, // the last counts, as in JSON
+		{`81 a6'method' a1'm'`, Message{Kind: Notification, Method: "m"}},
+		{`82 a2'id' a1'x' a6'result' c0`, Message{Kind: Response, ID: StringID("x"), Payload: []byte{0xc0}}},
+		{`83 a2'id' 01 a6'result' 80 a5'error' c0`, Message{Kind: Response, ID: IntID(1), Payload: []byte{0x80}}},
+		{`82 a5'error' 83 a4'code' d1 80a8 a7'message' a2'no' a4'data' 01 a2'id' ff`, Message{Kind: Failure, ID: InvalidID, Error: &Error{CodeInvalidRequest, "no"}}},
+	} {
+		frame := unhex(t, c.frame)
+		got, err := Msgpack.Decode(frame)
+		if c.want.Kind == 0 {
+			if err == nil {
+				t.Errorf("%s: %+v", c.frame, got)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.frame, err)
+		} else if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.frame, got, c.want)
+		}
+		if n := len(got.Payload); n > 0 && cap(got.Payload) != n {
+			t.Errorf("%s: appending to the payload would write into the frame", c.frame)
+		} else if n > 0 {
+			at := bytes.Index(frame, got.Payload)
+			frame[at] ^= 1
+			if got.Payload[0] != frame[at] {
+				t.Errorf("%s: the payload is a copy", c.frame)
+			}
+		}
+	}
+}
+
+// What is refused costs nothing in proportion to what it announces.
+func TestMsgpackDecodeRefuses(t *testing.T) {
+	request := func(params string) string { return `83 a2'id' 01 a6'method' a1'm' a6'params' ` + params }
+	for _, c := range []struct{ frame, want string }{
+		{``, "the message ends at byte 0, expected a value"},
+		{`7b`, "invalid type: number 123, expected a map: this connection speaks msgpack"},
+		{`90`, "batches are not supported"},
+		{`c1`, "0xc1 at byte 0 begins no value"},
+		{`80`, "missing field `method`, `result` or `error`"},
+		{`81 a2'id' 19`, "missing field `method`, `result` or `error`"},
+		{`81 a6'result' 80`, "missing field `id`"},
+		{`83 a2'id' 01 a6'result' 01 a5'error' 82 a4'code' 01 a7'message' a0`, "exclude each other"},
+		{`82 a2'id' c0 a6'method' a1'm'`, "invalid type: null, expected a string or a 64-bit integer, in `id`"},
+		{`82 a2'id' cb3ff8000000000000 a6'method' a1'm'`, "invalid number 1.5, expected a string or a 64-bit integer, in `id`"},
+		{`82 a2'id' ca3f800000 a6'method' a1'm'`, "invalid number 1.0, expected a string or a 64-bit integer, in `id`"},
+		{`82 a2'id' cf8000000000000000 a6'method' a1'm'`, "invalid number 9223372036854775808, expected a string or a 64-bit integer, in `id`"},
+		{`82 a2'id' c40178 a6'method' a1'm'`, "invalid type: bytes, expected a string or a 64-bit integer, in `id`"},
+		{`82 a2'id' 01 a6'method' c4016d`, "invalid type: bytes, expected a string, in `method`"},
+		{`83 a2'id' 01 a6'method' a1'm' a5'trace' a3'bad'`, "invalid type: string \"bad\", expected a map, in `trace`"},
+		{`82 a2'id' 01 a5'error' 82 a4'code' a1'x' a7'message' a0`, "invalid type: string \"x\", expected i64, in `error.code`"},
+		{`82 a2'id' 01 a5'error' 81 a4'code' 01`, "missing field `message`, in `error`"},
+		{`82 a2'id' 01 a6'method'`, "the message ends at byte 12, expected a value"},
+		{request(`80`) + `00`, "1 bytes follow the end at byte 22, expected nothing more"},
+		{request(`81 01 01`), "the key at byte 22 is no string, in `params`"},
+		{request(`81 c40161 01`), "the key at byte 22 is no string, in `params`"},
+		{request(`91 81 c0 01`), "the key at byte 23 is no string, in `params`"},
+		{request(`91 a1 ff`), "the string at byte 23 is not UTF-8, in `params`"},
+		{request(`81 a1 ff 01`), "the string at byte 23 is not UTF-8, in `params`"},
+		{`82 a1'x' a1 ff a6'method' a1'm'`, "the string at byte 4 is not UTF-8"},
+		{`81 a1 ff 01`, "the string at byte 2 is not UTF-8"},
+		{request(`d4 00 00`), "an extension (0xd4) at byte 21"},
+		{request(`91 c8 0001 00 00`), "an extension (0xc8) at byte 22"},
+		{request(`cd 01`), "the message ends within the head of the value at byte 21"},
+		{request(`d9`), "the message ends within the head of the value at byte 21"},
+
+		// Lengths that lie.
+		{request(`dd ffffffff 01`), "the value at byte 21 is to have a length of 4294967295, and only 1 bytes follow"},
+		{request(`df ffffffff a0 01`), "a length of 4294967295, and only 2 bytes follow"},
+		{request(`df 00000002 a0 01 a0`), "a length of 2, and only 3 bytes follow"},
+		{request(`c6 ffffffff 01`), "a length of 4294967295, and only 1 bytes follow"},
+		{request(`db ffffffff 01`), "a length of 4294967295, and only 1 bytes follow"},
+		{request(`dc 0003 01 01`), "a length of 3, and only 2 bytes follow"},
+		{request(`a5'four'`), "a length of 5, and only 4 bytes follow"},
+		{request(`92 dd 00000002 01 01`), "the message ends at byte 29"}, // the inner takes what the outer needs
+		{`df ffffffff`, "a length of 4294967295, and only 0 bytes follow"},
+
+		// Nesting.
+		{request(strings.Repeat("91", 1<<20)), "nested deeper than 128 at byte 150"},
+		{request(strings.Repeat("81 a0", 1<<19)), "nested deeper than 128"},
+		{`82 a1'x' ` + strings.Repeat("91", 200) + `00`, "nested deeper than 128"},
+		{request(strings.Repeat("91", maxDepth+1) + "80"), "nested deeper than 128"},
+	} {
+		frame := unhex(t, c.frame)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Msgpack.Decode(frame)
+		runtime.ReadMemStats(&after)
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Code != CodeInvalidRequest || !strings.HasPrefix(e.Message, "failed to parse msgpack message: ") || !strings.Contains(e.Message, c.want) {
+			t.Errorf("%.60s:\n got %v\nwant … %s", c.frame, err, c.want)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
+			t.Errorf("%.60s: cost %d bytes", c.frame, n)
+		}
+	}
+	if _, err := Msgpack.Decode(unhex(t, request(strings.Repeat("91", maxDepth)+"80"))); err != nil {
+		t.Errorf("as deep as may be: %v", err)
+	}
+}
+
+// The same payloads are refused as in JSON, in the same words.
+func TestMsgpackUnmarshalRefuses(t *testing.T) {
+	refuse := func(v any, payload []byte, want string) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := Msgpack.Unmarshal(payload, v)
+		runtime.ReadMemStats(&after)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeInvalidParams || e.Message != want {
+			t.Errorf("%T %x:\n got %v\nwant %s", v, payload, err, want)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
+			t.Errorf("%T %.40x: cost %d bytes", v, payload, n)
+		}
+	}
+	tried := 0
+	for _, c := range refusals() {
+		if strings.Contains(c.want, "in `chunk`") || strings.Contains(c.want, "nothing more") {
+			continue // of JSON alone
+		}
+		var payload []byte
+		if c.payload != "" {
+			var b bytes.Buffer
+			theirs := msgpack.NewEncoder(&b)
+			theirs.SetSortMapKeys(true)
+			if err := theirs.Encode(fromJSON(t, []byte(c.payload))); err != nil {
+				t.Fatal(err)
+			}
+			payload = b.Bytes()
+		}
+		refuse(c.v, payload, c.want)
+		tried++
+	}
+	if tried < 50 {
+		t.Errorf("%d payloads were tried", tried)
+	}
+
+	write := `83 a9'processId' a1'p' a7'writeId' a1'w' a5'chunk' `
+	read := `82 a9'processId' a1'p' a8'maxBytes' `
+	for _, c := range []struct {
+		v             any
+		payload, want string
+	}{
+		{new(ProcessWriteParams), write + `a4'aGkK'`, "invalid type: string \"aGkK\", expected bytes (bin): as they are, not in base64, in `chunk`"},
+		{new(ProcessWriteParams), write + `c0`, "invalid type: null, expected bytes (bin): as they are, not in base64, in `chunk`"},
+		{new(ProcessWriteParams), write + `93 01 02 03`, "invalid type: sequence, expected bytes (bin): as they are, not in base64, in `chunk`"},
+		{new(ProcessWriteParams), write + `c6 7fffffff 00`, "the value at byte 29 is to have a length of 2147483647, and only 1 bytes follow, in `chunk`"},
+		{new(ProcessWriteParams), write + `c400 00`, "1 bytes follow the end at byte 31, expected nothing more"},
+		{new(OutputNotification), `84 a9'processId' a1'p' a3'seq' 01 a6'stream' 01 a5'chunk' c400`, "invalid type: number 1, expected a string, in `stream`"},
+		{new(OutputNotification), `84 a9'processId' c40170 a3'seq' 01 a6'stream' a3'pty' a5'chunk' c400`, "invalid type: bytes, expected a string, in `processId`"},
+		{new(OutputNotification), `84 a9'processId' a1'p' a3'seq' ff a6'stream' a3'pty' a5'chunk' c400`, "invalid number -1, expected u64, in `seq`"},
+		{new(OutputNotification), `84 a9'processId' a1'p' a3'seq' ca3f800000 a6'stream' a3'pty' a5'chunk' c400`, "invalid number 1.0, expected u64, in `seq`"},
+		{new(OutputNotification), `84 a9'processId' a1'p' a9'processId' a1'p' a6'stream' a3'pty' a5'chunk' c400`, "missing field `seq`"},
+		{new(ProcessReadParams), read + `ca3f800000`, "invalid number 1.0, expected u64, in `maxBytes`"},
+		{new(ProcessReadParams), read + `cb7ff8000000000000`, "invalid number NaN, expected u64, in `maxBytes`"},
+		{new(ProcessReadParams), read + `ff`, "invalid number -1, expected u64, in `maxBytes`"},
+		{new(ProcessReadParams), read + `d3ffffffffffffffff`, "invalid number -1, expected u64, in `maxBytes`"},
+		{new(ExitedNotification), `83 a9'processId' a1'p' a3'seq' 01 a8'exitCode' cfffffffffffffffff`, "invalid number 18446744073709551615, expected i64, in `exitCode`"},
+		{new(Size), `82 a4'rows' cd0100 a4'cols' ce00010000`, "invalid number 65536, expected u16, in `cols`"},
+		{new(Backoff), `82 a9'initialMs' 01 a6'factor' cb7ff0000000000000`, "invalid number +Inf, expected f64, in `factor`"},
+		{new(Backoff), `82 a9'initialMs' 01 a6'jitter' cb7ff8000000000000`, "invalid number NaN, expected f64, in `jitter`"},
+		{new(ProcessStartParams), `81 a7'sandbox' 81 01 01`, "the key at byte 10 is no string, in `sandbox`"},
+		{new(ProcessStartParams), `81 a7'sandbox' 91 cb7ff8000000000000`, "NaN is no number of JSON, in `sandbox`"},
+		{new(ProcessStartParams), `81 a7'sandbox' ` + strings.Repeat("91", 1<<20), "nested deeper than 128 at byte 138, in `sandbox`"},
+		{new(ProcessStartParams), `81 a4'argv' dd 7fffffff a0`, "the value at byte 6 is to have a length of 2147483647, and only 1 bytes follow, in `argv`"},
+		{new(ProcessStartParams), `81 a3'env' df 7fffffff a0 a0`, "the value at byte 5 is to have a length of 2147483647, and only 2 bytes follow, in `env`"},
+		{new(SessionAckParams), `df 7fffffff`, "the value at byte 0 is to have a length of 2147483647, and only 0 bytes follow"},
+		{new(NoParams), `81 a1'x' 01`, "invalid type: map, expected unit"},
+	} {
+		refuse(c.v, unhex(t, c.payload), c.want)
+	}
+}
+
+func TestMsgpackUnmarshalAccepts(t *testing.T) {
+	one := uint64(1)
+	for _, c := range []struct {
+		payload   string
+		got, want any
+	}{
+		{``, new(NoParams), &NoParams{}},
+		{`80`, new(NoParams), &NoParams{}},
+		{`de0000`, new(NoParams), &NoParams{}},
+		{`c0`, new(Empty), &Empty{}},
+		{`83 aa'clientName' a0 a5'bogus' 81 a1'a' 92 cb7ff8000000000000 c40100 af'resumeSessionId' c0`, new(InitializeParams), &InitializeParams{}},
+		{`83 a9'processId' a0 a8'maxBytes' c0 a6'waitMs' cfffffffffffffffff`, new(ProcessReadParams), &ProcessReadParams{WaitMs: math.MaxUint64}},
+		{`83 a9'processId' a1'a' a9'processId' a1'b' a8'maxBytes' d3 0000000000000001`, new(ProcessReadParams), &ProcessReadParams{ProcessID: "b", MaxBytes: &one}},
+		{`82 a9'initialMs' 01 a6'factor' 02`, new(Backoff), &Backoff{InitialMs: 1, Factor: 2}},
+		{`82 a9'initialMs' 01 a6'factor' ca3fc00000`, new(Backoff), &Backoff{InitialMs: 1, Factor: 1.5}},
+		{`84 a9'processId' a2'c5' a3'seq' 01 a6'stream' a6'stdout' a5'chunk' c5 0003'abc'`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte("abc")}},
+		{`84 a9'processId' a2'c5' a3'seq' d001 a6'stream' a6'stdout' a5'chunk' c400`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte{}}},
+		{`83 a9'processId' a1'p' a5'chunk' c400 a7'writeId' a1'w'`, new(ProcessWriteParams), &ProcessWriteParams{"p", []byte{}, "w"}},
+	} {
+		var payload []byte
+		if c.payload != "" {
+			payload = unhex(t, c.payload)
+		}
+		if err := Msgpack.Unmarshal(payload, c.got); err != nil {
+			t.Errorf("%s: %v", c.payload, err)
+		} else if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.payload, c.got, c.want)
+		}
+		clear(payload) // the buffer is used again
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: what was decoded aliases it: %+v", c.payload, c.got)
+		}
+	}
+}
+
+// A value that is kept as it came is JSON, whatever it was.
+func TestMsgpackRaw(t *testing.T) {
+	for _, c := range []struct{ packed, text string }{
+		{`81 a1'a' 93 c0 c3 c2`, `{"a":[null,true,false]}`},
+		{`92 ff cfffffffffffffffff`, `[-1,18446744073709551615]`},
+		{`92 cb3ff0000000000000 cb3ff8000000000000`, `[1.0,1.5]`},
+		{`91 cb444b1ae4d6e2ef50`, `[1e+21]`},
+		{`82 a0 80 a2'é' 90`, `{"":{},"é":[]}`},
+		{`91 a2'"` + "\n'", `["\"\n"]`},
+	} {
+		packed := unhex(t, c.packed)
+		u := unpacker{b: packed}
+		raw, err := u.rawJSON()
+		if err == nil {
+			err = u.end()
+		}
+		if err != nil || string(raw) != c.text {
+			t.Errorf("%s: %s, %v; want %s", c.packed, raw, err, c.text)
+		}
+		back, err := encoded(Msgpack, json.RawMessage(c.text))
+		again := unpacker{b: back}
+		if raw, err2 := again.rawJSON(); err != nil || err2 != nil || string(raw) != c.text {
+			t.Errorf("%s is packed as %x, %v, which is %s, %v", c.text, back, err, raw, err2)
+		}
+	}
+	u := unpacker{b: unhex(t, `c4 02'hi'`)}
+	if raw, err := u.rawJSON(); string(raw) != `"aGk="` || err != nil {
+		t.Errorf("bytes: %s, %v", raw, err)
+	}
+}
+
+// The bytes of each frame: a client in another language reads what is here.
+func TestMsgpackAppend(t *testing.T) {
+	frame := func(b []byte, err error) []byte {
+		if err != nil {
+			t.Error(err)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		got  []byte
+		want string
+	}{
+		{frame(Msgpack.AppendRequest(nil, IntID(1), "m", nil)), `82 a2'id' 01 a6'method' a1'm'`},
+		{frame(Msgpack.AppendRequest(nil, StringID("x"), "m", Empty{})), `83 a2'id' a1'x' a6'method' a1'm' a6'params' 80`},
+		{frame(Msgpack.AppendResponse(nil, IntID(-1), ProcessStartResult{"p", "none"})), `82 a2'id' ff a6'result' 82 a9'processId' a1'p' ab'sandboxType' a4'none'`},
+		{frame(Msgpack.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "%s", "no"))), `82 a5'error' 82 a4'code' d180a8 a7'message' a2'no' a2'id' ff`},
+		{frame(Msgpack.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 300, Stdout, []byte("/tmp\n")})),
+			`82 a6'method' ae'process/output' a6'params' 84 a9'processId' a2'c5' a3'seq' cd012c a6'stream' a6'stdout' a5'chunk' c405'/tmp' 0a`},
+		{frame(Msgpack.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})),
+			`82 a6'method' ae'process/exited' a6'params' 84 a9'processId' a1'p' a3'seq' 01 a8'exitCode' 00 ad'sandboxDenied' c2`},
+		{frame(Msgpack.AppendResponse(nil, IntID(1), ProcessReadResult{NextSeq: 5, Chunks: []Chunk{{1, PTY, nil}}})),
+			`82 a2'id' 01 a6'result' 88 a6'chunks' 91 83 a3'seq' 01 a6'stream' a3'pty' a5'chunk' c400 a7'nextSeq' 05 a6'exited' c2 a8'exitCode' c0 a6'closed' c2 a7'failure' c0 ad'sandboxDenied' c2 a8'firstSeq' 00`},
+		{frame(Msgpack.AppendResponse(nil, IntID(1), Error{-1, "a\xff\xffb"})), `82 a2'id' 01 a6'result' 82 a4'code' ff a7'message' a8'a' efbfbd efbfbd'b'`}, // as JSON has it
+	} {
+		if want := unhex(t, c.want); !bytes.Equal(c.got, want) {
+			t.Errorf("%s:\n got %q\nwant %q", c.want, c.got, want)
+		}
+	}
+}
+
+// A frame that cannot be made leaves nothing of itself behind.
+func TestMsgpackAppendFails(t *testing.T) {
+	for name, try := range map[string]func(dst []byte) ([]byte, error){
+		"request without id":  func(dst []byte) ([]byte, error) { return Msgpack.AppendRequest(dst, ID{}, "m", nil) },
+		"response without id": func(dst []byte) ([]byte, error) { return Msgpack.AppendResponse(dst, ID{}, Empty{}) },
+		"failure without id":  func(dst []byte) ([]byte, error) { return Msgpack.AppendFailure(dst, ID{}, &Error{}) },
+		"output of no stream": func(dst []byte) ([]byte, error) { return Msgpack.AppendNotification(dst, "m", OutputNotification{}) },
+		"chunk of no stream":  func(dst []byte) ([]byte, error) { return Msgpack.AppendResponse(dst, IntID(1), Chunk{Stream: 4}) },
+		"result of no stream": func(dst []byte) ([]byte, error) {
+			return Msgpack.AppendResponse(dst, IntID(1), ProcessReadResult{Chunks: []Chunk{{}}})
+		},
+		"type not of the wire":   func(dst []byte) ([]byte, error) { return Msgpack.AppendResponse(dst, IntID(1), []any{float32(1.5)}) },
+		"number that is none":    func(dst []byte) ([]byte, error) { return Msgpack.AppendResponse(dst, IntID(1), math.NaN()) },
+		"raw value that is none": func(dst []byte) ([]byte, error) { return Msgpack.AppendNotification(dst, "m", json.RawMessage(`{`)) },
+		"raw value and more":     func(dst []byte) ([]byte, error) { return Msgpack.AppendNotification(dst, "m", json.RawMessage(`{}1`)) },
+		"raw number too large": func(dst []byte) ([]byte, error) {
+			return Msgpack.AppendNotification(dst, "m", json.RawMessage(`1e999`))
+		},
+	} {
+		if got, err := try([]byte("before")); err == nil || string(got) != "before" {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+}
+
+// The bytes written by hand are those of the tables.
+func TestMsgpackAppendAgreesWithTables(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var n OutputNotification
+		var r ProcessReadResult
+		fill(t, reflect.ValueOf(&n).Elem(), false)
+		fill(t, reflect.ValueOf(&r).Elem(), false)
+		for _, v := range []any{n, r} {
+			byHand, err := pack([]byte("x"), func(p *packer) error { return p.body(v) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			byTable, err := pack([]byte("x"), func(p *packer) error { return p.value(reflect.ValueOf(v)) })
+			if err != nil || !bytes.Equal(byHand, byTable) {
+				t.Fatalf("by hand %q, by table %q, %v", byHand, byTable, err)
+			}
+		}
+	})
+}
+
+// agreePacked fails unless Unmarshal, which may go by hand, says what the tables say.
+func agreePacked[T any](t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, payload []byte) {
+	t.Helper()
+	var byHand, byTable T
+	errHand, errTable := Msgpack.Unmarshal(payload, &byHand), unmarshalMsgpack(payload, &byTable)
+	if (errHand == nil) != (errTable == nil) || errHand == nil && !reflect.DeepEqual(byHand, byTable) {
+		t.Fatalf("%x:\nby hand  %+v, %v\nby table %+v, %v", payload, byHand, errHand, byTable, errTable)
+	}
+}
+
+// Members in any order, doubled, missing, unknown, of the wrong type.
+func TestMsgpackUnmarshalByHandAgreesWithTables(t *testing.T) {
+	keys := rapid.SampledFrom([]string{"processId", "chunk", "writeId", "seq", "stream", "other"})
+	values := rapid.SampledFrom([]any{"p", "", "pty", "stdout", []byte("hi"), []byte{}, 1, -1, 1.5, float32(1), uint64(math.MaxUint64), nil, true, []any{"a"}, map[string]any{}})
+	plausible := map[string]any{"processId": "p", "chunk": []byte("hi\n"), "writeId": "w", "seq": 1, "stream": "pty"}
+	member := rapid.Custom(func(t *rapid.T) string {
+		key := keys.Draw(t, "key")
+		value, ok := plausible[key]
+		if !ok || rapid.IntRange(0, 3).Draw(t, "odd") == 0 {
+			value = values.Draw(t, "value")
+		}
+		k, _ := msgpack.Marshal(key)
+		v, _ := msgpack.Marshal(value)
+		return string(k) + string(v)
+	})
+	distinct := func(s string) string { return s[:4] }
+	rapid.Check(t, func(t *rapid.T) {
+		members := rapid.OneOf(rapid.SliceOfN(member, 3, 5), rapid.SliceOfNDistinct(member, 3, 4, distinct)).Draw(t, "members")
+		payload := append([]byte{0x80 | byte(len(members))}, strings.Join(members, "")...)
+		agreePacked[ProcessWriteParams](t, payload)
+		agreePacked[OutputNotification](t, payload)
+	})
+}
+
+func FuzzMsgpackDecode(f *testing.F) {
+	for _, s := range []string{
+		`83 a2'id' 01 a6'method' ac'process/read' a6'params' 81 a9'processId' a1'x'`,
+		`82 a2'id' a2'é' a6'result' 81 a6'chunks' 90`,
+		`82 a5'error' 82 a4'code' d1 80a8 a7'message' a2'no' a2'id' ff`,
+		`82 a6'method' ae'process/output' a6'params' 84 a9'processId' a1'p' a3'seq' 01 a6'stream' a3'pty' a5'chunk' c402'hi'`,
+		`83 a5'trace' 81 a1'x' c0 a6'method' a1'm' a1'x' 91 cb7ff8000000000000`,
+		`90`, `81 a2'id' cb3ff8000000000000`, `dd ffffffff 01`, `df00000001a0a1ff`, `d40000`, `c1`,
+	} {
+		f.Add(unhex(f, s))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		// It takes what the library takes, but for what is not of this wire.
+		u := unpacker{b: frame}
+		_, err := u.raw()
+		if err == nil {
+			err = u.end()
+		}
+		if len(frame) < maxDepth {
+			in := bytes.NewReader(frame)
+			theirs := msgpack.NewDecoder(in).Skip()
+			if err == nil && (theirs != nil || in.Len() > 0) {
+				t.Fatalf("%x was accepted, but %v, and %d bytes are left", frame, theirs, in.Len())
+			}
+			ours := err != nil && (strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "is no string") || strings.Contains(err.Error(), "an extension") || strings.Contains(err.Error(), "only"))
+			if err != nil && !ours && theirs == nil && in.Len() == 0 {
+				t.Fatalf("%x was refused: %v", frame, err)
+			}
+		}
+
+		var m Message
+		if n := testing.AllocsPerRun(1, func() { m, err = Msgpack.Decode(frame) }); n > 64 {
+			t.Fatalf("%x: %v allocations", frame, n)
+		}
+		if err != nil {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeInvalidRequest || len(e.Message) > 1024 {
+				t.Fatalf("%x: %v", frame, err)
+			}
+			return
+		}
+		agreePacked[ProcessWriteParams](t, m.Payload)
+		agreePacked[OutputNotification](t, m.Payload)
+		for _, sample := range wireTypes {
+			v := reflect.New(reflect.TypeOf(sample))
+			if Msgpack.Unmarshal(m.Payload, v.Interface()) != nil {
+				continue
+			}
+			// Over JSON and back, it is the same.
+			for _, c := range []Codec{Msgpack, JSON} {
+				b, err := encoded(c, v.Interface())
+				if err != nil {
+					t.Fatalf("%x as %T: %v", m.Payload, sample, err)
+				}
+				again := reflect.New(v.Type().Elem())
+				if err := c.Unmarshal(b, again.Interface()); err != nil {
+					t.Fatalf("%x as %T became %q: %v", m.Payload, sample, b, err)
+				}
+				if got, err := encoded(c, again.Interface()); err != nil || !bytes.Equal(b, got) {
+					t.Fatalf("%x as %T became %q and then %q, %v", m.Payload, sample, b, got, err)
+				}
+				v = again
+			}
+		}
+	})
+}

@@ -1,0 +1,334 @@
+package protocol
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Any type of this package, by tables computed once per type, whatever the encoding.
+// `json:"name"` names a member, omitempty and omitzero leave it out when it is
+// zero or has no elements; `wire:"required"` says that it must be there and not be
+// null. A nil slice or map that is not left out is an empty one, never null.
+
+// table is what there is to know of a struct type.
+type table struct {
+	members  []member
+	byName   map[string]int
+	required uint64 // bit i: members[i] is required; no type has more than 64
+}
+
+type member struct {
+	name  string
+	index []int
+	omit  bool // left out when empty
+}
+
+var tables sync.Map // reflect.Type → *table
+
+func tableOf(t reflect.Type) *table {
+	if known, ok := tables.Load(t); ok {
+		return known.(*table)
+	}
+	known, _ := tables.LoadOrStore(t, newTable(t))
+	return known.(*table)
+}
+
+// newTable puts what is always sent before what is not, whatever struct it is
+// embedded from: the members that a peer knows come first.
+func newTable(t reflect.Type) *table {
+	tab := &table{byName: make(map[string]int)}
+	required := make(map[string]bool)
+	var sometimes []member
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous || !f.IsExported() {
+			continue
+		}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		required[name] = f.Tag.Get("wire") == "required"
+		if options == "" {
+			tab.members = append(tab.members, member{name, f.Index, false})
+		} else {
+			sometimes = append(sometimes, member{name, f.Index, true})
+		}
+	}
+	tab.members = append(tab.members, sometimes...)
+	for i, m := range tab.members {
+		tab.byName[m.name] = i
+		if required[m.name] {
+			tab.required |= 1 << i
+		}
+	}
+	return tab
+}
+
+var (
+	bytesType    = reflect.TypeFor[[]byte]()
+	rawType      = reflect.TypeFor[json.RawMessage]()
+	streamType   = reflect.TypeFor[Stream]()
+	noParamsType = reflect.TypeFor[NoParams]()
+)
+
+// validator is a type with rules that its Go type does not say. They are checked
+// as soon as a value is decoded, never for what is absent.
+type validator interface{ Validate() error }
+
+// source is encoded values, read from left to right: what decoding needs that each
+// codec does in its own way. After an error its position means nothing.
+type source interface {
+	// kind is that of the next value; 0 if there is none, or it is broken.
+	kind() kind
+	// skip moves past a value, of any kind, that lies in depth others.
+	skip(depth int) error
+	// mismatch is the error about the next value when something else was expected.
+	mismatch(expected string) error
+	// rawJSON moves past a value of any kind and returns it as JSON, a copy.
+	rawJSON() (json.RawMessage, error)
+	// bytes moves past bytes and returns them in the capacity of dst, or in a new slice
+	// if that is too small; never nil. It fails if something else is next.
+	bytes(dst []byte) ([]byte, error)
+	// unit moves past an object without members; false if something else is next.
+	unit() bool
+
+	// The others move past a value of their kind, which must be next. What the first two
+	// return is valid until the next call; a number is as in JSON, or NaN or infinite.
+	text() ([]byte, error)
+	number() ([]byte, error)
+	boolean() (bool, error)
+	array(visit func(i int) error) error       // visit must move past the element
+	object(visit func(key []byte) error) error // visit must move past the value of the member
+}
+
+type kind uint8
+
+const (
+	kindNull kind = iota + 1
+	kindBool
+	kindNumber
+	kindText
+	kindBytes // JSON has none: there they are text
+	kindArray
+	kindObject
+)
+
+// unmarshal decodes the next value of s into what v points to.
+func unmarshal(s source, v any) error {
+	target := reflect.ValueOf(v).Elem()
+	required := target.Kind() == reflect.Struct && tableOf(target.Type()).required != 0
+	return decodeMember(s, target, required)
+}
+
+// decodeMember decodes a value that may be null unless it is required. Null leaves v.
+func decodeMember(s source, v reflect.Value, required bool) error {
+	if !required && s.kind() == kindNull {
+		return s.skip(0)
+	}
+	return decodeValue(s, v)
+}
+
+// decodeValue decodes a value that may not be null.
+func decodeValue(s source, v reflect.Value) error {
+	switch v.Type() {
+	case rawType:
+		raw, err := s.rawJSON()
+		v.SetBytes(raw)
+		return err
+	case bytesType:
+		b, err := s.bytes(v.Bytes())
+		v.SetBytes(b)
+		return err
+	case streamType:
+		t, err := decodeText(s)
+		if err != nil {
+			return err
+		}
+		return v.Addr().Interface().(*Stream).UnmarshalText(t)
+	case noParamsType:
+		if s.unit() {
+			return nil
+		}
+		return s.mismatch("unit")
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return decodeValue(s, v.Elem())
+	case reflect.String:
+		t, err := decodeText(s)
+		if err != nil {
+			return err
+		}
+		v.SetString(string(t))
+		return validate(v)
+	case reflect.Bool:
+		if s.kind() != kindBool {
+			return s.mismatch("a boolean")
+		}
+		yes, err := s.boolean()
+		v.SetBool(yes)
+		return err
+	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint64:
+		return decodeInteger(s, v)
+	case reflect.Float64:
+		return decodeFloat(s, v)
+	case reflect.Slice:
+		return decodeSlice(s, v)
+	case reflect.Map:
+		return decodeMap(s, v)
+	case reflect.Struct:
+		return decodeStruct(s, v)
+	}
+	return fmt.Errorf("protocol: %s is not a type of the wire", v.Type())
+}
+
+func decodeText(s source) ([]byte, error) {
+	if s.kind() != kindText {
+		return nil, s.mismatch("a string")
+	}
+	return s.text()
+}
+
+func decodeInteger(s source, v reflect.Value) error {
+	expected := "i" + strconv.Itoa(v.Type().Bits())
+	if v.CanUint() {
+		expected = "u" + strconv.Itoa(v.Type().Bits())
+	}
+	if s.kind() != kindNumber {
+		return s.mismatch(expected)
+	}
+	t, err := s.number()
+	if err != nil {
+		return err
+	}
+	if v.CanUint() {
+		var n uint64
+		n, err = strconv.ParseUint(digits(t), 10, v.Type().Bits())
+		v.SetUint(n)
+	} else {
+		var n int64
+		n, err = strconv.ParseInt(digits(t), 10, v.Type().Bits())
+		v.SetInt(n)
+	}
+	if err != nil {
+		return fmt.Errorf("invalid number %s, expected %s", clip(t), expected)
+	}
+	return nil
+}
+
+func decodeFloat(s source, v reflect.Value) error {
+	if s.kind() != kindNumber {
+		return s.mismatch("f64")
+	}
+	t, err := s.number()
+	if err != nil {
+		return err
+	}
+	f, err := strconv.ParseFloat(string(t), 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		return fmt.Errorf("invalid number %s, expected f64", clip(t))
+	}
+	v.SetFloat(f)
+	return nil
+}
+
+func decodeSlice(s source, v reflect.Value) error {
+	if s.kind() != kindArray {
+		return s.mismatch("a sequence")
+	}
+	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	return s.array(func(i int) error {
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		if err := decodeValue(s, v.Index(i)); err != nil {
+			return within("["+strconv.Itoa(i)+"]", err)
+		}
+		return nil
+	})
+}
+
+func decodeMap(s source, v reflect.Value) error {
+	if s.kind() != kindObject {
+		return s.mismatch("a map")
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	return s.object(func(key []byte) error {
+		name := string(key)
+		elem := reflect.New(v.Type().Elem()).Elem()
+		if err := decodeValue(s, elem); err != nil {
+			return within(clip(name), err)
+		}
+		v.SetMapIndex(reflect.ValueOf(name), elem)
+		return nil
+	})
+}
+
+func decodeStruct(s source, v reflect.Value) error {
+	if s.kind() != kindObject {
+		return s.mismatch("struct " + v.Type().Name())
+	}
+	tab := tableOf(v.Type())
+	var seen uint64
+	err := s.object(func(key []byte) error {
+		i, ok := tab.byName[string(key)]
+		if !ok {
+			return s.skip(0)
+		}
+		seen |= 1 << i
+		m := &tab.members[i]
+		if err := decodeMember(s, v.FieldByIndex(m.index), tab.required>>i&1 != 0); err != nil {
+			return within(m.name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if missing := tab.required &^ seen; missing != 0 {
+		for i, m := range tab.members {
+			if missing>>i&1 != 0 {
+				return fmt.Errorf("missing field `%s`", m.name)
+			}
+		}
+	}
+	return validate(v)
+}
+
+func validate(v reflect.Value) error {
+	if rules, ok := v.Addr().Interface().(validator); ok {
+		return rules.Validate()
+	}
+	return nil
+}
+
+// fieldError says in which member an error was found.
+type fieldError struct {
+	path string // envPolicy.exclude[3]
+	err  error
+}
+
+func (e *fieldError) Error() string { return e.err.Error() + ", in `" + e.path + "`" }
+
+func within(name string, err error) error {
+	inner, ok := errors.AsType[*fieldError](err)
+	switch {
+	case !ok:
+		return &fieldError{name, err}
+	case strings.HasPrefix(inner.path, "["):
+		inner.path = name + inner.path
+	default:
+		inner.path = name + "." + inner.path
+	}
+	return inner
+}
+
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Map, reflect.Slice:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}

@@ -1,0 +1,269 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/gorilla/websocket"
+)
+
+// onEveryWire runs a test over every transport that can be come back to, in each encoding.
+func onEveryWire(t *testing.T, test func(*testing.T, *server)) {
+	t.Parallel()
+	for _, packed := range []bool{false, true} {
+		encoding := "json"
+		if packed {
+			encoding = "msgpack"
+		}
+		t.Run("websocket/"+encoding, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t)
+			s.packed = packed
+			test(t, s)
+		})
+		t.Run("frames/"+encoding, func(t *testing.T) {
+			t.Parallel()
+			s := startFramed(t)
+			s.packed = packed
+			test(t, s)
+		})
+	}
+}
+
+// startFramed starts a server of length-prefixed frames.
+func startFramed(t testing.TB) *server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	s := startServer(t, "--listen", "unix://"+path, "--framing", "length")
+	if want := "unix+frames://" + path; s.url != want {
+		t.Fatalf("the server says that it listens at %s, want %s", s.url, want)
+	}
+	return s
+}
+
+// TestWholeSession: a session from its start to its end, with a cut and writes that are
+// sent again.
+func TestWholeSession(t *testing.T) {
+	onEveryWire(t, func(t *testing.T, s *server) {
+		c := s.session(nil)
+		limits := c.call("server/info", obj{})["limits"].(obj)
+		if most, framed := num(limits["maxMessageBytes"]), strings.Contains(s.url, "frames"); (most == 8<<20) != framed {
+			t.Errorf("a message may have %d bytes", most)
+		}
+		p := c.start("cat", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true, "env": obj{"PATH": "/bin", "NAME": "é\n\""}})
+		all := "plain\n\x00\xff\x80é"
+		p.write(all)
+		params := p.writeParams("again\n")
+		for range 2 {
+			if result := c.call("process/write", params); result["status"] != "accepted" {
+				t.Errorf("a write: %s", jsonText(result))
+			}
+		}
+		all += "again\n"
+		p.awaitOutput("stdout", "again\n")
+		if got := p.outputSoFar("stdout"); got != all {
+			t.Errorf("%q came back, want %q", got, all)
+		}
+		last := p.lastSeq()
+		c.cutRST()
+
+		c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"cat": last}, "takeover": true})
+		p = c.process("cat")
+		if result := c.call("process/write", params); result["status"] != "accepted" {
+			t.Errorf("a write that was sent again: %s", jsonText(result))
+		}
+		p.write("after the cut\n")
+		c.call("process/closeStdin", obj{"processId": "cat"})
+		if code, stdout := p.awaitClosed(); code != 0 || stdout != "after the cut\n" || p.first != last+1 {
+			t.Errorf("exit code %d, and from seq %d on %q", code, p.first, stdout)
+		}
+		var read strings.Builder
+		for _, chunk := range chunksOf(c.call("process/read", obj{"processId": "cat"})) {
+			read.Write(chunk.data)
+		}
+		if read.String() != all+"after the cut\n" {
+			t.Errorf("process/read: %q", read.String())
+		}
+		tty := c.start("tty", obj{"argv": sh("stty size; exit 3"), "tty": true, "size": obj{"rows": 40, "cols": 300}})
+		if code, _ := tty.awaitClosed(); code != 3 || tty.outputSoFar("pty") != "40 300\r\n" {
+			t.Errorf("a terminal: exit code %d, %q", code, tty.outputSoFar("pty"))
+		}
+		for _, wrong := range []struct {
+			params obj
+			text   string
+		}{
+			{obj{"processId": "x", "argv": []string{}, "cwd": "", "env": obj{}, "tty": false}, "argv must not be empty"},
+			{obj{"processId": "x", "argv": []string{"true"}, "cwd": "", "env": obj{}}, "missing field `tty`"},
+			{startParams("x", obj{"argv": []string{"true"}, "timeoutMs": 1.5}), "invalid number 1.5, expected u64, in `timeoutMs`"},
+			{startParams("x", obj{"argv": []string{"true"}, "sandbox": obj{"a": []any{1, nil}}}), "sandbox is not supported"},
+		} {
+			if code, text := c.callError("process/start", wrong.params); code != -32602 || !strings.Contains(text, wrong.text) {
+				t.Errorf("%s: %d %s, want -32602 %s", jsonText(wrong.params), code, text, wrong.text)
+			}
+		}
+		c.call("session/close", obj{})
+		if c.awaitEnd(); len(c.other) != 1 || c.other[0]["method"] != "session/evicted" {
+			t.Errorf("at the end came %s", jsonText(c.other))
+		}
+	})
+}
+
+// TestFramedStdio: a server of frames on stdin and stdout.
+func TestFramedStdio(t *testing.T) {
+	t.Parallel()
+	for _, packed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("packed %v", packed), func(t *testing.T) {
+			t.Parallel()
+			p, toServer, c := startStdioFraming(t, []string{"--framing", "length"}, func(r io.Reader, w io.Writer) *conn {
+				return framed(t, r, w, packed)
+			})
+			testStdio(t, p, toServer, c, func() {})
+		})
+	}
+}
+
+// TestFramesThatAreNone: what cannot be a frame ends the connection, and not its session;
+// what is no message is answered.
+func TestFramesThatAreNone(t *testing.T) {
+	t.Parallel()
+	s := startFramed(t)
+	s.packed = true
+	for name, bytes := range map[string][]byte{
+		"no bytes":      {0, 0, 0, 0},
+		"too many":      {1, 0, 0x80, 0},
+		"far too many":  {0xff, 0xff, 0xff, 0xff},
+		"cut in length": {1, 0},
+		"cut":           {2, 0, 0, 0, 0x80},
+	} {
+		c := s.session(nil)
+		c.tcp.Write(bytes)
+		if strings.HasPrefix(name, "cut") {
+			c.hangUp()
+		}
+		c.awaitEnd()
+		s.session(obj{"resumeSessionId": c.sessionID}).call("session/close", obj{})
+	}
+
+	c := s.session(nil)
+	for _, what := range []string{"{\"id\":1,\"method\":\"server/info\"}", " ", "\xc1", "\x91\x80", "\xdf\xff\xff\xff\xff", strings.Repeat("\x91", 1<<20)} {
+		c.sendRaw(0, []byte(what))
+		if e := errorOf(c.reply(-1)); num(e["code"]) != -32600 || !strings.Contains(jsonText(e["message"]), "failed to parse msgpack message") {
+			t.Errorf("%.20q was answered with %s", what, jsonText(e))
+		}
+	}
+	c.call("server/info", obj{})
+}
+
+// TestOpcodes: on a websocket the subprotocol says what is spoken, not the opcode.
+func TestOpcodes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.packed = true
+	c := s.session(nil)
+	packed, err := toMsgpack([]byte(`{"id":77,"method":"server/info"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.sendRaw(websocket.TextMessage, packed)
+	if c.reply(77)["result"] == nil {
+		t.Error("msgpack in a text message has no result")
+	}
+	c.sendRaw(websocket.TextMessage, []byte(`{"id":78,"method":"server/info"}`))
+	if e := errorOf(c.reply(-1)); num(e["code"]) != -32600 {
+		t.Errorf("JSON where msgpack is spoken: %s", jsonText(e))
+	}
+	c.call("server/info", obj{})
+}
+
+// TestAnswerOverTheFrame: an answer that does not fit is an error, and nothing else ends.
+func TestAnswerOverTheFrame(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts thousands of processes")
+	}
+	const n = 2200 // of 4 KiB each
+	s := startFramed(t)
+	s.packed = true
+	c := s.session(nil)
+	long := strings.Repeat("x", 4<<10)
+	for i := range n {
+		c.request("process/start", startParams(fmt.Sprint("p", i), obj{"argv": []string{"/bin/true", long}}))
+		if i%100 == 99 {
+			for k := i - 99; k <= i; k++ {
+				c.process(fmt.Sprint("p", k)).awaitClosed()
+			}
+		}
+	}
+	if code, text := c.callError("process/list", obj{}); code != -32600 || !strings.Contains(text, "at most 8388608") {
+		t.Errorf("%d %s", code, text)
+	}
+	c.call("process/info", obj{"processId": "p7"})
+}
+
+// TestClientOfFrames: the Go client over frames, and both of its encodings.
+func TestClientOfFrames(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), factTimeout)
+	defer cancel()
+	for _, s := range []*server{startFramed(t), startServer(t)} {
+		for _, asJSON := range []bool{false, true} {
+			c, err := client.Dial(ctx, s.url, &client.Options{JSON: asJSON})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := c.Command("sh", "-c", "cat; exit 3")
+			cmd.Stdin = strings.NewReader("through\x00\xff")
+			out, err := cmd.CombinedOutput(ctx)
+			if string(out) != "through\x00\xff" || err == nil || !strings.Contains(err.Error(), "3") {
+				t.Errorf("%s, JSON %v: %q, %v", s.url, asJSON, out, err)
+			}
+			if err := c.CloseSession(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestReadPartIsPartOfAck: what did not fit into the answer to a process/read has not
+// been had.
+func TestReadPartIsPartOfAck(t *testing.T) {
+	t.Parallel()
+	const size = 9 << 20 // in base64 more than a frame and a half
+	s := startFramed(t)
+	c := s.session(nil)
+	gated, open := behindGate(t, streamProgram(t, obj{"retention": obj{"bytes": 32 << 20}}, "source", fmt.Sprint(size)), "printf hello")
+	c.start("p", gated).awaitOutput("stdout", "hello")
+	witness := s.observe(c.sessionID, nil)
+	c.cutFIN()
+	eventually(t, "the owner is away", func() bool { return witness.call("session/info", obj{})["attached"] == false })
+	open()
+	witness.process("p").awaitClosed()
+
+	c = s.session(obj{"resumeSessionId": c.sessionID}) // and no resumeFrom: it reads what it has missed
+	all := unacked(witness, "p")
+	if all < size {
+		t.Fatalf("%d bytes are held for the owner, want %d", all, size)
+	}
+	read := 0
+	for _, chunk := range chunksOf(c.call("process/read", obj{"processId": "p", "afterSeq": 1})) {
+		read += len(chunk.data)
+	}
+	if read < 1<<20 || read > size-1<<20 {
+		t.Fatalf("%d bytes came in one answer: this tests nothing", read)
+	}
+	eventually(t, "what was read is acknowledged", func() bool { return unacked(witness, "p") < all })
+	if left := unacked(witness, "p"); left < int64(size-read) {
+		t.Errorf("%d bytes of %d were read, and %d are held", read, size, left)
+	}
+}

@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	framedScheme = "unix+frames://"
+	frameHeader  = 4       // bytes: the length of what follows, little-endian
+	frameBuffer  = 4 << 10 // bytes that are read at once; what is larger passes it by
+)
+
+// frames is length-prefixed frames: in each a message, of JSON or msgpack.
+type frames struct {
+	piped
+	onSocket    bool   // the end of the input is that of the connection
+	subprotocol string // owned by the reader until the first message has come
+	spoken      bool   // it is known
+	out         []byte // owned by the writer: a frame
+}
+
+// Frames returns a Conn of frames that are a length, 4 bytes little-endian, and so many
+// bytes, 1 to MaxFramed, of a message; it closes both r and w. The other side says by its
+// first byte what both speak: a msgpack map begins with 0x80 or more, JSON with less. When
+// r has ended between two frames, the error of ReadMessage is as that of Stdio. A length that
+// cannot be ends the connection.
+func Frames(r io.ReadCloser, w io.WriteCloser, o *StdioOptions) Conn {
+	if o == nil {
+		o = &StdioOptions{}
+	}
+	c := &frames{piped: newPiped(r, w, framedLimit(o.MaxMessage), "stdio", o.Closed)}
+	c.start()
+	return c
+}
+
+func framedLimit(max int) int { return min(orDefault(max, MaxFramed), MaxFramed) }
+
+func (c *frames) start() {
+	in := bufio.NewReaderSize(c.r, frameBuffer)
+	go c.pump(func(buf *[]byte) ([]byte, error) { return c.nextFrame(in, buf) })
+}
+
+// nextFrame makes room for a message as it arrives, whatever its header announced.
+func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
+	var head [frameHeader]byte
+	if _, err := io.ReadFull(in, head[:]); err == io.EOF && !c.onSocket {
+		return nil, inputEnded{}
+	} else if err == io.EOF {
+		return nil, err
+	} else if err != nil {
+		return nil, c.cut(err)
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	switch {
+	case size == 0:
+		return nil, fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
+	case size > uint32(c.max):
+		return nil, &LimitError{What: "frame", Max: c.max}
+	}
+	b := (*buf)[:0]
+	for left := int(size); left > 0; left = int(size) - len(b) {
+		if len(b) == cap(b) {
+			larger := make([]byte, len(b), min(max(2*len(b), minBuffer), int(size)))
+			copy(larger, b)
+			b = larger
+		}
+		n, err := io.ReadFull(in, b[len(b):min(cap(b), int(size))])
+		if b = b[:len(b)+n]; err != nil {
+			return nil, c.cut(err)
+		}
+	}
+	*buf = b
+	return b, nil
+}
+
+// cut says what an error within a frame means.
+func (c *frames) cut(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("transport: read from %s: %w", c.name, err)
+}
+
+func (c *frames) ReadMessage() ([]byte, error) {
+	msg, err := c.piped.ReadMessage()
+	if err == nil && !c.spoken {
+		c.spoken, c.subprotocol = true, SubprotocolJSON
+		if msg[0] >= 0x80 {
+			c.subprotocol = SubprotocolMsgpack
+		}
+	}
+	return msg, err
+}
+
+func (c *frames) Subprotocol() string { return c.subprotocol }
+
+// MaxMessage is the most that a message may have, in bytes, in either direction.
+func (c *frames) MaxMessage() int { return c.max }
+
+func (c *frames) WriteMessage(msg []byte, _ bool) error {
+	if len(msg) == 0 || len(msg) > c.max {
+		return fmt.Errorf("transport: a message of %d bytes; a frame has 1 to %d", len(msg), c.max)
+	}
+	c.out = append(binary.LittleEndian.AppendUint32(c.out[:0], uint32(len(msg))), msg...) // one write
+	_, err := c.w.Write(c.out)
+	if cap(c.out) > keepBuffer {
+		c.out = nil
+	}
+	return c.wrote(err)
+}
+
+// socketFrames is Frames over a socket. An empty subprotocol means that the other side
+// says which.
+func socketFrames(conn net.Conn, max int, subprotocol string) Conn {
+	c := &frames{
+		piped:       newPiped(conn, conn, framedLimit(max), name(conn), nil),
+		onSocket:    true,
+		subprotocol: subprotocol,
+		spoken:      subprotocol != "",
+	}
+	c.start()
+	return c
+}
+
+func (s *Server) serveFrames(accept func(Conn)) error {
+	for {
+		c, err := s.listener.Listener.Accept()
+		switch {
+		case err == nil:
+			go accept(socketFrames(c, s.handler.settings.maxMessage, ""))
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case isTemporary(err): // such as no descriptors: it may pass
+			select {
+			case <-time.After(acceptPause):
+			case <-s.listener.closed:
+				return nil
+			}
+		default:
+			return fmt.Errorf("serve %s: %w", s.url, err)
+		}
+	}
+}
+
+// acceptPause is between two attempts to accept, when one has failed.
+const acceptPause = 50 * time.Millisecond
+
+// isTemporary is as net/http has it.
+func isTemporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout))
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s%s: %w", framedScheme, path, err)
+	}
+	subprotocol := SubprotocolJSON
+	if len(o.Subprotocols) > 0 {
+		subprotocol = o.Subprotocols[0]
+	}
+	return socketFrames(c, o.MaxMessage, subprotocol), nil
+}
