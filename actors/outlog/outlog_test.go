@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"go.uber.org/goleak"
@@ -228,4 +229,28 @@ func TestCostIsMemory(t *testing.T) {
 		t.Errorf("%d entries cost %d MiB and take %d", l.Last(), cost>>20, used>>20)
 	}
 	runtime.KeepAlive(&l)
+}
+
+// BenchmarkLog is what a flood does to a log: a chunk comes, is read, is acknowledged and
+// goes.
+func BenchmarkLog(b *testing.B) {
+	for _, size := range []int{100, 4 << 10, slab.Size} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			var l Log
+			var c Cursor
+			var entries []Entry
+			lent := slab.Get()
+			data := lent.Bytes()[:size]
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Append(protocol.Stdout, data[:size:size], lent)
+				entries, _ = l.Read(&c, slab.Size, entries[:0])
+				for i := range entries {
+					entries[i].Release()
+				}
+				l.Drop(64<<10, c.Seq)
+			}
+		})
+	}
 }
