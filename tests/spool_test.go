@@ -103,12 +103,15 @@ func TestSpoolFull(t *testing.T) {
 	observer := s.observe(c.sessionID, nil)
 	c.start("a", obj{"argv": sh(script), "retention": retention})
 	c.start("b", obj{"argv": sh(script), "retention": retention})
-	for _, id := range []string{"a", "b"} {
-		observer.awaitWait(id, "owner")
-	}
-	if n := spooled(t, observer); n > 1_000_000 || n < 800_000 {
-		t.Errorf("%d bytes are on disk, want the budget of 1,000,000", n)
-	}
+	eventually(t, "both wait, with the budget used up", func() bool {
+		n := spooled(t, observer)
+		if n > 1_000_000 {
+			t.Fatalf("%d bytes are on disk, with a budget of 1,000,000", n)
+		}
+		a, _ := observer.waitsFor("a")
+		b, _ := observer.waitsFor("b")
+		return n > 800_000 && strings.Join(a, "")+strings.Join(b, "") == "ownerowner"
+	})
 	c.cutRST()
 	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"a": 0, "b": 0}, "capabilities": obj{"gap": true}})
 	for _, id := range []string{"a", "b"} {
@@ -136,9 +139,11 @@ func TestSpoolFails(t *testing.T) {
 	c.mutePongs.Store(true)
 	observer := s.observe(c.sessionID, nil)
 	c.start("p", obj{"argv": sh(script), "retention": obj{"bytes": 64 << 10, "onFull": "spool"}})
-	if info := observer.awaitWait("p", "owner"); !strings.Contains(jsonText(info["waitsFor"]), "its spool has failed") || !strings.Contains(jsonText(info["waitsFor"]), "no space left on device") {
-		t.Errorf("it waits for %s", jsonText(info["waitsFor"]))
-	}
+	eventually(t, "it waits, and says why", func() bool {
+		waits, info := observer.waitsFor("p")
+		text := jsonText(info["waitsFor"])
+		return strings.Join(waits, "") == "owner" && strings.Contains(text, "its spool has failed") && strings.Contains(text, "no space left on device")
+	})
 	c.cutRST()
 	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"p": 0}, "capabilities": obj{"gap": true}})
 	p := again.process("p")
