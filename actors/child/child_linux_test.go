@@ -1088,6 +1088,23 @@ func TestDescriptorLimit(t *testing.T) {
 	if n := openFiles(t) - 2; uint64(n) > low-fdReserve { // but the last pidfd, and what counts them
 		t.Errorf("%d of %d files open: the reserve of %d is used", n, low, fdReserve)
 	}
+	// Something else has used the reserve, too.
+	open := openFiles(t) - 1
+	for left := range 4 {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(open + left), Max: hard}); err != nil {
+			t.Fatal(err)
+		}
+		for _, tty := range []bool{false, true} {
+			spec := script(":")
+			spec.TTY = tty
+			if _, err := tryStart(t, h, spec, 1<<20); !errors.Is(err, ErrLimit) {
+				t.Errorf("with %d descriptors left, tty %v: %v", left, tty, err)
+			}
+		}
+	}
+	if n := openFiles(t) - 1; n != open {
+		t.Errorf("%d files are open after starts that were refused, %d before", n, open)
+	}
 }
 
 // A panic in a loop costs no byte, and one that comes back costs the stream.

@@ -45,7 +45,7 @@ func (h *Host) open(spec *Spec) (e *ends, err error) {
 		err = e.openPipes(spec.Stdin, spec.Merge)
 	}
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	// The kernel hands out the lowest number that is free: all below are in use.
 	soft, _, err := noFile()
