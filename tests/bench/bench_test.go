@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 // TestEveryRow measures every row with small numbers. What comes out is no
 // measurement, but it comes.
 func TestEveryRow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute")
+	}
 	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--timeout", "2m"})
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +42,9 @@ func TestEveryRow(t *testing.T) {
 	}
 	if len(r.Lines) != want {
 		t.Errorf("%d lines, want %d", len(r.Lines), want)
+	}
+	if len(r.Growth) == 0 {
+		t.Error("no growth was measured")
 	}
 	for _, l := range r.Lines {
 		if l.Skipped != "" {

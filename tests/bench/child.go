@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
 // childArg as the first argument makes this program one of those that it starts.
@@ -19,53 +22,79 @@ const childArg = "child"
 
 // childMain does not return. The modes:
 //
-//	write CHUNK TOTAL   writes TOTAL bytes to stdout, CHUNK with each write(2)
-//	websocket           a bare server: prints its URL, then serves
-//	                      /echo                  every message as it came
-//	                      /output/SUB/CHUNK/TOTAL  process/output of a process that does
-//	                                             not exist, then closes
+//	write CHUNK         writes to stdout without end, CHUNK bytes with each write(2)
+//	stream …            package stream
+//	hold PIPES PTYS     starts so many idle programs, prints a line, and has a goroutine
+//	                    wait for what each of them may write
+//	websocket           a bare server: prints its URL, then answers
+//	                      /echo               with every message as it came
+//	                      /output/SUB/CHUNK   with process/output of a process that does
+//	                                          not exist, without end
 func childMain(args []string) {
 	var err error
 	switch args[0] {
 	case "write":
-		err = writeBytes(args[1], args[2])
+		err = writeBytes(args[1])
+	case "stream":
+		stream.Main(args[1:])
+	case "hold":
+		err = hold(args[1], args[2])
 	case "websocket":
 		err = serveBare()
 	default:
 		err = fmt.Errorf("unknown mode %q", args)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench", args, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	fmt.Fprintln(os.Stderr, "bench", args, err)
+	os.Exit(1)
 }
 
-// sizes are a chunk and a total, in bytes.
-func sizes(chunk, total string) (c, t int64, err error) {
-	if c, err = strconv.ParseInt(chunk, 10, 64); err == nil {
-		t, err = strconv.ParseInt(total, 10, 64)
-	}
-	return c, t, err
-}
-
-func writeBytes(chunk, total string) error {
-	size, left, err := sizes(chunk, total)
+func writeBytes(chunk string) error {
+	size, err := strconv.Atoi(chunk)
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, size)
-	for i := range buf {
-		buf[i] = 'x' // so that a terminal passes it on
-	}
-	for left > 0 {
-		n, err := syscall.Write(1, buf[:min(size, left)])
-		if err != nil && err != syscall.EINTR {
+	buf := bytes.Repeat([]byte("x"), size) // a terminal passes it on
+	for {
+		if _, err := syscall.Write(1, buf); err != nil && err != syscall.EINTR {
 			return err
 		}
-		left -= int64(max(n, 0))
 	}
-	return nil
+}
+
+func hold(pipes, ptys string) error {
+	nPipes, err := strconv.Atoi(pipes)
+	if err != nil {
+		return err
+	}
+	nPTYs, err := strconv.Atoi(ptys)
+	if err != nil {
+		return err
+	}
+	for i := range nPipes + nPTYs {
+		cmd := exec.Command(idle[0], idle[1:]...)
+		if i >= nPipes {
+			master, err := rawPTY(cmd)
+			if err != nil {
+				return err
+			}
+			go master.Read(make([]byte, 1))
+			continue
+		}
+		stderr, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		cmd.Stderr = w
+		stdout, err := rawPiped(cmd)
+		if err != nil {
+			return err
+		}
+		w.Close()
+		go stdout.Read(make([]byte, 1))
+		go stderr.Read(make([]byte, 1))
+	}
+	fmt.Println("ready")
+	select {}
 }
 
 func serveBare() error {
@@ -82,7 +111,7 @@ func serveBare() error {
 		}
 		defer ws.Close()
 		if path := strings.Split(r.URL.Path, "/"); path[1] == "output" {
-			err = output(ws, path[2], path[3], path[4])
+			err = output(ws, path[2], path[3])
 		} else {
 			err = echo(ws)
 		}
@@ -102,8 +131,8 @@ func echo(ws *websocket.Conn) error {
 	}
 }
 
-func output(ws *websocket.Conn, sub, chunk, total string) error {
-	size, left, err := sizes(chunk, total)
+func output(ws *websocket.Conn, sub, chunk string) error {
+	size, err := strconv.Atoi(chunk)
 	if err != nil {
 		return err
 	}
@@ -113,7 +142,7 @@ func output(ws *websocket.Conn, sub, chunk, total string) error {
 	}
 	n := protocol.OutputNotification{ProcessID: "bare", Stream: protocol.Stdout, Chunk: make([]byte, size)}
 	var frame []byte
-	for ; left > 0; left -= size {
+	for {
 		n.Seq++
 		if frame, err = codec.AppendNotification(frame[:0], protocol.NotifyOutput, &n); err == nil {
 			err = ws.WriteMessage(kind, frame)
@@ -122,5 +151,4 @@ func output(ws *websocket.Conn, sub, chunk, total string) error {
 			return err
 		}
 	}
-	return nil
 }

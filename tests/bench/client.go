@@ -35,10 +35,11 @@ type client struct {
 
 // message is one that came. It is valid until the next.
 type message struct {
-	method  string // of a notification
-	process string // of a notification about one
-	seq     uint64 // the same
-	chunk   []byte // of process/output
+	method  string          // of a notification
+	process string          // of a notification about one
+	seq     uint64          // the same
+	stream  protocol.Stream // of process/output
+	chunk   []byte          // the same
 
 	id      protocol.ID // of an answer
 	payload []byte      // of an answer
@@ -129,7 +130,7 @@ func (c *client) next() (message, error) {
 	case protocol.NotifyOutput:
 		o := &c.output
 		err = c.codec.Unmarshal(m.Payload, o)
-		return message{method: m.Method, process: o.ProcessID, seq: o.Seq, chunk: o.Chunk}, err
+		return message{method: m.Method, process: o.ProcessID, seq: o.Seq, stream: o.Stream, chunk: o.Chunk}, err
 	case protocol.NotifyExited:
 		var n protocol.ExitedNotification
 		err = c.codec.Unmarshal(m.Payload, &n)
@@ -167,6 +168,33 @@ func (c *client) call(method string, params, result any) error {
 			return c.codec.Unmarshal(m.payload, result)
 		}
 	}
+}
+
+// pipeline makes n requests, some at a time. What comes beside the answers goes to
+// others.
+func (c *client) pipeline(n, inFlight int, request func(i int) (method string, params any), others func(message) error) error {
+	for sent, answered := 0, 0; answered < n; {
+		if sent < n && sent-answered < inFlight {
+			method, params := request(sent)
+			if _, err := c.request(method, params); err != nil {
+				return err
+			}
+			sent++
+			continue
+		}
+		m, err := c.next()
+		switch {
+		case err != nil:
+		case m.method == "":
+			answered++
+		default:
+			err = others(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // closed passes over messages until a process has closed.

@@ -1,10 +1,9 @@
 // Command bench measures a troupe server from outside, and beside it, in the same run
 // and by the same program, what the machine allows without one: the raw limit.
 //
-//	go run ./tests/bench                      every row, some 10 minutes
+//	go run ./tests/bench                      every row, some 20 minutes
 //	go run ./tests/bench --rows 'start|echo'  these rows
-//	go run ./tests/bench --svg DIR            pictures of the curves as well
-//	go run ./tests/bench --soak 20m           long, and with checked output
+//	go run ./tests/bench --rows growth        what a process costs among few and many
 //
 // It builds the server of the module it is run in and starts one on a port of
 // 127.0.0.1 for each measurement, with its own environment: GOGC and GODEBUG reach it.
@@ -14,7 +13,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,7 +45,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		os.Exit(2) // package flag has said why
+		os.Exit(2) // parse has said why
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -61,21 +59,26 @@ func main() {
 func parse(args []string) (*options, error) {
 	o := &options{rows: regexp.MustCompile("")}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.Func("rows", "measure only rows whose name matches this `regexp`", func(s string) (err error) {
+	names := ""
+	for _, r := range rows {
+		names += " " + r.name
+	}
+	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth", func(s string) (err error) {
 		o.rows, err = regexp.Compile(s)
 		return err
 	})
 	f.IntVar(&o.runs, "runs", 5, "how often each row is measured, the long ones 3 times at most")
 	f.BoolVar(&o.quick, "quick", false, "small numbers, which show that it works and nothing else")
 	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
-	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, without the table")
-	f.DurationVar(&o.timeout, "timeout", 45*time.Minute, "give up after that")
+	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 || o.runs < 1 {
-		fmt.Fprintln(os.Stderr, "bench: no arguments are expected, and at least 1 run; see -h")
-		return nil, flag.ErrHelp
+		err := errors.New("bench: no arguments are expected, and at least 1 run; see -h")
+		fmt.Fprintln(os.Stderr, err)
+		return nil, err
 	}
 	return o, nil
 }
@@ -124,11 +127,21 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 			report.Lines = append(report.Lines, b.measure(&r, o.runs)...)
 		}
 	}
+	if o.rows.MatchString("growth") {
+		report.Growth, err = b.measureGrowth()
+		if skip, ok := errors.AsType[skipped](err); ok {
+			fmt.Fprintf(progress, "growth: skipped: %v\n", skip)
+		} else if err != nil {
+			report.Failed = append(report.Failed, fmt.Sprintf("growth: %v", err))
+		}
+	}
 	if o.json != "-" {
 		report.print(stdout)
 	}
-	if err := report.write(o.json, stdout); err != nil {
-		return err
+	if o.json != "" {
+		if err := report.write(o.json, stdout); err != nil {
+			return err
+		}
 	}
 	return report.failed()
 }
@@ -178,21 +191,4 @@ func (b *bench) measure(r *row, runs int) []lineReport {
 		}
 	}
 	return reports
-}
-
-// write writes the report as JSON.
-func (r *report) write(to string, stdout io.Writer) error {
-	if to == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if to == "-" {
-		_, err = stdout.Write(text)
-		return err
-	}
-	return os.WriteFile(to, text, 0o666)
 }

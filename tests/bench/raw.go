@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // What the machine allows without a server.
@@ -94,6 +96,22 @@ func rawPTY(cmd *exec.Cmd) (master *os.File, err error) {
 	return master, nil
 }
 
+// rawPiped starts a program and returns the end of a pipe to its stdout.
+func rawPiped(cmd *exec.Cmd) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	cmd.Stdout = w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
 // rawEcho types n keys at a terminal whose program reads them and says nothing.
 func (b *bench) rawEcho(n int) (times, error) {
 	cmd := exec.CommandContext(b.ctx, "/bin/sh", "-c", silentReader)
@@ -159,90 +177,101 @@ func (b *bench) rawRPC(n int) (each times, err error) {
 	})
 }
 
-// rawPipe reads all that a producer writes to a pipe, in MiB/s.
-func rawPipe(cmd *exec.Cmd, total int64) (float64, error) {
-	r, w, err := os.Pipe()
+// rawPipeOutput reads what a producer writes to a pipe, in MiB/s.
+func (b *bench) rawPipeOutput(argv []string) (float64, error) {
+	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
+	r, err := rawPiped(cmd)
 	if err != nil {
 		return 0, err
 	}
-	defer r.Close()
-	cmd.Stdout = w
+	defer func() { r.Close(); cmd.Process.Kill(); cmd.Wait() }()
 	raw, err := r.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
 	raw.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, mib) })
-	err = cmd.Start()
-	w.Close()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	return drain(r, total)
+	return b.drain(r)
 }
 
-// rawPTYOutput reads all that a producer writes to a terminal, in MiB/s.
-func rawPTYOutput(cmd *exec.Cmd, total int64) (float64, error) {
+// rawPTYOutput reads what a producer writes to a terminal, in MiB/s.
+func (b *bench) rawPTYOutput(argv []string) (float64, error) {
+	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
 	master, err := rawPTY(cmd)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { master.Close(); cmd.Process.Kill(); cmd.Wait() }()
-	return drain(master, total)
+	return b.drain(master)
 }
 
 const mib = 1 << 20
 
-// drain is how fast total bytes are read after the first of them, in MiB/s.
-func drain(r io.Reader, total int64) (float64, error) {
+// drain is how fast bytes can be read, in MiB/s.
+func (b *bench) drain(r io.Reader) (float64, error) {
 	buf := make([]byte, 256<<10)
-	var rate throughput
-	for rate.bytes < total {
+	rate := b.throughput()
+	for !rate.done() {
 		n, err := r.Read(buf)
-		rate.add(n)
-		if err != nil && rate.bytes < total {
-			return 0, fmt.Errorf("after %d bytes of %d: %w", rate.bytes, total, err)
+		if err != nil {
+			return 0, err
 		}
+		rate.add(n)
 	}
 	return rate.mibPerSecond(), nil
 }
 
-// throughput counts bytes from when the first come: the start of a program is
-// another row.
+// throughput counts bytes for a while, from when the first come: the start of a
+// program is another row.
 type throughput struct {
-	bytes, first int64
-	begin        time.Time
+	while time.Duration
+	bytes int64
+	begin time.Time
+	took  time.Duration
+}
+
+func (b *bench) throughput() *throughput {
+	return &throughput{while: time.Duration(b.n(2000, 100)) * time.Millisecond}
 }
 
 func (t *throughput) add(n int) {
-	if t.bytes == 0 {
-		t.first, t.begin = int64(n), time.Now()
+	if t.begin.IsZero() {
+		t.begin = time.Now()
+		return
 	}
 	t.bytes += int64(n)
+	t.took = time.Since(t.begin)
 }
 
-func (t *throughput) mibPerSecond() float64 {
-	return float64(t.bytes-t.first) / mib / time.Since(t.begin).Seconds()
-}
+func (t *throughput) done() bool { return t.took > t.while }
+
+func (t *throughput) mibPerSecond() float64 { return float64(t.bytes) / mib / t.took.Seconds() }
 
 // rawOutput reads output that a bare websocket server sends, in MiB/s of the bytes
 // that it carries.
-func (b *bench) rawOutput(sub string, chunk int, total int64) (float64, error) {
+func (b *bench) rawOutput(sub string, chunk int) (float64, error) {
 	s, err := b.bare("websocket")
 	if err != nil {
 		return 0, err
 	}
 	defer s.stop()
-	c, err := b.dial(fmt.Sprintf("%s/output/%s/%d/%d", s.url, sub, chunk, total), sub)
+	c, err := b.dial(fmt.Sprintf("%s/output/%s/%d", s.url, sub, chunk), sub)
 	if err != nil {
 		return 0, err
 	}
 	defer c.close()
-	var rate throughput
-	for rate.bytes < total {
+	return b.receive(c)
+}
+
+// receive is how fast output comes, in MiB/s.
+func (b *bench) receive(c *client) (float64, error) {
+	rate := b.throughput()
+	for !rate.done() {
 		m, err := c.next()
 		if err != nil {
 			return 0, err
+		}
+		if m.method != protocol.NotifyOutput {
+			return 0, fmt.Errorf("%s instead of output", m.method)
 		}
 		rate.add(len(m.chunk))
 	}

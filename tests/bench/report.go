@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -179,6 +180,9 @@ type report struct {
 	Server  string       `json:"server,omitempty"` // a binary that was given
 	Quick   bool         `json:"quick,omitempty"`
 	Lines   []lineReport `json:"lines"`
+
+	Growth []growthPoint `json:"growth,omitempty"`
+	Failed []string      `json:"failed,omitempty"` // what of these two
 }
 
 func newReport(o *options) *report {
@@ -205,7 +209,6 @@ func machine() string {
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "%s\n%s\nmedian (least–most)\n\n", r.Machine, r.Started.Format(time.DateTime))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer t.Flush()
 	fmt.Fprintln(t, "what\tunit\tours\traw limit\tours/raw\ttarget\tmet")
 	for _, l := range r.Lines {
 		ours, raw, ratio := l.Ours.String(), "–", "–"
@@ -228,6 +231,37 @@ func (r *report) print(w io.Writer) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.What, l.Unit, ours, raw, ratio, l.Target, l.met())
 	}
+	t.Flush()
+	if len(r.Growth) > 0 {
+		r.printGrowth(w)
+	}
+}
+
+// printGrowth writes the table of what a process costs among few and many.
+func (r *report) printGrowth(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer t.Flush()
+	fmt.Fprintln(t, "\nprocesses, each 1 line/s\tmemory of each, KiB\tof the server, MiB\tCPU of a line, µs\tof the client\tstart, ms\tprint to receipt, ms: p50\tp99\tmax\twithout a server: p50\tp99\t")
+	for _, p := range r.Growth {
+		for _, v := range []float64{float64(p.Processes), p.Anonymous, p.RSS, p.CPU, p.ClientCPU, p.Start, p.P50, p.P99, p.Max, p.RawP50, p.RawP99} {
+			fmt.Fprintf(t, "%s\t", number(v))
+		}
+		fmt.Fprintln(t)
+	}
+}
+
+// write writes the report as JSON to a file, or with "-" to stdout.
+func (r *report) write(to string, stdout io.Writer) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if to == "-" {
+		_, err = stdout.Write(text)
+		return err
+	}
+	return os.WriteFile(to, text, 0o666)
 }
 
 // failed is what went wrong, not what was slow.
@@ -237,6 +271,9 @@ func (r *report) failed() error {
 		if l.Failed != "" {
 			errs = append(errs, fmt.Errorf("%s: %s", l.What, l.Failed))
 		}
+	}
+	for _, what := range r.Failed {
+		errs = append(errs, errors.New(what))
 	}
 	return errors.Join(errs...)
 }

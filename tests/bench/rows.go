@@ -1,4 +1,6 @@
 package main
 
+import "slices"
+
 // rows are the table, in its order.
-var rows = []row{startRow, start16Row, echoRow, floodRow, pipeRow, msgpackRow, ptyRow}
+var rows = slices.Concat(latencyRows, outputRows, memoryRows, scaleRows, cutRows)

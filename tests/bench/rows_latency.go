@@ -1,54 +1,67 @@
 package main
 
 import (
-	"math"
 	"strconv"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-var startRow = row{
-	name: "start",
-	lines: []line{
-		{what: "start to closed of /bin/true, one at a time, p50", unit: "ms", target: atMost(1.2), raw: []string{"fork+exec+wait"}},
-		{what: "the same, p99", unit: "ms", raw: []string{"fork+exec+wait"}},
+var latencyRows = []row{
+	{
+		name: "start",
+		lines: []line{
+			{what: "start to closed of /bin/true, one at a time, p50", unit: "ms", target: atMost(1.2), raw: []string{"fork+exec+wait"}},
+			{what: "the same, p99", unit: "ms", raw: []string{"fork+exec+wait"}},
+		},
+		measure: func(b *bench) ([]reading, error) {
+			n := b.n(1000, 30)
+			raw, _, err := b.rawStarts(n, 1)
+			if err != nil {
+				return nil, err
+			}
+			ours, _, err := b.starts(n, 1)
+			return []reading{
+				{ours.percentile(0.5), []float64{raw.percentile(0.5)}},
+				{ours.percentile(0.99), []float64{raw.percentile(0.99)}},
+			}, err
+		},
 	},
-	measure: func(b *bench) ([]reading, error) {
-		n := b.n(1000, 30)
-		raw, _, err := b.rawStarts(n, 1)
-		if err != nil {
-			return nil, err
-		}
-		ours, _, err := b.starts(n, 1)
-		if err != nil {
-			return nil, err
-		}
-		return []reading{
-			{ours.percentile(0.5), []float64{raw.percentile(0.5)}},
-			{ours.percentile(0.99), []float64{raw.percentile(0.99)}},
-		}, nil
+	{
+		name:  "start16",
+		lines: []line{{what: "starts on one connection, 16 in flight", unit: "1/s", target: atLeast(1900), raw: []string{"fork+exec+wait, 16 at a time"}}},
+		measure: func(b *bench) ([]reading, error) {
+			ours, raw, err := b.startRates(b.n(4000, 100), 16)
+			return []reading{{ours, []float64{raw}}}, err
+		},
+	},
+	{
+		name: "echo",
+		lines: []line{
+			{what: "keystroke to echo on a PTY, p50", unit: "ms", target: atMost(0.2), raw: []string{"bare PTY", "bare websocket"}},
+			{what: "the same, p99", unit: "ms", target: atMost(0.5), raw: []string{"bare PTY", "bare websocket"}},
+		},
+		measure: func(b *bench) ([]reading, error) { return b.measureEcho(false) },
+	},
+	{
+		name: "flood",
+		lines: []line{
+			{what: "the same, while another process floods the connection, p50", unit: "ms", target: atMost(2), raw: []string{"bare PTY", "bare websocket"}},
+			{what: "the same, p99", unit: "ms", target: atMost(5), raw: []string{"bare PTY", "bare websocket"}},
+		},
+		measure: func(b *bench) ([]reading, error) { return b.measureEcho(true) },
 	},
 }
 
-var start16Row = row{
-	name:  "start16",
-	lines: []line{{what: "starts on one connection, 16 in flight", unit: "1/s", target: atLeast(1900), raw: []string{"16 × fork+exec+wait"}}},
-	measure: func(b *bench) ([]reading, error) {
-		n := b.n(4000, 100)
-		_, raw, err := b.rawStarts(n, 16)
-		if err != nil {
-			return nil, err
-		}
-		_, ours, err := b.starts(n, 16)
-		if err != nil {
-			return nil, err
-		}
-		return []reading{{perSecond(n, ours), []float64{perSecond(n, raw)}}}, nil
-	},
+// startRates are starts in a second.
+func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
+	_, without, err := b.rawStarts(n, inFlight)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, with, err := b.starts(n, inFlight)
+	return float64(n) / with.Seconds(), float64(n) / without.Seconds(), err
 }
-
-func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
 // starts starts n programs on a server of their own, the next when one has closed. It
 // returns how long each took, and all.
@@ -94,24 +107,6 @@ func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err erro
 	return each, time.Since(begin), nil
 }
 
-var echoRow = row{
-	name: "echo",
-	lines: []line{
-		{what: "keystroke to echo on a PTY, p50", unit: "ms", target: atMost(0.2), raw: []string{"bare PTY", "bare websocket"}},
-		{what: "the same, p99", unit: "ms", target: atMost(0.5), raw: []string{"bare PTY", "bare websocket"}},
-	},
-	measure: func(b *bench) ([]reading, error) { return b.measureEcho(false) },
-}
-
-var floodRow = row{
-	name: "flood",
-	lines: []line{
-		{what: "the same, while another process floods the connection, p50", unit: "ms", target: atMost(2), raw: []string{"bare PTY", "bare websocket"}},
-		{what: "the same, p99", unit: "ms", target: atMost(5), raw: []string{"bare PTY", "bare websocket"}},
-	},
-	measure: func(b *bench) ([]reading, error) { return b.measureEcho(true) },
-}
-
 // measureEcho gives p50 and p99.
 func (b *bench) measureEcho(beside bool) ([]reading, error) {
 	n := b.n(3000, 100)
@@ -149,7 +144,7 @@ func (b *bench) echo(n int, beside bool) (times, error) {
 		return nil, err
 	}
 	if beside {
-		if err := c.start("flood", false, b.producer(producerChunk, math.MaxInt64)...); err != nil {
+		if err := c.start("flood", false, b.producer(producerChunk)...); err != nil {
 			return nil, err
 		}
 		for flood := 0; flood < 8*mib; {

@@ -74,3 +74,5 @@ func (p *program) stop() {
 		fmt.Fprintf(p.b.progress, "%s: %v\n%s", p.cmd, err, p.stderr.data)
 	}
 }
+
+func (p *program) pid() int { return p.cmd.Process.Pid }
