@@ -22,7 +22,7 @@ func TestEveryRow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute")
 	}
-	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--timeout", "2m"})
+	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--svg", t.TempDir(), "--timeout", "2m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func TestEveryRow(t *testing.T) {
 	if len(r.Lines) != want {
 		t.Errorf("%d lines, want %d", len(r.Lines), want)
 	}
-	if len(r.Growth) == 0 {
-		t.Error("no growth was measured")
+	if len(r.Growth) == 0 || len(r.Charts) != 4 {
+		t.Errorf("%d points of growth, %d charts", len(r.Growth), len(r.Charts))
 	}
 	for _, l := range r.Lines {
 		if l.Skipped != "" {

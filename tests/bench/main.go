@@ -3,6 +3,7 @@
 //
 //	go run ./tests/bench                      every row, some 20 minutes
 //	go run ./tests/bench --rows 'start|echo'  these rows
+//	go run ./tests/bench --svg DIR            pictures of the curves as well
 //	go run ./tests/bench --rows growth        what a process costs among few and many
 //
 // It builds the server of the module it is run in and starts one on a port of
@@ -33,6 +34,7 @@ type options struct {
 	quick   bool
 	server  string // a troupe binary; "": built
 	json    string // a file, or "-"; "": none
+	svg     string // a directory; "": none
 	timeout time.Duration
 }
 
@@ -63,7 +65,7 @@ func parse(args []string) (*options, error) {
 	for _, r := range rows {
 		names += " " + r.name
 	}
-	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth", func(s string) (err error) {
+	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth, and with --svg output starts", func(s string) (err error) {
 		o.rows, err = regexp.Compile(s)
 		return err
 	})
@@ -71,6 +73,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "small numbers, which show that it works and nothing else")
 	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
 	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
+	f.StringVar(&o.svg, "svg", "", "draw output, starts and growth in this `directory`")
 	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -127,14 +130,7 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 			report.Lines = append(report.Lines, b.measure(&r, o.runs)...)
 		}
 	}
-	if o.rows.MatchString("growth") {
-		report.Growth, err = b.measureGrowth()
-		if skip, ok := errors.AsType[skipped](err); ok {
-			fmt.Fprintf(progress, "growth: skipped: %v\n", skip)
-		} else if err != nil {
-			report.Failed = append(report.Failed, fmt.Sprintf("growth: %v", err))
-		}
-	}
+	b.measureCurves(o, report)
 	if o.json != "-" {
 		report.print(stdout)
 	}
@@ -144,6 +140,44 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 		}
 	}
 	return report.failed()
+}
+
+// measureCurves measures what is no row.
+func (b *bench) measureCurves(o *options, report *report) {
+	fail := func(what string, err error) {
+		if skip, ok := errors.AsType[skipped](err); ok {
+			fmt.Fprintf(b.progress, "%s: skipped: %v\n", what, skip)
+		} else if err != nil {
+			report.Failed = append(report.Failed, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	if o.rows.MatchString("growth") {
+		var err error
+		report.Growth, err = b.measureGrowth()
+		fail("growth", err)
+	}
+	if o.svg == "" {
+		return
+	}
+	if len(report.Growth) > 0 {
+		report.Charts = growthCharts(report.Growth)
+	}
+	for _, curves := range []struct {
+		name    string
+		measure func() (chart, error)
+	}{{"output", b.outputChart}, {"starts", b.startChart}} {
+		if !o.rows.MatchString(curves.name) {
+			continue
+		}
+		c, err := curves.measure()
+		fail(curves.name, err)
+		if err == nil {
+			report.Charts = append(report.Charts, c)
+		}
+	}
+	for _, c := range report.Charts {
+		fail(c.File, c.write(o.svg))
+	}
 }
 
 // serverBinary is the absolute path of given, or of what was built in dir.

@@ -182,6 +182,7 @@ type report struct {
 	Lines   []lineReport `json:"lines"`
 
 	Growth []growthPoint `json:"growth,omitempty"`
+	Charts []chart       `json:"charts,omitempty"`
 	Failed []string      `json:"failed,omitempty"` // what of these two
 }
 
