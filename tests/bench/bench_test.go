@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"testing"
@@ -59,6 +60,20 @@ func TestEveryRow(t *testing.T) {
 				t.Errorf("%s: raw limit %s: %v", l.What, raw.What, raw.figure)
 			}
 		}
+	}
+}
+
+// TestSoak: a short one finds nothing wrong.
+func TestSoak(t *testing.T) {
+	o, err := parse([]string{"--soak", "5s", "--processes", "40", "--timeout", "1m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), o, t.Output(), t.Output()); err != nil {
+		if _, ok := errors.AsType[skipped](err); ok {
+			t.Skip(err)
+		}
+		t.Error(err)
 	}
 }
 

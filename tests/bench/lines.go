@@ -92,7 +92,7 @@ type printing struct {
 	perOne    memory  // of the server
 	cpuOfLine float64 // of the server, µs
 	clientCPU float64 // of this program, µs for a line
-	startTime float64 // ms for each, 16 in flight
+	startTime float64 // ms for each; by the server 16 in flight, without it one
 }
 
 // print runs n line printers by a server, and looks at them for a while when all run.
@@ -153,7 +153,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	if err != nil {
 		return r, err
 	}
-	r.startTime = float64(time.Since(begin).Microseconds()) / 1000 / float64(n)
+	r.startTime = time.Since(begin).Seconds() * 1000 / float64(n)
 
 	read := func(d time.Duration) error {
 		for end := time.Now().Add(d); time.Now().Before(end); {
@@ -216,11 +216,12 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	return r, err
 }
 
-// rawPrint does the same without a server: a goroutine reads each pipe or terminal.
-func (b *bench) rawPrint(n int, tty bool, while time.Duration) (latency times, err error) {
+// rawPrint gives latency and startTime without a server: a goroutine reads each pipe or
+// terminal.
+func (b *bench) rawPrint(n int, tty bool, while time.Duration) (r printing, err error) {
 	program, err := b.linePrinter()
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	type output struct {
 		sync.Mutex
@@ -242,6 +243,7 @@ func (b *bench) rawPrint(n int, tty bool, while time.Duration) (latency times, e
 			o.file.Close()
 		}
 	}()
+	begin := time.Now()
 	for range n {
 		o := &output{cmd: exec.Command(program)}
 		if tty {
@@ -250,7 +252,7 @@ func (b *bench) rawPrint(n int, tty bool, while time.Duration) (latency times, e
 			o.file, err = rawPiped(o.cmd)
 		}
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		all = append(all, o)
 		readers.Go(func() {
@@ -266,9 +268,10 @@ func (b *bench) rawPrint(n int, tty bool, while time.Duration) (latency times, e
 			}
 		})
 		if b.ctx.Err() != nil {
-			return nil, context.Cause(b.ctx)
+			return r, context.Cause(b.ctx)
 		}
 	}
+	r.startTime = time.Since(begin).Seconds() * 1000 / float64(n)
 	time.Sleep(while / 4)
 	for _, o := range all {
 		o.Lock()
@@ -278,8 +281,8 @@ func (b *bench) rawPrint(n int, tty bool, while time.Duration) (latency times, e
 	time.Sleep(while)
 	for _, o := range all {
 		o.Lock()
-		latency = append(latency, o.latency...)
+		r.latency = append(r.latency, o.latency...)
 		o.Unlock()
 	}
-	return latency, nil
+	return r, nil
 }

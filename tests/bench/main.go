@@ -5,6 +5,7 @@
 //	go run ./tests/bench --rows 'start|echo'  these rows
 //	go run ./tests/bench --svg DIR            pictures of the curves as well
 //	go run ./tests/bench --rows growth        what a process costs among few and many
+//	go run ./tests/bench --soak 20m           long, with cuts, every byte checked
 //
 // It builds the server of the module it is run in and starts one on a port of
 // 127.0.0.1 for each measurement, with its own environment: GOGC and GODEBUG reach it.
@@ -36,6 +37,9 @@ type options struct {
 	json    string // a file, or "-"; "": none
 	svg     string // a directory; "": none
 	timeout time.Duration
+
+	soak      time.Duration // 0: the rows are measured
+	processes int           // of a soak
 }
 
 func main() {
@@ -74,7 +78,9 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
 	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
 	f.StringVar(&o.svg, "svg", "", "draw output, starts and growth in this `directory`")
-	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that; a soak after that and its time")
+	f.DurationVar(&o.soak, "soak", 0, "do not measure, but run programs for so long, cut their connections and check their output")
+	f.IntVar(&o.processes, "processes", 1000, "how many, with --soak")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -107,7 +113,7 @@ func (b *bench) n(full, quick int) int {
 
 // run measures and reports. Rows that fail do not keep the others from being measured.
 func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done within --timeout %v", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout+o.soak, fmt.Errorf("not done within --timeout %v", o.timeout))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(2*stopWithin, func() { panic("something does not heed its context") })
@@ -123,6 +129,9 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 	}
 	if b.troupe, err = serverBinary(ctx, o.server, dir); err != nil {
 		return err
+	}
+	if o.soak > 0 {
+		return b.soak(stdout, o.processes, o.soak)
 	}
 	report := newReport(o)
 	for _, r := range rows {

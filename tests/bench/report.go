@@ -242,9 +242,9 @@ func (r *report) print(w io.Writer) {
 func (r *report) printGrowth(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer t.Flush()
-	fmt.Fprintln(t, "\nprocesses, each 1 line/s\tmemory of each, KiB\tof the server, MiB\tCPU of a line, µs\tof the client\tstart, ms\tprint to receipt, ms: p50\tp99\tmax\twithout a server: p50\tp99\t")
+	fmt.Fprintln(t, "\nprocesses, each 1 line/s\tmemory of each, KiB\tof the server, MiB\tCPU of a line, µs\tof the client\tstart, ms\tprint to receipt, ms: p50\tp99\tmax\twithout a server: start, ms\tp50\tp99\t")
 	for _, p := range r.Growth {
-		for _, v := range []float64{float64(p.Processes), p.Anonymous, p.RSS, p.CPU, p.ClientCPU, p.Start, p.P50, p.P99, p.Max, p.RawP50, p.RawP99} {
+		for _, v := range []float64{float64(p.Processes), p.Anonymous, p.RSS, p.CPU, p.ClientCPU, p.Start, p.P50, p.P99, p.Max, p.RawStart, p.RawP50, p.RawP99} {
 			fmt.Fprintf(t, "%s\t", number(v))
 		}
 		fmt.Fprintln(t)

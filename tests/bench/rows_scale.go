@@ -66,8 +66,8 @@ func linesRow(name string, n int, tty bool, what string, p99 float64) row {
 		raw, err := b.rawPrint(n, tty, while)
 		return []reading{
 			{ours: float64(ours.lost)},
-			{ours.latency.percentile(0.5), []float64{raw.percentile(0.5)}},
-			{ours.latency.percentile(0.99), []float64{raw.percentile(0.99)}},
+			{ours.latency.percentile(0.5), []float64{raw.latency.percentile(0.5)}},
+			{ours.latency.percentile(0.99), []float64{raw.latency.percentile(0.99)}},
 			{ours: ours.rss},
 		}, err
 	}}
@@ -86,7 +86,8 @@ type growthPoint struct {
 	P50       float64 `json:"p50Ms"`             // from print to receipt
 	P99       float64 `json:"p99Ms"`
 	Max       float64 `json:"maxMs"`
-	RawP50    float64 `json:"rawP50Ms"` // the same without a server
+	RawStart  float64 `json:"rawStartMs"` // without a server, one at a time
+	RawP50    float64 `json:"rawP50Ms"`   // the same without a server
 	RawP99    float64 `json:"rawP99Ms"`
 }
 
@@ -108,7 +109,7 @@ func (b *bench) measureGrowth() (points []growthPoint, err error) {
 		points = append(points, growthPoint{
 			Processes: n, Anonymous: p.perOne.anonymous, RSS: p.rss, CPU: p.cpuOfLine, ClientCPU: p.clientCPU, Start: p.startTime,
 			P50: p.latency.percentile(0.5), P99: p.latency.percentile(0.99), Max: p.latency.percentile(1),
-			RawP50: raw.percentile(0.5), RawP99: raw.percentile(0.99),
+			RawStart: raw.startTime, RawP50: raw.latency.percentile(0.5), RawP99: raw.latency.percentile(0.99),
 		})
 	}
 	return points, nil
