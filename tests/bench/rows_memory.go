@@ -129,7 +129,10 @@ func (b *bench) connectionMemory(s *program, n int, dial func() (*client, error)
 			if err != nil {
 				return err
 			}
-			go c.until(func(message) bool { return false }) // to its end, which is the server's
+			go func() {
+				c.until(func(message) bool { return false }) // to its end, which is the server's
+				c.close()
+			}()
 		}
 		return nil
 	}

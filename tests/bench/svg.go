@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -39,17 +40,44 @@ type scale struct {
 	low, high float64
 	from, to  float64
 	log       bool
+	ticks     []float64 // round numbers along it
 }
 
 func newScale(values []float64, from, to float64, log bool) scale {
-	low, high := values[0], values[0]
-	for _, v := range values {
-		low, high = min(low, v), max(high, v)
+	low, high := slices.Min(values), slices.Max(values)
+	if log {
+		ticks := roundNumbers(low, high)
+		s := scale{ticks[0], ticks[len(ticks)-1], from, to, true, ticks}
+		if len(ticks) > 9 { // only the powers of ten
+			s.ticks = slices.DeleteFunc(ticks, func(v float64) bool {
+				power := math.Log10(v)
+				return math.Abs(power-math.Round(power)) > 0.01
+			})
+		}
+		return s
 	}
-	if !log {
-		return scale{0, high * 1.05, from, to, false}
+	s := scale{0, high * 1.05, from, to, false, nil}
+	step := roundNumbers(high/8, high/2)[1]
+	for v := 0.0; v <= s.high; v += step {
+		s.ticks = append(s.ticks, v)
 	}
-	return scale{math.Pow(10, math.Floor(math.Log10(low)+1e-9)), math.Pow(10, math.Ceil(math.Log10(high)-1e-9)), from, to, true}
+	return s
+}
+
+// roundNumbers are 1, 2, 5, 10, 20 and so on: all between low and high, and one around
+// them at each end.
+func roundNumbers(low, high float64) (numbers []float64) {
+	for power := int(math.Floor(math.Log10(low))); ; power++ {
+		for _, digit := range []float64{1, 2, 5} {
+			v := digit * math.Pow10(power)
+			if len(numbers) == 1 && v <= low {
+				numbers = nil
+			}
+			if numbers = append(numbers, v); v >= high {
+				return numbers
+			}
+		}
+	}
 }
 
 func (s scale) place(v float64) float64 {
@@ -58,27 +86,6 @@ func (s scale) place(v float64) float64 {
 		part = math.Log(v/s.low) / math.Log(s.high/s.low)
 	}
 	return s.from + part*(s.to-s.from)
-}
-
-// ticks are round numbers along the scale.
-func (s scale) ticks() (ticks []float64) {
-	if s.log {
-		for v := s.low; v <= s.high*1.001; v *= 10 {
-			ticks = append(ticks, v)
-		}
-		return ticks
-	}
-	step := math.Pow(10, math.Floor(math.Log10(s.high/2)))
-	for _, m := range []float64{1, 2, 5, 10} {
-		if s.high/(step*m) <= 8 {
-			step *= m
-			break
-		}
-	}
-	for v := 0.0; v <= s.high; v += step {
-		ticks = append(ticks, v)
-	}
-	return ticks
 }
 
 // svg draws the chart.
@@ -92,7 +99,7 @@ func (c chart) svg() string {
 	x := newScale(xs, plotLeft, plotRight, c.X.log)
 	y := newScale(ys, plotBottom, plotTop, c.Y.log)
 	if c.X.log { // from point to point, not from power to power
-		x.low, x.high = min(xs[0], x.high), xs[len(xs)-1]
+		x.low, x.high = slices.Min(xs), slices.Max(xs)
 	}
 
 	var s strings.Builder
@@ -105,7 +112,7 @@ func (c chart) svg() string {
 	text(plotLeft, 28, "start", ` font-size="16" font-weight="bold"`, c.Title)
 	text((plotLeft+plotRight)/2, svgHeight-14, "middle", "", c.X.what)
 	text(0, 0, "middle", fmt.Sprintf(` transform="translate(20 %d) rotate(-90)"`, (plotTop+plotBottom)/2), c.Y.what)
-	for _, v := range y.ticks() {
+	for _, v := range y.ticks {
 		at := y.place(v)
 		p(`<path d="M%d %.1fH%d" stroke="#ddd"/>`, plotLeft, at, plotRight)
 		text(plotLeft-8, at+4, "end", "", c.Y.tick(v))
@@ -138,7 +145,7 @@ func (c chart) svg() string {
 // xTicks are the values that were measured, if that is what there is room for.
 func (c chart) xTicks(x scale) (ticks []float64) {
 	if !c.X.log {
-		return x.ticks()
+		return x.ticks
 	}
 	for _, p := range c.Curves[0].Points {
 		ticks = append(ticks, p[0])
