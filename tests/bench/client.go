@@ -11,12 +11,13 @@ import (
 
 // codecs are what the client speaks, by websocket subprotocol.
 var codecs = map[string]protocol.Codec{
-	subJSON: protocol.JSON,
+	subJSON:    protocol.JSON,
+	subMsgpack: protocol.Msgpack,
 }
 
 const (
 	subJSON    = transport.SubprotocolJSON
-	subMsgpack = "troupe.msgpack"
+	subMsgpack = transport.SubprotocolMsgpack
 )
 
 // client is a connection to a troupe server. It is to cost less than the server, or it

@@ -50,28 +50,10 @@ func memoryReadings(ours memory, raw ...memory) []reading {
 // idle is a program that does nothing for long.
 var idle = []string{"/bin/sleep", "100000"}
 
+// measureHolding has one of the two at a time hold programs: a system has only some
+// thousand terminals.
 func (b *bench) measureHolding(n int, tty bool) ([]reading, error) {
-	s, err := b.serve()
-	if err != nil {
-		return nil, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	if err := c.startIdle("first", 1, tty); err != nil {
-		return nil, err
-	}
-	before, err := b.settledMemory(s.pid())
-	if err != nil {
-		return nil, err
-	}
-	if err := c.startIdle("idle", n, tty); err != nil {
-		return nil, err
-	}
-	after, err := b.settledMemory(s.pid())
+	ours, err := b.idleMemory(n, tty)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +62,32 @@ func (b *bench) measureHolding(n int, tty bool) ([]reading, error) {
 		return nil, err
 	}
 	many, err := b.holderMemory(1+n, tty)
-	return memoryReadings(perOne(before, after, n), perOne(few, many, n)), err
+	return memoryReadings(ours, perOne(few, many, n)), err
+}
+
+func (b *bench) idleMemory(n int, tty bool) (memory, error) {
+	s, err := b.serve()
+	if err != nil {
+		return memory{}, err
+	}
+	defer s.stop()
+	c, err := b.connect(s, subJSON)
+	if err != nil {
+		return memory{}, err
+	}
+	defer c.close()
+	if err := c.startIdle("first", 1, tty); err != nil {
+		return memory{}, err
+	}
+	before, err := b.settledMemory(s.pid())
+	if err != nil {
+		return memory{}, err
+	}
+	if err := c.startIdle("idle", n, tty); err != nil {
+		return memory{}, err
+	}
+	after, err := b.settledMemory(s.pid())
+	return perOne(before, after, n), err
 }
 
 func (c *client) startIdle(name string, n int, tty bool) error {

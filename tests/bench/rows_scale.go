@@ -12,23 +12,7 @@ var scaleRows = []row{
 		runs:  3,
 		measure: func(b *bench) ([]reading, error) {
 			pipes, ptys := b.n(3000, 30), b.n(2000, 20)
-			s, err := b.serve()
-			if err != nil {
-				return nil, err
-			}
-			defer s.stop()
-			c, err := b.connect(s, subJSON)
-			if err != nil {
-				return nil, err
-			}
-			defer c.close()
-			if err := c.startIdle("pipe", pipes, false); err != nil {
-				return nil, err
-			}
-			if err := c.startIdle("pty", ptys, true); err != nil {
-				return nil, err
-			}
-			ours, err := threads(s.pid())
+			ours, err := b.threadsOf(pipes, ptys)
 			if err != nil {
 				return nil, err
 			}
@@ -43,6 +27,27 @@ var scaleRows = []row{
 	},
 	linesRow("lines-pipe", 6000, false, "piped processes", 20),
 	linesRow("lines-pty", 3500, true, "PTYs", 10),
+}
+
+// threadsOf is how many a server has with so many idle programs.
+func (b *bench) threadsOf(pipes, ptys int) (int64, error) {
+	s, err := b.serve()
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	c, err := b.connect(s, subJSON)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	if err := c.startIdle("pipe", pipes, false); err != nil {
+		return 0, err
+	}
+	if err := c.startIdle("pty", ptys, true); err != nil {
+		return 0, err
+	}
+	return threads(s.pid())
 }
 
 // linesRow is of many programs that each print a line a second. p99 is in ms.

@@ -55,7 +55,7 @@ func (b *bench) start(path string, args ...string) (*program, error) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		p.stop()
-		return nil, fmt.Errorf("%s: its first line: %w", p.cmd, err)
+		return nil, fmt.Errorf("%s: its first line: %w\n%s", p.cmd, err, p.stderr.data)
 	}
 	p.url = strings.TrimSpace(line)
 	return p, nil
