@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == childArg {
+		childMain(os.Args[2:])
+	}
+	os.Exit(m.Run())
+}
+
+// TestEveryRow measures every row with small numbers. What comes out is no
+// measurement, but it comes.
+func TestEveryRow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute")
+	}
+	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--svg", t.TempDir(), "--timeout", "2m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	var stdout bytes.Buffer
+	if err := run(t.Context(), o, &stdout, t.Output()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%.1f s", time.Since(begin).Seconds())
+	var r report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v:\n%s", err, stdout.Bytes())
+	}
+	want := 0
+	for _, row := range rows {
+		want += len(row.lines)
+	}
+	if len(r.Lines) != want {
+		t.Errorf("%d lines, want %d", len(r.Lines), want)
+	}
+	if len(r.Growth) == 0 || len(r.Charts) != 4 {
+		t.Errorf("%d points of growth, %d charts", len(r.Growth), len(r.Charts))
+	}
+	for _, l := range r.Lines {
+		if l.Skipped != "" {
+			t.Logf("%s: skipped: %s", l.What, l.Skipped)
+			continue
+		}
+		if !finite(l.Ours) {
+			t.Errorf("%s: %v", l.What, l.Ours)
+		}
+		for _, raw := range l.Raw {
+			if !finite(raw.figure) {
+				t.Errorf("%s: raw limit %s: %v", l.What, raw.What, raw.figure)
+			}
+		}
+	}
+}
+
+// TestSoak: a short one finds nothing wrong.
+func TestSoak(t *testing.T) {
+	o, err := parse([]string{"--soak", "5s", "--processes", "40", "--timeout", "1m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), o, t.Output(), t.Output()); err != nil {
+		if _, ok := errors.AsType[skipped](err); ok {
+			t.Skip(err)
+		}
+		t.Error(err)
+	}
+}
+
+func finite(f figure) bool {
+	return len(f.Runs) == 1 && !math.IsNaN(f.Median) && !math.IsInf(f.Median, 0) && f.Median >= 0
+}

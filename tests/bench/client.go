@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// codecs are what the client speaks, by websocket subprotocol.
+var codecs = map[string]protocol.Codec{
+	subJSON:    protocol.JSON,
+	subMsgpack: protocol.Msgpack,
+}
+
+const (
+	subJSON    = transport.SubprotocolJSON
+	subMsgpack = transport.SubprotocolMsgpack
+)
+
+// client is a connection to a troupe server. It is to cost less than the server, or it
+// would measure itself: it belongs to one goroutine, and output is read and decoded
+// into the same memory again and again.
+type client struct {
+	conn  transport.Conn
+	codec protocol.Codec
+	free  func() bool // from the bench's context
+
+	session string
+	lastID  int64
+	frame   []byte // the last that was sent
+	output  protocol.OutputNotification
+}
+
+// message is one that came. It is valid until the next.
+type message struct {
+	method  string          // of a notification
+	process string          // of a notification about one
+	seq     uint64          // the same
+	stream  protocol.Stream // of process/output
+	chunk   []byte          // the same
+
+	id      protocol.ID // of an answer
+	payload []byte      // of an answer
+}
+
+// dial connects to url and speaks what sub names, which the other side must, too.
+func (b *bench) dial(url, sub string) (*client, error) {
+	codec, ok := codecs[sub]
+	if !ok {
+		return nil, skipped("this client does not speak " + sub)
+	}
+	conn, err := transport.Dial(b.ctx, url, &transport.DialOptions{Subprotocols: []string{sub}})
+	if err != nil {
+		return nil, err
+	}
+	c := &client{conn: conn, codec: codec}
+	c.free = context.AfterFunc(b.ctx, func() { conn.Close(transport.CloseGoingAway, "") })
+	if conn.Subprotocol() != sub {
+		c.close()
+		return nil, skipped(sub + " is not supported by this server")
+	}
+	return c, nil
+}
+
+// connect opens a session.
+func (b *bench) connect(s *program, sub string) (*client, error) {
+	c, err := b.dial(s.url, sub)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.initialize(protocol.InitializeParams{}); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *client) initialize(params protocol.InitializeParams) error {
+	params.ClientName = "bench"
+	var result protocol.InitializeResult
+	if err := c.call(protocol.MethodInitialize, params, &result); err != nil {
+		return err
+	}
+	c.session = result.SessionID
+	var err error
+	c.frame, err = c.codec.AppendNotification(c.frame[:0], protocol.MethodInitialized, nil)
+	if err != nil {
+		return err
+	}
+	return c.send()
+}
+
+// close ends the connection. The session is left to the end of its server.
+func (c *client) close() {
+	c.free()
+	c.conn.Close(transport.CloseNormal, "")
+}
+
+func (c *client) send() error { return c.conn.WriteMessage(c.frame, c.codec.Binary()) }
+
+// request sends a request and does not wait for its answer.
+func (c *client) request(method string, params any) (id protocol.ID, err error) {
+	c.lastID++
+	id = protocol.IntID(c.lastID)
+	if c.frame, err = c.codec.AppendRequest(c.frame[:0], id, method, params); err != nil {
+		return id, err
+	}
+	return id, c.send()
+}
+
+// next reads a message. An answer that is an error is one.
+func (c *client) next() (message, error) {
+	frame, err := c.conn.ReadMessage()
+	if err != nil {
+		return message{}, err
+	}
+	m, err := c.codec.Decode(frame)
+	if err != nil {
+		return message{}, err
+	}
+	switch m.Kind {
+	case protocol.Failure:
+		return message{}, fmt.Errorf("request %s: %w", m.ID, m.Error)
+	case protocol.Response:
+		return message{id: m.ID, payload: m.Payload}, nil
+	}
+	switch m.Method {
+	case protocol.NotifyOutput:
+		o := &c.output
+		err = c.codec.Unmarshal(m.Payload, o)
+		return message{method: m.Method, process: o.ProcessID, seq: o.Seq, stream: o.Stream, chunk: o.Chunk}, err
+	case protocol.NotifyExited:
+		var n protocol.ExitedNotification
+		err = c.codec.Unmarshal(m.Payload, &n)
+		return message{method: m.Method, process: n.ProcessID, seq: n.Seq}, err
+	case protocol.NotifyClosed:
+		var n protocol.ClosedNotification
+		err = c.codec.Unmarshal(m.Payload, &n)
+		return message{method: m.Method, process: n.ProcessID, seq: n.Seq}, err
+	}
+	return message{}, fmt.Errorf("unexpected %s: %s", m.Method, m.Payload)
+}
+
+// until passes over messages until one that ok accepts.
+func (c *client) until(ok func(message) bool) error {
+	for {
+		m, err := c.next()
+		if err != nil || ok(m) {
+			return err
+		}
+	}
+}
+
+// call waits for the answer and decodes it into result. What else comes is dropped.
+func (c *client) call(method string, params, result any) error {
+	id, err := c.request(method, params)
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := c.next()
+		if err != nil {
+			return err
+		}
+		if m.id == id {
+			return c.codec.Unmarshal(m.payload, result)
+		}
+	}
+}
+
+// pipeline makes n requests, some at a time. What comes beside the answers goes to
+// others.
+func (c *client) pipeline(n, inFlight int, request func(i int) (method string, params any), others func(message) error) error {
+	for sent, answered := 0, 0; answered < n; {
+		if sent < n && sent-answered < inFlight {
+			method, params := request(sent)
+			if _, err := c.request(method, params); err != nil {
+				return err
+			}
+			sent++
+			continue
+		}
+		m, err := c.next()
+		switch {
+		case err != nil:
+		case m.method == "":
+			answered++
+		default:
+			err = others(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closed passes over messages until a process has closed.
+func (c *client) closed(id string) error {
+	return c.until(func(m message) bool { return m.method == protocol.NotifyClosed && m.process == id })
+}
+
+// startParams are those of a program without input.
+func startParams(id string, tty bool, argv ...string) protocol.ProcessStartParams {
+	return protocol.ProcessStartParams{
+		ProcessID: id, Argv: argv, Cwd: "file:///", TTY: tty,
+		Env: map[string]string{"PATH": "/usr/bin:/bin"},
+	}
+}
+
+// start starts a program and waits for the answer.
+func (c *client) start(id string, tty bool, argv ...string) error {
+	return c.call(protocol.MethodProcessStart, startParams(id, tty, argv...), new(protocol.ProcessStartResult))
+}
+
+// write writes to a process and does not wait for the answer.
+func (c *client) write(id string, data []byte) error {
+	_, err := c.request(protocol.MethodProcessWrite, &protocol.ProcessWriteParams{
+		ProcessID: id, Chunk: data, WriteID: strconv.FormatInt(c.lastID, 10),
+	})
+	return err
+}

@@ -1,0 +1,237 @@
+// Command bench measures a troupe server from outside, and beside it, in the same run
+// and by the same program, what the machine allows without one: the raw limit.
+//
+//	go run ./tests/bench                      every row, some 20 minutes
+//	go run ./tests/bench --rows 'start|echo'  these rows
+//	go run ./tests/bench --svg DIR            pictures of the curves as well
+//	go run ./tests/bench --rows growth        what a process costs among few and many
+//	go run ./tests/bench --soak 20m           long, with cuts, every byte checked
+//
+// It builds the server of the module it is run in and starts one on a port of
+// 127.0.0.1 for each measurement, with its own environment: GOGC and GODEBUG reach it.
+// The client shares the machine with the server and the programs it starts; that is
+// part of what the figures say. Needs Linux.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	rows    *regexp.Regexp
+	runs    int
+	quick   bool
+	server  string // a troupe binary; "": built
+	json    string // a file, or "-"; "": none
+	svg     string // a directory; "": none
+	timeout time.Duration
+
+	soak      time.Duration // 0: the rows are measured
+	processes int           // of a soak
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == childArg {
+		childMain(os.Args[2:])
+	}
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2) // parse has said why
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (*options, error) {
+	o := &options{rows: regexp.MustCompile("")}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	names := ""
+	for _, r := range rows {
+		names += " " + r.name
+	}
+	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth, and with --svg output starts", func(s string) (err error) {
+		o.rows, err = regexp.Compile(s)
+		return err
+	})
+	f.IntVar(&o.runs, "runs", 5, "how often each row is measured, the long ones 3 times at most")
+	f.BoolVar(&o.quick, "quick", false, "small numbers, which show that it works and nothing else")
+	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
+	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
+	f.StringVar(&o.svg, "svg", "", "draw output, starts and growth in this `directory`")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that; a soak after that and its time")
+	f.DurationVar(&o.soak, "soak", 0, "do not measure, but run programs for so long, cut their connections and check their output")
+	f.IntVar(&o.processes, "processes", 1000, "how many, with --soak")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 || o.runs < 1 {
+		err := errors.New("bench: no arguments are expected, and at least 1 run; see -h")
+		fmt.Fprintln(os.Stderr, err)
+		return nil, err
+	}
+	return o, nil
+}
+
+// A bench is what all rows share.
+type bench struct {
+	ctx    context.Context // done: give up
+	quick  bool
+	self   string // this program, for its child modes
+	troupe string // the server's binary
+	dir    string // for files, removed at the end
+
+	progress io.Writer
+}
+
+// n is how many of something there are.
+func (b *bench) n(full, quick int) int {
+	if b.quick {
+		return quick
+	}
+	return full
+}
+
+// run measures and reports. Rows that fail do not keep the others from being measured.
+func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout+o.soak, fmt.Errorf("not done within --timeout %v", o.timeout))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(2*stopWithin, func() { panic("something does not heed its context") })
+	})()
+	dir, err := os.MkdirTemp("", "troupe-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{ctx: ctx, quick: o.quick, dir: dir, progress: progress}
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if b.troupe, err = serverBinary(ctx, o.server, dir); err != nil {
+		return err
+	}
+	if o.soak > 0 {
+		return b.soak(stdout, o.processes, o.soak)
+	}
+	report := newReport(o)
+	for _, r := range rows {
+		if o.rows.MatchString(r.name) {
+			report.Lines = append(report.Lines, b.measure(&r, o.runs)...)
+		}
+	}
+	b.measureCurves(o, report)
+	if o.json != "-" {
+		report.print(stdout)
+	}
+	if o.json != "" {
+		if err := report.write(o.json, stdout); err != nil {
+			return err
+		}
+	}
+	return report.failed()
+}
+
+// measureCurves measures what is no row.
+func (b *bench) measureCurves(o *options, report *report) {
+	fail := func(what string, err error) {
+		if skip, ok := errors.AsType[skipped](err); ok {
+			fmt.Fprintf(b.progress, "%s: skipped: %v\n", what, skip)
+		} else if err != nil {
+			report.Failed = append(report.Failed, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	if o.rows.MatchString("growth") {
+		var err error
+		report.Growth, err = b.measureGrowth()
+		fail("growth", err)
+	}
+	if o.svg == "" {
+		return
+	}
+	if len(report.Growth) > 0 {
+		report.Charts = growthCharts(report.Growth)
+	}
+	for _, curves := range []struct {
+		name    string
+		measure func() (chart, error)
+	}{{"output", b.outputChart}, {"starts", b.startChart}} {
+		if !o.rows.MatchString(curves.name) {
+			continue
+		}
+		c, err := curves.measure()
+		fail(curves.name, err)
+		if err == nil {
+			report.Charts = append(report.Charts, c)
+		}
+	}
+	for _, c := range report.Charts {
+		fail(c.File, c.write(o.svg))
+	}
+}
+
+// serverBinary is the absolute path of given, or of what was built in dir.
+func serverBinary(ctx context.Context, given, dir string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	path := filepath.Join(dir, "troupe")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/b6f6fdd7/troupe/cmd/troupe")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return path, nil
+}
+
+// measure measures a row some times.
+func (b *bench) measure(r *row, runs int) []lineReport {
+	reports := make([]lineReport, len(r.lines))
+	for i, l := range r.lines {
+		reports[i] = newLineReport(r.name, l)
+	}
+	if r.runs > 0 {
+		runs = min(runs, r.runs)
+	}
+	for n := range runs {
+		begin := time.Now()
+		readings, err := r.measure(b)
+		if b.ctx.Err() != nil {
+			err = context.Cause(b.ctx)
+		}
+		fmt.Fprintf(b.progress, "%s: run %d of %d, %.1f s\n", r.name, n+1, runs, time.Since(begin).Seconds())
+		var skip skipped
+		for i := range reports {
+			switch {
+			case errors.As(err, &skip):
+				reports[i].Skipped = string(skip)
+			case err != nil:
+				reports[i].Failed = err.Error()
+			default:
+				reports[i].add(readings[i])
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	return reports
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// What the kernel tells of a process, which is pid. Source: proc(5).
+
+// procNumber is the number behind a name at the beginning of a line.
+func procNumber(pid int, file, name string) (n int64, err error) {
+	path := fmt.Sprintf("/proc/%d/%s", pid, file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut("\n"+string(text), "\n"+name+":")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		return 0, fmt.Errorf("%s of %s: %w", name, path, err)
+	}
+	return n, nil
+}
+
+// memory is in KiB.
+type memory struct {
+	anonymous float64 // its own: what no file backs
+	rss       float64 // with what is mapped from files
+}
+
+func memoryOf(pid int) (memory, error) {
+	anonymous, err := procNumber(pid, "smaps_rollup", "Anonymous")
+	if err != nil {
+		return memory{}, err
+	}
+	rss, err := procNumber(pid, "smaps_rollup", "Rss")
+	return memory{float64(anonymous), float64(rss)}, err
+}
+
+// settledMemory is what it has when that no longer changes, or after 10 s.
+func (b *bench) settledMemory(pid int) (memory, error) {
+	last, err := memoryOf(pid)
+	quiet := 0
+	for range 40 {
+		if err != nil || quiet == b.n(6, 1) || b.ctx.Err() != nil {
+			break
+		}
+		time.Sleep(250 * time.Millisecond)
+		var now memory
+		now, err = memoryOf(pid)
+		quiet++
+		if change := now.anonymous - last.anonymous; max(change, -change) > last.anonymous/200 {
+			quiet, last = 0, now
+		}
+	}
+	return last, err
+}
+
+func threads(pid int) (int64, error) { return procNumber(pid, "status", "Threads") }
+
+// cpuTime is what its threads have had so far. Those that have ended do not count.
+func cpuTime(pid int) (sum time.Duration, err error) {
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("process %d has no threads", pid)
+	}
+	for _, path := range paths {
+		var d time.Duration
+		if text, err := os.ReadFile(path); err == nil {
+			fmt.Sscan(string(text), &d)
+		}
+		sum += d
+	}
+	return sum, err
+}

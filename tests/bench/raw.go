@@ -1,0 +1,279 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// What the machine allows without a server.
+
+// rawStart forks, execs and waits for a program that has /dev/null and nothing else.
+func rawStart(null *os.File) error {
+	fd := null.Fd()
+	pid, err := syscall.ForkExec(trueProgram, []string{trueProgram}, &syscall.ProcAttr{Files: []uintptr{fd, fd, fd}})
+	if err != nil {
+		return err
+	}
+	_, err = syscall.Wait4(pid, nil, 0, nil)
+	return err
+}
+
+const trueProgram = "/bin/true"
+
+// rawStarts starts n programs, as many at a time as inFlight says. It returns how long
+// each took, and all.
+func (b *bench) rawStarts(n, inFlight int) (each times, all time.Duration, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer null.Close()
+	var (
+		mu      sync.Mutex
+		workers sync.WaitGroup
+	)
+	begin := time.Now()
+	for range inFlight {
+		workers.Go(func() {
+			for {
+				mu.Lock()
+				done := n <= 0 || err != nil || b.ctx.Err() != nil
+				n--
+				mu.Unlock()
+				if done {
+					return
+				}
+				begun := time.Now()
+				failed := rawStart(null)
+				mu.Lock()
+				each = append(each, time.Since(begun))
+				if failed != nil {
+					err = failed
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return each, time.Since(begin), err
+}
+
+// rawPTY starts a program on a terminal. The master belongs to Go's poller. Source:
+// pts(4).
+func rawPTY(cmd *exec.Cmd) (master *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	master = os.NewFile(uintptr(fd), "ptmx")
+	var tty *os.File
+	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
+		var n int
+		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
+			tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+		}
+	}
+	if err != nil {
+		master.Close()
+		return nil, err
+	}
+	defer tty.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		master.Close()
+		return nil, err
+	}
+	return master, nil
+}
+
+// rawPiped starts a program and returns the end of a pipe to its stdout.
+func rawPiped(cmd *exec.Cmd) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	cmd.Stdout = w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// rawEcho types n keys at a terminal whose program reads them and says nothing.
+func (b *bench) rawEcho(n int) (times, error) {
+	cmd := exec.CommandContext(b.ctx, "/bin/sh", "-c", silentReader)
+	master, err := rawPTY(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { master.Close(); cmd.Process.Kill(); cmd.Wait() }()
+	return typeKeys(n, func(key []byte) error {
+		if _, err := master.Write(key); err != nil {
+			return err
+		}
+		_, err := master.Read(make([]byte, 2)) // a newline comes back as two
+		return err
+	})
+}
+
+// silentReader keeps its terminal from filling up.
+const silentReader = "exec cat >/dev/null"
+
+// typeKeys types n keys, one when the one before has come back, and now and then
+// a newline, which is not measured: a terminal holds one line of 4 KiB at most.
+func typeKeys(n int, press func(key []byte) error) (times, error) {
+	const warmUp = 50
+	var each times
+	for i := range warmUp + n {
+		begin := time.Now()
+		if err := press([]byte("k")); err != nil {
+			return nil, err
+		}
+		if i >= warmUp {
+			each = append(each, time.Since(begin))
+		}
+		if i%1000 == 999 {
+			if err := press([]byte("\n")); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return each, nil
+}
+
+// rawRPC sends n small messages to a bare websocket server, one when the answer to the
+// one before has come.
+func (b *bench) rawRPC(n int) (each times, err error) {
+	s, err := b.bare("websocket")
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	c, err := b.dial(s.url+"/echo", subJSON)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	return typeKeys(n, func(key []byte) error {
+		c.frame = append(c.frame[:0], `{"id":1,"method":"environment/status"}`...)
+		if err := c.send(); err != nil {
+			return err
+		}
+		_, err := c.conn.ReadMessage()
+		return err
+	})
+}
+
+// rawPipeOutput reads what a producer writes to a pipe, in MiB/s.
+func (b *bench) rawPipeOutput(argv []string) (float64, error) {
+	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
+	r, err := rawPiped(cmd)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { r.Close(); cmd.Process.Kill(); cmd.Wait() }()
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	raw.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, mib) })
+	return b.drain(r)
+}
+
+// rawPTYOutput reads what a producer writes to a terminal, in MiB/s.
+func (b *bench) rawPTYOutput(argv []string) (float64, error) {
+	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
+	master, err := rawPTY(cmd)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { master.Close(); cmd.Process.Kill(); cmd.Wait() }()
+	return b.drain(master)
+}
+
+const mib = 1 << 20
+
+// drain is how fast bytes can be read, in MiB/s.
+func (b *bench) drain(r io.Reader) (float64, error) {
+	buf := make([]byte, 256<<10)
+	rate := b.throughput()
+	for !rate.done() {
+		n, err := r.Read(buf)
+		if err != nil {
+			return 0, err
+		}
+		rate.add(n)
+	}
+	return rate.mibPerSecond(), nil
+}
+
+// throughput counts bytes for a while, from when the first come: the start of a
+// program is another row.
+type throughput struct {
+	while time.Duration
+	bytes int64
+	begin time.Time
+	took  time.Duration
+}
+
+func (b *bench) throughput() *throughput {
+	return &throughput{while: time.Duration(b.n(2000, 100)) * time.Millisecond}
+}
+
+func (t *throughput) add(n int) {
+	if t.begin.IsZero() {
+		t.begin = time.Now()
+		return
+	}
+	t.bytes += int64(n)
+	t.took = time.Since(t.begin)
+}
+
+func (t *throughput) done() bool { return t.took > t.while }
+
+func (t *throughput) mibPerSecond() float64 { return float64(t.bytes) / mib / t.took.Seconds() }
+
+// rawOutput reads output that a bare websocket server sends, in MiB/s of the bytes
+// that it carries.
+func (b *bench) rawOutput(sub string, chunk int) (float64, error) {
+	s, err := b.bare("websocket")
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	c, err := b.dial(fmt.Sprintf("%s/output/%s/%d", s.url, sub, chunk), sub)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	return b.receive(c)
+}
+
+// receive is how fast output comes, in MiB/s.
+func (b *bench) receive(c *client) (float64, error) {
+	rate := b.throughput()
+	for !rate.done() {
+		m, err := c.next()
+		if err != nil {
+			return 0, err
+		}
+		if m.method != protocol.NotifyOutput {
+			return 0, fmt.Errorf("%s instead of output", m.method)
+		}
+		rate.add(len(m.chunk))
+	}
+	return rate.mibPerSecond(), nil
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A row is what is measured together, by one function.
+type row struct {
+	name  string // for --rows
+	lines []line
+	runs  int // at most; 0: as --runs says
+	// measure returns a reading for each line, of one run.
+	measure func(*bench) ([]reading, error)
+}
+
+// A line is one figure in the table.
+type line struct {
+	what, unit string
+	target     *target
+	// raw names what limits it. Times add up, of rates the least counts.
+	raw []string
+}
+
+// reading is one run's figure, and those of its raw limits.
+type reading struct {
+	ours float64
+	raw  []float64
+}
+
+// target is what a figure is to reach.
+type target struct {
+	Op    string  `json:"op"` // "≤" or "≥"
+	Value float64 `json:"value"`
+	OfRaw bool    `json:"ofRaw,omitempty"` // Value is a part of the raw limit
+}
+
+func atMost(v float64) *target       { return &target{Op: "≤", Value: v} }
+func atLeast(v float64) *target      { return &target{Op: "≥", Value: v} }
+func atLeastOfRaw(v float64) *target { return &target{Op: "≥", Value: v, OfRaw: true} }
+
+// skipped is the error of a row that cannot be measured here. It says why.
+type skipped string
+
+func (s skipped) Error() string { return string(s) }
+
+// times are how long something took, each time.
+type times []time.Duration
+
+// percentile is in milliseconds; q is from 0 to 1. It sorts.
+func (t times) percentile(q float64) float64 {
+	if len(t) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(t)
+	return float64(t[int(float64(len(t)-1)*q)]) / float64(time.Millisecond)
+}
+
+// figure is one number, measured several times.
+type figure struct {
+	Runs   []float64 `json:"runs"`
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+}
+
+func (f *figure) add(v float64) {
+	f.Runs = append(f.Runs, v)
+	sorted := slices.Sorted(slices.Values(f.Runs))
+	f.Min, f.Median, f.Max = sorted[0], sorted[len(sorted)/2], sorted[len(sorted)-1]
+	if len(sorted)%2 == 0 {
+		f.Median = (sorted[len(sorted)/2-1] + f.Median) / 2
+	}
+}
+
+// String is median and spread.
+func (f figure) String() string {
+	if len(f.Runs) == 1 {
+		return number(f.Median)
+	}
+	return fmt.Sprintf("%s (%s–%s)", number(f.Median), number(f.Min), number(f.Max))
+}
+
+// number has three digits that count.
+func number(v float64) string {
+	digits := 0
+	if v != 0 {
+		digits = max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
+	}
+	return fmt.Sprintf("%.*f", min(digits, 3), v)
+}
+
+// limit is a raw limit.
+type limit struct {
+	What string `json:"what"`
+	figure
+}
+
+// lineReport is a line as it was measured.
+type lineReport struct {
+	Row     string  `json:"row"`
+	What    string  `json:"what"`
+	Unit    string  `json:"unit"`
+	Ours    figure  `json:"ours"`
+	Raw     []limit `json:"raw,omitempty"`
+	Target  *target `json:"target,omitempty"`
+	Skipped string  `json:"skipped,omitempty"` // why there is no figure
+	Failed  string  `json:"failed,omitempty"`  // why there is no more than this
+}
+
+func newLineReport(row string, l line) lineReport {
+	r := lineReport{Row: row, What: l.what, Unit: l.unit, Target: l.target}
+	for _, what := range l.raw {
+		r.Raw = append(r.Raw, limit{What: what})
+	}
+	return r
+}
+
+func (r *lineReport) add(v reading) {
+	r.Ours.add(v.ours)
+	for i, raw := range v.raw {
+		r.Raw[i].add(raw)
+	}
+}
+
+// limit is what all raw limits together allow.
+func (r *lineReport) limit() (sum float64, ok bool) {
+	for i, raw := range r.Raw {
+		switch {
+		case len(raw.Runs) == 0:
+			return 0, false
+		case i > 0 && r.Target != nil && r.Target.Op == "≥":
+			sum = min(sum, raw.Median)
+		default:
+			sum += raw.Median
+		}
+	}
+	return sum, len(r.Raw) > 0
+}
+
+// met tells how the target was met: "yes", "no", or "" for none.
+func (r *lineReport) met() string {
+	if r.Target == nil || len(r.Ours.Runs) == 0 {
+		return ""
+	}
+	want := r.Target.Value
+	if r.Target.OfRaw {
+		raw, _ := r.limit()
+		want *= raw
+	}
+	if r.Target.Op == "≥" && r.Ours.Median < want || r.Target.Op == "≤" && r.Ours.Median > want {
+		return "no"
+	}
+	return "yes"
+}
+
+func (t *target) String() string {
+	switch {
+	case t == nil:
+		return "–"
+	case t.OfRaw:
+		return fmt.Sprintf("%s %.0f %% of raw", t.Op, 100*t.Value)
+	}
+	return fmt.Sprintf("%s %g", t.Op, t.Value)
+}
+
+// report is all that was measured.
+type report struct {
+	Started time.Time    `json:"started"`
+	Machine string       `json:"machine"`
+	Server  string       `json:"server,omitempty"` // a binary that was given
+	Quick   bool         `json:"quick,omitempty"`
+	Lines   []lineReport `json:"lines"`
+
+	Growth []growthPoint `json:"growth,omitempty"`
+	Charts []chart       `json:"charts,omitempty"`
+	Failed []string      `json:"failed,omitempty"` // what of these two
+}
+
+func newReport(o *options) *report {
+	return &report{Started: time.Now(), Machine: machine(), Server: o.server, Quick: o.quick}
+}
+
+// machine says what the figures are of.
+func machine() string {
+	cpu := "?"
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for l := range strings.Lines(string(info)) {
+		if name, value, _ := strings.Cut(l, ":"); strings.TrimSpace(name) == "model name" {
+			cpu = strings.TrimSpace(value)
+			break
+		}
+	}
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	load, _ := os.ReadFile("/proc/loadavg")
+	return fmt.Sprintf("%d × %s, Linux %s, %s, load before %.14s", runtime.NumCPU(), cpu,
+		strings.TrimSpace(string(kernel)), runtime.Version(), load)
+}
+
+// print writes the table.
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n%s\nmedian (least–most)\n\n", r.Machine, r.Started.Format(time.DateTime))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "what\tunit\tours\traw limit\tours/raw\ttarget\tmet")
+	for _, l := range r.Lines {
+		ours, raw, ratio := l.Ours.String(), "–", "–"
+		switch {
+		case l.Skipped != "":
+			ours = "skipped: " + l.Skipped
+		case len(l.Ours.Runs) == 0:
+			ours = "failed"
+		default:
+			if sum, ok := l.limit(); ok && sum > 0 {
+				ratio = number(l.Ours.Median / sum)
+			}
+		}
+		if _, ok := l.limit(); ok {
+			var parts []string
+			for _, limit := range l.Raw {
+				parts = append(parts, fmt.Sprintf("%s %s", limit.What, limit))
+			}
+			raw = strings.Join(parts, ", ")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.What, l.Unit, ours, raw, ratio, l.Target, l.met())
+	}
+	t.Flush()
+	if len(r.Growth) > 0 {
+		r.printGrowth(w)
+	}
+}
+
+// printGrowth writes the table of what a process costs among few and many.
+func (r *report) printGrowth(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer t.Flush()
+	fmt.Fprintln(t, "\nprocesses, each 1 line/s\tmemory of each, KiB\tof the server, MiB\tCPU of a line, µs\tof the client\tstart, ms\tprint to receipt, ms: p50\tp99\tmax\twithout a server: start, ms\tp50\tp99\t")
+	for _, p := range r.Growth {
+		for _, v := range []float64{float64(p.Processes), p.Anonymous, p.RSS, p.CPU, p.ClientCPU, p.Start, p.P50, p.P99, p.Max, p.RawStart, p.RawP50, p.RawP99} {
+			fmt.Fprintf(t, "%s\t", number(v))
+		}
+		fmt.Fprintln(t)
+	}
+}
+
+// write writes the report as JSON to a file, or with "-" to stdout.
+func (r *report) write(to string, stdout io.Writer) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if to == "-" {
+		_, err = stdout.Write(text)
+		return err
+	}
+	return os.WriteFile(to, text, 0o666)
+}
+
+// failed is what went wrong, not what was slow.
+func (r *report) failed() error {
+	var errs []error
+	for _, l := range r.Lines {
+		if l.Failed != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", l.What, l.Failed))
+		}
+	}
+	for _, what := range r.Failed {
+		errs = append(errs, errors.New(what))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+var latencyRows = []row{
+	{
+		name: "start",
+		lines: []line{
+			{what: "start to closed of /bin/true, one at a time, p50", unit: "ms", target: atMost(1.2), raw: []string{"fork+exec+wait"}},
+			{what: "the same, p99", unit: "ms", raw: []string{"fork+exec+wait"}},
+		},
+		measure: func(b *bench) ([]reading, error) {
+			n := b.n(1000, 30)
+			raw, _, err := b.rawStarts(n, 1)
+			if err != nil {
+				return nil, err
+			}
+			ours, _, err := b.starts(n, 1)
+			return []reading{
+				{ours.percentile(0.5), []float64{raw.percentile(0.5)}},
+				{ours.percentile(0.99), []float64{raw.percentile(0.99)}},
+			}, err
+		},
+	},
+	{
+		name:  "start16",
+		lines: []line{{what: "starts on one connection, 16 in flight", unit: "1/s", target: atLeast(1900), raw: []string{"fork+exec+wait, 16 at a time"}}},
+		measure: func(b *bench) ([]reading, error) {
+			ours, raw, err := b.startRates(b.n(4000, 100), 16)
+			return []reading{{ours, []float64{raw}}}, err
+		},
+	},
+	{
+		name: "echo",
+		lines: []line{
+			{what: "keystroke to echo on a PTY, p50", unit: "ms", target: atMost(0.2), raw: []string{"bare PTY", "bare websocket"}},
+			{what: "the same, p99", unit: "ms", target: atMost(0.5), raw: []string{"bare PTY", "bare websocket"}},
+		},
+		measure: func(b *bench) ([]reading, error) { return b.measureEcho(false) },
+	},
+	{
+		name: "flood",
+		lines: []line{
+			{what: "the same, while another process floods the connection, p50", unit: "ms", target: atMost(2), raw: []string{"bare PTY", "bare websocket"}},
+			{what: "the same, p99", unit: "ms", target: atMost(5), raw: []string{"bare PTY", "bare websocket"}},
+		},
+		measure: func(b *bench) ([]reading, error) { return b.measureEcho(true) },
+	},
+}
+
+// startRates are starts in a second.
+func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
+	_, without, err := b.rawStarts(n, inFlight)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, with, err := b.starts(n, inFlight)
+	return float64(n) / with.Seconds(), float64(n) / without.Seconds(), err
+}
+
+// starts starts n programs on a server of their own, the next when one has closed. It
+// returns how long each took, and all.
+func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err error) {
+	s, err := b.serve()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer s.stop()
+	c, err := b.connect(s, subJSON)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.close()
+	// The first is not measured.
+	if err := c.start("first", false, trueProgram); err != nil {
+		return nil, 0, err
+	}
+	if err := c.closed("first"); err != nil {
+		return nil, 0, err
+	}
+	begun := make(map[string]time.Time, inFlight)
+	begin := time.Now()
+	for started := 0; len(each) < n; {
+		if started < n && len(begun) < inFlight {
+			id := strconv.Itoa(started)
+			started++
+			begun[id] = time.Now()
+			if _, err := c.request(protocol.MethodProcessStart, startParams(id, false, trueProgram)); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		m, err := c.next()
+		if err != nil {
+			return nil, 0, err
+		}
+		if m.method == protocol.NotifyClosed {
+			each = append(each, time.Since(begun[m.process]))
+			delete(begun, m.process)
+		}
+	}
+	return each, time.Since(begin), nil
+}
+
+// measureEcho gives p50 and p99.
+func (b *bench) measureEcho(beside bool) ([]reading, error) {
+	n := b.n(3000, 100)
+	raw, err := b.rawEcho(n)
+	if err != nil {
+		return nil, err
+	}
+	rpc, err := b.rawRPC(n)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := b.echo(n, beside)
+	if err != nil {
+		return nil, err
+	}
+	return []reading{
+		{ours.percentile(0.5), []float64{raw.percentile(0.5), rpc.percentile(0.5)}},
+		{ours.percentile(0.99), []float64{raw.percentile(0.99), rpc.percentile(0.99)}},
+	}, nil
+}
+
+// echo types n keys at a terminal of a server, perhaps beside a flood.
+func (b *bench) echo(n int, beside bool) (times, error) {
+	s, err := b.serve()
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	c, err := b.connect(s, subJSON)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	if err := c.start("tty", true, "/bin/sh", "-c", silentReader); err != nil {
+		return nil, err
+	}
+	if beside {
+		if err := c.start("flood", false, b.producer(producerChunk)...); err != nil {
+			return nil, err
+		}
+		for flood := 0; flood < 8*mib; {
+			m, err := c.next()
+			if err != nil {
+				return nil, err
+			}
+			flood += len(m.chunk)
+		}
+	}
+	return typeKeys(n, func(key []byte) error {
+		if err := c.write("tty", key); err != nil {
+			return err
+		}
+		return c.until(func(m message) bool { return m.process == "tty" })
+	})
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+var outputRows = []row{
+	{
+		name:    "pipe-json",
+		lines:   []line{{what: "output of one process, pipe, JSON", unit: "MiB/s", target: atLeast(900), raw: []string{"bare websocket", "bare pipe"}}},
+		measure: func(b *bench) ([]reading, error) { return b.measurePipe(subJSON) },
+	},
+	{
+		name:    "pipe-msgpack",
+		lines:   []line{{what: "output of one process, pipe, msgpack", unit: "MiB/s", target: atLeast(1300), raw: []string{"bare websocket", "bare pipe"}}},
+		measure: func(b *bench) ([]reading, error) { return b.measurePipe(subMsgpack) },
+	},
+	{
+		name:  "pty",
+		lines: []line{{what: "output of one process, PTY, JSON", unit: "MiB/s", target: atLeastOfRaw(0.9), raw: []string{"bare PTY"}}},
+		measure: func(b *bench) ([]reading, error) {
+			argv := append([]string{"/bin/sh", "-c", `stty raw; exec "$@"`, "sh"}, b.producer(producerChunk)...)
+			raw, err := b.rawPTYOutput(argv)
+			if err != nil {
+				return nil, err
+			}
+			ours, err := b.output(subJSON, true, argv)
+			return []reading{{ours, []float64{raw}}}, err
+		},
+	},
+}
+
+// producerChunk is what cat(1) writes at once.
+const producerChunk = 128 << 10
+
+// producer is a program that writes without end, chunk bytes with each write(2).
+func (b *bench) producer(chunk int) (argv []string) {
+	return []string{b.self, childArg, "write", fmt.Sprint(chunk)}
+}
+
+func (b *bench) measurePipe(sub string) ([]reading, error) {
+	ours, err := b.output(sub, false, b.producer(producerChunk))
+	if err != nil {
+		return nil, err
+	}
+	socket, err := b.rawOutput(sub, producerChunk)
+	if err != nil {
+		return nil, err
+	}
+	pipe, err := b.rawPipeOutput(b.producer(producerChunk))
+	return []reading{{ours, []float64{socket, pipe}}}, err
+}
+
+// output is how fast a producer's bytes come through a server, in MiB/s.
+func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
+	s, err := b.serve()
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	c, err := b.connect(s, sub)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	if err := c.start("producer", tty, argv...); err != nil {
+		return 0, err
+	}
+	rate, err := b.receive(c)
+	if err != nil {
+		return 0, err
+	}
+	// A server that is stopped tries for a while to bring a client the rest.
+	if _, err := c.request(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "producer"}); err != nil {
+		return 0, err
+	}
+	return rate, c.closed("producer")
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"strconv"
+	"time"
+)
+
+var scaleRows = []row{
+	{
+		name:  "threads",
+		lines: []line{{what: "threads with 3,000 pipes and 2,000 PTYs", unit: "", target: atMost(24), raw: []string{"a bare holder of them"}}},
+		runs:  3,
+		measure: func(b *bench) ([]reading, error) {
+			pipes, ptys := b.n(3000, 30), b.n(2000, 20)
+			ours, err := b.threadsOf(pipes, ptys)
+			if err != nil {
+				return nil, err
+			}
+			holder, err := b.bare("hold", strconv.Itoa(pipes), strconv.Itoa(ptys))
+			if err != nil {
+				return nil, err
+			}
+			defer holder.stop()
+			raw, err := threads(holder.pid())
+			return []reading{{float64(ours), []float64{float64(raw)}}}, err
+		},
+	},
+	linesRow("lines-pipe", 6000, false, "piped processes", 20),
+	linesRow("lines-pty", 3500, true, "PTYs", 10),
+}
+
+// threadsOf is how many a server has with so many idle programs.
+func (b *bench) threadsOf(pipes, ptys int) (int64, error) {
+	s, err := b.serve()
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	c, err := b.connect(s, subJSON)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	if err := c.startIdle("pipe", pipes, false); err != nil {
+		return 0, err
+	}
+	if err := c.startIdle("pty", ptys, true); err != nil {
+		return 0, err
+	}
+	return threads(s.pid())
+}
+
+// linesRow is of many programs that each print a line a second. p99 is in ms.
+func linesRow(name string, n int, tty bool, what string, p99 float64) row {
+	raw := []string{"the same read without a server"}
+	lines := []line{
+		{what: strconv.Itoa(n) + " " + what + ", each printing 1 line/s: of which a line was lost", unit: "", target: atMost(0)},
+		{what: "the same, from print to receipt, p50", unit: "ms", raw: raw},
+		{what: "the same, p99", unit: "ms", target: atMost(p99), raw: raw},
+		{what: "the same, server memory, resident", unit: "MiB"},
+	}
+	if !tty {
+		lines[3].target = atMost(120)
+	}
+	return row{name: name, lines: lines, runs: 3, measure: func(b *bench) ([]reading, error) {
+		n, while := b.n(n, 30), b.printWhile()
+		ours, err := b.print(n, tty, while)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := b.rawPrint(n, tty, while)
+		return []reading{
+			{ours: float64(ours.lost)},
+			{ours.latency.percentile(0.5), []float64{raw.latency.percentile(0.5)}},
+			{ours.latency.percentile(0.99), []float64{raw.latency.percentile(0.99)}},
+			{ours: ours.rss},
+		}, err
+	}}
+}
+
+func (b *bench) printWhile() time.Duration { return time.Duration(b.n(8000, 1200)) * time.Millisecond }
+
+// growthPoint is what so many line printers cost.
+type growthPoint struct {
+	Processes int     `json:"processes"`
+	Anonymous float64 `json:"anonymousKiB"`      // of the server, for each
+	RSS       float64 `json:"rssMiB"`            // of the server
+	CPU       float64 `json:"cpuOfLineUs"`       // of the server
+	ClientCPU float64 `json:"clientCPUOfLineUs"` // of this program: it is to be less
+	Start     float64 `json:"startMs"`           // for each, 16 in flight
+	P50       float64 `json:"p50Ms"`             // from print to receipt
+	P99       float64 `json:"p99Ms"`
+	Max       float64 `json:"maxMs"`
+	RawStart  float64 `json:"rawStartMs"` // without a server, one at a time
+	RawP50    float64 `json:"rawP50Ms"`   // the same without a server
+	RawP99    float64 `json:"rawP99Ms"`
+}
+
+// measureGrowth measures once each: it is the course that tells.
+func (b *bench) measureGrowth() (points []growthPoint, err error) {
+	sizes := []int{10, 100, 1000, 3000, 6000}
+	if b.quick {
+		sizes = []int{10, 30}
+	}
+	for _, n := range sizes {
+		p, err := b.print(n, false, b.printWhile())
+		if err != nil {
+			return points, err
+		}
+		raw, err := b.rawPrint(n, false, b.printWhile())
+		if err != nil {
+			return points, err
+		}
+		points = append(points, growthPoint{
+			Processes: n, Anonymous: p.perOne.anonymous, RSS: p.rss, CPU: p.cpuOfLine, ClientCPU: p.clientCPU, Start: p.startTime,
+			P50: p.latency.percentile(0.5), P99: p.latency.percentile(0.99), Max: p.latency.percentile(1),
+			RawStart: raw.startTime, RawP50: raw.latency.percentile(0.5), RawP99: raw.latency.percentile(0.99),
+		})
+	}
+	return points, nil
+}
