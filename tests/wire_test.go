@@ -161,12 +161,6 @@ func (w *wire) start(id string, params obj) {
 	w.call("process/start", startParams(id, params))
 }
 
-// closed reads until a process has closed.
-func (w *wire) closed(id string) {
-	w.t.Helper()
-	w.until(func(f frame) bool { return f.method == "process/closed" && f.process == id })
-}
-
 func (w *wire) writeParams(id string, data []byte) obj {
 	w.id++
 	return obj{"processId": id, "chunk": base64.StdEncoding.EncodeToString(data), "writeId": "w" + strconv.Itoa(w.id)}

@@ -23,7 +23,7 @@ func TestEveryRow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute")
 	}
-	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--svg", t.TempDir(), "--timeout", "2m"})
+	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--svg", t.TempDir(), "--timeout", "8m"})
 	if err != nil {
 		t.Fatal(err)
 	}

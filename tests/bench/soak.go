@@ -16,6 +16,10 @@ import (
 // soakSessions share the processes.
 const soakSessions = 10
 
+// soakRetention is small, in bytes: what was read is kept up to it, for process/read, and
+// with the default of 1 MiB that alone would grow for hours.
+const soakRetention = 8 << 10
+
 // sample is how the server stands.
 type sample struct {
 	memory
@@ -85,7 +89,9 @@ func (b *bench) soak(out io.Writer, processes int, long time.Duration) error {
 		survivors[i] = v
 		n := (processes + i) / soakSessions
 		err = v.start(n, func(i int) (protocol.ProcessStartParams, *watchedProcess) {
-			return startParams(fmt.Sprint("line", i), i%4 == 0, program), &watchedProcess{
+			params := startParams(fmt.Sprint("line", i), i%4 == 0, program)
+			params.Retention = &protocol.Retention{Bytes: new(uint64(soakRetention))}
+			return params, &watchedProcess{
 				stdout: &watched{checker: &printed{}},
 				stop: func(id string) (string, any) {
 					return protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: id, Signal: protocol.SignalTerminate}
