@@ -58,6 +58,18 @@ func graceError(what string, ms *uint64) *protocol.Error {
 	return nil
 }
 
+// streamError refuses to wait for a line on a stream that the process will not have.
+func streamError(p *protocol.ProcessStartParams) *protocol.Error {
+	if p.Ready == nil || p.Ready.Stream == 0 {
+		return nil
+	}
+	is := p.Ready.Stream
+	if p.TTY != (is == protocol.PTY) || p.MergeStderr && is == protocol.Stderr {
+		return protocol.Errorf(protocol.CodeInvalidParams, "ready.stream is %v, which the process does not have: with tty it has pty alone, with mergeStderr stdout alone", is)
+	}
+	return nil
+}
+
 // spec is what to run for params, under the name of its actor.
 func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
 	if err := cmp.Or(
@@ -65,6 +77,7 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 		tooLong("startToken", params.StartToken),
 		graceError("killGraceMs", params.KillGraceMs),
 		healthError(params.Ready, params.Restart),
+		streamError(&params),
 	); err != nil {
 		return child.Spec{}, err
 	}

@@ -198,6 +198,9 @@ func TestHealthRefused(t *testing.T) {
 	c := startServer(t).session(nil)
 	for _, bad := range []obj{
 		{"ready": obj{"line": "("}},
+		{"ready": obj{"line": "x", "stream": "stderr"}, "mergeStderr": true},
+		{"ready": obj{"line": "x", "stream": "stdout"}, "tty": true},
+		{"ready": obj{"line": "x", "stream": "pty"}},
 		{"ready": obj{}},
 		{"ready": obj{"tcp": "localhost"}},
 		{"ready": obj{"unix": "/tmp/x"}},

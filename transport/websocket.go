@@ -44,6 +44,7 @@ type webSocket struct {
 
 	// Owned by the writer, of a server.
 	held *[]byte // whole frames that wait for Flush; nil: none
+	asks *string // payload of the last Ping in held
 	iov  [2][]byte
 	out  net.Buffers // iov, while it is written
 
@@ -58,6 +59,7 @@ type webSocket struct {
 
 	closeOnce sync.Once
 	ending    atomic.Bool // Close was called: the deadline of its frame ends what is being written
+	closed    atomic.Bool // the other side has sent its Close frame
 }
 
 func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
@@ -72,6 +74,7 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
 	ws.SetPingHandler(c.pinging)
 	ws.SetPongHandler(c.ponged)
+	ws.SetCloseHandler(c.closing)
 	c.keeping = time.AfterFunc(time.Hour, c.keepAlive)
 	c.keeping.Reset(s.pingEvery) // not above: keepAlive uses c.keeping
 	return c, nil
@@ -218,6 +221,12 @@ func (c *webSocket) Flush() error {
 
 // flush writes what is held, and more behind it, in one system call.
 func (c *webSocket) flush(more []byte) error {
+	switch { // after a Close frame nothing follows: RFC 6455 §5.5.1
+	case c.ending.Load():
+		return errClosed
+	case c.closed.Load():
+		return c.wrote(websocket.ErrCloseSent)
+	}
 	c.iov = [2][]byte{*c.held, more}
 	c.out = c.iov[:]
 	c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout))
@@ -226,6 +235,10 @@ func (c *webSocket) flush(more []byte) error {
 	*c.held = (*c.held)[:0]
 	holding.Put(c.held)
 	c.held = nil
+	if c.asks != nil && err == nil {
+		c.pinged.Store(c.asks)
+		c.asks = nil
+	}
 	return c.wrote(err)
 }
 
@@ -248,10 +261,11 @@ func (c *webSocket) Ping(payload []byte) error {
 		return fmt.Errorf("transport: ping payload of %d bytes; expected 1 to %d", len(payload), maxPayload)
 	}
 	p := string(payload)
-	c.pinged.Store(&p)
 	if c.masks {
+		c.pinged.Store(&p)
 		return c.control(websocket.PingMessage, payload)
 	}
+	c.asks = &p // keepAlive repeats only what was written, and so all before it
 	return c.frame(websocket.PingMessage, payload)
 }
 
@@ -289,6 +303,13 @@ func (c *webSocket) ponged(payload string) error {
 	if c.onPong != nil {
 		c.onPong([]byte(payload))
 	}
+	return nil
+}
+
+// closing answers a Close frame, as gorilla would, and lets no frame follow.
+func (c *webSocket) closing(code int, _ string) error {
+	c.closed.Store(true)
+	c.control(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""))
 	return nil
 }
 

@@ -536,6 +536,51 @@ func TestClientAcknowledges(t *testing.T) {
 	}
 }
 
+// A ping that waits for Flush, behind messages that do, is not sent before them: its pong
+// would say that they have been read.
+func TestKeepAliveOvertakesNothing(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: 5 * time.Millisecond})
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	go server.ReadMessage()
+	server.WriteMessage([]byte("held"), false)
+	server.Ping([]byte("position"))
+	for range 3 {
+		p.wantFrame(ping, "")
+	}
+	server.Flush()
+	for n := 0; ; n++ { // behind what is under way
+		opcode, payload := p.frame()
+		if opcode == text && string(payload) == "held" {
+			break
+		}
+		if opcode != ping || len(payload) > 0 || n > 1000 {
+			t.Fatalf("frame %x %q before the message", opcode, payload)
+		}
+	}
+	p.wantFrame(ping, "position")
+}
+
+// Behind a Close frame, ours or the answer to theirs, comes nothing.
+func TestNothingAfterClose(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	server.WriteMessage([]byte("held"), false)
+	p.send(fin|closing, []byte(closeFrame(CloseNormal, "")))
+	if _, err := server.ReadMessage(); err != io.EOF {
+		t.Errorf("ReadMessage: %v", err)
+	}
+	if err := server.Flush(); err == nil {
+		t.Error("a message was written behind the answer to a Close frame")
+	}
+	p.wantFrame(closing, closeFrame(CloseNormal, ""))
+	server.Close(CloseNormal, "")
+	if _, err := p.in.ReadByte(); err != io.EOF {
+		t.Errorf("after the Close frame: %v", err)
+	}
+}
+
 func TestKeepAliveRepeatsAnUnansweredPing(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: 5 * time.Millisecond})
 	p := newPeer(t, s.URL())

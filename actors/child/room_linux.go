@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,9 +24,9 @@ type room []*bound
 
 // bound is one limit.
 type bound struct {
-	name string // as an administrator knows it
-	file string // that has it
-	max  int
+	name string       // as an administrator knows it
+	file string       // that has it
+	max  atomic.Int64 // each spawner reads it, and sets it anew
 	// used has how many there are, as its only number or behind a slash. It stays open:
 	// each start asks.
 	used *os.File
@@ -63,10 +65,10 @@ func (r room) close() {
 func (r room) check() error {
 	for _, b := range r {
 		used := b.now()
-		if used+taskReserve < b.max || b.readMax() && used+taskReserve < b.max { // it was raised
+		if used+taskReserve < b.max.Load() || !b.readMax() || used+taskReserve < b.max.Load() { // it was raised
 			continue
 		}
-		return fmt.Errorf("%w: %s is %d, and %d processes and threads are in use: end some, or raise it", ErrLimit, b.name, b.max, used)
+		return fmt.Errorf("%w: %s is %d, and %d processes and threads are in use: end some, or raise it", ErrLimit, b.name, b.max.Load(), used)
 	}
 	return nil
 }
@@ -80,27 +82,35 @@ func (r room) String() string {
 	}
 	for _, b := range r {
 		b.readMax()
-		text += fmt.Sprintf(", %s is %d", b.name, b.max)
+		text += fmt.Sprintf(", %s is %d", b.name, b.max.Load())
 	}
 	return text
 }
 
+// readMax reports false, and sets no limit, where there is none: the file says max, or is
+// not there.
 func (b *bound) readMax() bool {
 	text, err := os.ReadFile(b.file)
-	if err == nil {
-		b.max, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return false
 	}
-	return err == nil // else it is max, or there is no such file
+	max, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		b.max.Store(math.MaxInt64)
+		return false
+	}
+	b.max.Store(max)
+	return true
 }
 
-func (b *bound) now() (used int) {
+func (b *bound) now() (used int64) {
 	var text [64]byte
 	n, _ := b.used.ReadAt(text[:], 0) // it ends before
 	now := strings.TrimSpace(string(text[:n]))
 	if _, behind, found := strings.Cut(now, "/"); found { // 0.20 0.18 0.12 1/80 11206
 		now, _, _ = strings.Cut(behind, " ")
 	}
-	used, _ = strconv.Atoi(now)
+	used, _ = strconv.ParseInt(now, 10, 64)
 	return used
 }
 
