@@ -18,6 +18,7 @@ type (
 	factsReady struct{} // intake, and the actor itself when it had its share
 	forgotten  struct{} // session, to processRetired
 	announce   struct{} // session, after a restart: say again that you have started
+	unspooled  struct{} // the goroutine that read the disk for a process/read
 	treeGone   struct { // KillTree, of that run
 		run int
 		err error
@@ -133,10 +134,13 @@ type processRecord struct {
 	viewers  map[who]*viewer
 	evicted  map[who]bool // owners that were, and have not ended yet
 	reads    []*parked    // process/read and process/wait
+	unspool  []*parked    // process/read that waits for another's turn at the disk
 	stdin    []*parked    // process/write and process/closeStdin, in order
 	stdinEnd bool
-	refused  time.Time // since when this run's child has had its stdin closed; zero: it has not
-	writeIDs recent
+	// A goroutine reads the disk for a process/read: unspooled comes.
+	unspooling bool
+	refused    time.Time // since when this run's child has had its stdin closed; zero: it has not
+	writeIDs   recent
 
 	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt alarm
 }
@@ -244,7 +248,9 @@ func (p *process) Receive(ctx actor.Context) {
 		p.acceptStdin(ctx)
 	case inspected:
 		p.inspected(ctx, m)
-	case crashed: // a goroutine of its health
+	case unspooled:
+		p.unspooled(ctx)
+	case crashed: // a goroutine of its health, or that read the disk
 		panic(m)
 	case restartDue: // below
 	case readDue:
@@ -300,6 +306,7 @@ func (p *process) start(ctx actor.Context) {
 	p.rewatch(ctx)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
+	p.unspooled(ctx)
 	p.takeFacts(ctx)
 	if p.phase >= closed {
 		p.retire(ctx)

@@ -177,6 +177,7 @@ func (p *process) retire(ctx actor.Context) {
 		}
 		p.phase = retired
 		p.last = p.log.Last()
+		p.log.Close()
 		p.log = outlog.Log{}
 		p.intake.Hold(p.holds())
 	}
@@ -206,6 +207,7 @@ func (p *process) watched() bool {
 func (p *process) leave() {
 	p.gauge.held.Add(-p.gauged)
 	p.gauged = 0
+	p.log.Close()
 	p.destroy()
 }
 

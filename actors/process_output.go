@@ -159,6 +159,7 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 		return true
 	}
 	p.reads = slices.DeleteFunc(p.reads, gone)
+	p.unspool = slices.DeleteFunc(p.unspool, gone)
 	// Not answered, so not accepted: the client will write them again.
 	p.stdin = slices.DeleteFunc(p.stdin, gone)
 	p.acceptStdin(ctx)
@@ -225,6 +226,13 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	if params.MaxBytes != nil {
 		limit = min(limit, *params.MaxBytes)
 	}
+	if p.log.Spooled() > 0 {
+		if p.unspooling {
+			p.unspool = append(p.unspool, r) // its turn comes
+			return true
+		}
+		limit = min(limit, deliveryBytes)
+	}
 	cursor := p.log.At(params.AfterSeq)
 	entries, _ := p.log.Read(&cursor, int(limit), nil)
 	res := protocol.ProcessReadResult{
@@ -252,10 +260,24 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 		ctx.Send(r.sender, reply)
 		return true
 	}
-	// Not from here: a disk may be slow.
-	sender, root := r.sender, ctx.ActorSystem().Root
-	p.shared.run(root, ctx.Self(), "spool", func() { root.Send(sender, unspool(reply, res.Chunks, entries)) })
+	// Not from here, for a disk may be slow; and one at a time, for what was read is memory.
+	p.unspooling = true
+	sender, self, root := r.sender, ctx.Self(), ctx.ActorSystem().Root
+	p.shared.run(root, self, "spool", func() {
+		root.Send(sender, unspool(reply, res.Chunks, entries))
+		root.Send(self, unspooled{})
+	})
 	return true
+}
+
+// unspooled lets the next have its turn.
+func (p *process) unspooled(ctx actor.Context) {
+	p.unspooling = false
+	for len(p.unspool) > 0 && !p.unspooling {
+		r := p.unspool[0]
+		p.unspool = p.unspool[1:]
+		p.answer(ctx, r, true)
+	}
 }
 
 // unspool fills in what of chunks lies on disk.

@@ -229,6 +229,15 @@ func (w *writer) ping(serial uint64) error {
 	return nil
 }
 
+// lost tells of output that the disk does not give back: to cut the connection would bring
+// the client to the same place again.
+func (w *writer) lost(send func(string, any) error, process string, e *outlog.Entry, why error) error {
+	if !w.caps.Gap {
+		return nil // its seq is left out
+	}
+	return send(protocol.NotifyGap, &protocol.GapNotification{ProcessID: process, Seq: e.Seq, FromSeq: e.Seq, ToSeq: e.Seq, Bytes: uint64(e.Len()), Reason: why.Error()})
+}
+
 // deliver writes a message for each entry.
 func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 	send := func(method string, params any) error {
@@ -251,8 +260,14 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 		case outlog.Output:
 			output = protocol.OutputNotification{ProcessID: d.Process, Seq: e.Seq, Stream: e.Stream, Chunk: e.Data}
 			if e.Spooled != nil {
-				if disk, err = e.Spooled.Read(disk[:0]); err != nil {
+				if err = w.conn.Flush(); err != nil { // the disk may be slow
 					return buf, err
+				}
+				if disk, err = e.Spooled.Read(disk[:0]); err != nil {
+					if err = w.lost(send, d.Process, e, err); err != nil {
+						return buf, err
+					}
+					continue
 				}
 				output.Chunk = disk
 			}

@@ -171,3 +171,43 @@ func TestSpoolRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestSpoolEnds: with its session everything goes that a process has on disk; and many
+// who ask for that at once are answered.
+func TestSpoolEnds(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	other := s.session(nil)
+	files := openFiles(t, s)
+	want, script := counting(400_000)
+	for range 2 {
+		c := s.session(knowing)
+		c.mutePongs.Store(true)
+		observer := s.observe(c.sessionID, nil)
+		for _, id := range []string{"ended", "writes"} {
+			tail := "sleep 1000"
+			if id == "ended" {
+				tail = "exit 0"
+			}
+			c.request("process/start", startParams(id, obj{"argv": sh(script + "; " + tail), "retention": obj{"bytes": 64 << 10, "onFull": "spool"}}))
+		}
+		eventually(t, "both have written all", func() bool { return spooled(t, other) > int64(2*len(want))*8/10 })
+		var reads []int64
+		for range 50 {
+			reads = append(reads, observer.request("process/read", obj{"processId": "ended", "afterSeq": 3, "maxBytes": 1 << 20}))
+		}
+		first := ""
+		for _, id := range reads {
+			chunks := jsonText(observer.reply(id)["result"].(obj)["chunks"])
+			if first == "" {
+				first = chunks
+			}
+			if chunks != first || len(chunks) < 1000 {
+				t.Fatalf("two answers to the same process/read differ: %.100s, %.100s", first, chunks)
+			}
+		}
+		c.call("session/close", obj{})
+		eventually(t, "nothing is on disk", func() bool { return spooled(t, other) == 0 })
+	}
+	eventually(t, "no file is open", func() bool { return openFiles(t, s) <= files })
+}

@@ -182,6 +182,9 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 	if err := h.room.check(); err != nil {
 		return nil, err
 	}
+	if err := in.OpenSpool(); err != nil {
+		return nil, descriptorError(err)
+	}
 	ends, err := h.open(spec)
 	if err != nil {
 		return nil, err

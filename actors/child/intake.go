@@ -282,11 +282,25 @@ func (in *Intake) Succeed(old *Intake) {
 func (in *Intake) Close() {
 	in.mu.Lock()
 	in.aborted = true
+	facts := in.facts
 	in.facts, in.retained, in.pinned, in.flight, in.spooling = nil, 0, 0, 0, 0
 	in.credit.Broadcast()
 	wake := append(in.refund(), in.budget.forget(in)...)
 	in.mu.Unlock()
 	wakeAll(wake)
+	for _, f := range facts {
+		if f.Spool != nil {
+			f.Spool.Extent(f.At, len(f.Data)).Release()
+		}
+	}
+}
+
+// OpenSpool makes the file of the spool, if there is one.
+func (in *Intake) OpenSpool() error {
+	if in.spool == nil {
+		return nil
+	}
+	return in.spool.Open()
 }
 
 // Abort ends every Take, now and later: nothing more is read of the child.

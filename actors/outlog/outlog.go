@@ -204,6 +204,9 @@ func (l *Log) Drop(limit int64, keep uint64) {
 	}
 }
 
+// Close lets go of all entries. The log is not used any more.
+func (l *Log) Close() { l.Drop(-1, l.Last()) }
+
 // A Cursor is a place in a log: all up to and with Seq was read.
 type Cursor struct {
 	Seq   uint64

@@ -38,6 +38,9 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 			got     [3]uint64 // bytes had, those in gaps included
 			next    = [3]uint64{1, 1, 1}
 		)
+		if err := file.Open(); err != nil {
+			t.Fatal(err)
+		}
 		read := func(i int) {
 			limit := rapid.IntRange(0, 300).Draw(t, "limit")
 			entries, gap := l.Read(&cursors[i], limit, nil)

@@ -10,6 +10,10 @@ import (
 	"sync"
 )
 
+// block is how much of a file is given back to the disk at once, in bytes: when nothing
+// of it is needed any more. Less than a page of the file system could not be.
+const block = 64 << 10
+
 // Disk is what all files of a server have in common. Any goroutine may use it.
 type Disk struct {
 	dir string
@@ -21,12 +25,12 @@ type Disk struct {
 }
 
 // NewDisk returns a Disk for at most max bytes in files of dir; an empty dir is that
-// of temporary files (os.TempDir). It writes nothing yet.
+// of temporary files (os.TempDir).
 func NewDisk(dir string, max int64) *Disk {
 	return &Disk{dir: dir, max: max, waiting: make(map[*File]struct{})}
 }
 
-// Used is how many bytes are reserved or written now.
+// Used is how many bytes are reserved, or written and not freed, now.
 func (d *Disk) Used() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +53,7 @@ func (d *Disk) take(want int64, f *File) int64 {
 func (d *Disk) give(n int64) {
 	d.mu.Lock()
 	d.used -= n
-	var wake []*File
+	wake := make([]*File, 0, len(d.waiting))
 	for f := range d.waiting {
 		wake = append(wake, f)
 	}
@@ -60,28 +64,40 @@ func (d *Disk) give(n int64) {
 	}
 }
 
-// File is the spool of one process. Any goroutine may call any method.
+func (d *Disk) forget(f *File) {
+	d.mu.Lock()
+	delete(d.waiting, f)
+	d.mu.Unlock()
+}
+
+// File is the spool of one process. Any goroutine may call any method; none but Open,
+// Write and those of an Extent that read waits for the disk, and none waits for one that
+// does.
 type File struct {
 	disk *Disk
 	max  int64
 
+	opening sync.Mutex // held while Open does
+
 	mu      sync.Mutex
 	room    func()   // there is room again
-	file    *os.File // nil before the first Write and after the last byte was freed
+	file    *os.File // nil before Open, and after Close when all was freed
 	end     int64    // where the next Write goes
 	held    int64    // bytes reserved, or written and not freed
 	written int64    // bytes written and not freed
 	failed  error    // of a Write: there is no other
 	closed  bool     // no Write follows
-	freed   []span   // to be punched out
-	freeing bool     // a goroutine does that
+
+	live     map[int64]int64 // by number of the block, bytes of it that are written and not freed
+	dead     []int64         // blocks to be given back
+	punching bool            // a goroutine does that
 }
 
-type span struct{ at, n int64 }
-
-// New returns a spool that holds at most max bytes at a time. It opens a file when
-// there is something to write.
-func (d *Disk) New(max int64) *File { return &File{disk: d, max: max, room: func() {}} }
+// New returns a spool that holds at most max bytes at a time, and of the disk at most a
+// block more for each end of what it holds.
+func (d *Disk) New(max int64) *File {
+	return &File{disk: d, max: max, room: func() {}, live: make(map[int64]int64)}
+}
 
 // Notify has room called, from any goroutine, when there may be room again after
 // Reserve found none. It must not block.
@@ -98,13 +114,38 @@ func (f *File) tell() {
 	room()
 }
 
+// Open makes the file: before the first Write. It may be repeated.
+func (f *File) Open() error {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.mu.Lock()
+	done := f.file != nil || f.closed
+	f.mu.Unlock()
+	if done {
+		return nil
+	}
+	file, err := os.CreateTemp(f.disk.dir, "troupe-spool-")
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		file.Close()
+		return fmt.Errorf("spool: %w", err)
+	}
+	f.mu.Lock()
+	f.file = file
+	f.closeLocked()
+	f.mu.Unlock()
+	return nil
+}
+
 // Reserve returns how many bytes may be written, at most want: 0 when the file or the
 // disk holds all that it may, or a Write has failed. Each is to be written, or given
 // back with Return.
 func (f *File) Reserve(want int64) (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.failed != nil || f.closed {
+	if f.failed != nil || f.closed || f.file == nil {
 		return 0
 	}
 	if n = min(want, f.max-f.held); n <= 0 {
@@ -130,40 +171,33 @@ func (f *File) Return(n int64) {
 // Write writes data, which was reserved, and returns where. After an error, such as
 // that of a full disk, nothing more is reserved, and data is not; it is the caller's to keep.
 func (f *File) Write(data []byte) (at int64, err error) {
+	n := int64(len(data))
 	f.mu.Lock()
-	if f.file == nil {
-		f.file, err = anonymous(f.disk.dir)
-	}
 	file := f.file
 	at = f.end
-	f.end += int64(len(data)) // it is ours, also while another writes behind it
-	f.written += int64(len(data))
+	f.end += n // it is ours, also while another writes behind it
+	f.written += n
+	eachBlock(at, n, func(i, n int64) { f.live[i] += n })
 	f.mu.Unlock()
-	if err == nil {
-		_, err = file.WriteAt(data, at)
-	}
-	if err == nil {
+	if _, err = file.WriteAt(data, at); err == nil {
 		return at, nil
 	}
 	err = fmt.Errorf("spool: %w", err)
 	f.mu.Lock()
 	f.failed = err
 	f.mu.Unlock()
-	f.free(at, int64(len(data)))
+	f.free(at, n)
 	return 0, err
 }
 
-// anonymous returns a file that has no name any more.
-func anonymous(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "troupe-spool-")
-	if err != nil {
-		return nil, err
+// eachBlock visits the blocks of a range, with how much of it lies in each.
+func eachBlock(at, n int64, visit func(i, n int64)) {
+	for end := at + n; at < end; {
+		i := at / block
+		part := min((i+1)*block, end) - at
+		visit(i, part)
+		at += part
 	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // Err is why a Write has failed; nil if none has.
@@ -185,60 +219,58 @@ func (f *File) Held() int64 {
 func (f *File) Close() {
 	f.mu.Lock()
 	f.closed = true
+	f.room = func() {} // which leads to whoever wrote, and all that he has
 	f.closeLocked()
 	f.mu.Unlock()
+	f.disk.forget(f)
 }
 
 func (f *File) closeLocked() {
-	if f.closed && f.written == 0 && !f.freeing && f.file != nil {
+	if f.closed && f.written == 0 && !f.punching && f.file != nil {
 		f.file.Close()
 		f.file = nil
 	}
 }
 
-// free gives the disk back what was written at a place. It does not block: a goroutine
-// does it, as long as there is some to give.
+// free says that a range is needed no longer.
 func (f *File) free(at, n int64) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.freed = append(f.freed, span{at, n})
-	if !f.freeing {
-		f.freeing = true
-		go f.punchAll()
+	f.held -= n
+	f.written -= n
+	eachBlock(at, n, func(i, n int64) {
+		if f.live[i] -= n; f.live[i] == 0 {
+			delete(f.live, i)
+			if (i+1)*block <= f.end { // nothing will be written there
+				f.dead = append(f.dead, i)
+			}
+		}
+	})
+	if len(f.dead) > 0 && !f.punching {
+		f.punching = true
+		go f.punch()
 	}
+	f.closeLocked()
+	f.mu.Unlock()
+	f.disk.give(n)
+	f.tell()
 }
 
-// punchAll is that goroutine. Where a file system cannot punch holes the blocks stay
-// until all that was written is free: then the file may take more than its max.
-func (f *File) punchAll() {
-	for {
-		f.mu.Lock()
-		freed, file := f.freed, f.file
-		f.freed = nil
-		if f.freeing = len(freed) > 0; !f.freeing {
-			f.closeLocked()
-			f.mu.Unlock()
-			return
-		}
+// punch is the goroutine that gives blocks back to the file system, if that can: else they
+// stay until the file is closed.
+func (f *File) punch() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.dead) > 0 && !(f.closed && f.written == 0) {
+		dead, file := f.dead, f.file
+		f.dead = nil
 		f.mu.Unlock()
-		var sum int64
-		for _, s := range freed {
-			if file != nil {
-				punch(file, s.at, s.n)
-			}
-			sum += s.n
+		for _, i := range dead {
+			punch(file, i*block, block)
 		}
 		f.mu.Lock()
-		f.held -= sum
-		f.written -= sum
-		if f.held == 0 && f.file != nil {
-			f.file.Truncate(0) // nobody reads or writes it
-			f.end = 0
-		}
-		f.mu.Unlock()
-		f.disk.give(sum)
-		f.tell()
 	}
+	f.punching = false
+	f.closeLocked()
 }
 
 // Extent is a piece of a File that several hold: its place on the disk is free when
@@ -291,6 +323,7 @@ func (e *Extent) Grow(at int64, n int) bool {
 
 // Read appends the bytes to buf. Its caller holds e.
 func (e *Extent) Read(buf []byte) ([]byte, error) {
+	defer runtime.KeepAlive(e) // or it could be freed meanwhile
 	e.f.mu.Lock()
 	file := e.f.file
 	e.f.mu.Unlock()

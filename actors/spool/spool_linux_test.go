@@ -23,6 +23,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+func open(t *testing.T, d *Disk, max int64) *File {
+	t.Helper()
+	f := d.New(max)
+	if err := f.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // put reserves and writes n bytes of value b.
 func put(t *testing.T, f *File, b byte, n int) *Extent {
 	t.Helper()
@@ -61,7 +70,7 @@ func blocks(t *testing.T, f *File) (n int64) {
 func TestBounds(t *testing.T) {
 	d := NewDisk(t.TempDir(), 100)
 	told := make(chan int, 10)
-	a, b := d.New(60), d.New(60)
+	a, b := open(t, d, 60), open(t, d, 60)
 	a.Notify(func() { told <- 1 })
 	b.Notify(func() { told <- 2 })
 	if n := a.Reserve(1000); n != 60 {
@@ -91,7 +100,7 @@ func TestRelease(t *testing.T) {
 	const n = 1 << 20
 	dir := t.TempDir()
 	d := NewDisk(dir, 10*n)
-	f := d.New(10 * n)
+	f := open(t, d, 10*n)
 	one, two := put(t, f, '1', n), put(t, f, '2', n)
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
 		t.Errorf("there is a file named %s", names[0].Name())
@@ -118,7 +127,7 @@ func TestRelease(t *testing.T) {
 }
 
 func TestGrow(t *testing.T) {
-	f := NewDisk(t.TempDir(), 100).New(100)
+	f := open(t, NewDisk(t.TempDir(), 100), 100)
 	e := put(t, f, 'x', 10)
 	f.Reserve(20)
 	at, _ := f.Write(bytes.Repeat([]byte("x"), 10))
@@ -136,7 +145,7 @@ func TestGrow(t *testing.T) {
 // Who loses an extent leaks nothing.
 func TestLostExtent(t *testing.T) {
 	d := NewDisk(t.TempDir(), 1000)
-	f := d.New(1000)
+	f := open(t, d, 1000)
 	for range 10 {
 		put(t, f, 'x', 100).Hold() // held twice, released never
 	}
@@ -146,15 +155,48 @@ func TestLostExtent(t *testing.T) {
 
 func TestNoSuchDirectory(t *testing.T) {
 	f := NewDisk(filepath.Join(t.TempDir(), "none"), 1000).New(1000)
-	f.Reserve(10)
-	if _, err := f.Write(make([]byte, 10)); !errors.Is(err, os.ErrNotExist) || f.Err() == nil {
+	if err := f.Open(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want that there is no such directory", err)
 	}
 	if n := f.Reserve(10); n != 0 {
-		t.Errorf("after a failed Write %d bytes may be written", n)
+		t.Errorf("without a file %d bytes may be written", n)
 	}
-	eventually(t, "what was reserved is given back", func() bool { return f.Held() == 0 })
 	f.Close()
+}
+
+// Pieces of any size take no more of the disk than is held, and a block at each end.
+func TestOddPieces(t *testing.T) {
+	const max = 1 << 20
+	f := open(t, NewDisk(t.TempDir(), max), max)
+	var queue []*Extent
+	for i := range 4000 {
+		n := 1 + i*7919%20_000
+		for f.Held()+int64(n) > max {
+			queue[0].Release()
+			queue = queue[1:]
+		}
+		queue = append(queue, put(t, f, byte(i), n))
+	}
+	eventually(t, "the disk has only what is held", func() bool { return blocks(t, f) <= f.Held()+2*block })
+	for _, e := range queue {
+		e.Release()
+	}
+	f.Close()
+	eventually(t, "the file is closed", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.file == nil })
+}
+
+// A file that is closed leads to nobody: what its process held is collected, and the
+// extents of it with that.
+func TestClosedFileHoldsNobody(t *testing.T) {
+	d := NewDisk(t.TempDir(), 1000)
+	func() {
+		f := open(t, d, 1000)
+		owner := &struct{ log []*Extent }{}
+		f.Notify(func() { owner.log = owner.log[:len(owner.log):len(owner.log)] })
+		owner.log = append(owner.log, put(t, f, 'x', 100))
+		f.Close()
+	}()
+	eventually(t, "what the owner held was freed", func() bool { runtime.GC(); return d.Used() == 0 })
 }
 
 // TestFullDisk writes to a file system of 1 MiB.
@@ -164,7 +206,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("no file system can be mounted here: ", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	f := NewDisk(dir, 10<<20).New(10 << 20)
+	f := open(t, NewDisk(dir, 10<<20), 10<<20)
 	first := put(t, f, '1', 1<<19)
 	f.Reserve(1 << 20)
 	if _, err := f.Write(make([]byte, 1<<20)); !errors.Is(err, syscall.ENOSPC) {
@@ -178,7 +220,7 @@ func TestFullDisk(t *testing.T) {
 // Many write, read, pass on and release at once: each finds its own bytes.
 func TestConcurrent(t *testing.T) {
 	d := NewDisk(t.TempDir(), 1<<20)
-	f := d.New(1 << 20)
+	f := open(t, d, 1<<20)
 	var all sync.WaitGroup
 	for worker := range 4 {
 		all.Go(func() {
