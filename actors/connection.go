@@ -337,9 +337,11 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 	if c.stage == evicted {
 		return
 	}
-	// The last message: behind the output that is here already, window or not.
-	c.flush(ctx, math.MaxInt64)
-	c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
+	if c.stage >= attached { // before the first frame nothing can be encoded
+		// The last message: behind the output that is here already, window or not.
+		c.flush(ctx, math.MaxInt64)
+		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
+	}
 	code := closeEvicted
 	switch reason {
 	case reasonShutdown:
