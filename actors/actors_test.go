@@ -356,6 +356,24 @@ func TestConfiguredLimits(t *testing.T) {
 	refused(p, "process/start", with("b", ""), protocol.CodeInvalidRequest)
 }
 
+// What is kept of a start for as long as its process is not what the client made long.
+func TestKeptOfAStart(t *testing.T) {
+	p := connect(t, start(t, actors.Config{}))
+	p.open("")
+	with := func(id, cwd, more string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["true"],"cwd":"file:///%s","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, cwd, more)
+	}
+	if m := p.call("process/start", with("tcp", "", `,"ready":{"tcp":"`+strings.Repeat("x", 1023)+`:1"}`)); m.Error == nil || !strings.Contains(m.Error.Message, "ready.tcp has 1025 bytes") {
+		t.Errorf("ready.tcp of 1025 bytes: %+v", m)
+	}
+	if m := p.call("process/start", with("long", strings.Repeat("/./", 4000)+"usr", "")); m.Error != nil {
+		t.Fatal(m.Error)
+	}
+	if m := p.call("process/list", "{}"); !strings.Contains(string(m.Result), `"cwd":"file:///usr"`) {
+		t.Errorf("it is listed as %s", m.Result)
+	}
+}
+
 // An owner that reads slowly loses nothing when the actor of its process fails.
 func TestFaultBehindASlowOwner(t *testing.T) {
 	const size = 400_000
