@@ -60,6 +60,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"id":1.5,"method":"m"}`, "invalid number 1.5, expected a string or a 64-bit integer, in `id`"},
 		{`{"id":9223372036854775808,"method":"m"}`, "invalid number 9223372036854775808"},
 		{`{"id":[],"method":"m"}`, "invalid type: sequence"},
+		{`{"id":"` + strings.Repeat("x", 1025) + `","method":"m"}`, "`id` has 1025 bytes, the limit is 1024"},
 		{`{"id":1,"method":null}`, "invalid type: null, expected a string, in `method`"},
 		{`{"id":1,"method":"m","trace":"bad"}`, "invalid type: string \"bad\", expected a map, in `trace`"},
 		{`{"id":1,"error":{"code":"x","message":""}}`, "invalid type: string \"x\", expected i64, in `error.code`"},
