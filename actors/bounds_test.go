@@ -2,9 +2,12 @@ package actors_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -221,6 +224,24 @@ func TestLongErrors(t *testing.T) {
 	refused("session/close", `{"sessionId":"`+long+`"}`, "not for xxx")
 	member := fmt.Sprintf(`{"processId":"%.1000s","argv":["true"],"cwd":"file:///","env":{},"tty":false,"dependsOn":["%.1001s"]}`, long, long)
 	refused("group/start", `{"groupId":"g","processes":[`+member+`]}`, "a message on this connection at most 2048")
+}
+
+// What was read before an input that ended badly is answered, and the log says how it did.
+func TestInputEndsBadly(t *testing.T) {
+	var log bytes.Buffer
+	in, _ := protocol.JSON.AppendRequest(nil, protocol.IntID(1), protocol.MethodInitialize, protocol.InitializeParams{ClientName: "test"})
+	in = append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(in))), in...), "{\"id\":2}\n"...)
+	out, theirs := io.Pipe()
+	troupe := start(t, actors.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	troupe.Accept(transport.Frames(io.NopCloser(bytes.NewReader(in)), theirs, nil))
+	answer, err := io.ReadAll(out)
+	if err != nil || !bytes.Contains(answer, []byte(`"sessionId"`)) {
+		t.Errorf("%q, %v", answer, err)
+	}
+	troupe.Kill()
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "--framing lines") {
+		t.Errorf("the log says %s", &log)
+	}
 }
 
 func TestMaxConnections(t *testing.T) {

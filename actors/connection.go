@@ -3,6 +3,7 @@ package actors
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -294,6 +295,9 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		c.broken = true
 		ctx.Stop(ctx.Self())
 		return
+	}
+	if !errors.Is(err, io.EOF) {
+		c.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	}
 	c.inputEnded = true
 	after(ctx, endTime, endDue{})

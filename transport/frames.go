@@ -29,8 +29,8 @@ type frames struct {
 // Frames returns a Conn of frames that are a length, 4 bytes little-endian, and so many
 // bytes, 1 to MaxFramed, of a message; it closes both r and w. The other side says by its
 // first byte what both speak: a msgpack map begins with 0x80 or more, JSON with less. When
-// r has ended between two frames, the error of ReadMessage is as that of Stdio. A length that
-// cannot be ends the connection.
+// r has ended between two frames, the error of ReadMessage is as that of Stdio. An end within
+// a frame, and a length that cannot be, end the input too: such an error is not io.EOF.
 func Frames(r io.ReadCloser, w io.WriteCloser, o *StdioOptions) Conn {
 	if o == nil {
 		o = &StdioOptions{}
@@ -44,15 +44,19 @@ func framedLimit(max int) int { return min(orDefault(max, MaxFramed), MaxFramed)
 
 func (c *frames) start() {
 	in := bufio.NewReaderSize(c.r, frameBuffer)
-	go c.pump(func(buf *[]byte) ([]byte, error) { return c.nextFrame(in, buf) })
+	go c.pump(func(buf *[]byte) ([]byte, error) {
+		msg, err := c.nextFrame(in, buf)
+		if err != nil && !c.onSocket {
+			err = inputEnded{err}
+		}
+		return msg, err
+	})
 }
 
 // nextFrame makes room for a message as it arrives, whatever its header announced.
 func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 	var head [frameHeader]byte
-	if _, err := io.ReadFull(in, head[:]); err == io.EOF && !c.onSocket {
-		return nil, inputEnded{}
-	} else if err == io.EOF {
+	if _, err := io.ReadFull(in, head[:]); err == io.EOF {
 		return nil, err
 	} else if err != nil {
 		return nil, c.cut(err)
@@ -62,7 +66,11 @@ func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 	case size == 0:
 		return nil, fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
 	case size > uint32(c.max):
-		return nil, &LimitError{What: "frame", Max: c.max}
+		limit := &LimitError{What: "frame", Max: c.max}
+		if head[0] == '{' && !c.onSocket {
+			return nil, fmt.Errorf("%w: its length reads %q, as JSON begins; is --framing lines meant?", limit, head)
+		}
+		return nil, limit
 	}
 	b := (*buf)[:0]
 	for left := int(size); left > 0; left = int(size) - len(b) {

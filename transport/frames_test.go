@@ -48,7 +48,7 @@ func TestFramesRead(t *testing.T) {
 			for range 2 {
 				msg, err := s.ReadMessage()
 				input, ended := err.(interface{ InputEnded() bool })
-				if !errors.Is(err, c.end) || (ended && input.InputEnded()) != (c.end == io.EOF) {
+				if !errors.Is(err, c.end) || !ended || !input.InputEnded() {
 					t.Errorf("%q, %v; want the end, %v", msg, err, c.end)
 				}
 			}
@@ -71,6 +71,7 @@ func TestFramesLengths(t *testing.T) {
 		{"\xff\xff\xff\xff", 0, &LimitError{"frame", 8 << 20}},
 		{"\xff\xff\xff\xff", 1 << 30, &LimitError{"frame", 8 << 20}}, // it is the most there is
 		{"\x0b\x00\x00\x00", 10, &LimitError{"frame", 10}},
+		{"{\"id", 0, &LimitError{"frame", 8 << 20}},
 		{"\x00\x00\x80\x00", 0, io.ErrUnexpectedEOF}, // 8 MiB, and little comes
 	} {
 		s := Frames(nopCloser(strings.NewReader(c.head+strings.Repeat("x", 100))), discard{io.Discard}, &StdioOptions{MaxMessage: c.max})
@@ -90,6 +91,12 @@ func TestFramesLengths(t *testing.T) {
 			}
 		case !errors.Is(err, c.want):
 			t.Errorf("%x: %v, want %v", c.head, err, c.want)
+		}
+		if input, ok := err.(interface{ InputEnded() bool }); !ok || !input.InputEnded() {
+			t.Errorf("%q: after %v nobody would read", c.head, err)
+		}
+		if got := strings.Contains(err.Error(), "is --framing lines meant?"); got != (c.head[0] == '{') {
+			t.Errorf("%q: %v", c.head, err)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
 			t.Errorf("%x: cost %d bytes", c.head, n)
