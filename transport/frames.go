@@ -20,10 +20,14 @@ const (
 // frames is length-prefixed frames: in each a message, of JSON or msgpack.
 type frames struct {
 	piped
-	onSocket    bool   // the end of the input is that of the connection
 	subprotocol string // owned by the reader until the first message has come
 	spoken      bool   // it is known
+	firstDue    bool   // owned by the pump: the first message has a deadline
 	out         []byte // owned by the writer: a frame
+
+	// Fixed: of a socket.
+	conn         net.Conn      // nil: it is none
+	writeTimeout time.Duration // for the kernel to take a message
 }
 
 // Frames returns a Conn of frames that are a length, 4 bytes little-endian, and so many
@@ -46,7 +50,11 @@ func (c *frames) start() {
 	in := bufio.NewReaderSize(c.r, frameBuffer)
 	go c.pump(func(buf *[]byte) ([]byte, error) {
 		msg, err := c.nextFrame(in, buf)
-		if err != nil && !c.onSocket {
+		if err == nil && c.firstDue {
+			c.firstDue = false
+			c.conn.SetReadDeadline(time.Time{})
+		}
+		if err != nil && c.conn == nil {
 			err = inputEnded{err}
 		}
 		return msg, err
@@ -67,7 +75,7 @@ func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 		return nil, fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
 	case size > uint32(c.max):
 		limit := &LimitError{What: "frame", Max: c.max}
-		if head[0] == '{' && !c.onSocket {
+		if head[0] == '{' && c.conn == nil {
 			return nil, fmt.Errorf("%w: its length reads %q, as JSON begins; is --framing lines meant?", limit, head)
 		}
 		return nil, limit
@@ -117,6 +125,9 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 		return fmt.Errorf("transport: a message of %d bytes; a frame has 1 to %d", len(msg), c.max)
 	}
 	c.out = append(binary.LittleEndian.AppendUint32(c.out[:0], uint32(len(msg))), msg...) // one write
+	if c.conn != nil {
+		c.conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	}
 	_, err := c.w.Write(c.out)
 	if cap(c.out) > keepBuffer {
 		c.out = nil
@@ -125,13 +136,18 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 }
 
 // socketFrames is Frames over a socket. An empty subprotocol means that the other side
-// says which.
-func socketFrames(conn net.Conn, max int, subprotocol string) Conn {
+// says which, and has DefaultHandshakeTimeout to say it.
+func socketFrames(conn net.Conn, max int, subprotocol string, writeTimeout time.Duration) Conn {
 	c := &frames{
-		piped:       newPiped(conn, conn, framedLimit(max), name(conn), nil),
-		onSocket:    true,
-		subprotocol: subprotocol,
-		spoken:      subprotocol != "",
+		piped:        newPiped(conn, conn, framedLimit(max), name(conn), nil),
+		conn:         conn,
+		writeTimeout: orDefault(writeTimeout, DefaultWriteTimeout),
+		subprotocol:  subprotocol,
+		spoken:       subprotocol != "",
+		firstDue:     subprotocol == "",
+	}
+	if c.firstDue {
+		conn.SetReadDeadline(time.Now().Add(DefaultHandshakeTimeout))
 	}
 	c.start()
 	return c
@@ -142,7 +158,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		c, err := s.listener.Listener.Accept()
 		switch {
 		case err == nil:
-			go accept(socketFrames(c, s.handler.settings.maxMessage, ""))
+			go accept(socketFrames(c, s.handler.settings.maxMessage, "", s.handler.settings.writeTimeout))
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case isTemporary(err): // such as no descriptors: it may pass
@@ -178,5 +194,5 @@ func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) 
 	if len(o.Subprotocols) > 0 {
 		subprotocol = o.Subprotocols[0]
 	}
-	return socketFrames(c, o.MaxMessage, subprotocol), nil
+	return socketFrames(c, o.MaxMessage, subprotocol, o.WriteTimeout), nil
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // frame is a message with its length before it.
@@ -231,6 +233,53 @@ func TestFramedSocket(t *testing.T) {
 	if _, err := Dial(t.Context(), s.URL(), nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), s.URL()) {
 		t.Errorf("dial where nobody listens: %v", err)
 	}
+}
+
+// Who does not read, or does not say in time what it speaks, does not hold a socket.
+func TestFramedSocketTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pair := func() (net.Conn, Conn) {
+			peer, conn := net.Pipe()
+			c := socketFrames(conn, 0, "", 0)
+			t.Cleanup(func() {
+				c.Close(CloseNormal, "")
+				peer.Close()
+			})
+			return peer, c
+		}
+		late := func(what string, limit time.Duration, do func() error) {
+			t.Helper()
+			begin := time.Now()
+			if err := do(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != limit {
+				t.Errorf("%s: %v after %v, want its deadline after %v", what, err, time.Since(begin), limit)
+			}
+		}
+		read := func(c Conn) func() error {
+			return func() error {
+				_, err := c.ReadMessage()
+				return err
+			}
+		}
+		_, silent := pair()
+		late("nothing", DefaultHandshakeTimeout, read(silent))
+		peer, cut := pair()
+		go peer.Write([]byte("\x02\x00\x00\x00{"))
+		late("a part of a message", DefaultHandshakeTimeout, read(cut))
+
+		peer, c := pair()
+		go peer.Write([]byte(frame("{}")))
+		wantMessage(t, c, "{}")
+		go func() {
+			time.Sleep(time.Hour)
+			peer.Write([]byte(frame("[]")))
+		}()
+		wantMessage(t, c, "[]")
+		go io.CopyN(io.Discard, peer, 2*(frameHeader+2)+1) // and no more
+		mustWrite(t, c, "{}")
+		time.Sleep(time.Hour)
+		mustWrite(t, c, "{}")
+		late("a reader that stops", DefaultWriteTimeout, func() error { return c.WriteMessage([]byte("{}"), false) })
+	})
 }
 
 // flaky fails once as accept(2) does without descriptors.
