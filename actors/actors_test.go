@@ -356,6 +356,35 @@ func TestConfiguredLimits(t *testing.T) {
 	refused(p, "process/start", with("b", ""), protocol.CodeInvalidRequest)
 }
 
+func TestEnvPolicyIsBounded(t *testing.T) {
+	p := connect(t, start(t, actors.Config{}))
+	p.open("")
+	globs := func(n int) string { return strings.Repeat(`"B*",`, n) + `"A*"` }
+	names := func(n int) string {
+		var all strings.Builder
+		for i := range n {
+			fmt.Fprintf(&all, `"N%d":"",`, i)
+		}
+		return all.String() + `"A":""`
+	}
+	try := func(exclude, only, set string) message {
+		return p.call("process/start", fmt.Sprintf(`{"processId":"p","argv":["/bin/true"],"cwd":"file:///","env":{},"tty":false,
+			"envPolicy":{"inherit":"none","ignoreDefaultExcludes":false,"exclude":[%s],"includeOnly":[%s],"set":{%s}}}`, exclude, only, set))
+	}
+	for want, m := range map[string]message{
+		"envPolicy.exclude has 257 entries, the limit is 256":     try(globs(256), "", ""),
+		"envPolicy.includeOnly has 257 entries, the limit is 256": try("", globs(256), ""),
+		"envPolicy.set has 10001 entries, the limit is 10000":     try("", "", names(10_000)),
+	} {
+		if m.Error == nil || m.Error.Code != protocol.CodeInvalidParams || !strings.Contains(m.Error.Message, want) {
+			t.Errorf("%+v, want %s", m, want)
+		}
+	}
+	if m := try(globs(255), globs(255), names(9_999)); m.Error != nil {
+		t.Errorf("as much as may be: %+v", m.Error)
+	}
+}
+
 // What is kept of a start for as long as its process is not what the client made long.
 func TestKeptOfAStart(t *testing.T) {
 	p := connect(t, start(t, actors.Config{}))
