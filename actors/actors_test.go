@@ -356,6 +356,53 @@ func TestConfiguredLimits(t *testing.T) {
 	refused(p, "process/start", with("b", ""), protocol.CodeInvalidRequest)
 }
 
+func TestEnvPolicyIsBounded(t *testing.T) {
+	p := connect(t, start(t, actors.Config{}))
+	p.open("")
+	globs := func(n int) string { return strings.Repeat(`"B*",`, n) + `"A*"` }
+	names := func(n int) string {
+		var all strings.Builder
+		for i := range n {
+			fmt.Fprintf(&all, `"N%d":"",`, i)
+		}
+		return all.String() + `"A":""`
+	}
+	try := func(exclude, only, set string) message {
+		return p.call("process/start", fmt.Sprintf(`{"processId":"p","argv":["/bin/true"],"cwd":"file:///","env":{},"tty":false,
+			"envPolicy":{"inherit":"none","ignoreDefaultExcludes":false,"exclude":[%s],"includeOnly":[%s],"set":{%s}}}`, exclude, only, set))
+	}
+	for want, m := range map[string]message{
+		"envPolicy.exclude has 257 entries, the limit is 256":     try(globs(256), "", ""),
+		"envPolicy.includeOnly has 257 entries, the limit is 256": try("", globs(256), ""),
+		"envPolicy.set has 10001 entries, the limit is 10000":     try("", "", names(10_000)),
+	} {
+		if m.Error == nil || m.Error.Code != protocol.CodeInvalidParams || !strings.Contains(m.Error.Message, want) {
+			t.Errorf("%+v, want %s", m, want)
+		}
+	}
+	if m := try(globs(255), globs(255), names(9_999)); m.Error != nil {
+		t.Errorf("as much as may be: %+v", m.Error)
+	}
+}
+
+// What is kept of a start for as long as its process is not what the client made long.
+func TestKeptOfAStart(t *testing.T) {
+	p := connect(t, start(t, actors.Config{}))
+	p.open("")
+	with := func(id, cwd, more string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["true"],"cwd":"file:///%s","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, cwd, more)
+	}
+	if m := p.call("process/start", with("tcp", "", `,"ready":{"tcp":"`+strings.Repeat("x", 1023)+`:1"}`)); m.Error == nil || !strings.Contains(m.Error.Message, "ready.tcp has 1025 bytes") {
+		t.Errorf("ready.tcp of 1025 bytes: %+v", m)
+	}
+	if m := p.call("process/start", with("long", strings.Repeat("/./", 4000)+"usr", "")); m.Error != nil {
+		t.Fatal(m.Error)
+	}
+	if m := p.call("process/list", "{}"); !strings.Contains(string(m.Result), `"cwd":"file:///usr"`) {
+		t.Errorf("it is listed as %s", m.Result)
+	}
+}
+
 // An owner that reads slowly loses nothing when the actor of its process fails.
 func TestFaultBehindASlowOwner(t *testing.T) {
 	const size = 400_000

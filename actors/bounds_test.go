@@ -2,9 +2,12 @@ package actors_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -186,6 +189,58 @@ func TestUnreadListsAreShared(t *testing.T) {
 	}
 	if got := described.Load(); got > 2*processes {
 		t.Errorf("%d processes were asked %d times for %d lists", processes, got, n)
+	}
+}
+
+// narrow is a transport on which no message has more than 2 KiB.
+type narrow struct{ transport.Conn }
+
+func (narrow) MaxMessage() int { return 2 << 10 }
+
+func (c narrow) WriteMessage(msg []byte, binary bool) error {
+	if len(msg) > c.MaxMessage() {
+		return fmt.Errorf("%d bytes", len(msg))
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
+// An error fits the transport, whatever the client has it quote.
+func TestLongErrors(t *testing.T) {
+	ours, theirs := transport.Pipe()
+	start(t, actors.Config{}).Accept(narrow{theirs})
+	defer ours.Close(transport.CloseNormal, "")
+	s := &stiff{t, ours}
+	long := strings.Repeat("x", 1<<20)
+	refused := func(method, params, want string) {
+		t.Helper()
+		s.send(`{"id":1,"method":%q,"params":%s}`, method, params)
+		if m := s.read(); string(m.ID) != "1" || m.Error == nil || m.Error.Code != protocol.CodeInvalidRequest || !strings.Contains(m.Error.Message, want) {
+			t.Errorf("%s: %+v, want an error with %q", method, m, want)
+		}
+	}
+	refused("initialize", `{"clientName":"test","resumeSessionId":"`+long+`"}`, "unknown session id xxx")
+	s.open("")
+	refused("process/read", `{"processId":"`+long+`"}`, "unknown process id xxx")
+	refused("session/close", `{"sessionId":"`+long+`"}`, "not for xxx")
+	member := fmt.Sprintf(`{"processId":"%.1000s","argv":["true"],"cwd":"file:///","env":{},"tty":false,"dependsOn":["%.1001s"]}`, long, long)
+	refused("group/start", `{"groupId":"g","processes":[`+member+`]}`, "a message on this connection at most 2048")
+}
+
+// What was read before an input that ended badly is answered, and the log says how it did.
+func TestInputEndsBadly(t *testing.T) {
+	var log bytes.Buffer
+	in, _ := protocol.JSON.AppendRequest(nil, protocol.IntID(1), protocol.MethodInitialize, protocol.InitializeParams{ClientName: "test"})
+	in = append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(in))), in...), "{\"id\":2}\n"...)
+	out, theirs := io.Pipe()
+	troupe := start(t, actors.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	troupe.Accept(transport.Frames(io.NopCloser(bytes.NewReader(in)), theirs, nil))
+	answer, err := io.ReadAll(out)
+	if err != nil || !bytes.Contains(answer, []byte(`"sessionId"`)) {
+		t.Errorf("%q, %v", answer, err)
+	}
+	troupe.Kill()
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "--framing lines") {
+		t.Errorf("the log says %s", &log)
 	}
 }
 

@@ -3,6 +3,7 @@ package actors
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -295,6 +296,9 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		ctx.Stop(ctx.Self())
 		return
 	}
+	if !errors.Is(err, io.EOF) {
+		c.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+	}
 	c.inputEnded = true
 	after(ctx, endTime, endDue{})
 	c.mayClose(ctx)
@@ -337,9 +341,11 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 	if c.stage == evicted {
 		return
 	}
-	// The last message: behind the output that is here already, window or not.
-	c.flush(ctx, math.MaxInt64)
-	c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
+	if c.stage >= attached { // before the first frame nothing can be encoded
+		// The last message: behind the output that is here already, window or not.
+		c.flush(ctx, math.MaxInt64)
+		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
+	}
 	code := closeEvicted
 	switch reason {
 	case reasonShutdown:

@@ -75,7 +75,7 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 		c.startAll(ctx, in, ids)
 	case protocol.SessionCloseParams:
 		if p.SessionID != nil && *p.SessionID != c.sessionID {
-			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, *p.SessionID))
+			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, clip(*p.SessionID)))
 			return
 		}
 		c.ask(ctx, c.session, in, pending{})

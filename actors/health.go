@@ -365,6 +365,9 @@ func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 		}
 	}
 	if r.TCP != "" {
+		if err := tooLong("ready.tcp", r.TCP); err != nil {
+			return err
+		}
 		if _, _, err := net.SplitHostPort(r.TCP); err != nil {
 			return protocol.Errorf(protocol.CodeInvalidParams, "ready.tcp is %q, expected host:port: %v", clip(r.TCP), err)
 		}

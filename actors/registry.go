@@ -259,9 +259,9 @@ func (r *registry) mayEnd(ctx actor.Context) {
 }
 
 func unknownSession(id string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", id)
+	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", clip(id))
 }
 
 func unknownProcess(id string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", id)
+	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", clip(id))
 }

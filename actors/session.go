@@ -416,6 +416,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
+	params.Cwd = protocol.FileURI(spec.Dir) // as it came it may be far longer
 	return &processRecord{
 		shared:    s.shared,
 		id:        params.ProcessID,

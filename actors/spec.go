@@ -27,6 +27,28 @@ const (
 	maxKillGrace = time.Hour
 )
 
+// Of an envPolicy, whose every pattern is tried on every name.
+const (
+	maxPatterns = 256 // in exclude, and in includeOnly
+	maxSet      = 10_000
+)
+
+// policyError refuses an envPolicy that would take long.
+func policyError(p *protocol.EnvPolicy) *protocol.Error {
+	if p == nil {
+		return nil
+	}
+	for _, has := range []struct {
+		name     string
+		n, limit int
+	}{{"exclude", len(p.Exclude), maxPatterns}, {"includeOnly", len(p.IncludeOnly), maxPatterns}, {"set", len(p.Set), maxSet}} {
+		if has.n > has.limit {
+			return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s has %d entries, the limit is %d", has.name, has.n, has.limit)
+		}
+	}
+	return nil
+}
+
 // maxArgv is how much of an argv process/list shows, in bytes.
 const maxArgv = 4 << 10
 
@@ -78,6 +100,7 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 		graceError("killGraceMs", params.KillGraceMs),
 		healthError(params.Ready, params.Restart),
 		streamError(&params),
+		policyError(params.EnvPolicy),
 	); err != nil {
 		return child.Spec{}, err
 	}

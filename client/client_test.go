@@ -803,6 +803,20 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// A request that no server takes fails by itself, and costs no connection.
+func TestRequestTooLong(t *testing.T) {
+	f := newFake(programs)
+	f.most = 4 << 10
+	c := connect(t, f, &Options{Lost: func(err error) { t.Errorf("lost: %v", err) }})
+	cmd := c.Command("wait", strings.Repeat("x", 5000))
+	if err := cmd.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "process/start: the request has 5") || !strings.Contains(err.Error(), "at most 4096") {
+		t.Errorf("Start: %v", err)
+	}
+	if _, err := c.Processes(t.Context()); err != nil {
+		t.Errorf("Processes: %v", err)
+	}
+}
+
 func TestAttach(t *testing.T) {
 	f := newFake(programs)
 	first := connect(t, f, nil)

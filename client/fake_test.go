@@ -28,6 +28,7 @@ type fake struct {
 	gone     bool   // the session is unknown
 	repeats  bool   // a resume replays all, whatever was asked for
 	poison   string // cut the connection at this method
+	most     int64  // bytes that a message may have; zero: it does not say
 	busy     int    // how many resumes to refuse as attached elsewhere
 	closed   bool   // session/close was called
 	acks     int
@@ -244,7 +245,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		f.conn = conn
 		return protocol.InitializeResult{
 			SessionID:       "s1",
-			Limits:          protocol.Limits{RetentionBytes: int64(f.window)},
+			Limits:          protocol.Limits{RetentionBytes: int64(f.window), MaxMessageBytes: f.most},
 			Server:          protocol.ServerInfo{Name: "fake", Version: "1"},
 			EnvironmentInfo: &protocol.EnvironmentInfo{Cwd: "file:///srv", PrependPathDirs: []string{}, TemporaryDirectories: []string{}, Capabilities: map[string]bool{}},
 		}, nil

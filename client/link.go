@@ -443,6 +443,10 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 		k := c.outbound[0]
 		c.outbound = c.outbound[1:]
 		msg, err := wire.AppendRequest(buf, k.id, k.method, k.params)
+		if most := c.hello.Limits.MaxMessageBytes; err == nil && most > 0 && int64(len(msg)) > most {
+			// The server would cut the connection, and the next one when it is sent again.
+			err = fmt.Errorf("the request has %d bytes, and a message to this server at most %d", len(msg), most)
+		}
 		if err == nil {
 			k.sent = true
 			c.mu.Unlock()

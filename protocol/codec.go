@@ -6,7 +6,10 @@
 // must stay; where it says "ours", a client that does not ask never sees it.
 package protocol
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Kind tells the four messages of JSON-RPC apart.
 type Kind uint8
@@ -77,6 +80,8 @@ func (e *envelope) message() (Message, error) {
 	switch {
 	case e.named && m.ID.IsZero():
 		m.Kind, m.Payload, m.Error = Notification, e.params, nil
+	case e.named && len(m.ID.s) > maxID:
+		return Message{}, fmt.Errorf("`id` has %d bytes, the limit is %d", len(m.ID.s), maxID)
 	case e.named:
 		m.Kind, m.Payload, m.Error = Request, e.params, nil
 	case e.result == nil && m.Error == nil:

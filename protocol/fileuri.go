@@ -8,14 +8,21 @@ import (
 	"strings"
 )
 
+// maxFileURI is in bytes: PATH_MAX of Linux, 4 KiB, each of them percent-encoded, and some.
+const maxFileURI = 16 << 10
+
 // ParseFileURI returns the absolute, clean path that a file URI names on this
 // host. It reads as a URL parser does: blanks around it do not count, nor does the
 // case of the scheme, or how many slashes there are; a backslash is a slash; dot
 // segments are resolved, also %2e; what is percent-encoded is decoded, and a
 // percent sign that begins no such thing stands for itself. What may not be are
 // other schemes and hosts, drive letters, queries, fragments and NUL.
+// A URI has at most maxFileURI bytes.
 // (exec-server wire §3; the errors are in the peer's words.)
 func ParseFileURI(s string) (string, error) {
+	if len(s) > maxFileURI {
+		return "", fmt.Errorf("path URI of %d bytes: at most %d", len(s), maxFileURI)
+	}
 	uri := strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
 	scheme, rest, ok := strings.Cut(uri, ":")
 	switch {
@@ -44,14 +51,23 @@ func ParseFileURI(s string) (string, error) {
 	}
 	// Segment by segment, as a URL has it: %2F is decoded and yet parts nothing.
 	var segments []string
+	named := 0 // of segments: those that are in the path
 	for raw := range strings.SplitSeq(rest, "/") {
 		switch segment := unescapePercent(raw); segment {
 		case ".":
 		case "..":
-			segments = segments[:max(0, len(segments)-1)]
+			if last := len(segments) - 1; last >= 0 {
+				if segments[last] != "" {
+					named--
+				}
+				segments = segments[:last]
+			}
 		default:
-			if isDriveLetter(raw) && path.Join(segments...) == "" {
+			if isDriveLetter(raw) && named == 0 {
 				return "", invalid("it names the drive " + raw)
+			}
+			if segment != "" {
+				named++
 			}
 			segments = append(segments, segment)
 		}

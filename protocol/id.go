@@ -19,6 +19,9 @@ const (
 	idInt
 )
 
+// maxID bounds the string that is the ID of a request, in bytes: it stands in the answer.
+const maxID = 1 << 10
+
 // InvalidID answers a frame whose own id cannot be known.
 var InvalidID = IntID(-1)
 

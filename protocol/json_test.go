@@ -60,6 +60,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"id":1.5,"method":"m"}`, "invalid number 1.5, expected a string or a 64-bit integer, in `id`"},
 		{`{"id":9223372036854775808,"method":"m"}`, "invalid number 9223372036854775808"},
 		{`{"id":[],"method":"m"}`, "invalid type: sequence"},
+		{`{"id":"` + strings.Repeat("x", 1025) + `","method":"m"}`, "`id` has 1025 bytes, the limit is 1024"},
 		{`{"id":1,"method":null}`, "invalid type: null, expected a string, in `method`"},
 		{`{"id":1,"method":"m","trace":"bad"}`, "invalid type: string \"bad\", expected a map, in `trace`"},
 		{`{"id":1,"error":{"code":"x","message":""}}`, "invalid type: string \"x\", expected i64, in `error.code`"},
@@ -182,6 +183,27 @@ func refusals() []refusal {
 type refusal struct {
 	v             any
 	payload, want string
+}
+
+// A message of a few MiB does not become hundreds.
+func TestElementsAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		codec      Codec
+		want       string
+		begin, end string
+		element    string
+	}{
+		{JSON, "argv", `{"argv":[""`, `]}`, `,""`},
+		{JSON, "env", `{"env":{"":""`, `}}`, `,"":""`},
+		{Msgpack, "argv", "\x81\xa4argv\xdd\x00\x04\x00\x01\xa0", "", "\xa0"},
+		{Msgpack, "env", "\x81\xa3env\xdf\x00\x04\x00\x01\xa0\xa0", "", "\xa0\xa0"},
+	} {
+		payload := c.begin + strings.Repeat(c.element, maxElements) + c.end
+		err := c.codec.Unmarshal([]byte(payload), new(ProcessStartParams))
+		if want := "more than 262144 elements, the limit, in `" + c.want + "`"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", c.codec.Name(), err, want)
+		}
+	}
 }
 
 func TestUnmarshalRefuses(t *testing.T) {

@@ -95,6 +95,7 @@ func TestMsgpackDecodeRefuses(t *testing.T) {
 		{`82 a2'id' ca3f800000 a6'method' a1'm'`, "invalid number 1.0, expected a string or a 64-bit integer, in `id`"},
 		{`82 a2'id' cf8000000000000000 a6'method' a1'm'`, "invalid number 9223372036854775808, expected a string or a 64-bit integer, in `id`"},
 		{`82 a2'id' c40178 a6'method' a1'm'`, "invalid type: bytes, expected a string or a 64-bit integer, in `id`"},
+		{`82 a2'id' da0401` + strings.Repeat("78", 1025) + ` a6'method' a1'm'`, "`id` has 1025 bytes, the limit is 1024"},
 		{`82 a2'id' 01 a6'method' c4016d`, "invalid type: bytes, expected a string, in `method`"},
 		{`83 a2'id' 01 a6'method' a1'm' a5'trace' a3'bad'`, "invalid type: string \"bad\", expected a map, in `trace`"},
 		{`82 a2'id' 01 a5'error' 82 a4'code' a1'x' a7'message' a0`, "invalid type: string \"x\", expected i64, in `error.code`"},

@@ -236,12 +236,21 @@ func decodeFloat(s source, v reflect.Value) error {
 	return nil
 }
 
+// maxElements is how many a list or a map may have: in memory each is far larger than in a
+// message.
+const maxElements = 1 << 18
+
+var errElements = fmt.Errorf("more than %d elements, the limit", maxElements)
+
 func decodeSlice(s source, v reflect.Value) error {
 	if s.kind() != kindArray {
 		return s.mismatch("a sequence")
 	}
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	return s.array(func(i int) error {
+		if i == maxElements {
+			return errElements
+		}
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		if err := decodeValue(s, v.Index(i)); err != nil {
 			return within("["+strconv.Itoa(i)+"]", err)
@@ -255,7 +264,11 @@ func decodeMap(s source, v reflect.Value) error {
 		return s.mismatch("a map")
 	}
 	v.Set(reflect.MakeMap(v.Type()))
+	n := 0 // of members, the same name counts again
 	return s.object(func(key []byte) error {
+		if n++; n > maxElements {
+			return errElements
+		}
 		name := string(key)
 		elem := reflect.New(v.Type().Elem()).Elem()
 		if err := decodeValue(s, elem); err != nil {

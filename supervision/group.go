@@ -99,56 +99,80 @@ type Group struct {
 // they come. More restarts of any of them than intensity allows end the group.
 func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*Group, error) {
 	g := &Group{strategy: strategy, intensity: intensity, index: make(map[string]int), from: len(members)}
-	given := make(map[string]bool)
-	for _, m := range members {
-		if given[m.ID] {
+	given := make(map[string]int)
+	for i, m := range members {
+		if _, twice := given[m.ID]; twice {
 			return nil, fmt.Errorf("process %q is there twice", m.ID)
 		}
-		given[m.ID] = true
+		given[m.ID] = i
 	}
-	for _, m := range members {
+	var (
+		after   = make([][]int, len(members)) // whom each depends on, once
+		before  = make([][]int, len(members)) // who depends on each
+		waits   = make([]int, len(members))   // for how many that are not placed
+		counted = make([]int, len(members))   // the last that was found to depend on each, + 1
+		free    []int                         // those that may be placed, sorted
+	)
+	for i, m := range members {
 		for _, id := range m.After {
-			if !given[id] {
+			at, ok := given[id]
+			if !ok {
 				return nil, fmt.Errorf("process %q depends on %q, which is not in the group", m.ID, id)
 			}
-		}
-	}
-	for left := slices.Clone(members); len(left) > 0; {
-		i := slices.IndexFunc(left, func(m Member) bool {
-			return !slices.ContainsFunc(m.After, func(id string) bool { _, placed := g.index[id]; return !placed })
-		})
-		if i < 0 {
-			return nil, fmt.Errorf("processes depend on each other in a circle: %s", circle(left))
-		}
-		m := member{Member: left[i]}
-		for _, id := range m.After {
-			if at := g.index[id]; !slices.Contains(m.after, at) {
-				m.after = append(m.after, at)
+			if counted[at] != i+1 {
+				counted[at] = i + 1
+				after[i], before[at] = append(after[i], at), append(before[at], i)
 			}
 		}
+		if waits[i] = len(after[i]); waits[i] == 0 {
+			free = append(free, i)
+		}
+	}
+	for len(free) > 0 {
+		i := free[0]
+		free = free[1:]
+		m := member{Member: members[i]}
 		m.After = nil
+		for _, at := range after[i] {
+			m.after = append(m.after, g.index[members[at].ID])
+		}
 		g.index[m.ID] = len(g.members)
 		g.members = append(g.members, m)
-		left = slices.Delete(left, i, i+1)
+		for _, next := range before[i] {
+			if waits[next]--; waits[next] == 0 {
+				at, _ := slices.BinarySearch(free, next)
+				free = slices.Insert(free, at, next)
+			}
+		}
+	}
+	if len(g.members) < len(members) {
+		left := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return waits[given[m.ID]] == 0 })
+		return nil, fmt.Errorf("processes depend on each other in a circle: %s", circle(left))
 	}
 	return g, nil
 }
 
 // circle is one of those among members that all depend on others of them.
 func circle(members []Member) string {
+	left := make(map[string]bool)
+	for _, m := range members {
+		left[m.ID] = true
+	}
 	depends := make(map[string]string)
 	for _, m := range members {
 		for _, id := range m.After {
-			if slices.ContainsFunc(members, func(m Member) bool { return m.ID == id }) {
+			if left[id] {
 				depends[m.ID] = id
 			}
 		}
 	}
 	var path []string
+	at := make(map[string]int) // in path
 	for id := members[0].ID; ; id = depends[id] {
-		if i := slices.Index(path, id); i >= 0 {
+		if i, ok := at[id]; ok {
 			return strings.Join(append(path[i:], id), " → ")
 		}
+		at[id] = len(path)
 		path = append(path, id)
 	}
 }

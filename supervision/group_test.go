@@ -94,6 +94,54 @@ func TestStartOrder(t *testing.T) {
 	}
 }
 
+// The next in start order is always the first given whose dependencies are placed.
+func TestStartOrderIsThatGiven(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := make([]Member, rapid.IntRange(1, 8).Draw(t, "n"))
+		for i := range members {
+			members[i].ID = fmt.Sprint(i)
+		}
+		for range rapid.IntRange(0, 16).Draw(t, "edges") {
+			i, j := rapid.IntRange(0, len(members)-1).Draw(t, "from"), rapid.IntRange(0, len(members)-1).Draw(t, "to")
+			members[i].After = append(members[i].After, members[j].ID)
+		}
+		var want []string
+		for left := slices.Clone(members); len(left) > 0; {
+			i := slices.IndexFunc(left, func(m Member) bool {
+				return !slices.ContainsFunc(m.After, func(id string) bool { return !slices.Contains(want, id) })
+			})
+			if i < 0 {
+				want = nil
+				break
+			}
+			want = append(want, left[i].ID)
+			left = slices.Delete(left, i, i+1)
+		}
+		g, err := NewGroup(OneForOne, often, members)
+		if (err != nil) != (want == nil) || err == nil && !slices.Equal(g.Order(), want) {
+			t.Fatalf("%v: %v, %v; want the order %v", members, g, err, want)
+		}
+	})
+}
+
+// Many members, each behind the next: to look through all of them for each would take minutes.
+func TestStartOrderOfMany(t *testing.T) {
+	members := make([]Member, 100_000)
+	for i := range members {
+		members[i] = Member{ID: fmt.Sprint(i), After: []string{fmt.Sprint(i + 1)}}
+	}
+	last := &members[len(members)-1]
+	last.After = []string{"0"}
+	if _, err := NewGroup(OneForOne, often, members); err == nil || !strings.Contains(err.Error(), "in a circle: 0 → 1 → 2") {
+		t.Errorf("a circle: %v", err)
+	}
+	last.After = nil
+	g, err := NewGroup(OneForOne, often, members)
+	if err != nil || g.Order()[0] != last.ID {
+		t.Error(err)
+	}
+}
+
 func TestDependencies(t *testing.T) {
 	s := newTroop(t, OneForOne, often, Member{ID: "job", OnSuccess: true}, Member{ID: "web"}, Member{ID: "worker", After: []string{"web", "job"}})
 	s.want(t, "starting: job waiting 0, web waiting 0, worker waiting 0")

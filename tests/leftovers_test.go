@@ -362,6 +362,22 @@ func TestNothingLeftOfServer(t *testing.T) {
 	}
 }
 
+// TestShutdownBeforeTheFirstFrame: who has not said which codec it speaks is told with a
+// Close frame.
+func TestShutdownBeforeTheFirstFrame(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.dial()
+	s.signal(syscall.SIGTERM)
+	if code, reason := c.awaitClose(); code != 1001 {
+		t.Errorf("Close %d %q, want 1001", code, reason)
+	}
+	s.exitCode()
+	if log := s.stderr.String(); strings.Contains(log, "panic") {
+		t.Errorf("the server says\n%s", log)
+	}
+}
+
 // TestDrain: a server that waits for programs to end opens no session, allows none more
 // than its own grace, and waits no longer when it is told to stop a second time.
 func TestDrain(t *testing.T) {

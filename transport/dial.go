@@ -41,8 +41,8 @@ type DialOptions struct {
 
 // Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH, or a
 // connection of length-prefixed frames (see Frames) at unix+frames:///PATH, of which only
-// HandshakeTimeout, MaxMessage and Subprotocols count: the first is spoken. ctx
-// ends the attempt, and has no effect later. No proxy is used.
+// HandshakeTimeout, MaxMessage, WriteTimeout and Subprotocols count: the first is spoken.
+// ctx ends the attempt, and has no effect later. No proxy is used.
 func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	if o == nil {
 		o = &DialOptions{}

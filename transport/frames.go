@@ -20,17 +20,21 @@ const (
 // frames is length-prefixed frames: in each a message, of JSON or msgpack.
 type frames struct {
 	piped
-	onSocket    bool   // the end of the input is that of the connection
 	subprotocol string // owned by the reader until the first message has come
 	spoken      bool   // it is known
+	firstDue    bool   // owned by the pump: the first message has a deadline
 	out         []byte // owned by the writer: a frame
+
+	// Fixed: of a socket.
+	conn         net.Conn      // nil: it is none
+	writeTimeout time.Duration // for the kernel to take a message
 }
 
 // Frames returns a Conn of frames that are a length, 4 bytes little-endian, and so many
 // bytes, 1 to MaxFramed, of a message; it closes both r and w. The other side says by its
 // first byte what both speak: a msgpack map begins with 0x80 or more, JSON with less. When
-// r has ended between two frames, the error of ReadMessage is as that of Stdio. A length that
-// cannot be ends the connection.
+// r has ended between two frames, the error of ReadMessage is as that of Stdio. An end within
+// a frame, and a length that cannot be, end the input too: such an error is not io.EOF.
 func Frames(r io.ReadCloser, w io.WriteCloser, o *StdioOptions) Conn {
 	if o == nil {
 		o = &StdioOptions{}
@@ -44,15 +48,23 @@ func framedLimit(max int) int { return min(orDefault(max, MaxFramed), MaxFramed)
 
 func (c *frames) start() {
 	in := bufio.NewReaderSize(c.r, frameBuffer)
-	go c.pump(func(buf *[]byte) ([]byte, error) { return c.nextFrame(in, buf) })
+	go c.pump(func(buf *[]byte) ([]byte, error) {
+		msg, err := c.nextFrame(in, buf)
+		if err == nil && c.firstDue {
+			c.firstDue = false
+			c.conn.SetReadDeadline(time.Time{})
+		}
+		if err != nil && c.conn == nil {
+			err = inputEnded{err}
+		}
+		return msg, err
+	})
 }
 
 // nextFrame makes room for a message as it arrives, whatever its header announced.
 func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 	var head [frameHeader]byte
-	if _, err := io.ReadFull(in, head[:]); err == io.EOF && !c.onSocket {
-		return nil, inputEnded{}
-	} else if err == io.EOF {
+	if _, err := io.ReadFull(in, head[:]); err == io.EOF {
 		return nil, err
 	} else if err != nil {
 		return nil, c.cut(err)
@@ -62,7 +74,11 @@ func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 	case size == 0:
 		return nil, fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
 	case size > uint32(c.max):
-		return nil, &LimitError{What: "frame", Max: c.max}
+		limit := &LimitError{What: "frame", Max: c.max}
+		if head[0] == '{' && c.conn == nil {
+			return nil, fmt.Errorf("%w: its length reads %q, as JSON begins; is --framing lines meant?", limit, head)
+		}
+		return nil, limit
 	}
 	b := (*buf)[:0]
 	for left := int(size); left > 0; left = int(size) - len(b) {
@@ -109,6 +125,9 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 		return fmt.Errorf("transport: a message of %d bytes; a frame has 1 to %d", len(msg), c.max)
 	}
 	c.out = append(binary.LittleEndian.AppendUint32(c.out[:0], uint32(len(msg))), msg...) // one write
+	if c.conn != nil {
+		c.conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	}
 	_, err := c.w.Write(c.out)
 	if cap(c.out) > keepBuffer {
 		c.out = nil
@@ -117,13 +136,18 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 }
 
 // socketFrames is Frames over a socket. An empty subprotocol means that the other side
-// says which.
-func socketFrames(conn net.Conn, max int, subprotocol string) Conn {
+// says which, and has DefaultHandshakeTimeout to say it.
+func socketFrames(conn net.Conn, max int, subprotocol string, writeTimeout time.Duration) Conn {
 	c := &frames{
-		piped:       newPiped(conn, conn, framedLimit(max), name(conn), nil),
-		onSocket:    true,
-		subprotocol: subprotocol,
-		spoken:      subprotocol != "",
+		piped:        newPiped(conn, conn, framedLimit(max), name(conn), nil),
+		conn:         conn,
+		writeTimeout: orDefault(writeTimeout, DefaultWriteTimeout),
+		subprotocol:  subprotocol,
+		spoken:       subprotocol != "",
+		firstDue:     subprotocol == "",
+	}
+	if c.firstDue {
+		conn.SetReadDeadline(time.Now().Add(DefaultHandshakeTimeout))
 	}
 	c.start()
 	return c
@@ -134,7 +158,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		c, err := s.listener.Listener.Accept()
 		switch {
 		case err == nil:
-			go accept(socketFrames(c, s.handler.settings.maxMessage, ""))
+			go accept(socketFrames(c, s.handler.settings.maxMessage, "", s.handler.settings.writeTimeout))
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case isTemporary(err): // such as no descriptors: it may pass
@@ -170,5 +194,5 @@ func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) 
 	if len(o.Subprotocols) > 0 {
 		subprotocol = o.Subprotocols[0]
 	}
-	return socketFrames(c, o.MaxMessage, subprotocol), nil
+	return socketFrames(c, o.MaxMessage, subprotocol, o.WriteTimeout), nil
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // frame is a message with its length before it.
@@ -48,7 +50,7 @@ func TestFramesRead(t *testing.T) {
 			for range 2 {
 				msg, err := s.ReadMessage()
 				input, ended := err.(interface{ InputEnded() bool })
-				if !errors.Is(err, c.end) || (ended && input.InputEnded()) != (c.end == io.EOF) {
+				if !errors.Is(err, c.end) || !ended || !input.InputEnded() {
 					t.Errorf("%q, %v; want the end, %v", msg, err, c.end)
 				}
 			}
@@ -71,6 +73,7 @@ func TestFramesLengths(t *testing.T) {
 		{"\xff\xff\xff\xff", 0, &LimitError{"frame", 8 << 20}},
 		{"\xff\xff\xff\xff", 1 << 30, &LimitError{"frame", 8 << 20}}, // it is the most there is
 		{"\x0b\x00\x00\x00", 10, &LimitError{"frame", 10}},
+		{"{\"id", 0, &LimitError{"frame", 8 << 20}},
 		{"\x00\x00\x80\x00", 0, io.ErrUnexpectedEOF}, // 8 MiB, and little comes
 	} {
 		s := Frames(nopCloser(strings.NewReader(c.head+strings.Repeat("x", 100))), discard{io.Discard}, &StdioOptions{MaxMessage: c.max})
@@ -90,6 +93,12 @@ func TestFramesLengths(t *testing.T) {
 			}
 		case !errors.Is(err, c.want):
 			t.Errorf("%x: %v, want %v", c.head, err, c.want)
+		}
+		if input, ok := err.(interface{ InputEnded() bool }); !ok || !input.InputEnded() {
+			t.Errorf("%q: after %v nobody would read", c.head, err)
+		}
+		if got := strings.Contains(err.Error(), "is --framing lines meant?"); got != (c.head[0] == '{') {
+			t.Errorf("%q: %v", c.head, err)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
 			t.Errorf("%x: cost %d bytes", c.head, n)
@@ -224,6 +233,53 @@ func TestFramedSocket(t *testing.T) {
 	if _, err := Dial(t.Context(), s.URL(), nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), s.URL()) {
 		t.Errorf("dial where nobody listens: %v", err)
 	}
+}
+
+// Who does not read, or does not say in time what it speaks, does not hold a socket.
+func TestFramedSocketTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pair := func() (net.Conn, Conn) {
+			peer, conn := net.Pipe()
+			c := socketFrames(conn, 0, "", 0)
+			t.Cleanup(func() {
+				c.Close(CloseNormal, "")
+				peer.Close()
+			})
+			return peer, c
+		}
+		late := func(what string, limit time.Duration, do func() error) {
+			t.Helper()
+			begin := time.Now()
+			if err := do(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != limit {
+				t.Errorf("%s: %v after %v, want its deadline after %v", what, err, time.Since(begin), limit)
+			}
+		}
+		read := func(c Conn) func() error {
+			return func() error {
+				_, err := c.ReadMessage()
+				return err
+			}
+		}
+		_, silent := pair()
+		late("nothing", DefaultHandshakeTimeout, read(silent))
+		peer, cut := pair()
+		go peer.Write([]byte("\x02\x00\x00\x00{"))
+		late("a part of a message", DefaultHandshakeTimeout, read(cut))
+
+		peer, c := pair()
+		go peer.Write([]byte(frame("{}")))
+		wantMessage(t, c, "{}")
+		go func() {
+			time.Sleep(time.Hour)
+			peer.Write([]byte(frame("[]")))
+		}()
+		wantMessage(t, c, "[]")
+		go io.CopyN(io.Discard, peer, 2*(frameHeader+2)+1) // and no more
+		mustWrite(t, c, "{}")
+		time.Sleep(time.Hour)
+		mustWrite(t, c, "{}")
+		late("a reader that stops", DefaultWriteTimeout, func() error { return c.WriteMessage([]byte("{}"), false) })
+	})
 }
 
 // flaky fails once as accept(2) does without descriptors.

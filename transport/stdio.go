@@ -53,11 +53,17 @@ type lines struct {
 	out []byte // owned by the writer: a message and its newline
 }
 
-// inputEnded is an io.EOF after which the other side may still read.
-type inputEnded struct{}
+// inputEnded is an end of the input, io.EOF if it was a clean one, after which the other
+// side may still read.
+type inputEnded struct{ why error }
 
-func (inputEnded) Error() string    { return "transport: the input has ended" }
-func (inputEnded) Unwrap() error    { return io.EOF }
+func (e inputEnded) Error() string {
+	if e.why == io.EOF {
+		return "transport: the input has ended"
+	}
+	return e.why.Error()
+}
+func (e inputEnded) Unwrap() error  { return e.why }
 func (inputEnded) InputEnded() bool { return true }
 
 // Stdio returns a Conn that reads and writes messages a line each, and closes both
@@ -129,7 +135,7 @@ func (c *lines) nextLine(in *bufio.Reader, long *[]byte) ([]byte, error) {
 			return text, nil
 		}
 		if err == io.EOF {
-			return nil, inputEnded{}
+			return nil, inputEnded{io.EOF}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("transport: read from stdio: %w", err)

@@ -28,7 +28,8 @@ func Environ(policy *protocol.EnvPolicy, server []string, overlay map[string]str
 		// The order is the wire's: Set is not subject to Exclude, but to IncludeOnly.
 		maps.Copy(env, policy.Set)
 		if len(policy.IncludeOnly) > 0 {
-			maps.DeleteFunc(env, func(name, _ string) bool { return !matchAny(policy.IncludeOnly, name) })
+			only := upper(policy.IncludeOnly)
+			maps.DeleteFunc(env, func(name, _ string) bool { return !matchAny(only, name) })
 		}
 	}
 	maps.Copy(env, overlay)
@@ -42,12 +43,13 @@ func Environ(policy *protocol.EnvPolicy, server []string, overlay map[string]str
 
 func inherited(policy *protocol.EnvPolicy, server []string) map[string]string {
 	env := make(map[string]string)
+	exclude := upper(policy.Exclude)
 	for _, entry := range server {
 		name, value, _ := strings.Cut(entry, "=")
 		switch {
 		case policy.Inherit != "all" && (policy.Inherit != "core" || !slices.Contains(core, name)):
 		case !policy.IgnoreDefaultExcludes && matchAny(defaultExcludes, name):
-		case matchAny(policy.Exclude, name):
+		case matchAny(exclude, name):
 		default:
 			env[name] = value
 		}
@@ -55,9 +57,18 @@ func inherited(policy *protocol.EnvPolicy, server []string) map[string]string {
 	return env
 }
 
+func upper(globs []string) []string {
+	all := make([]string, len(globs))
+	for i, glob := range globs {
+		all[i] = strings.ToUpper(glob)
+	}
+	return all
+}
+
+// matchAny ignores the case of name; globs are in upper case.
 func matchAny(globs []string, name string) bool {
 	name = strings.ToUpper(name)
-	return slices.ContainsFunc(globs, func(glob string) bool { return match(strings.ToUpper(glob), name) })
+	return slices.ContainsFunc(globs, func(glob string) bool { return match(glob, name) })
 }
 
 // match reports whether name matches glob, in which * stands for any number of
