@@ -154,6 +154,9 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 // measureCurves measures what is no row.
 func (b *bench) measureCurves(o *options, report *report) {
 	fail := func(what string, err error) {
+		if err != nil && b.ctx.Err() != nil {
+			err = context.Cause(b.ctx)
+		}
 		if skip, ok := errors.AsType[skipped](err); ok {
 			fmt.Fprintf(b.progress, "%s: skipped: %v\n", what, skip)
 		} else if err != nil {
