@@ -32,6 +32,9 @@ type vandal struct {
 }
 
 func (v *vandal) message(self *actor.PID, m any) {
+	if _, last := m.(*actor.Stopped); last {
+		return // the second chance of whoever failed in Stopping: who has none lets go of nothing
+	}
 	if !v.armed.Load() || !v.chooses(self) {
 		return
 	}
