@@ -103,14 +103,12 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 	for waits := false; !in.aborted; in.credit.Wait() {
 		if n := in.room(int64(max)); n > 0 {
 			if n = in.charge(n); n > 0 {
-				in.flight += n
-				return Credit{N: int(n)}, true
+				return in.lend(n, nil), true
 			}
 		}
 		if in.spool != nil && in.pinned < in.limit+SpoolOverhead {
 			if n := in.spool.Reserve(min(int64(max), maxFlight-in.spooling)); n > 0 {
-				in.spooling += n
-				return Credit{int(n), in.spool}, true
+				return in.lend(n, in.spool), true
 			}
 		}
 		if waits {
@@ -123,6 +121,19 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 		defer func() { in.waiting-- }()
 	}
 	return Credit{}, false
+}
+
+// taken counts what pumps have for memory, or for the spool.
+func (in *Intake) taken(file *spool.File) *int64 {
+	if file != nil {
+		return &in.spooling
+	}
+	return &in.flight
+}
+
+func (in *Intake) lend(n int64, file *spool.File) Credit {
+	*in.taken(file) += n
+	return Credit{int(n), file}
 }
 
 // Starved returns since when there is output that may not be read, the zero Time if
@@ -205,9 +216,7 @@ func (in *Intake) put(f Fact, unused Credit) {
 	wake := in.returnLocked(unused)
 	in.mu.Unlock()
 	wakeAll(wake)
-	if unused.Spool != nil {
-		unused.Spool.Return(int64(unused.N))
-	}
+	unused.unreserve()
 	if tell {
 		in.notify()
 	}
@@ -237,6 +246,11 @@ func (in *Intake) GiveBack(c Credit) {
 	wake := in.returnLocked(c)
 	in.mu.Unlock()
 	wakeAll(wake)
+	c.unreserve()
+}
+
+// unreserve gives the spool back what was not written. The caller holds no lock.
+func (c Credit) unreserve() {
 	if c.Spool != nil {
 		c.Spool.Return(int64(c.N))
 	}
@@ -247,9 +261,8 @@ func (in *Intake) GiveBack(c Credit) {
 func (in *Intake) Keep(c Credit) Credit {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.spooling -= int64(c.N)
-	in.flight += int64(c.N)
-	return Credit{N: c.N}
+	*in.taken(c.Spool) -= int64(c.N)
+	return in.lend(int64(c.N), nil)
 }
 
 // returnLocked takes credit back, but for the spool's part.
@@ -257,11 +270,7 @@ func (in *Intake) returnLocked(c Credit) (wake []*Intake) {
 	if c.N == 0 {
 		return nil
 	}
-	if c.Spool != nil {
-		in.spooling -= int64(c.N)
-	} else {
-		in.flight -= int64(c.N)
-	}
+	*in.taken(c.Spool) -= int64(c.N)
 	in.credit.Broadcast()
 	return in.refund()
 }
@@ -327,13 +336,10 @@ func (in *Intake) Next() (f Fact, ok bool) {
 // Settle takes out the fact that Next returned, which the log now has.
 func (in *Intake) Settle(retained, pinned int64) {
 	in.mu.Lock()
-	if f := &in.facts[0]; f.Spool != nil {
-		in.spooling -= int64(len(f.Data))
-	} else {
-		in.flight -= int64(len(f.Data))
-	}
-	in.facts[0].Slab.Release()
-	in.facts[0] = Fact{}
+	f := &in.facts[0]
+	*in.taken(f.Spool) -= int64(len(f.Data))
+	f.Slab.Release()
+	*f = Fact{}
 	in.facts = in.facts[1:]
 	wake := in.holdLocked(retained, pinned)
 	in.mu.Unlock()

@@ -28,7 +28,7 @@ type bound struct {
 	file string       // that has it
 	max  atomic.Int64 // each spawner reads it, and sets it anew
 	// used has how many there are, as its only number or behind a slash. It stays open:
-	// each start asks.
+	// each start asks, once for all that have the same.
 	used *os.File
 }
 
@@ -38,10 +38,14 @@ func newRoom() (r room) {
 		if !b.readMax() {
 			return // there is none
 		}
-		var err error
-		if b.used, err = os.Open(used); err == nil {
-			r = append(r, b)
+		if n := len(r); n > 0 && r[n-1].used.Name() == used {
+			b.used = r[n-1].used
+		} else if f, err := os.Open(used); err == nil {
+			b.used = f
+		} else {
+			return
 		}
+		r = append(r, b)
 	}
 	add("kernel.pid_max", "/proc/sys/kernel/pid_max", "/proc/loadavg")
 	add("kernel.threads-max", "/proc/sys/kernel/threads-max", "/proc/loadavg")
@@ -57,14 +61,17 @@ func newRoom() (r room) {
 
 func (r room) close() {
 	for _, b := range r {
-		b.used.Close()
+		b.used.Close() // of those that share it the first
 	}
 }
 
 // check returns an ErrLimit when one more process may be one too many.
 func (r room) check() error {
-	for _, b := range r {
-		used := b.now()
+	var used int64
+	for i, b := range r {
+		if i == 0 || b.used != r[i-1].used {
+			used = b.now()
+		}
 		if used+taskReserve < b.max.Load() || !b.readMax() || used+taskReserve < b.max.Load() { // it was raised
 			continue
 		}
