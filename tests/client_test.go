@@ -13,16 +13,23 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// TestClientGroup: a group through the Go client, as a program would use it.
-func TestClientGroup(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), factTimeout)
-	defer cancel()
+// dialServer returns a client of a server of its own, and the time that all may take.
+func dialServer(t *testing.T) (context.Context, *client.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), factTimeout) // for the cleanup, too
+	t.Cleanup(cancel)
 	c, err := client.Dial(ctx, startServer(t).url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.CloseSession(ctx)
+	t.Cleanup(func() { c.CloseSession(ctx) })
+	return ctx, c
+}
+
+// TestClientGroup: a group through the Go client, as a program would use it.
+func TestClientGroup(t *testing.T) {
+	t.Parallel()
+	ctx, c := dialServer(t)
 
 	var mu sync.Mutex
 	var story []string
@@ -117,13 +124,7 @@ func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
 // TestCombinedOutput: of a writer that gets both streams the order is the program's.
 func TestCombinedOutput(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), factTimeout)
-	defer cancel()
-	c, err := client.Dial(ctx, startServer(t).url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.CloseSession(ctx)
+	ctx, c := dialServer(t)
 	want := strings.Repeat("out\nerr\n", 100)
 	out, err := c.Command("sh", "-c", `for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5 6 7 8 9; do echo out; echo err >&2; done; done`).CombinedOutput(ctx)
 	if err != nil || string(out) != want {
