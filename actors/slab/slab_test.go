@@ -1,8 +1,12 @@
 package slab
 
 import (
+	"fmt"
+	"os"
 	"sync"
+	"syscall"
 	"testing"
+	"unsafe"
 )
 
 func TestReleasedByTheLast(t *testing.T) {
@@ -17,6 +21,15 @@ func TestReleasedByTheLast(t *testing.T) {
 		}
 	}()
 	s.Release()
+}
+
+func TestBeginsAtPage(t *testing.T) {
+	for range 100 {
+		b := Get().Bytes()
+		if at := uintptr(unsafe.Pointer(&b[0])) % uintptr(os.Getpagesize()); at != 0 || len(b) != Size {
+			t.Fatalf("a slab has %d bytes and begins %d bytes into a page", len(b), at)
+		}
+	}
 }
 
 func TestNil(t *testing.T) {
@@ -59,5 +72,32 @@ func BenchmarkGet(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		Get().Release()
+	}
+}
+
+// A pipe's bytes lie in pages, from the first on; so into a slab, and a little further.
+func BenchmarkReadOffset(b *testing.B) {
+	var pipe [2]int
+	if err := syscall.Pipe(pipe[:]); err != nil {
+		b.Fatal(err)
+	}
+	defer syscall.Close(pipe[0])
+	defer syscall.Close(pipe[1])
+	bytes := Get().Bytes()
+	const n = 64 << 10 // what a pipe holds
+	for _, offset := range []int{0, 4, 64} {
+		b.Run(fmt.Sprint(offset), func(b *testing.B) {
+			b.SetBytes(n)
+			for b.Loop() {
+				b.StopTimer()
+				if _, err := syscall.Write(pipe[1], bytes[:n]); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if _, err := syscall.Read(pipe[0], bytes[offset:][:n]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
