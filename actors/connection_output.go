@@ -110,15 +110,15 @@ func (c *connection) pass(ctx actor.Context, s *stream) {
 		s.closed = d.Entries[i].Kind == outlog.Closed
 	}
 	c.writer.output(outgoing{delivery: d})
-	c.mark(ctx, s, s.begin, s.last, n)
+	c.mark(ctx, s, s.begin, s.last, n, d.AckEvery)
 }
 
 // entryBytes is what a message costs the window beside its output, in bytes.
 const entryBytes = 100
 
 // mark remembers output that was passed to the writer, until a Pong says that it
-// has been read.
-func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n int64) {
+// has been read; who is asked for it when ackEvery bytes wait for one.
+func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackEvery int64) {
 	c.unread += n
 	c.unasked += n
 	if k := len(c.sent) - 1; k >= 0 && c.sent[k].serial == c.serial && c.sent[k].process == s.ref.PID && c.sent[k].from == from {
@@ -128,7 +128,7 @@ func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n int64
 		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, from, to, n})
 	}
 	switch {
-	case c.unasked >= c.Window/8:
+	case c.unasked >= min(ackEvery, c.Window/8):
 		c.ping()
 	case !c.pausing:
 		c.pausing = true

@@ -212,7 +212,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			for i := range result.Chunks {
 				n += int64(len(result.Chunks[i].Chunk))
 			}
-			c.mark(ctx, s, m.From, m.To, n)
+			c.mark(ctx, s, m.From, m.To, n, c.Window/8)
 		}
 	default:
 		c.answer(p, m.Result, m.Err)

@@ -139,6 +139,9 @@ type (
 		Process string
 		Gap     outlog.Gap
 		Entries []outlog.Entry
+		// AckEvery is after how many bytes an owner should say that it has them, lest the
+		// program wait: what is kept for it is a few times that.
+		AckEvery int64
 	}
 
 	// Ack is from an owner: it has made all entries after From up to To its own.

@@ -141,7 +141,7 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 	if v.behind = (time.Time{}); v.cursor.Seq < p.log.Last() {
 		v.behind = time.Now()
 	}
-	ctx.Request(v.pid, Delivery{p.id, gap, entries})
+	ctx.Request(v.pid, Delivery{p.id, gap, entries, p.retention / 4})
 }
 
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
