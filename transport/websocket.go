@@ -45,8 +45,6 @@ type webSocket struct {
 	// Owned by the writer, of a server.
 	held *[]byte // whole frames that wait for Flush; nil: none
 	asks *string // payload of the last Ping in held
-	iov  [2][]byte
-	out  net.Buffers // iov, while it is written
 
 	// Owned by the reader.
 	buf    []byte
@@ -227,11 +225,8 @@ func (c *webSocket) flush(more []byte) error {
 	case c.closed.Load():
 		return c.wrote(websocket.ErrCloseSent)
 	}
-	c.iov = [2][]byte{*c.held, more}
-	c.out = c.iov[:]
 	c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout))
-	_, err := c.out.WriteTo(c.wire)
-	c.iov = [2][]byte{}
+	err := c.wire.writev(*c.held, more)
 	*c.held = (*c.held)[:0]
 	holding.Put(c.held)
 	c.held = nil

@@ -21,41 +21,48 @@ const lingerFor = 5 * time.Second
 // A wire is the net.Conn below gorilla's connection. It sees what gorilla does not
 // show: how large each frame is, and that bytes of an unfinished message arrive.
 type wire interface {
-	net.Conn
-	CloseWrite() error
-	SyscallConn() (syscall.RawConn, error)
+	stream
 	state() *link
+	// writev writes both; no Write of another goroutine comes between.
+	writev(a, b []byte) error
 	// linger closes the connection once the other side has had its say.
 	linger()
 }
 
-// The concrete connections are embedded, and not net.Conn: only so does
-// net.Buffers see that it may write header and payload in one writev.
-type (
-	tcpWire struct {
-		*net.TCPConn
-		link
-	}
-	unixWire struct {
-		*net.UnixConn
-		link
-	}
-)
-
-func newWire(c net.Conn) (wire, error) {
-	switch c := c.(type) {
-	case *net.TCPConn:
-		return &tcpWire{TCPConn: c}, nil // net has set TCP_NODELAY
-	case *net.UnixConn:
-		return &unixWire{UnixConn: c}, nil
-	}
-	return nil, fmt.Errorf("transport: a %T carries no websocket", c)
+// A stream is a connection of the kinds that carry a websocket.
+type stream interface {
+	net.Conn
+	CloseWrite() error
+	SyscallConn() (syscall.RawConn, error)
 }
 
-func (w *tcpWire) Read(p []byte) (int, error)  { return w.read(w.TCPConn, p) }
-func (w *unixWire) Read(p []byte) (int, error) { return w.read(w.UnixConn, p) }
-func (w *tcpWire) linger()                     { w.lingerOn(w.TCPConn) }
-func (w *unixWire) linger()                    { w.lingerOn(w.UnixConn) }
+// streamWire is a wire on a TCP connection or a unix socket.
+type streamWire struct {
+	stream
+	link
+	direct *direct // stream, in fewer steps
+}
+
+func newWire(c net.Conn) (wire, error) {
+	var s stream
+	switch c := c.(type) {
+	case *net.TCPConn:
+		s = c // net has set TCP_NODELAY
+	case *net.UnixConn:
+		s = c
+	default:
+		return nil, fmt.Errorf("transport: a %T carries no websocket", c)
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &streamWire{stream: s, direct: newDirect(s, raw)}, nil
+}
+
+func (w *streamWire) Read(p []byte) (int, error) { return w.read(w.direct, p) }
+func (w *streamWire) writev(a, b []byte) error   { return w.direct.writev(a, b) }
+func (w *streamWire) linger()                    { w.lingerOn(w.stream) }
 
 // link is what a wire adds to its connection.
 type link struct {

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
 // stdin is the bounded queue in front of a child's standard input. Its writer
@@ -163,16 +165,11 @@ func (s *stdin) step() bool {
 
 // writeOnce returns 0 and no error when the kernel takes nothing now.
 func writeOnce(fd uintptr, b []byte) (n int, err error) {
-	for {
-		n, err = unix.Write(int(fd), b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN):
-			return 0, nil
-		default:
-			return max(n, 0), err
-		}
+	n, err = nonblock.Write(fd, b)
+	if errors.Is(err, unix.EAGAIN) {
+		return 0, nil
 	}
+	return n, err
 }
 
 // failed closes stdin: the child has closed its end, or the process is over. It

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
+	"github.com/b6f6fdd7/troupe/internal/nonblock"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -147,10 +148,10 @@ func (s *stream) await() next {
 func (s *stream) lookAt(fd uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	events := poll(fd)
+	events := nonblock.Poll(fd, unix.POLLIN)
 	ready := events != 0
 	switch {
-	case hungUp(events) && hungUp(poll(fd)):
+	case hungUp(events) && hungUp(nonblock.Poll(fd, unix.POLLIN)):
 		// Looked at twice: within one look a last writer may write and close. The end
 		// takes no credit: there may be none for long.
 		s.next = nextEnd
@@ -198,13 +199,7 @@ func (s *stream) readOnce(fd uintptr, buf []byte) (n int, err error) {
 		}
 		buf = buf[:min(uint64(len(buf)), s.last-s.read)]
 	}
-	for {
-		n, err = unix.Read(int(fd), buf)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	n = max(n, 0)
+	n, err = nonblock.Read(fd, buf)
 	s.read += uint64(n)
 	return n, err
 }
@@ -249,21 +244,10 @@ func (s *stream) held(fd uintptr) uint64 {
 
 // readable also reports true at the end of the stream. A peer that has closed a
 // PTY hangs up; what it wrote comes first.
-func readable(fd uintptr) bool { return poll(fd) != 0 }
+func readable(fd uintptr) bool { return nonblock.Poll(fd, unix.POLLIN) != 0 }
 
 // hungUp reports whether nothing is left to read, and nobody to write.
 func hungUp(events int16) bool { return events&unix.POLLHUP != 0 && events&unix.POLLIN == 0 }
-
-// poll is 0 if there is nothing to do.
-func poll(fd uintptr) (events int16) {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		_, err := unix.Poll(fds, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fds[0].Revents
-		}
-	}
-}
 
 // progress reports whether all that was there at the exit has been put, and
 // whether nothing more will be.
