@@ -120,6 +120,7 @@ type shared struct {
 	start    func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
 	budget   *child.Budget
 	disk     *spool.Disk
+	workers  actor.Dispatcher      // of all actors; of tests: nil, protoactor's
 	strategy *supervision.Strategy // of what may be restarted: registry, session, process
 	info     *protocol.EnvironmentInfo
 	started  time.Time

@@ -45,6 +45,7 @@ func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOp
 	opts = append([]actor.PropsOption{
 		actor.WithReceiverMiddleware(s.guard(r)),
 		actor.WithSupervisor(s.strategy),
+		actor.WithDispatcher(s.workers),
 	}, opts...)
 	return actor.PropsFromProducer(produce, opts...)
 }

@@ -79,6 +79,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Counters:  &s.counts.actors,
 	}
 	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
+	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
 	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
 	// What is right under the root is never given up, at one restart a second at
