@@ -160,7 +160,7 @@ type queue struct {
 }
 
 // keepItems is how many an empty queue has room for.
-const keepItems = 16
+const keepItems = 4
 
 func (q *queue) empty() bool { return q.head == len(q.items) }
 

@@ -342,6 +342,12 @@ func (r *resumer) absorb(c *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, h := range r.had {
+		p := c.procs[id]
+		if p != nil { // What follows h.last has perhaps been acknowledged, and left the log before it was read.
+			if err := h.live(p, true); err != nil {
+				r.t.Fatalf("process %q: %v", id, err)
+			}
+		}
 		mayMiss := false // what the answer to process/read would have filled in
 		if request, ok := r.reads[id]; ok {
 			answer := c.takeReply(request)
@@ -353,7 +359,7 @@ func (r *resumer) absorb(c *conn) {
 				}
 			}
 		}
-		if p := c.procs[id]; p != nil {
+		if p != nil {
 			if err := h.live(p, mayMiss); err != nil {
 				r.t.Fatalf("process %q: %v", id, err)
 			}
@@ -361,7 +367,8 @@ func (r *resumer) absorb(c *conn) {
 	}
 }
 
-// read takes the answer to a process/read after h.last.
+// read takes the answer to a process/read after h.last, or less: what followed it may
+// have come meanwhile.
 func (h *had) read(answer obj) error {
 	result := resultOf(answer)
 	if result == nil {
@@ -376,12 +383,15 @@ func (h *had) read(answer obj) error {
 		if h.last < until && closed && !h.closed {
 			h.last, h.closed = h.last+1, true
 		}
-		if h.last != until {
+		if h.last < until {
 			return fmt.Errorf("seq %d to %d are missing", h.last+1, until)
 		}
 		return nil
 	}
 	for _, chunk := range chunksOf(result) {
+		if chunk.seq <= h.last {
+			continue
+		}
 		if err := skip(chunk.seq - 1); err != nil {
 			return err
 		}
