@@ -76,7 +76,7 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 			if err != nil {
 				return nil, err
 			}
-			if w, err = newWire(c); err != nil {
+			if w, err = newWire(c, false); err != nil {
 				c.Close()
 				return nil, err
 			}

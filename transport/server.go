@@ -247,7 +247,7 @@ func (l wireListener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return newWire(c)
+	return newWire(c, true)
 }
 
 // handshakeDone gives back the slot that Accept took. HTTP reports exactly one of
