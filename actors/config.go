@@ -130,6 +130,7 @@ type shared struct {
 // counts are for server/info. Any actor adds to them; nothing else depends on them.
 type counts struct {
 	sessions, connections atomic.Int64
+	fileCalls             atomic.Int64         // that are running
 	panics                atomic.Int64         // in actors, and in goroutines of theirs
 	actors                supervision.Counters // what became of those that failed
 }

@@ -129,6 +129,8 @@ type connection struct {
 	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
 
+	files *fileCalls // nil: there was none
+
 	groups        map[string]GroupChanged // by group id: what the client was not told
 	groupsWaiting bool                    // for groupsWritten
 
@@ -182,6 +184,10 @@ func (c *connection) Receive(ctx actor.Context) {
 
 	case inbound:
 		c.inbound(ctx, m)
+	case fileDone:
+		c.fileDone(ctx, m)
+	case fileWritten:
+		c.fileWritten(ctx, m)
 	case listWritten:
 		c.listing = nil
 		c.list(ctx)
@@ -307,7 +313,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 // mayClose ends a connection whose input has ended once nothing of it is without
 // an answer.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists) == 0 {
+	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending() == 0 {
 		c.closeFor(ctx, closeNormal, "")
 	}
 }
@@ -319,6 +325,9 @@ func (c *connection) end() {
 			s.waiting.Release()
 			s.waiting = nil
 		}
+	}
+	if c.files != nil {
+		c.files.end()
 	}
 	if c.writer != nil {
 		c.writer.stop()

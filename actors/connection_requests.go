@@ -50,6 +50,8 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", clip(in.method)))
 	case c.observer && changes(in):
 		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
+	case family == filesystem:
+		c.fileRequest(ctx, in)
 	default:
 		c.dispatch(ctx, in)
 	}

@@ -31,6 +31,19 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodInitialized:       ignoring[struct{}],
 	protocol.MethodEnvironmentInfo:   none[environmentInfoRequest],
 	protocol.MethodEnvironmentStatus: ignoring[environmentStatusRequest],
+	protocol.MethodFsReadFile:        params[protocol.FsReadFileParams],
+	protocol.MethodFsOpen:            params[protocol.FsOpenParams],
+	protocol.MethodFsReadBlock:       params[protocol.FsReadBlockParams],
+	protocol.MethodFsWriteBlock:      params[protocol.FsWriteBlockParams],
+	protocol.MethodFsClose:           params[protocol.FsCloseParams],
+	protocol.MethodFsWriteFile:       writeFileParams,
+	protocol.MethodFsCreateDirectory: params[protocol.FsCreateDirectoryParams],
+	protocol.MethodFsGetMetadata:     params[protocol.FsGetMetadataParams],
+	protocol.MethodFsCanonicalize:    params[protocol.FsCanonicalizeParams],
+	protocol.MethodFsReadDirectory:   params[protocol.FsReadDirectoryParams],
+	protocol.MethodFsWalk:            params[protocol.FsWalkParams],
+	protocol.MethodFsRemove:          params[protocol.FsRemoveParams],
+	protocol.MethodFsCopy:            params[protocol.FsCopyParams],
 	protocol.MethodProcessStart:      params[protocol.ProcessStartParams],
 	protocol.MethodProcessRead:       params[protocol.ProcessReadParams],
 	protocol.MethodProcessWrite:      params[protocol.ProcessWriteParams],
@@ -58,6 +71,18 @@ func params[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
 		return nil, startError(err)
 	}
 	return v, nil
+}
+
+// writeFileParams has an error of its own for what is not base64. (exec-server wire §8.)
+func writeFileParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	v, err := params[protocol.FsWriteFileParams](c, payload)
+	if err != nil {
+		if _, what, ok := strings.Cut(err.Message, "invalid base64: "); ok {
+			what, _, _ = strings.Cut(what, ", in ")
+			err = protocol.Errorf(protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: Invalid %s.", what)
+		}
+	}
+	return v, err
 }
 
 // optional takes absent params for the zero T.
@@ -136,8 +161,12 @@ func (in *inbound) process() string {
 
 // changes reports whether a request changes something: an observer may not.
 func changes(in inbound) bool {
+	if open, ok := in.params.(protocol.FsOpenParams); ok {
+		return open.Mode == protocol.FsReplace
+	}
 	switch in.method {
-	case protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
+	case protocol.MethodFsWriteFile, protocol.MethodFsCreateDirectory, protocol.MethodFsRemove, protocol.MethodFsCopy,
+		protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
 		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
 		protocol.MethodProcessRestart, protocol.MethodProcessSetRestart,
 		protocol.MethodGroupStart, protocol.MethodGroupStop, protocol.MethodSessionClose:
@@ -146,13 +175,16 @@ func changes(in inbound) bool {
 	return false
 }
 
+// filesystem is the family of the methods about files.
+const filesystem = "filesystem"
+
 // familyOf says what a method is one of, as the errors of the handshake name it,
 // "" if it is of none; and whether we have it.
 func familyOf(method string) (family string, known bool) {
 	_, known = methods[method]
 	switch prefix, _, _ := strings.Cut(method, "/"); {
 	case prefix == "fs": // order first, as the peer: its clients ask early
-		return "filesystem", known
+		return filesystem, known
 	case prefix == "http":
 		return "http", known
 	case !known:

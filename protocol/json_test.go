@@ -121,8 +121,8 @@ func refusals() []refusal {
 		{new(InitializeParams), `[]`, "invalid type: sequence, expected struct InitializeParams"},
 		{new(InitializeParams), `{}`, "missing field `clientName`"},
 		{new(InitializeParams), `{"clientName":1}`, "invalid type: number 1, expected a string, in `clientName`"},
-		{new(InitializeParams), `{"clientName":"","role":"admin"}`, "unknown variant `admin`, expected one of `owner`, `observer`, in `role`"},
-		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected one of `owner`, `observer`, in `role`"},
+		{new(InitializeParams), `{"clientName":"","role":"admin"}`, "unknown variant `admin`, expected `owner` or `observer`, in `role`"},
+		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected `owner` or `observer`, in `role`"},
 		{new(InitializeParams), `{"clientName":"","resumeFrom":{"p":1}}`, "resumeFrom needs resumeSessionId: a new session has nothing to replay"},
 		{new(InitializeParams), `{"clientName":"","resumeSessionId":"s","resumeFrom":{"p":-1}}`, "invalid number -1, expected u64, in `resumeFrom.p`"},
 		{new(ProcessStartParams), start(`,"ready":{}`), "expected one of line, tcp, unix, file, delayMs and exit, found 0 of them, in `ready`"},
@@ -363,6 +363,9 @@ var wireTypes = []any{
 	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
 	GroupStartParams{}, GroupStartResult{}, GroupStopParams{}, GroupListResult{}, GroupChangedNotification{},
+	FsReadFileParams{}, FsReadFileResult{}, FsOpenParams{}, FsOpenResult{}, FsReadBlockParams{}, FsReadBlockResult{}, FsWriteBlockParams{}, FsCloseParams{},
+	FsWriteFileParams{}, FsCreateDirectoryParams{}, FsGetMetadataParams{}, FsGetMetadataResult{}, FsCanonicalizeParams{}, FsCanonicalizeResult{},
+	FsReadDirectoryParams{}, FsReadDirectoryResult{}, FsWalkParams{}, FsWalkResult{}, FsRemoveParams{}, FsCopyParams{},
 }
 
 // Every message decodes to the value it was encoded from, here and in the standard
@@ -428,6 +431,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		return
 	case *OnFull:
 		*p = rapid.SampledFrom([]OnFull{"", OnFullBlock, OnFullEvict, OnFullSpool}).Draw(t, "onFull")
+		return
+	case *FsMode:
+		*p = rapid.SampledFrom([]FsMode{"", FsRead, FsReplace}).Draw(t, "mode")
 		return
 	case *WaitFor:
 		*p = rapid.SampledFrom([]WaitFor{WaitOwner, WaitItself}).Draw(t, "for")

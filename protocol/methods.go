@@ -21,6 +21,21 @@ const (
 	MethodProcessSignal    = "process/signal"    // ProcessSignalParams → Empty
 	MethodProcessTerminate = "process/terminate" // ProcessTerminateParams → ProcessTerminateResult
 
+	// exec-server wire §8: the filesystem.
+	MethodFsReadFile        = "fs/readFile"        // FsReadFileParams → FsReadFileResult
+	MethodFsOpen            = "fs/open"            // FsOpenParams → FsOpenResult
+	MethodFsReadBlock       = "fs/readBlock"       // FsReadBlockParams → FsReadBlockResult
+	MethodFsWriteBlock      = "fs/writeBlock"      // FsWriteBlockParams → Empty
+	MethodFsClose           = "fs/close"           // FsCloseParams → Empty
+	MethodFsWriteFile       = "fs/writeFile"       // FsWriteFileParams → Empty
+	MethodFsCreateDirectory = "fs/createDirectory" // FsCreateDirectoryParams → Empty
+	MethodFsGetMetadata     = "fs/getMetadata"     // FsGetMetadataParams → FsGetMetadataResult
+	MethodFsCanonicalize    = "fs/canonicalize"    // FsCanonicalizeParams → FsCanonicalizeResult
+	MethodFsReadDirectory   = "fs/readDirectory"   // FsReadDirectoryParams → FsReadDirectoryResult
+	MethodFsWalk            = "fs/walk"            // FsWalkParams → FsWalkResult
+	MethodFsRemove          = "fs/remove"          // FsRemoveParams → Empty
+	MethodFsCopy            = "fs/copy"            // FsCopyParams → Empty
+
 	// Ours.
 	MethodProcessCloseStdin = "process/closeStdin" // ProcessCloseStdinParams → Empty
 	MethodProcessResize     = "process/resize"     // ProcessResizeParams → Empty

@@ -55,5 +55,9 @@ func oneOf[T ~string](v T, variants ...T) error {
 		}
 		names[i] = "`" + string(variant) + "`"
 	}
-	return fmt.Errorf("unknown variant `%s`, expected one of %s", clip(v), strings.Join(names, ", "))
+	expected := "one of " + strings.Join(names, ", ")
+	if len(names) == 2 {
+		expected = names[0] + " or " + names[1]
+	}
+	return fmt.Errorf("unknown variant `%s`, expected %s", clip(v), expected)
 }

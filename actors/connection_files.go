@@ -1,0 +1,268 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxReadFile is the most that fs/readFile returns, in bytes.
+	maxReadFile = 32 << 20
+	// maxFileCalls is how many calls of a connection wait for disks at a time, each on a
+	// thread of its own; allFileCalls is how many of all connections do.
+	maxFileCalls = 16
+	allFileCalls = 1024
+	// fileWindow is how many bytes of answers may wait to be written when a call begins.
+	fileWindow = 1 << 20
+)
+
+// Messages to a connection: from the goroutine that made a call, and from the writer.
+type (
+	fileDone struct {
+		call   *fileCall
+		result any
+		err    error
+	}
+	fileWritten struct{ call *fileCall }
+)
+
+// fileCall is a request about the filesystem.
+type fileCall struct {
+	in     inbound
+	do     func(context.Context) (any, error)
+	handle string // those about one handle are made in the order sent; "": it is about none
+	large  bool   // its answer may be: one at a time, until that is written
+	bytes  int    // of its answer
+}
+
+// fileCalls are those of one connection. They wait for disks, so a goroutine makes each. What
+// bounds those that wait for their turn is the admission.
+type fileCalls struct {
+	handles   *files.Handles
+	ctx       context.Context // until the connection ends
+	cancel    context.CancelFunc
+	waiting   []*fileCall
+	running   int
+	busy      map[string]bool // handles about which one is running
+	large     bool            // such a one is running, or its answer is not written
+	unwritten int             // bytes of answers
+}
+
+func newFileCalls() *fileCalls {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &fileCalls{handles: new(files.Handles), ctx: ctx, cancel: cancel, busy: make(map[string]bool)}
+}
+
+// end drops what was written and not closed. What runs goes on until it sees it.
+func (f *fileCalls) end() {
+	f.cancel()
+	go f.handles.CloseAll()
+}
+
+// pending is how many have no answer; f may be nil.
+func (f *fileCalls) pending() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.waiting) + f.running
+}
+
+// take is the next that may run now; nil: none.
+func (f *fileCalls) take() *fileCall {
+	if f.running >= maxFileCalls || f.unwritten >= fileWindow {
+		return nil
+	}
+	passed := make(map[string]bool) // handles whose turn is another's
+	for i, call := range f.waiting {
+		if f.busy[call.handle] || passed[call.handle] || call.large && f.large {
+			passed[call.handle] = call.handle != ""
+			continue
+		}
+		f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
+		f.running++
+		f.busy[call.handle] = call.handle != ""
+		f.large = f.large || call.large
+		return call
+	}
+	return nil
+}
+
+// done is when a call has an answer.
+func (f *fileCalls) done(call *fileCall) {
+	f.running--
+	delete(f.busy, call.handle)
+	f.unwritten += call.bytes
+}
+
+// written is when that has been passed to the kernel.
+func (f *fileCalls) written(call *fileCall) {
+	f.unwritten -= call.bytes
+	f.large = f.large && !call.large
+}
+
+// fileRequest takes a request about the filesystem.
+func (c *connection) fileRequest(ctx actor.Context, in inbound) {
+	if c.files == nil {
+		c.files = newFileCalls()
+	}
+	call, err := newFileCall(c.files.handles, in)
+	if err != nil {
+		c.fail(in, fileError(err))
+		return
+	}
+	c.files.waiting = append(c.files.waiting, call)
+	c.runFiles(ctx)
+}
+
+// runFiles begins what may begin.
+func (c *connection) runFiles(ctx actor.Context) {
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	for call := c.files.take(); call != nil; call = c.files.take() {
+		if c.counts.fileCalls.Add(1) > allFileCalls {
+			c.counts.fileCalls.Add(-1)
+			ctx.Send(self, fileDone{call, nil, protocol.Errorf(protocol.CodeInternal, "%d filesystem calls wait for disks, which is the most: try again later", allFileCalls)})
+			continue
+		}
+		until := c.files.ctx
+		c.run(root, self, "file", func() {
+			defer c.counts.fileCalls.Add(-1)
+			result, err := call.do(until)
+			root.Send(self, fileDone{call, result, err})
+		})
+	}
+}
+
+func (c *connection) fileDone(ctx actor.Context, m fileDone) {
+	if m.err != nil {
+		c.fail(m.call.in, fileError(m.err))
+	} else {
+		m.call.bytes = sizeOf(m.result)
+		c.respond(m.call.in, m.result)
+	}
+	c.files.done(m.call)
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	c.writer.control(outgoing{written: func() { root.Send(self, fileWritten{m.call}) }})
+	c.runFiles(ctx)
+	c.mayClose(ctx)
+}
+
+func (c *connection) fileWritten(ctx actor.Context, m fileWritten) {
+	c.files.written(m.call)
+	c.runFiles(ctx)
+}
+
+// sizeOf is about how large an answer is, in bytes.
+func sizeOf(result any) int {
+	switch r := result.(type) {
+	case protocol.FsReadFileResult:
+		return len(r.Data)
+	case protocol.FsReadBlockResult:
+		return len(r.Chunk)
+	case protocol.FsReadDirectoryResult:
+		return len(r.Entries) * 100
+	case protocol.FsWalkResult:
+		return (len(r.Entries) + len(r.Errors)) * 100
+	}
+	return 0
+}
+
+// fileError is err as the wire has it. (exec-server wire §8.)
+func fileError(err error) *protocol.Error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e
+	}
+	code := protocol.CodeInternal
+	if _, ok := errors.AsType[*files.Refusal](err); ok {
+		code = protocol.CodeInvalidRequest
+	} else if errors.Is(err, fs.ErrNotExist) {
+		code = protocol.CodeNotFound
+	}
+	return protocol.Errorf(code, "%s", files.Text(err))
+}
+
+// newFileCall says what a request about the filesystem asks for.
+func newFileCall(h *files.Handles, in inbound) (call *fileCall, err error) {
+	call = &fileCall{in: in}
+	path := func(uri string, asked protocol.Confinement) (path string) {
+		if err == nil {
+			err = asked.Unsupported()
+		}
+		if err == nil {
+			if path, err = protocol.ParseFileURI(uri); err != nil {
+				err = protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
+			}
+		}
+		return path
+	}
+	done := func(err error) (any, error) { return protocol.Empty{}, err }
+	unlessFalse := func(b *bool) bool { return b == nil || *b }
+	switch m := in.params.(type) {
+	case protocol.FsReadFileParams:
+		p := path(m.Path, m.Confinement)
+		call.large = true
+		call.do = func(context.Context) (any, error) {
+			data, err := files.Read(p, maxReadFile)
+			return protocol.FsReadFileResult{Data: data}, err
+		}
+	case protocol.FsWriteFileParams:
+		p := path(m.Path, m.Confinement)
+		call.do = func(context.Context) (any, error) { return done(files.Write(p, m.Data)) }
+	case protocol.FsOpenParams:
+		p := path(m.Path, m.Confinement)
+		call.handle = m.HandleID
+		call.do = func(context.Context) (any, error) {
+			return protocol.FsOpenResult{HandleID: m.HandleID}, h.Open(m.HandleID, p, m.Mode == protocol.FsReplace)
+		}
+	case protocol.FsReadBlockParams:
+		call.handle = m.HandleID
+		if m.Len < 1 || m.Len > protocol.FsMaxBlock {
+			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
+		}
+		call.do = func(context.Context) (any, error) {
+			chunk, eof, err := h.Read(m.HandleID, m.Offset, int(m.Len))
+			return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
+		}
+	case protocol.FsWriteBlockParams:
+		call.handle = m.HandleID
+		call.do = func(context.Context) (any, error) { return done(h.Write(m.HandleID, m.Offset, m.Chunk)) }
+	case protocol.FsCloseParams:
+		call.handle = m.HandleID
+		call.do = func(context.Context) (any, error) { return done(h.Close(m.HandleID)) }
+	case protocol.FsCreateDirectoryParams:
+		p := path(m.Path, m.Confinement)
+		call.do = func(context.Context) (any, error) {
+			return done(files.CreateDirectory(p, unlessFalse(m.Recursive)))
+		}
+	case protocol.FsGetMetadataParams:
+		p := path(m.Path, m.Confinement)
+		call.do = func(context.Context) (any, error) { return files.Stat(p) }
+	case protocol.FsCanonicalizeParams:
+		p := path(m.Path, m.Confinement)
+		call.do = func(context.Context) (any, error) {
+			real, err := files.Canonicalize(p)
+			return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
+		}
+	case protocol.FsReadDirectoryParams:
+		p := path(m.Path, m.Confinement)
+		call.large = true
+		call.do = func(context.Context) (any, error) { return files.ReadDirectory(p) }
+	case protocol.FsWalkParams:
+		p := path(m.Path, m.Confinement)
+		call.large = true
+		call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, p, m.Options) }
+	case protocol.FsRemoveParams:
+		p := path(m.Path, m.Confinement)
+		call.do = func(context.Context) (any, error) {
+			return done(files.Remove(p, unlessFalse(m.Recursive), unlessFalse(m.Force)))
+		}
+	case protocol.FsCopyParams:
+		from, to := path(m.SourcePath, m.Confinement), path(m.DestinationPath, m.Confinement)
+		call.do = func(ctx context.Context) (any, error) { return done(files.Copy(ctx, from, to, m.Recursive)) }
+	}
+	return call, err
+}

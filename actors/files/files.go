@@ -1,0 +1,406 @@
+// Package files is the edge to the filesystem: what clients may ask of it, one function
+// each. A call takes as long as its disk does. Paths are absolute and name what is on
+// this host; symbolic links are followed, except where it is said that they are not. The functions
+// know no connections: any goroutine may call them.
+//
+// What the system refuses is an error that wraps a syscall.Errno, what is not there one that
+// is fs.ErrNotExist, and what is asked for wrongly a *Refusal. Text has the words for the wire.
+// Source: exec-server wire §8.
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxEntries is how many entries of directories one call returns.
+	maxEntries = 100_000
+	// copyStep is after how many bytes a copy looks whether it is still wanted.
+	copyStep = 16 << 20
+)
+
+// A Refusal is an error of who asks.
+type Refusal struct{ Text string }
+
+func (r *Refusal) Error() string { return r.Text }
+
+func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
+
+func notFile(path string) error { return refuse("path `%s` is not a file", path) }
+
+// Text is err as the peer words it: what the system says, and its number.
+func Text(err error) string {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err.Error()
+	}
+	text := errno.Error()
+	return fmt.Sprintf("%s%s (os error %d)", strings.ToUpper(text[:1]), text[1:], int(errno))
+}
+
+// openRegular opens a file to read, and nothing that is none: to open a fifo waits for its
+// other end, and to open a device may do something.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, notFile(path)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // another took its place
+		err = notFile(path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// Read returns what a regular file of at most max bytes has.
+func Read(path string, max int) ([]byte, error) {
+	f, info, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	tooLarge := func(size string) error {
+		return refuse("path `%s` has %s bytes, and fs/readFile reads at most %d: read it in blocks, with fs/open", path, size, max)
+	}
+	if info.Size() > int64(max) {
+		return nil, tooLarge(fmt.Sprint(info.Size()))
+	}
+	// It may grow or shrink meanwhile, and those of /proc have a size of 0.
+	data := make([]byte, 0, info.Size()+512)
+	for {
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case len(data) > max:
+			return nil, tooLarge("more")
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, err
+		case len(data) == cap(data):
+			data = append(data, make([]byte, min(len(data), max+1-len(data)))...)[:len(data)]
+		}
+	}
+}
+
+// Write makes data all that the file has. Who reads it has the old content or the new, and
+// if it fails the old one stays.
+func Write(path string, data []byte) error {
+	r, err := newReplacement(path)
+	if err != nil {
+		return err
+	}
+	if _, err := r.file.Write(data); err != nil {
+		r.abort()
+		return err
+	}
+	return r.commit()
+}
+
+// CreateDirectory makes a directory; if recursive also those above it, and then it may be
+// there.
+func CreateDirectory(path string, recursive bool) error {
+	if !recursive {
+		return os.Mkdir(path, 0o777)
+	}
+	err := os.MkdirAll(path, 0o777)
+	if info, statErr := os.Stat(path); err != nil && statErr == nil && !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: unix.EEXIST}
+	}
+	return err
+}
+
+// Stat fails for a symbolic link that leads nowhere.
+func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return m, err
+	}
+	m.IsSymlink = info.Mode()&fs.ModeSymlink != 0
+	if m.IsSymlink {
+		if info, err = os.Stat(path); err != nil {
+			return m, err
+		}
+	}
+	m.IsDirectory, m.IsFile = info.IsDir(), info.Mode().IsRegular()
+	m.Size, m.ModifiedAtMs = uint64(info.Size()), info.ModTime().UnixMilli()
+	if t := created(path); !t.IsZero() {
+		m.CreatedAtMs = t.UnixMilli()
+	}
+	return m, nil
+}
+
+// Canonicalize is the path without symbolic links.
+func Canonicalize(path string) (string, error) { return canonical(path) }
+
+// ReadDirectory returns up to maxEntries entries in no order, and refuses more.
+func ReadDirectory(path string) (r protocol.FsReadDirectoryResult, err error) {
+	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return r, err
+	}
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(1024)
+		for _, name := range names {
+			e := protocol.FsDirectoryEntry{FileName: name}
+			if info, err := os.Stat(filepath.Join(path, name)); err == nil {
+				e.IsDirectory, e.IsFile = info.IsDir(), info.Mode().IsRegular()
+			}
+			r.Entries = append(r.Entries, e)
+		}
+		switch {
+		case len(r.Entries) > maxEntries:
+			return r, refuse("directory `%s` has more than %d entries: fs/walk returns a part", path, maxEntries)
+		case err == io.EOF:
+			return r, nil
+		case err != nil:
+			return r, err
+		}
+	}
+}
+
+// Walk lists the files and directories below a directory, as far as o allows and up to maxEntries. Symbolic links are not
+// among them, but for those to directories if they are to be followed, each directory once. It stops when ctx is done.
+func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protocol.FsWalkResult, err error) {
+	type place struct {
+		path  string
+		depth uint64
+	}
+	seen := make(map[string]bool) // with FollowDirectorySymlinks, which may lead back
+	if _, err := once(seen, path); err != nil {
+		return r, err
+	}
+	o.MaxEntries = min(o.MaxEntries, maxEntries)
+	directories := uint64(0)
+	for todo := []place{{path, 0}}; len(todo) > 0; {
+		at := todo[0]
+		todo = todo[1:]
+		if at.depth >= o.MaxDepth {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		if directories++; directories > o.MaxDirectories {
+			r.Truncated = true
+			break
+		}
+		entries, err := readDir(at.path)
+		if err != nil {
+			if at.depth == 0 {
+				return r, err
+			}
+			r.Errors = append(r.Errors, protocol.FsWalkError{Path: protocol.FileURI(at.path), Message: Text(err)})
+		}
+		for _, e := range entries {
+			p := filepath.Join(at.path, e.Name())
+			isDir, isFile := e.IsDir(), e.Type().IsRegular()
+			if e.Type()&fs.ModeSymlink != 0 && o.FollowDirectorySymlinks {
+				info, err := os.Stat(p)
+				isDir = err == nil && info.IsDir()
+			}
+			kind := "file"
+			if isDir {
+				kind = "directory"
+				if o.FollowDirectorySymlinks {
+					if first, err := once(seen, p); err != nil || !first {
+						continue
+					}
+				}
+				todo = append(todo, place{p, at.depth + 1})
+			}
+			if !isDir && !isFile {
+				continue
+			}
+			if uint64(len(r.Entries)) >= o.MaxEntries {
+				r.Truncated = true
+				todo = nil
+				break
+			}
+			r.Entries = append(r.Entries, protocol.FsWalkEntry{Path: protocol.FileURI(p), Kind: kind})
+		}
+	}
+	slices.SortFunc(r.Entries, func(a, b protocol.FsWalkEntry) int { return strings.Compare(a.Path, b.Path) })
+	return r, nil
+}
+
+// readDir is os.ReadDir, for up to maxEntries and one more.
+func readDir(path string) ([]fs.DirEntry, error) {
+	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxEntries + 1)
+	if err == io.EOF {
+		err = nil
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}
+
+// once reports whether a directory has not been seen, and that it has.
+func once(seen map[string]bool, path string) (first bool, err error) {
+	real, err := canonical(path)
+	first = !seen[real]
+	seen[real] = true
+	return first, err
+}
+
+// Remove removes a file, a symbolic link or a directory. If recursive a directory goes with all that is in
+// it; if force it need not be there.
+func Remove(path string, recursive, force bool) error {
+	if path == "/" {
+		return refuse("path `/` is not removed")
+	}
+	if _, err := os.Lstat(path); err != nil {
+		if force && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	if recursive {
+		return os.RemoveAll(path)
+	}
+	err := os.Remove(path)
+	if force && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Copy copies a file, with its mode, in place of what to is; or, if recursive, a
+// directory into what to is, or becomes. There symbolic links are copied as such, and what is
+// neither file, directory nor link is refused. It stops when ctx is done; of a file nothing is
+// then left, of a directory what was copied.
+func Copy(ctx context.Context, from, to string, recursive bool) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return copyFile(ctx, from, to)
+	}
+	if !recursive {
+		return refuse("fs/copy requires recursive: true when sourcePath is a directory")
+	}
+	root, err := canonical(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
+	into, err := canonical(to)
+	if err != nil {
+		return err
+	}
+	if into == root || strings.HasPrefix(into, strings.TrimSuffix(root, "/")+"/") {
+		return refuse("directory `%s` cannot be copied into itself, `%s`", from, to)
+	}
+	var modes []func() error // of directories, from the last: a read-only one is filled first
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(into, strings.TrimPrefix(path, root))
+		switch {
+		case d.IsDir():
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			if err := os.Mkdir(target, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			if path != root {
+				modes = append(modes, func() error { return os.Chmod(target, info.Mode()) })
+			}
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return os.Symlink(link, target)
+		}
+		return copyFile(ctx, path, target)
+	})
+	for i := len(modes) - 1; i >= 0 && err == nil; i-- {
+		err = modes[i]()
+	}
+	return err
+}
+
+func copyFile(ctx context.Context, from, to string) error {
+	f, info, err := openRegular(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := newReplacement(to)
+	if err != nil {
+		return err
+	}
+	if r.same(info) {
+		r.abort()
+		return nil // it is the same file
+	}
+	for err == nil {
+		if err = ctx.Err(); err == nil {
+			_, err = io.CopyN(r.file, f, copyStep)
+		}
+	}
+	if err == io.EOF {
+		err = r.file.Chmod(info.Mode())
+	}
+	if err != nil {
+		r.abort()
+		return err
+	}
+	return r.commit()
+}
+
+// block is up to n bytes from offset on, n at most math.MaxInt32, and whether nothing follows now.
+func block(f *os.File, offset uint64, n int) (chunk []byte, eof bool, err error) {
+	if offset > math.MaxInt64-uint64(n)-1 {
+		return nil, true, nil
+	}
+	chunk = make([]byte, n+1) // one more tells whether there is more
+	got, err := f.ReadAt(chunk, int64(offset))
+	if err != nil && err != io.EOF {
+		return nil, false, err
+	}
+	return chunk[:min(got, n)], got <= n, nil
+}

@@ -1,0 +1,483 @@
+//go:build linux
+
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// tree makes files in a new directory: path → content, and for a path that ends in a slash a
+// directory, in @ a symbolic link to the content, in | a fifo.
+func tree(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range files {
+		at := filepath.Join(dir, strings.TrimRight(path, "@|"))
+		err := os.MkdirAll(filepath.Dir(at), 0o777)
+		switch {
+		case err != nil:
+		case strings.HasSuffix(path, "/"):
+			err = os.MkdirAll(at, 0o777)
+		case strings.HasSuffix(path, "@"):
+			err = os.Symlink(content, at)
+		case strings.HasSuffix(path, "|"):
+			err = syscall.Mkfifo(at, 0o666)
+		default:
+			err = os.WriteFile(at, []byte(content), 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// names are the paths of all that is below dir, with their content.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name := strings.TrimPrefix(path, dir+"/")
+		switch {
+		case d.IsDir():
+			name += "/"
+		case d.Type()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(path)
+			name += "@" + to
+		case d.Type().IsRegular():
+			content, _ := os.ReadFile(path)
+			name += "=" + string(content)
+		}
+		all = append(all, name)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}
+
+func wantNames(t *testing.T, dir, want string) {
+	t.Helper()
+	if got := names(t, dir); got != want {
+		t.Errorf("there is %q, want %q", got, want)
+	}
+}
+
+// wantText wants an error with that text for the wire; "" none.
+func wantText(t *testing.T, err error, want string) {
+	t.Helper()
+	text := ""
+	if err != nil {
+		text = Text(err)
+	}
+	if text != want {
+		t.Errorf("error %q, want %q", text, want)
+	}
+}
+
+const noSuchFile = "No such file or directory (os error 2)"
+
+func TestRead(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "hello", "empty": "", "dir/": "", "link@": "a", "loop@": "loop", "lost@": "none", "fifo|": ""})
+	for _, c := range []struct{ name, data, err string }{
+		{"a", "hello", ""},
+		{"link", "hello", ""},
+		{"empty", "", ""},
+		{"none", "", noSuchFile},
+		{"lost", "", noSuchFile},
+		{"a/b", "", "Not a directory (os error 20)"},
+		{"loop", "", "Too many levels of symbolic links (os error 40)"},
+		{"dir", "", "path `" + dir + "/dir` is not a file"},
+		{"fifo", "", "path `" + dir + "/fifo` is not a file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data, err := Read(filepath.Join(dir, c.name), 100)
+			wantText(t, err, c.err)
+			if string(data) != c.data {
+				t.Errorf("read %q, want %q", data, c.data)
+			}
+		})
+	}
+	if _, err := Read("/dev/zero", 100); !errors.As(err, new(*Refusal)) {
+		t.Errorf("read of a device: %v", err)
+	}
+	for size, ok := range map[int]bool{99: true, 100: true, 101: false} {
+		path := filepath.Join(dir, fmt.Sprint(size))
+		os.WriteFile(path, make([]byte, size), 0o666)
+		if data, err := Read(path, 100); ok != (err == nil) || ok && len(data) != size {
+			t.Errorf("%d bytes, where 100 are allowed: %d, %v", size, len(data), err)
+		}
+	}
+	// These have a size of 0.
+	if data, err := Read("/proc/self/status", 1<<20); err != nil || !bytes.HasPrefix(data, []byte("Name:")) {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := Read("/proc/self/status", 20); !errors.As(err, new(*Refusal)) {
+		t.Errorf("more than is allowed, of a file that says it is empty: %v", err)
+	}
+}
+
+// What is written takes the place of a file, wherever links to it are, and keeps its mode; who has
+// the old one open keeps that.
+func TestWrite(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"a": "old", "sub/b": "old", "sub/up@": "../a", "link@": "sub/up", "dangling@": "sub/new",
+		"dir/": "", "dirlink@": "dir", "fifo|": "", "far@": "sub/../sub/b",
+	})
+	if err := os.Chmod(filepath.Join(dir, "a"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.Open(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	for _, c := range []struct{ name, err string }{
+		{"link", ""},
+		{"dangling", ""},
+		{"far", ""},
+		{"fresh", ""},
+		{"dirlink/in", ""},
+		{"no/file", noSuchFile},
+		{"a/file", "Not a directory (os error 20)"},
+		{"dir", "path `" + dir + "/dir` is not a file"},
+		{"dirlink", "path `" + dir + "/dirlink` is not a file"},
+		{"fifo", "path `" + dir + "/fifo` is not a file"},
+	} {
+		t.Run(c.name, func(t *testing.T) { wantText(t, Write(filepath.Join(dir, c.name), []byte(c.name)), c.err) })
+	}
+	wantNames(t, dir, "a=link dangling@sub/new dir/ dir/in=dirlink/in dirlink@dir far@sub/../sub/b fifo fresh=fresh link@sub/up sub/ sub/b=far sub/new=dangling sub/up@../a")
+	if info, err := os.Stat(filepath.Join(dir, "a")); err != nil || info.Mode() != 0o640 {
+		t.Errorf("the mode is %v, want that of the old file, 0640", info.Mode())
+	}
+	umask := syscall.Umask(0)
+	syscall.Umask(umask)
+	if info, err := os.Stat(filepath.Join(dir, "fresh")); err != nil || info.Mode() != fs.FileMode(0o666&^umask) {
+		t.Errorf("the mode of a new file is %v, want what umask leaves of 0666", info.Mode())
+	}
+	was := make([]byte, 10)
+	if n, _ := old.Read(was); string(was[:n]) != "old" {
+		t.Errorf("who had the old file open reads %q", was[:n])
+	}
+	if err := Write("/dev/null", nil); !errors.As(err, new(*Refusal)) {
+		t.Errorf("write to a device: %v", err)
+	}
+}
+
+// small is a filesystem of 64 KiB.
+func small(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("no filesystem can be mounted: ", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// A disk that is full leaves the old file, and nothing of the new.
+func TestFullDisk(t *testing.T) {
+	dir := small(t)
+	path := filepath.Join(dir, "a")
+	if err := Write(path, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	const full = "No space left on device (os error 28)"
+	wantText(t, Write(path, make([]byte, 1<<20)), full)
+	var h Handles
+	if err := h.Open("h", path, true); err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, h.Write("h", 0, make([]byte, 1<<20)), full)
+	h.CloseAll()
+	from := filepath.Join(t.TempDir(), "large")
+	os.WriteFile(from, make([]byte, 1<<20), 0o666)
+	wantText(t, Copy(context.Background(), from, path, false), full)
+	wantNames(t, dir, "a=old")
+}
+
+// On filesystems that know no files without a name the new one has one beside the old.
+func TestNamedReplacement(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "old"})
+	for _, commit := range []bool{false, true} {
+		r, err := newReplacement(filepath.Join(dir, "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.file.Close()
+		if r.file, err = openNamed(r.target); err != nil {
+			t.Fatal(err)
+		}
+		r.named = r.file.Name()
+		r.file.WriteString("new")
+		if !commit {
+			r.abort()
+			wantNames(t, dir, "a=old")
+			continue
+		}
+		if err := r.commit(); err != nil {
+			t.Error(err)
+		}
+		wantNames(t, dir, "a=new")
+	}
+}
+
+func TestHandles(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	var h Handles
+	wantText(t, h.Open("r", at("a"), false), "")
+	wantText(t, h.Open("r", at("a"), false), "file handle `r` already exists")
+	wantText(t, h.Open("n", at("none"), false), noSuchFile)
+	wantText(t, h.Open("n", at("dir"), false), "path `"+dir+"/dir` is not a file")
+	wantText(t, h.Open("n", at("fifo"), true), "path `"+dir+"/fifo` is not a file")
+	for _, c := range []struct {
+		offset uint64
+		n      int
+		chunk  string
+		eof    bool
+	}{
+		{0, 3, "hel", false}, {3, 2, "lo", true}, {3, 1, "l", false}, {0, 5, "hello", true}, {0, 100, "hello", true},
+		{5, 1, "", true}, {1 << 40, 1, "", true}, {1<<63 - 1, 1, "", true}, {1<<64 - 1, 1, "", true},
+	} {
+		if chunk, eof, err := h.Read("r", c.offset, c.n); string(chunk) != c.chunk || eof != c.eof || err != nil {
+			t.Errorf("%d bytes at %d: %q, %v, %v; want %q, %v", c.n, c.offset, chunk, eof, err, c.chunk, c.eof)
+		}
+	}
+	wantText(t, h.Write("r", 0, []byte("x")), "Bad file descriptor (os error 9)")
+
+	wantText(t, h.Open("w", at("a"), true), "")
+	wantText(t, h.Write("w", 0, []byte("hello")), "")
+	wantText(t, h.Write("w", 8, []byte("world")), "")
+	wantText(t, h.Write("w", 1<<63, []byte("x")), "offset 9223372036854775808 is beyond what a file may have")
+	_, _, err := h.Read("w", 0, 5)
+	wantText(t, err, "Bad file descriptor (os error 9)")
+	wantNames(t, dir, "a=hello dir/ fifo") // not yet
+	wantText(t, h.Close("w"), "")
+	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")
+	wantText(t, h.Close("w"), "") // it may be repeated
+	if chunk, _, err := h.Read("r", 0, 100); string(chunk) != "hello" || err != nil {
+		t.Errorf("who had the old file open reads %q, %v", chunk, err)
+	}
+	os.Truncate(at("a"), 1)
+	wantText(t, h.Open("s", at("a"), false), "")
+	if chunk, eof, err := h.Read("s", 0, 100); string(chunk) != "h" || !eof || err != nil {
+		t.Errorf("a file that has shrunk: %q, %v, %v", chunk, eof, err)
+	}
+
+	wantText(t, h.Open("lost", at("a"), true), "")
+	wantText(t, h.Write("lost", 0, []byte("half")), "")
+	h.CloseAll()
+	wantNames(t, dir, "a=h dir/ fifo")
+	for _, id := range []string{"r", "lost", "never"} {
+		_, _, err := h.Read(id, 0, 1)
+		wantText(t, err, "unknown file handle `"+id+"`")
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v is not fs.ErrNotExist", err)
+		}
+	}
+	if err := h.Open("late", at("a"), false); err == nil {
+		t.Error("a file was opened after the end")
+	}
+}
+
+func TestManyHandles(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "hello"})
+	var h Handles
+	defer h.CloseAll()
+	for i := range maxOpen {
+		wantText(t, h.Open(fmt.Sprint(i), dir+"/a", i%2 == 0), "")
+	}
+	if err := h.Open("more", dir+"/a", false); !errors.As(err, new(*Refusal)) {
+		t.Errorf("one more than is allowed: %v", err)
+	}
+	h.Close("0")
+	wantText(t, h.Open("more", dir+"/a", false), "")
+}
+
+func TestCreateDirectory(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "", "d/": ""})
+	for _, c := range []struct {
+		path      string
+		recursive bool
+		err       string
+	}{
+		{"x/y", true, ""}, {"x/y", true, ""}, {"z", false, ""}, {"d", true, ""},
+		{"d", false, "File exists (os error 17)"},
+		{"n/y", false, noSuchFile},
+		{"a", true, "File exists (os error 17)"},
+		{"a/y", true, "Not a directory (os error 20)"},
+	} {
+		wantText(t, CreateDirectory(filepath.Join(dir, c.path), c.recursive), c.err)
+	}
+	wantNames(t, dir, "a= d/ x/ x/y/ z/")
+}
+
+func TestStat(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "hello", "d/": "", "link@": "a", "dlink@": "d", "lost@": "none", "fifo|": ""})
+	for _, c := range []struct {
+		name               string
+		isDir, file, alink bool
+		err                string
+	}{
+		{"a", false, true, false, ""}, {"d", true, false, false, ""}, {"link", false, true, true, ""}, {"dlink", true, false, true, ""},
+		{"fifo", false, false, false, ""}, {"lost", false, false, true, noSuchFile}, {"none", false, false, false, noSuchFile},
+	} {
+		m, err := Stat(filepath.Join(dir, c.name))
+		wantText(t, err, c.err)
+		if m.IsDirectory != c.isDir || m.IsFile != c.file || m.IsSymlink != c.alink || c.file && m.Size != 5 || err == nil && m.ModifiedAtMs == 0 {
+			t.Errorf("%s: %+v", c.name, m)
+		}
+	}
+	r, err := ReadDirectory(dir)
+	wantText(t, err, "")
+	slices.SortFunc(r.Entries, func(a, b protocol.FsDirectoryEntry) int { return strings.Compare(a.FileName, b.FileName) })
+	if got, want := fmt.Sprint(r.Entries), "[{a false true} {d true false} {dlink true false} {fifo false false} {link false true} {lost false false}]"; got != want {
+		t.Errorf("entries %s, want %s", got, want)
+	}
+	_, err = ReadDirectory(dir + "/a")
+	wantText(t, err, "Not a directory (os error 20)")
+	for name, want := range map[string]string{"dlink/../link": "/a", "dlink": "/d", ".": ""} {
+		if real, err := Canonicalize(dir + "/" + name); real != dir+want || err != nil {
+			t.Errorf("%s is %s, %v; want %s", name, real, err, dir+want)
+		}
+	}
+	_, err = Canonicalize(dir + "/lost")
+	wantText(t, err, noSuchFile)
+}
+
+func TestWalk(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "", "b/c": "", "b/d/e": "", "link@": "a", "z/f": "", "b/up@": "..", "y@": "z", "fifo|": ""})
+	for _, c := range []struct {
+		depth, directories, entries uint64
+		follow                      bool
+		want                        string
+		truncated                   bool
+	}{
+		{9, 9, 9, false, "a b b/c b/d b/d/e z z/f", false},
+		{1, 9, 9, false, "a b z", false},
+		{2, 9, 9, false, "a b b/c b/d z z/f", false},
+		{0, 9, 9, false, "", false},
+		{9, 2, 9, false, "a b b/c b/d z", true},
+		{9, 9, 2, false, "a b", true},
+		{9, 9, 7, false, "a b b/c b/d b/d/e z z/f", false},
+		{9, 0, 9, false, "", true},
+		{9, 9, 9, true, "a b b/c b/d b/d/e y y/f", false}, // b/up is the directory itself, and z is y
+		{1 << 63, 1 << 63, 1 << 63, true, "a b b/c b/d b/d/e y y/f", false},
+	} {
+		r, err := Walk(context.Background(), dir, protocol.FsWalkOptions{MaxDepth: c.depth, MaxDirectories: c.directories, MaxEntries: c.entries, FollowDirectorySymlinks: c.follow})
+		wantText(t, err, "")
+		var got []string
+		for _, e := range r.Entries {
+			p, err := protocol.ParseFileURI(e.Path)
+			wantText(t, err, "")
+			info, err := os.Stat(p)
+			wantText(t, err, "")
+			if kind := map[bool]string{true: "directory", false: "file"}[info.IsDir()]; e.Kind != kind {
+				t.Errorf("%s is a %s", p, e.Kind)
+			}
+			got = append(got, strings.TrimPrefix(p, dir+"/"))
+		}
+		if strings.Join(got, " ") != c.want || r.Truncated != c.truncated || len(r.Errors) > 0 {
+			t.Errorf("%+v: %s, truncated %v, %v", c, got, r.Truncated, r.Errors)
+		}
+	}
+	_, err := Walk(context.Background(), dir+"/a", protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 1})
+	wantText(t, err, "Not a directory (os error 20)")
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Walk(done, dir, protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a walk that is no longer wanted: %v", err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "", "d/e/f": "", "empty/": "", "link@": "d", "keep": ""})
+	for _, c := range []struct {
+		name             string
+		recursive, force bool
+		err              string
+	}{
+		{"none", false, false, noSuchFile},
+		{"none", true, false, noSuchFile},
+		{"none", true, true, ""},
+		{"keep/none", true, true, "Not a directory (os error 20)"},
+		{"d", false, false, "Directory not empty (os error 39)"},
+		{"link", true, true, ""}, // and not what it leads to
+		{"a", false, false, ""},
+		{"empty", false, true, ""},
+	} {
+		wantText(t, Remove(filepath.Join(dir, c.name), c.recursive, c.force), c.err)
+	}
+	wantNames(t, dir, "d/ d/e/ d/e/f= keep=")
+	wantText(t, Remove(filepath.Join(dir, "d"), true, false), "")
+	wantNames(t, dir, "keep=")
+	wantText(t, Remove("/", true, true), "path `/` is not removed")
+}
+
+func TestCopy(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"a": "new", "b": "old", "link@": "a", "d/x": "1", "d/sub/y": "2", "d/l@": "x", "into/d/x": "old", "into/d/keep": "3",
+		"fifo|": "", "special/f|": "", "self@": "a",
+	})
+	os.Chmod(dir+"/a", 0o751)
+	os.Chmod(dir+"/d/sub", 0o555)
+	defer os.Chmod(dir+"/d/sub", 0o755)
+	ctx := context.Background()
+	for _, c := range []struct {
+		from, to  string
+		recursive bool
+		err       string
+	}{
+		{"a", "b", false, ""},
+		{"link", "c", true, ""},
+		{"a", "self", false, ""}, // it is the same
+		{"none", "c", true, noSuchFile},
+		{"a", "no/c", false, noSuchFile},
+		{"a", "d", false, "path `" + dir + "/d` is not a file"},
+		{"fifo", "c", false, "path `" + dir + "/fifo` is not a file"},
+		{"d", "e", false, "fs/copy requires recursive: true when sourcePath is a directory"},
+		{"d", "into/d", true, ""},
+		{"d", "a", true, "Not a directory (os error 20)"},
+		{"d", "d", true, "directory `" + dir + "/d` cannot be copied into itself, `" + dir + "/d`"},
+		{"special", "s", true, "path `" + dir + "/special/f` is not a file"},
+	} {
+		t.Run(c.from+" to "+c.to, func(t *testing.T) {
+			wantText(t, Copy(ctx, filepath.Join(dir, c.from), filepath.Join(dir, c.to), c.recursive), c.err)
+		})
+	}
+	defer os.Chmod(dir+"/into/d/sub", 0o755)
+	wantNames(t, dir, "a=new b=new c=new d/ d/l@x d/sub/ d/sub/y=2 d/x=1 fifo into/ into/d/ into/d/keep=3 into/d/l@x into/d/sub/ into/d/sub/y=2 into/d/x=1 link@a s/ self@a special/ special/f")
+	for name, want := range map[string]fs.FileMode{"b": 0o751, "self": 0o751, "into/d/sub": fs.ModeDir | 0o555} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != want {
+			t.Errorf("the mode of %s is %v, want %v", name, info.Mode(), want)
+		}
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := Copy(done, dir+"/a", dir+"/late", false); !errors.Is(err, context.Canceled) {
+		t.Errorf("a copy that is no longer wanted: %v", err)
+	}
+	if _, err := os.Lstat(dir + "/late"); err == nil {
+		t.Error("a copy that is no longer wanted is there")
+	}
+}

@@ -1,0 +1,183 @@
+package protocol
+
+import "encoding/json"
+
+// The filesystem methods. Paths are file URIs: see ParseFileURI. (exec-server wire §8.)
+
+// Confinement is what the params of every filesystem method may ask for.
+type Confinement struct {
+	// Sandbox is kept as it came; nil means absent or null. See Unsupported.
+	Sandbox json.RawMessage `json:"sandbox,omitempty"`
+}
+
+// Unsupported is an *Error with CodeInvalidParams if a sandbox was asked for: nothing is
+// done less confined than that.
+func (c Confinement) Unsupported() error {
+	if c.Sandbox != nil {
+		return Errorf(CodeInvalidParams, "sandbox is not supported by this server, which does nothing less confined than asked: leave it out")
+	}
+	return nil
+}
+
+// FsReadFileParams names a regular file.
+type FsReadFileParams struct {
+	Confinement
+	Path string `json:"path" wire:"required"`
+}
+
+type FsReadFileResult struct {
+	Data []byte `json:"dataBase64"`
+}
+
+// FsOpenParams opens a regular file under a name that the connection chooses.
+type FsOpenParams struct {
+	Confinement
+	HandleID string `json:"handleId" wire:"required"`
+	Path     string `json:"path" wire:"required"`
+	Mode     FsMode `json:"mode,omitempty"` // "" means FsRead
+}
+
+// FsMode is what a file is opened for.
+type FsMode string
+
+const (
+	FsRead FsMode = "read"
+	// FsReplace makes a new file, which takes the place of the old when it is closed.
+	FsReplace FsMode = "replace"
+)
+
+// Validate refuses an unknown Mode.
+func (p FsOpenParams) Validate() error {
+	if p.Mode == "" {
+		return nil
+	}
+	if err := oneOf(string(p.Mode), string(FsRead), string(FsReplace)); err != nil {
+		return within("mode", err)
+	}
+	return nil
+}
+
+type FsOpenResult struct {
+	HandleID string `json:"handleId"`
+}
+
+// FsMaxBlock is the most that fs/readBlock reads, in bytes.
+const FsMaxBlock = 1 << 20
+
+type FsReadBlockParams struct {
+	HandleID string `json:"handleId" wire:"required"`
+	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; beyond the end there is nothing
+	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to FsMaxBlock
+}
+
+type FsReadBlockResult struct {
+	Chunk []byte `json:"chunk"`
+	EOF   bool   `json:"eof"` // nothing follows Chunk now
+}
+
+type FsWriteBlockParams struct {
+	HandleID string `json:"handleId" wire:"required"`
+	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; what is left out reads as zeros
+	Chunk    []byte `json:"chunk" wire:"required"`
+}
+
+type FsCloseParams struct {
+	HandleID string `json:"handleId" wire:"required"`
+}
+
+type FsWriteFileParams struct {
+	Confinement
+	Path string `json:"path" wire:"required"`
+	Data []byte `json:"dataBase64" wire:"required"`
+}
+
+type FsCreateDirectoryParams struct {
+	Confinement
+	Path      string `json:"path" wire:"required"`
+	Recursive *bool  `json:"recursive,omitempty"` // also its parents, and it may be there; nil means true
+}
+
+type FsGetMetadataParams struct {
+	Confinement
+	Path string `json:"path" wire:"required"`
+}
+
+// FsGetMetadataResult is about what a symbolic link leads to, but for IsSymlink.
+type FsGetMetadataResult struct {
+	IsDirectory  bool   `json:"isDirectory"`
+	IsFile       bool   `json:"isFile"`
+	IsSymlink    bool   `json:"isSymlink"`
+	Size         uint64 `json:"size"`         // bytes
+	CreatedAtMs  int64  `json:"createdAtMs"`  // since 1970; 0 means unknown
+	ModifiedAtMs int64  `json:"modifiedAtMs"` // since 1970
+}
+
+type FsCanonicalizeParams struct {
+	Confinement
+	Path string `json:"path" wire:"required"`
+}
+
+type FsCanonicalizeResult struct {
+	Path string `json:"path"` // a file URI without symbolic links
+}
+
+type FsReadDirectoryParams struct {
+	Confinement
+	Path string `json:"path" wire:"required"`
+}
+
+type FsReadDirectoryResult struct {
+	Entries []FsDirectoryEntry `json:"entries"` // in no order
+}
+
+// FsDirectoryEntry is about what a symbolic link leads to. It is neither file nor directory
+// if that is something else, or nothing.
+type FsDirectoryEntry struct {
+	FileName    string `json:"fileName"`
+	IsDirectory bool   `json:"isDirectory"`
+	IsFile      bool   `json:"isFile"`
+}
+
+type FsWalkParams struct {
+	Confinement
+	Path    string        `json:"path" wire:"required"`
+	Options FsWalkOptions `json:"options" wire:"required"`
+}
+
+// FsWalkOptions bound a walk. What is beyond a bound is left out, and the result says so.
+type FsWalkOptions struct {
+	MaxDepth                uint64 `json:"maxDepth" wire:"required"` // 1: what is in the directory itself
+	MaxDirectories          uint64 `json:"maxDirectories" wire:"required"`
+	MaxEntries              uint64 `json:"maxEntries" wire:"required"`
+	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks,omitempty"`
+}
+
+type FsWalkResult struct {
+	Entries   []FsWalkEntry `json:"entries"` // files and directories, by path
+	Errors    []FsWalkError `json:"errors"`  // directories that could not be read
+	Truncated bool          `json:"truncated"`
+}
+
+type FsWalkEntry struct {
+	Path string `json:"path"` // a file URI
+	Kind string `json:"kind"` // "file" or "directory"
+}
+
+type FsWalkError struct {
+	Path    string `json:"path"` // a file URI
+	Message string `json:"message"`
+}
+
+type FsRemoveParams struct {
+	Confinement
+	Path      string `json:"path" wire:"required"`
+	Recursive *bool  `json:"recursive,omitempty"` // a directory with all that is in it; nil means true
+	Force     *bool  `json:"force,omitempty"`     // it need not be there; nil means true
+}
+
+type FsCopyParams struct {
+	Confinement
+	SourcePath      string `json:"sourcePath" wire:"required"`
+	DestinationPath string `json:"destinationPath" wire:"required"`
+	Recursive       bool   `json:"recursive,omitempty"` // needed for a directory
+}
