@@ -77,10 +77,8 @@ func (f *fileCalls) take() *fileCall {
 	if f.running >= maxFileCalls || f.unwritten >= fileWindow {
 		return nil
 	}
-	passed := make(map[string]bool) // handles whose turn is another's
 	for i, call := range f.waiting {
-		if f.busy[call.handle] || passed[call.handle] || call.large && f.large {
-			passed[call.handle] = call.handle != ""
+		if f.busy[call.handle] || call.large && f.large {
 			continue
 		}
 		f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)

@@ -142,6 +142,7 @@ func TestWrite(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"a": "old", "sub/b": "old", "sub/up@": "../a", "link@": "sub/up", "dangling@": "sub/new",
 		"dir/": "", "dirlink@": "dir", "fifo|": "", "far@": "sub/../sub/b",
+		"else/where/": "", "deep@": "else/where", "via@": "deep/../x",
 	})
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o640); err != nil {
 		t.Fatal(err)
@@ -157,6 +158,7 @@ func TestWrite(t *testing.T) {
 		{"far", ""},
 		{"fresh", ""},
 		{"dirlink/in", ""},
+		{"via", ""},
 		{"no/file", noSuchFile},
 		{"a/file", "Not a directory (os error 20)"},
 		{"dir", "path `" + dir + "/dir` is not a file"},
@@ -165,7 +167,7 @@ func TestWrite(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { wantText(t, Write(filepath.Join(dir, c.name), []byte(c.name)), c.err) })
 	}
-	wantNames(t, dir, "a=link dangling@sub/new dir/ dir/in=dirlink/in dirlink@dir far@sub/../sub/b fifo fresh=fresh link@sub/up sub/ sub/b=far sub/new=dangling sub/up@../a")
+	wantNames(t, dir, "a=link dangling@sub/new deep@else/where dir/ dir/in=dirlink/in dirlink@dir else/ else/where/ else/x=via far@sub/../sub/b fifo fresh=fresh link@sub/up sub/ sub/b=far sub/new=dangling sub/up@../a via@deep/../x")
 	if info, err := os.Stat(filepath.Join(dir, "a")); err != nil || info.Mode() != 0o640 {
 		t.Errorf("the mode is %v, want that of the old file, 0640", info.Mode())
 	}
