@@ -227,6 +227,6 @@ func environmentInfo(version string) *protocol.EnvironmentInfo {
 		TemporaryDirectories: []string{},
 		TempDir:              protocol.FileURI(os.TempDir()),
 		// Only what is done here: a client that sees a capability uses it.
-		Capabilities: map[string]bool{},
+		Capabilities: map[string]bool{"fileWriteStreaming": true},
 	}
 }

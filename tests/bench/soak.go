@@ -141,11 +141,11 @@ func (b *bench) soak(out io.Writer, processes int, long time.Duration) error {
 	if err := errors.Join(ends...); err != nil {
 		return err
 	}
-	return b.verdict(out, s, control, survivors, fresh, samples)
+	return b.verdict(out, s, control, survivors, fresh, samples, min(5*time.Minute, long/4))
 }
 
-// verdict ends all and says what is wrong.
-func (b *bench) verdict(out io.Writer, s *program, control *client, survivors []*survivor, fresh sample, samples []sample) error {
+// verdict ends all and says what is wrong, after a rest.
+func (b *bench) verdict(out io.Writer, s *program, control *client, survivors []*survivor, fresh sample, samples []sample, rest time.Duration) error {
 	var wrong []error
 	var bytes, wrongBytes int64
 	for _, v := range survivors {
@@ -167,6 +167,18 @@ func (b *bench) verdict(out io.Writer, s *program, control *client, survivors []
 		return err
 	}
 	fmt.Fprintln(out, "after:", end)
+	// The runtime collects every two minutes when nobody makes it, and gives back what is
+	// free a little at a time.
+	select {
+	case <-time.After(rest):
+	case <-b.ctx.Done():
+		return context.Cause(b.ctx)
+	}
+	rested, err := takeSample(s, control)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%v later: %s\n", rest, rested)
 	fmt.Fprintf(out, "%d MiB of output, %d bytes lost or doubled\n", bytes/mib, wrongBytes)
 
 	if end.info.Sessions != fresh.info.Sessions || end.info.Children != 0 || end.files != fresh.files {
