@@ -265,12 +265,12 @@ func (c *connection) start(ctx actor.Context) {
 	c.writer = newWriter(c.conn, c.admit, pong)
 	c.writer.most = c.most
 	w, conn, admit := c.writer, c.conn, c.admit
-	s.run(root, self, "writer", func() {
+	w.failed = func(err error) { root.Send(self, ended{err}) }
+	write := s.guarded(root, self, "writer", func() {
 		fault("writer")
-		if err := w.run(); err != nil {
-			root.Send(self, ended{err})
-		}
+		w.work()
 	})
+	w.begin = func() { s.onWorker(write) }
 	s.run(root, self, "reader", func() {
 		fault("reader")
 		stalled := func(answered uint64) {

@@ -106,7 +106,21 @@ func logPanic(log *slog.Logger, reason any, args ...any) {
 // run starts a goroutine of the actor self. It may capture what is passed to it
 // and self, never the context of the actor or the actor itself.
 func (s *shared) run(root *actor.RootContext, self *actor.PID, name string, body func()) {
-	go func() {
+	go s.guarded(root, self, name, body)()
+}
+
+// onWorker is go f(), for what has little to do and often.
+func (s *shared) onWorker(f func()) {
+	if s.workers == nil {
+		go f()
+		return
+	}
+	s.workers.Schedule(f)
+}
+
+// guarded is body for a goroutine of the actor self, which hears of its panic.
+func (s *shared) guarded(root *actor.RootContext, self *actor.PID, name string, body func()) func() {
+	return func() {
 		defer func() {
 			if reason := recover(); reason != nil {
 				s.counts.panics.Add(1)
@@ -115,5 +129,5 @@ func (s *shared) run(root *actor.RootContext, self *actor.PID, name string, body
 			}
 		}()
 		body()
-	}()
+	}
 }

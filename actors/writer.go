@@ -9,8 +9,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// writer is the queue of one connection and the goroutine that writes it. Two
-// lanes: answers and news go before output. What bounds them: answers, by the
+// writer is the queue of one connection, and writes it, on a goroutine that it has only while
+// there is something to write. Two lanes: answers and news go before output. What bounds them: answers, by the
 // requests that were admitted, each of which holds its place until its answer is
 // written; output, by the window.
 type writer struct {
@@ -21,13 +21,15 @@ type writer struct {
 	ponged  func(uint64)          // for a transport without pings: what was written has been read
 	most    int                   // bytes that a message may have; 0: not bounded here
 	pinging bool                  // of the goroutine: the transport has pings
+	begin   func()                // has work run on a goroutine
+	failed  func(error)           // the transport has; called once, by the goroutine
 
-	mu     sync.Mutex
-	more   sync.Cond
-	first  queue // answers, notifications
-	second queue // deliveries and pings
-	end    *closeFrame
-	ended  bool // nothing more is written
+	mu      sync.Mutex
+	first   queue // answers, notifications
+	second  queue // deliveries and pings
+	end     *closeFrame
+	ended   bool // nothing more is written
+	working bool // the goroutine is there, or has ended for good
 }
 
 // outgoing is one thing to be written: an answer, a notification, a delivery or
@@ -49,33 +51,32 @@ type closeFrame struct {
 }
 
 func newWriter(conn Conn, admit *admission, ponged func(uint64)) *writer {
-	w := &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
-	w.more.L = &w.mu
-	return w
+	return &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
 }
 
-func (w *writer) control(o outgoing) {
-	w.mu.Lock()
-	w.first.push(o)
-	w.mu.Unlock()
-	w.more.Signal()
-}
+func (w *writer) control(o outgoing) { w.change(func() { w.first.push(o) }) }
 
-func (w *writer) output(o outgoing) {
+func (w *writer) output(o outgoing) { w.change(func() { w.second.push(o) }) }
+
+// change makes a change to what there is to do, and has it done.
+func (w *writer) change(f func()) {
 	w.mu.Lock()
-	w.second.push(o)
+	f()
+	begin := !w.working && !w.ended
+	w.working = w.working || begin
 	w.mu.Unlock()
-	w.more.Signal()
+	if begin {
+		w.begin()
+	}
 }
 
 // close ends the connection once all that is queued has been written.
 func (w *writer) close(code int, reason string) {
-	w.mu.Lock()
-	if w.end == nil {
-		w.end = &closeFrame{code, reason}
-	}
-	w.mu.Unlock()
-	w.more.Signal()
+	w.change(func() {
+		if w.end == nil {
+			w.end = &closeFrame{code, reason}
+		}
+	})
 }
 
 // stop ends the goroutine without writing what is queued.
@@ -89,7 +90,6 @@ func (w *writer) stop() {
 	}
 	w.first = queue{}
 	w.mu.Unlock()
-	w.more.Signal()
 }
 
 // next takes the next thing to write, if there is one.
@@ -102,14 +102,14 @@ func (w *writer) next() (o outgoing, ok bool) {
 	return o, ok
 }
 
-// wait returns when there may be something to write; false: it is over.
-func (w *writer) wait() bool {
+// rest reports whether there is nothing more to write now; over: or ever, but for end.
+func (w *writer) rest() (end *closeFrame, over, nothing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.first.empty() && w.second.empty() && w.end == nil && !w.ended {
-		w.more.Wait()
-	}
-	return !w.ended && (w.end == nil || !w.first.empty() || !w.second.empty())
+	nothing = w.first.empty() && w.second.empty()
+	over = w.ended || nothing && w.end != nil
+	w.working = over || !nothing
+	return w.end, over, nothing
 }
 
 // encodings are buffers to encode in, which an idle connection has none of.
@@ -118,20 +118,25 @@ var encodings = sync.Pool{New: func() any { return new([]byte) }}
 // keepEncoding is the largest that is kept, in bytes: a delivery fits in.
 const keepEncoding = 256 << 10
 
-// run writes until stop, close or an error, which it returns.
-func (w *writer) run() error {
-	for w.wait() {
+// work writes what there is, until there is nothing more now. It is never called again after
+// stop, close or an error.
+func (w *writer) work() {
+	for {
+		end, over, nothing := w.rest()
+		switch {
+		case over:
+			if end != nil {
+				w.conn.Close(end.code, end.reason)
+			}
+			return
+		case nothing:
+			return
+		}
 		if err := w.drain(); err != nil {
-			return err
+			w.failed(err)
+			return
 		}
 	}
-	w.mu.Lock()
-	end := w.end
-	w.mu.Unlock()
-	if end != nil {
-		w.conn.Close(end.code, end.reason)
-	}
-	return nil
 }
 
 // drain writes what there is.
