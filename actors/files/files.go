@@ -154,38 +154,30 @@ func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
 	return m, nil
 }
 
-// Canonicalize is the path without symbolic links.
-func Canonicalize(path string) (string, error) { return canonical(path) }
-
 // ReadDirectory returns up to maxEntries entries in no order, and refuses more.
 func ReadDirectory(path string) (r protocol.FsReadDirectoryResult, err error) {
-	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	entries, err := readDir(path)
 	if err != nil {
 		return r, err
 	}
-	defer d.Close()
-	for {
-		names, err := d.Readdirnames(1024)
-		for _, name := range names {
-			e := protocol.FsDirectoryEntry{FileName: name}
-			if info, err := os.Stat(filepath.Join(path, name)); err == nil {
-				e.IsDirectory, e.IsFile = info.IsDir(), info.Mode().IsRegular()
-			}
-			r.Entries = append(r.Entries, e)
-		}
-		switch {
-		case len(r.Entries) > maxEntries:
-			return r, refuse("directory `%s` has more than %d entries: fs/walk returns a part", path, maxEntries)
-		case err == io.EOF:
-			return r, nil
-		case err != nil:
-			return r, err
-		}
+	if len(entries) > maxEntries {
+		return r, refuse("directory `%s` has more than %d entries: fs/walk returns a part", path, maxEntries)
 	}
+	for _, e := range entries {
+		kind := e.Type()
+		if kind&fs.ModeSymlink != 0 {
+			if info, err := os.Stat(filepath.Join(path, e.Name())); err == nil {
+				kind = info.Mode()
+			}
+		}
+		r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
+	}
+	return r, nil
 }
 
-// Walk lists the files and directories below a directory, as far as o allows and up to maxEntries. Symbolic links are not
-// among them, but for those to directories if they are to be followed, each directory once. It stops when ctx is done.
+// Walk lists the files and directories below a directory, as far as o allows and up to
+// maxEntries. Symbolic links are not among them, but for those to directories if they are to
+// be followed, each directory once. It stops when ctx is done.
 func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protocol.FsWalkResult, err error) {
 	type place struct {
 		path  string
@@ -266,28 +258,26 @@ func readDir(path string) ([]fs.DirEntry, error) {
 
 // once reports whether a directory has not been seen, and that it has.
 func once(seen map[string]bool, path string) (first bool, err error) {
-	real, err := canonical(path)
+	real, err := Canonicalize(path)
 	first = !seen[real]
 	seen[real] = true
 	return first, err
 }
 
-// Remove removes a file, a symbolic link or a directory. If recursive a directory goes with all that is in
-// it; if force it need not be there.
+// Remove removes a file, a symbolic link or a directory. If recursive a directory goes with
+// all that is in it; if force it need not be there.
 func Remove(path string, recursive, force bool) error {
 	if path == "/" {
 		return refuse("path `/` is not removed")
 	}
-	if _, err := os.Lstat(path); err != nil {
-		if force && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+	_, err := os.Lstat(path) // os.RemoveAll does not tell
+	switch {
+	case err != nil:
+	case recursive:
+		err = os.RemoveAll(path)
+	default:
+		err = os.Remove(path)
 	}
-	if recursive {
-		return os.RemoveAll(path)
-	}
-	err := os.Remove(path)
 	if force && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -309,14 +299,14 @@ func Copy(ctx context.Context, from, to string, recursive bool) error {
 	if !recursive {
 		return refuse("fs/copy requires recursive: true when sourcePath is a directory")
 	}
-	root, err := canonical(from)
+	root, err := Canonicalize(from)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
 	}
-	into, err := canonical(to)
+	into, err := Canonicalize(to)
 	if err != nil {
 		return err
 	}

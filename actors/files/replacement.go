@@ -66,9 +66,9 @@ func behindLinks(path string) (string, error) {
 		i := strings.LastIndexByte(path, '/')
 		dir, name := path[:i+1], path[i+1:]
 		if name == "" || name == "." || name == ".." {
-			return canonical(path) // a directory, if it is anything
+			return Canonicalize(path) // a directory, if it is anything
 		}
-		dir, err := canonical(dir)
+		dir, err := Canonicalize(dir)
 		if err != nil {
 			return "", err
 		}

@@ -39,8 +39,9 @@ func created(path string) time.Time {
 	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
 }
 
-// canonical asks the kernel, which sees one state of each directory.
-func canonical(path string) (string, error) {
+// Canonicalize is the path without symbolic links. It asks the kernel, which sees one state
+// of each directory.
+func Canonicalize(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: path, Err: err}

@@ -24,4 +24,5 @@ func own(f *os.File, old fs.FileInfo) {
 
 func created(string) time.Time { return time.Time{} }
 
-func canonical(path string) (string, error) { return filepath.EvalSymlinks(path) }
+// Canonicalize is the path without symbolic links.
+func Canonicalize(path string) (string, error) { return filepath.EvalSymlinks(path) }
