@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("CHILD_TEST_SERVER"); mode != "" {
 		serveUntilKilled(Containment(mode))
 	}
+	forkOnMainThread()
 	if err := SealFiles(); err != nil { // else TestDescriptors finds those of whoever runs it
 		panic(err)
 	}

@@ -65,14 +65,20 @@ func (e *exits) run() {
 	}
 }
 
-// reserve makes fd a member that nobody waits for yet. fd is not in use meanwhile.
-func (e *exits) reserve(fd int) error {
+// reserve makes a pidfd of the child pid, and that a member which nobody waits for yet.
+func (e *exits) reserve(pid int) (pidfd int, err error) {
 	e.start.Do(func() { e.runs.Go(e.run) })
-	err := e.control(unix.EPOLL_CTL_ADD, fd, 0)
-	if errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)
+	if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
+		return -1, descriptorError(fmt.Errorf("pidfd_open: %w", err))
 	}
-	return err
+	if err = e.control(unix.EPOLL_CTL_ADD, pidfd, 0); err == nil {
+		return pidfd, nil
+	}
+	unix.Close(pidfd)
+	if errors.Is(err, unix.ENOSPC) {
+		err = fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)
+	}
+	return -1, err
 }
 
 // watch calls p.wait, on a goroutine of its own, once when p has exited.

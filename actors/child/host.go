@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -20,9 +19,7 @@ const defaultSpawners = 2
 
 // Host starts children and sees to it that none outlives it.
 //
-// Its spawner threads are locked and end only when no child is left: the kernel
-// kills a child with the thread that forked it (PR_SET_PDEATHSIG), which is how
-// children die with a server that was killed.
+// Its spawners, each with a thread that forks, end only when no child is left.
 type Host struct {
 	log         *slog.Logger
 	fault       func(point string)
@@ -88,7 +85,11 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		cfg.Spawners = defaultSpawners
 	}
 	for range cfg.Spawners {
-		go h.spawner()
+		f, err := newForker()
+		if err != nil {
+			h.log.Debug("each start copies the table of open files", "err", err)
+		}
+		go h.spawner(f)
 	}
 	return h, nil
 }
@@ -122,14 +123,14 @@ func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 	h.work.Broadcast()
 }
 
-func (h *Host) spawner() {
-	runtime.LockOSThread() // and never unlocked: the thread ends with this function
+func (h *Host) spawner(f *forker) {
+	defer f.close()
 	for {
 		j, ok := h.next()
 		if !ok {
 			return
 		}
-		if p, err := h.trySpawn(&j); err != nil {
+		if p, err := h.trySpawn(f, &j); err != nil {
 			j.done(nil, err)
 		} else {
 			j.done(p, nil)
@@ -158,20 +159,19 @@ func (h *Host) next() (j job, ok bool) {
 	return j, true
 }
 
-// trySpawn is spawn, and takes a panic for a failed start: with the thread would
-// die the children that it forked.
-func (h *Host) trySpawn(j *job) (_ *process, err error) {
+// trySpawn is spawn, and takes a panic for a failed start.
+func (h *Host) trySpawn(f *forker, j *job) (_ *process, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			h.log.Error("panic recovered", "in", "spawner", "panic", r, "stack", string(debug.Stack()))
 			err = fmt.Errorf("child: internal error in the start of %q", j.spec.Argv)
 		}
 	}()
-	return h.spawn(&j.spec, j.in)
+	return h.spawn(f, &j.spec, j.in)
 }
 
 // spawn forks and executes spec. When it fails it leaves nothing behind.
-func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
+func (h *Host) spawn(f *forker, spec *Spec, in *Intake) (_ *process, err error) {
 	path, err := program(spec)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 	env := tree.prepare(sys, spec.Env)
 	h.forking.RLock()
 	defer h.forking.RUnlock()
-	if p.pid, p.pidfd, err = h.exits.fork(path, argv, &syscall.ProcAttr{
+	if p.pid, err = f.fork(path, argv, &syscall.ProcAttr{
 		Dir:   spec.Dir,
 		Env:   env,
 		Files: ends.theirs[:],
@@ -224,12 +224,23 @@ func (h *Host) spawn(spec *Spec, in *Intake) (_ *process, err error) {
 	}, spec.Limits); err != nil {
 		return nil, startError(err, spec, h.room)
 	}
+	if p.pidfd, err = h.exits.reserve(p.pid); err != nil {
+		end(p.pid)
+		return nil, err
+	}
 	tree.started(p.pid)
 	p.adopt(ends, spec.StdinQueue)
 	h.mu.Lock()
 	h.live[p] = struct{}{}
 	h.mu.Unlock()
 	return p, nil
+}
+
+// end kills a child that nobody knows of yet.
+func end(pid int) (ws syscall.WaitStatus) {
+	syscall.Kill(pid, syscall.SIGKILL)
+	syscall.Wait4(pid, &ws, 0, nil)
+	return ws
 }
 
 // Close kills every tree, waits until all were verified to be gone, and stops

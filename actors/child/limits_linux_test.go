@@ -60,15 +60,13 @@ func TestSignalsBeforeTheProgram(t *testing.T) {
 				}
 			}
 		}()
-		fork := newFork(t)
 		for range 500 {
 			argv := []string{"grep", "-q", "^SigBlk:\t0*$", "/proc/self/status"}
-			pid, pidfd, err := fork("/bin/grep", argv, forkAttr(), protocol.ProcessLimits{NoFile: new(uint64(50))})
+			pid, err := forkHere("/bin/grep", argv, forkAttr(), protocol.ProcessLimits{NoFile: new(uint64(50))})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			syscall.Close(pidfd)
 			var ws syscall.WaitStatus
 			if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 0 {
 				t.Errorf("%v, status %x: the program has signals blocked", err, ws)
@@ -130,33 +128,21 @@ func TestNoPtrace(t *testing.T) {
 				return
 			}
 			wantRefused(t, tid, protocol.ProcessLimits{NoFile: new(uint64(50))}, tt.text)
-			pid, pidfd, err := newFork(t)("/bin/true", []string{"true"}, forkAttr(), protocol.ProcessLimits{PIDs: new(uint64(1))})
+			pid, err := forkHere("/bin/true", []string{"true"}, forkAttr(), protocol.ProcessLimits{PIDs: new(uint64(1))})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			syscall.Close(pidfd)
 			syscall.Wait4(pid, nil, 0, nil)
 		})
 	}
-}
-
-// newFork is fork, for children whose exits are not watched.
-func newFork(t *testing.T) func(string, []string, *syscall.ProcAttr, protocol.ProcessLimits) (int, int, error) {
-	e, err := newExits()
-	if err != nil {
-		t.Error(err)
-		runtime.Goexit()
-	}
-	t.Cleanup(e.close)
-	return e.fork
 }
 
 // wantRefused wants a start to fail, in words that begin with text, and to leave
 // nothing.
 func wantRefused(t *testing.T, tid int, limits protocol.ProcessLimits, text string) {
 	t.Helper()
-	_, _, err := newFork(t)("/bin/true", []string{"true"}, forkAttr(), limits)
+	_, err := forkHere("/bin/true", []string{"true"}, forkAttr(), limits)
 	if !errors.Is(err, ErrLimitRefused) || !strings.HasPrefix(err.Error(), text) {
 		t.Errorf("%v, want %s", err, text)
 	}
@@ -190,12 +176,11 @@ func TestLimitsNotToBeRaised(t *testing.T) {
 		wantRefused(t, tid, protocol.ProcessLimits{NoFile: new(uint64(50)), Nice: new(4)}, "limits.nice is 4: the least allowed here is 5 (RLIMIT_NICE)")
 		wantRefused(t, tid, protocol.ProcessLimits{OOMScoreAdj: new(-1000)}, fmt.Sprintf("limits.oomScoreAdj is -1000: the server has %s, and less takes CAP_SYS_RESOURCE", strings.TrimSpace(string(adj))))
 
-		pid, pidfd, err := newFork(t)("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), protocol.ProcessLimits{CPUSeconds: new(uint64(100))})
+		pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), protocol.ProcessLimits{CPUSeconds: new(uint64(100))})
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		syscall.Close(pidfd)
 		if err := setRlimit(pid, unix.RLIMIT_CPU, 101); err != nil { // without the second between the signals
 			t.Error("at the hard limit:", err)
 		}

@@ -48,42 +48,6 @@ func ptyMax() string {
 	return " is " + strings.TrimSpace(string(limit))
 }
 
-// fork starts a child that dies with this thread. Limits of its cgroup are not set here.
-// When it ends, e.watch says.
-func (e *exits) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid, pidfd int, err error) {
-	pidfd = -1
-	attr.Sys.PidFD = &pidfd
-	attr.Sys.Pdeathsig = syscall.SIGKILL
-	var mask unix.Sigset_t
-	if attr.Sys.Ptrace = ofProcess(limits); attr.Sys.Ptrace {
-		pid, mask, err = forkStopped(path, argv, attr)
-	} else {
-		pid, err = syscall.ForkExec(path, argv, attr)
-	}
-	if err != nil {
-		return 0, -1, err
-	}
-	if pidfd < 0 {
-		err = errors.New("the kernel gives no pidfd (it does since Linux 5.4)")
-	} else {
-		err = e.reserve(pidfd)
-	}
-	if err == nil && attr.Sys.Ptrace {
-		err = confine(pid, &mask, limits)
-	}
-	if err != nil {
-		unix.Close(pidfd)
-		var ws syscall.WaitStatus
-		syscall.Kill(pid, syscall.SIGKILL)
-		syscall.Wait4(pid, &ws, 0, nil)
-		if errors.Is(err, unix.ESRCH) {
-			err = fmt.Errorf("%w: the process was ended by %s before they were set: perhaps ptrace(2), which sets them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
-		}
-		return 0, -1, err
-	}
-	return pid, pidfd, nil
-}
-
 // takeStatus sets status, if the child has exited, and reports whether. It reaps the
 // child, if its pid may go, under the lock: Signal must not reach a pid that was
 // reaped.

@@ -64,12 +64,19 @@ type exits struct{}
 
 func newExits() (*exits, error) { return new(exits), nil }
 
-func (*exits) close()           {}
-func (*exits) watch(p *process) { go p.wait() }
+func (*exits) close()                           {}
+func (*exits) reserve(int) (pidfd int, _ error) { return -1, nil }
+func (*exits) watch(p *process)                 { go p.wait() }
 
-func (*exits) fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits) (pid, pidfd int, err error) {
-	pid, err = syscall.ForkExec(path, argv, attr)
-	return pid, -1, err
+// forker forks on the thread of whoever asks.
+type forker struct{}
+
+func newForker() (*forker, error) { return new(forker), nil }
+
+func (*forker) close() {}
+
+func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits) (pid int, err error) {
+	return syscall.ForkExec(path, argv, attr)
 }
 
 func (p *process) takeStatus() bool {

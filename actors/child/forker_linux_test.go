@@ -1,0 +1,159 @@
+package child
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func startForker(t *testing.T) *forker {
+	t.Helper()
+	if poller, err := newExits(); err != nil { // as in NewHost: it has the runtime open its poller
+		t.Fatal(err)
+	} else {
+		t.Cleanup(poller.close)
+	}
+	f, err := newForker()
+	t.Cleanup(f.close)
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Error(err)
+		}
+		t.Skip(err)
+	}
+	return f
+}
+
+// on runs what is not a fork on the thread.
+func (f *forker) on(call func()) {
+	f.calls <- call
+	<-f.made
+}
+
+// What a fork copies does not grow with what the server has open.
+func TestForkerHasItsOwnFiles(t *testing.T) {
+	for range 200 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer w.Close()
+	}
+	f := startForker(t)
+	look := func() (n int) {
+		f.on(func() {
+			files, err := os.ReadDir("/proc/thread-self/fd")
+			if err != nil {
+				t.Error(err)
+			}
+			n = len(files)
+		})
+		return n
+	}
+	// Three, the pidfd, two of the runtime, exits, the directory; and what another test has of these kinds.
+	before := look()
+	if before > 30 {
+		t.Errorf("%d files are open on the thread", before)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for range 10 {
+		attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Sys: new(syscall.SysProcAttr)}
+		pid, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), 1 << 30}, Sys: new(syscall.SysProcAttr)}
+	if _, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{}); err == nil {
+		t.Error("forked with a file that is not open")
+	}
+	if after := look(); after != before {
+		t.Errorf("%d files are open on the thread after forks, %d before", after, before)
+	}
+}
+
+// Who waits for the end of what the server has closed does not wait for the thread.
+func TestForkerHoldsNothingOpen(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f := startForker(t)
+	w.Close()
+	if b, err := io.ReadAll(r); err != nil || len(b) > 0 {
+		t.Errorf("%q, %v", b, err)
+	}
+	f.on(func() {
+		for fd := range 2 {
+			var of, null unix.Stat_t
+			if err := unix.Fstat(fd, &of); err != nil {
+				t.Error(fd, err)
+			}
+			if err := unix.Stat(os.DevNull, &null); err != nil || of.Rdev != null.Rdev {
+				t.Errorf("%d is not %s: %v", fd, os.DevNull, err)
+			}
+		}
+	})
+}
+
+// The runtime waits for files and wakes who does, on whichever thread it is. Without its files it
+// would end the program.
+func TestForkerServesTheRuntime(t *testing.T) {
+	f := startForker(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		defer w.Close()
+		for range 100 {
+			f.on(func() {
+				time.AfterFunc(time.Hour, func() {}).Stop()
+				runtime.GC()
+			})
+			w.Write([]byte("x"))
+		}
+	}()
+	if b, err := io.ReadAll(r); err != nil || len(b) != 100 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+// init and TestMain, to its Unlock, run on the main thread.
+func init() { runtime.LockOSThread() }
+
+// mainThread is where a forker forks that was run on the main thread: not there, for that
+// does not end and has the table that all see.
+var mainThread struct{ tid, forker int }
+
+func forkOnMainThread() {
+	f := &forker{calls: make(chan func()), made: make(chan struct{}), ready: make(chan error, 1), self: -1}
+	f.run()
+	mainThread.tid = unix.Gettid()
+	f.on(func() { mainThread.forker = unix.Gettid() })
+	f.close()
+	runtime.UnlockOSThread()
+}
+
+func TestForkerIsNotTheMainThread(t *testing.T) {
+	if mainThread.tid != os.Getpid() || mainThread.forker == mainThread.tid || mainThread.forker == 0 {
+		t.Errorf("of the process %d the main thread is %d, and %d forks", os.Getpid(), mainThread.tid, mainThread.forker)
+	}
+}
