@@ -122,6 +122,7 @@ type shared struct {
 	disk     *spool.Disk
 	workers  actor.Dispatcher      // of all actors; of tests: nil, protoactor's
 	strategy *supervision.Strategy // of what may be restarted: registry, session, process
+	once     *supervision.Strategy // of what is stopped when it fails: connection, command
 	info     *protocol.EnvironmentInfo
 	started  time.Time
 	counts   counts

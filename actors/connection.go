@@ -129,7 +129,8 @@ type connection struct {
 	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
 
-	files *fileCalls // nil: there was none
+	files    *fileCalls // nil: there was none
+	commands commands
 
 	groups        map[string]GroupChanged // by group id: what the client was not told
 	groupsWaiting bool                    // for groupsWritten
@@ -175,6 +176,7 @@ func (c *connection) Receive(ctx actor.Context) {
 		if c.session.Equal(m.who) {
 			c.evicted(ctx, "the session has ended")
 		}
+		c.commandGone(ctx, m.who)
 	case crashed:
 		panic(m)
 	case ended:
@@ -198,6 +200,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.reply(ctx, m)
 	case Delivery:
 		c.delivery(ctx, m)
+	case parcel:
+		c.parcel(ctx, m)
 	case Resubscribe:
 		c.resubscribe(ctx, m)
 	case Refused:

@@ -49,13 +49,21 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	c.acks = c.init.Capabilities.Ack
 	c.writer.caps = c.init.Capabilities
 	ctx.Watch(m.Session)
-	c.answer(c.initReq, protocol.InitializeResult{
+	result := protocol.InitializeResult{
 		SessionID:       m.SessionID,
 		EnvironmentInfo: c.info,
 		Server:          protocol.ServerInfo{Name: "troupe", Version: c.Version},
 		ProtocolVersion: protocol.Version,
 		Limits:          c.limits(),
-	}, nil)
+	}
+	if c.init.Capabilities == (protocol.Capabilities{}) {
+		result.ProtocolVersion = protocol.FirstVersion
+	}
+	if c.init.ClientInfo != nil {
+		result.UserAgent = "troupe/" + c.Version
+		result.PlatformFamily, result.PlatformOS = "unix", c.info.PlatformOS
+	}
+	c.answer(c.initReq, result, nil)
 	for _, p := range m.Processes {
 		if after, ok := c.init.ResumeFrom[p.ID]; ok {
 			c.streams[p.ID] = &stream{ref: p, placed: true, begin: after, last: after} // replayed after initialized

@@ -15,13 +15,18 @@ type stream struct {
 	last    uint64    // seq of the last entry passed to the writer
 	closed  bool      // that was process/closed
 	waiting *Delivery // for the window
+
+	// Of a command:
+	command *commandKey // nil: it is a process
+	parcel  *parcel     // for the window
 }
 
 // sentMark is output that was passed to the writer before Ping serial. Of a stream
 // it counts from where that began: an Ack that is lost is made good by the next.
 type sentMark struct {
 	serial   uint64
-	process  *actor.PID
+	process  *actor.PID // or command
+	command  bool
 	from, to uint64
 	bytes    int64
 }
@@ -88,10 +93,14 @@ func (c *connection) flush(ctx actor.Context, window int64) {
 	for len(c.queue) > 0 && c.unread < window {
 		s := c.queue[0]
 		c.queue = c.queue[1:]
-		if s.waiting == nil {
+		switch {
+		case s.parcel != nil:
+			c.passParcel(ctx, s)
+		case s.waiting != nil:
+			c.pass(ctx, s)
+		default:
 			continue // it was subscribed to anew, or has gone
 		}
-		c.pass(ctx, s)
 		ctx.Request(s.ref.PID, Pull{deliveryBytes})
 	}
 	if len(c.queue) == 0 {
@@ -125,7 +134,7 @@ func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackE
 		c.sent[k].to = max(c.sent[k].to, to)
 		c.sent[k].bytes += n
 	} else {
-		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, from, to, n})
+		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, s.command != nil, from, to, n})
 	}
 	switch {
 	case c.unasked >= min(ackEvery, c.Window/8):
@@ -155,7 +164,7 @@ func (c *connection) ponged(ctx actor.Context) {
 	for n < len(c.sent) && c.sent[n].serial <= serial {
 		m := &c.sent[n]
 		c.unread -= m.bytes
-		if !c.observer && !c.acks {
+		if !c.observer && !c.acks || m.command {
 			ctx.Request(m.process, Ack{m.from, m.to})
 		}
 		n++

@@ -17,6 +17,8 @@ type pending struct {
 	starts  []string // process/start, group/start: the ids that are to be
 	read    *protocol.ProcessReadParams
 	list    *listing // it is one part of a process/list
+	command *stream  // that it is about; nil: none
+	begins  bool     // it starts that
 }
 
 // listing gathers the answers for process/list. All that came before it began share
@@ -85,7 +87,9 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 		c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
 		c.list(ctx)
 	default:
-		c.process(ctx, in)
+		if !c.command(ctx, in) {
+			c.process(ctx, in)
+		}
 	}
 }
 
@@ -179,6 +183,9 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		return // it was answered when the process went
 	}
 	delete(c.pending, m.Token)
+	if p.begins && m.Err != nil {
+		c.commands.forget(p.command) // before the answer: the name is free again
+	}
 	if p.list != nil {
 		if info, ok := m.Result.(protocol.ProcessInfo); ok {
 			p.list.infos = append(p.list.infos, info)

@@ -36,7 +36,7 @@ func (c *connections) Receive(ctx actor.Context) {
 			c.refuse(ctx, m.conn, closeTryLater, fmt.Sprintf("the server has %d connections, its limit: try again later", c.ending.live))
 			return
 		}
-		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated)
+		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated, actor.WithSupervisor(c.once))
 		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
 			c.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.conn, closeInternal, "internal error")

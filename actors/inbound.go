@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -27,7 +28,7 @@ type (
 // methods decode the params of the requests that we answer, and of the
 // notifications that we understand.
 var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
-	protocol.MethodInitialize:        params[protocol.InitializeParams],
+	protocol.MethodInitialize:        initializeParams,
 	protocol.MethodInitialized:       ignoring[struct{}],
 	protocol.MethodEnvironmentInfo:   none[environmentInfoRequest],
 	protocol.MethodEnvironmentStatus: ignoring[environmentStatusRequest],
@@ -56,13 +57,23 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodProcessSetRestart: params[protocol.ProcessSetRestartParams],
 	protocol.MethodProcessInfo:       params[protocol.ProcessInfoParams],
 	protocol.MethodProcessList:       ignoring[listRequest],
-	protocol.MethodGroupStart:        params[protocol.GroupStartParams],
-	protocol.MethodGroupStop:         params[protocol.GroupStopParams],
-	protocol.MethodGroupList:         ignoring[GroupListRequest],
-	protocol.MethodServerInfo:        ignoring[serverInfoRequest],
-	protocol.MethodSessionInfo:       ignoring[SessionInfoRequest],
-	protocol.MethodSessionClose:      optional[protocol.SessionCloseParams],
-	protocol.MethodSessionAck:        params[protocol.SessionAckParams],
+	protocol.MethodProcessSpawn:      params[protocol.ProcessSpawnParams],
+	protocol.MethodProcessWriteStdin: params[protocol.ProcessWriteStdinParams],
+	protocol.MethodProcessResizePty:  params[protocol.ProcessResizePtyParams],
+	protocol.MethodProcessKill:       params[protocol.ProcessKillParams],
+
+	protocol.MethodCommandExec:          firstWith[protocol.FirstExecParams, protocol.CommandExecParams]("argv"),
+	protocol.MethodCommandExecWrite:     firstWith[protocol.FirstExecWriteParams, protocol.CommandExecWriteParams]("sessionId"),
+	protocol.MethodCommandExecResize:    params[protocol.CommandExecResizeParams],
+	protocol.MethodCommandExecTerminate: firstWith[protocol.FirstExecTerminateParams, protocol.CommandExecTerminateParams]("sessionId"),
+
+	protocol.MethodGroupStart:   params[protocol.GroupStartParams],
+	protocol.MethodGroupStop:    params[protocol.GroupStopParams],
+	protocol.MethodGroupList:    ignoring[GroupListRequest],
+	protocol.MethodServerInfo:   ignoring[serverInfoRequest],
+	protocol.MethodSessionInfo:  ignoring[SessionInfoRequest],
+	protocol.MethodSessionClose: optional[protocol.SessionCloseParams],
+	protocol.MethodSessionAck:   params[protocol.SessionAckParams],
 }
 
 func params[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
@@ -71,6 +82,35 @@ func params[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
 		return nil, startError(err)
 	}
 	return v, nil
+}
+
+// initializeParams takes that of the app-server wire, too, which says clientInfo.
+func initializeParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	if has(c, payload, "clientInfo") && !has(c, payload, "clientName") {
+		p, err := params[protocol.ClientInfoParams](c, payload)
+		if err != nil {
+			return nil, err
+		}
+		info := p.(protocol.ClientInfoParams).ClientInfo
+		return protocol.InitializeParams{ClientName: info.Name, ClientInfo: &info}, nil
+	}
+	return params[protocol.InitializeParams](c, payload)
+}
+
+// firstWith are params of the first exec-server wire if they have that member.
+func firstWith[First, Else any](member string) func(protocol.Codec, []byte) (any, *protocol.Error) {
+	return func(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+		if has(c, payload, member) {
+			return params[First](c, payload)
+		}
+		return params[Else](c, payload)
+	}
+}
+
+// has reports whether params have a member, and it is not null.
+func has(c protocol.Codec, payload []byte, member string) bool {
+	var all map[string]json.RawMessage
+	return c.Unmarshal(payload, &all) == nil && all[member] != nil
 }
 
 // writeFileParams has an error of its own for what is not base64. (exec-server wire §8.)
@@ -169,7 +209,9 @@ func changes(in inbound) bool {
 		protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
 		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
 		protocol.MethodProcessRestart, protocol.MethodProcessSetRestart,
-		protocol.MethodGroupStart, protocol.MethodGroupStop, protocol.MethodSessionClose:
+		protocol.MethodGroupStart, protocol.MethodGroupStop, protocol.MethodSessionClose,
+		protocol.MethodProcessSpawn, protocol.MethodProcessWriteStdin, protocol.MethodProcessResizePty, protocol.MethodProcessKill,
+		protocol.MethodCommandExec, protocol.MethodCommandExecWrite, protocol.MethodCommandExecResize, protocol.MethodCommandExecTerminate:
 		return true
 	}
 	return false

@@ -22,6 +22,9 @@ type (
 		Takeover  bool          // an owner that is still attached is evicted
 		// Options of a new session.
 		Options protocol.SessionOptions
+		// Ephemeral: a new session ends as soon as it has no owner, and forgets a process
+		// once that has had its end.
+		Ephemeral bool
 	}
 
 	// Attached answers an Attach.

@@ -91,6 +91,7 @@ type processRecord struct {
 	groupID   string     // the client's
 	gauge     *gauge     // of the session
 	created   time.Time
+	keep      time.Duration // how long it can be read once it has closed
 
 	mu       sync.Mutex
 	handle   child.Handle // nil before it was spawned

@@ -172,6 +172,8 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 		registry: ctx.Self(),
 		gauge:    new(gauge),
 		first:    &m,
+
+		ephemeral: m.Ephemeral,
 	}
 	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)

@@ -58,6 +58,7 @@ type sessionRecord struct {
 	created    time.Time
 	ttl        time.Duration // negative: for ever
 	idle, age  time.Duration // 0 or less: for ever
+	ephemeral  bool          // see Attach
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *attachRequest // who opened it; nil once attached
@@ -413,6 +414,10 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	if err != nil {
 		return nil, err
 	}
+	keep := max(s.shared.ClosedRetention, 0)
+	if s.ephemeral {
+		keep = 0
+	}
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
@@ -429,6 +434,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		session:   self,
 		gauge:     s.gauge,
 		created:   time.Now(),
+		keep:      keep,
 	}, nil
 }
 

@@ -79,6 +79,10 @@ func (s *session) tellDetached(ctx actor.Context) {
 
 // detach starts the time after which the session expires.
 func (s *session) detach(ctx actor.Context) {
+	if s.ephemeral {
+		s.close(ctx, reasonClosed, -1)
+		return
+	}
 	if s.detached.IsZero() {
 		s.detached = time.Now()
 		s.tellDetached(ctx)

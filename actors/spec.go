@@ -193,7 +193,7 @@ func startError(err error) *protocol.Error {
 	if errors.As(err, &wire) {
 		return wire
 	}
-	return protocol.Errorf(protocol.CodeInternal, "%v", err)
+	return protocol.Errorf(protocol.CodeInternal, "%v", err).Because(err)
 }
 
 // environmentInfo is what is true of this machine.

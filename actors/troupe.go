@@ -78,6 +78,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Log:       s.Log,
 		Counters:  &s.counts.actors,
 	}
+	s.once = &supervision.Strategy{Log: s.Log, Counters: &s.counts.actors}
 	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
@@ -198,7 +199,7 @@ func (r *root) start(ctx actor.Context) {
 	troupe := ctx.Self()
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe, end} },
-		actor.WithSupervisor(&supervision.Strategy{Log: r.Log, Counters: &r.counts.actors})) // a connection that fails is stopped: its client resumes
+		actor.WithSupervisor(r.once)) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)

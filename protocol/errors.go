@@ -36,11 +36,22 @@ const (
 type Error struct {
 	Code    int    `json:"code" wire:"required"`    // one of the Code constants, or another server's
 	Message string `json:"message" wire:"required"` // for people
+
+	cause error // stays here
 }
+
+// Because returns e with a cause, which does not cross the wire, for errors.Is.
+func (e *Error) Because(cause error) *Error {
+	e.cause = cause
+	return e
+}
+
+// Unwrap is the cause; nil: none is known.
+func (e *Error) Unwrap() error { return e.cause }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 
 // Errorf is an Error with a formatted message.
 func Errorf(code int, format string, a ...any) *Error {
-	return &Error{code, fmt.Sprintf(format, a...)}
+	return &Error{Code: code, Message: fmt.Sprintf(format, a...)}
 }

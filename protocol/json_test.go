@@ -33,7 +33,7 @@ func TestDecode(t *testing.T) {
 		{`{"m\u0065thod":"m"}`, Message{Kind: Notification, Method: "m"}},
 		{`{"id":"x","result":null}`, Message{Kind: Response, ID: StringID("x"), Payload: []byte(`null`)}},
 		{`{"id":1,"result":{},"error":null}`, Message{Kind: Response, ID: IntID(1), Payload: []byte(`{}`)}},
-		{`{"error":{"code":-32600,"message":"no","data":1},"id":-1}`, Message{Kind: Failure, ID: InvalidID, Error: &Error{CodeInvalidRequest, "no"}}},
+		{`{"error":{"code":-32600,"message":"no","data":1},"id":-1}`, Message{Kind: Failure, ID: InvalidID, Error: &Error{Code: CodeInvalidRequest, Message: "no"}}},
 	} {
 		got, err := JSON.Decode([]byte(c.frame))
 		if err != nil {
@@ -366,6 +366,9 @@ var wireTypes = []any{
 	FsReadFileParams{}, FsReadFileResult{}, FsOpenParams{}, FsOpenResult{}, FsReadBlockParams{}, FsReadBlockResult{}, FsWriteBlockParams{}, FsCloseParams{},
 	FsWriteFileParams{}, FsCreateDirectoryParams{}, FsGetMetadataParams{}, FsGetMetadataResult{}, FsCanonicalizeParams{}, FsCanonicalizeResult{},
 	FsReadDirectoryParams{}, FsReadDirectoryResult{}, FsWalkParams{}, FsWalkResult{}, FsRemoveParams{}, FsCopyParams{},
+	ClientInfoParams{}, ProcessSpawnParams{}, ProcessWriteStdinParams{}, ProcessResizePtyParams{}, ProcessKillParams{}, ProcessOutputDeltaNotification{}, SpawnExitedNotification{},
+	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
+	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
 }
 
 // Every message decodes to the value it was encoded from, here and in the standard
@@ -441,6 +444,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 	case *GroupStrategy:
 		*p = rapid.SampledFrom([]GroupStrategy{OneForOne, OneForAll, RestForOne}).Draw(t, "strategy")
 		return
+	case *Limit:
+		*p = rapid.SampledFrom([]Limit{{}, {Given: true, None: true}, {Given: true}, {Given: true, Value: -1}}).Draw(t, "limit")
+		return
 	case *json.RawMessage:
 		*p = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"a":[1,null,"\n"]}`)}).Draw(t, "raw")
 		return
@@ -451,6 +457,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for f, value := range v.Fields() {
+			if !f.IsExported() {
+				continue
+			}
 			fill(t, value, strings.Contains(f.Tag.Get("json"), ",omit"))
 		}
 		switch p := v.Addr().Interface().(type) {
@@ -537,7 +546,7 @@ func TestMessagesComeBack(t *testing.T) {
 		sayOf(t, Message{Kind: Request, ID: id, Method: rapid.String().Draw(t, "method"), Payload: body})
 		sayOf(t, Message{Kind: Request, ID: id, Method: "m"})
 		sayOf(t, Message{Kind: Response, ID: id, Payload: body})
-		sayOf(t, Message{Kind: Failure, ID: id, Error: &Error{rapid.Int().Draw(t, "code"), rapid.String().Draw(t, "text")}})
+		sayOf(t, Message{Kind: Failure, ID: id, Error: &Error{Code: rapid.Int().Draw(t, "code"), Message: rapid.String().Draw(t, "text")}})
 		sayOf(t, Message{Kind: Notification, Method: rapid.String().Draw(t, "method"), Payload: body})
 
 		b, err := json.Marshal(id)

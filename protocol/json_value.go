@@ -103,6 +103,11 @@ func appendValue(dst []byte, v reflect.Value) ([]byte, error) {
 		return append(dst, raw...), nil
 	case bytesType:
 		return appendBase64(dst, v.Bytes()), nil
+	case limitType:
+		if limit := v.Interface().(Limit); !limit.None {
+			return strconv.AppendInt(dst, limit.Value, 10), nil
+		}
+		return append(dst, "null"...), nil
 	case streamType:
 		name, err := Stream(v.Uint()).MarshalText()
 		return appendString(dst, string(name)), err

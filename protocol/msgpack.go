@@ -401,6 +401,13 @@ func (p *packer) value(v reflect.Value) error {
 	case bytesType:
 		p.bytes(v.Bytes())
 		return nil
+	case limitType:
+		if limit := v.Interface().(Limit); !limit.None {
+			p.enc.EncodeInt(limit.Value)
+			return nil
+		}
+		p.enc.EncodeNil()
+		return nil
 	case streamType:
 		return p.stream(Stream(v.Uint()))
 	}

@@ -51,7 +51,7 @@ func TestMsgpackDecode(t *testing.T) {
 		{`81 a6'method' a1'm'`, Message{Kind: Notification, Method: "m"}},
 		{`82 a2'id' a1'x' a6'result' c0`, Message{Kind: Response, ID: StringID("x"), Payload: []byte{0xc0}}},
 		{`83 a2'id' 01 a6'result' 80 a5'error' c0`, Message{Kind: Response, ID: IntID(1), Payload: []byte{0x80}}},
-		{`82 a5'error' 83 a4'code' d1 80a8 a7'message' a2'no' a4'data' 01 a2'id' ff`, Message{Kind: Failure, ID: InvalidID, Error: &Error{CodeInvalidRequest, "no"}}},
+		{`82 a5'error' 83 a4'code' d1 80a8 a7'message' a2'no' a4'data' 01 a2'id' ff`, Message{Kind: Failure, ID: InvalidID, Error: &Error{Code: CodeInvalidRequest, Message: "no"}}},
 	} {
 		frame := unhex(t, c.frame)
 		got, err := Msgpack.Decode(frame)
@@ -310,7 +310,7 @@ func TestMsgpackAppend(t *testing.T) {
 			`82 a6'method' ae'process/exited' a6'params' 84 a9'processId' a1'p' a3'seq' 01 a8'exitCode' 00 ad'sandboxDenied' c2`},
 		{frame(Msgpack.AppendResponse(nil, IntID(1), ProcessReadResult{NextSeq: 5, Chunks: []Chunk{{1, PTY, nil}}})),
 			`82 a2'id' 01 a6'result' 88 a6'chunks' 91 83 a3'seq' 01 a6'stream' a3'pty' a5'chunk' c400 a7'nextSeq' 05 a6'exited' c2 a8'exitCode' c0 a6'closed' c2 a7'failure' c0 ad'sandboxDenied' c2 a8'firstSeq' 00`},
-		{frame(Msgpack.AppendResponse(nil, IntID(1), Error{-1, "a\xff\xffb"})), `82 a2'id' 01 a6'result' 82 a4'code' ff a7'message' a8'a' efbfbd efbfbd'b'`}, // as JSON has it
+		{frame(Msgpack.AppendResponse(nil, IntID(1), Error{Code: -1, Message: "a\xff\xffb"})), `82 a2'id' 01 a6'result' 82 a4'code' ff a7'message' a8'a' efbfbd efbfbd'b'`}, // as JSON has it
 	} {
 		if want := unhex(t, c.want); !bytes.Equal(c.got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", c.want, c.got, want)

@@ -2,10 +2,13 @@ package protocol
 
 import "errors"
 
-// InitializeParams opens a session or resumes one. All but the first two are ours.
+// InitializeParams opens a session or resumes one. All but the first three are ours.
 type InitializeParams struct {
 	// ClientName is for logs and listings; it may be empty. (exec-server wire §2.)
 	ClientName string `json:"clientName" wire:"required"`
+
+	// ClientInfo is of the app-server wire, which has it in place of ClientName.
+	ClientInfo *ClientInfo `json:"clientInfo,omitempty"`
 
 	// ResumeSessionID is the session to go on with; nil opens a new one, "" is a
 	// session that does not exist. (exec-server wire §7.)
@@ -81,8 +84,13 @@ type InitializeResult struct {
 	SessionID       string           `json:"sessionId"`
 	EnvironmentInfo *EnvironmentInfo `json:"environmentInfo,omitempty"` // nil: ask environment/info
 	Server          ServerInfo       `json:"server"`
-	ProtocolVersion string           `json:"protocolVersion"` // see Version
+	ProtocolVersion string           `json:"protocolVersion"` // Version; FirstVersion to who names no capability
 	Limits          Limits           `json:"limits"`
+
+	// Of the app-server wire, to clients that gave a ClientInfo.
+	UserAgent      string `json:"userAgent,omitempty"` // name/version of this server
+	PlatformFamily string `json:"platformFamily,omitempty"`
+	PlatformOS     string `json:"platformOs,omitempty"`
 }
 
 // ServerInfo names the program that answers. (Ours.)

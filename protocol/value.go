@@ -72,6 +72,7 @@ var (
 	rawType      = reflect.TypeFor[json.RawMessage]()
 	streamType   = reflect.TypeFor[Stream]()
 	noParamsType = reflect.TypeFor[NoParams]()
+	limitType    = reflect.TypeFor[Limit]()
 )
 
 // validator is a type with rules that its Go type does not say. They are checked
@@ -125,6 +126,12 @@ func unmarshal(s source, v any) error {
 
 // decodeMember decodes a value that may be null unless it is required. Null leaves v.
 func decodeMember(s source, v reflect.Value, required bool) error {
+	if v.Type() == limitType {
+		limit := v.Addr().Interface().(*Limit)
+		if *limit = (Limit{Given: true, None: s.kind() == kindNull}); !limit.None {
+			return decodeInteger(s, v.FieldByName("Value"))
+		}
+	}
 	if !required && s.kind() == kindNull {
 		return s.skip(0)
 	}
@@ -271,7 +278,7 @@ func decodeMap(s source, v reflect.Value) error {
 		}
 		name := string(key)
 		elem := reflect.New(v.Type().Elem()).Elem()
-		if err := decodeValue(s, elem); err != nil {
+		if err := decodeMember(s, elem, elem.Kind() != reflect.Pointer); err != nil {
 			return within(clip(name), err)
 		}
 		v.SetMapIndex(reflect.ValueOf(name), elem)

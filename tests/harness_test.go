@@ -575,7 +575,7 @@ func (c *conn) took(data []byte) {
 	}
 	params, _ := m["params"].(obj)
 	id, hasID := params["processId"].(string)
-	if !hasID {
+	if !hasID || strings.HasPrefix(method, "command/") {
 		c.other = append(c.other, m)
 		return
 	}

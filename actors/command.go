@@ -1,0 +1,502 @@
+package actors
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// The sister APIs (app-server wire) run their programs in sessions and processes like
+// all others. A command translates; what each API says, and in which words, is its
+// dialect.
+
+const (
+	// drainTime is how long the output of a command is awaited after its exit, while
+	// others hold it open; drainQuiet is how long after the last of it that came since, where
+	// the dialect says so.
+	drainTime  = 2 * time.Second
+	drainQuiet = 50 * time.Millisecond
+	// drainChunks is the most that is taken of what is there when that is over.
+	drainChunks = 256
+	// maxCommandOutput is how much output the commands of a connection may hold that
+	// is not passed on before they end, in bytes.
+	maxCommandOutput = 64 << 20
+
+	timedOutCode = 124 // as of timeout(1)
+	lostCode     = -1
+)
+
+// commandSpec is what a client asks for.
+type commandSpec struct {
+	dialect dialect
+	name    string // the client's, or ours
+	unnamed bool   // nobody can name it
+	params  protocol.ProcessStartParams
+	stdin   bool  // the client may write to it
+	stream  bool  // output is passed on as it comes, else at the end
+	limit   int64 // of the output of each stream, in bytes
+	quiet   bool  // drainQuiet counts
+}
+
+// dialect is how one of the APIs says it.
+type dialect interface {
+	// api tells its names from those of others.
+	api() string
+	// started answers the start; nil: the end does.
+	started(name string) any
+	delta(name string, s protocol.Stream, data []byte, capReached bool) (method string, params any)
+	// ended is a notification, or without a method what answers the start.
+	ended(name string, e commandEnd) (method string, body any)
+	// called answers a call that was made.
+	called(c commandCall) any
+
+	// Errors in its words. The first two have an answer if the call is none the less right.
+
+	unknown(name string, c commandCall) (any, *protocol.Error) // there is no such command
+	over(name string, c commandCall) (any, *protocol.Error)    // it has exited
+	duplicate(name string) *protocol.Error
+	noStdin(name string) *protocol.Error
+	noSpawn(what string) *protocol.Error
+}
+
+// commandCall is a call about a command that runs.
+type commandCall struct {
+	write      *[]byte
+	closeStdin bool
+	resize     *protocol.Size
+	kill       bool
+}
+
+// commandEnd is how a command has ended.
+type commandEnd struct {
+	code       int
+	timedOut   bool // others held its output open
+	out        [2]string
+	capReached [2]bool
+}
+
+// Messages between a connection and its commands, beside those of messages.go: to the connection
+// a command is much like a process.
+type (
+	startCommand struct{} // in a Request
+	// parcel is for the writer, once for each Pull.
+	parcel struct {
+		out      []outgoing
+		bytes    int64
+		from, to uint64 // of the process: for an Ack
+		ackEvery int64
+		last     bool
+		// answer has the token and the result of the start, for what out has no other way to
+		// say; nil: it was answered, or is not yet to be.
+		answer *Reply
+	}
+	drainDue struct{}
+	quietDue struct{ chunks int }
+)
+
+// command is the actor of one program of the sister APIs, and the owner of the session
+// that it runs in. It lives under its connection, and the session no longer than it.
+type command struct {
+	// Fixed at spawn.
+	spec       *commandSpec
+	troupe     *actor.PID
+	connection *actor.PID
+	total      *atomic.Int64 // bytes held by all commands of the connection
+
+	// Owned by Receive.
+	start   uint64 // token of the start
+	started bool   // it was answered, or need not be
+	ended   bool   // its end was told
+	session *actor.PID
+	process ProcessRef // its PID is nil before it has started
+	waiting []heldCall // for the start; bounded by the admission
+	calls   map[uint64]*runningCall
+	token   uint64 // of the newest Request
+
+	pulled   bool // the connection wants the next parcel
+	last     uint64
+	out      [2]commandStream
+	held     int64 // bytes of total
+	exited   bool
+	closed   bool // nothing more comes
+	code     int
+	chunks   int    // of output since the exit
+	draining bool   // the time for that is over
+	until    uint64 // and then it ends here; 0: not yet known
+	end      *commandEnd
+	drainAt  alarm
+	quietAt  alarm
+}
+
+// commandStream is what there was of stdout or stderr.
+type commandStream struct {
+	data []byte // unless it was passed on
+	n    int64
+	full bool // the rest is dropped
+}
+
+type heldCall struct {
+	token uint64
+	call  commandCall
+}
+
+// runningCall is a call that the process has yet to answer.
+type runningCall struct {
+	token uint64 // of the connection; 0: it is ours
+	call  commandCall
+}
+
+func (c *command) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		c.calls = make(map[uint64]*runningCall)
+		ctx.Request(c.troupe, Attach{Ephemeral: true, Options: protocol.SessionOptions{Name: c.spec.dialect.api()}})
+	case *actor.Stopping:
+		c.drainAt.stop()
+		c.quietAt.stop()
+		c.total.Add(-c.held)
+		c.held = 0
+	case *actor.Terminated:
+		c.lost(ctx, "its session has ended")
+
+	case Attached:
+		c.session = m.Session
+		ctx.Watch(m.Session)
+		ctx.Request(m.Session, Request{Params: c.spec.params})
+	case Reply:
+		c.reply(ctx, m)
+	case Delivery:
+		c.delivery(ctx, m)
+	case Resubscribe:
+		c.subscribe(ctx, Subscribe{After: c.last, Resumed: true})
+	case ProcessRemoved:
+		c.lost(ctx, m.Reason)
+	case drainDue:
+		c.drained(ctx)
+	case quietDue:
+		if m.chunks == c.chunks {
+			c.drained(ctx)
+		}
+
+	case Request:
+		c.request(ctx, m)
+	case Pull:
+		c.pulled = true
+		c.goOn(ctx)
+	case Ack:
+		ctx.Request(c.process.PID, m)
+	}
+}
+
+func (c *command) request(ctx actor.Context, m Request) {
+	switch call := m.Params.(type) {
+	case startCommand:
+		c.start, c.pulled = m.Token, true
+	case commandCall:
+		if c.process.PID == nil {
+			c.waiting = append(c.waiting, heldCall{m.Token, call})
+			return
+		}
+		c.call(ctx, m.Token, call)
+	}
+}
+
+func (c *command) answer(ctx actor.Context, token uint64, result any, err *protocol.Error) {
+	ctx.Request(c.connection, Reply{Token: token, Result: result, Err: err})
+}
+
+func (c *command) call(ctx actor.Context, token uint64, call commandCall) {
+	d, name := c.spec.dialect, c.spec.name
+	if c.exited {
+		result, err := d.over(name, call)
+		c.answer(ctx, token, result, err)
+		return
+	}
+	if (call.write != nil || call.closeStdin) && !c.spec.stdin {
+		c.answer(ctx, token, nil, d.noStdin(name))
+		return
+	}
+	if call.resize != nil && !c.spec.params.TTY {
+		c.answer(ctx, token, nil, protocol.Errorf(protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY"))
+		return
+	}
+	var params []any
+	if call.write != nil {
+		params = append(params, protocol.ProcessWriteParams{Chunk: *call.write, WriteID: strconv.FormatUint(c.token, 36)})
+	}
+	if call.closeStdin {
+		params = append(params, protocol.ProcessCloseStdinParams{})
+	}
+	if call.resize != nil {
+		params = append(params, protocol.ProcessResizeParams{Size: *call.resize})
+	}
+	if call.kill {
+		params = append(params, protocol.ProcessTerminateParams{Tree: true})
+	}
+	for i, p := range params {
+		r := &runningCall{call: call}
+		if i == len(params)-1 {
+			r.token = token // they are answered in order
+		}
+		c.ask(ctx, p, r)
+	}
+}
+
+func (c *command) ask(ctx actor.Context, params any, r *runningCall) {
+	c.token++
+	c.calls[c.token] = r
+	ctx.Request(c.process.PID, Request{c.token, params})
+}
+
+func (c *command) reply(ctx actor.Context, m Reply) {
+	if m.Token != 0 {
+		c.callReply(ctx, m)
+		return
+	}
+	started, ok := m.Result.(Started)
+	if !ok {
+		c.refuse(ctx, m.Err)
+		return
+	}
+	c.process = started.Process
+	if result := c.spec.dialect.started(c.spec.name); result != nil {
+		c.started = true
+		c.answer(ctx, c.start, result, nil)
+	}
+	c.subscribe(ctx, Subscribe{})
+	for _, h := range c.waiting {
+		c.call(ctx, h.token, h.call)
+	}
+	c.waiting = nil
+}
+
+// refuse answers a start that has failed, and ends the command.
+func (c *command) refuse(ctx actor.Context, err *protocol.Error) {
+	if what := osError(err); what != "" {
+		err = c.spec.dialect.noSpawn(what + ": " + err.Message)
+	}
+	c.answer(ctx, c.start, nil, err)
+	for _, h := range c.waiting {
+		result, err := c.spec.dialect.unknown(c.spec.name, h.call)
+		c.answer(ctx, h.token, result, err)
+	}
+	c.started, c.ended = true, true
+	ctx.Stop(ctx.Self())
+}
+
+func (c *command) callReply(ctx actor.Context, m Reply) {
+	r := c.calls[m.Token]
+	if r == nil {
+		return
+	}
+	delete(c.calls, m.Token)
+	if info, ok := m.Result.(protocol.ProcessInfo); ok {
+		c.until = min(info.NextSeq-1, c.last+drainChunks)
+		c.goOn(ctx)
+		return
+	}
+	if r.token == 0 {
+		return
+	}
+	d, name := c.spec.dialect, c.spec.name
+	result, err := d.called(r.call), m.Err
+	switch status := m.Result.(type) {
+	case protocol.ProcessWriteResult:
+		if status.Status != protocol.WriteAccepted {
+			result, err = d.over(name, r.call)
+		}
+	case protocol.ProcessTerminateResult:
+		if !status.Running {
+			result, err = d.over(name, r.call)
+		}
+	}
+	if err != nil {
+		result = nil
+	}
+	c.answer(ctx, r.token, result, err)
+}
+
+// subscribe has the process deliver.
+func (c *command) subscribe(ctx actor.Context, m Subscribe) {
+	m.Owner, m.Pull = true, deliveryBytes
+	if c.spec.stream && !c.ended && !c.pulled {
+		m.Pull = 0
+	}
+	ctx.Request(c.process.PID, m)
+}
+
+func (c *command) delivery(ctx actor.Context, m Delivery) {
+	if len(m.Entries) == 0 || m.Entries[0].Seq != c.last+1 {
+		m.Release()
+		c.subscribe(ctx, Subscribe{After: c.last, Resumed: true})
+		return
+	}
+	p := parcel{from: c.last, ackEvery: m.AckEvery}
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		c.last = e.Seq
+		switch e.Kind {
+		case outlog.Output:
+			c.output(ctx, &p, e)
+		case outlog.Exited:
+			c.exit(ctx, e.Status)
+		case outlog.Closed:
+			c.closed = true
+		}
+	}
+	if p.to = c.last; len(p.out) > 0 {
+		p.out = append(p.out, outgoing{written: m.Release})
+		c.send(ctx, p)
+	} else {
+		m.Release()
+		ctx.Request(c.process.PID, Ack{p.from, p.to})
+	}
+	c.goOn(ctx)
+}
+
+// output passes a piece of output on, or keeps it for the end.
+func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
+	if c.exited {
+		if c.chunks++; c.spec.quiet {
+			c.quietAt.set(ctx, drainQuiet, quietDue{c.chunks})
+		}
+	}
+	stream := protocol.Stdout
+	if e.Stream == protocol.Stderr {
+		stream = protocol.Stderr
+	}
+	out := &c.out[stream-protocol.Stdout]
+	if out.full || c.ended {
+		return
+	}
+	data := e.Data
+	if left := c.spec.limit - out.n; int64(len(data)) >= left {
+		data, out.full = data[:left], true
+	}
+	out.n += int64(len(data))
+	if c.spec.stream {
+		method, params := c.spec.dialect.delta(c.spec.name, stream, data, out.full)
+		p.out = append(p.out, outgoing{method: method, body: params})
+		p.bytes += entryBytes + int64(len(data))
+		return
+	}
+	if n := int64(len(data)); c.total.Add(n) > maxCommandOutput {
+		c.total.Add(-n)
+		out.full = true
+		return
+	}
+	c.held += int64(len(data))
+	out.data = append(out.data, data...)
+}
+
+func (c *command) exit(ctx actor.Context, status *protocol.ExitStatus) {
+	c.exited, c.code = true, status.ExitCode
+	if status.TimedOut {
+		c.code = timedOutCode
+	}
+	c.drainAt.set(ctx, drainTime, drainDue{})
+}
+
+// drained ends the wait for what others may yet write: behind what is there now.
+func (c *command) drained(ctx actor.Context) {
+	if !c.draining && !c.ended {
+		c.draining = true
+		c.ask(ctx, DescribeRequest{}, &runningCall{})
+	}
+}
+
+// goOn does what can be done now.
+func (c *command) goOn(ctx actor.Context) {
+	if c.end == nil && (c.closed || c.until > 0 && c.last >= c.until) {
+		c.finish()
+	}
+	if c.end != nil && c.pulled && !c.ended {
+		c.tellEnd(ctx)
+	}
+	switch {
+	case c.closed && c.ended:
+		ctx.Stop(ctx.Self())
+	case c.closed, c.spec.stream && !c.ended && !c.pulled:
+	default: // once its end was told, its output is read and dropped
+		ctx.Request(c.process.PID, Pull{deliveryBytes})
+	}
+}
+
+// finish makes the end of what there is.
+func (c *command) finish() {
+	c.end = &commandEnd{code: c.code, timedOut: !c.closed}
+	for i := range c.out {
+		out := &c.out[i]
+		c.end.out[i], c.end.capReached[i] = text(out.data, out.full), out.full
+		out.data = nil
+	}
+}
+
+func (c *command) tellEnd(ctx actor.Context) {
+	p := parcel{from: c.last, to: c.last, last: true, bytes: int64(entryBytes + len(c.end.out[0]) + len(c.end.out[1]))}
+	method, body := c.spec.dialect.ended(c.spec.name, *c.end)
+	if method != "" {
+		p.out = []outgoing{{method: method, body: body}}
+	} else {
+		p.answer = &Reply{Token: c.start, Result: body}
+	}
+	c.ended, c.end.out = true, [2]string{}
+	c.drainAt.stop()
+	c.quietAt.stop()
+	if held, total := c.held, c.total; held > 0 {
+		p.out = append(p.out, outgoing{written: func() { total.Add(-held) }})
+		c.held = 0
+	}
+	c.send(ctx, p)
+}
+
+func (c *command) send(ctx actor.Context, p parcel) {
+	c.pulled = false
+	ctx.Request(c.connection, p)
+}
+
+// lost ends a command whose process is out of reach.
+func (c *command) lost(ctx actor.Context, why string) {
+	err := protocol.Errorf(protocol.CodeInternal, "the command was lost: %s", why)
+	switch {
+	case c.closed || c.ended:
+		c.closed = true
+	case !c.started:
+		c.refuse(ctx, err)
+		return
+	case c.end == nil:
+		c.closed = true
+		c.finish()
+		c.end.code = lostCode
+	}
+	c.goOn(ctx)
+}
+
+// text is b with U+FFFD for what is not UTF-8, as Unicode recommends: one for each part that could
+// have begun a character. What was cut off in a character ends before it.
+func text(b []byte, cut bool) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	var s strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			if cut && !utf8.FullRune(b) {
+				break
+			}
+			for n < len(b) && !utf8.FullRune(b[:n+1]) {
+				n++
+			}
+		}
+		s.WriteRune(r)
+		b = b[n:]
+	}
+	return s.String()
+}

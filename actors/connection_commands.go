@@ -1,0 +1,156 @@
+package actors
+
+import (
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// commands are the programs of the sister APIs that a connection runs.
+type commands struct {
+	byKey  map[commandKey]*stream // until their end is on its way to the writer
+	byPID  map[string]*stream     // the same, by the id of the actor
+	serial uint64                 // of the newest without a name
+	firsts int                    // how many there were of the first wire
+	total  atomic.Int64           // bytes of output that they hold; they add to it
+}
+
+// commandKey is what a command is called.
+type commandKey struct {
+	api, name string
+	serial    uint64 // of one without a name; else 0
+}
+
+// command is a request of the sister APIs; false: it is of none.
+func (c *connection) command(ctx actor.Context, in inbound) bool {
+	var (
+		d    dialect
+		name string
+		call commandCall
+		spec *commandSpec
+		err  *protocol.Error
+	)
+	switch p := in.params.(type) {
+	case protocol.ProcessSpawnParams:
+		spec, err = spawnDialect{}.spec(c, p)
+	case protocol.ProcessWriteStdinParams:
+		d, name = spawnDialect{}, p.ProcessHandle
+		call, err = spawnDialect{}.write(p)
+	case protocol.ProcessResizePtyParams:
+		d, name = spawnDialect{}, p.ProcessHandle
+		call, err = spawnDialect{}.resize(p)
+	case protocol.ProcessKillParams:
+		d, name, call = spawnDialect{}, p.ProcessHandle, commandCall{kill: true}
+
+	case protocol.CommandExecParams:
+		spec, err = execDialect{}.spec(c, p)
+	case protocol.CommandExecWriteParams:
+		d, name = execDialect{}, p.ProcessID
+		call, err = execDialect{}.write(p)
+	case protocol.CommandExecResizeParams:
+		d, name = execDialect{}, p.ProcessID
+		call, err = execDialect{}.resize(p)
+	case protocol.CommandExecTerminateParams:
+		d, name, call = execDialect{}, p.ProcessID, commandCall{kill: true}
+
+	case protocol.FirstExecParams:
+		spec, err = firstDialect{}.spec(c, p)
+	case protocol.FirstExecWriteParams:
+		d, name, call = firstDialect{}, p.SessionID, commandCall{write: &p.Chunk}
+	case protocol.FirstExecTerminateParams:
+		d, name, call = firstDialect{}, p.SessionID, commandCall{kill: true}
+	default:
+		return false
+	}
+	switch {
+	case err != nil:
+		c.fail(in, err)
+	case spec != nil:
+		c.startCommand(ctx, in, spec)
+	default:
+		s := c.commands.byKey[commandKey{api: d.api(), name: name}]
+		if s == nil {
+			result, err := d.unknown(name, call)
+			c.answer(pending{id: in.id, weight: in.weight}, result, err)
+			return true
+		}
+		in.params = call
+		c.ask(ctx, s.ref.PID, in, pending{command: s})
+	}
+	return true
+}
+
+func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSpec) {
+	key := commandKey{api: spec.dialect.api(), name: spec.name}
+	if spec.unnamed {
+		c.commands.serial++
+		key.serial = c.commands.serial
+	}
+	if c.commands.byKey[key] != nil {
+		c.fail(in, spec.dialect.duplicate(spec.name))
+		return
+	}
+	if !spec.stream {
+		spec.limit = c.heldCap(spec.limit)
+	}
+	cmd := &command{spec: spec, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
+	pid := ctx.Spawn(c.props(func() actor.Actor { return cmd }, escalated))
+	s := &stream{ref: ProcessRef{PID: pid}, command: &key}
+	if c.commands.byKey == nil {
+		c.commands.byKey, c.commands.byPID = make(map[commandKey]*stream), make(map[string]*stream)
+	}
+	c.commands.byKey[key], c.commands.byPID[pid.Id] = s, s
+	in.params = startCommand{}
+	c.ask(ctx, pid, in, pending{command: s, begins: true})
+}
+
+// parcel takes what a command has to say; it is passed to the writer in turn with the output of
+// processes.
+func (c *connection) parcel(ctx actor.Context, m parcel) {
+	s := c.commands.byPID[ctx.Sender().Id]
+	if s == nil || c.stage == evicted {
+		return
+	}
+	s.parcel = &m
+	c.queue = append(c.queue, s)
+	if m.last {
+		c.commands.forget(s) // what is called so next comes behind it
+	}
+	c.flush(ctx, c.Window)
+}
+
+func (cs *commands) forget(s *stream) {
+	delete(cs.byKey, *s.command)
+	delete(cs.byPID, s.ref.PID.Id)
+}
+
+// passParcel passes what a command has said to the writer.
+func (c *connection) passParcel(ctx actor.Context, s *stream) {
+	m := s.parcel
+	s.parcel = nil
+	for _, o := range m.out {
+		c.writer.output(o)
+	}
+	if m.answer != nil {
+		p := c.pending[m.answer.Token]
+		delete(c.pending, m.answer.Token)
+		c.writer.output(outgoing{id: p.id, weight: p.weight, body: m.answer.Result})
+	}
+	c.mark(ctx, s, m.from, m.to, m.bytes, m.ackEvery)
+	c.mayClose(ctx)
+}
+
+// commandGone is for the end of a command's actor, which most often has told its own before.
+func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
+	s := c.commands.byPID[pid.Id]
+	if s == nil {
+		return
+	}
+	c.commands.forget(s)
+	for token, p := range c.pending {
+		if p.command == s {
+			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
+		}
+	}
+}

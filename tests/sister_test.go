@@ -1,0 +1,473 @@
+package tests
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The sister APIs, as ../docs/PROTOCOL.md has them. Their notifications are among c.other.
+
+// deltas is what was streamed of a program, by stream, and which of those ended with capReached.
+func (c *conn) deltas(method, key, name, chunk string) (out map[string]string, capped map[string]bool) {
+	c.t.Helper()
+	out, capped = make(map[string]string), make(map[string]bool)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.other {
+		params := m["params"].(obj)
+		if m["method"] != method || params[key] != name {
+			continue
+		}
+		stream := params["stream"].(string)
+		data, err := base64.StdEncoding.DecodeString(params[chunk].(string))
+		if err != nil || capped[stream] {
+			c.t.Errorf("delta %s (%v); the cap was reached before: %v", jsonText(m), err, capped[stream])
+		}
+		out[stream] += string(data)
+		capped[stream] = params["capReached"] == true
+	}
+	return out, capped
+}
+
+// awaitOther waits for a notification about a program.
+func (c *conn) awaitOther(method, key, name string) (params obj) {
+	c.t.Helper()
+	c.awaitFact(method+" of "+name, func() bool {
+		for _, m := range c.other {
+			if p := m["params"].(obj); m["method"] == method && p[key] == name {
+				params = p
+				return true
+			}
+		}
+		return false
+	})
+	return params
+}
+
+func (c *conn) spawn(handle string, params obj) {
+	c.t.Helper()
+	all := obj{"processHandle": handle, "cwd": "/"}
+	for k, v := range params {
+		all[k] = v
+	}
+	if result := c.call("process/spawn", all); len(result) > 0 {
+		c.t.Errorf("process/spawn: %v", result)
+	}
+}
+
+func (c *conn) spawnExited(handle string) obj {
+	c.t.Helper()
+	return c.awaitOther("process/exited", "processHandle", handle)
+}
+
+// wantAnswers sends each request and compares: a result as JSON, or code and text of an error; of
+// one that begins with ~ the beginning.
+func (c *conn) wantAnswers(rows []answerRow) {
+	c.t.Helper()
+	for _, q := range rows {
+		answer := c.reply(c.request(q.method, q.params))
+		got := jsonText(answer["result"])
+		if e := errorOf(answer); e != nil {
+			got = fmt.Sprintf("%d %s", num(e["code"]), e["message"])
+		}
+		if want, part := strings.CutPrefix(q.want, "~"); got != want && !(part && strings.HasPrefix(got, want)) {
+			c.t.Errorf("%s %s: %s\nwant %s", q.method, jsonText(q.params), got, q.want)
+		}
+	}
+}
+
+type answerRow struct {
+	method string
+	params obj
+	want   string
+}
+
+// Handshake with clientInfo; and who names no capability hears the version of the first wire.
+func TestClientInfo(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).dial()
+	result := c.call("initialize", obj{"clientInfo": obj{"name": "n", "title": nil, "version": "1"}, "capabilities": obj{"experimentalApi": true}})
+	agent, _ := result["userAgent"].(string)
+	if !strings.HasPrefix(agent, "troupe/") || result["platformFamily"] != "unix" || result["platformOs"] != "linux" || result["protocolVersion"] != "exec-server.v0" {
+		t.Errorf("initialize: %v", result)
+	}
+	c.notify("initialized", nil)
+	c.wantAnswers([]answerRow{
+		{"command/exec", obj{"command": sh("echo hi")}, `{"exitCode":0,"stderr":"","stdout":"hi\n"}`},
+		{"initialize", obj{"clientInfo": obj{}}, "-32602 missing field `name`, in `clientInfo`"},
+	})
+}
+
+func TestProcessSpawn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	const invalid = "-32600 "
+
+	// Buffered: both streams, text that is not UTF-8, the environment.
+	c.spawn("b", obj{"command": sh(`printf 'a\377\376b\342\202'; printf "$TROUPE_A $HOME" >&2; exit 3`), "env": obj{"TROUPE_A": "x", "HOME": nil}})
+	if e := c.spawnExited("b"); jsonText(e) != `{"exitCode":3,"outputDrainTimedOut":false,"processHandle":"b","stderr":"x ","stderrCapReached":false,"stdout":"a`+"\ufffd\ufffdb\ufffd"+`","stdoutCapReached":false}` {
+		t.Errorf("exited: %s", jsonText(e))
+	}
+	// The handle is free again. A cap, buffered and streamed; a character is not cut in two.
+	c.spawn("b", obj{"command": sh(`printf abcde; printf 'ab€' >&2`), "outputBytesCap": 3})
+	c.awaitFact("the second end", func() bool { return len(c.other) == 2 })
+	if e := c.other[1]["params"].(obj); e["stdout"] != "abc" || e["stdoutCapReached"] != true || e["stderr"] != "ab" || e["stderrCapReached"] != true {
+		t.Errorf("exited: %s", jsonText(e))
+	}
+	c.spawn("s", obj{"command": sh(`printf abcde; printf ab >&2`), "outputBytesCap": 3, "streamStdoutStderr": true})
+	e := c.spawnExited("s")
+	out, capped := c.deltas("process/outputDelta", "processHandle", "s", "deltaBase64")
+	if e["stdout"] != "" || e["stderr"] != "" || out["stdout"] != "abc" || !capped["stdout"] || out["stderr"] != "ab" || capped["stderr"] {
+		t.Errorf("streamed: %s, %v, %v", jsonText(e), out, capped)
+	}
+
+	// A terminal: its output is stdout, stdin is open, its size can be changed, a signal ends it.
+	c.spawn("tty", obj{"command": sh(`stty size; read x; stty size; echo got $x; sleep 1000`), "tty": true, "size": obj{"rows": 10, "cols": 20}, "timeoutMs": nil})
+	c.awaitDelta("tty", "10 20")
+	c.wantAnswers([]answerRow{
+		{"process/resizePty", obj{"processHandle": "tty", "size": obj{"rows": 11, "cols": 21}}, `{}`},
+		{"process/resizePty", obj{"processHandle": "tty", "size": obj{"rows": 0, "cols": 21}}, "-32602 process size rows and cols must be greater than 0"},
+		{"process/writeStdin", obj{"processHandle": "tty", "deltaBase64": b64("hi\n")}, `{}`},
+	})
+	c.awaitDelta("tty", "got hi")
+	c.wantAnswers([]answerRow{
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "tty", "cwd": "/"}, invalid + `duplicate active process handle: "tty"`},
+		{"process/kill", obj{"processHandle": "tty"}, `{}`},
+	})
+	if e := c.spawnExited("tty"); num(e["exitCode"]) != 137 || e["stdout"] != "" {
+		t.Errorf("killed: %s", jsonText(e))
+	}
+	if out, _ := c.deltas("process/outputDelta", "processHandle", "tty", "deltaBase64"); out["stdout"] != "10 20\r\nhi\r\n11 21\r\ngot hi\r\n" || len(out) != 1 {
+		t.Errorf("the terminal: %q", out)
+	}
+
+	// stdin that is streamed, and ended with the last write.
+	c.spawn("cat", obj{"command": []string{"cat"}, "streamStdin": true})
+	c.wantAnswers([]answerRow{
+		{"process/resizePty", obj{"processHandle": "cat", "size": obj{"rows": 1, "cols": 1}}, invalid + "failed to resize PTY: process is not attached to a PTY"},
+		{"process/writeStdin", obj{"processHandle": "cat"}, "-32602 process/writeStdin requires deltaBase64 or closeStdin"},
+		{"process/writeStdin", obj{"processHandle": "cat", "deltaBase64": b64("one ")}, `{}`},
+		{"process/writeStdin", obj{"processHandle": "cat", "deltaBase64": b64("two"), "closeStdin": true}, `{}`},
+	})
+	if e := c.spawnExited("cat"); e["stdout"] != "one two" {
+		t.Errorf("cat: %s", jsonText(e))
+	}
+
+	// A timeout.
+	c.spawn("slow", obj{"command": sh(`echo begun; sleep 1000`), "timeoutMs": 300})
+	if e := c.spawnExited("slow"); num(e["exitCode"]) != 124 || e["stdout"] != "begun\n" {
+		t.Errorf("timed out: %s", jsonText(e))
+	}
+
+	c.spawn("quiet", obj{"command": sh("sleep 1000"), "timeoutMs": nil})
+	c.wantAnswers([]answerRow{
+		{"process/writeStdin", obj{"processHandle": "quiet", "deltaBase64": ""}, invalid + "stdin streaming is not enabled for this process"},
+		{"process/writeStdin", obj{"processHandle": "nope", "closeStdin": true}, invalid + `no active process for process handle "nope"`},
+		{"process/resizePty", obj{"processHandle": "cat", "size": obj{"rows": 1, "cols": 1}}, invalid + `no active process for process handle "cat"`},
+		{"process/kill", obj{"processHandle": "b"}, invalid + `no active process for process handle "b"`},
+		{"process/spawn", obj{"command": []string{}, "processHandle": "x", "cwd": "/"}, invalid + "command must not be empty"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "", "cwd": "/"}, invalid + "processHandle must not be empty"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "x"}, "-32602 missing field `cwd`"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "tmp"}, invalid + "Invalid request: AbsolutePathBuf deserialized without a base path"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "size": obj{"rows": 1, "cols": 1}}, "-32602 process/spawn size requires tty: true"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "tty": true, "size": obj{"rows": 1, "cols": 0}}, "-32602 process size rows and cols must be greater than 0"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "timeoutMs": -1}, "-32602 process/spawn timeoutMs must be non-negative, got -1"},
+		{"process/spawn", obj{"command": sh("true"), "processHandle": "x", "cwd": "/", "outputBytesCap": -1}, "-32602 process/spawn outputBytesCap must be non-negative, got -1"},
+		{"process/spawn", obj{"command": []string{"/no/such"}, "processHandle": "x", "cwd": "/"}, "~-32603 failed to spawn process: No such file or directory (os error 2)"},
+		{"process/spawn", obj{"command": []string{"/"}, "processHandle": "x", "cwd": "/"}, "~-32603 failed to spawn process: Permission denied (os error 13)"},
+	})
+	c.spawn("x", obj{"command": sh("true")}) // it is free after a failure
+	c.spawnExited("x")
+	// Beside the exec-server's own, whose names are others.
+	if code, out := c.start("quiet", obj{"argv": sh("echo beside")}).awaitClosed(); code != 0 || out != "beside\n" {
+		t.Errorf("process/start beside: %d, %q", code, out)
+	}
+}
+
+func (c *conn) awaitDelta(handle, text string) {
+	c.t.Helper()
+	c.awaitFact(text+" from "+handle, func() bool {
+		all := ""
+		for _, m := range c.other {
+			if p := m["params"].(obj); p["processHandle"] == handle || p["processId"] == handle || p["sessionId"] == handle {
+				chunk, _ := p["deltaBase64"].(string)
+				if chunk == "" {
+					chunk, _ = p["chunk"].(string)
+				}
+				data, _ := base64.StdEncoding.DecodeString(chunk)
+				all += string(data)
+			}
+		}
+		return strings.Contains(all, text)
+	})
+}
+
+func TestCommandExec(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	const invalid = "-32600 "
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir+"/sub", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.wantAnswers([]answerRow{
+		{"command/exec", obj{"command": sh("echo out; echo err >&2; exit 7")}, `{"exitCode":7,"stderr":"err\n","stdout":"out\n"}`},
+		{"command/exec", obj{"command": sh("pwd"), "cwd": dir + "/sub"}, `{"exitCode":0,"stderr":"","stdout":"` + dir + `/sub\n"}`},
+		{"command/exec", obj{"command": sh("kill -TERM $$")}, `{"exitCode":143,"stderr":"","stdout":""}`},
+		{"command/exec", obj{"command": sh("echo begun; sleep 1000"), "timeoutMs": 300}, `{"exitCode":124,"stderr":"","stdout":"begun\n"}`},
+		{"command/exec", obj{"command": sh("printf abcde"), "outputBytesCap": 3}, `{"exitCode":0,"stderr":"","stdout":"abc"}`},
+		{"command/exec", obj{"command": sh("head -c 1500000 /dev/zero | tr '\\0' x | wc -c"), "disableOutputCap": true, "disableTimeout": true}, `{"exitCode":0,"stderr":"","stdout":"1500000\n"}`},
+		{"command/exec", obj{"command": sh("echo $A$B"), "env": obj{"A": "a", "B": nil}}, `{"exitCode":0,"stderr":"","stdout":"a\n"}`},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "dangerFullAccess"}}, `{"exitCode":0,"stderr":"","stdout":""}`},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly"}}, "~-32602 sandboxPolicy is not supported"},
+		{"command/exec", obj{"command": sh("true"), "permissionProfile": obj{}}, "~-32602 permissionProfile is not supported"},
+		{"command/exec", obj{"command": sh("true"), "tty": true}, invalid + "command/exec tty or streaming requires a client-supplied processId"},
+		{"command/exec", obj{"command": sh("true"), "streamStdin": true}, invalid + "command/exec tty or streaming requires a client-supplied processId"},
+		{"command/exec", obj{"command": sh("true"), "streamStdoutStderr": true}, invalid + "command/exec tty or streaming requires a client-supplied processId"},
+		{"command/exec", obj{"command": sh("true"), "outputBytesCap": 1, "disableOutputCap": true}, "-32602 command/exec cannot set both outputBytesCap and disableOutputCap"},
+		{"command/exec", obj{"command": sh("true"), "timeoutMs": 1, "disableTimeout": true}, "-32602 command/exec cannot set both timeoutMs and disableTimeout"},
+		{"command/exec", obj{"command": sh("true"), "timeoutMs": -1}, "-32602 command/exec timeoutMs must be non-negative, got -1"},
+		{"command/exec", obj{"command": sh("true"), "size": obj{"rows": 1, "cols": 1}}, "-32602 command/exec size requires tty: true"},
+		{"command/exec", obj{"command": []string{}}, invalid + "command must not be empty"},
+		{"command/exec", obj{}, "-32602 missing field `command`"},
+		{"command/exec", obj{"command": []string{"/no/such"}}, "~-32603 failed to spawn command: No such file or directory (os error 2)"},
+		{"command/exec", obj{"command": sh("true"), "cwd": "/no/such"}, "~-32603 failed to spawn command: No such file or directory (os error 2)"},
+		{"command/exec/write", obj{"processId": "c1"}, "-32602 command/exec/write requires deltaBase64 or closeStdin"},
+		{"command/exec/write", obj{"processId": "c1", "closeStdin": true}, invalid + `no active command/exec for process id "c1"`},
+		{"command/exec/resize", obj{"processId": "c1", "size": obj{"rows": 1, "cols": 1}}, invalid + `no active command/exec for process id "c1"`},
+		{"command/exec/terminate", obj{"processId": "c1"}, invalid + `no active command/exec for process id "c1"`},
+	})
+
+	// Streamed: the answer comes behind all of it, and does not repeat it.
+	d := c.request("command/exec", obj{"command": sh(`echo up; read x; echo "got $x"; echo err >&2; cat`), "processId": "d", "streamStdin": true, "streamStdoutStderr": true})
+	c.awaitDelta("d", "up\n")
+	c.wantAnswers([]answerRow{
+		{"command/exec", obj{"command": sh("true"), "processId": "d"}, invalid + `duplicate active command/exec process id: "d"`},
+		{"command/exec/resize", obj{"processId": "d", "size": obj{"rows": 1, "cols": 1}}, invalid + "failed to resize PTY: process is not attached to a PTY"},
+		{"command/exec/write", obj{"processId": "d", "deltaBase64": b64("line\n")}, `{}`},
+		{"command/exec/write", obj{"processId": "d", "deltaBase64": b64("rest"), "closeStdin": true}, `{}`},
+	})
+	answer := c.reply(d)
+	out, _ := c.deltas("command/exec/outputDelta", "processId", "d", "deltaBase64")
+	if jsonText(answer["result"]) != `{"exitCode":0,"stderr":"","stdout":""}` || out["stdout"] != "up\ngot line\nrest" || out["stderr"] != "err\n" {
+		t.Errorf("streamed: %s, %q", jsonText(answer), out)
+	}
+	n := c.request("command/exec", obj{"command": sh("sleep 1000"), "processId": "n", "disableTimeout": true})
+	c.wantAnswers([]answerRow{
+		{"command/exec/write", obj{"processId": "n", "deltaBase64": ""}, invalid + "stdin streaming is not enabled for this command/exec"},
+		{"command/exec/terminate", obj{"processId": "n"}, `{}`},
+	})
+	if answer := c.reply(n); num(resultOf(answer)["exitCode"]) != 137 {
+		t.Errorf("terminated: %s", jsonText(answer))
+	}
+	tty := c.request("command/exec", obj{"command": sh("stty size; read x; stty size"), "processId": "t", "tty": true, "size": obj{"rows": 5, "cols": 6}})
+	c.awaitDelta("t", "5 6")
+	c.wantAnswers([]answerRow{
+		{"command/exec/resize", obj{"processId": "t", "size": obj{"rows": 7, "cols": 0}}, "-32602 command/exec size rows and cols must be greater than 0"},
+		{"command/exec/resize", obj{"processId": "t", "size": obj{"rows": 7, "cols": 8}}, `{}`},
+		{"command/exec/write", obj{"processId": "t", "deltaBase64": b64("\n")}, `{}`},
+	})
+	if answer := c.reply(tty); num(resultOf(answer)["exitCode"]) != 0 {
+		t.Errorf("tty: %s", jsonText(answer))
+	}
+	if out, _ := c.deltas("command/exec/outputDelta", "processId", "t", "deltaBase64"); out["stdout"] != "5 6\r\n\r\n7 8\r\n" {
+		t.Errorf("tty: %q", out)
+	}
+}
+
+func TestFirstExec(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	const invalid = "-32600 "
+	first := func(params obj) obj {
+		all := obj{"cwd": "/", "env": obj{"A": "a"}, "tty": false}
+		for k, v := range params {
+			all[k] = v
+		}
+		return all
+	}
+	c.wantAnswers([]answerRow{
+		{"command/exec", first(obj{"argv": sh(`echo "$A$HOME"; echo err >&2; exit 4`)}), `{"sessionId":"session-1"}`},
+		{"command/exec", first(obj{"argv": sh(`echo up; read x; echo "got $x"; sleep 1000`), "tty": true}), `{"sessionId":"session-2"}`},
+		{"command/exec", first(obj{"argv": []string{"/bin/sleep", "1000"}}), `{"sessionId":"session-3"}`},
+		{"command/exec/write", obj{"sessionId": "session-3", "chunk": ""}, invalid + "stdin is closed for session session-3"},
+	})
+	if e := c.awaitOther("command/exec/exited", "sessionId", "session-1"); num(e["exitCode"]) != 4 {
+		t.Errorf("exited: %s", jsonText(e))
+	}
+	if out, _ := c.deltas("command/exec/outputDelta", "sessionId", "session-1", "chunk"); out["stdout"] != "a\n" || out["stderr"] != "err\n" {
+		t.Errorf("output: %q", out)
+	}
+	c.awaitDelta("session-2", "up")
+	c.wantAnswers([]answerRow{{"command/exec/write", obj{"sessionId": "session-2", "chunk": b64("hi\n")}, `{"accepted":true}`}})
+	c.awaitDelta("session-2", "got hi")
+	c.wantAnswers([]answerRow{
+		{"command/exec/terminate", obj{"sessionId": "session-2"}, `{"running":true}`},
+		{"command/exec/terminate", obj{"sessionId": "session-1"}, `{"running":false}`},
+		{"command/exec/terminate", obj{"sessionId": "missing"}, `{"running":false}`},
+		{"command/exec/write", obj{"sessionId": "missing", "chunk": ""}, invalid + "unknown session id missing"},
+		{"command/exec", first(obj{"argv": []string{}}), "-32602 argv must not be empty"},
+		{"command/exec", first(obj{"argv": sh("true"), "cwd": "tmp"}), `-32602 cwd is "tmp", which is not an absolute path`},
+		{"command/exec", first(obj{"argv": []string{"/no/such"}}), "~-32603 No such file or directory (os error 2)"},
+		{"command/exec", first(obj{"argv": sh("echo $0"), "arg0": "zero"}), `{"sessionId":"session-5"}`},
+	})
+	if e := c.awaitOther("command/exec/exited", "sessionId", "session-2"); num(e["exitCode"]) != 137 {
+		t.Errorf("terminated: %s", jsonText(e))
+	}
+}
+
+// drainRows are the three ways in which output may come behind the exit.
+var drainRows = []struct {
+	name, script string
+	want         string
+	late         bool // the end does not wait for all that hold the output open
+}{
+	{"a late child is waited for", `(sleep 0.3; echo late) & echo first`, "first\nlate\n", false},
+	{"a background child is not", `sleep 1000 & echo first`, "first\n", true},
+	{"what is there at the deadline counts", `(i=0; while [ $i -lt 1000 ]; do i=$((i+1)); echo $i; sleep 0.1; done) & echo first`, "first\n1\n2\n3\n4\n5\n", true},
+}
+
+// TestCommandDrain is the end of a program whose output others hold open, in each of the APIs. What they
+// hold lives until the connection ends.
+func TestCommandDrain(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, row := range drainRows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			c := s.in(t).session(nil)
+			c.timeout = factTimeout + 5*time.Second
+			check := func(what, out string, late any) {
+				t.Helper()
+				if !strings.HasPrefix(out, row.want) || !row.late && out != row.want || late != nil && late != row.late {
+					t.Errorf("%s: %q, drain timed out: %v; want %q, %v", what, out, late, row.want, row.late)
+				}
+			}
+			c.spawn("buffered", obj{"command": sh(row.script)})
+			c.spawn("streamed", obj{"command": sh(row.script), "streamStdoutStderr": true})
+			exec := c.request("command/exec", obj{"command": sh(row.script), "processId": "e"})
+			first := resultOf(c.reply(c.request("command/exec", obj{"argv": sh(row.script), "cwd": "/", "env": obj{"PATH": os.Getenv("PATH")}, "tty": false})))["sessionId"].(string)
+			e := c.spawnExited("buffered")
+			check("process/spawn", e["stdout"].(string), e["outputDrainTimedOut"])
+			e = c.spawnExited("streamed")
+			out, _ := c.deltas("process/outputDelta", "processHandle", "streamed", "deltaBase64")
+			check("process/spawn, streamed", out["stdout"], e["outputDrainTimedOut"])
+			if !strings.HasSuffix(row.script, "sleep 0.1; done) & echo first") { // there 100 ms between two lines are quiet
+				check("command/exec", resultOf(c.reply(exec))["stdout"].(string), nil)
+			}
+			c.awaitOther("command/exec/exited", "sessionId", first)
+			out, _ = c.deltas("command/exec/outputDelta", "sessionId", first, "chunk")
+			check("the first wire", out["stdout"], nil)
+		})
+	}
+}
+
+// TestCommandDraining is what control calls hear at once while the output of what has exited is
+// awaited: they do not wait for that.
+func TestCommandDraining(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	const over = `-32600 command/exec "proc-13" is no longer running`
+	eventually(t, "all three within the drain", func() bool { // on a machine that stands still for 2 s it is over
+		exec := c.request("command/exec", obj{"command": sh(`sleep 1000 &`), "processId": "proc-13", "streamStdin": true})
+		answered := func(method string, params obj) string {
+			params["processId"] = "proc-13"
+			_, text := c.callError(method, params)
+			return "-32600 " + text
+		}
+		var first string
+		for answer := obj(nil); errorOf(answer) == nil; {
+			answer = c.reply(c.request("command/exec/write", obj{"processId": "proc-13", "deltaBase64": ""}))
+			if e := errorOf(answer); e != nil {
+				first = fmt.Sprintf("%d %s", num(e["code"]), e["message"])
+			}
+		}
+		all := first == over && answered("command/exec/terminate", obj{}) == over &&
+			answered("command/exec/resize", obj{"size": obj{"rows": 1, "cols": 1}}) == over && c.takeReply(exec) == nil
+		if answer := c.reply(exec); num(resultOf(answer)["exitCode"]) != 0 {
+			t.Errorf("answer: %s", jsonText(answer))
+		}
+		return all
+	})
+	c.wantAnswers([]answerRow{{"command/exec/terminate", obj{"processId": "proc-13"}, `-32600 no active command/exec for process id "proc-13"`}})
+}
+
+// TestCommandsDieWithTheirConnection: all that was started, with what it left behind, however
+// its end was told.
+func TestCommandsDieWithTheirConnection(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	dir := t.TempDir()
+	script := func(name string) []string {
+		return sh(`setsid sh -c 'trap "" TERM HUP INT; echo $$ > ` + dir + "/" + name + `.new; mv ` + dir + "/" + name + ".new " + dir + "/" + name + `; exec sleep 1000' & ` + map[bool]string{true: "exit 0", false: "wait"}[strings.HasPrefix(name, "gone")])
+	}
+	for _, name := range []string{"runs", "gone"} {
+		c.spawn("s"+name, obj{"command": script(name + "-spawn"), "timeoutMs": nil})
+		c.request("command/exec", obj{"command": script(name + "-exec"), "disableTimeout": true})
+		c.call("command/exec", obj{"argv": script(name + "-first"), "cwd": "/", "env": obj{"PATH": os.Getenv("PATH")}, "tty": false})
+	}
+	var pids []int
+	for _, name := range []string{"runs", "gone"} {
+		for _, api := range []string{"spawn", "exec", "first"} {
+			eventually(t, name+" of "+api, func() bool { _, err := os.Stat(dir + "/" + name + "-" + api); return err == nil })
+			var pid int
+			text, _ := os.ReadFile(dir + "/" + name + "-" + api)
+			fmt.Sscan(string(text), &pid)
+			if !alive(pid) {
+				t.Fatalf("%s of %s does not run", name, api)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	c.awaitOther("process/exited", "processHandle", "sgone")
+	c.cutRST()
+	for _, pid := range pids {
+		eventually(t, fmt.Sprint("the end of ", pid), func() bool { return !alive(pid) })
+	}
+	other := s.session(nil)
+	eventually(t, "the sessions to be gone", func() bool {
+		return num(other.call("server/info", obj{})["sessions"]) == 2 // that of c, and this
+	})
+}
+
+// TestCommandFlood: who does not acknowledge gets no more than the window, and is answered all the
+// same; who does gets all.
+func TestCommandFlood(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	const size = 16 << 20
+	flood := obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero", size)), "streamStdoutStderr": true, "outputBytesCap": nil, "timeoutMs": nil}
+
+	mute := s.session(nil)
+	mute.mutePongs.Store(true)
+	mute.spawn("flood", flood)
+	mute.awaitFact("the window to be full", func() bool { return len(mute.other) > 0 && mute.pings > 2 })
+	mute.start("beside", obj{"argv": sh("exit 0")})
+	out, _ := mute.deltas("process/outputDelta", "processHandle", "flood", "deltaBase64")
+	if n := len(out["stdout"]); n == 0 || n > 1<<20 {
+		t.Errorf("%d bytes were sent to who acknowledges none", n)
+	}
+	if e := mute.call("process/kill", obj{"processHandle": "flood"}); len(e) > 0 {
+		t.Error(e)
+	}
+
+	c := s.session(nil)
+	c.spawn("flood", flood)
+	if e := c.spawnExited("flood"); num(e["exitCode"]) != 0 {
+		t.Errorf("exited: %s", jsonText(e))
+	}
+	if out, _ := c.deltas("process/outputDelta", "processHandle", "flood", "deltaBase64"); len(out["stdout"]) != size {
+		t.Errorf("%d bytes came of %d", len(out["stdout"]), size)
+	}
+}
