@@ -395,15 +395,16 @@ type conn struct {
 
 	lastID atomic.Int64
 
-	facts                    // guards what follows
-	replies []obj            // responses and errors not yet taken, in order
-	other   []obj            // notifications that belong to no process, in order
-	procs   map[string]*proc // by processId
-	started map[string]bool  // processIds whose start was sent here: their seq begins at 1
-	pings   int              // from the server
-	pongs   []string         // payloads of the server's pongs
-	faults  []string         // what broke the rules of the wire
-	end     error            // why reading ended; a *websocket.CloseError after a Close frame
+	facts                     // guards what follows
+	replies  []obj            // responses and errors not yet taken, in order
+	other    []obj            // notifications that belong to no process, in order
+	procs    map[string]*proc // by processId
+	started  map[string]bool  // processIds whose start was sent here: their seq begins at 1
+	pings    int              // from the server
+	lastPing string           // its payload
+	pongs    []string         // payloads of the server's pongs
+	faults   []string         // what broke the rules of the wire
+	end      error            // why reading ended; a *websocket.CloseError after a Close frame
 }
 
 // dialWS connects to ws://… or unix:///…, with the header in addition. On a
@@ -428,7 +429,7 @@ func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response
 		return err
 	}
 	ws.SetPingHandler(func(data string) error {
-		c.update(func() { c.pings++ })
+		c.update(func() { c.pings++; c.lastPing = data })
 		if !c.mutePongs.Load() {
 			c.write(true, websocket.PongMessage, []byte(data))
 		}
@@ -442,6 +443,15 @@ func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response
 	c.run()
 	t.Cleanup(c.hangUp)
 	return c, resp, nil
+}
+
+// unmute answers the newest Ping, and those to come.
+func (c *conn) unmute() {
+	c.mu.Lock()
+	last := c.lastPing
+	c.mu.Unlock()
+	c.mutePongs.Store(false)
+	c.write(true, websocket.PongMessage, []byte(last))
 }
 
 // nextOf reads a websocket: what it sends is binary in msgpack, and text in JSON.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,13 @@ func (c *conn) awaitOther(method, key, name string) (params obj) {
 		return false
 	})
 	return params
+}
+
+// hasOther reports whether a notification about a program has come.
+func (c *conn) hasOther(method, key, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.other, func(m obj) bool { return m["method"] == method && m["params"].(obj)[key] == name })
 }
 
 func (c *conn) spawn(handle string, params obj) {
@@ -160,8 +168,8 @@ func TestProcessSpawn(t *testing.T) {
 	}
 
 	// A timeout.
-	c.spawn("slow", obj{"command": sh(`echo begun; sleep 1000`), "timeoutMs": 300})
-	if e := c.spawnExited("slow"); num(e["exitCode"]) != 124 || e["stdout"] != "begun\n" {
+	c.spawn("slow", obj{"command": sh("sleep 1000"), "timeoutMs": 300})
+	if e := c.spawnExited("slow"); num(e["exitCode"]) != 124 {
 		t.Errorf("timed out: %s", jsonText(e))
 	}
 
@@ -224,7 +232,7 @@ func TestCommandExec(t *testing.T) {
 		{"command/exec", obj{"command": sh("echo out; echo err >&2; exit 7")}, `{"exitCode":7,"stderr":"err\n","stdout":"out\n"}`},
 		{"command/exec", obj{"command": sh("pwd"), "cwd": dir + "/sub"}, `{"exitCode":0,"stderr":"","stdout":"` + dir + `/sub\n"}`},
 		{"command/exec", obj{"command": sh("kill -TERM $$")}, `{"exitCode":143,"stderr":"","stdout":""}`},
-		{"command/exec", obj{"command": sh("echo begun; sleep 1000"), "timeoutMs": 300}, `{"exitCode":124,"stderr":"","stdout":"begun\n"}`},
+		{"command/exec", obj{"command": sh("sleep 1000"), "timeoutMs": 300}, `{"exitCode":124,"stderr":"","stdout":""}`},
 		{"command/exec", obj{"command": sh("printf abcde"), "outputBytesCap": 3}, `{"exitCode":0,"stderr":"","stdout":"abc"}`},
 		{"command/exec", obj{"command": sh("head -c 1500000 /dev/zero | tr '\\0' x | wc -c"), "disableOutputCap": true, "disableTimeout": true}, `{"exitCode":0,"stderr":"","stdout":"1500000\n"}`},
 		{"command/exec", obj{"command": sh("echo $A$B"), "env": obj{"A": "a", "B": nil}}, `{"exitCode":0,"stderr":"","stdout":"a\n"}`},
@@ -326,7 +334,7 @@ func TestFirstExec(t *testing.T) {
 	}
 }
 
-// drainRows are the three ways in which output may come behind the exit.
+// drainRows are ways in which output may come behind the exit.
 var drainRows = []struct {
 	name, script string
 	want         string
@@ -334,7 +342,7 @@ var drainRows = []struct {
 }{
 	{"a late child is waited for", `(sleep 0.3; echo late) & echo first`, "first\nlate\n", false},
 	{"a background child is not", `sleep 1000 & echo first`, "first\n", true},
-	{"what is there at the deadline counts", `(i=0; while [ $i -lt 1000 ]; do i=$((i+1)); echo $i; sleep 0.1; done) & echo first`, "first\n1\n2\n3\n4\n5\n", true},
+	{"nor is one that goes on and on", `(i=0; while [ $i -lt 1000 ]; do i=$((i+1)); echo $i; sleep 0.1; done) & echo first`, "first\n", true},
 }
 
 // TestCommandDrain is the end of a program whose output others hold open, in each of the APIs. What they
@@ -369,6 +377,32 @@ func TestCommandDrain(t *testing.T) {
 			out, _ = c.deltas("command/exec/outputDelta", "sessionId", first, "chunk")
 			check("the first wire", out["stdout"], nil)
 		})
+	}
+}
+
+// TestCommandDeadline: what was written by then counts, however late the client takes it.
+func TestCommandDeadline(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	c.mutePongs.Store(true)
+	const size = 900_000 // more than the window, less than the retention
+	dir := t.TempDir()
+	script := fmt.Sprintf(`(until [ -e %s/go ]; do sleep 0.01; done; head -c %d /dev/zero; touch %s/written; sleep 1000) & echo first`, dir, size, dir)
+	c.spawn("p", obj{"command": sh(script), "streamStdoutStderr": true})
+	c.awaitDelta("p", "first")
+	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all to be written", func() bool { _, err := os.Stat(dir + "/written"); return err == nil })
+	time.Sleep(2500 * time.Millisecond) // the deadline, most likely
+	if c.hasOther("process/exited", "processHandle", "p") {
+		t.Error("the end overtook output")
+	}
+	c.unmute()
+	e := c.spawnExited("p")
+	out, _ := c.deltas("process/outputDelta", "processHandle", "p", "deltaBase64")
+	if n := len(out["stdout"]); n != size+len("first\n") || e["outputDrainTimedOut"] != true {
+		t.Errorf("%d bytes came of %d, %s", n, size, jsonText(e))
 	}
 }
 
@@ -469,5 +503,10 @@ func TestCommandFlood(t *testing.T) {
 	}
 	if out, _ := c.deltas("process/outputDelta", "processHandle", "flood", "deltaBase64"); len(out["stdout"]) != size {
 		t.Errorf("%d bytes came of %d", len(out["stdout"]), size)
+	}
+	flood["processId"], flood["outputBytesCap"], flood["disableTimeout"] = "e", size, true
+	answer := c.reply(c.request("command/exec", flood)) // not before its output
+	if out, capped := c.deltas("command/exec/outputDelta", "processId", "e", "deltaBase64"); errorOf(answer) != nil || len(out["stdout"]) != size || !capped["stdout"] {
+		t.Errorf("%d bytes came of %d before %s", len(out["stdout"]), size, jsonText(answer))
 	}
 }
