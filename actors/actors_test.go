@@ -120,7 +120,7 @@ type message struct {
 }
 
 func connect(t *testing.T, troupe *actors.Troupe) *peer {
-	ours, theirs := transport.Pipe()
+	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	p := &peer{t: t, conn: ours, in: make(chan message, 1000)}
 	go func() {
@@ -413,7 +413,7 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 		}
 	}, nil))
 	owner := &peer{t: t, in: make(chan message)} // not read but by us, and what is not read has not been written
-	ours, theirs := transport.Pipe()
+	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	owner.conn = ours
 	defer ours.Close(transport.CloseNormal, "")
@@ -457,7 +457,7 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 func TestSlowOwnerGetsTheEnd(t *testing.T) {
 	const size = 400_000
 	troupe := start(t, actors.Config{ClosedRetention: -1, Window: 64 << 10})
-	ours, theirs := transport.Pipe()
+	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	defer ours.Close(transport.CloseNormal, "")
 	// The pipe is synchronous: what we do not read has not been written.

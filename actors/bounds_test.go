@@ -27,7 +27,7 @@ type stiff struct {
 }
 
 func newStiff(t *testing.T, troupe *actors.Troupe) *stiff {
-	ours, theirs := transport.Pipe()
+	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	t.Cleanup(func() { ours.Close(transport.CloseNormal, "") })
 	return &stiff{t, ours}
@@ -206,7 +206,7 @@ func (c narrow) WriteMessage(msg []byte, binary bool) error {
 
 // An error fits the transport, whatever the client has it quote.
 func TestLongErrors(t *testing.T) {
-	ours, theirs := transport.Pipe()
+	ours, theirs := transport.Pipe("")
 	start(t, actors.Config{}).Accept(narrow{theirs})
 	defer ours.Close(transport.CloseNormal, "")
 	s := &stiff{t, ours}

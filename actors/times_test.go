@@ -276,7 +276,7 @@ func TestStalledConnection(t *testing.T) {
 			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
 				session := slowSession{make(chan request, 10)}
 				troupe := spawn(func() actor.Actor { return session })
-				ours, theirs := transport.Pipe()
+				ours, theirs := transport.Pipe("")
 				s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
 				connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs) })
 				ended := make(chan error, 1)
@@ -335,7 +335,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		const kept, all = 16 << 10, 1 << 20
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.retention = kept })
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request)} })
-		ours, theirs := transport.Pipe()
+		ours, theirs := transport.Pipe("")
 		s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
 		connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs) })
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {

@@ -71,7 +71,7 @@ func newFake(programs map[string]func(*fakeProcess)) *fake {
 }
 
 func (f *fake) dial(context.Context) (transport.Conn, error) {
-	a, b := transport.Pipe()
+	a, b := transport.Pipe("")
 	go f.serve(&fakeConn{Conn: b, cursor: make(map[string]uint64)})
 	return a, nil
 }

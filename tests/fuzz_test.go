@@ -85,7 +85,7 @@ func FuzzConnection(f *testing.F) {
 // answered at once in every state. It returns true when that was answered, false
 // when the server closed the connection first.
 func talk(t *testing.T, troupe *actors.Troupe, messages [][]byte) (answered bool) {
-	ours, theirs := transport.Pipe()
+	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	sent := make(chan struct{})
 	go func() {

@@ -13,6 +13,7 @@ type end struct {
 	err     error // owned by the reader
 
 	mine, theirs *ending
+	subprotocol  string
 }
 
 // ending is how one end was closed.
@@ -23,12 +24,12 @@ type ending struct {
 	reason string
 }
 
-// Pipe returns the two ends of a connection in memory. It is synchronous: a
-// message is written when the other end has read it.
-func Pipe() (a, b Conn) {
+// Pipe returns the two ends of a connection in memory that speaks subprotocol; "" is
+// JSON. It is synchronous: a message is written when the other end has read it.
+func Pipe(subprotocol string) (a, b Conn) {
 	ab, ba := make(chan []byte), make(chan []byte)
 	ea, eb := &ending{done: make(chan struct{})}, &ending{done: make(chan struct{})}
-	return &end{in: ba, out: ab, mine: ea, theirs: eb}, &end{in: ab, out: ba, mine: eb, theirs: ea}
+	return &end{in: ba, out: ab, mine: ea, theirs: eb, subprotocol: subprotocol}, &end{in: ab, out: ba, mine: eb, theirs: ea, subprotocol: subprotocol}
 }
 
 func (e *end) ReadMessage() ([]byte, error) {
@@ -78,4 +79,4 @@ func (e *end) Flush() error                { return nil }
 func (e *end) Ping([]byte) error           { return ErrNoPing }
 func (e *end) SetPongHandler(func([]byte)) {}
 func (e *end) RemoteAddr() string          { return "pipe" }
-func (e *end) Subprotocol() string         { return "" }
+func (e *end) Subprotocol() string         { return e.subprotocol }

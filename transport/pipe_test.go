@@ -8,7 +8,7 @@ import (
 )
 
 func TestPipe(t *testing.T) {
-	a, b := Pipe()
+	a, b := Pipe("")
 	go func() {
 		msg := []byte("first")
 		a.WriteMessage(msg, false)
@@ -41,7 +41,7 @@ func TestPipe(t *testing.T) {
 }
 
 func TestPipeClose(t *testing.T) {
-	a, b := Pipe()
+	a, b := Pipe("")
 	reading, writing := make(chan error), fill(a)
 	go func() {
 		_, err := a.ReadMessage()

@@ -265,7 +265,7 @@ func embedded() (dial func(context.Context) (transport.Conn, error), shutdown fu
 		return nil, nil, err
 	}
 	dial = func(context.Context) (transport.Conn, error) {
-		ours, theirs := transport.Pipe()
+		ours, theirs := transport.Pipe(transport.SubprotocolMsgpack)
 		troupe.Accept(theirs)
 		return ours, nil
 	}

@@ -1,0 +1,39 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A program that runs others, without a server beside it.
+func ExampleInProcess() {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // how long a goroutine of it outlives the last
+	troupe, err := actors.Start(system, actors.Config{Log: quiet})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer troupe.Kill()
+
+	ctx := context.Background()
+	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.CloseSession(ctx)
+	out, err := c.Command("echo", "hello").Output(ctx)
+	fmt.Printf("%s%v\n", out, err)
+	// Output:
+	// hello
+	// <nil>
+}

@@ -1,0 +1,107 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// TestInProcess: with a troupe in the same program a client does all that it does over a wire:
+// much output and input, terminals, errors, another client of the session, its end.
+func TestInProcess(t *testing.T) {
+	t.Parallel()
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+	troupe, err := actors.Start(system, actors.Config{Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := troupe.Kill(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
+	defer cancel()
+	accept := func(conn transport.Conn) { troupe.Accept(conn) }
+	c, err := client.InProcess(ctx, accept, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	input := make([]byte, 8<<20)
+	for i := range input {
+		input[i] = byte(i * 7 >> 3)
+	}
+	cat, got := c.Command("cat"), sha256.New()
+	cat.Stdin, cat.Stdout = bytes.NewReader(input), got
+	if err := cat.Run(ctx); err != nil || !bytes.Equal(got.Sum(nil), sum256(input)) {
+		t.Errorf("cat of 8 MiB: %v, and what came back differs: %v", err, !bytes.Equal(got.Sum(nil), sum256(input)))
+	}
+
+	var screen bytes.Buffer
+	tty := c.Command("sh", "-c", "stty size; exit 3")
+	tty.TTY, tty.Size, tty.Stdout = true, protocol.Size{Rows: 11, Cols: 22}, &screen
+	var exit *client.ExitError
+	if err := tty.Run(ctx); !errors.As(err, &exit) || exit.Status.ExitCode != 3 || screen.String() != "11 22\r\n" {
+		t.Errorf("a terminal: %v, %q", err, screen.String())
+	}
+	if err := c.Command("/no/such").Run(ctx); err == nil {
+		t.Error("no such program, and no error")
+	}
+
+	// Another client goes on where this one left.
+	long := c.Command("sh", "-c", "echo one; read x; echo $x")
+	stdin, err := long.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := long.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := long.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("one\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(stdin, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	session := c.SessionID()
+	c.Close()
+	c, err = client.InProcess(ctx, accept, &client.Options{Session: session})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	again := c.Attach(long.ID, 0)
+	again.Stdout = &all
+	if err := again.Run(ctx); err != nil || all.String() != "one\ntwo\n" && all.String() != "two\n" {
+		t.Errorf("of the other client's program: %v, %q", err, all.String())
+	}
+	if err := c.CloseSession(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.InProcess(ctx, accept, &client.Options{Session: session}); !errors.Is(err, client.ErrSessionGone) {
+		t.Errorf("a session that was closed: %v", err)
+	}
+}
+
+func sum256(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
