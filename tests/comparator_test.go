@@ -143,7 +143,7 @@ func changeText(m obj) bool {
 func changeValue(m obj) bool {
 	members := membersOf(m)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if slices.Contains(ofTheServer, name) || name == "seq" || name == "chunk" {
+		if isOfTheServer("", members, name) || name == "seq" || name == "chunk" {
 			continue
 		}
 		switch v := members[name].(type) {
@@ -189,7 +189,7 @@ func changeType(m obj) bool {
 
 func changeSeq(m obj) bool {
 	p := paramsOf(m)
-	if p == nil || p["processId"] == "m7" { // its seq is wrong as it is: peersOwnFault
+	if p == nil || p["seq"] == nil || p["processId"] == "m7" { // its seq is wrong as it is: peersOwnFault
 		return false
 	}
 	p["seq"] = num(p["seq"]) + 1

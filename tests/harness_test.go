@@ -271,10 +271,16 @@ type server struct {
 // that it survived and a data race fail the test as well.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
+	return startServerWith(t, nil, args...)
+}
+
+// startServerWith is startServer, with what configure changes in the command.
+func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *server {
+	t.Helper()
 	if !slices.Contains(args, "--listen") {
 		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
 	}
-	s := &server{program: startTroupe(t, nil, append([]string{"serve"}, args...)...)}
+	s := &server{program: startTroupe(t, configure, append([]string{"serve"}, args...)...)}
 	t.Cleanup(func() {
 		select {
 		case <-s.exited:
