@@ -893,6 +893,50 @@ func TestParkedAtCut(t *testing.T) {
 	}
 }
 
+// TestLiveFromTheAnswer: what is written after a resume comes live, or to a read that
+// waits for it, also when nobody has read what was written before.
+func TestLiveFromTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		s := startServer(t)
+		c := s.session(nil)
+		flag := filepath.Join(t.TempDir(), "flag")
+		gated, open := behindGate(t, obj{"argv": sh("printf one; touch " + flag + "; read _ < " + flag + ".2; printf two")}, "true")
+		if err := syscall.Mkfifo(flag+".2", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.start("p", gated)
+		c.cutRST()
+		open()
+		eventually(t, "the program has written", func() bool { _, err := os.Stat(flag); return err == nil })
+		eventually(t, "that is in the log", func() bool {
+			c = s.session(obj{"resumeSessionId": c.sessionID})
+			p := c.call("process/list", obj{})["processes"].([]any)[0].(obj)
+			if num(p["nextSeq"]) == 2 && c.process("p").lastSeq() == 0 {
+				return true
+			}
+			c.cutRST()
+			return false
+		})
+		var read int64
+		if waits {
+			read = c.request("process/read", obj{"processId": "p", "afterSeq": 1, "waitMs": 600_000})
+			c.call("process/list", obj{}) // the read is parked
+		}
+		if err := os.WriteFile(flag+".2", []byte("\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if waits {
+			if chunks := chunksOf(resultOf(c.reply(read))); len(chunks) != 1 || chunks[0].seq != 2 || string(chunks[0].data) != "two" {
+				t.Errorf("after seq 1 was read: %v, want two", chunks)
+			}
+		}
+		if _, stdout := c.process("p").awaitClosed(); stdout != "two" {
+			t.Errorf("live came %q, want two", stdout)
+		}
+	}
+}
+
 // TestParkedIsForgotten: a write that was not accepted before its connection ended is
 // not done unless it is sent again.
 func TestParkedIsForgotten(t *testing.T) {

@@ -84,7 +84,7 @@ type item struct {
 type Log struct {
 	items   []item // items[i] has seq first+i
 	first   uint64 // seq of items[0], less one: how many were dropped
-	seen    uint64 // highest seq that was read: what comes after may still grow
+	seen    uint64 // highest seq that was read or passed by: what comes after may still grow
 	spooled int64  // bytes that lie on disk
 	// Of what was dropped, in total.
 	droppedCost  int64
@@ -215,9 +215,11 @@ type Cursor struct {
 
 const unknown = math.MaxUint64
 
-// At returns a cursor after seq, or after Last if seq is beyond it.
+// At returns a cursor after seq, or after Last if seq is beyond it. What lies before it
+// grows no more: the cursor would not see that.
 func (l *Log) At(seq uint64) Cursor {
 	seq = min(seq, l.Last())
+	l.seen = max(l.seen, seq)
 	_, bytes := l.upTo(seq)
 	switch {
 	case seq == 0:

@@ -210,6 +210,12 @@ func TestGrowth(t *testing.T) {
 	if l.Last() != 5 {
 		t.Errorf("%d single bytes are entries up to seq %d, want 5", 2*growMax, l.Last())
 	}
+	l.Append(protocol.Stderr, []byte("x"), nil)
+	c = l.At(l.Last())
+	l.Append(protocol.Stderr, []byte("y"), nil)
+	if read, _ := l.Read(&c, 1000, nil); len(read) != 1 || string(read[0].Data) != "y" {
+		t.Errorf("behind all that was there: %v, want y", read)
+	}
 }
 
 // What entries cost is what they take: else a child that writes single bytes holds
