@@ -10,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -120,6 +121,7 @@ type shared struct {
 	start    func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
 	budget   *child.Budget
 	disk     *spool.Disk
+	watcher  *files.Watcher
 	workers  actor.Dispatcher      // of all actors; of tests: nil, protoactor's
 	strategy *supervision.Strategy // of what may be restarted: registry, session, process
 	once     *supervision.Strategy // of what is stopped when it fails: connection, command

@@ -190,6 +190,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.fileDone(ctx, m)
 	case fileWritten:
 		c.fileWritten(ctx, m)
+	case missingChanged:
+		c.missingChanged(m)
 	case listWritten:
 		c.listing = nil
 		c.list(ctx)

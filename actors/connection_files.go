@@ -19,16 +19,19 @@ const (
 	allFileCalls = 1024
 	// fileWindow is how many bytes of answers may wait to be written when a call begins.
 	fileWindow = 1 << 20
+	// maxWatches is how many watches a connection may have.
+	maxWatches = 64
 )
 
-// Messages to a connection: from the goroutine that made a call, and from the writer.
+// Messages to a connection: from the goroutine that made a call, from the writer, and from a watch.
 type (
 	fileDone struct {
 		call   *fileCall
 		result any
 		err    error
 	}
-	fileWritten struct{ call *fileCall }
+	fileWritten    struct{ call *fileCall }
+	missingChanged struct{ watchID uint64 }
 )
 
 // fileCall is a request about the filesystem.
@@ -44,6 +47,7 @@ type fileCall struct {
 // bounds those that wait for their turn is the admission.
 type fileCalls struct {
 	handles   *files.Handles
+	watcher   *files.Watcher
 	ctx       context.Context // until the connection ends
 	cancel    context.CancelFunc
 	waiting   []*fileCall
@@ -51,14 +55,16 @@ type fileCalls struct {
 	busy      map[string]bool // handles about which one is running
 	large     bool            // such a one is running, or its answer is not written
 	unwritten int             // bytes of answers
+	watches   map[uint64]bool // by watchId: those asked for, and not told
 }
 
-func newFileCalls() *fileCalls {
+func newFileCalls(watcher *files.Watcher) *fileCalls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &fileCalls{handles: new(files.Handles), ctx: ctx, cancel: cancel, busy: make(map[string]bool)}
+	return &fileCalls{handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, busy: make(map[string]bool), watches: make(map[uint64]bool)}
 }
 
-// end drops what was written and not closed. What runs goes on until it sees it.
+// end drops what was written and not closed, and ends the watches. What runs goes on until it
+// sees it.
 func (f *fileCalls) end() {
 	f.cancel()
 	go f.handles.CloseAll()
@@ -106,9 +112,9 @@ func (f *fileCalls) written(call *fileCall) {
 // fileRequest takes a request about the filesystem.
 func (c *connection) fileRequest(ctx actor.Context, in inbound) {
 	if c.files == nil {
-		c.files = newFileCalls()
+		c.files = newFileCalls(c.watcher)
 	}
-	call, err := newFileCall(c.files.handles, in)
+	call, err := newFileCall(c.files, in)
 	if err != nil {
 		c.fail(in, fileError(err))
 		return
@@ -136,14 +142,22 @@ func (c *connection) runFiles(ctx actor.Context) {
 }
 
 func (c *connection) fileDone(ctx actor.Context, m fileDone) {
-	if m.err != nil {
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
+	switch {
+	case m.err != nil:
+		if isWatch {
+			delete(c.files.watches, asked.WatchID)
+		}
 		c.fail(m.call.in, fileError(m.err))
-	} else {
+	case isWatch:
+		c.respond(m.call.in, protocol.FsWatchMissingResult{Watching: true})
+		m.result.(*files.Watch).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
+	default:
 		m.call.bytes = sizeOf(m.result)
 		c.respond(m.call.in, m.result)
 	}
 	c.files.done(m.call)
-	self, root := ctx.Self(), ctx.ActorSystem().Root
 	c.writer.control(outgoing{written: func() { root.Send(self, fileWritten{m.call}) }})
 	c.runFiles(ctx)
 	c.mayClose(ctx)
@@ -152,6 +166,23 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 func (c *connection) fileWritten(ctx actor.Context, m fileWritten) {
 	c.files.written(m.call)
 	c.runFiles(ctx)
+}
+
+// watch adds a watch, if there may be one more.
+func (f *fileCalls) watch(id uint64) error {
+	if f.watches[id] {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "watch %d already exists", id)
+	}
+	if len(f.watches) >= maxWatches {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "there are %d watches on this connection, which is the most", maxWatches)
+	}
+	f.watches[id] = true
+	return nil
+}
+
+func (c *connection) missingChanged(m missingChanged) {
+	delete(c.files.watches, m.watchID)
+	c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: m.watchID})
 }
 
 // sizeOf is about how large an answer is, in bytes.
@@ -183,17 +214,35 @@ func fileError(err error) *protocol.Error {
 	return protocol.Errorf(code, "%s", files.Text(err))
 }
 
+func pathOf(uri string) (string, error) {
+	path, err := protocol.ParseFileURI(uri)
+	if err != nil {
+		return "", protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
+	}
+	return path, nil
+}
+
+func pathsOf(uris []string) (paths []string, err error) {
+	for _, uri := range uris {
+		path, err := pathOf(uri)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
 // newFileCall says what a request about the filesystem asks for.
-func newFileCall(h *files.Handles, in inbound) (call *fileCall, err error) {
+func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 	call = &fileCall{in: in}
+	h := f.handles
 	path := func(uri string, asked protocol.Confinement) (path string) {
 		if err == nil {
 			err = asked.Unsupported()
 		}
 		if err == nil {
-			if path, err = protocol.ParseFileURI(uri); err != nil {
-				err = protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
-			}
+			path, err = pathOf(uri)
 		}
 		return path
 	}
@@ -261,6 +310,21 @@ func newFileCall(h *files.Handles, in inbound) (call *fileCall, err error) {
 	case protocol.FsCopyParams:
 		from, to := path(m.SourcePath, m.Confinement), path(m.DestinationPath, m.Confinement)
 		call.do = func(ctx context.Context) (any, error) { return done(files.Copy(ctx, from, to, m.Recursive)) }
+	case protocol.FsWatchMissingParams:
+		if err = m.Unsupported(); err == nil {
+			err = f.watch(m.WatchID)
+		}
+		call.do = func(ctx context.Context) (any, error) {
+			missing, err := pathsOf(m.Missing)
+			if err != nil {
+				return nil, err
+			}
+			present, err := pathsOf(m.Present)
+			if err != nil {
+				return nil, err
+			}
+			return f.watcher.Watch(ctx, missing, present)
+		}
 	}
 	return call, err
 }

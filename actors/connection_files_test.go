@@ -13,7 +13,7 @@ import (
 // one large one at a time, no more than may; and whatever may run does.
 func TestFileCallsTakeTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFileCalls()
+		f := newFileCalls(nil)
 		var running, unwritten []*fileCall
 		last := make(map[string]int) // of each handle
 		weight := func(calls []*fileCall) (large, bytes int) {

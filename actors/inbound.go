@@ -45,6 +45,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodFsWalk:            params[protocol.FsWalkParams],
 	protocol.MethodFsRemove:          params[protocol.FsRemoveParams],
 	protocol.MethodFsCopy:            params[protocol.FsCopyParams],
+	protocol.MethodFsWatchMissing:    params[protocol.FsWatchMissingParams],
 	protocol.MethodProcessStart:      params[protocol.ProcessStartParams],
 	protocol.MethodProcessRead:       params[protocol.ProcessReadParams],
 	protocol.MethodProcessWrite:      params[protocol.ProcessWriteParams],

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -216,6 +217,11 @@ func environmentInfo(version string) *protocol.EnvironmentInfo {
 	if err != nil {
 		cwd = "/"
 	}
+	// Only what is done here: a client that sees a capability uses it.
+	capabilities := map[string]bool{"fileWriteStreaming": true}
+	if files.CanWatch() {
+		capabilities["fsWatchMissing"] = true
+	}
 	return &protocol.EnvironmentInfo{
 		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},
 		ExecutorVersion:      version,
@@ -226,7 +232,6 @@ func environmentInfo(version string) *protocol.EnvironmentInfo {
 		PrependPathDirs:      []string{},
 		TemporaryDirectories: []string{},
 		TempDir:              protocol.FileURI(os.TempDir()),
-		// Only what is done here: a client that sees a capability uses it.
-		Capabilities: map[string]bool{"fileWriteStreaming": true},
+		Capabilities:         capabilities,
 	}
 }

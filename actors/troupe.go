@@ -10,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -82,6 +83,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
+	s.watcher = files.NewWatcher()
 	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
 	// What is right under the root is never given up, at one restart a second at
 	// most: it holds nothing, and without it there is nothing.

@@ -181,3 +181,23 @@ type FsCopyParams struct {
 	DestinationPath string `json:"destinationPath" wire:"required"`
 	Recursive       bool   `json:"recursive,omitempty"` // needed for a directory
 }
+
+// FsWatchMissingParams asks to be told once, by an FsMissingChangedNotification, when a path of
+// Missing is there or one of Present is not.
+type FsWatchMissingParams struct {
+	Confinement
+	WatchID uint64   `json:"watchId" wire:"required"`
+	Missing []string `json:"missing" wire:"required"`
+	Present FsPaths  `json:"present,omitempty"`
+}
+
+// FsPaths is a list, or one string for a list of one: of a peer's client only null was seen.
+type FsPaths []string
+
+type FsWatchMissingResult struct {
+	Watching bool `json:"watching"` // true
+}
+
+type FsMissingChangedNotification struct {
+	WatchID uint64 `json:"watchId"`
+}

@@ -369,6 +369,16 @@ var wireTypes = []any{
 	ClientInfoParams{}, ProcessSpawnParams{}, ProcessWriteStdinParams{}, ProcessResizePtyParams{}, ProcessKillParams{}, ProcessOutputDeltaNotification{}, SpawnExitedNotification{},
 	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
 	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
+	FsWatchMissingParams{}, FsWatchMissingResult{}, FsMissingChangedNotification{},
+}
+
+func TestFsPaths(t *testing.T) {
+	for present, want := range map[string]FsPaths{`null`: nil, `"file:///a"`: {"file:///a"}, `[]`: {}, `["a","b"]`: {"a", "b"}} {
+		var p FsWatchMissingParams
+		if err := JSON.Unmarshal([]byte(`{"watchId":1,"missing":[],"present":`+present+`}`), &p); err != nil || !reflect.DeepEqual(p.Present, want) {
+			t.Errorf("%s: %#v, %v; want %#v", present, p.Present, err, want)
+		}
+	}
 }
 
 // Every message decodes to the value it was encoded from, here and in the standard

@@ -35,6 +35,7 @@ const (
 	MethodFsWalk            = "fs/walk"            // FsWalkParams → FsWalkResult
 	MethodFsRemove          = "fs/remove"          // FsRemoveParams → Empty
 	MethodFsCopy            = "fs/copy"            // FsCopyParams → Empty
+	MethodFsWatchMissing    = "fs/watchMissing"    // FsWatchMissingParams → FsWatchMissingResult
 
 	// Ours.
 	MethodProcessCloseStdin = "process/closeStdin" // ProcessCloseStdinParams → Empty
@@ -59,6 +60,9 @@ const (
 	NotifyOutput = "process/output" // OutputNotification
 	NotifyExited = "process/exited" // ExitedNotification
 	NotifyClosed = "process/closed" // ClosedNotification
+
+	// exec-server wire §8; only to who asked by fs/watchMissing.
+	NotifyMissingChanged = "fs/missingChanged" // FsMissingChangedNotification
 
 	// Ours.
 	NotifyGap             = "process/gap"       // GapNotification, with capability gap

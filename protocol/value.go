@@ -73,6 +73,7 @@ var (
 	streamType   = reflect.TypeFor[Stream]()
 	noParamsType = reflect.TypeFor[NoParams]()
 	limitType    = reflect.TypeFor[Limit]()
+	pathsType    = reflect.TypeFor[FsPaths]()
 )
 
 // validator is a type with rules that its Go type does not say. They are checked
@@ -160,6 +161,12 @@ func decodeValue(s source, v reflect.Value) error {
 			return nil
 		}
 		return s.mismatch("unit")
+	case pathsType:
+		if s.kind() == kindText {
+			t, err := s.text()
+			v.Set(reflect.ValueOf(FsPaths{string(t)}))
+			return err
+		}
 	}
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -5,10 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -213,5 +218,254 @@ func TestFilesOfConnections(t *testing.T) {
 	c = s.session(obj{"resumeSessionId": c.sessionID})
 	if code, text := c.callError("fs/writeBlock", obj{"handleId": "w", "offset": 0, "chunk": ""}); code != -32004 || text != "unknown file handle `w`" {
 		t.Errorf("after a resume: %d %s", code, text)
+	}
+}
+
+// told is how often the client was told of a watch. Under the lock.
+func (c *conn) told(watch int64) (n int) {
+	for _, m := range c.other {
+		if params, ok := m["params"].(obj); ok && m["method"] == "fs/missingChanged" && num(params["watchId"]) == watch {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *conn) awaitTold(watch int64, what string) {
+	c.t.Helper()
+	c.awaitFact("fs/missingChanged after "+what, func() bool { return c.told(watch) > 0 })
+}
+
+// inotifies counts the server's instances of inotify.
+func inotifies(t testing.TB, s *server) (n int) {
+	t.Helper()
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err == nil && strings.Contains(target, "inotify") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestWatchMissing: a watch is told once, when something of it has come to be, or has gone.
+func TestWatchMissing(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	owner := s.session(nil)
+	if owner.call("environment/info", nil)["capabilities"].(obj)["fsWatchMissing"] != true {
+		t.Error("the capability fsWatchMissing is not told")
+	}
+	uris := func(names ...string) (uris []string) {
+		for _, name := range names {
+			uris = append(uris, fileURI(dir, name))
+		}
+		return uris
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	done := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	done(errors.Join(os.Mkdir(in("old"), 0o777), os.WriteFile(in("gone"), nil, 0o666), os.WriteFile(in("one"), nil, 0o666)))
+	watch := func(c *conn, id int64, params obj) {
+		t.Helper()
+		params["watchId"] = id
+		if result := c.call("fs/watchMissing", params); jsonText(result) != `{"watching":true}` {
+			t.Errorf("fs/watchMissing was answered with %s", jsonText(result))
+		}
+	}
+	observer := s.observe(owner.sessionID, nil)
+	s.packed = true
+	for _, c := range []*conn{owner, observer, s.session(nil)} {
+		watch(c, 1, obj{"missing": uris("none", "a/b/c/d"), "present": nil})
+		watch(c, 2, obj{"missing": uris("place")})
+		watch(c, 3, obj{"missing": uris("none"), "present": uris("gone"), "sandbox": nil})
+		watch(c, 4, obj{"missing": []string{}, "present": fileURI(dir, "one")})
+		watch(c, 1<<62, obj{"missing": uris("none")})
+	}
+	if n := inotifies(t, s); n != 1 {
+		t.Errorf("%d instances of inotify for three connections, want one", n)
+	}
+	all := func(id int64, what string) {
+		t.Helper()
+		owner.awaitTold(id, what)
+		observer.awaitTold(id, what)
+	}
+	for _, d := range []string{"a", "a/b", "a/b/c"} {
+		done(os.Mkdir(in(d), 0o777))
+	}
+	done(os.WriteFile(in("a/b/c/d"), nil, 0o666))
+	all(1, "its directories were made, one after the other")
+	done(os.Rename(in("old"), in("place")))
+	all(2, "a directory was renamed into its place")
+	done(os.Remove(in("gone")))
+	all(3, "the file was removed")
+	done(os.Rename(in("one"), in("two")))
+	all(4, "the file was renamed")
+
+	// It is so already. And then its id is free again.
+	for i := range 2 {
+		watch(owner, 5, obj{"missing": uris("two", "none")})
+		owner.awaitFact("the news of what is so already", func() bool { return owner.told(5) == i+1 })
+	}
+
+	// All that was told is told: once.
+	watch(owner, 6, obj{"missing": uris("two")})
+	owner.awaitTold(6, "all others")
+	owner.awaitFact("the counts", func() bool {
+		for id := range int64(4) {
+			if n := owner.told(id + 1); n != 1 {
+				t.Errorf("watch %d was told %d times", id+1, n)
+			}
+		}
+		return owner.told(1<<62) == 0
+	})
+}
+
+// TestWatchMissingAnswersFirst: what is so already is told behind the answer.
+func TestWatchMissingAnswersFirst(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, err := net.Dial("unix", strings.TrimPrefix(startFramed(t).url, "unix+frames://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var came bytes.Buffer
+	c := framed(t, io.TeeReader(socket, &came), socket, false)
+	c.tcp = socket
+	t.Cleanup(c.hangUp)
+	c.call("initialize", obj{"clientName": "tests"})
+	c.notify("initialized", obj{})
+	const rounds = 50
+	for i := range rounds {
+		c.call("fs/watchMissing", obj{"watchId": i, "missing": []string{fileURI(dir)}})
+		c.awaitTold(int64(i), "what is so already")
+	}
+	c.hangUp()
+	order := regexp.MustCompile(`watching|missingChanged`).FindAllString(came.String(), -1)
+	if want := slices.Repeat([]string{"watching", "missingChanged"}, rounds); !slices.Equal(order, want) {
+		t.Errorf("in the order %v", order)
+	}
+}
+
+// TestWatchMissingRefuses: what is wrong, and what is too much, with the names and the bounds.
+func TestWatchMissingRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := startServer(t)
+	c := s.session(nil)
+	missing := []string{fileURI(dir, "none")}
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = fileURI(dir, fmt.Sprint("n", i))
+	}
+	for i := range 64 {
+		c.call("fs/watchMissing", obj{"watchId": i, "missing": missing})
+	}
+	for _, q := range []struct {
+		params obj
+		code   int64
+		text   string
+	}{
+		{obj{}, -32602, "missing field `watchId`"},
+		{obj{"watchId": 70}, -32602, "missing field `missing`"},
+		{obj{"watchId": "a", "missing": missing}, -32602, "invalid type: string \"a\", expected u64, in `watchId`"},
+		{obj{"watchId": 70, "missing": missing, "present": 1}, -32602, "expected a sequence, in `present`"},
+		{obj{"watchId": 70, "missing": missing, "sandbox": obj{"permissions": obj{}}}, -32602, "sandbox is not supported"},
+		{obj{"watchId": 7, "missing": missing}, -32600, "watch 7 already exists"},
+		{obj{"watchId": 70, "missing": missing}, -32600, "there are 64 watches on this connection, which is the most"},
+	} {
+		if code, text := c.callError("fs/watchMissing", q.params); code != q.code || !strings.Contains(text, q.text) {
+			t.Errorf("%s: %d %s\nwant %d %s", jsonText(q.params), code, text, q.code, q.text)
+		}
+	}
+	c.callError("fs/readFile", obj{"path": missing[0]})
+	if code, _ := c.callError("fs/watchMissing", obj{"watchId": 0, "missing": missing}); code != -32600 {
+		t.Errorf("watch 0 is gone with a call that failed: code %d", code)
+	}
+	c = s.session(nil) // it has none
+	for _, q := range []struct {
+		missing []string
+		code    int64
+		text    string
+	}{
+		{[]string{"/tmp/x"}, -32602, "invalid URI: relative URL without a base"},
+		{many, -32600, "65 paths are to be watched, and a watch has at most 64"},
+		{[]string{fileURI(dir, strings.Repeat("x", 256))}, -32603, "File name too long (os error 36)"},
+	} {
+		if code, text := c.callError("fs/watchMissing", obj{"watchId": 0, "missing": q.missing}); code != q.code || !strings.Contains(text, q.text) {
+			t.Errorf("%.100s: %d %s\nwant %d %s", q.missing, code, text, q.code, q.text)
+		}
+	}
+	for id := range 64 { // what was refused does not count
+		c.call("fs/watchMissing", obj{"watchId": id, "missing": many[:64]})
+	}
+}
+
+// TestWatchMissingEnds: a connection's watches end with it, and leave nothing in the server.
+func TestWatchMissingEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := startServer(t)
+	s.session(nil).call("fs/readDirectory", obj{"path": fileURI(dir)})
+	before := openFiles(t, s)
+	var conns []*conn
+	for range 20 {
+		c := s.session(nil)
+		c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none"), fileURI(dir, "a/b")}})
+		c.request("fs/watchMissing", obj{"watchId": 2, "missing": []string{fileURI(dir, "c")}}) // cut while it begins, perhaps
+		conns = append(conns, c)
+	}
+	last := conns[0]
+	for i, c := range conns[1:] {
+		if i%2 == 0 {
+			c.cutRST()
+		} else {
+			c.close()
+		}
+	}
+	if n := inotifies(t, s); n != 1 {
+		t.Errorf("%d instances of inotify while there are watches, want one", n)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	last.awaitTold(2, "others have ended")
+	last.cutFIN()
+	eventually(t, "no instance of inotify is left, nor another file", func() bool { return inotifies(t, s) == 0 && openFiles(t, s) <= before })
+}
+
+// TestWatchMissingRaces: a file that comes while its watch begins is told, however its directories
+// come to be.
+func TestWatchMissingRaces(t *testing.T) {
+	t.Parallel()
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	dir := t.TempDir()
+	c := startServer(t).session(nil)
+	for i := range rounds {
+		top := filepath.Join(dir, fmt.Sprint(i))
+		answer := c.request("fs/watchMissing", obj{"watchId": i, "missing": []string{fileURI(top, "a/b")}})
+		err := os.MkdirAll(filepath.Join(top, "a"), 0o777)
+		if i%3 == 0 {
+			err = errors.Join(err, os.Rename(top, top+"x"), os.Rename(top+"x", top))
+		}
+		if err := errors.Join(err, os.WriteFile(filepath.Join(top, "c"), nil, 0o666), os.Rename(filepath.Join(top, "c"), filepath.Join(top, "a/b"))); err != nil {
+			t.Fatal(err)
+		}
+		c.reply(answer)
+		c.awaitTold(int64(i), fmt.Sprintf("round %d", i))
 	}
 }

@@ -15,8 +15,12 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/b6f6fdd7/troupe/protocol"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tree makes files in a new directory: path → content, and for a path that ends in a slash a
 // directory, in @ a symbolic link to the content, in | a fifo.

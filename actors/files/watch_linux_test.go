@@ -1,0 +1,530 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// watchTime is how long news may take to come; no test that passes waits for it.
+const watchTime = 30 * time.Second
+
+// watch begins a watch, until the test ends.
+func watch(t *testing.T, r *Watcher, missing, present []string) (told chan struct{}) {
+	t.Helper()
+	w, err := r.Watch(t.Context(), missing, present)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return toldBy(w)
+}
+
+func toldBy(w *Watch) (told chan struct{}) {
+	told = make(chan struct{}, 2) // twice would be once too often
+	w.Then(func() { told <- struct{}{} })
+	return told
+}
+
+func await(t interface{ Fatalf(string, ...any) }, told chan struct{}, what string) {
+	select {
+	case <-told:
+	case <-time.After(watchTime):
+		t.Fatalf("not told: %s", what)
+	}
+}
+
+// idle waits until nothing is left of the watches that have ended.
+func idle(t *testing.T, r *Watcher) {
+	t.Helper()
+	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		done := r.in == nil && r.places == 0
+		r.mu.Unlock()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("something is left of watches that have ended")
+		}
+	}
+}
+
+// settled waits until no watch looks any more: what happened before has been seen.
+func (r *Watcher) settled(t *testing.T) {
+	t.Helper()
+	marker := filepath.Join(t.TempDir(), "marker")
+	w, err := r.Watch(t.Context(), []string{marker}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := toldBy(w)
+	if err := os.Mkdir(marker, 0o777); err != nil { // its event is behind all others
+		t.Fatal(err)
+	}
+	await(t, told, "a marker")
+	for busy := true; busy; time.Sleep(time.Millisecond) {
+		busy = false
+		r.mu.Lock()
+		if r.in != nil {
+			for w := range r.in.all {
+				busy = busy || w.busy
+			}
+		}
+		r.mu.Unlock()
+	}
+}
+
+func TestWatch(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		tree             map[string]string
+		missing, present string // names, separated by blanks
+		quiet, change    string // what is done, a shell would say
+	}{
+		{"a file", nil, "a", "", "touch b", "touch a"},
+		{"one of several", nil, "a b/c d", "", "mkdir b", "touch b/c"},
+		{"a directory", nil, "a", "", "", "mkdir a"},
+		{"a link", map[string]string{"b": ""}, "a", "", "", "ln -s b a"},
+		{"a link to nothing, and then something", nil, "a", "", "ln -s b a", "touch b"},
+		{"below a link to nothing", map[string]string{"l@": "d/e"}, "l/a", "", "mkdir -p d/e", "touch d/e/a"},
+		{"a link is turned", map[string]string{"l@": "d", "d/": "", "e/a": ""}, "l/a", "", "ln -s d m; mv -T m l", "ln -s e n; mv -T n l"},
+		{"a fifo", nil, "a", "", "", "mkfifo a"},
+		{"renamed into place", map[string]string{"b": ""}, "a", "", "mv b c", "mv c a"},
+		{"a tree renamed into place", map[string]string{"x/b/c": ""}, "a/b/c", "", "", "mv x a"},
+		{"ancestors, one after the other", nil, "a/b/c/d", "", "mkdir a; mkdir a/b; mkdir a/b/c", "touch a/b/c/d"},
+		{"ancestors, at once", nil, "a/b/c/d", "", "", "mkdir -p a/b/c/d"},
+		{"ancestors come and go", nil, "a/b/c", "", "mkdir -p a/b; rm -r a; mkdir -p a/b; mv a x; mkdir -p a; mkdir a/b", "touch a/b/c"},
+		{"an ancestor was renamed", map[string]string{"a/b/": ""}, "a/b/c", "", "mv a x; touch x/b/c; rm x/b/c", "mv x a; touch a/b/c"},
+		{"a file in place of an ancestor", map[string]string{"a": ""}, "a/b", "", "rm a; mkdir a", "touch a/b"},
+		{"hard link", map[string]string{"b": ""}, "a", "", "", "ln b a"},
+		{"removed", map[string]string{"a": ""}, "", "a", "touch a b; rm b", "rm a"},
+		{"renamed away", map[string]string{"a": ""}, "", "a", "", "mv a b"},
+		{"replaced is there", map[string]string{"a": "", "b": ""}, "", "a", "mv b a", "rm a"},
+		{"removed with its directory", map[string]string{"a/b/c": ""}, "", "a/b/c", "", "rm -r a"},
+		{"an ancestor renamed away", map[string]string{"a/b/c": ""}, "", "a/b/c", "", "mv a x"},
+		{"what a link leads to is removed", map[string]string{"l@": "a", "a": ""}, "", "l", "", "rm a"},
+		{"neither missing nor present any more", map[string]string{"a": ""}, "b", "a", "touch c", "mv a b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := tree(t, c.tree)
+			r := NewWatcher()
+			paths := func(names string) (paths []string) {
+				for name := range strings.FieldsSeq(names) {
+					paths = append(paths, filepath.Join(dir, name))
+				}
+				return paths
+			}
+			told := watch(t, r, paths(c.missing), paths(c.present))
+			sh(t, dir, c.quiet)
+			r.settled(t)
+			select {
+			case <-told:
+				t.Fatalf("told of %s", c.quiet)
+			default:
+			}
+			sh(t, dir, c.change)
+			await(t, told, c.change)
+			idle(t, r)
+			if len(told) > 0 {
+				t.Error("told twice")
+			}
+		})
+	}
+}
+
+// sh does what is between semicolons.
+func sh(t *testing.T, dir, script string) {
+	t.Helper()
+	for command := range strings.SplitSeq(script, ";") {
+		f := strings.Fields(command)
+		if len(f) == 0 {
+			continue
+		}
+		at := func(i int) string { return filepath.Join(dir, f[len(f)+i]) }
+		var err error
+		switch command := f[0] + " " + f[1]; {
+		case f[0] == "touch":
+			for i := 1 - len(f); i < 0; i++ {
+				err = errors.Join(err, os.WriteFile(at(i), nil, 0o666))
+			}
+		case command == "mkdir -p":
+			err = os.MkdirAll(at(-1), 0o777)
+		case f[0] == "mkdir":
+			err = os.Mkdir(at(-1), 0o777)
+		case command == "ln -s":
+			err = os.Symlink(f[2], at(-1))
+		case f[0] == "ln":
+			err = os.Link(at(-2), at(-1))
+		case f[0] == "mv":
+			err = os.Rename(at(-2), at(-1))
+		case f[0] == "rm":
+			err = os.RemoveAll(at(-1))
+		case f[0] == "rmdir":
+			err = os.Remove(at(-1))
+		case f[0] == "mkfifo":
+			err = unix.Mkfifo(at(-1), 0o666)
+		default:
+			t.Fatalf("unknown: %s", command)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWatchOfWhatIsSo(t *testing.T) {
+	dir := tree(t, map[string]string{"a": ""})
+	r := NewWatcher()
+	for _, c := range []struct{ missing, present []string }{
+		{[]string{dir + "/b", dir + "/a"}, nil},
+		{[]string{"/"}, nil},
+		{nil, []string{dir + "/a", dir + "/b"}},
+	} {
+		await(t, watch(t, r, c.missing, c.present), fmt.Sprint(c))
+		idle(t, r)
+	}
+}
+
+func TestWatchRefuses(t *testing.T) {
+	dir := tree(t, map[string]string{"loop@": "loop"})
+	r := NewWatcher()
+	many := make([]string, maxWatched+1)
+	for i := range many {
+		many[i] = fmt.Sprint(dir, "/", i)
+	}
+	_, err := r.Watch(t.Context(), many[1:], many[:1])
+	wantText(t, err, "65 paths are to be watched, and a watch has at most 64")
+	_, err = r.Watch(t.Context(), []string{dir + "/loop"}, nil)
+	wantText(t, err, "Too many levels of symbolic links (os error 40)")
+	_, err = r.Watch(t.Context(), []string{dir + "/" + strings.Repeat("a", 256)}, nil)
+	wantText(t, err, "File name too long (os error 36)")
+	idle(t, r)
+
+	w, err := r.Watch(t.Context(), many[1:], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.most = r.places + 2
+	_, err = r.Watch(t.Context(), []string{dir + "/none/a"}, nil)
+	if !errors.As(err, new(*Refusal)) {
+		t.Errorf("more places than there may be: %v", err)
+	}
+	told := toldBy(w)
+	sh(t, dir, "touch 7")
+	await(t, told, "after another was refused")
+	idle(t, r)
+}
+
+// A watch that nobody wants any more leaves nothing, whatever it was about.
+func TestWatchEnds(t *testing.T) {
+	dir := tree(t, map[string]string{"a/b/": ""})
+	r := NewWatcher()
+	watch(t, r, []string{dir + "/none"}, nil)
+	before := r.places
+	for i := range 300 {
+		ctx, cancel := context.WithCancel(context.Background())
+		go cancel()
+		w, err := r.Watch(ctx, []string{dir + "/a/b/c", dir + "/a/x"}, nil)
+		if err == nil {
+			w.Then(func() { t.Error("told of no change") })
+			sh(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // it looks while it ends, perhaps
+		}
+		cancel()
+	}
+	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		left, places := len(r.in.all), r.places
+		r.mu.Unlock()
+		if left == 1 && places == before {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d watches are left, with %d places", left, places)
+		}
+	}
+}
+
+// What a watch has come past is not watched any longer, nor what has ended kept.
+func TestWatchKeepsWhatItNeeds(t *testing.T) {
+	dir := tree(t, nil)
+	r := NewWatcher()
+	w, err := r.Watch(t.Context(), []string{dir + "/a/b/c"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := toldBy(w)
+	of := strings.Count(dir, "/") // directories above dir
+	for i := range 20 {
+		sh(t, dir, "mkdir a; mkdir a/b")
+		r.settled(t)
+		wantPlaces(t, r, of+3)
+		sh(t, dir, fmt.Sprintf("mv a x%d", i))
+		r.settled(t)
+		wantPlaces(t, r, of+1)
+	}
+	collected := make(chan struct{})
+	runtime.AddCleanup(w, func(struct{}) { close(collected) }, struct{}{})
+	w = nil
+	sh(t, dir, "mkdir -p a/b/c")
+	await(t, told, "a/b/c")
+	for deadline := time.Now().Add(watchTime); ; {
+		runtime.GC()
+		select {
+		case <-collected:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a watch that has ended is kept")
+		}
+	}
+}
+
+// wantPlaces wants that many places, each in a directory of its own, and the kernel to watch those.
+func wantPlaces(t *testing.T, r *Watcher, want int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info := ""
+	r.in.conn.Control(func(fd uintptr) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info = string(data)
+	})
+	if n := strings.Count(info, "inotify wd:"); r.places != want || n != want {
+		t.Errorf("%d places, and the kernel watches %d directories, want %d", r.places, n, want)
+	}
+}
+
+// A directory that may not be read is passed, and nothing is watched in it.
+func TestWatchWithoutPermission(t *testing.T) {
+	dir := tree(t, map[string]string{"shut/open/": ""})
+	if err := os.Chmod(dir+"/shut", 0o311); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir+"/shut", 0o777)
+	if f, err := os.Open(dir + "/shut"); err == nil {
+		f.Close()
+		t.Skip("this user may read everything")
+	}
+	r := NewWatcher()
+	told := watch(t, r, []string{dir + "/shut/open/a"}, nil)
+	sh(t, dir, "touch shut/open/a")
+	await(t, told, "a file below it")
+	told = watch(t, r, []string{dir + "/shut/open/b"}, nil)
+	sh(t, dir, "mv shut/open shut/x; mkdir shut/open; touch shut/open/b")
+	await(t, told, "a file in another directory of that name")
+	told = watch(t, r, []string{dir + "/shut/open/c"}, nil)
+	sh(t, dir, "rm shut/open/b; rmdir shut/open; mkdir shut/open; touch shut/open/c")
+	await(t, told, "a file in a directory made anew")
+	_, err := r.Watch(t.Context(), []string{dir + "/shut/a"}, nil)
+	wantText(t, err, "Permission denied (os error 13)")
+	idle(t, r)
+}
+
+// Whatever becomes of files and directories, links among them: when a path is there that was
+// missing, or the other way round, it is told, and else not.
+func TestWatchFollows(t *testing.T) {
+	dir := tree(t, nil)
+	n := 0
+	r := NewWatcher()
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		top := filepath.Join(dir, fmt.Sprint(n))
+		if err := os.Mkdir(top, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		root, err := os.OpenRoot(top) // wherever links lead, nothing is changed elsewhere
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		names := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 4),
+			func(names []string) string { return strings.Join(names, "/") })
+		targets := rapid.SampledFrom([]string{"a", "../b", "b/c", "/nowhere", "..", "../a/c", ".", top + "/b"})
+		change := func() {
+			at, to := names.Draw(t, "path"), names.Draw(t, "to")
+			switch rapid.SampledFrom([]string{"touch", "mkdir", "mkdir", "link", "link", "move", "move", "remove"}).Draw(t, "what") {
+			case "touch":
+				root.WriteFile(at, nil, 0o666)
+			case "mkdir":
+				root.MkdirAll(at, 0o777)
+			case "link":
+				root.Symlink(targets.Draw(t, "target"), at)
+			case "move":
+				root.Rename(at, to)
+			case "remove":
+				root.RemoveAll(at)
+			}
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "before") {
+			change()
+		}
+		var missing, present []string
+		for _, name := range rapid.SliceOfN(names, 1, 4).Draw(t, "watched") {
+			path := filepath.Join(top, name)
+			switch _, err := os.Stat(path); {
+			case err == nil:
+				present = append(present, path)
+			case absent(err):
+				missing = append(missing, path)
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		w, err := r.Watch(ctx, missing, present)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := toldBy(w)
+		for range 10 {
+			change()
+			for i, path := range w.paths {
+				_, err := os.Stat(path)
+				if err != nil && !absent(err) || (err != nil) != (i < w.missing) {
+					await(t, told, path)
+					return
+				}
+			}
+		}
+		if len(told) > 0 {
+			t.Fatalf("told without a change")
+		}
+	})
+	idle(t, r)
+}
+
+// A file that comes while the watch begins is not missed, nor one whose directories do.
+func TestWatchRaces(t *testing.T) {
+	dir := tree(t, nil)
+	r := NewWatcher()
+	rounds := 2000
+	if testing.Short() {
+		rounds = 200
+	}
+	watch(t, r, []string{dir + "/none"}, nil) // to close an instance takes the kernel 10 ms
+	for i := range rounds {
+		top := filepath.Join(dir, fmt.Sprint(i))
+		path := filepath.Join(top, "a/b/c")
+		made := make(chan error)
+		go func() {
+			err := os.MkdirAll(filepath.Dir(path), 0o777)
+			if i%2 == 0 { // the way there is another inode
+				err = errors.Join(err, os.Rename(top, top+"x"), os.MkdirAll(filepath.Dir(path), 0o777))
+			}
+			made <- errors.Join(err, os.WriteFile(path, nil, 0o666))
+		}()
+		told := watch(t, r, []string{path}, nil)
+		if err := <-made; err != nil {
+			t.Fatal(err)
+		}
+		await(t, told, path)
+	}
+}
+
+// Who begins or ends to watch a directory takes nothing from others that watch it.
+func TestWatchesShare(t *testing.T) {
+	dir := tree(t, map[string]string{"d/": ""})
+	r := NewWatcher()
+	watch(t, r, []string{dir + "/none"}, nil)
+	var over atomic.Bool
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer over.Store(true)
+	for range 2 {
+		others.Go(func() {
+			for !over.Load() {
+				wd, err := r.in.add(dir + "/d")
+				if err != nil {
+					t.Error(err)
+				}
+				r.in.forget(r.unused(r.in, wd))
+			}
+		})
+	}
+	rounds := 500
+	if testing.Short() {
+		rounds = 100
+	}
+	for i := range rounds {
+		name := fmt.Sprint("d/", i)
+		told := watch(t, r, []string{filepath.Join(dir, name)}, nil)
+		sh(t, dir, "touch "+name)
+		await(t, told, name)
+	}
+}
+
+// When events were lost everybody looks.
+func TestWatchOverflow(t *testing.T) {
+	dir := tree(t, nil)
+	r := NewWatcher()
+	told := watch(t, r, []string{dir + "/a"}, nil)
+	r.mu.Lock()
+	in := r.in
+	clear(in.directories) // nothing is known of any place
+	if err := os.WriteFile(dir+"/a", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r.event(in, -1, unix.IN_Q_OVERFLOW, "")
+	r.mu.Unlock()
+	await(t, told, "after an overflow")
+}
+
+// Watches that can no longer be told end, and another begins anew.
+func TestWatchBroken(t *testing.T) {
+	dir := tree(t, nil)
+	r := NewWatcher()
+	told := make(chan struct{}, 4)
+	for range 2 {
+		w, err := r.Watch(t.Context(), []string{dir + "/a"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Then(func() {
+			again, err := r.Watch(t.Context(), []string{dir + "/a"}, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			told <- struct{}{}
+			again.Then(func() { told <- struct{}{} })
+		})
+	}
+	r.in.file.SetReadDeadline(time.Now())
+	await(t, told, "that nothing more is told")
+	await(t, told, "that nothing more is told, the other")
+	sh(t, dir, "touch a")
+	await(t, told, "a file")
+	await(t, told, "a file, the other")
+	idle(t, r)
+}
+
+func BenchmarkWatch(b *testing.B) {
+	dir := b.TempDir()
+	r := NewWatcher()
+	if _, err := r.Watch(b.Context(), []string{dir + "/none"}, nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(context.Background())
+		if _, err := r.Watch(ctx, []string{dir + "/a/b/c"}, nil); err != nil {
+			b.Fatal(err)
+		}
+		cancel()
+	}
+}
