@@ -134,6 +134,9 @@ func refusals() []refusal {
 		{new(ProcessStartParams), start(`,"liveness":{"probe":{"argv":[]}}`), "argv must not be empty, in `liveness.probe`"},
 		{new(GroupStartParams), `{"groupId":"g","processes":[]}`, "processes must not be empty"},
 		{new(GroupStartParams), `{"groupId":"g","strategy":"all","processes":[]}`, "unknown variant `all`, expected one of `one_for_one`, `one_for_all`, `rest_for_one`, in `strategy`"},
+		{new(HTTPRequestParams), `{"method":"GET","url":"http://127.0.0.1/"}`, "missing field `requestId`"},
+		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","redirectPolicy":"maybe"}`, "unknown variant `maybe`, expected `follow` or `stop`, in `redirectPolicy`"},
+		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","headers":[{"name":"a"}]}`, "missing field `value`, in `headers[0]`"},
 		{new(NoParams), `{"x":1}`, "invalid type: map, expected unit"},
 		{new(NoParams), `[]`, "invalid type: sequence, expected unit"},
 		{new(Empty), `[]`, "invalid type: sequence, expected struct Empty"},
@@ -319,6 +322,7 @@ func TestAppend(t *testing.T) {
 		{frame(JSON.AppendRequest(nil, IntID(1), MethodEnvironmentInfo, NoParams{})), `{"id":1,"method":"environment/info","params":{}}`},
 		{frame(JSON.AppendResponse(nil, IntID(-1), ProcessStartResult{"<p&\x01>", "none"})), `{"id":-1,"result":{"processId":"\u003cp\u0026\u0001\u003e","sandboxType":"none"}}`},
 		{frame(JSON.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "%s", "no"))), `{"error":{"code":-32600,"message":"no"},"id":-1}`},
+		{frame(JSON.AppendNotification(nil, NotifyHTTPBodyDelta, &HTTPBodyDeltaNotification{"q2", 1, []byte("hello\n"), false, nil})), `{"method":"http/request/bodyDelta","params":{"requestId":"q2","seq":1,"deltaBase64":"aGVsbG8K","done":false,"error":null}}`},
 		{frame(JSON.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")})), `{"method":"process/output","params":{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}}`},
 		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})), `{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":0,"sandboxDenied":false}}`},
 		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{"p", 1, ExitStatus{137, "SIGKILL", true, true, true, "timeout", 2, Rusage{1, 2, 3}}, false})),
@@ -366,6 +370,7 @@ var wireTypes = []any{
 	FsReadFileParams{}, FsReadFileResult{}, FsOpenParams{}, FsOpenResult{}, FsReadBlockParams{}, FsReadBlockResult{}, FsWriteBlockParams{}, FsCloseParams{},
 	FsWriteFileParams{}, FsCreateDirectoryParams{}, FsGetMetadataParams{}, FsGetMetadataResult{}, FsCanonicalizeParams{}, FsCanonicalizeResult{},
 	FsReadDirectoryParams{}, FsReadDirectoryResult{}, FsWalkParams{}, FsWalkResult{}, FsRemoveParams{}, FsCopyParams{},
+	HTTPRequestParams{}, HTTPRequestResult{}, HTTPBodyDeltaNotification{},
 	ClientInfoParams{}, ProcessSpawnParams{}, ProcessWriteStdinParams{}, ProcessResizePtyParams{}, ProcessKillParams{}, ProcessOutputDeltaNotification{}, SpawnExitedNotification{},
 	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
 	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
@@ -448,6 +453,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 	case *FsMode:
 		*p = rapid.SampledFrom([]FsMode{"", FsRead, FsReplace}).Draw(t, "mode")
 		return
+	case *HTTPRedirectPolicy:
+		*p = rapid.SampledFrom([]HTTPRedirectPolicy{"", HTTPFollow, HTTPStop}).Draw(t, "redirectPolicy")
+		return
 	case *WaitFor:
 		*p = rapid.SampledFrom([]WaitFor{WaitOwner, WaitItself}).Draw(t, "for")
 		return
@@ -461,7 +469,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		*p = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"a":[1,null,"\n"]}`)}).Draw(t, "raw")
 		return
 	case *[]byte:
-		*p = rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
+		if *p = rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"); omitted && len(*p) == 0 {
+			*p = nil
+		}
 		return
 	}
 	switch v.Kind() {

@@ -37,6 +37,9 @@ const (
 	MethodFsCopy            = "fs/copy"            // FsCopyParams → Empty
 	MethodFsWatchMissing    = "fs/watchMissing"    // FsWatchMissingParams → FsWatchMissingResult
 
+	// exec-server wire §8.
+	MethodHTTPRequest = "http/request" // HTTPRequestParams → HTTPRequestResult
+
 	// Ours.
 	MethodProcessCloseStdin = "process/closeStdin" // ProcessCloseStdinParams → Empty
 	MethodProcessResize     = "process/resize"     // ProcessResizeParams → Empty
@@ -56,13 +59,15 @@ const (
 
 // Notifications the server sends.
 const (
-	// exec-server wire §4; a peer's client knows these three and no other.
+	// exec-server wire §4; of processes a peer's client knows these three and no other.
 	NotifyOutput = "process/output" // OutputNotification
 	NotifyExited = "process/exited" // ExitedNotification
 	NotifyClosed = "process/closed" // ClosedNotification
 
 	// exec-server wire §8; only to who asked by fs/watchMissing.
 	NotifyMissingChanged = "fs/missingChanged" // FsMissingChangedNotification
+	// exec-server wire §8.
+	NotifyHTTPBodyDelta = "http/request/bodyDelta" // HTTPBodyDeltaNotification
 
 	// Ours.
 	NotifyGap             = "process/gap"       // GapNotification, with capability gap

@@ -154,8 +154,8 @@ type EnvironmentInfo struct {
 	TemporaryDirectories []string `json:"temporaryDirectories"` // file URIs, beside TempDir
 	TempDir              string   `json:"tempDir"`              // file URI
 
-	// Capabilities are what the server can do, by the peer's names. A client calls
-	// a method that belongs to one only if it is true. (exec-server wire §9.)
+	// Capabilities are what the server can do, by the peer's names; httpRequest is ours. A client
+	// calls a method that belongs to one only if it is true. (exec-server wire §9.)
 	Capabilities map[string]bool `json:"capabilities"`
 }
 
