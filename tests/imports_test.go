@@ -45,6 +45,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/spool", "github.com/asynkron/protoactor-go", "it is a disk"},
 		{"/actors/files", module + "/actors", "the edge to the filesystem knows no actors"},
 		{"/actors/files", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},
+		{"/actors/httpcall", module + "/actors", "the edge to other servers knows no actors"},
+		{"/actors/httpcall", "github.com/asynkron/protoactor-go", "the edge to other servers knows no actors"},
 		{"/actors/outlog", module + "/actors", "a data structure"},
 		{"/actors/child", module + "/actors", "the edge to the system knows no actors"},
 		{"/actors/child", "github.com/asynkron/protoactor-go", "the edge to the system knows no actors"},

@@ -1,0 +1,308 @@
+// Package httpcall is the edge to the HTTP servers of others: it sends a request, and gives the
+// response back whole or as it comes. A call takes as long as the other side does, or until
+// its context is done. It knows no connections of clients: any goroutine may call it.
+//
+// What is asked for wrongly is a *protocol.Error. Source: exec-server wire §8.
+package httpcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// MaxBody is the most that Whole returns, in bytes.
+	MaxBody = 32 << 20
+	// ChunkBytes is a good size for the buffer of Read: more than that seldom comes at once.
+	ChunkBytes = 32 << 10
+
+	smallBody    = 1 << 20  // bytes that Whole reads without asking for room
+	maxHeader    = 1 << 20  // bytes of the header of a response
+	maxURL       = 64 << 10 // bytes
+	maxRedirects = 10
+	streamWindow = 256 << 10 // bytes that a server may send over HTTP/2 and nobody has read
+)
+
+// ErrTooLarge is of a body that is over MaxBody.
+var ErrTooLarge = fmt.Errorf("the body of the response has more than %d bytes, which is the most in one answer: ask for it with streamResponse", MaxBody)
+
+// A Client sends requests, and keeps connections for the next.
+type Client struct{ transport *http.Transport }
+
+// NewClient returns a client that goes through the proxies of the environment (HTTP_PROXY,
+// HTTPS_PROXY, NO_PROXY).
+func NewClient() *Client {
+	return &Client{&http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		MaxIdleConns:           100,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		ReadBufferSize:         ChunkBytes,
+		DisableCompression:     true, // the body is what the header says
+		ForceAttemptHTTP2:      true,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamWindow,
+			SendPingTimeout:           30 * time.Second, // many requests share a connection: they must learn that it is dead
+			PingTimeout:               15 * time.Second,
+		},
+	}}
+}
+
+// CloseIdle closes the connections that no request uses, and those in use once it is over. The
+// client may be used again.
+func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
+
+// A Request is one that can be sent, once.
+type Request struct {
+	method string
+	url    *url.URL
+	host   string // of the header; "": that of url
+	header http.Header
+	body   []byte
+	stop   bool // a redirect is the response
+}
+
+func invalid(format string, a ...any) error {
+	return protocol.Errorf(protocol.CodeInvalidParams, "http/request "+format, a...)
+}
+
+// NewRequest is what p asks for. The length of the body, how it is transferred, and the host, if no
+// header names another, are said by this package.
+func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
+	if !isToken(p.Method) {
+		return nil, invalid("method is invalid: invalid HTTP method")
+	}
+	if p.Method == http.MethodConnect {
+		return nil, invalid("method is invalid: CONNECT would make a tunnel, which nobody could use")
+	}
+	u, err := parseURL(p.URL)
+	if err != nil {
+		return nil, err
+	}
+	r := &Request{method: p.Method, url: u, header: make(http.Header), body: p.Body, stop: p.RedirectPolicy == protocol.HTTPStop}
+	for _, h := range p.Headers {
+		if !isToken(h.Name) {
+			return nil, invalid("header name is invalid: invalid HTTP header name")
+		}
+		if strings.ContainsFunc(h.Value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			return nil, invalid("header value is invalid for %s: it has a control character", clip(h.Name))
+		}
+		r.header.Add(h.Name, h.Value)
+	}
+	r.host = r.header.Get("Host")
+	for _, ours := range []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"} {
+		r.header.Del(ours)
+	}
+	if r.header["User-Agent"] == nil {
+		r.header.Set("User-Agent", "") // net/http would send its own
+	}
+	return r, nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	if len(text) > maxURL {
+		return nil, invalid("url is invalid: it has %d bytes, the limit is %d", len(text), maxURL)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // the client knows its URL
+		}
+		return nil, invalid("url is invalid: %s", clip(err.Error()))
+	}
+	switch {
+	case u.Scheme == "":
+		return nil, invalid("url is invalid: relative URL without a base")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, invalid("only supports http and https URLs, got %s", clip(u.Scheme))
+	case u.Hostname() == "":
+		return nil, invalid("url is invalid: empty host")
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u, nil
+}
+
+// isToken is whether s can be a method or the name of a header (RFC 9110 §5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
+	})
+}
+
+// clip shortens what goes into an error: its sender knows the rest.
+func clip(s string) string {
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// upload is the body of a request. It is let go of when it has been sent: a response refers to its
+// request, and may last.
+type upload struct {
+	mu   sync.Mutex
+	left []byte
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, u.left)
+	u.left = u.left[n:]
+	return n, nil
+}
+
+func (u *upload) Close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.left = nil
+	return nil
+}
+
+// Do sends r, and returns the response when its header has come. It is to be closed. Its body
+// can be read until ctx is done.
+func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
+	req := (&http.Request{Method: r.method, URL: r.url, Host: r.host, Header: r.header}).WithContext(ctx)
+	body := r.body
+	r.body = nil
+	if len(body) > 0 {
+		req.ContentLength = int64(len(body))
+		req.Body = &upload{left: body}
+		req.GetBody = func() (io.ReadCloser, error) { return &upload{left: body}, nil }
+	}
+	client := http.Client{Transport: c.transport, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		switch {
+		case r.stop:
+			return http.ErrUseLastResponse
+		case len(via) > maxRedirects:
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		}
+		return nil
+	}}
+	resp, err := client.Do(req)
+	body = nil // which GetBody refers to
+	if err != nil {
+		at := r.url.Redacted()
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			at, err = inner.URL, inner.Err // of where it was redirected to
+		}
+		return nil, fmt.Errorf("error sending request for url (%s): %w", clip(at), reason(ctx, err))
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols { // there is no more HTTP to come
+		resp.Body.Close()
+		resp.Body = http.NoBody
+	}
+	return &Response{Status: resp.StatusCode, Headers: headersOf(resp.Header), ctx: ctx, body: resp.Body, size: resp.ContentLength}, nil
+}
+
+// reason is why a call failed with err: if its context is done, what ended that.
+func reason(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); why != nil {
+		return why
+	}
+	return err
+}
+
+// headersOf are the fields of a header in the order of their names, those of one name as they came.
+func headersOf(h http.Header) []protocol.HTTPHeader {
+	fields := make([]protocol.HTTPHeader, 0, len(h))
+	for name, values := range h {
+		for _, v := range values {
+			fields = append(fields, protocol.HTTPHeader{Name: strings.ToLower(name), Value: text(v)})
+		}
+	}
+	slices.SortStableFunc(fields, func(a, b protocol.HTTPHeader) int { return strings.Compare(a.Name, b.Name) })
+	return fields
+}
+
+// text is the value of a field as UTF-8, or else taken for ISO 8859-1. (RFC 9110 §5.5)
+func text(v string) string {
+	if utf8.ValidString(v) {
+		return v
+	}
+	var b strings.Builder
+	for i := range len(v) {
+		b.WriteRune(rune(v[i]))
+	}
+	return b.String()
+}
+
+// A Response has a body that is yet to be read, by one goroutine.
+type Response struct {
+	Status  int
+	Headers []protocol.HTTPHeader
+
+	ctx  context.Context // of its call
+	body io.ReadCloser
+	size int64 // as the header has it; -1: it does not
+}
+
+// Close lets go of the response. What of the body has not been read is not wanted.
+func (r *Response) Close() { r.body.Close() }
+
+// Read is io.Reader's.
+func (r *Response) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("error reading the body of the response: %w", reason(r.ctx, err))
+	}
+	return n, err
+}
+
+// Whole returns all of the body. One that is not small waits until its size, if that is not
+// known MaxBody, can be taken from room; taken is what is to be given back when the
+// body is no longer held, also after an error.
+func (r *Response) Whole(room *semaphore.Weighted) (body []byte, taken int64, err error) {
+	if r.size > MaxBody {
+		return nil, 0, ErrTooLarge
+	}
+	body = make([]byte, 0, min(max(r.size, 0)+512, ChunkBytes))
+	for {
+		if len(body) == cap(body) {
+			if len(body) >= smallBody && taken == 0 {
+				size := r.size
+				if size < 0 {
+					size = MaxBody
+				}
+				if room.Acquire(r.ctx, size) != nil {
+					return nil, 0, context.Cause(r.ctx)
+				}
+				taken = size
+			}
+			body = slices.Grow(body, len(body))
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case len(body) > MaxBody:
+			return nil, taken, ErrTooLarge
+		case err == io.EOF:
+			return body, taken, nil
+		case err != nil:
+			return nil, taken, err
+		}
+	}
+}

@@ -1,0 +1,458 @@
+package httpcall
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"weak"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit is how long a test waits for a fact before it gives up.
+const limit = 60 * time.Second
+
+type params = protocol.HTTPRequestParams
+
+func newClient(t *testing.T) *Client {
+	c := NewClient()
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// do sends p, with GET if it does not say what.
+func do(ctx context.Context, c *Client, p params) (*Response, error) {
+	if p.Method == "" {
+		p.Method = "GET"
+	}
+	r, err := NewRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	return c.Do(ctx, r)
+}
+
+// whole is all of the response: its fields a line each, and its body.
+func whole(t *testing.T, c *Client, p params) (status int, fields, body string) {
+	t.Helper()
+	r, err := do(t.Context(), c, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, _, err := r.Whole(semaphore.NewWeighted(MaxBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range r.Headers {
+		fields += h.Name + ": " + h.Value + "\n"
+	}
+	return r.Status, fields, string(b)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// TestSends is what arrives, to the byte but for the order of the fields.
+func TestSends(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	got := make(chan string, 1)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			var text strings.Builder
+			in := bufio.NewReader(conn)
+			for line := ""; line != "\r\n"; {
+				if line, err = in.ReadString('\n'); err != nil {
+					break
+				}
+				text.WriteString(line)
+			}
+			_, length, _ := strings.Cut(text.String(), "Content-Length: ")
+			var n int
+			fmt.Sscan(length, &n)
+			body := make([]byte, n)
+			io.ReadFull(in, body)
+			got <- text.String() + string(body)
+			io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	c := newClient(t)
+	addr := listener.Addr().String()
+	for _, q := range []struct {
+		p    params
+		want string
+	}{
+		{params{Method: "GET", URL: "http://" + addr + "/a%2Fb?x=y&z"}, "GET /a%2Fb?x=y&z HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
+		{params{Method: "Mine", URL: "HTTP://" + addr}, "Mine / HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
+		{params{Method: "DELETE", URL: "http://" + addr + "/#f", Headers: []protocol.HTTPHeader{
+			{Name: "x-a", Value: "1"}, {Name: "host", Value: "other.example"}, {Name: "X-A", Value: "é"}, {Name: "user-agent", Value: "me"}}},
+			"DELETE / HTTP/1.1\r\nHost: other.example\r\nUser-Agent: me\r\nX-A: 1\r\nX-A: é\r\n\r\n"},
+		{params{Method: "POST", URL: "http://me:secret@" + addr, Body: []byte("hello"), Headers: []protocol.HTTPHeader{
+			{Name: "content-length", Value: "3"}, {Name: "transfer-encoding", Value: "chunked"}}},
+			"POST / HTTP/1.1\r\nHost: ADDR\r\nContent-Length: 5\r\nAuthorization: Basic bWU6c2VjcmV0\r\n\r\nhello"},
+		{params{Method: "POST", URL: "http://" + addr}, "POST / HTTP/1.1\r\nHost: ADDR\r\nContent-Length: 0\r\n\r\n"},
+	} {
+		if status, _, body := whole(t, c, q.p); status != 204 || body != "" {
+			t.Errorf("status %d, body %q", status, body)
+		}
+		if text, want := <-got, strings.ReplaceAll(q.want, "ADDR", addr); text != want {
+			t.Errorf("%s %s arrived as %q, want %q", q.p.Method, q.p.URL, text, want)
+		}
+	}
+}
+
+// TestReceives: the body is what the header says, and several fields of a name stay.
+func TestReceives(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write([]byte("hello"))
+	z.Close()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h["Date"] = nil
+		h["Content-Encoding"], h["Content-Type"] = []string{"gzip"}, []string{"a/b"}
+		h["X-Two"] = []string{"b", "a"}
+		h["X-Old"] = []string{"caf\xe9"}
+		w.WriteHeader(418)
+		w.Write(packed.Bytes())
+	})
+	status, fields, body := whole(t, newClient(t), params{URL: s.URL})
+	want := fmt.Sprintf("content-encoding: gzip\ncontent-length: %d\ncontent-type: a/b\nx-old: café\nx-two: b\nx-two: a\n", packed.Len())
+	if status != 418 || fields != want || body != packed.String() {
+		t.Errorf("%d\n%s%q\nwant\n%s%q", status, fields, body, want, packed.String())
+	}
+	if _, fields, body := whole(t, newClient(t), params{Method: "HEAD", URL: s.URL}); !strings.Contains(fields, "content-encoding: gzip\n") || body != "" {
+		t.Errorf("HEAD: %s, body %q", fields, body)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for _, q := range []struct {
+		p    params
+		want string
+	}{
+		{params{Method: "G ET", URL: "http://h/"}, "http/request method is invalid: invalid HTTP method"},
+		{params{Method: "", URL: "http://h/"}, "http/request method is invalid: invalid HTTP method"},
+		{params{Method: "CONNECT", URL: "http://h/"}, "http/request method is invalid: CONNECT would make a tunnel, which nobody could use"},
+		{params{Method: "GET", URL: "ftp://h/"}, "http/request only supports http and https URLs, got ftp"},
+		{params{Method: "GET", URL: "localhost:80/"}, "http/request only supports http and https URLs, got localhost"},
+		{params{Method: "GET", URL: "zzz"}, "http/request url is invalid: relative URL without a base"},
+		{params{Method: "GET", URL: ""}, "http/request url is invalid: relative URL without a base"},
+		{params{Method: "GET", URL: "http:///x"}, "http/request url is invalid: empty host"},
+		{params{Method: "GET", URL: "http://:80"}, "http/request url is invalid: empty host"},
+		{params{Method: "GET", URL: "http://h:x/"}, `http/request url is invalid: invalid port ":x" after host`},
+		{params{Method: "GET", URL: "http://h/" + strings.Repeat("x", 1<<16)}, "http/request url is invalid: it has 65545 bytes, the limit is 65536"},
+		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a b"}}}, "http/request header name is invalid: invalid HTTP header name"},
+		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a", Value: "x\r\nb: c"}}}, "http/request header value is invalid for a: it has a control character"},
+	} {
+		_, err := NewRequest(q.p)
+		if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != protocol.CodeInvalidParams || e.Message != q.want {
+			t.Errorf("%s %.100s: %v, want %s", q.p.Method, q.p.URL, err, q.want)
+		}
+	}
+}
+
+// redirects answers /n with a redirect to /n-1, and /0 with what it was asked.
+func redirects(t *testing.T, status int) *httptest.Server {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		fmt.Sscanf(r.URL.Path, "/%d", &n)
+		body, _ := io.ReadAll(r.Body)
+		if n == 0 {
+			fmt.Fprintf(w, "%s %s", r.Method, body)
+			return
+		}
+		w.Header().Set("Location", fmt.Sprintf("/%d", n-1))
+		w.WriteHeader(status)
+	})
+}
+
+func TestRedirects(t *testing.T) {
+	c := newClient(t)
+	post := params{Method: "POST", Body: []byte("data")}
+	for _, q := range []struct {
+		status int
+		path   string
+		policy protocol.HTTPRedirectPolicy
+		want   string
+	}{
+		{303, "/1", "", "200 GET "},
+		{307, "/2", protocol.HTTPFollow, "200 POST data"},
+		{307, "/10", "", "200 POST data"},
+		{307, "/1", protocol.HTTPStop, "307 "},
+	} {
+		p := post
+		p.URL, p.RedirectPolicy = redirects(t, q.status).URL+q.path, q.policy
+		status, _, body := whole(t, c, p)
+		if got := fmt.Sprintf("%d %s", status, body); got != q.want {
+			t.Errorf("%d, %s, %q: %s, want %s", q.status, q.path, q.policy, got, q.want)
+		}
+	}
+	post.URL = redirects(t, 307).URL + "/11"
+	if _, err := do(t.Context(), c, post); err == nil || !strings.HasSuffix(err.Error(), "/0): more than 10 redirects") {
+		t.Errorf("11 redirects: %v", err)
+	}
+	elsewhere := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "file:///etc/passwd")
+		w.WriteHeader(302)
+	})
+	if _, err := do(t.Context(), c, params{URL: elsewhere.URL}); err == nil || !strings.Contains(err.Error(), "url (file:///etc/passwd): unsupported protocol scheme") {
+		t.Errorf("a redirect to a file: %v", err)
+	}
+}
+
+// TestEnds: whatever ends the context ends the call, whether its header has come or not, with the
+// reason; and the other side sees it.
+func TestEnds(t *testing.T) {
+	why := errors.New("it is enough")
+	for _, inBody := range []bool{false, true} {
+		begun, gone := make(chan struct{}), make(chan struct{})
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if inBody {
+				w.(http.Flusher).Flush()
+			}
+			close(begun)
+			<-r.Context().Done()
+			close(gone)
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			<-begun
+			cancel(why)
+		}()
+		r, err := do(ctx, newClient(t), params{URL: s.URL})
+		want := "error sending request for url (" + s.URL + "/): it is enough"
+		if inBody && err == nil {
+			_, _, err = r.Whole(semaphore.NewWeighted(MaxBody))
+			want = "error reading the body of the response: it is enough"
+			r.Close()
+		}
+		if err == nil || err.Error() != want || !errors.Is(err, why) {
+			t.Errorf("in the body %v: %v, want %s", inBody, err, want)
+		}
+		select {
+		case <-gone:
+		case <-time.After(limit):
+			t.Errorf("in the body %v: the server has not noticed", inBody)
+		}
+	}
+}
+
+func TestFails(t *testing.T) {
+	c := newClient(t)
+	broken := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/body":
+			w.Header().Set("Content-Length", "10")
+			io.WriteString(w, "half")
+		case "/header":
+			w.Header().Set("X", strings.Repeat("x", maxHeader))
+		}
+	})
+	r, err := do(t.Context(), c, params{URL: broken.URL + "/body"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if body, _, err := r.Whole(semaphore.NewWeighted(MaxBody)); err == nil || err.Error() != "error reading the body of the response: unexpected EOF" || body != nil {
+		t.Errorf("half a body: %q, %v", body, err)
+	}
+	if _, err := do(t.Context(), c, params{URL: broken.URL + "/header"}); err == nil || !strings.Contains(err.Error(), "server response headers exceeded") {
+		t.Errorf("a large header: %v", err)
+	}
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	if _, err := do(t.Context(), c, params{URL: closed.URL}); err == nil || !strings.HasPrefix(err.Error(), "error sending request for url ("+closed.URL+"/): dial tcp ") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+// TestWhole: a body of any size up to the bound comes whole, and takes room if it is not small.
+func TestWhole(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var size int
+		fmt.Sscanf(r.URL.Path, "/%d", &size)
+		if r.URL.RawQuery == "known" {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+		} else {
+			w.(http.Flusher).Flush()
+		}
+		for piece := make([]byte, 1<<16); size > 0; size -= len(piece) {
+			if _, err := w.Write(piece[:min(size, len(piece))]); err != nil {
+				return
+			}
+		}
+	})
+	c := newClient(t)
+	for _, q := range []struct {
+		size  int
+		query string
+		taken int64
+		err   error
+	}{
+		{0, "known", 0, nil}, {0, "", 0, nil}, {smallBody / 2, "", 0, nil},
+		{3 << 20, "known", 3 << 20, nil}, {3 << 20, "", MaxBody, nil},
+		{MaxBody, "known", MaxBody, nil}, {MaxBody, "", MaxBody, nil},
+		{MaxBody + 1, "known", 0, ErrTooLarge}, {MaxBody + 1, "", MaxBody, ErrTooLarge},
+	} {
+		r, err := do(t.Context(), c, params{URL: fmt.Sprintf("%s/%d?%s", s.URL, q.size, q.query)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, taken, err := r.Whole(semaphore.NewWeighted(MaxBody))
+		r.Close()
+		if want := q.size; err == nil && len(body) != want || taken != q.taken || !errors.Is(err, q.err) || err != nil && body != nil {
+			t.Errorf("%+v: %d bytes, %d taken, %v", q, len(body), taken, err)
+		}
+	}
+
+	// Without room it waits, and for no longer than its context.
+	room := semaphore.NewWeighted(MaxBody)
+	room.Acquire(t.Context(), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := do(ctx, c, params{URL: s.URL + "/3145728"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ended := make(chan error)
+	go func() {
+		_, taken, err := r.Whole(room)
+		if taken != 0 {
+			err = fmt.Errorf("%d bytes were taken", taken)
+		}
+		ended <- err
+	}()
+	eventually(t, "it waits for room", func() bool { return !room.TryAcquire(1) || func() bool { room.Release(1); return false }() })
+	cancel()
+	if err := <-ended; err != context.Canceled {
+		t.Errorf("it waited for room, and then %v", err)
+	}
+}
+
+// TestLetsGo: a request whose response goes on holds its body no longer.
+func TestLetsGo(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	body := make([]byte, 1<<20)
+	held := weak.Make(&body[0])
+	request, err := NewRequest(params{Method: "POST", URL: s.URL, Body: body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = nil
+	r, err := newClient(t).Do(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	eventually(t, "the body that was sent is not held", func() bool {
+		runtime.GC()
+		return held.Value() == nil
+	})
+	runtime.KeepAlive(request)
+}
+
+// TestSwitchingProtocols: what follows is not HTTP, and nobody could use it.
+func TestSwitchingProtocols(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nmore")
+		conn.Read(make([]byte, 1)) // until the other side closes
+	})
+	status, fields, body := whole(t, newClient(t), params{URL: s.URL, Headers: []protocol.HTTPHeader{{Name: "Connection", Value: "Upgrade"}, {Name: "Upgrade", Value: "x"}}})
+	if status != 101 || !strings.Contains(fields, "upgrade: x\n") || body != "" {
+		t.Errorf("%d %s %q", status, fields, body)
+	}
+}
+
+// TestHTTP2: a body that nobody reads stops its server soon, and no other request on the
+// same connection.
+func TestHTTP2(t *testing.T) {
+	var written atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/other" {
+			io.WriteString(w, r.Proto+" "+r.RemoteAddr)
+			return
+		}
+		w.Header().Set("X-From", r.RemoteAddr)
+		for piece := make([]byte, 1<<12); ; written.Add(int64(len(piece))) {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	c := newClient(t)
+	c.transport.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	r, err := do(t.Context(), c, params{URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	from := ""
+	for _, h := range r.Headers {
+		if h.Name == "x-from" {
+			from = h.Value
+		}
+	}
+	eventually(t, "the server stops writing", func() bool {
+		before := written.Load()
+		for range 50 {
+			if _, _, body := whole(t, c, params{URL: s.URL + "/other"}); body != "HTTP/2.0 "+from {
+				t.Fatalf("another request was answered by %q, want over HTTP/2.0 from %s", body, from)
+			}
+		}
+		return before > 0 && before == written.Load()
+	})
+	if n := written.Load(); n > 2*streamWindow {
+		t.Errorf("it wrote %d bytes that nobody read", n)
+	}
+}
