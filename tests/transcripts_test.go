@@ -132,9 +132,6 @@ var differences = []difference{
 	{"viol_unknown_notif", "end of 0", whyViolation, `{"code":1002}`},
 	{"sigterm_connected", "end of 0", whyGoingAway, `{"code":1001}`},
 
-	{"fs_http_env", "50", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "51", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "fs/missingChanged", whyLater, ""},
 	{"fs_http_env", "55", whyLater, `{"error":{"code":-32601}}`},
 	{"fs_http_env", "56", whyLater, `{"error":{"code":-32601}}`},
 	{"fs_http_env", "http/request/bodyDelta", whyLater, ""},
@@ -160,15 +157,10 @@ var differences = []difference{
 		whyHelpers, `{"stdout":"FOO1=x\nPATH=/usr/local/bin:/usr/bin:/bin\n"}`,
 	},
 
-	{"real_client_basic_exec", "9", whyLater, `{"error":{"code":-32601}}`},
 	{"real_client_basic_exec", "11", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_environments_toml_auth", "8", whyLater, `{"error":{"code":-32601}}`},
 	{"real_client_environments_toml_auth", "10", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_reconnect", "9", whyLater, `{"error":{"code":-32601}}`},
 	{"real_client_reconnect", "10", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_signal", "8", whyLater, `{"error":{"code":-32601}}`},
 	{"real_client_signal", "10", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_tty", "8", whyLater, `{"error":{"code":-32601}}`},
 	{"real_client_tty", "10", whyCapability, `{"error":{"code":-32601}}`},
 	{"real_client_tty", "process 38186-54a2324b-dbf9-4457-9f7f-4427d9d30da2", whyTTYSignal, `{"exitCode":130}`},
 }
