@@ -148,15 +148,16 @@ type heldCall struct {
 
 // runningCall is a call that the process has yet to answer.
 type runningCall struct {
-	token uint64 // of the connection; 0: it is ours
+	token uint64 // of the connection
 	call  commandCall
+	left  int  // requests without an answer
+	over  bool // one came too late
 }
 
 func (c *command) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		c.calls = make(map[uint64]*runningCall)
-		ctx.Request(c.troupe, Attach{Ephemeral: true, Options: protocol.SessionOptions{Name: c.spec.dialect.api()}})
 	case *actor.Stopping:
 		c.drainAt.stop()
 		c.quietAt.stop()
@@ -198,6 +199,7 @@ func (c *command) request(ctx actor.Context, m Request) {
 	switch call := m.Params.(type) {
 	case startCommand:
 		c.start, c.pulled = m.Token, true
+		ctx.Request(c.troupe, Attach{Ephemeral: true, Options: protocol.SessionOptions{Name: c.spec.dialect.api()}})
 	case commandCall:
 		if c.process.PID == nil {
 			c.waiting = append(c.waiting, heldCall{m.Token, call})
@@ -239,11 +241,8 @@ func (c *command) call(ctx actor.Context, token uint64, call commandCall) {
 	if call.kill {
 		params = append(params, protocol.ProcessTerminateParams{Tree: true})
 	}
-	for i, p := range params {
-		r := &runningCall{call: call}
-		if i == len(params)-1 {
-			r.token = token // they are answered in order
-		}
+	r := &runningCall{token: token, call: call, left: len(params)}
+	for _, p := range params {
 		c.ask(ctx, p, r)
 	}
 }
@@ -301,25 +300,26 @@ func (c *command) callReply(ctx actor.Context, m Reply) {
 		c.goOn(ctx)
 		return
 	}
-	if r.token == 0 {
+	switch result := m.Result.(type) {
+	case protocol.ProcessWriteResult:
+		r.over = result.Status != protocol.WriteAccepted
+	case protocol.ProcessTerminateResult:
+		r.over = !result.Running
+	}
+	if r.left--; r.left > 0 && m.Err == nil {
 		return
 	}
-	d, name := c.spec.dialect, c.spec.name
-	result, err := d.called(r.call), m.Err
-	switch status := m.Result.(type) {
-	case protocol.ProcessWriteResult:
-		if status.Status != protocol.WriteAccepted {
-			result, err = d.over(name, r.call)
-		}
-	case protocol.ProcessTerminateResult:
-		if !status.Running {
-			result, err = d.over(name, r.call)
-		}
+	switch {
+	case r.left < 0: // it was answered
+	case m.Err != nil:
+		r.left = 0
+		c.answer(ctx, r.token, nil, m.Err)
+	case r.over:
+		result, err := c.spec.dialect.over(c.spec.name, r.call)
+		c.answer(ctx, r.token, result, err)
+	default:
+		c.answer(ctx, r.token, c.spec.dialect.called(r.call), nil)
 	}
-	if err != nil {
-		result = nil
-	}
-	c.answer(ctx, r.token, result, err)
 }
 
 // subscribe has the process deliver.
@@ -465,16 +465,15 @@ func (c *command) send(ctx actor.Context, p parcel) {
 func (c *command) lost(ctx actor.Context, why string) {
 	err := protocol.Errorf(protocol.CodeInternal, "the command was lost: %s", why)
 	switch {
-	case c.closed || c.ended:
-		c.closed = true
+	case c.ended || c.end != nil:
 	case !c.started:
 		c.refuse(ctx, err)
 		return
-	case c.end == nil:
-		c.closed = true
+	default:
 		c.finish()
 		c.end.code = lostCode
 	}
+	c.closed = true
 	c.goOn(ctx)
 }
 

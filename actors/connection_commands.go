@@ -13,6 +13,7 @@ type commands struct {
 	byPID  map[string]*stream     // the same, by the id of the actor
 	serial uint64                 // of the newest without a name
 	firsts int                    // how many there were of the first wire
+	ending int                    // answers among the parcels that wait
 	total  atomic.Int64           // bytes of output that they hold; they add to it
 }
 
@@ -20,6 +21,13 @@ type commands struct {
 type commandKey struct {
 	api, name string
 	serial    uint64 // of one without a name; else 0
+}
+
+// commandRef is a command that there is, or was.
+type commandRef struct {
+	pid     *actor.PID
+	key     commandKey
+	dialect dialect
 }
 
 // command is a request of the sister APIs; false: it is of none.
@@ -76,7 +84,7 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 			return true
 		}
 		in.params = call
-		c.ask(ctx, s.ref.PID, in, pending{command: s})
+		c.ask(ctx, s.ref.PID, in, pending{command: s.command, call: call})
 	}
 	return true
 }
@@ -96,13 +104,13 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSp
 	}
 	cmd := &command{spec: spec, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
 	pid := ctx.Spawn(c.props(func() actor.Actor { return cmd }, escalated))
-	s := &stream{ref: ProcessRef{PID: pid}, command: &key}
+	s := &stream{ref: ProcessRef{PID: pid}, command: &commandRef{pid, key, spec.dialect}}
 	if c.commands.byKey == nil {
 		c.commands.byKey, c.commands.byPID = make(map[commandKey]*stream), make(map[string]*stream)
 	}
 	c.commands.byKey[key], c.commands.byPID[pid.Id] = s, s
 	in.params = startCommand{}
-	c.ask(ctx, pid, in, pending{command: s, begins: true})
+	c.ask(ctx, pid, in, pending{command: s.command, begins: true})
 }
 
 // parcel takes what a command has to say; it is passed to the writer in turn with the output of
@@ -114,15 +122,20 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 	}
 	s.parcel = &m
 	c.queue = append(c.queue, s)
+	if m.answer != nil { // it is no longer the command that has to answer
+		s.asked = c.pending[m.answer.Token]
+		delete(c.pending, m.answer.Token)
+		c.commands.ending++
+	}
 	if m.last {
-		c.commands.forget(s) // what is called so next comes behind it
+		c.commands.forget(s.command) // what is called so next comes behind it
 	}
 	c.flush(ctx, c.Window)
 }
 
-func (cs *commands) forget(s *stream) {
-	delete(cs.byKey, *s.command)
-	delete(cs.byPID, s.ref.PID.Id)
+func (cs *commands) forget(ref *commandRef) {
+	delete(cs.byKey, ref.key)
+	delete(cs.byPID, ref.pid.Id)
 }
 
 // passParcel passes what a command has said to the writer.
@@ -133,24 +146,27 @@ func (c *connection) passParcel(ctx actor.Context, s *stream) {
 		c.writer.output(o)
 	}
 	if m.answer != nil {
-		p := c.pending[m.answer.Token]
-		delete(c.pending, m.answer.Token)
-		c.writer.output(outgoing{id: p.id, weight: p.weight, body: m.answer.Result})
+		c.commands.ending--
+		c.writer.output(outgoing{id: s.asked.id, weight: s.asked.weight, body: m.answer.Result})
 	}
 	c.mark(ctx, s, m.from, m.to, m.bytes, m.ackEvery)
 	c.mayClose(ctx)
 }
 
-// commandGone is for the end of a command's actor, which most often has told its own before.
+// commandGone is for the end of a command's actor. What was asked meanwhile it does not answer any
+// more; most often it has told its end before.
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
-	s := c.commands.byPID[pid.Id]
-	if s == nil {
-		return
+	if s := c.commands.byPID[pid.Id]; s != nil {
+		c.commands.forget(s.command)
 	}
-	c.commands.forget(s)
 	for token, p := range c.pending {
-		if p.command == s {
+		switch {
+		case p.command == nil || !p.command.pid.Equal(pid):
+		case p.begins:
 			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
+		default:
+			result, err := p.command.dialect.unknown(p.command.key.name, p.call)
+			c.reply(ctx, Reply{Token: token, Result: result, Err: err})
 		}
 	}
 }

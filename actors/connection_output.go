@@ -17,8 +17,9 @@ type stream struct {
 	waiting *Delivery // for the window
 
 	// Of a command:
-	command *commandKey // nil: it is a process
+	command *commandRef // nil: it is a process
 	parcel  *parcel     // for the window
+	asked   pending     // what it answers
 }
 
 // sentMark is output that was passed to the writer before Ping serial. Of a stream

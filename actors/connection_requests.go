@@ -16,9 +16,10 @@ type pending struct {
 	process string   // process id; "" none
 	starts  []string // process/start, group/start: the ids that are to be
 	read    *protocol.ProcessReadParams
-	list    *listing // it is one part of a process/list
-	command *stream  // that it is about; nil: none
-	begins  bool     // it starts that
+	list    *listing    // it is one part of a process/list
+	command *commandRef // that it is about; nil: none
+	begins  bool        // it starts that
+	call    commandCall // else
 }
 
 // listing gathers the answers for process/list. All that came before it began share

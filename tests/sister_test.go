@@ -406,6 +406,33 @@ func TestCommandDeadline(t *testing.T) {
 	}
 }
 
+// TestCommandEndWaits: the answer waits behind its output for a client that does not acknowledge, long after
+// the command is gone.
+func TestCommandEndWaits(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	c.mutePongs.Store(true)
+	const size = 512 << 10 // the window
+	exec := c.request("command/exec", obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero", size)), "processId": "p", "streamStdoutStderr": true})
+	c.awaitFact("all output", func() bool {
+		n := 0
+		for _, m := range c.other {
+			n += base64.StdEncoding.DecodedLen(len(m["params"].(obj)["deltaBase64"].(string)))
+		}
+		return n >= size
+	})
+	other := s.session(nil)
+	eventually(t, "the command to be gone", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 2 })
+	if c.takeReply(exec) != nil {
+		t.Skip("it was answered before the window was full")
+	}
+	c.unmute()
+	if answer := c.reply(exec); jsonText(answer["result"]) != `{"exitCode":0,"stderr":"","stdout":""}` {
+		t.Errorf("answer: %s", jsonText(answer))
+	}
+}
+
 // TestCommandDraining is what control calls hear at once while the output of what has exited is
 // awaited: they do not wait for that.
 func TestCommandDraining(t *testing.T) {
@@ -473,6 +500,34 @@ func TestCommandsDieWithTheirConnection(t *testing.T) {
 	eventually(t, "the sessions to be gone", func() bool {
 		return num(other.call("server/info", obj{})["sessions"]) == 2 // that of c, and this
 	})
+}
+
+// TestCommandsAreAnswered: whatever is asked of a program that is about to end.
+func TestCommandsAreAnswered(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	var ids []int64
+	for i := range 300 {
+		name := fmt.Sprint(i)
+		ids = append(ids, c.request("process/spawn", obj{"command": []string{"/bin/true"}, "processHandle": name, "cwd": "/", "streamStdin": true}))
+		ids = append(ids, c.request("command/exec", obj{"command": []string{"/bin/true"}, "processId": name, "streamStdin": true}))
+		for range 3 {
+			ids = append(ids,
+				c.request("process/writeStdin", obj{"processHandle": name, "deltaBase64": b64("x"), "closeStdin": true}),
+				c.request("command/exec/write", obj{"processId": name, "deltaBase64": b64("x"), "closeStdin": true}),
+				c.request("process/kill", obj{"processHandle": name}),
+				c.request("command/exec/terminate", obj{"processId": name}))
+		}
+		if i%20 == 0 {
+			for _, id := range ids {
+				c.reply(id)
+			}
+			ids = nil
+		}
+	}
+	for _, id := range ids {
+		c.reply(id)
+	}
 }
 
 // TestCommandFlood: who does not acknowledge gets no more than the window, and is answered all the
