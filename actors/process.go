@@ -46,6 +46,7 @@ type (
 	retireDue  struct{}            // look whether the closed process may go
 	readDue    struct{ r *parked } // waitMs or timeoutMs has passed
 	flushDue   struct{}            // viewers had their time to get the end
+	aheadDue   struct{}            // the owner had its time to read what it missed
 )
 
 // turnBytes is how much output an actor logs before it looks at other messages.
@@ -143,7 +144,7 @@ type processRecord struct {
 	refused    time.Time // since when this run's child has had its stdin closed; zero: it has not
 	writeIDs   recent
 
-	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt alarm
+	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt, aheadAt alarm
 }
 
 // parked is a request that waits.
@@ -167,7 +168,7 @@ func (p *process) Receive(ctx actor.Context) {
 		p.start(ctx)
 	case *actor.Stopping:
 		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed})
-		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt} {
+		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt, &p.aheadAt} {
 			a.stop()
 		}
 		p.unwatch()
@@ -204,8 +205,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case Ack:
 		// Also of an owner that is no viewer, as long as it has to resubscribe.
 		if v := p.viewers[whoOf(ctx.Sender())]; v != nil && v.owner || ctx.Sender().Equal(p.owner.pid) {
-			p.owner.ack(m.From, min(m.To, p.log.Last()))
-			p.held()
+			p.acked(ctx, m.From, m.To)
 		}
 	case Unsubscribe:
 		p.removeViewer(ctx, ctx.Sender())
@@ -258,6 +258,8 @@ func (p *process) Receive(ctx actor.Context) {
 		p.answerParked(ctx, m.r)
 	case retireDue:
 		p.retire(ctx)
+	case aheadDue:
+		p.spread(ctx)
 	case forgotten:
 		p.forgotten = true
 		p.retire(ctx)
@@ -488,8 +490,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 	case protocol.ProcessReadParams:
 		if v := p.viewers[whoOf(r.sender)]; v != nil && v.owner && !v.explicit {
 			// Who wants what follows has what comes before (PROTOCOL.md).
-			p.owner.ack(0, min(params.AfterSeq, p.log.Last()))
-			p.held()
+			p.acked(ctx, 0, params.AfterSeq)
 		}
 		p.park(ctx, r, &params.WaitMs)
 	case protocol.ProcessWaitParams:

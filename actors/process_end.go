@@ -148,7 +148,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 		h.Abandon()
 	}
 	p.flushAt.set(ctx, flushTime, flushDue{})
-	p.mayGo(ctx)
+	p.spread(ctx) // what was held back, too
 }
 
 // mayGo stops the actor if that was asked for, the tree is gone, and its viewers

@@ -12,6 +12,16 @@ import (
 // maxRead is the most that one process/read returns, in bytes.
 const maxRead = 8 << 20
 
+// The peer's client holds 256 events or 1 MiB of a process that come live before it has
+// read what it missed, and with more it ends the process. It gives up on its own after 45 s.
+// Another of its tasks reads than puts in order: hence joinTime.
+const (
+	aheadEvents = 128
+	aheadBytes  = 512 << 10
+	aheadTime   = 45 * time.Second
+	joinTime    = 100 * time.Millisecond // after the Pong to what it has read
+)
+
 // viewer is one who watches: a cursor, and what it asked for.
 type viewer struct {
 	pid    *actor.PID
@@ -29,8 +39,10 @@ type ownership struct {
 	// An owner that resumed without replay gets what comes after liveFrom, of that
 	// it has had up to liveAcked; what lies between acked and liveFrom it must read.
 	liveFrom, liveAcked uint64
-	pid                 *actor.PID // nil: there is none
-	since               time.Time  // it subscribed
+	// Until then no more comes live than the peer's client can hold.
+	aheadUntil time.Time
+	pid        *actor.PID // nil: there is none
+	since      time.Time  // it subscribed
 }
 
 // had reports whether the owner has had everything up to last; or what it gets by
@@ -114,9 +126,13 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 	if m.Owner {
 		p.owner.pid, p.owner.since = v.pid, time.Now()
 		if !m.Resumed {
-			p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
-			if !m.Now && !m.Explicit {
+			p.owner.liveFrom, p.owner.liveAcked, p.owner.aheadUntil = v.cursor.Seq, v.cursor.Seq, time.Time{}
+			switch {
+			case m.Explicit:
+			case !m.Now:
 				p.owner.ack(0, v.cursor.Seq) // who wants what follows has what comes before
+			case p.owner.acked < v.cursor.Seq && !p.evicts():
+				p.owner.aheadUntil = time.Now().Add(aheadTime)
 			}
 		}
 		p.held()
@@ -126,17 +142,49 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 	p.mayGo(ctx)
 }
 
+// acked records that the owner has all after from up to to, perhaps what it had missed.
+func (p *process) acked(ctx actor.Context, from, to uint64) {
+	o := &p.owner
+	missed := o.acked < o.liveFrom
+	o.ack(from, min(to, p.log.Last()))
+	if missed && o.acked >= o.liveFrom && time.Until(o.aheadUntil) > joinTime {
+		o.aheadUntil = time.Now().Add(joinTime)
+		p.aheadAt.sooner(ctx, joinTime, aheadDue{})
+	}
+	p.held()
+}
+
+// ahead is how much v may get of what it has asked for, and up to which seq: an owner that
+// has yet to read what it missed, only what it can hold.
+func (p *process) ahead(ctx actor.Context, v *viewer) (limit int, to uint64) {
+	until := p.owner.aheadUntil
+	if !v.owner || until.IsZero() || p.stopping != nil {
+		return v.pull, p.log.Last()
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return v.pull, p.log.Last()
+	}
+	p.aheadAt.sooner(ctx, left, aheadDue{})
+	had := p.log.Cost(p.owner.liveFrom) - p.log.Cost(v.cursor.Seq)
+	if had >= aheadBytes {
+		return 0, v.cursor.Seq
+	}
+	return min(v.pull, int(aheadBytes-had)), min(p.log.Last(), p.owner.liveFrom+aheadEvents)
+}
+
 func (p *process) deliver(ctx actor.Context, v *viewer) {
 	if v.cursor.Seq >= p.log.Last() {
 		return
 	}
-	if v.pull == 0 {
+	limit, to := p.ahead(ctx, v)
+	if v.pull == 0 || v.cursor.Seq >= to {
 		if v.behind.IsZero() {
 			v.behind = time.Now()
 		}
 		return
 	}
-	entries, gap := p.log.Read(&v.cursor, v.pull, nil)
+	entries, gap := p.log.ReadTo(&v.cursor, to, limit, nil)
 	v.pull = 0
 	if v.behind = (time.Time{}); v.cursor.Seq < p.log.Last() {
 		v.behind = time.Now()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -699,4 +700,95 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 			t.Errorf("after its end %d bytes are charged, and %d held for its owner", used, held)
 		}
 	})
+}
+
+// What comes live to an owner that has yet to read what it missed is as much as the peer's
+// client can hold, for as long as that client may take to read; and a moment longer, because
+// it puts what it has read in order later than what came behind it.
+func TestAheadOfWhatWasMissed(t *testing.T) {
+	const line, block = 10, 32 << 10 // bytes
+	for _, test := range []struct {
+		name     string
+		onFull   protocol.OnFull
+		explicit bool
+		missed   bool
+		size, n  int    // bytes, and how many of them are written behind the resume
+		before   uint64 // how many come before anything was read
+		at       func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild)
+		after    time.Duration // until the rest comes, from what at did
+	}{
+		{"lines", "", false, true, line, 300, 128, nil, 45 * time.Second},
+		{"blocks", "", false, true, block, 20, 16, nil, 45 * time.Second},
+		{"it reads", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
+			system.Root.RequestWithCustomSender(pid, Ack{0, 1}, owner)
+		}, 100 * time.Millisecond},
+		{"it has had it", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
+			system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessReadParams{AfterSeq: 1}}, owner)
+		}, 100 * time.Millisecond},
+		{"the session ends", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
+			system.Root.RequestWithCustomSender(pid, stop{reasonClosed, -1}, owner)
+		}, 0},
+		{"it has ended, and then the session", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
+			c.kill()
+			synctest.Wait()
+			system.Root.RequestWithCustomSender(pid, stop{reasonClosed, -1}, owner)
+		}, 0},
+		{"it missed nothing", "", false, false, line, 300, 300, nil, 0},
+		{"it acknowledges by itself", "", true, true, line, 300, 300, nil, 0},
+		{"it chose to lose", protocol.OnFullEvict, false, true, line, 300, 300, nil, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+				params := protocol.ProcessStartParams{}
+				if test.onFull != "" {
+					params.Retention = &protocol.Retention{OnFull: test.onFull}
+				}
+				pid, record, c := fakeProcess(params, spawn)
+				write := func(size int) {
+					c, _ := record.intake.Take(size)
+					record.intake.Put(protocol.Stdout, make([]byte, size), nil, c, 0)
+					synctest.Wait()
+				}
+				if test.missed {
+					write(line)
+				}
+				var got uint64 // entries
+				var newest outlog.Entry
+				owner := spawn(func() actor.Actor {
+					return actor.ReceiveFunc(func(ctx actor.Context) {
+						if m, ok := ctx.Message().(Delivery); ok {
+							got += uint64(len(m.Entries))
+							newest = m.Entries[len(m.Entries)-1]
+							ctx.Request(ctx.Sender(), Pull{deliveryBytes})
+						}
+					})
+				})
+				system.Root.RequestWithCustomSender(pid, Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: deliveryBytes}, owner)
+				synctest.Wait()
+				for range test.n {
+					write(test.size)
+				}
+				if got != test.before {
+					t.Errorf("%d of %d came before it had read what it missed, want %d", got, test.n, test.before)
+				}
+				if test.at != nil {
+					test.at(system, pid, owner, c)
+					synctest.Wait()
+				}
+				if test.after > 0 {
+					write(line)
+					time.Sleep(test.after - 1)
+					synctest.Wait()
+					if got != test.before {
+						t.Errorf("%d came too early, want %d", got, test.before)
+					}
+					time.Sleep(time.Nanosecond)
+					synctest.Wait()
+				}
+				if newest.Kind != outlog.Closed && (newest.Seq != record.log.Last() || record.stopping != nil) {
+					t.Errorf("%d entries came in the end, and not the last", got)
+				}
+			})
+		})
+	}
 }

@@ -241,6 +241,11 @@ type Gap struct {
 // it. If the log has dropped what came next, the cursor first steps over
 // it, and gap says what was missed. Who reads holds the entries.
 func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap) {
+	return l.ReadTo(c, l.Last(), limit, dst)
+}
+
+// ReadTo is Read up to seq to, which is Last at most.
+func (l *Log) ReadTo(c *Cursor, to uint64, limit int, dst []Entry) (entries []Entry, gap Gap) {
 	if c.Seq < l.first {
 		gap = Gap{From: c.Seq + 1, To: l.first}
 		if c.bytes != unknown {
@@ -249,7 +254,7 @@ func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap)
 		c.Seq = l.first
 	}
 	n := 0
-	for c.Seq < l.Last() {
+	for c.Seq < to {
 		e := &l.items[c.Seq-l.first].Entry
 		if n > 0 && n+e.Len() > limit {
 			break
