@@ -1,0 +1,803 @@
+package tests
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// What of the peer's own client matters here (exec-server wire §9): what it calls and
+// when, how it puts a process's events in order, what it can hold while it does, and how
+// it comes back. It knows nothing of what our wire adds.
+
+const (
+	maxPendingEvents = 256
+	maxPendingBytes  = 1 << 20
+	reconnectEvery   = 100 * time.Millisecond
+)
+
+// realClient is that client.
+type realClient struct {
+	t    *testing.T
+	s    *server
+	work string        // a directory, in which commands run
+	quit chan struct{} // closed when it goes
+
+	facts                  // guards what follows
+	away     chan struct{} // it does not come back before this is closed
+	late     func()        // called when it is back, before it reads what it missed
+	session  string
+	link     *realLink // nil while it recovers
+	links    int       // so far
+	failed   string    // why it is of no more use; "": it is
+	commands map[string]*command
+	calls    []string // methods, in the order sent
+}
+
+// realLink is one connection of a realClient.
+type realLink struct {
+	ws      *websocket.Conn
+	answers map[int64]chan obj // by id of the request; the client's facts guard it
+	ended   chan struct{}      // closed when it was read to its end
+	writing chan struct{}      // holds one token
+}
+
+// command is a process as the client sees it. The client's facts guard it.
+type command struct {
+	c       *realClient
+	id      string
+	last    int64 // seq of the last event that was published
+	pending map[int64]event
+	output  map[string]*strings.Builder // by stream
+	exit    *int64
+	closed  bool
+	failure string
+	writes  int
+	most    int // that were pending at a time
+}
+
+type event struct {
+	seq    int64
+	kind   string // output, exited, closed
+	stream string
+	data   []byte
+	exit   int64
+}
+
+var errTransport = errors.New("the transport is closed")
+
+// newRealClient connects and does what the real one does before its first command.
+func newRealClient(t *testing.T, s *server) *realClient {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &realClient{t: t, s: s, work: filepath.Join(dir, "a", "work"), commands: map[string]*command{}, quit: make(chan struct{}), away: make(chan struct{})}
+	close(c.away)
+	if err := os.MkdirAll(c.work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.exit)
+	info, err := c.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info == nil {
+		info = c.call("environment/info", nil)
+	}
+	capable := info["capabilities"].(obj)
+	var missing []string
+	for dir := c.work; ; dir = filepath.Dir(dir) {
+		missing = append(missing, filepath.Join(dir, ".git"))
+		if dir == "/" {
+			break
+		}
+	}
+	for _, name := range []string{".agents/skills", "AGENTS.override.md", "AGENTS.md"} {
+		missing = append(missing, filepath.Join(c.work, name))
+	}
+	var asked []chan obj
+	var watched []string
+	l := c.current()
+	for _, path := range missing {
+		asked = append(asked, c.ask(l, "fs/getMetadata", obj{"path": fileURI(path), "sandbox": nil}))
+		watched = append(watched, fileURI(path))
+	}
+	for i, answer := range asked {
+		m := c.await(l, answer)
+		if _, err := os.Stat(missing[i]); err == nil {
+			continue // a machine may have a /.git
+		}
+		if e := errorOf(m); num(e["code"]) != -32004 || e["message"] != "No such file or directory (os error 2)" {
+			t.Errorf("%s: %s", missing[i], jsonText(m))
+		}
+	}
+	if capable["fsWatchMissing"] == true {
+		if result := c.call("fs/watchMissing", obj{"watchId": 1, "missing": watched, "present": nil}); result["watching"] != true {
+			t.Errorf("fs/watchMissing: %s", jsonText(result))
+		}
+	}
+	if capable["environmentConfigRead"] == true {
+		paths := [][]string{{"mcp_servers"}}
+		c.call("environmentConfig/read", obj{"cwd": fileURI(c.work), "configPaths": paths, "requirementsPaths": paths})
+	}
+	return c
+}
+
+// connect opens a connection and shakes hands: a new session, or the one it had.
+func (c *realClient) connect() (info obj, err error) {
+	ws, _, err := (&websocket.Dialer{HandshakeTimeout: factTimeout}).Dial(c.s.url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errTransport, err)
+	}
+	l := &realLink{ws: ws, answers: map[int64]chan obj{}, ended: make(chan struct{}), writing: make(chan struct{}, 1)}
+	l.writing <- struct{}{}
+	go c.read(l)
+	params := obj{"clientName": "codex-environment", "resumeSessionId": nil}
+	if id := c.sessionID(); id != "" {
+		params["resumeSessionId"] = id
+	}
+	answer := c.await(l, c.ask(l, "initialize", params))
+	result := resultOf(answer)
+	if result == nil {
+		ws.Close()
+		e := errorOf(answer)
+		if e == nil || num(e["code"]) == -32010 {
+			return nil, fmt.Errorf("%w: %s", errTransport, jsonText(answer))
+		}
+		return nil, errors.New(e["message"].(string))
+	}
+	c.update(func() { c.session = result["sessionId"].(string) })
+	c.notify(l, "initialized", obj{})
+	if err := c.recover(l); err != nil {
+		ws.Close()
+		return nil, err
+	}
+	c.update(func() {
+		select {
+		case <-l.ended:
+			err = errTransport
+		default:
+			c.link, c.links = l, c.links+1
+		}
+	})
+	info, _ = result["environmentInfo"].(obj)
+	return info, err
+}
+
+func (c *realClient) sessionID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+func (c *realClient) current() *realLink {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link
+}
+
+// recover reads what each live process has written meanwhile. Events that come live at
+// the same time are read, and put in order, by another goroutine.
+func (c *realClient) recover(l *realLink) error {
+	c.mu.Lock()
+	live, late := slices.Collect(maps.Values(c.commands)), c.late
+	c.mu.Unlock()
+	if late != nil {
+		late()
+	}
+	for _, p := range live {
+		c.mu.Lock()
+		last, over := p.last, p.closed || p.failure != ""
+		c.mu.Unlock()
+		if over {
+			continue
+		}
+		answer := c.await(l, c.ask(l, "process/read", obj{"processId": p.id, "afterSeq": last, "maxBytes": nil, "waitMs": 0}))
+		if answer == nil {
+			return errTransport
+		}
+		var err error
+		if e := errorOf(answer); e != nil {
+			err = errors.New(e["message"].(string))
+		} else {
+			chunks := chunksOf(resultOf(answer))
+			c.update(func() { err = p.merge(resultOf(answer), chunks) })
+		}
+		if err != nil {
+			c.await(l, c.ask(l, "process/terminate", obj{"processId": p.id}))
+			c.update(func() { p.fail(fmt.Sprintf("failed to recover process %s: %v", p.id, err)) })
+		}
+	}
+	return nil
+}
+
+// merge takes the answer to a process/read after p.last, or less.
+func (p *command) merge(result obj, chunks []outputChunk) error {
+	target, exited, closed := num(result["nextSeq"])-1, result["exited"] == true, result["closed"] == true
+	if p.failure != "" || p.closed || target <= p.last {
+		return nil
+	}
+	known := p.exit != nil
+	for _, e := range p.pending {
+		known = known || e.kind == "exited" && e.seq <= target
+	}
+	exit := event{kind: "exited", exit: num(result["exitCode"])}
+	for _, chunk := range chunks {
+		if exited && !known && chunk.seq > p.last+1 { // it ended before that was written
+			exit.seq, known = p.last+1, true
+			p.insert(exit)
+		}
+		p.insert(event{seq: chunk.seq, kind: "output", stream: chunk.stream, data: chunk.data})
+	}
+	if closed {
+		p.insert(event{seq: target, kind: "closed"})
+	}
+	var missing []int64
+	for seq := p.last + 1; seq <= target; seq++ {
+		if _, has := p.pending[seq]; !has {
+			missing = append(missing, seq)
+		}
+	}
+	switch {
+	case p.failure != "":
+		return errors.New(p.failure)
+	case exited && !known && len(missing) == 1:
+		exit.seq = missing[0]
+		p.insert(exit)
+	case len(missing) > 0:
+		return fmt.Errorf("process events are no longer retained while recovering through sequence %d", target)
+	}
+	return nil
+}
+
+// insert holds an event until all before it were published.
+func (p *command) insert(e event) {
+	if p.failure != "" || p.closed || e.seq <= p.last {
+		return
+	}
+	if _, has := p.pending[e.seq]; !has {
+		p.pending[e.seq] = e
+	}
+	for {
+		e, has := p.pending[p.last+1]
+		if !has {
+			break
+		}
+		delete(p.pending, e.seq)
+		p.last++
+		switch e.kind {
+		case "output":
+			if p.output[e.stream] == nil {
+				p.output[e.stream] = &strings.Builder{}
+			}
+			p.output[e.stream].Write(e.data)
+		case "exited":
+			p.exit = &e.exit
+		case "closed":
+			p.closed = true
+		}
+	}
+	bytes := 0
+	for _, e := range p.pending {
+		bytes += len(e.data)
+	}
+	p.most = max(p.most, len(p.pending))
+	switch {
+	case len(p.pending) > maxPendingEvents:
+		p.fail(fmt.Sprintf("process event reorder buffer exceeds %d entries", maxPendingEvents))
+	case bytes > maxPendingBytes:
+		p.fail(fmt.Sprintf("process event reorder buffer exceeds %d bytes", maxPendingBytes))
+	}
+}
+
+func (p *command) fail(why string) {
+	if p.failure == "" && !p.closed {
+		p.failure, p.pending = why, nil
+	}
+}
+
+// read is the goroutine of a connection, and at its end comes back, or gives all up.
+func (c *realClient) read(l *realLink) {
+	for {
+		_, data, err := l.ws.ReadMessage()
+		if err != nil {
+			break
+		}
+		m, err := fromJSON(data)
+		if err != nil {
+			l.ws.Close()
+			c.t.Errorf("no JSON: %.200q", data)
+			break
+		}
+		c.update(func() { c.took(l, m) })
+	}
+	close(l.ended)
+	lost := false
+	c.update(func() {
+		if lost = c.link == l; lost {
+			c.link = nil
+		}
+	})
+	if lost {
+		c.comeBack()
+	}
+}
+
+func (c *realClient) took(l *realLink, m obj) {
+	if m["method"] == nil {
+		if answer := l.answers[num(m["id"])]; answer != nil {
+			delete(l.answers, num(m["id"]))
+			answer <- m
+		}
+		return
+	}
+	params := paramsOf(m)
+	id, _ := params["processId"].(string)
+	p := c.commands[id]
+	if p == nil {
+		return
+	}
+	e := event{seq: num(params["seq"])}
+	switch m["method"] {
+	case "process/output":
+		chunk := chunksOf(obj{"chunks": []any{params}})[0]
+		e.kind, e.stream, e.data = "output", chunk.stream, chunk.data
+	case "process/exited":
+		e.kind, e.exit = "exited", num(params["exitCode"])
+	case "process/closed":
+		e.kind = "closed"
+	default:
+		return
+	}
+	p.insert(e)
+}
+
+// comeBack recovers the session, and gives up at the first answer that is final.
+func (c *realClient) comeBack() {
+	for deadline := time.Now().Add(factTimeout); ; time.Sleep(reconnectEvery) {
+		c.mu.Lock()
+		away := c.away
+		c.mu.Unlock()
+		select {
+		case <-away:
+		case <-c.quit:
+			return
+		}
+		_, err := c.connect()
+		if err == nil {
+			return
+		}
+		if errors.Is(err, errTransport) && time.Now().Before(deadline) {
+			continue
+		}
+		c.update(func() {
+			c.failed = err.Error()
+			for _, p := range c.commands {
+				p.fail(c.failed)
+			}
+		})
+		return
+	}
+}
+
+// ask sends a request.
+func (c *realClient) ask(l *realLink, method string, params any) chan obj {
+	answer := make(chan obj, 1)
+	var id int64
+	c.update(func() {
+		c.calls = append(c.calls, method)
+		id = int64(len(c.calls))
+		l.answers[id] = answer
+	})
+	l.send(obj{"id": id, "method": method, "params": params})
+	return answer
+}
+
+func (c *realClient) notify(l *realLink, method string, params any) {
+	c.update(func() { c.calls = append(c.calls, method) })
+	l.send(obj{"method": method, "params": params})
+}
+
+// send sends; that the connection has ended is seen by its reader.
+func (l *realLink) send(m obj) {
+	<-l.writing
+	l.ws.WriteMessage(websocket.TextMessage, []byte(jsonText(m)))
+	l.writing <- struct{}{}
+}
+
+// await is nil when the connection ended before it was answered.
+func (c *realClient) await(l *realLink, answer chan obj) obj {
+	select {
+	case m := <-answer:
+		return m
+	case <-l.ended:
+		select {
+		case m := <-answer:
+			return m
+		default:
+			return nil
+		}
+	case <-time.After(factTimeout):
+		c.t.Errorf("no answer within %v", factTimeout)
+		return nil
+	}
+}
+
+// call wants a result. What had no answer because the connection ended is asked for
+// again when there is another.
+func (c *realClient) call(method string, params any) obj {
+	c.t.Helper()
+	for {
+		var l *realLink
+		c.awaitFact("a connection for "+method, func() bool { l = c.link; return l != nil || c.failed != "" })
+		if l == nil {
+			c.t.Fatalf("%s: %s", method, c.failed)
+		}
+		m := c.await(l, c.ask(l, method, params))
+		if m == nil {
+			<-l.ended
+			c.awaitFact("the end of a connection", func() bool { return c.link != l })
+			continue
+		}
+		if resultOf(m) == nil {
+			c.t.Fatalf("%s %s: %s", method, jsonText(params), jsonText(m))
+		}
+		return resultOf(m)
+	}
+}
+
+func (c *realClient) awaitFact(what string, ok func() bool) {
+	c.t.Helper()
+	if !c.facts.await(factTimeout, ok) {
+		c.t.Fatalf("not within %v: %s", factTimeout, what)
+	}
+}
+
+// cut resets the connection. From then on the client is away, until back is called.
+func (c *realClient) cut() (back func()) {
+	c.t.Helper()
+	away, l := make(chan struct{}), c.current()
+	c.update(func() { c.away = away })
+	l.ws.NetConn().Close()
+	links := 0
+	c.awaitFact("the connection is cut", func() bool { links = c.links; return c.link == nil })
+	return func() {
+		close(away)
+		c.awaitFact("the client is back", func() bool { return c.links > links || c.failed != "" })
+	}
+}
+
+// exit is how the real one goes: without a Close frame.
+func (c *realClient) exit() {
+	close(c.quit)
+	c.mu.Lock()
+	l := c.link
+	c.link = nil
+	c.mu.Unlock()
+	if l != nil {
+		l.ws.Close()
+		<-l.ended
+	}
+}
+
+// --- commands ---
+
+// exec starts a command as the exec tool does.
+func (c *realClient) exec(script string, tty bool) *command {
+	c.t.Helper()
+	p := &command{c: c, pending: map[int64]event{}, output: map[string]*strings.Builder{}}
+	c.update(func() {
+		p.id = fmt.Sprintf("%d-aa3f76a0-bcab-4f68-82c4-02e8302576d4", 1000+len(c.commands))
+		c.commands[p.id] = p
+	})
+	const thread = "01a1fd50-93f9-72a2-98a1-b1fe2f7a6ff4"
+	result := c.call("process/start", obj{
+		"processId": p.id, "metadata": obj{"threadId": thread, "toolCallId": "call_1"},
+		"argv": []string{"/bin/bash", "-lc", script}, "cwd": fileURI(c.work),
+		"envPolicy": obj{
+			"inherit": "all", "ignoreDefaultExcludes": true, "set": obj{}, "includeOnly": []string{},
+			"exclude": []string{"CODEX_PERMISSION_PROFILE", "CODEX_VERSION"},
+		},
+		"env": obj{"TERM": "dumb", "PAGER": "cat", "LC_ALL": "C.UTF-8", "CODEX_CI": "1", "CODEX_THREAD_ID": thread},
+		"tty": tty, "pipeStdin": false, "arg0": nil, "sandbox": nil, "enforceManagedNetwork": false, "managedNetwork": nil,
+	})
+	if result["processId"] != p.id || result["sandboxType"] != "none" {
+		c.t.Errorf("process/start: %s", jsonText(result))
+	}
+	return p
+}
+
+// writeStdin types into a terminal.
+func (p *command) writeStdin(text string) {
+	p.c.t.Helper()
+	p.writes++
+	result := p.c.call("process/write", obj{
+		"processId": p.id, "chunk": base64.StdEncoding.EncodeToString([]byte(text)), "writeId": strconv.Itoa(p.writes),
+	})
+	if result["status"] != "accepted" {
+		p.c.t.Errorf("process/write: %s", jsonText(result))
+	}
+}
+
+func (p *command) terminate(running bool) {
+	p.c.t.Helper()
+	if result := p.c.call("process/terminate", obj{"processId": p.id}); result["running"] != running {
+		p.c.t.Errorf("process/terminate of %s: %s, want running %v", p.id, jsonText(result), running)
+	}
+}
+
+// text is what was published of a stream. Under the lock.
+func (p *command) text(stream string) string {
+	if p.output[stream] == nil {
+		return ""
+	}
+	return p.output[stream].String()
+}
+
+func (p *command) await(stream, text string) {
+	p.c.t.Helper()
+	p.c.awaitFact(fmt.Sprintf("%q on %s", text, stream), func() bool {
+		return strings.Contains(p.text(stream), text) || p.closed || p.failure != ""
+	})
+}
+
+// done waits for the end, and does what follows on it.
+func (p *command) done(exit int64, streams map[string]string) {
+	p.c.t.Helper()
+	p.c.awaitFact("the end of "+p.id, func() bool { return p.closed || p.failure != "" })
+	p.c.mu.Lock()
+	if p.failure != "" || p.exit == nil || *p.exit != exit {
+		p.c.t.Errorf("%s: failure %q, exit code %v, want %d", p.id, p.failure, p.exit, exit)
+	}
+	for stream := range p.output {
+		if got, want := p.text(stream), streams[stream]; got != want {
+			p.c.t.Errorf("%s: %s has %d bytes, want %d: %.100q, want %.100q", p.id, stream, len(got), len(want), got, want)
+		}
+	}
+	if len(p.output) != len(streams) {
+		p.c.t.Errorf("%s: %d streams, want %d", p.id, len(p.output), len(streams))
+	}
+	failed := p.failure != ""
+	p.c.mu.Unlock()
+	if !failed {
+		p.terminate(false)
+	}
+}
+
+// --- tests ---
+
+// TestRealClient is a whole day of it without a cut. It reads nothing with process/read.
+func TestRealClient(t *testing.T) {
+	t.Parallel()
+	c := newRealClient(t, startServer(t))
+
+	c.exec("echo hello-from-exec; uname -s; echo err 1>&2; exit 3", false).
+		done(3, map[string]string{"stdout": "hello-from-exec\nLinux\n", "stderr": "err\n"})
+
+	tty := c.exec("echo start; cat; echo after-cat", true)
+	tty.await("pty", "start\r\n")
+	tty.writeStdin("hi there\n")
+	tty.await("pty", "hi there\r\nhi there\r\n")
+	tty.writeStdin("\x03")
+	tty.done(130, map[string]string{"pty": "start\r\nhi there\r\nhi there\r\n^C"})
+
+	trap := c.exec("trap 'echo got-int; exit 9' INT; echo up; while :; do sleep 0.1; done", false)
+	trap.await("stdout", "up\n")
+	c.call("process/signal", obj{"processId": trap.id, "signal": "interrupt"})
+	trap.done(9, map[string]string{"stdout": "up\ngot-int\n"})
+
+	// One runs on while others are run, and is ended in the end; of another its shell has
+	// ended and what it left behind holds its output.
+	background := c.exec("echo begun; sleep 600 && echo long", false)
+	background.await("stdout", "begun\n")
+	left := c.exec("sleep 600 & echo left", false)
+	c.awaitFact("the exit of the shell", func() bool { return left.exit != nil })
+	left.terminate(false)
+	c.exec("pwd; ls -a", false).done(0, map[string]string{"stdout": c.work + "\n.\n..\n"})
+
+	// apply_patch: a new file, and then another text in it.
+	file := fileURI(c.work, "new.txt")
+	for _, text := range []string{"hello2\n", "hello3\n"} {
+		for _, method := range []string{"fs/getMetadata", "fs/readFile"} {
+			m := c.await(c.current(), c.ask(c.current(), method, obj{"path": file, "sandbox": nil}))
+			if (num(errorOf(m)["code"]) == -32004) != (text == "hello2\n") {
+				t.Errorf("%s before it holds %q: %s", method, text, jsonText(m))
+			}
+			if old := resultOf(m)["dataBase64"]; old != nil && old != b64("hello2\n") {
+				t.Errorf("the file holds %v", old)
+			}
+		}
+		c.call("fs/writeFile", obj{"path": file, "dataBase64": b64(text), "sandbox": nil})
+		if got, err := os.ReadFile(c.work + "/new.txt"); string(got) != text {
+			t.Errorf("the file holds %q (%v), want %q", got, err, text)
+		}
+	}
+
+	background.terminate(true)
+	background.done(137, map[string]string{"stdout": "begun\n"})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(c.calls, "process/read") {
+		t.Error("there was a process/read, and no cut")
+	}
+}
+
+// gate is a FIFO for the client's commands: they read a line of it.
+func (c *realClient) gate(t *testing.T) (path string, open func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gate, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gate.Close() })
+	return path, func() { gate.WriteString("\n") }
+}
+
+// numbers is what seq(1) writes.
+func numbers(first, last int) string {
+	var text strings.Builder
+	for i := first; i <= last; i++ {
+		fmt.Fprintln(&text, i)
+	}
+	return text.String()
+}
+
+// TestRealClientIsCutOff: two cuts while a command writes lines, before and behind each of
+// which some are written. A write without an answer is sent again.
+func TestRealClientIsCutOff(t *testing.T) {
+	t.Parallel()
+	c := newRealClient(t, startServer(t))
+	gate, open := c.gate(t)
+	p := c.exec("for i in $(seq 60); do echo $i; read _ <"+gate+"; done", false)
+	tty := c.exec("stty -echo; echo on; head -n 3; exit 4", true)
+	tty.await("pty", "on\r\n")
+	tty.writeStdin("a\n")
+	until := func(n int) {
+		for i := p.lines() + 1; i <= n; i++ {
+			open()
+			p.await("stdout", fmt.Sprintf("%d\n", i))
+		}
+	}
+	p.await("stdout", "1\n")
+	for _, at := range []int{20, 40} {
+		until(at)
+		back := c.cut()
+		for range 5 {
+			open()
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			tty.writeStdin(fmt.Sprintf("%d\n", at))
+		}()
+		back()
+		<-written
+		p.await("stdout", fmt.Sprintf("%d\n", at+5))
+	}
+	until(60)
+	open()
+	p.done(0, map[string]string{"stdout": numbers(1, 60)})
+	tty.done(4, map[string]string{"pty": "on\r\na\r\n20\r\n40\r\n"})
+}
+
+// lines is how many came.
+func (p *command) lines() int {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return strings.Count(p.text("stdout"), "\n")
+}
+
+// TestRealClientMissesMuch: three commands write 3 MB each while it is away, which is more
+// than is kept. They wait for it; the peer's lose all. One ended meanwhile, and one did
+// before what it had started wrote on.
+func TestRealClientMissesMuch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := newRealClient(t, s)
+	gate, open := c.gate(t)
+	const last = 450_000
+	var much []*command
+	for i := range 3 {
+		much = append(much, c.exec(fmt.Sprintf("echo up; read _ <%s; seq %d; echo e >&2; exit %d", gate, last, i), false))
+	}
+	ended := c.exec("echo up; read _ <"+gate+"; seq 2 1000; exit 5", false)
+	orphan := c.exec("echo up; (read _ <"+gate+"; seq 2 1000) & exit 6", false)
+	all := append(slices.Clone(much), ended, orphan)
+	for _, p := range all {
+		p.await("stdout", "up\n")
+	}
+	witness := s.observe(c.sessionID(), nil)
+	back := c.cut()
+	for range all {
+		open()
+	}
+	for _, p := range much {
+		eventually(t, "the command waits for its owner", func() bool { return unacked(witness, p.id) > nearlyFull })
+	}
+	witness.process(ended.id).awaitClosed()
+	witness.process(orphan.id).awaitClosed()
+	back()
+	for i, p := range much {
+		p.done(int64(i), map[string]string{"stdout": "up\n" + numbers(1, last), "stderr": "e\n"})
+	}
+	ended.done(5, map[string]string{"stdout": "up\n" + numbers(2, 1000)})
+	orphan.done(6, map[string]string{"stdout": "up\n" + numbers(2, 1000)})
+}
+
+// TestRealClientReadsLate: a command writes line by line, which are more than the client can
+// hold, between its coming back and its reading of the one line that it missed.
+func TestRealClientReadsLate(t *testing.T) {
+	t.Parallel()
+	const last = 3 * maxPendingEvents
+	s := startServer(t)
+	c := newRealClient(t, s)
+	gate, open := c.gate(t)
+	p := c.exec(fmt.Sprintf("for i in $(seq %d); do echo $i; read _ <%s; done", last, gate), false)
+	p.await("stdout", "1\n")
+	witness := s.observe(c.sessionID(), nil)
+	back := c.cut()
+	open()
+	seen := witness.process(p.id)
+	seen.awaitOutput("stdout", "2\n")
+	c.update(func() {
+		c.late = func() {
+			for i := 3; i <= last; i++ {
+				open()
+				seen.awaitOutput("stdout", fmt.Sprintf("%d\n", i))
+			}
+		}
+	})
+	back()
+	open()
+	p.done(0, map[string]string{"stdout": numbers(1, last)})
+	t.Logf("%d events were pending", p.most)
+}
+
+// TestRealClientServerRestarts: a command fails when the server that ran it is killed, and is
+// told how it ended when that stops; then the session is gone, and the next command runs in
+// a new one.
+func TestRealClientServerRestarts(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t)
+			c := newRealClient(t, s)
+			p := c.exec("echo up; exec sleep 600", false)
+			p.await("stdout", "up\n")
+			s.signal(sig)
+			s.exitCode()
+			s = startServer(t, "--listen", s.url)
+			c.awaitFact("the client has given up", func() bool { return c.failed != "" })
+			c.mu.Lock()
+			if want := "unknown session id " + c.session; c.failed != want {
+				t.Errorf("the client gave up for %q, want %q", c.failed, want)
+			}
+			if sig == syscall.SIGKILL && p.failure != c.failed {
+				t.Errorf("the command failed with %q, want %q", p.failure, c.failed)
+			}
+			if sig == syscall.SIGTERM && (!p.closed || *p.exit != 143) {
+				t.Errorf("the command failed with %q, and exit code %v, want 143", p.failure, p.exit)
+			}
+			c.mu.Unlock()
+			newRealClient(t, s).exec("echo again", false).done(0, map[string]string{"stdout": "again\n"})
+		})
+	}
+}
