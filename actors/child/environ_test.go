@@ -1,10 +1,13 @@
 package child
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"pgregory.net/rapid"
 )
 
 func TestEnviron(t *testing.T) {
@@ -21,6 +24,10 @@ func TestEnviron(t *testing.T) {
 		{"all", &all, nil, []string{"API_KEY=k", "EMPTY=", "HOME=/root", "PATH=/bin", "TERM=xterm", "X=a=b", "my_token=t"}},
 		{"secrets are dropped", &protocol.EnvPolicy{Inherit: "all"}, nil, []string{"EMPTY=", "HOME=/root", "PATH=/bin", "TERM=xterm", "X=a=b"}},
 		{"core", &protocol.EnvPolicy{Inherit: "core"}, nil, []string{"HOME=/root", "PATH=/bin"}},
+		{"secrets are dropped without regard to case", &protocol.EnvPolicy{Inherit: "all", IncludeOnly: []string{"*KEY*", "*token*", "term"}}, nil, []string{"TERM=xterm"}},
+		{"secrets may be wanted", &protocol.EnvPolicy{Inherit: "all", IgnoreDefaultExcludes: true, IncludeOnly: []string{"*key", "*TOKEN*"}}, nil, []string{"API_KEY=k", "my_token=t"}},
+		{"a secret may be set", &protocol.EnvPolicy{Inherit: "none", Set: map[string]string{"API_KEY": "1"}}, nil, []string{"API_KEY=1"}},
+		{"set is over what is inherited, and its name is told from others by case", &protocol.EnvPolicy{Inherit: "core", Set: map[string]string{"HOME": "/x", "path": "p"}}, nil, []string{"HOME=/x", "PATH=/bin", "path=p"}},
 		{"none", &protocol.EnvPolicy{Inherit: "none", Set: map[string]string{"A": "1"}}, nil, []string{"A=1"}},
 		{"unknown is none", &protocol.EnvPolicy{Inherit: "ALL"}, nil, []string{}},
 		{
@@ -56,4 +63,74 @@ func TestMatch(t *testing.T) {
 			t.Errorf("match(%q, %q) = %v", tt.glob, tt.name, got)
 		}
 	}
+}
+
+// What core takes is this list, and nothing that differs from it in case.
+func TestCore(t *testing.T) {
+	want := []string{"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR", "USER"}
+	var server, all []string
+	for _, name := range append(want, "TERM", "TZ", "USERNAME", "PWD", "HOSTNAME", "LC_TIME", "LANGUAGE", "OLDPWD", "EDITOR", "XDG_RUNTIME_DIR") {
+		server = append(server, name+"=v", strings.ToLower(name)+"=v")
+	}
+	for _, name := range want {
+		all = append(all, name+"=v")
+	}
+	if got := Environ(&protocol.EnvPolicy{Inherit: "core"}, server, nil); !slices.Equal(got, all) {
+		t.Errorf("%q, want %q", got, all)
+	}
+}
+
+// The order of exec-server wire §3, seen from the end: what a variable is, is decided by the
+// last that has a say in it.
+func TestEnvironOrder(t *testing.T) {
+	names := []string{"HOME", "home", "PATH", "TERM", "A_KEY", "a_key", "Secret", "TOKENS", "FOO", "foo", "BAR"}
+	globs := []string{"*", "?", "FOO", "foo", "f*", "*O", "*key*", "*KEY", "A?K?Y", "ho*e", "*a*", "Secret", "x"}
+	matches := func(globs []string, name string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			pattern := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(glob))
+			return regexp.MustCompile("(?i)^" + pattern + "$").MatchString(name)
+		})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		list := func(of []string, label string) []string {
+			return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, 3, rapid.ID[string]).Draw(t, label)
+		}
+		assign := func(value, label string) map[string]string {
+			m := make(map[string]string)
+			for _, name := range list(names, label) {
+				m[name] = value
+			}
+			return m
+		}
+		policy := &protocol.EnvPolicy{
+			Inherit:               rapid.SampledFrom([]string{"all", "core", "none"}).Draw(t, "inherit"),
+			IgnoreDefaultExcludes: rapid.Bool().Draw(t, "ignore"),
+			Exclude:               list(globs, "exclude"),
+			Set:                   assign("set", "set"),
+			IncludeOnly:           list(globs, "include only"),
+		}
+		overlay := assign("env", "env")
+		var server, want []string
+		for _, name := range names {
+			server = append(server, name+"=server")
+			inherited := policy.Inherit == "all" || policy.Inherit == "core" && (name == "HOME" || name == "PATH")
+			_, isSet := policy.Set[name]
+			_, isOver := overlay[name]
+			switch {
+			case isOver:
+				want = append(want, name+"=env")
+			case len(policy.IncludeOnly) > 0 && !matches(policy.IncludeOnly, name):
+			case isSet:
+				want = append(want, name+"=set")
+			case !inherited, matches(policy.Exclude, name):
+			case !policy.IgnoreDefaultExcludes && matches([]string{"*KEY*", "*SECRET*", "*TOKEN*"}, name):
+			default:
+				want = append(want, name+"=server")
+			}
+		}
+		slices.Sort(want)
+		if got := Environ(policy, server, overlay); !slices.Equal(got, want) {
+			t.Fatalf("%+v and %v: %q, want %q", policy, overlay, got, want)
+		}
+	})
 }
