@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 func fileURI(path ...string) string { return "file://" + filepath.Join(path...) }
@@ -182,6 +187,137 @@ func TestFilesInBlocks(t *testing.T) {
 	if grown := s.rss() - before; grown > 100<<20 {
 		t.Errorf("the server has grown by %d MiB", grown>>20)
 	}
+}
+
+// TestLargeFile writes 1 GiB into a file that is then 4 GiB large, and reads all of it, in blocks of
+// 1 MiB of which some are always under way. The file is sparse: what is written comes to lie in
+// stripes, again and again, so that order counts. At no time has the server more memory than for
+// what is under way. An eighth of it with -short, less under the race detector.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	const block, atOnce, stripes = 1 << 20, 8, 64
+	blocks := 4096
+	switch {
+	case underRace():
+		blocks = 256
+	case testing.Short():
+		blocks = 512
+	}
+	every := blocks / stripes // of so many blocks the last is a stripe
+	rounds := max(every/4, 2)
+	path := filepath.Join(t.TempDir(), "large")
+	s := startServer(t)
+	c := dialBlocks(t, s)
+	content := func(stripe, round int) []byte {
+		chunk := bytes.Repeat([]byte{byte(1 + stripe), byte(1 + round)}, block/2)
+		binary.BigEndian.PutUint64(chunk[block-8:], uint64(stripe))
+		return chunk
+	}
+	offset := func(stripe int) int64 { return int64(stripe*every+every-1) * block }
+	transfer := func(n int, ask func(i int) (method string, params obj), take func(i int, r blockResult)) {
+		for i := range n + atOnce {
+			if i >= atOnce {
+				take(i-atOnce, c.read())
+			}
+			if i < n {
+				c.send(ask(i))
+			}
+		}
+	}
+	nothing := func(int, blockResult) {}
+	one := func(method string, params obj) {
+		transfer(1, func(int) (string, obj) { return method, params }, nothing)
+	}
+
+	one("fs/open", obj{"handleId": "f", "path": fileURI(path), "mode": "replace"})
+	before := s.rss()
+	transfer(rounds*stripes, func(i int) (string, obj) {
+		stripe, round := i%stripes, i/stripes
+		return "fs/writeBlock", obj{"handleId": "f", "offset": offset(stripe), "chunk": content(stripe, round)}
+	}, nothing)
+	one("fs/close", obj{"handleId": "f"})
+	one("fs/open", obj{"handleId": "f", "path": fileURI(path)})
+	zeros := make([]byte, block)
+	transfer(blocks, func(i int) (string, obj) {
+		return "fs/readBlock", obj{"handleId": "f", "offset": int64(i) * block, "len": block}
+	}, func(i int, r blockResult) {
+		want := zeros
+		if i%every == every-1 {
+			want = content(i/every, rounds-1)
+		}
+		if !bytes.Equal(r.Chunk, want) || r.EOF != (i == blocks-1) {
+			t.Fatalf("block %d: %d bytes that begin with %x, eof %v", i, len(r.Chunk), r.Chunk[:min(len(r.Chunk), 8)], r.EOF)
+		}
+	})
+	most := procNumber(t, s.cmd.Process.Pid, "VmHWM:") * 1024
+	t.Logf("%d blocks: %d MiB resident before, %d MiB at most", blocks, before>>20, most>>20)
+	if most-before > 80<<20 {
+		t.Errorf("the server has grown by %d MiB", (most-before)>>20)
+	}
+}
+
+// blockConn is a connection for large blocks: a conn turns each into text, and keeps it.
+type blockConn struct {
+	t               *testing.T
+	ws              *websocket.Conn
+	asked, answered int64 // ids; answers come in the order asked
+}
+
+type blockResult struct {
+	Chunk []byte `msgpack:"chunk"`
+	EOF   bool   `msgpack:"eof"`
+}
+
+func dialBlocks(t *testing.T, s *server) *blockConn {
+	t.Helper()
+	dialer := websocket.Dialer{HandshakeTimeout: factTimeout, Subprotocols: []string{"troupe.msgpack"}}
+	ws, _, err := dialer.Dial(s.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.Close() })
+	c := &blockConn{t: t, ws: ws}
+	c.send("initialize", obj{"clientName": "tests"})
+	c.read()
+	c.write(obj{"method": "initialized", "params": obj{}})
+	return c
+}
+
+func (c *blockConn) write(m obj) {
+	c.t.Helper()
+	data, err := msgpack.Marshal(m)
+	if err == nil {
+		err = c.ws.WriteMessage(websocket.BinaryMessage, data)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *blockConn) send(method string, params obj) {
+	c.t.Helper()
+	c.asked++
+	c.write(obj{"id": c.asked, "method": method, "params": params})
+}
+
+// read returns the next answer, which must not be an error.
+func (c *blockConn) read() blockResult {
+	c.t.Helper()
+	c.answered++
+	c.ws.SetReadDeadline(time.Now().Add(factTimeout))
+	_, data, err := c.ws.ReadMessage()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var m struct {
+		ID     int64       `msgpack:"id"`
+		Error  obj         `msgpack:"error"`
+		Result blockResult `msgpack:"result"`
+	}
+	if err := msgpack.Unmarshal(data, &m); err != nil || m.ID != c.answered || m.Error != nil {
+		c.t.Fatalf("answer %d: id %d, error %v, %v", c.answered, m.ID, m.Error, err)
+	}
+	return m.Result
 }
 
 // TestFilesOfConnections: names of files are of one connection, and what it did not close is gone
