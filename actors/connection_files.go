@@ -237,10 +237,8 @@ func pathsOf(uris []string) (paths []string, err error) {
 func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 	call = &fileCall{in: in}
 	h := f.handles
-	path := func(uri string, asked protocol.Confinement) (path string) {
-		if err == nil {
-			err = asked.Unsupported()
-		}
+	err = in.params.(interface{ Unsupported() error }).Unsupported() // whatever is asked for
+	path := func(uri string) (path string) {
 		if err == nil {
 			path, err = pathOf(uri)
 		}
@@ -250,17 +248,17 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 	unlessFalse := func(b *bool) bool { return b == nil || *b }
 	switch m := in.params.(type) {
 	case protocol.FsReadFileParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.large = true
 		call.do = func(context.Context) (any, error) {
 			data, err := files.Read(p, maxReadFile)
 			return protocol.FsReadFileResult{Data: data}, err
 		}
 	case protocol.FsWriteFileParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.do = func(context.Context) (any, error) { return done(files.Write(p, m.Data)) }
 	case protocol.FsOpenParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.handle = m.HandleID
 		call.do = func(context.Context) (any, error) {
 			return protocol.FsOpenResult{HandleID: m.HandleID}, h.Open(m.HandleID, p, m.Mode == protocol.FsReplace)
@@ -281,37 +279,37 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 		call.handle = m.HandleID
 		call.do = func(context.Context) (any, error) { return done(h.Close(m.HandleID)) }
 	case protocol.FsCreateDirectoryParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.do = func(context.Context) (any, error) {
 			return done(files.CreateDirectory(p, unlessFalse(m.Recursive)))
 		}
 	case protocol.FsGetMetadataParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.do = func(context.Context) (any, error) { return files.Stat(p) }
 	case protocol.FsCanonicalizeParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.do = func(context.Context) (any, error) {
 			real, err := files.Canonicalize(p)
 			return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
 		}
 	case protocol.FsReadDirectoryParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.large = true
 		call.do = func(context.Context) (any, error) { return files.ReadDirectory(p) }
 	case protocol.FsWalkParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.large = true
 		call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, p, m.Options) }
 	case protocol.FsRemoveParams:
-		p := path(m.Path, m.Confinement)
+		p := path(m.Path)
 		call.do = func(context.Context) (any, error) {
 			return done(files.Remove(p, unlessFalse(m.Recursive), unlessFalse(m.Force)))
 		}
 	case protocol.FsCopyParams:
-		from, to := path(m.SourcePath, m.Confinement), path(m.DestinationPath, m.Confinement)
+		from, to := path(m.SourcePath), path(m.DestinationPath)
 		call.do = func(ctx context.Context) (any, error) { return done(files.Copy(ctx, from, to, m.Recursive)) }
 	case protocol.FsWatchMissingParams:
-		if err = m.Unsupported(); err == nil {
+		if err == nil {
 			err = f.watch(m.WatchID)
 		}
 		call.do = func(ctx context.Context) (any, error) {

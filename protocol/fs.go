@@ -65,6 +65,7 @@ type FsOpenResult struct {
 const FsMaxBlock = 1 << 20
 
 type FsReadBlockParams struct {
+	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; beyond the end there is nothing
 	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to FsMaxBlock
@@ -76,12 +77,14 @@ type FsReadBlockResult struct {
 }
 
 type FsWriteBlockParams struct {
+	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; what is left out reads as zeros
 	Chunk    []byte `json:"chunk" wire:"required"`
 }
 
 type FsCloseParams struct {
+	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 }
 
