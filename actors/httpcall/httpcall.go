@@ -84,8 +84,8 @@ func invalid(format string, a ...any) error {
 	return protocol.Errorf(protocol.CodeInvalidParams, "http/request "+format, a...)
 }
 
-// NewRequest is what p asks for. The length of the body, how it is transferred, and the host, if no
-// header names another, are said by this package.
+// NewRequest is what p asks for. The length of the body and how it is transferred are said by
+// net/http, whatever headers say.
 func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
 	if !isToken(p.Method) {
 		return nil, invalid("method is invalid: invalid HTTP method")
@@ -108,9 +108,6 @@ func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
 		r.header.Add(h.Name, h.Value)
 	}
 	r.host = r.header.Get("Host")
-	for _, ours := range []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"} {
-		r.header.Del(ours)
-	}
 	if r.header["User-Agent"] == nil {
 		r.header.Set("User-Agent", "") // net/http would send its own
 	}
@@ -193,11 +190,13 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		req.Body = &upload{left: body}
 		req.GetBody = func() (io.ReadCloser, error) { return &upload{left: body}, nil }
 	}
-	client := http.Client{Transport: c.transport, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
-		switch {
-		case r.stop:
+	at := r.url
+	client := http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if r.stop {
 			return http.ErrUseLastResponse
-		case len(via) > maxRedirects:
+		}
+		at = next.URL
+		if len(via) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
 		return nil
@@ -205,25 +204,19 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	resp, err := client.Do(req)
 	body = nil // which GetBody refers to
 	if err != nil {
-		at := r.url.Redacted()
 		if inner, ok := errors.AsType[*url.Error](err); ok {
-			at, err = inner.URL, inner.Err // of where it was redirected to
+			err = inner.Err
 		}
-		return nil, fmt.Errorf("error sending request for url (%s): %w", clip(at), reason(ctx, err))
+		if why := context.Cause(ctx); why != nil {
+			err = why // else net/http may say only that there was something
+		}
+		return nil, fmt.Errorf("error sending request for url (%s): %w", clip(at.Redacted()), err)
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols { // there is no more HTTP to come
 		resp.Body.Close()
 		resp.Body = http.NoBody
 	}
 	return &Response{Status: resp.StatusCode, Headers: headersOf(resp.Header), ctx: ctx, body: resp.Body, size: resp.ContentLength}, nil
-}
-
-// reason is why a call failed with err: if its context is done, what ended that.
-func reason(ctx context.Context, err error) error {
-	if why := context.Cause(ctx); why != nil {
-		return why
-	}
-	return err
 }
 
 // headersOf are the fields of a header in the order of their names, those of one name as they came.
@@ -267,7 +260,7 @@ func (r *Response) Close() { r.body.Close() }
 func (r *Response) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("error reading the body of the response: %w", reason(r.ctx, err))
+		err = fmt.Errorf("error reading the body of the response: %w", err)
 	}
 	return n, err
 }

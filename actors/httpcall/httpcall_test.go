@@ -226,8 +226,9 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("%d, %s, %q: %s, want %s", q.status, q.path, q.policy, got, q.want)
 		}
 	}
-	post.URL = redirects(t, 307).URL + "/11"
-	if _, err := do(t.Context(), c, post); err == nil || !strings.HasSuffix(err.Error(), "/0): more than 10 redirects") {
+	far := redirects(t, 307).URL
+	post.URL = far + "/11"
+	if _, err := do(t.Context(), c, post); err == nil || err.Error() != "error sending request for url ("+far+"/0): more than 10 redirects" {
 		t.Errorf("11 redirects: %v", err)
 	}
 	elsewhere := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -243,22 +244,32 @@ func TestRedirects(t *testing.T) {
 // reason; and the other side sees it.
 func TestEnds(t *testing.T) {
 	why := errors.New("it is enough")
-	for _, inBody := range []bool{false, true} {
+	for i := range 4 {
+		inBody, two := i/2 == 1, i%2 == 1 // HTTP/2
 		begun, gone := make(chan struct{}), make(chan struct{})
-		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if inBody {
 				w.(http.Flusher).Flush()
 			}
 			close(begun)
 			<-r.Context().Done()
 			close(gone)
-		})
+		}))
+		c := newClient(t)
+		if two {
+			s.EnableHTTP2 = true
+			s.StartTLS()
+			c.transport.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		} else {
+			s.Start()
+		}
+		t.Cleanup(s.Close)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			<-begun
 			cancel(why)
 		}()
-		r, err := do(ctx, newClient(t), params{URL: s.URL})
+		r, err := do(ctx, c, params{URL: s.URL})
 		want := "error sending request for url (" + s.URL + "/): it is enough"
 		if inBody && err == nil {
 			_, _, err = r.Whole(semaphore.NewWeighted(MaxBody))
@@ -266,12 +277,12 @@ func TestEnds(t *testing.T) {
 			r.Close()
 		}
 		if err == nil || err.Error() != want || !errors.Is(err, why) {
-			t.Errorf("in the body %v: %v, want %s", inBody, err, want)
+			t.Errorf("in the body %v, HTTP/2 %v: %v, want %s", inBody, two, err, want)
 		}
 		select {
 		case <-gone:
 		case <-time.After(limit):
-			t.Errorf("in the body %v: the server has not noticed", inBody)
+			t.Errorf("in the body %v, HTTP/2 %v: the server has not noticed", inBody, two)
 		}
 	}
 }
