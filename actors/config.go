@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -74,6 +75,10 @@ type Config struct {
 	// 0 means 1,024. Beyond it, or beyond 16 MiB of them, its socket is not read.
 	MaxPending int
 
+	// AllowHTTP lets clients send HTTP requests from the server's network, to whatever can be
+	// reached from there: http/request.
+	AllowHTTP bool
+
 	// Spawners, Containment and Subreaper: see child.HostConfig.
 	Spawners    int
 	Containment child.Containment
@@ -117,23 +122,24 @@ func setDefault[T comparable](v *T, def T) {
 // shared is what all actors of one troupe have in common. Nothing in it changes.
 type shared struct {
 	Config
-	children *child.Host
-	start    func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
-	budget   *child.Budget
-	disk     *spool.Disk
-	watcher  *files.Watcher
-	workers  actor.Dispatcher      // of all actors; of tests: nil, protoactor's
-	strategy *supervision.Strategy // of what may be restarted: registry, session, process
-	once     *supervision.Strategy // of what is stopped when it fails: connection, command
-	info     *protocol.EnvironmentInfo
-	started  time.Time
-	counts   counts
+	children   *child.Host
+	start      func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
+	budget     *child.Budget
+	disk       *spool.Disk
+	watcher    *files.Watcher
+	httpClient *httpcall.Client
+	workers    actor.Dispatcher      // of all actors; of tests: nil, protoactor's
+	strategy   *supervision.Strategy // of what may be restarted: registry, session, process
+	once       *supervision.Strategy // of what is stopped when it fails: connection, command
+	info       *protocol.EnvironmentInfo
+	started    time.Time
+	counts     counts
 }
 
 // counts are for server/info. Any actor adds to them; nothing else depends on them.
 type counts struct {
 	sessions, connections atomic.Int64
-	fileCalls             atomic.Int64         // that are running
+	fileCalls, httpCalls  atomic.Int64         // that are running
 	panics                atomic.Int64         // in actors, and in goroutines of theirs
 	actors                supervision.Counters // what became of those that failed
 }

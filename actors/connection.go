@@ -130,6 +130,7 @@ type connection struct {
 	starting map[string][]inbound // by process id: requests behind a process/start
 
 	files    *fileCalls // nil: there was none
+	http     *httpCalls // nil: there was none
 	commands commands
 
 	groups        map[string]GroupChanged // by group id: what the client was not told
@@ -192,6 +193,14 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.fileWritten(ctx, m)
 	case missingChanged:
 		c.missingChanged(m)
+	case httpAnswered:
+		c.httpAnswered(ctx, m)
+	case httpDelta:
+		c.httpDelta(ctx, m)
+	case httpWritten:
+		c.httpWritten(ctx, m)
+	case httpDue:
+		c.httpDue(ctx, m)
 	case listWritten:
 		c.listing = nil
 		c.list(ctx)
@@ -319,7 +328,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 // mayClose ends a connection whose input has ended once nothing of it is without
 // an answer.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending()+c.commands.ending == 0 {
+	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending == 0 {
 		c.closeFor(ctx, closeNormal, "")
 	}
 }
@@ -335,6 +344,7 @@ func (c *connection) end() {
 	if c.files != nil {
 		c.files.end()
 	}
+	c.http.end()
 	if c.writer != nil {
 		c.writer.stop()
 	}

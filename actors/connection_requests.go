@@ -55,6 +55,8 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
 	case family == filesystem:
 		c.fileRequest(ctx, in)
+	case in.method == protocol.MethodHTTPRequest:
+		c.httpRequest(ctx, in)
 	default:
 		c.dispatch(ctx, in)
 	}

@@ -46,6 +46,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodFsRemove:          params[protocol.FsRemoveParams],
 	protocol.MethodFsCopy:            params[protocol.FsCopyParams],
 	protocol.MethodFsWatchMissing:    params[protocol.FsWatchMissingParams],
+	protocol.MethodHTTPRequest:       params[protocol.HTTPRequestParams],
 	protocol.MethodProcessStart:      params[protocol.ProcessStartParams],
 	protocol.MethodProcessRead:       params[protocol.ProcessReadParams],
 	protocol.MethodProcessWrite:      params[protocol.ProcessWriteParams],
@@ -206,7 +207,7 @@ func changes(in inbound) bool {
 		return open.Mode == protocol.FsReplace
 	}
 	switch in.method {
-	case protocol.MethodFsWriteFile, protocol.MethodFsCreateDirectory, protocol.MethodFsRemove, protocol.MethodFsCopy,
+	case protocol.MethodFsWriteFile, protocol.MethodFsCreateDirectory, protocol.MethodFsRemove, protocol.MethodFsCopy, protocol.MethodHTTPRequest,
 		protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
 		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
 		protocol.MethodProcessRestart, protocol.MethodProcessSetRestart,

@@ -198,7 +198,7 @@ func startError(err error) *protocol.Error {
 }
 
 // environmentInfo is what is true of this machine.
-func environmentInfo(version string) *protocol.EnvironmentInfo {
+func environmentInfo(config Config) *protocol.EnvironmentInfo {
 	shell := os.Getenv("SHELL")
 	if !filepath.IsAbs(shell) {
 		shell = "/bin/sh"
@@ -222,9 +222,12 @@ func environmentInfo(version string) *protocol.EnvironmentInfo {
 	if files.CanWatch() {
 		capabilities["fsWatchMissing"] = true
 	}
+	if config.AllowHTTP {
+		capabilities["httpRequest"] = true // ours
+	}
 	return &protocol.EnvironmentInfo{
 		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},
-		ExecutorVersion:      version,
+		ExecutorVersion:      config.Version,
 		ProviderID:           "troupe",
 		Cwd:                  protocol.FileURI(cwd),
 		UserHomeDir:          protocol.FileURI(home),

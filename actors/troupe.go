@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -72,7 +73,8 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		return nil, nil, err
 	}
 	s.children, s.start = host, host.Start
-	s.info, s.started = environmentInfo(s.Version), time.Now()
+	s.info, s.started = environmentInfo(s.Config), time.Now()
+	s.httpClient = httpcall.NewClient()
 	s.strategy = &supervision.Strategy{
 		Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},
 		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
@@ -168,6 +170,7 @@ func (r *root) Receive(ctx actor.Context) {
 		r.start(ctx)
 	case *actor.Stopping, *actor.Stopped: // both: closing is harmless twice
 		r.stop.Do(func() { close(r.stopped) })
+		r.httpClient.CloseIdle()
 		go func() { // whoever stopped us: nothing is left behind
 			kill, cancel := context.WithTimeout(context.Background(), killTime)
 			defer cancel()

@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,7 +48,7 @@ func TestFilesystem(t *testing.T) {
 	for _, q := range []struct {
 		method string
 		params obj
-		want   string // result as JSON, or code and message; ~ begins what is compared of a long one
+		want   string // see wantAnswer
 	}{
 		{"fs/readFile", obj{"path": uri("a.txt")}, `{"dataBase64":"aGVsbG8K"}`},
 		{"fs/readFile", obj{"path": uri("a.txt"), "sandbox": nil, "bogus": 1}, `{"dataBase64":"aGVsbG8K"}`},
@@ -119,20 +117,7 @@ func TestFilesystem(t *testing.T) {
 		{"fs/openWrite", obj{}, "~-32601 "},
 		{"fs/watch", obj{}, "~-32601 "},
 	} {
-		answer := c.reply(c.request(q.method, q.params))
-		want, part := strings.CutPrefix(q.want, "~")
-		var ok bool
-		if e := errorOf(answer); e != nil {
-			got := fmt.Sprintf("%d %s", num(e["code"]), e["message"])
-			ok = got == want || part && strings.HasPrefix(got, want)
-		} else if result := (obj{}); json.Unmarshal([]byte(want), &result) == nil {
-			got := maps.Clone(resultOf(answer))
-			maps.DeleteFunc(got, func(k string, _ any) bool { _, wanted := result[k]; return part && !wanted })
-			ok = jsonText(got) == jsonText(result)
-		}
-		if !ok {
-			t.Errorf("%s %s: %s\nwant %s", q.method, jsonText(q.params), jsonText(answer), q.want)
-		}
+		wantAnswer(t, c, q.method, q.params, q.want)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -779,6 +780,26 @@ func (c *conn) callError(method string, params any) (code int64, text string) {
 	return num(e["code"]), text
 }
 
+// wantAnswer makes a request and wants an answer: a result as JSON, or a code and a message; ~ begins
+// what is compared of a long one.
+func wantAnswer(t testing.TB, c *conn, method string, params any, expected string) {
+	t.Helper()
+	answer := c.reply(c.request(method, params))
+	want, part := strings.CutPrefix(expected, "~")
+	var ok bool
+	if e := errorOf(answer); e != nil {
+		got := fmt.Sprintf("%d %s", num(e["code"]), e["message"])
+		ok = got == want || part && strings.HasPrefix(got, want)
+	} else if result := (obj{}); json.Unmarshal([]byte(want), &result) == nil {
+		got := maps.Clone(resultOf(answer))
+		maps.DeleteFunc(got, func(k string, _ any) bool { _, wanted := result[k]; return part && !wanted })
+		ok = jsonText(got) == jsonText(result)
+	}
+	if !ok {
+		t.Errorf("%s %.300s: %.300s\nwant %s", method, jsonText(params), jsonText(answer), expected)
+	}
+}
+
 // --- the end of a connection ---
 
 // awaitEnd waits until the server has ended the connection, and returns how: the
@@ -998,6 +1019,9 @@ func fromJSON(data []byte) (m obj, err error) {
 	return m, err
 }
 
+// isBytes is whether a member is base64 in JSON, and bytes in msgpack.
+func isBytes(name string) bool { return name == "chunk" || strings.HasSuffix(name, "Base64") }
+
 // toMsgpack packs a JSON text: its chunks as bytes.
 func toMsgpack(text []byte) ([]byte, error) {
 	m, err := fromJSON(text)
@@ -1016,7 +1040,7 @@ func toMsgpack(text []byte) ([]byte, error) {
 			}
 			return n, json.Unmarshal([]byte(v), n)
 		case string:
-			if name == "chunk" {
+			if isBytes(name) {
 				return base64.StdEncoding.DecodeString(v)
 			}
 		case []any:
@@ -1056,13 +1080,13 @@ func fromMsgpack(data []byte) (obj, error) {
 	unpack = func(name string, v any) any {
 		switch v := v.(type) {
 		case []byte:
-			if name == "chunk" {
+			if isBytes(name) {
 				return base64.StdEncoding.EncodeToString(v)
 			}
 			err = fmt.Errorf("%s is bytes", name)
 		case string:
-			if name == "chunk" {
-				err = errors.New("a chunk is text")
+			if isBytes(name) {
+				err = fmt.Errorf("%s is text", name)
 			}
 		case int8, int16, int32, int64, uint8, uint16, uint32, uint64, float64:
 			return json.Number(fmt.Sprint(v))

@@ -73,26 +73,18 @@ func (c *conn) spawnExited(handle string) obj {
 	return c.awaitOther("process/exited", "processHandle", handle)
 }
 
-// wantAnswers sends each request and compares: a result as JSON, or code and text of an error; of
-// one that begins with ~ the beginning.
+// wantAnswers makes each request, and wants its answer.
 func (c *conn) wantAnswers(rows []answerRow) {
 	c.t.Helper()
 	for _, q := range rows {
-		answer := c.reply(c.request(q.method, q.params))
-		got := jsonText(answer["result"])
-		if e := errorOf(answer); e != nil {
-			got = fmt.Sprintf("%d %s", num(e["code"]), e["message"])
-		}
-		if want, part := strings.CutPrefix(q.want, "~"); got != want && !(part && strings.HasPrefix(got, want)) {
-			c.t.Errorf("%s %s: %s\nwant %s", q.method, jsonText(q.params), got, q.want)
-		}
+		wantAnswer(c.t, c, q.method, q.params, q.want)
 	}
 }
 
 type answerRow struct {
 	method string
 	params obj
-	want   string
+	want   string // see wantAnswer
 }
 
 // Handshake with clientInfo; and who names no capability hears the version of the first wire.

@@ -79,9 +79,6 @@ const (
 	whyGoingAway  = "a server that stops says so in a Close frame"
 	whyHelpers    = "an inherited PATH begins with directories of the peer's own"
 	whyCapability = "`environmentConfig/*`, `capabilityRoots/*`, `capabilities/*`"
-	// whyLater is no difference on purpose: fs/watchMissing and http/request are being
-	// written. These lines go when they are there.
-	whyLater = "`fs/watchMissing`, `http/*`"
 )
 
 var differences = []difference{
@@ -132,15 +129,6 @@ var differences = []difference{
 	{"viol_unknown_notif", "end of 0", whyViolation, `{"code":1002}`},
 	{"sigterm_connected", "end of 0", whyGoingAway, `{"code":1001}`},
 
-	{"fs_http_env", "55", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "56", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "http/request/bodyDelta", whyLater, ""},
-	{"fs_http_env", "57", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "58", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "59", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "60", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "61", whyLater, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "62", whyLater, `{"error":{"code":-32601}}`},
 	{"fs_http_env", "66", whyCapability, `{"error":{"code":-32601}}`},
 	{"fs_http_env", "67", whyCapability, `{"error":{"code":-32601}}`},
 	{"fs_http_env", "68", whyCapability, `{"error":{"code":-32601}}`},
@@ -213,7 +201,7 @@ var unseen = []string{"session_resume/2/3", "process_write_signal_terminate/c56"
 // of each process the same bytes and the same end, the same end of connections,
 // but for the differences declared.
 func TestTranscripts(t *testing.T) {
-	shared := startServer(t)
+	shared := startServer(t, "--allow-http")
 	t.Run("all", func(t *testing.T) { // so that the server outlives the parallel ones
 		for _, name := range transcripts(t) {
 			t.Run(name, func(t *testing.T) {

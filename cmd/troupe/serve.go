@@ -69,6 +69,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: that of temporary files)")
 	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: there is no spool")
 	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
+	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from here (http/request), to whatever this machine can reach")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	if err := f.Parse(args); err != nil {
