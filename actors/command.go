@@ -152,6 +152,8 @@ type runningCall struct {
 	call  commandCall
 	left  int  // requests without an answer
 	over  bool // one came too late
+
+	describe bool // it is ours, and asks how far the process has come
 }
 
 func (c *command) Receive(ctx actor.Context) {
@@ -295,8 +297,11 @@ func (c *command) callReply(ctx actor.Context, m Reply) {
 		return
 	}
 	delete(c.calls, m.Token)
-	if info, ok := m.Result.(protocol.ProcessInfo); ok {
-		c.until = min(info.NextSeq-1, c.last+drainChunks)
+	if r.describe {
+		c.until = c.last // if it could not say
+		if info, ok := m.Result.(protocol.ProcessInfo); ok {
+			c.until = min(info.NextSeq-1, c.last+drainChunks)
+		}
 		c.goOn(ctx)
 		return
 	}
@@ -407,7 +412,7 @@ func (c *command) exit(ctx actor.Context, status *protocol.ExitStatus) {
 func (c *command) drained(ctx actor.Context) {
 	if !c.draining && !c.ended {
 		c.draining = true
-		c.ask(ctx, DescribeRequest{}, &runningCall{})
+		c.ask(ctx, DescribeRequest{}, &runningCall{describe: true})
 	}
 }
 
