@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
+	"golang.org/x/sys/unix"
 )
 
 func fileURI(path ...string) string { return "file://" + filepath.Join(path...) }
@@ -118,6 +120,140 @@ func TestFilesystem(t *testing.T) {
 		{"fs/watch", obj{}, "~-32601 "},
 	} {
 		wantAnswer(t, c, q.method, q.params, q.want)
+	}
+}
+
+// TestSpecialFiles: what is no regular file is told, passed over and removed, and neither read nor
+// written: to open a fifo would wait, and a device might do something.
+func TestSpecialFiles(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket, err := net.Listen("unix", dir+"/socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	paths := []string{dir + "/fifo", dir + "/socket", "/dev/null", "/dev/full", "/dev/tty"}
+	for name, to := range map[string]string{"a link to a fifo": "fifo", "a link to a device": "/dev/zero"} {
+		err = errors.Join(err, os.Symlink(to, filepath.Join(dir, name)))
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	if err := errors.Join(err, syscall.Mkfifo(dir+"/fifo", 0o666), os.WriteFile(dir+"/file", nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	c := startServer(t).session(nil)
+	file := fileURI(dir, "file")
+	for _, path := range paths {
+		uri := (&url.URL{Scheme: "file", Path: path}).String()
+		for method, params := range map[string]obj{
+			"fs/readFile":  {"path": uri},
+			"fs/writeFile": {"path": uri, "dataBase64": ""},
+			"fs/open":      {"path": uri, "handleId": "h", "mode": "read"},
+			"fs/open ":     {"path": uri, "handleId": "h", "mode": "replace"},
+			"fs/copy":      {"sourcePath": uri, "destinationPath": fileURI(dir, "copy"), "recursive": true},
+			"fs/copy ":     {"sourcePath": file, "destinationPath": uri, "recursive": false},
+		} {
+			if code, text := c.callError(strings.TrimSpace(method), params); code != -32600 || text != "path `"+path+"` is not a file" {
+				t.Errorf("%s %s: %d %s", method, jsonText(params), code, text)
+			}
+		}
+		if m := c.call("fs/getMetadata", obj{"path": uri}); m["isFile"] != false || m["isDirectory"] != false || m["isSymlink"] != strings.Contains(path, "link") {
+			t.Errorf("metadata of %s: %s", path, jsonText(m))
+		}
+	}
+	for _, e := range c.call("fs/readDirectory", obj{"path": fileURI(dir)})["entries"].([]any) {
+		if e := e.(obj); e["isFile"] != (e["fileName"] == "file") || e["isDirectory"] != false {
+			t.Errorf("an entry is %s", jsonText(e))
+		}
+	}
+	walked := c.call("fs/walk", obj{"path": fileURI(dir), "options": obj{"maxDepth": 9, "maxDirectories": 9, "maxEntries": 9}})
+	if got, want := jsonText(walked), `{"entries":[{"kind":"file","path":"`+file+`"}],"errors":[],"truncated":false}`; got != want {
+		t.Errorf("walked %s, want %s", got, want)
+	}
+	for _, path := range append(paths[:2:2], paths[5:]...) {
+		c.call("fs/remove", obj{"path": (&url.URL{Scheme: "file", Path: path}).String(), "recursive": false, "force": false})
+	}
+	if entries, err := os.ReadDir(dir); len(entries) != 1 || err != nil {
+		t.Errorf("left are %v, %v", entries, err)
+	}
+}
+
+// TestFilesNotWritten: where a file can be only so large, what was there stays, and nothing else comes to be,
+// also for who asks for all without waiting for answers.
+func TestFilesNotWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	c := s.session(nil)
+	if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 100_000, Max: 100_000}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const tooLarge = "File too large (os error 27)"
+	if code, text := c.callError("fs/writeFile", obj{"path": fileURI(path), "dataBase64": b64(strings.Repeat("x", 200_000))}); code != -32603 || text != tooLarge {
+		t.Errorf("fs/writeFile: %d %s", code, text)
+	}
+	open := openFiles(t, s)
+	var asked []int64
+	ask := func(method string, params obj) {
+		params["handleId"] = "h"
+		asked = append(asked, c.request(method, params))
+	}
+	ask("fs/open", obj{"path": fileURI(path), "mode": "replace"})
+	for i := range 3 {
+		ask("fs/writeBlock", obj{"offset": i * 60_000, "chunk": b64(strings.Repeat("x", 60_000))})
+	}
+	ask("fs/close", obj{})
+	ask("fs/close", obj{})
+	var got []string
+	for _, id := range asked {
+		answer := c.reply(id)
+		if e := errorOf(answer); e != nil {
+			got = append(got, fmt.Sprint(num(e["code"]), " ", e["message"]))
+		} else {
+			got = append(got, "")
+		}
+	}
+	if want := []string{"", "", "-32603 " + tooLarge, "-32603 " + tooLarge, "-32603 " + tooLarge, ""}; !slices.Equal(got, want) {
+		t.Errorf("answers %q, want %q", got, want)
+	}
+	c.call("fs/writeFile", obj{"path": fileURI(dir, "small"), "dataBase64": b64("new")})
+	if n := openFiles(t, s); n != open {
+		t.Errorf("%d files are open, and %d were before", n, open)
+	}
+	entries, err := os.ReadDir(dir)
+	if data, readErr := os.ReadFile(path); len(entries) != 2 || string(data) != "old" || err != nil || readErr != nil {
+		t.Errorf("there are %v, the file has %d bytes; %v, %v", entries, len(data), err, readErr)
+	}
+}
+
+// TestFileShrinks: what is read has only what is there.
+func TestFileShrinks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 3000), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := startServer(t).session(nil)
+	c.call("fs/open", obj{"handleId": "h", "path": fileURI(path)})
+	for _, q := range []struct {
+		truncate, offset int
+		chunk            string
+		eof              bool
+	}{{3000, 0, strings.Repeat("x", 1000), false}, {1005, 1000, "xxxxx", true}, {1005, 2000, "", true}, {0, 0, "", true}} {
+		if err := os.Truncate(path, int64(q.truncate)); err != nil {
+			t.Fatal(err)
+		}
+		if r := c.call("fs/readBlock", obj{"handleId": "h", "offset": q.offset, "len": 1000}); r["chunk"] != b64(q.chunk) || r["eof"] != q.eof {
+			t.Errorf("%d bytes, read at %d: %s", q.truncate, q.offset, jsonText(r))
+		}
 	}
 }
 

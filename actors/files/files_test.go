@@ -10,12 +10,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -24,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tree makes files in a new directory: path → content, and for a path that ends in a slash a
 // directory, in @ a symbolic link to the content, in | a fifo.
-func tree(t *testing.T, files map[string]string) (dir string) {
+func tree(t testing.TB, files map[string]string) (dir string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -214,11 +218,100 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantText(t, h.Write("h", 0, make([]byte, 1<<20)), full)
-	h.CloseAll()
+	wantText(t, h.Write("h", 0, []byte("new")), "")
+	wantText(t, h.Close("h"), full) // who closes without waiting for answers has no half of a file
+	wantText(t, h.Close("h"), "")
 	from := filepath.Join(t.TempDir(), "large")
 	os.WriteFile(from, make([]byte, 1<<20), 0o666)
 	wantText(t, Copy(context.Background(), from, path, false), full)
 	wantNames(t, dir, "a=old")
+}
+
+// asOwner takes root's privilege over files from the test's goroutine, which only then may not do what
+// modes forbid.
+func asOwner(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // and its thread ends with it
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
+	caps[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where nothing may be written nothing is, and what is there stays.
+func TestReadOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin      func(t *testing.T, dir string) error
+		file, text string // the errors about the file, and about others in the directory
+	}{
+		"directory": {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir, 0o555) }, "Permission denied (os error 13)", "Permission denied (os error 13)"},
+		"file":      {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir+"/a", 0o444) }, "Permission denied (os error 13)", ""},
+		"filesystem": {func(t *testing.T, dir string) error {
+			return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+		}, "Read-only file system (os error 30)", "Read-only file system (os error 30)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if name == "filesystem" {
+				dir = small(t)
+			}
+			t.Cleanup(func() { os.Chmod(dir, 0o777) })
+			from := filepath.Join(t.TempDir(), "from")
+			for _, path := range []string{dir + "/a", from} {
+				if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.begin(t, dir); err != nil {
+				t.Fatal(err)
+			}
+			var h Handles
+			wantText(t, Write(dir+"/a", []byte("new")), c.file)
+			wantText(t, h.Open("h", dir+"/a", true), c.file)
+			wantText(t, Copy(context.Background(), from, dir+"/a", false), c.file)
+			wantNames(t, dir, "a=old")
+			wantText(t, Write(dir+"/b", nil), c.text)
+			wantText(t, CreateDirectory(dir+"/d/e", true), c.text)
+			wantText(t, Remove(dir+"/a", true, true), c.text)
+			if c.text != "" {
+				wantNames(t, dir, "a=old")
+			}
+		})
+	}
+}
+
+// A file that others make shorter and longer while it is read has what it had at some time.
+func TestReadWhatChanges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const most = 1 << 20
+	var h Handles
+	defer h.CloseAll()
+	wantText(t, h.Open("h", path, false), "")
+	var over atomic.Bool
+	var other sync.WaitGroup
+	other.Go(func() {
+		for i := 0; !over.Load(); i++ {
+			os.Truncate(path, int64(i*7919%most))
+		}
+	})
+	for range 300 {
+		if data, err := Read(path, most); err != nil || len(bytes.Trim(data, "\x00")) > 0 {
+			t.Fatalf("%d bytes, %v", len(data), err)
+		}
+		if chunk, eof, err := h.Read("h", most/2, most/4); err != nil || !eof && len(chunk) < most/4 {
+			t.Fatalf("%d bytes, eof %v, %v", len(chunk), eof, err)
+		}
+	}
+	over.Store(true)
+	other.Wait()
 }
 
 // On filesystems that know no files without a name the new one has one beside the old.
@@ -274,7 +367,6 @@ func TestHandles(t *testing.T) {
 	wantText(t, h.Open("w", at("a"), true), "")
 	wantText(t, h.Write("w", 0, []byte("hello")), "")
 	wantText(t, h.Write("w", 8, []byte("world")), "")
-	wantText(t, h.Write("w", 1<<63, []byte("x")), "offset 9223372036854775808 is beyond what a file may have")
 	_, _, err := h.Read("w", 0, 5)
 	wantText(t, err, "Bad file descriptor (os error 9)")
 	wantNames(t, dir, "a=hello dir/ fifo") // not yet
@@ -284,10 +376,20 @@ func TestHandles(t *testing.T) {
 	if chunk, _, err := h.Read("r", 0, 100); string(chunk) != "hello" || err != nil {
 		t.Errorf("who had the old file open reads %q, %v", chunk, err)
 	}
-	os.Truncate(at("a"), 1)
+	wantText(t, h.Open("f", at("a"), true), "")
+	const beyond = "offset 9223372036854775808 is beyond what a file may have"
+	wantText(t, h.Write("f", 1<<63, []byte("x")), beyond)
+	wantText(t, h.Close("f"), beyond)
+	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")
 	wantText(t, h.Open("s", at("a"), false), "")
-	if chunk, eof, err := h.Read("s", 0, 100); string(chunk) != "h" || !eof || err != nil {
-		t.Errorf("a file that has shrunk: %q, %v, %v", chunk, eof, err)
+	os.Truncate(at("a"), 1)
+	for _, c := range []struct {
+		offset uint64
+		chunk  string
+	}{{0, "h"}, {1, ""}, {8, ""}} {
+		if chunk, eof, err := h.Read("s", c.offset, 100); string(chunk) != c.chunk || !eof || err != nil {
+			t.Errorf("a file that has shrunk, at %d: %q, %v, %v", c.offset, chunk, eof, err)
+		}
 	}
 
 	wantText(t, h.Open("lost", at("a"), true), "")

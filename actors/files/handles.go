@@ -22,6 +22,7 @@ type Handles struct {
 type handle struct {
 	file     *os.File     // nil: it is being opened
 	replaces *replacement // nil: it is read
+	failed   error        // a block that could not be written; the file is then not to be had
 	mu       sync.Mutex   // held while file is used, for CloseAll
 }
 
@@ -103,13 +104,18 @@ func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	}
 	defer hd.mu.Unlock()
 	if offset > math.MaxInt64-uint64(len(data)) {
-		return refuse("offset %d is beyond what a file may have", offset)
+		err = refuse("offset %d is beyond what a file may have", offset)
+	} else {
+		_, err = hd.file.WriteAt(data, int64(offset))
 	}
-	_, err = hd.file.WriteAt(data, int64(offset))
+	if hd.failed == nil {
+		hd.failed = err
+	}
 	return err
 }
 
-// Close closes a file; one that was written takes its place now. It may be repeated.
+// Close closes a file; one that was written takes its place now, unless a block of it could not be:
+// then the error is that again, for who has not waited for it. It may be repeated.
 func (h *Handles) Close(id string) error {
 	hd, err := h.get(id)
 	if err != nil {
@@ -119,10 +125,14 @@ func (h *Handles) Close(id string) error {
 	h.mu.Lock()
 	delete(h.open, id)
 	h.mu.Unlock()
-	if hd.replaces != nil {
-		return hd.replaces.commit()
+	switch {
+	case hd.replaces == nil:
+		return hd.file.Close()
+	case hd.failed != nil:
+		hd.replaces.abort()
+		return hd.failed
 	}
-	return hd.file.Close()
+	return hd.replaces.commit()
 }
 
 // CloseAll closes what is open. What was written is dropped, and leaves no trace. It waits for
