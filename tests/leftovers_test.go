@@ -367,7 +367,9 @@ func TestNothingLeftOfServer(t *testing.T) {
 func TestShutdownBeforeTheFirstFrame(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
+	other := s.session(nil)
 	c := s.dial()
+	eventually(t, "the server has the connection", func() bool { return num(other.call("server/info", obj{})["connections"]) == 2 })
 	s.signal(syscall.SIGTERM)
 	if code, reason := c.awaitClose(); code != 1001 {
 		t.Errorf("Close %d %q, want 1001", code, reason)
