@@ -154,19 +154,31 @@ func (c *connection) passParcel(ctx actor.Context, s *stream) {
 }
 
 // commandGone is for the end of a command's actor. What was asked meanwhile it does not answer any
-// more; most often it has told its end before.
+// more; most often it has told its end before. Else it has failed, and its program is killed.
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
-	if s := c.commands.byPID[pid.Id]; s != nil {
-		c.commands.forget(s.command)
+	failed := c.commands.byPID[pid.Id]
+	if failed != nil {
+		c.commands.forget(failed.command)
 	}
+	begun := true
 	for token, p := range c.pending {
 		switch {
 		case p.command == nil || !p.command.pid.Equal(pid):
 		case p.begins:
+			begun = false
 			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
 		default:
 			result, err := p.command.dialect.unknown(p.command.key.name, p.call)
 			c.reply(ctx, Reply{Token: token, Result: result, Err: err})
 		}
+	}
+	if failed == nil || !begun {
+		return
+	}
+	if failed.parcel != nil { // it comes before
+		c.passParcel(ctx, failed)
+	}
+	if method, body := failed.command.dialect.ended(failed.command.key.name, commandEnd{code: lostCode}); method != "" {
+		c.writer.output(outgoing{method: method, body: body})
 	}
 }
