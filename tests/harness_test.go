@@ -325,7 +325,9 @@ func (p *program) firstLine() (line string) {
 // stop sends SIGTERM and wants exit code 0.
 func (s *server) stop() {
 	s.t.Helper()
-	s.signal(syscall.SIGTERM)
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Fatalf("SIGTERM: %v", err)
+	}
 	if code := s.exitCode(); code != 0 {
 		s.t.Errorf("after SIGTERM the server exited with %d, want 0; its stderr:\n%s", code, s.stderr)
 	}
