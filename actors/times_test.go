@@ -752,13 +752,21 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 				if test.missed {
 					write(line)
 				}
-				var got uint64 // entries
+				var mu sync.Mutex
+				var entries uint64
 				var newest outlog.Entry
+				seen := func() (uint64, outlog.Entry) {
+					mu.Lock()
+					defer mu.Unlock()
+					return entries, newest
+				}
 				owner := spawn(func() actor.Actor {
 					return actor.ReceiveFunc(func(ctx actor.Context) {
 						if m, ok := ctx.Message().(Delivery); ok {
-							got += uint64(len(m.Entries))
+							mu.Lock()
+							entries += uint64(len(m.Entries))
 							newest = m.Entries[len(m.Entries)-1]
+							mu.Unlock()
 							ctx.Request(ctx.Sender(), Pull{deliveryBytes})
 						}
 					})
@@ -768,7 +776,7 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 				for range test.n {
 					write(test.size)
 				}
-				if got != test.before {
+				if got, _ := seen(); got != test.before {
 					t.Errorf("%d of %d came before it had read what it missed, want %d", got, test.n, test.before)
 				}
 				if test.at != nil {
@@ -779,12 +787,13 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 					write(line)
 					time.Sleep(test.after - 1)
 					synctest.Wait()
-					if got != test.before {
+					if got, _ := seen(); got != test.before {
 						t.Errorf("%d came too early, want %d", got, test.before)
 					}
 					time.Sleep(time.Nanosecond)
 					synctest.Wait()
 				}
+				got, newest := seen()
 				if newest.Kind != outlog.Closed && (newest.Seq != record.log.Last() || record.stopping != nil) {
 					t.Errorf("%d entries came in the end, and not the last", got)
 				}
