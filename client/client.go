@@ -176,8 +176,9 @@ func (c *Client) lastHello() protocol.InitializeResult {
 
 // Close detaches from the session and returns when the client's goroutines have
 // ended, but for those that a Writer or Reader of the caller holds up. The
-// processes go on, until the server's detached TTL passes. Every Wait that has
-// not returned returns ErrClosed. It always returns nil.
+// processes go on, until the server's detached TTL passes. Input that a StdinPipe
+// took and the server did not may be lost. Every Wait that has not returned returns
+// ErrClosed. It always returns nil.
 func (c *Client) Close() error {
 	c.cancel()
 	<-c.finished

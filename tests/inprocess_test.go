@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,8 +65,7 @@ func TestInProcess(t *testing.T) {
 
 	// Another client goes on where this one left.
 	long := c.Command("sh", "-c", "echo one; read x; echo $x")
-	stdin, err := long.StdinPipe()
-	if err != nil {
+	if _, err := long.StdinPipe(); err != nil { // for the next client to write to
 		t.Fatal(err)
 	}
 	out, err := long.StdoutPipe()
@@ -78,9 +78,6 @@ func TestInProcess(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, len("one\n"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(stdin, "two\n"); err != nil {
-		t.Fatal(err)
-	}
 	session := c.SessionID()
 	c.Close()
 	c, err = client.InProcess(ctx, accept, &client.Options{Session: session})
@@ -89,7 +86,7 @@ func TestInProcess(t *testing.T) {
 	}
 	var all bytes.Buffer
 	again := c.Attach(long.ID, 0)
-	again.Stdout = &all
+	again.Stdin, again.Stdout = strings.NewReader("two\n"), &all
 	if err := again.Run(ctx); err != nil || all.String() != "one\ntwo\n" && all.String() != "two\n" {
 		t.Errorf("of the other client's program: %v, %q", err, all.String())
 	}
