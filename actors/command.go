@@ -87,6 +87,7 @@ type (
 	startCommand struct{} // in a Request
 	// parcel is for the writer, once for each Pull.
 	parcel struct {
+		key      commandKey
 		out      []outgoing
 		bytes    int64
 		from, to uint64 // of the process: for an Ack
@@ -105,6 +106,7 @@ type (
 type command struct {
 	// Fixed at spawn.
 	spec       *commandSpec
+	key        commandKey // what the connection calls it
 	troupe     *actor.PID
 	connection *actor.PID
 	total      *atomic.Int64 // bytes held by all commands of the connection
@@ -462,7 +464,7 @@ func (c *command) tellEnd(ctx actor.Context) {
 }
 
 func (c *command) send(ctx actor.Context, p parcel) {
-	c.pulled = false
+	c.pulled, p.key = false, c.key
 	ctx.Request(c.connection, p)
 }
 

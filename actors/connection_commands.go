@@ -9,8 +9,7 @@ import (
 
 // commands are the programs of the sister APIs that a connection runs.
 type commands struct {
-	byKey  map[commandKey]*stream // until their end is on its way to the writer
-	byPID  map[string]*stream     // the same, by the id of the actor
+	active map[commandKey]*stream // until their end is on its way to the writer
 	serial uint64                 // of the newest without a name
 	firsts int                    // how many there were of the first wire
 	ending int                    // answers among the parcels that wait
@@ -77,7 +76,7 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 	case spec != nil:
 		c.startCommand(ctx, in, spec)
 	default:
-		s := c.commands.byKey[commandKey{api: d.api(), name: name}]
+		s := c.commands.active[commandKey{api: d.api(), name: name}]
 		if s == nil {
 			result, err := d.unknown(name, call)
 			c.answer(pending{id: in.id, weight: in.weight}, result, err)
@@ -95,20 +94,20 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSp
 		c.commands.serial++
 		key.serial = c.commands.serial
 	}
-	if c.commands.byKey[key] != nil {
+	if c.commands.active[key] != nil {
 		c.fail(in, spec.dialect.duplicate(spec.name))
 		return
 	}
 	if !spec.stream {
 		spec.limit = c.heldCap(spec.limit)
 	}
-	cmd := &command{spec: spec, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
+	cmd := &command{spec: spec, key: key, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
 	pid := ctx.Spawn(c.props(func() actor.Actor { return cmd }, escalated))
 	s := &stream{ref: ProcessRef{PID: pid}, command: &commandRef{pid, key, spec.dialect}}
-	if c.commands.byKey == nil {
-		c.commands.byKey, c.commands.byPID = make(map[commandKey]*stream), make(map[string]*stream)
+	if c.commands.active == nil {
+		c.commands.active = make(map[commandKey]*stream)
 	}
-	c.commands.byKey[key], c.commands.byPID[pid.Id] = s, s
+	c.commands.active[key] = s
 	in.params = startCommand{}
 	c.ask(ctx, pid, in, pending{command: s.command, begins: true})
 }
@@ -116,8 +115,8 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSp
 // parcel takes what a command has to say; it is passed to the writer in turn with the output of
 // processes.
 func (c *connection) parcel(ctx actor.Context, m parcel) {
-	s := c.commands.byPID[ctx.Sender().Id]
-	if s == nil || c.stage == evicted {
+	s := c.commands.active[m.key]
+	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
 		return
 	}
 	s.parcel = &m
@@ -128,14 +127,9 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 		c.commands.ending++
 	}
 	if m.last {
-		c.commands.forget(s.command) // what is called so next comes behind it
+		delete(c.commands.active, m.key) // what is called so next comes behind it
 	}
 	c.flush(ctx, c.Window)
-}
-
-func (cs *commands) forget(ref *commandRef) {
-	delete(cs.byKey, ref.key)
-	delete(cs.byPID, ref.pid.Id)
 }
 
 // passParcel passes what a command has said to the writer.
@@ -156,9 +150,12 @@ func (c *connection) passParcel(ctx actor.Context, s *stream) {
 // commandGone is for the end of a command's actor. What was asked meanwhile it does not answer any
 // more; most often it has told its end before. Else it has failed, and its program is killed.
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
-	failed := c.commands.byPID[pid.Id]
-	if failed != nil {
-		c.commands.forget(failed.command)
+	var failed *stream
+	for key, s := range c.commands.active {
+		if s.ref.PID.Equal(pid) {
+			failed = s
+			delete(c.commands.active, key)
+		}
 	}
 	begun := true
 	for token, p := range c.pending {

@@ -187,7 +187,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 	}
 	delete(c.pending, m.Token)
 	if p.begins && m.Err != nil {
-		c.commands.forget(p.command) // before the answer: the name is free again
+		delete(c.commands.active, p.command.key) // before the answer: the name is free again
 	}
 	if p.list != nil {
 		if info, ok := m.Result.(protocol.ProcessInfo); ok {

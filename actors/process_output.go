@@ -14,7 +14,7 @@ const maxRead = 8 << 20
 
 // The peer's client holds 256 events or 1 MiB of a process that come live before it has
 // read what it missed, and with more it ends the process. It gives up on its own after 45 s.
-// Another of its tasks reads than puts in order: hence joinTime.
+// It reads in one task and puts in order in another: hence joinTime.
 const (
 	aheadEvents = 128
 	aheadBytes  = 512 << 10
