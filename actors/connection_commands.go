@@ -9,11 +9,11 @@ import (
 
 // commands are the programs of the sister APIs that a connection runs.
 type commands struct {
-	active map[commandKey]*stream // until their end is on its way to the writer
-	serial uint64                 // of the newest without a name
-	firsts int                    // how many there were of the first wire
-	ending int                    // answers among the parcels that wait
-	total  atomic.Int64           // bytes of output that they hold; they add to it
+	active map[commandKey]*runningCommand // until their end is on its way to the writer
+	serial uint64                         // of the newest without a name
+	firsts int                            // how many there were of the first wire
+	ending int                            // answers among the parcels that wait
+	total  atomic.Int64                   // bytes of output that they hold; they add to it
 }
 
 // commandKey is what a command is called.
@@ -22,11 +22,13 @@ type commandKey struct {
 	serial    uint64 // of one without a name; else 0
 }
 
-// commandRef is a command that there is, or was.
-type commandRef struct {
-	pid     *actor.PID
+// runningCommand is what a connection has of a command.
+type runningCommand struct {
+	stream
 	key     commandKey
 	dialect dialect
+	parcel  *parcel // for the window; nil: none
+	asked   pending // what it answers
 }
 
 // command is a request of the sister APIs; false: it is of none.
@@ -76,14 +78,15 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 	case spec != nil:
 		c.startCommand(ctx, in, spec)
 	default:
-		s := c.commands.active[commandKey{api: d.api(), name: name}]
-		if s == nil {
+		cmd := c.commands.active[commandKey{api: d.api(), name: name}]
+		if cmd == nil {
 			result, err := d.unknown(name, call)
 			c.answer(pending{id: in.id, weight: in.weight}, result, err)
 			return true
 		}
-		in.params = call
-		c.ask(ctx, s.ref.PID, in, pending{command: s.command, call: call})
+		asked := call // or each request would cost an allocation, also those of others
+		in.params = asked
+		c.ask(ctx, cmd.ref.PID, in, pending{command: cmd, call: &asked})
 	}
 	return true
 }
@@ -101,28 +104,29 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSp
 	if !spec.stream {
 		spec.limit = c.heldCap(spec.limit)
 	}
-	cmd := &command{spec: spec, key: key, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
-	pid := ctx.Spawn(c.props(func() actor.Actor { return cmd }, escalated))
-	s := &stream{ref: ProcessRef{PID: pid}, command: &commandRef{pid, key, spec.dialect}}
+	it := &command{spec: spec, key: key, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
+	pid := ctx.Spawn(c.props(func() actor.Actor { return it }, escalated))
+	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.dialect}
+	cmd.stream.command = cmd
 	if c.commands.active == nil {
-		c.commands.active = make(map[commandKey]*stream)
+		c.commands.active = make(map[commandKey]*runningCommand)
 	}
-	c.commands.active[key] = s
+	c.commands.active[key] = cmd
 	in.params = startCommand{}
-	c.ask(ctx, pid, in, pending{command: s.command, begins: true})
+	c.ask(ctx, pid, in, pending{command: cmd})
 }
 
 // parcel takes what a command has to say; it is passed to the writer in turn with the output of
 // processes.
 func (c *connection) parcel(ctx actor.Context, m parcel) {
-	s := c.commands.active[m.key]
-	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
+	cmd := c.commands.active[m.key]
+	if cmd == nil || !cmd.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
 		return
 	}
-	s.parcel = &m
-	c.queue = append(c.queue, s)
+	cmd.parcel = &m
+	c.queue = append(c.queue, &cmd.stream)
 	if m.answer != nil { // it is no longer the command that has to answer
-		s.asked = c.pending[m.answer.Token]
+		cmd.asked = c.pending[m.answer.Token]
 		delete(c.pending, m.answer.Token)
 		c.commands.ending++
 	}
@@ -133,39 +137,39 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 }
 
 // passParcel passes what a command has said to the writer.
-func (c *connection) passParcel(ctx actor.Context, s *stream) {
-	m := s.parcel
-	s.parcel = nil
+func (c *connection) passParcel(ctx actor.Context, cmd *runningCommand) {
+	m := cmd.parcel
+	cmd.parcel = nil
 	for _, o := range m.out {
 		c.writer.output(o)
 	}
 	if m.answer != nil {
 		c.commands.ending--
-		c.writer.output(outgoing{id: s.asked.id, weight: s.asked.weight, body: m.answer.Result})
+		c.writer.output(outgoing{id: cmd.asked.id, weight: cmd.asked.weight, body: m.answer.Result})
 	}
-	c.mark(ctx, s, m.from, m.to, m.bytes, m.ackEvery)
+	c.mark(ctx, &cmd.stream, m.from, m.to, m.bytes, m.ackEvery)
 	c.mayClose(ctx)
 }
 
 // commandGone is for the end of a command's actor. What was asked meanwhile it does not answer any
 // more; most often it has told its end before. Else it has failed, and its program is killed.
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
-	var failed *stream
-	for key, s := range c.commands.active {
-		if s.ref.PID.Equal(pid) {
-			failed = s
+	var failed *runningCommand
+	for key, cmd := range c.commands.active {
+		if cmd.ref.PID.Equal(pid) {
+			failed = cmd
 			delete(c.commands.active, key)
 		}
 	}
 	begun := true
 	for token, p := range c.pending {
 		switch {
-		case p.command == nil || !p.command.pid.Equal(pid):
-		case p.begins:
+		case p.command == nil || !p.command.ref.PID.Equal(pid):
+		case p.call == nil:
 			begun = false
 			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
 		default:
-			result, err := p.command.dialect.unknown(p.command.key.name, p.call)
+			result, err := p.command.dialect.unknown(p.command.key.name, *p.call)
 			c.reply(ctx, Reply{Token: token, Result: result, Err: err})
 		}
 	}
@@ -175,7 +179,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	if failed.parcel != nil { // it comes before
 		c.passParcel(ctx, failed)
 	}
-	if method, body := failed.command.dialect.ended(failed.command.key.name, commandEnd{code: lostCode}); method != "" {
+	if method, body := failed.dialect.ended(failed.key.name, commandEnd{code: lostCode}); method != "" {
 		c.writer.output(outgoing{method: method, body: body})
 	}
 }

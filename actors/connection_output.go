@@ -9,17 +9,13 @@ import (
 // stream is the output of one process on this connection.
 type stream struct {
 	ref     ProcessRef
-	shown   bool      // it was subscribed to
-	placed  bool      // last counts
-	begin   uint64    // seq after which it began: all that follows, up to last, was passed on
-	last    uint64    // seq of the last entry passed to the writer
-	closed  bool      // that was process/closed
-	waiting *Delivery // for the window
-
-	// Of a command:
-	command *commandRef // nil: it is a process
-	parcel  *parcel     // for the window
-	asked   pending     // what it answers
+	shown   bool            // it was subscribed to
+	placed  bool            // last counts
+	closed  bool            // last was process/closed
+	begin   uint64          // seq after which it began: all that follows, up to last, was passed on
+	last    uint64          // seq of the last entry passed to the writer
+	waiting *Delivery       // for the window
+	command *runningCommand // nil: it is a process
 }
 
 // sentMark is output that was passed to the writer before Ping serial. Of a stream
@@ -95,8 +91,8 @@ func (c *connection) flush(ctx actor.Context, window int64) {
 		s := c.queue[0]
 		c.queue = c.queue[1:]
 		switch {
-		case s.parcel != nil:
-			c.passParcel(ctx, s)
+		case s.command != nil && s.command.parcel != nil:
+			c.passParcel(ctx, s.command)
 		case s.waiting != nil:
 			c.pass(ctx, s)
 		default:

@@ -16,10 +16,9 @@ type pending struct {
 	process string   // process id; "" none
 	starts  []string // process/start, group/start: the ids that are to be
 	read    *protocol.ProcessReadParams
-	list    *listing    // it is one part of a process/list
-	command *commandRef // that it is about; nil: none
-	begins  bool        // it starts that
-	call    commandCall // else
+	list    *listing        // it is one part of a process/list
+	command *runningCommand // that it is about; nil: none
+	call    *commandCall    // of that; nil: its start
 }
 
 // listing gathers the answers for process/list. All that came before it began share
@@ -186,7 +185,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		return // it was answered when the process went
 	}
 	delete(c.pending, m.Token)
-	if p.begins && m.Err != nil {
+	if p.command != nil && p.call == nil && m.Err != nil {
 		delete(c.commands.active, p.command.key) // before the answer: the name is free again
 	}
 	if p.list != nil {

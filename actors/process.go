@@ -92,7 +92,7 @@ type processRecord struct {
 	groupID   string     // the client's
 	gauge     *gauge     // of the session
 	created   time.Time
-	keep      time.Duration // how long it can be read once it has closed
+	ephemeral bool // it is forgotten once it has closed and its owner has had it
 
 	mu       sync.Mutex
 	handle   child.Handle // nil before it was spawned
@@ -117,9 +117,9 @@ type processRecord struct {
 	// Of a process of a group:
 	order      order  // the newest
 	endOrdered bool   // it was told to end this run
+	restartSet bool   // process/setRestart, since the last end
 	unread     int    // the run whose end was told before its output was taken; 0: none
 	leaving    string // why it was given up, if not by the group
-	restartSet bool   // process/setRestart, since the last end
 
 	fault     string // why it was ended, if that is its own failure
 	health    health
@@ -127,9 +127,9 @@ type processRecord struct {
 	killing   bool // KillTree runs
 	treeDone  bool // while stopping, the tree was seen empty, or could not be killed
 	survivors bool // it could not: closed may never come
+	forgotten bool // the session has taken it from its table
 	closedAt  time.Time
 	last      uint64 // once retired: of what was the log
-	forgotten bool   // the session has taken it from its table
 
 	gauged   int64 // of gauge.held, what is of this process
 	owner    ownership
@@ -144,7 +144,9 @@ type processRecord struct {
 	refused    time.Time // since when this run's child has had its stdin closed; zero: it has not
 	writeIDs   recent
 
-	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt, aheadAt alarm
+	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt alarm
+	// aheadAt.due: until then the owner gets no more live than the peer's client can hold.
+	aheadAt alarm
 }
 
 // parked is a request that waits.

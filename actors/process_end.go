@@ -166,7 +166,10 @@ func (p *process) mayGo(ctx actor.Context) {
 // and its owner had a chance to read it; the actor stays until its tree is gone.
 func (p *process) retire(ctx actor.Context) {
 	if p.phase == closed {
-		wait := p.keep
+		wait := max(p.shared.ClosedRetention, 0)
+		if p.ephemeral {
+			wait = 0
+		}
 		switch left := wait - time.Since(p.closedAt); {
 		case left > 0:
 			p.retireAt.set(ctx, left, retireDue{})

@@ -39,10 +39,8 @@ type ownership struct {
 	// An owner that resumed without replay gets what comes after liveFrom, of that
 	// it has had up to liveAcked; what lies between acked and liveFrom it must read.
 	liveFrom, liveAcked uint64
-	// Until then no more comes live than the peer's client can hold.
-	aheadUntil time.Time
-	pid        *actor.PID // nil: there is none
-	since      time.Time  // it subscribed
+	pid                 *actor.PID // nil: there is none
+	since               time.Time  // it subscribed
 }
 
 // had reports whether the owner has had everything up to last; or what it gets by
@@ -126,13 +124,14 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 	if m.Owner {
 		p.owner.pid, p.owner.since = v.pid, time.Now()
 		if !m.Resumed {
-			p.owner.liveFrom, p.owner.liveAcked, p.owner.aheadUntil = v.cursor.Seq, v.cursor.Seq, time.Time{}
+			p.owner.liveFrom, p.owner.liveAcked = v.cursor.Seq, v.cursor.Seq
+			p.aheadAt.cancel()
 			switch {
 			case m.Explicit:
 			case !m.Now:
 				p.owner.ack(0, v.cursor.Seq) // who wants what follows has what comes before
 			case p.owner.acked < v.cursor.Seq && !p.evicts():
-				p.owner.aheadUntil = time.Now().Add(aheadTime)
+				p.aheadAt.set(ctx, aheadTime, aheadDue{})
 			}
 		}
 		p.held()
@@ -147,9 +146,8 @@ func (p *process) acked(ctx actor.Context, from, to uint64) {
 	o := &p.owner
 	missed := o.acked < o.liveFrom
 	o.ack(from, min(to, p.log.Last()))
-	if missed && o.acked >= o.liveFrom && time.Until(o.aheadUntil) > joinTime {
-		o.aheadUntil = time.Now().Add(joinTime)
-		p.aheadAt.sooner(ctx, joinTime, aheadDue{})
+	if missed && o.acked >= o.liveFrom && time.Until(p.aheadAt.due) > joinTime {
+		p.aheadAt.set(ctx, joinTime, aheadDue{})
 	}
 	p.held()
 }
@@ -157,15 +155,11 @@ func (p *process) acked(ctx actor.Context, from, to uint64) {
 // ahead is how much v may get of what it has asked for, and up to which seq: an owner that
 // has yet to read what it missed, only what it can hold.
 func (p *process) ahead(ctx actor.Context, v *viewer) (limit int, to uint64) {
-	until := p.owner.aheadUntil
-	if !v.owner || until.IsZero() || p.stopping != nil {
+	left := time.Until(p.aheadAt.due)
+	if !v.owner || left <= 0 || p.stopping != nil {
 		return v.pull, p.log.Last()
 	}
-	left := time.Until(until)
-	if left <= 0 {
-		return v.pull, p.log.Last()
-	}
-	p.aheadAt.sooner(ctx, left, aheadDue{})
+	p.aheadAt.sooner(ctx, left, aheadDue{}) // if the actor was restarted
 	had := p.log.Cost(p.owner.liveFrom) - p.log.Cost(v.cursor.Seq)
 	if had >= aheadBytes {
 		return 0, v.cursor.Seq

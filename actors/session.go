@@ -414,10 +414,6 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	if err != nil {
 		return nil, err
 	}
-	keep := max(s.shared.ClosedRetention, 0)
-	if s.ephemeral {
-		keep = 0
-	}
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
@@ -434,7 +430,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		session:   self,
 		gauge:     s.gauge,
 		created:   time.Now(),
-		keep:      keep,
+		ephemeral: s.ephemeral,
 	}, nil
 }
 

@@ -45,6 +45,13 @@ func (a *alarm) left() uint64 {
 	return untilMs(a.due)
 }
 
+// cancel makes it as one that was never set.
+func (a *alarm) cancel() {
+	a.stop()
+	a.due = time.Time{}
+}
+
+// stop leaves due: an actor that is restarted may set it again.
 func (a *alarm) stop() {
 	if a.timer != nil {
 		a.timer.Stop()
