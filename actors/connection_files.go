@@ -38,7 +38,7 @@ type (
 type fileCall struct {
 	in     inbound
 	do     func(context.Context) (any, error)
-	handle string // those about one handle are made in the order sent; "": it is about none
+	handle string // those about one are made in the order sent; "": it is about none
 	large  bool   // its answer may be: one at a time, until that is written
 	bytes  int    // of its answer
 }
@@ -245,6 +245,7 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 		return path
 	}
 	done := func(err error) (any, error) { return protocol.Empty{}, err }
+	handle := func(id string) string { return "handle " + id } // an id may be empty
 	unlessFalse := func(b *bool) bool { return b == nil || *b }
 	switch m := in.params.(type) {
 	case protocol.FsReadFileParams:
@@ -259,12 +260,15 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 		call.do = func(context.Context) (any, error) { return done(files.Write(p, m.Data)) }
 	case protocol.FsOpenParams:
 		p := path(m.Path)
-		call.handle = m.HandleID
+		if long := tooLong("handleId", m.HandleID); err == nil && long != nil {
+			err = long
+		}
+		call.handle = handle(m.HandleID)
 		call.do = func(context.Context) (any, error) {
 			return protocol.FsOpenResult{HandleID: m.HandleID}, h.Open(m.HandleID, p, m.Mode == protocol.FsReplace)
 		}
 	case protocol.FsReadBlockParams:
-		call.handle = m.HandleID
+		call.handle = handle(m.HandleID)
 		if m.Len < 1 || m.Len > protocol.FsMaxBlock {
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
 		}
@@ -273,10 +277,10 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 			return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
 		}
 	case protocol.FsWriteBlockParams:
-		call.handle = m.HandleID
+		call.handle = handle(m.HandleID)
 		call.do = func(context.Context) (any, error) { return done(h.Write(m.HandleID, m.Offset, m.Chunk)) }
 	case protocol.FsCloseParams:
-		call.handle = m.HandleID
+		call.handle = handle(m.HandleID)
 		call.do = func(context.Context) (any, error) { return done(h.Close(m.HandleID)) }
 	case protocol.FsCreateDirectoryParams:
 		p := path(m.Path)

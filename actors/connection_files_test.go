@@ -6,8 +6,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
 )
+
+// An id may be empty, and its calls have an order as well.
+func TestHandleWithoutName(t *testing.T) {
+	f := newFileCalls(nil)
+	defer f.end()
+	for _, params := range []any{
+		protocol.FsOpenParams{Path: "file:///a"}, protocol.FsReadBlockParams{Len: 1}, protocol.FsWriteBlockParams{}, protocol.FsCloseParams{},
+	} {
+		if call, err := newFileCall(f, inbound{params: params}); err != nil || call.handle == "" {
+			t.Errorf("%T: about %q, %v", params, call.handle, err)
+		}
+	}
+}
 
 // However calls come and end: those about one handle run one at a time and in the order sent,
 // one large one at a time, no more than may; and whatever may run does.

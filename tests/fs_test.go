@@ -107,6 +107,7 @@ func TestFilesystem(t *testing.T) {
 		{"fs/open", obj{"handleId": "h2", "path": uri("sub")}, "-32600 path `" + dir + "/sub` is not a file"},
 		{"fs/open", obj{"handleId": "h3", "path": uri("fifo")}, "-32600 path `" + dir + "/fifo` is not a file"},
 		{"fs/writeBlock", obj{"handleId": "h1", "offset": 0, "chunk": "aGk="}, "-32004 unknown file handle `h1`"},
+		{"fs/open", obj{"handleId": strings.Repeat("h", 1025), "path": uri("a.txt")}, "-32602 handleId has 1025 bytes, the limit is 1024"},
 		{"fs/writeBlock", obj{}, "-32602 missing field `handleId`"},
 		{"fs/open", obj{"handleId": "hw", "path": uri("n.txt"), "mode": "write"}, "~-32602 unknown variant `write`, expected `read` or `replace`"},
 		{"fs/open", obj{"handleId": "hw", "path": uri("n.txt"), "mode": "replace"}, `{"handleId":"hw"}`},

@@ -9,6 +9,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +33,8 @@ const (
 	maxEntries = 100_000
 	// copyStep is after how many bytes a copy looks whether it is still wanted.
 	copyStep = 16 << 20
+	// kernelTime is how long a file may be waited for that the kernel makes up.
+	kernelTime = time.Second
 )
 
 // A Refusal is an error of who asks.
@@ -69,6 +73,8 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // another took its place
 		err = notFile(path)
 	}
+	// Those of which a read may wait for ever, as /proc/kmsg; others have no deadlines.
+	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
 	if err != nil {
 		f.Close()
 		return nil, nil, err
@@ -209,6 +215,7 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protoco
 			}
 			r.Errors = append(r.Errors, protocol.FsWalkError{Path: protocol.FileURI(at.path), Message: Text(err)})
 		}
+		r.Truncated = r.Truncated || len(entries) > maxEntries
 		for _, e := range entries {
 			p := filepath.Join(at.path, e.Name())
 			isDir, isFile := e.IsDir(), e.Type().IsRegular()
@@ -392,5 +399,9 @@ func block(f *os.File, offset uint64, n int) (chunk []byte, eof bool, err error)
 	if err != nil && err != io.EOF {
 		return nil, false, err
 	}
-	return chunk[:min(got, n)], got <= n, nil
+	eof = got <= n
+	if chunk = chunk[:min(got, n)]; got < n/2 { // or what waits to be written is more than it seems
+		chunk = bytes.Clone(chunk)
+	}
+	return chunk, eof, nil
 }

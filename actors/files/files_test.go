@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -471,6 +472,51 @@ func TestStat(t *testing.T) {
 	}
 	_, err = Canonicalize(dir + "/lost")
 	wantText(t, err, noSuchFile)
+}
+
+// What waits to be written is counted by its length.
+func TestBlockIsNoLargerThanItLooks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var h Handles
+	defer h.CloseAll()
+	if err := h.Open("h", path, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, offset := range []uint64{0, 1, 1 << 40} {
+		if chunk, eof, err := h.Read("h", offset, protocol.FsMaxBlock); err != nil || !eof || cap(chunk) > 64 {
+			t.Errorf("at %d: %d bytes that hold %d, eof %v, %v", offset, len(chunk), cap(chunk), eof, err)
+		}
+	}
+}
+
+// A file of which a read waits for ever costs its call, after a while.
+func TestReadWhatWaits(t *testing.T) {
+	const path = "/proc/kmsg"
+	if f, err := os.Open(path); err != nil {
+		t.Skip(err)
+	} else {
+		f.Close()
+	}
+	if _, err := Read(path, 32<<20); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// What of a directory is not looked at may have been something to return.
+func TestWalkOfMoreThanIsRead(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxEntries + 2 {
+		if err := os.Symlink("x", filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 10})
+	if err != nil || !r.Truncated {
+		t.Errorf("truncated: %v, %v", r.Truncated, err)
+	}
 }
 
 func TestWalk(t *testing.T) {
