@@ -22,6 +22,9 @@ const (
 	allHTTPCalls = 1024
 	// httpRoom is how many bytes the bodies have that are answered whole, beside the small ones.
 	httpRoom = 2 * httpcall.MaxBody
+	// httpUploads is how many bytes the requests have that are not yet answered; one alone may have
+	// more.
+	httpUploads = 64 << 20
 )
 
 // Messages to a connection: from the goroutine of a call, from the writer, and from a timer.
@@ -50,14 +53,17 @@ type httpCall struct {
 	cancel  context.CancelFunc
 	due     func() bool       // keeps a httpDue from being sent
 	request *httpcall.Request // until it is begun
+	upload  int               // bytes of the request, until it is answered
 	taken   int64             // of the room, by what is not written
 	written chan struct{}     // of a stream: has one when the next piece may be passed on
 }
 
-// httpCalls are those of one connection. A goroutine makes each. What bounds those that wait for
-// their turn is the admission.
+// httpCalls are those of one connection. A goroutine makes each. That a server takes its time is not
+// the client's fault, so the admission, which closes a connection that is full for long, has
+// but their number and lets no more than half of what it may have wait for their turn.
 type httpCalls struct {
 	room    *semaphore.Weighted // bytes of bodies
+	uploads int                 // bytes of requests without an answer
 	ctx     context.Context     // until the connection ends
 	cancel  context.CancelFunc
 	waiting []*httpCall
@@ -109,10 +115,22 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", p.RequestID))
 		return
 	}
+	if len(h.waiting) >= c.MaxPending/2 {
+		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", len(h.waiting)))
+		return
+	}
+	upload := in.weight
+	if h.uploads > 0 && h.uploads+upload > httpUploads {
+		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: requests of this connection with %d bytes are without an answer, and with this one it would be more than %d: try again when some are answered", h.uploads, httpUploads))
+		return
+	}
+	h.uploads += upload
+	in.weight = c.admit.lighten(in.weight)
 	in.params = nil // which have the body
-	call := &httpCall{in: in, stream: p.RequestID, streamed: p.StreamResponse, request: request, due: func() bool { return true }}
-	call.ctx, call.cancel = context.WithCancel(h.ctx)
-	if t := p.TimeoutMs; t != nil && *t > 0 {
+	call := &httpCall{in: in, stream: p.RequestID, streamed: p.StreamResponse, request: request, upload: upload, due: func() bool { return true }}
+	if t := p.TimeoutMs; t == nil || *t == 0 {
+		call.ctx, call.cancel = context.WithCancel(h.ctx)
+	} else {
 		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, fromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
 		self, root := ctx.Self(), ctx.ActorSystem().Root
 		call.due = context.AfterFunc(call.ctx, func() { root.Send(self, httpDue{call}) })
@@ -202,14 +220,16 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	if c.stage == evicted {
 		return
 	}
+	c.http.uploads -= m.call.upload
+	in := m.call.in
 	switch m.call.taken = m.taken; {
 	case m.err != nil:
-		c.fail(m.call.in, httpError(m.err))
+		c.fail(in, httpError(m.err))
+	case m.call.streamed: // behind the last piece of an earlier one of that name
+		c.writer.output(outgoing{id: in.id, weight: in.weight, body: m.result})
+		return
 	default:
-		c.respond(m.call.in, m.result)
-		if m.call.streamed {
-			return
-		}
+		c.respond(in, m.result)
 	}
 	c.writer.control(c.httpOver(ctx, m.call))
 }

@@ -475,6 +475,33 @@ func TestHTTPLargeBodiesTakeTurns(t *testing.T) {
 	})
 }
 
+// TestHTTPUploadsAreNotPending: while a server takes its time with what it was sent, its connection
+// goes on; more than may be on its way is refused.
+func TestHTTPUploadsAreNotPending(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	remote := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-release
+	})
+	c := startServer(t, "--allow-http").session(nil)
+	post := func(n int) int64 {
+		return c.request("http/request", get(remote.URL, "", obj{"method": "POST", "bodyBase64": base64.StdEncoding.EncodeToString(make([]byte, n))}))
+	}
+	ids := []int64{post(8 * mib), post(8 * mib), post(8 * mib)} // 32 MiB of frames, where 16 MiB may be pending
+	if resultOf(c.reply(c.request("session/info", obj{}))) == nil {
+		t.Error("no answer to what comes behind")
+	}
+	ids = append(ids, post(8*mib), post(8*mib))
+	wantAnswer(t, c, "http/request", get(remote.URL, "", obj{"method": "POST", "bodyBase64": base64.StdEncoding.EncodeToString(make([]byte, 8*mib))}), "~-32603 http/request failed: requests of this connection with ")
+	close(release)
+	for _, id := range ids {
+		if m := c.reply(id); resultOf(m) == nil {
+			t.Errorf("%.200s", jsonText(m))
+		}
+	}
+}
+
 // TestHTTPIsBounded: of all connections 1,024 requests are under way, one more is refused at once,
 // and when one is over there is room again.
 func TestHTTPIsBounded(t *testing.T) {

@@ -31,7 +31,7 @@ const (
 	ChunkBytes = 32 << 10
 
 	smallBody    = 1 << 20  // bytes that Whole reads without asking for room
-	maxHeader    = 1 << 20  // bytes of the header of a response
+	maxHeader    = 1 << 20  // bytes of a header, of a request and of a response
 	maxURL       = 64 << 10 // bytes
 	maxRedirects = 10
 	streamWindow = 256 << 10 // bytes that a server may send over HTTP/2 and nobody has read
@@ -98,7 +98,11 @@ func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
 		return nil, err
 	}
 	r := &Request{method: p.Method, url: u, header: make(http.Header), body: p.Body, stop: p.RedirectPolicy == protocol.HTTPStop}
+	size := 0
 	for _, h := range p.Headers {
+		if size += len(h.Name) + len(h.Value); size > maxHeader {
+			return nil, invalid("headers have more than %d bytes, which is the most", maxHeader)
+		}
 		if !isToken(h.Name) {
 			return nil, invalid("header name is invalid: invalid HTTP header name")
 		}
@@ -136,7 +140,34 @@ func parseURL(text string) (*url.URL, error) {
 	if u.Path == "" {
 		u.Path = "/"
 	}
+	u.RawQuery = escapeQuery(u.RawQuery)
 	return u, nil
+}
+
+// escapeQuery escapes what may not be in a query, as browsers do (WHATWG URL, query state):
+// net/http sends a query as it is.
+func escapeQuery(query string) string {
+	var b strings.Builder
+	for i := range len(query) {
+		if c := query[i]; c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// secrets are the fields of a header that are for one origin.
+var secrets = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate"}
+
+// origin is who answers at a URL (RFC 6454 §4).
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // isToken is whether s can be a method or the name of a header (RFC 9110 §5.6.2).
@@ -192,16 +223,26 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	}
 	at := r.url
 	client := http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if r.stop {
-			return http.ErrUseLastResponse
-		}
 		at = next.URL
 		if len(via) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
+		if origin(next.URL) != origin(via[0].URL) { // net/http would tell other ports, and in the clear
+			for _, name := range secrets {
+				next.Header.Del(name)
+			}
+		}
 		return nil
 	}}
-	resp, err := client.Do(req)
+	send := client.Do
+	if r.stop { // a Client fails for a Location that is no URL
+		send = c.transport.RoundTrip
+		if user := r.url.User; user != nil && req.Header.Get("Authorization") == "" {
+			password, _ := user.Password()
+			req.SetBasicAuth(user.Username(), password)
+		}
+	}
+	resp, err := send(req)
 	body = nil // which GetBody refers to
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
@@ -212,9 +253,11 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		}
 		return nil, fmt.Errorf("error sending request for url (%s): %w", clip(at.Redacted()), err)
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols { // there is no more HTTP to come
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols, // there is no more HTTP to come
+		resp.Request.Method == http.MethodHead, resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified:
 		resp.Body.Close()
-		resp.Body = http.NoBody
+		resp.Body, resp.ContentLength = http.NoBody, 0 // the header may have the length of what is not sent
 	}
 	return &Response{Status: resp.StatusCode, Headers: headersOf(resp.Header), ctx: ctx, body: resp.Body, size: resp.ContentLength}, nil
 }
@@ -284,6 +327,10 @@ func (r *Response) Whole(room *semaphore.Weighted) (body []byte, taken int64, er
 					return nil, 0, context.Cause(r.ctx)
 				}
 				taken = size
+				if r.size >= 0 {
+					body = slices.Grow(body, int(r.size)+512-len(body))
+					continue
+				}
 			}
 			body = slices.Grow(body, len(body))
 		}

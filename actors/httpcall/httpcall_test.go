@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,6 +123,7 @@ func TestSends(t *testing.T) {
 		want string
 	}{
 		{params{Method: "GET", URL: "http://" + addr + "/a%2Fb?x=y&z"}, "GET /a%2Fb?x=y&z HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
+		{params{Method: "GET", URL: "http://" + addr + "/?a b=\"é<>%20+'"}, "GET /?a%20b=%22%C3%A9%3C%3E%20+' HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
 		{params{Method: "Mine", URL: "HTTP://" + addr}, "Mine / HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
 		{params{Method: "DELETE", URL: "http://" + addr + "/#f", Headers: []protocol.HTTPHeader{
 			{Name: "x-a", Value: "1"}, {Name: "host", Value: "other.example"}, {Name: "X-A", Value: "é"}, {Name: "user-agent", Value: "me"}}},
@@ -128,6 +131,7 @@ func TestSends(t *testing.T) {
 		{params{Method: "POST", URL: "http://me:secret@" + addr, Body: []byte("hello"), Headers: []protocol.HTTPHeader{
 			{Name: "content-length", Value: "3"}, {Name: "transfer-encoding", Value: "chunked"}}},
 			"POST / HTTP/1.1\r\nHost: ADDR\r\nContent-Length: 5\r\nAuthorization: Basic bWU6c2VjcmV0\r\n\r\nhello"},
+		{params{Method: "GET", URL: "http://me:secret@" + addr, RedirectPolicy: protocol.HTTPStop}, "GET / HTTP/1.1\r\nHost: ADDR\r\nAuthorization: Basic bWU6c2VjcmV0\r\n\r\n"},
 		{params{Method: "POST", URL: "http://" + addr}, "POST / HTTP/1.1\r\nHost: ADDR\r\nContent-Length: 0\r\n\r\n"},
 	} {
 		if status, _, body := whole(t, c, q.p); status != 204 || body != "" {
@@ -182,6 +186,7 @@ func TestRefuses(t *testing.T) {
 		{params{Method: "GET", URL: "http://h/" + strings.Repeat("x", 1<<16)}, "http/request url is invalid: it has 65545 bytes, the limit is 65536"},
 		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a b"}}}, "http/request header name is invalid: invalid HTTP header name"},
 		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a", Value: "x\r\nb: c"}}}, "http/request header value is invalid for a: it has a control character"},
+		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a", Value: strings.Repeat("x", maxHeader)}}}, "http/request headers have more than 1048576 bytes, which is the most"},
 	} {
 		_, err := NewRequest(q.p)
 		if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != protocol.CodeInvalidParams || e.Message != q.want {
@@ -237,6 +242,67 @@ func TestRedirects(t *testing.T) {
 	})
 	if _, err := do(t.Context(), c, params{URL: elsewhere.URL}); err == nil || !strings.Contains(err.Error(), "url (file:///etc/passwd): unsupported protocol scheme") {
 		t.Errorf("a redirect to a file: %v", err)
+	}
+}
+
+// A redirect that is the response may lead to what is no URL.
+func TestRedirectToNowhere(t *testing.T) {
+	for _, location := range []string{"/x%zz", "http://[bad", "http://h:port/"} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", location)
+			w.WriteHeader(302)
+		})
+		if status, fields, _ := whole(t, newClient(t), params{URL: s.URL, RedirectPolicy: protocol.HTTPStop}); status != 302 || !strings.Contains(fields, "location: "+location) {
+			t.Errorf("%s: %d, %s", location, status, fields)
+		}
+	}
+}
+
+// What is secret goes to nobody but whom it was for: not to another port, nor in the clear.
+func TestRedirectsKeepSecrets(t *testing.T) {
+	tell := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header["Authorization"], r.Header["Cookie"], r.Header["X-Other"])
+	}
+	other := serve(t, tell)
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/same":
+			http.Redirect(w, r, "/", 302)
+		case "/other":
+			http.Redirect(w, r, other.URL, 302)
+		default:
+			tell(w, r)
+		}
+	})
+	for path, want := range map[string]string{"/same": "[a] [b] [c]", "/other": "[] [] [c]"} {
+		_, _, body := whole(t, newClient(t), params{URL: s.URL + path, Headers: []protocol.HTTPHeader{
+			{Name: "authorization", Value: "a"}, {Name: "cookie", Value: "b"}, {Name: "x-other", Value: "c"}}})
+		if body != want {
+			t.Errorf("%s: %s, want %s", path, body, want)
+		}
+	}
+	for a, b := range map[string]string{"http://H/x": "http://h:80/y", "https://h": "https://h:443"} {
+		u, _ := url.Parse(a)
+		v, _ := url.Parse(b)
+		if origin(u) != origin(v) {
+			t.Errorf("%s and %s: %s, %s", a, b, origin(u), origin(v))
+		}
+	}
+}
+
+// A response without a body has none, whatever length its header tells, of what it would be.
+func TestNoBody(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(2*MaxBody))
+		if r.Method == "GET" {
+			w.WriteHeader(304)
+		}
+	})
+	for method, want := range map[string]int{"HEAD": 200, "GET": 304} {
+		status, fields, body := whole(t, newClient(t), params{Method: method, URL: s.URL})
+		if status != want || body != "" || method == "HEAD" && !strings.Contains(fields, "content-length: ") {
+			t.Errorf("%s: %d, %s%q", method, status, fields, body)
+		}
 	}
 }
 
