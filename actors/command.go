@@ -90,7 +90,7 @@ type (
 		key      commandKey
 		out      []outgoing
 		bytes    int64
-		from, to uint64 // of the process: for an Ack
+		to       uint64 // of the process: for an Ack
 		ackEvery int64
 		last     bool
 		// answer has the token and the result of the start, for what out has no other way to
@@ -127,6 +127,8 @@ type command struct {
 	held     int64 // bytes of total
 	exited   bool
 	closed   bool // nothing more comes
+	left     bool // nor is anything more to be told
+	noMore   bool // of its stdin, the client said
 	code     int
 	chunks   int    // of output since the exit
 	draining bool   // the time for that is over
@@ -168,6 +170,10 @@ func (c *command) Receive(ctx actor.Context) {
 		c.total.Add(-c.held)
 		c.held = 0
 	case *actor.Terminated:
+		if c.left { // what the program had started is gone, too
+			ctx.Stop(ctx.Self())
+			return
+		}
 		c.lost(ctx, "its session has ended")
 
 	case Attached:
@@ -228,6 +234,11 @@ func (c *command) call(ctx actor.Context, token uint64, call commandCall) {
 		c.answer(ctx, token, nil, d.noStdin(name))
 		return
 	}
+	if call.write != nil && c.noMore {
+		c.answer(ctx, token, nil, protocol.Errorf(protocol.CodeInvalidRequest, "stdin is already closed"))
+		return
+	}
+	c.noMore = c.noMore || call.closeStdin
 	if call.resize != nil && !c.spec.params.TTY {
 		c.answer(ctx, token, nil, protocol.Errorf(protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY"))
 		return
@@ -268,6 +279,7 @@ func (c *command) reply(ctx actor.Context, m Reply) {
 		return
 	}
 	c.process = started.Process
+	c.spec.params = protocol.ProcessStartParams{TTY: c.spec.params.TTY} // the process has the rest
 	if result := c.spec.dialect.started(c.spec.name); result != nil {
 		c.started = true
 		c.answer(ctx, c.start, result, nil)
@@ -344,7 +356,7 @@ func (c *command) delivery(ctx actor.Context, m Delivery) {
 		c.subscribe(ctx, Subscribe{After: c.last, Resumed: true})
 		return
 	}
-	p := parcel{from: c.last, ackEvery: m.AckEvery}
+	p := parcel{ackEvery: m.AckEvery}
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		c.last = e.Seq
@@ -362,14 +374,14 @@ func (c *command) delivery(ctx actor.Context, m Delivery) {
 		c.send(ctx, p)
 	} else {
 		m.Release()
-		ctx.Request(c.process.PID, Ack{p.from, p.to})
+		ctx.Request(c.process.PID, Ack{0, p.to}) // it may overtake that of a parcel
 	}
 	c.goOn(ctx)
 }
 
 // output passes a piece of output on, or keeps it for the end.
 func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
-	if c.exited {
+	if c.exited && !c.ended {
 		if c.chunks++; c.spec.quiet {
 			c.quietAt.set(ctx, drainQuiet, quietDue{c.chunks})
 		}
@@ -428,10 +440,21 @@ func (c *command) goOn(ctx actor.Context) {
 	}
 	switch {
 	case c.closed && c.ended:
-		ctx.Stop(ctx.Self())
+		c.leave(ctx)
 	case c.closed, c.spec.stream && !c.ended && !c.pulled:
 	default: // once its end was told, its output is read and dropped
 		ctx.Request(c.process.PID, Pull{deliveryBytes})
+	}
+}
+
+// leave waits for what the program has started and left behind: it may go on until the connection
+// ends, which ends this actor and so the session.
+func (c *command) leave(ctx actor.Context) {
+	if !c.left {
+		c.left = true
+		ctx.Request(c.process.PID, Ack{0, c.last})
+		ctx.Request(c.process.PID, Unsubscribe{})
+		ctx.Watch(c.process.PID)
 	}
 }
 
@@ -446,7 +469,7 @@ func (c *command) finish() {
 }
 
 func (c *command) tellEnd(ctx actor.Context) {
-	p := parcel{from: c.last, to: c.last, last: true, bytes: int64(entryBytes + len(c.end.out[0]) + len(c.end.out[1]))}
+	p := parcel{to: c.last, last: true, bytes: int64(entryBytes + len(c.end.out[0]) + len(c.end.out[1]))}
 	method, body := c.spec.dialect.ended(c.spec.name, *c.end)
 	if method != "" {
 		p.out = []outgoing{{method: method, body: body}}
@@ -477,8 +500,9 @@ func (c *command) lost(ctx actor.Context, why string) {
 		c.refuse(ctx, err)
 		return
 	default:
-		c.finish()
-		c.end.code = lostCode
+		if c.finish(); !c.exited {
+			c.end.code = lostCode
+		}
 	}
 	c.closed = true
 	c.goOn(ctx)

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -9,7 +10,7 @@ import (
 
 // commands are the programs of the sister APIs that a connection runs.
 type commands struct {
-	active map[commandKey]*runningCommand // until their end is on its way to the writer
+	active map[commandKey]*runningCommand // until the writer has their end
 	serial uint64                         // of the newest without a name
 	firsts int                            // how many there were of the first wire
 	ending int                            // answers among the parcels that wait
@@ -30,6 +31,9 @@ type runningCommand struct {
 	parcel  *parcel // for the window; nil: none
 	asked   pending // what it answers
 }
+
+// over reports whether the command has told its end, which waits for the window.
+func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.last }
 
 // command is a request of the sister APIs; false: it is of none.
 func (c *connection) command(ctx actor.Context, in inbound) bool {
@@ -84,6 +88,11 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 			c.answer(pending{id: in.id, weight: in.weight}, result, err)
 			return true
 		}
+		if cmd.over() { // its actor may be gone
+			result, err := d.over(name, call)
+			c.answer(pending{id: in.id, weight: in.weight}, result, err)
+			return true
+		}
 		asked := call // or each request would cost an allocation, also those of others
 		in.params = asked
 		c.ask(ctx, cmd.ref.PID, in, pending{command: cmd, call: &asked})
@@ -130,9 +139,6 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 		delete(c.pending, m.answer.Token)
 		c.commands.ending++
 	}
-	if m.last {
-		delete(c.commands.active, m.key) // what is called so next comes behind it
-	}
 	c.flush(ctx, c.Window)
 }
 
@@ -147,7 +153,10 @@ func (c *connection) passParcel(ctx actor.Context, cmd *runningCommand) {
 		c.commands.ending--
 		c.writer.output(outgoing{id: cmd.asked.id, weight: cmd.asked.weight, body: m.answer.Result})
 	}
-	c.mark(ctx, &cmd.stream, m.from, m.to, m.bytes, m.ackEvery)
+	if m.last {
+		delete(c.commands.active, cmd.key) // what is called so next comes behind it
+	}
+	c.mark(ctx, &cmd.stream, 0, m.to, m.bytes, cmp.Or(m.ackEvery, c.Window/8))
 	c.mayClose(ctx)
 }
 
@@ -156,7 +165,7 @@ func (c *connection) passParcel(ctx actor.Context, cmd *runningCommand) {
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	var failed *runningCommand
 	for key, cmd := range c.commands.active {
-		if cmd.ref.PID.Equal(pid) {
+		if cmd.ref.PID.Equal(pid) && !cmd.over() {
 			failed = cmd
 			delete(c.commands.active, key)
 		}

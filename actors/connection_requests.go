@@ -226,6 +226,10 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			c.mark(ctx, s, m.From, m.To, n, c.Window/8)
 		}
 	default:
+		if p.command != nil && p.call == nil { // behind the end of another of that name
+			c.writer.output(outgoing{id: p.id, weight: p.weight, body: m.Result, err: m.Err})
+			break
+		}
 		c.answer(p, m.Result, m.Err)
 	}
 	var held []inbound

@@ -24,6 +24,11 @@ func (d execDialect) spec(c *connection, p protocol.CommandExecParams) (*command
 	case p.TimeoutMs != nil && p.DisableTimeout:
 		return nil, protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both timeoutMs and disableTimeout")
 	}
+	if p.ProcessID != nil {
+		if err := tooLong("processId", *p.ProcessID); err != nil {
+			return nil, err
+		}
+	}
 	size, err := terminalSize(d.api(), d.api(), p.TTY, p.Size)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,9 @@ func (d spawnDialect) spec(c *connection, p protocol.ProcessSpawnParams) (*comma
 	case !filepath.IsAbs(p.Cwd):
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: AbsolutePathBuf deserialized without a base path")
 	}
+	if err := tooLong("processHandle", p.ProcessHandle); err != nil {
+		return nil, err
+	}
 	size, err := terminalSize(d.api(), "process", p.TTY, p.Size)
 	if err != nil {
 		return nil, err

@@ -433,7 +433,7 @@ func (p *process) close(ctx actor.Context) {
 	p.phase = closed
 	p.closedAt = time.Now()
 	p.log.AppendClosed()
-	p.retireAt.set(ctx, max(p.shared.ClosedRetention, 0), retireDue{})
+	p.retireAt.set(ctx, p.keeps(), retireDue{})
 	p.acceptStdin(ctx) // nothing is: it has ended
 	p.report(ctx)
 }

@@ -162,14 +162,19 @@ func (p *process) mayGo(ctx actor.Context) {
 	}
 }
 
+// keeps is how long the process can be read once it has closed.
+func (p *process) keeps() time.Duration {
+	if p.ephemeral {
+		return 0
+	}
+	return max(p.shared.ClosedRetention, 0)
+}
+
 // retire makes the session forget a closed process once its retention is over
 // and its owner had a chance to read it; the actor stays until its tree is gone.
 func (p *process) retire(ctx actor.Context) {
 	if p.phase == closed {
-		wait := max(p.shared.ClosedRetention, 0)
-		if p.ephemeral {
-			wait = 0
-		}
+		wait := p.keeps()
 		switch left := wait - time.Since(p.closedAt); {
 		case left > 0:
 			p.retireAt.set(ctx, left, retireDue{})

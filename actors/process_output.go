@@ -66,8 +66,8 @@ func (o *ownership) ack(from, to uint64) {
 // retention; with evict, whatever is beyond it.
 func (p *process) trim() {
 	keep, limit := p.pin(), p.retention
-	if p.shared.budget.Short() || p.log.Spooled() > 0 {
-		limit = 0 // what has been had does not stay in the way of what has not
+	if p.shared.budget.Short() || p.log.Spooled() > 0 || p.ephemeral {
+		limit = 0 // what has been had does not stay in the way of what has not, nor where nobody reads it again
 	}
 	if p.evicts() && keep > 0 {
 		keep-- // the newest stays, however little is kept: it is on its way to viewers
@@ -206,6 +206,9 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	p.stdin = slices.DeleteFunc(p.stdin, gone)
 	p.acceptStdin(ctx)
 	p.mayGo(ctx)
+	if p.ephemeral {
+		p.retire(ctx) // nobody else will read it
+	}
 }
 
 // park answers r if it can be answered, else keeps it until it can, for at most

@@ -84,6 +84,10 @@ func (r *registry) Receive(ctx actor.Context) {
 			r.relieveAt.set(ctx, refundTime, relieveDue{})
 		}
 		r.mayEnd(ctx)
+	case abandoned:
+		if s := r.known[m.id]; s != nil {
+			ctx.Send(s, m)
+		}
 	case detached:
 		if delete(r.detached, m.id); !m.since.IsZero() && r.known[m.id] != nil {
 			r.detached[m.id] = m

@@ -47,6 +47,8 @@ type (
 	evict struct{ reason string }
 	// registry, when it is new: answered with detached
 	tellDetached struct{}
+	// to the registry and back, the way of a drain: it is ephemeral, and has no owner
+	abandoned struct{ id string }
 )
 
 // sessionRecord is what of a session survives its actor, whose Props close over
@@ -147,6 +149,10 @@ func (s *session) Receive(ctx actor.Context) {
 		if s.owner == nil && !time.Now().Before(s.expires) {
 			s.evict(ctx, "session expired: no owner for "+s.ttl.String())
 		}
+	case abandoned:
+		if s.closing == nil { // else with the grace that was given
+			s.close(ctx, reasonClosed, -1)
+		}
 	case idleDue:
 		s.idleDue(ctx)
 	case ageDue:
@@ -157,6 +163,9 @@ func (s *session) Receive(ctx actor.Context) {
 		}
 	case tellDetached:
 		s.tellDetached(ctx)
+		if s.ephemeral && s.owner == nil {
+			s.detach(ctx) // what the one before was asked may be lost
+		}
 	case drain:
 		s.drain(ctx)
 

@@ -80,7 +80,7 @@ func (s *session) tellDetached(ctx actor.Context) {
 // detach starts the time after which the session expires.
 func (s *session) detach(ctx actor.Context) {
 	if s.ephemeral {
-		s.close(ctx, reasonClosed, -1)
+		ctx.Send(s.registry, abandoned{s.id}) // back it comes behind a drain that is on its way
 		return
 	}
 	if s.detached.IsZero() {

@@ -76,7 +76,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			shared.Log.Error("spawn group", "group", m.record.id, "err", err)
 		}
 		ctx.Respond(groupSpawned{m.record.name}) // watching one that is not there tells
-	case drain, evict, tellDetached:
+	case drain, evict, tellDetached, abandoned:
 		ctx.Send(actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName), m)
 	case budgetLow:
 		toChildren(ctx, m)

@@ -155,7 +155,7 @@ func (p CommandExecParams) Unsupported() error {
 		return Errorf(CodeInvalidParams, "permissionProfile is not supported by this server, which runs nothing less confined than asked: leave it out")
 	case p.SandboxPolicy == nil:
 		return nil
-	case json.Unmarshal(p.SandboxPolicy, &policy) == nil && policy.Type == "dangerFullAccess":
+	case unmarshalJSON(p.SandboxPolicy, &policy) == nil && policy.Type == "dangerFullAccess":
 		return nil
 	}
 	return Errorf(CodeInvalidParams, `sandboxPolicy is not supported by this server, which runs nothing less confined than asked: leave it out, or send {"type":"dangerFullAccess"}`)

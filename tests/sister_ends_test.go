@@ -1,0 +1,169 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Output that is dropped, for its cap or for its end was told, is still taken from a program, as much as it
+// writes; and is not kept.
+func TestCommandOutputIsTaken(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	const size = 5_000_000 // more than the retention
+	for _, stream := range []bool{false, true} {
+		name := fmt.Sprint("capped", stream)
+		c.spawn(name, obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero", size)), "streamStdoutStderr": stream, "outputBytesCap": 10, "timeoutMs": nil})
+		if e := c.spawnExited(name); num(e["exitCode"]) != 0 {
+			t.Errorf("streamed: %v: %s", stream, jsonText(e))
+		}
+	}
+	// Behind the exit, which is acknowledged before what comes behind it.
+	c.spawn("late", obj{"command": sh(fmt.Sprintf("echo first; (sleep 0.1; head -c %d /dev/zero) &", size)), "streamStdoutStderr": true, "outputBytesCap": nil, "timeoutMs": nil})
+	e := c.spawnExited("late")
+	out, _ := c.deltas("process/outputDelta", "processHandle", "late", "deltaBase64")
+	if n := len(out["stdout"]); n != size+len("first\n") && e["outputDrainTimedOut"] == false {
+		t.Errorf("late: %d bytes, %s", n, jsonText(e))
+	}
+	// Behind the end.
+	done := t.TempDir() + "/done"
+	c.spawn("behind", obj{"command": sh(fmt.Sprintf("echo first; (until [ -e %[1]s.go ]; do sleep 0.01; done; head -c %[2]d /dev/zero; touch %[1]s; sleep 1000) &", done, size)), "streamStdoutStderr": true, "timeoutMs": nil})
+	if e := c.spawnExited("behind"); e["outputDrainTimedOut"] != true {
+		t.Errorf("behind: %s", jsonText(e))
+	}
+	if err := os.WriteFile(done+".go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what is left behind to write all", func() bool { _, err := os.Stat(done); return err == nil })
+	eventually(t, "nothing to be held", func() bool { return num(c.call("server/info", obj{})["heldBytes"]) == 0 })
+}
+
+// What a command leaves behind goes on until the connection ends, also if it holds no output; a
+// command that leaves nothing leaves no session.
+func TestCommandBackground(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c, other := s.session(nil), s.session(nil)
+	const script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!"
+	var pids []int
+	pidIn := func(out any) {
+		pid, err := strconv.Atoi(strings.TrimSpace(fmt.Sprint(out)))
+		if err != nil {
+			t.Fatal(out)
+		}
+		pids = append(pids, pid)
+	}
+	pidIn(c.call("command/exec", obj{"command": sh(script)})["stdout"])
+	c.spawn("p", obj{"command": sh(script)})
+	pidIn(c.spawnExited("p")["stdout"])
+	for range 10 {
+		c.call("command/exec", obj{"command": sh("true")})
+	}
+	eventually(t, "the sessions of those that left nothing to end", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 4 })
+	for _, pid := range pids {
+		if !alive(pid) {
+			t.Errorf("%d has ended", pid)
+		}
+	}
+	c.hangUp()
+	for _, pid := range pids {
+		eventually(t, "what was left behind to end with the connection", func() bool { return !alive(pid) })
+	}
+	eventually(t, "their sessions to end", func() bool { return num(other.call("server/info", obj{})["sessions"]) <= 2 })
+}
+
+// A name is taken until the end has been told: what is called so next is not taken for it.
+func TestCommandNameIsTakenUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	c.mutePongs.Store(true)
+	const size = 512 << 10 // the window
+	c.spawn("b", obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero; exit 3", size)), "streamStdoutStderr": true})
+	c.awaitFact("all output", func() bool {
+		n := 0
+		for _, m := range c.other {
+			if m["method"] == "process/outputDelta" {
+				n += len(m["params"].(obj)["deltaBase64"].(string)) / 4 * 3
+			}
+		}
+		return n >= size
+	})
+	other := s.session(nil)
+	eventually(t, "the command to be gone", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 2 })
+	if !c.hasOther("process/exited", "processHandle", "b") {
+		c.wantAnswers([]answerRow{
+			{"process/spawn", obj{"processHandle": "b", "cwd": "/", "command": sh("true")}, `-32600 duplicate active process handle: "b"`},
+			{"process/kill", obj{"processHandle": "b"}, `-32600 no active process for process handle "b"`},
+		})
+	}
+	c.unmute()
+	if e := c.spawnExited("b"); num(e["exitCode"]) != 3 {
+		t.Errorf("the end: %s", jsonText(e))
+	}
+	c.spawn("b", obj{"command": sh("true")})
+}
+
+// Stdin that the client has closed takes no more, and the program is there.
+func TestCommandStdinIsClosedOnce(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	c.spawn("p", obj{"command": sh("cat; echo done; exec sleep 1000"), "streamStdin": true, "streamStdoutStderr": true, "timeoutMs": nil})
+	exec := c.request("command/exec", obj{"command": sh("cat; exec sleep 1000"), "processId": "e", "streamStdin": true, "disableTimeout": true})
+	c.wantAnswers([]answerRow{
+		{"process/writeStdin", obj{"processHandle": "p", "deltaBase64": "eA==", "closeStdin": true}, `{}`},
+		{"process/writeStdin", obj{"processHandle": "p", "deltaBase64": "eA=="}, "-32600 stdin is already closed"},
+		{"process/writeStdin", obj{"processHandle": "p", "closeStdin": true}, `{}`},
+		{"command/exec/write", obj{"processId": "e", "closeStdin": true}, `{}`},
+		{"command/exec/write", obj{"processId": "e", "deltaBase64": ""}, "-32600 stdin is already closed"},
+		{"command/exec/terminate", obj{"processId": "e"}, `{}`},
+	})
+	c.reply(exec)
+	c.awaitDelta("p", "xdone")
+	c.wantAnswers([]answerRow{{"process/kill", obj{"processHandle": "p"}, `{}`}})
+	c.spawnExited("p")
+}
+
+// A server that is stopped gives commands the time that it gives all.
+func TestCommandsHaveTheirGrace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := startServer(t)
+	c := s.session(nil)
+	script := func(name string) []string {
+		return sh(fmt.Sprintf(`trap 'sleep 0.1; touch %[1]s.end; exit 0' TERM; touch %[1]s; while :; do sleep 0.01; done`, dir+"/"+name))
+	}
+	c.spawn("p", obj{"command": script("spawn"), "timeoutMs": nil})
+	c.request("command/exec", obj{"command": script("exec"), "disableTimeout": true})
+	for _, name := range []string{"spawn", "exec"} {
+		eventually(t, name, func() bool { _, err := os.Stat(dir + "/" + name); return err == nil })
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.exitCode()
+	for _, name := range []string{"spawn", "exec"} {
+		if _, err := os.Stat(dir + "/" + name + ".end"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is refused of a start: names beyond what a name may have, and a sandbox however it is spelt.
+func TestCommandRefusals(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 1025)
+	unconfined := "~-32602 sandboxPolicy is not supported by this server"
+	startServer(t).session(nil).wantAnswers([]answerRow{
+		{"process/spawn", obj{"processHandle": long, "cwd": "/", "command": sh("true")}, "-32602 processHandle has 1025 bytes, the limit is 1024"},
+		{"command/exec", obj{"processId": long, "command": sh("true")}, "-32602 processId has 1025 bytes, the limit is 1024"},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly"}}, unconfined},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly", "tYpe": "dangerFullAccess"}}, unconfined},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "dangerFullAccess"}}, `{"exitCode":0,"stderr":"","stdout":""}`},
+	})
+}
