@@ -26,7 +26,7 @@ type writer struct {
 
 	mu      sync.Mutex
 	first   queue // answers, notifications
-	second  queue // deliveries and pings
+	second  queue // deliveries, pings, what commands and streams of HTTP say
 	end     *closeFrame
 	ended   bool // nothing more is written
 	working bool // the goroutine is there, or has ended for good
