@@ -328,7 +328,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 // mayClose ends a connection whose input has ended once nothing of it is without
 // an answer.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending == 0 {
+	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
 		c.closeFor(ctx, closeNormal, "")
 	}
 }

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -13,7 +12,6 @@ type commands struct {
 	active map[commandKey]*runningCommand // until the writer has their end
 	serial uint64                         // of the newest without a name
 	firsts int                            // how many there were of the first wire
-	ending int                            // answers among the parcels that wait
 	total  atomic.Int64                   // bytes of output that they hold; they add to it
 }
 
@@ -30,6 +28,16 @@ type runningCommand struct {
 	dialect dialect
 	parcel  *parcel // for the window; nil: none
 	asked   pending // what it answers
+}
+
+// ending is how many have an answer that waits for the window.
+func (cs *commands) ending() (n int) {
+	for _, cmd := range cs.active {
+		if cmd.parcel != nil && cmd.parcel.answer != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // over reports whether the command has told its end, which waits for the window.
@@ -137,7 +145,6 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 	if m.answer != nil { // it is no longer the command that has to answer
 		cmd.asked = c.pending[m.answer.Token]
 		delete(c.pending, m.answer.Token)
-		c.commands.ending++
 	}
 	c.flush(ctx, c.Window)
 }
@@ -150,13 +157,12 @@ func (c *connection) passParcel(ctx actor.Context, cmd *runningCommand) {
 		c.writer.output(o)
 	}
 	if m.answer != nil {
-		c.commands.ending--
-		c.writer.output(outgoing{id: cmd.asked.id, weight: cmd.asked.weight, body: m.answer.Result})
+		c.answerInTurn(cmd.asked, m.answer.Result, nil)
 	}
 	if m.last {
 		delete(c.commands.active, cmd.key) // what is called so next comes behind it
 	}
-	c.mark(ctx, &cmd.stream, 0, m.to, m.bytes, cmp.Or(m.ackEvery, c.Window/8))
+	c.mark(ctx, &cmd.stream, 0, m.to, m.bytes, m.ackEvery)
 	c.mayClose(ctx)
 }
 
@@ -174,7 +180,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	for token, p := range c.pending {
 		switch {
 		case p.command == nil || !p.command.ref.PID.Equal(pid):
-		case p.call == nil:
+		case p.begins():
 			begun = false
 			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
 		default:

@@ -226,7 +226,7 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	case m.err != nil:
 		c.fail(in, httpError(m.err))
 	case m.call.streamed: // behind the last piece of an earlier one of that name
-		c.writer.output(outgoing{id: in.id, weight: in.weight, body: m.result})
+		c.answerInTurn(pending{id: in.id, weight: in.weight}, m.result, nil)
 		return
 	default:
 		c.respond(in, m.result)

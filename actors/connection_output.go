@@ -123,7 +123,8 @@ func (c *connection) pass(ctx actor.Context, s *stream) {
 const entryBytes = 100
 
 // mark remembers output that was passed to the writer, until a Pong says that it
-// has been read; who is asked for it when ackEvery bytes wait for one.
+// has been read. That is asked for once an eighth of the window waits for it, or ackEvery bytes
+// if that is less and not 0.
 func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackEvery int64) {
 	c.unread += n
 	c.unasked += n
@@ -133,8 +134,12 @@ func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackE
 	} else {
 		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, s.command != nil, from, to, n})
 	}
+	most := c.Window / 8
+	if ackEvery > 0 {
+		most = min(most, ackEvery)
+	}
 	switch {
-	case c.unasked >= min(ackEvery, c.Window/8):
+	case c.unasked >= most:
 		c.ping()
 	case !c.pausing:
 		c.pausing = true

@@ -21,6 +21,9 @@ type pending struct {
 	call    *commandCall    // of that; nil: its start
 }
 
+// begins reports whether it is the start of a command.
+func (p *pending) begins() bool { return p.command != nil && p.call == nil }
+
 // listing gathers the answers for process/list. All that came before it began share
 // it, and one at a time is gathered or written: however many are asked for, two are
 // in memory.
@@ -185,7 +188,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		return // it was answered when the process went
 	}
 	delete(c.pending, m.Token)
-	if p.command != nil && p.call == nil && m.Err != nil {
+	if p.begins() && m.Err != nil {
 		delete(c.commands.active, p.command.key) // before the answer: the name is free again
 	}
 	if p.list != nil {
@@ -223,14 +226,14 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			for i := range result.Chunks {
 				n += int64(len(result.Chunks[i].Chunk))
 			}
-			c.mark(ctx, s, m.From, m.To, n, c.Window/8)
+			c.mark(ctx, s, m.From, m.To, n, 0)
 		}
 	default:
-		if p.command != nil && p.call == nil { // behind the end of another of that name
-			c.writer.output(outgoing{id: p.id, weight: p.weight, body: m.Result, err: m.Err})
-			break
+		if p.begins() { // behind the end of another of that name
+			c.answerInTurn(p, m.Result, m.Err)
+		} else {
+			c.answer(p, m.Result, m.Err)
 		}
-		c.answer(p, m.Result, m.Err)
 	}
 	var held []inbound
 	for _, id := range p.starts {
@@ -279,6 +282,11 @@ func (c *connection) readAgain(ctx actor.Context, p pending) {
 
 func (c *connection) answer(p pending, result any, err *protocol.Error) {
 	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, err: err})
+}
+
+// answerInTurn is answer, behind the output that the writer has.
+func (c *connection) answerInTurn(p pending, result any, err *protocol.Error) {
+	c.writer.output(outgoing{id: p.id, weight: p.weight, body: result, err: err})
 }
 
 func (c *connection) respond(in inbound, result any) {

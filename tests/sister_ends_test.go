@@ -24,14 +24,20 @@ func TestCommandOutputIsTaken(t *testing.T) {
 		}
 	}
 	// Behind the exit, which is acknowledged before what comes behind it.
-	c.spawn("late", obj{"command": sh(fmt.Sprintf("echo first; (sleep 0.1; head -c %d /dev/zero) &", size)), "streamStdoutStderr": true, "outputBytesCap": nil, "timeoutMs": nil})
+	dir := t.TempDir()
+	written := func(what, file string) {
+		t.Helper()
+		eventually(t, what+" to write all", func() bool { _, err := os.Stat(file); return err == nil })
+	}
+	c.spawn("late", obj{"command": sh(fmt.Sprintf("echo first; (sleep 0.1; head -c %d /dev/zero; touch %s/late) &", size, dir)), "streamStdoutStderr": true, "outputBytesCap": nil, "timeoutMs": nil})
 	e := c.spawnExited("late")
+	written("a late child", dir+"/late")
 	out, _ := c.deltas("process/outputDelta", "processHandle", "late", "deltaBase64")
 	if n := len(out["stdout"]); n != size+len("first\n") && e["outputDrainTimedOut"] == false {
 		t.Errorf("late: %d bytes, %s", n, jsonText(e))
 	}
 	// Behind the end.
-	done := t.TempDir() + "/done"
+	done := dir + "/done"
 	c.spawn("behind", obj{"command": sh(fmt.Sprintf("echo first; (until [ -e %[1]s.go ]; do sleep 0.01; done; head -c %[2]d /dev/zero; touch %[1]s; sleep 1000) &", done, size)), "streamStdoutStderr": true, "timeoutMs": nil})
 	if e := c.spawnExited("behind"); e["outputDrainTimedOut"] != true {
 		t.Errorf("behind: %s", jsonText(e))
@@ -39,7 +45,7 @@ func TestCommandOutputIsTaken(t *testing.T) {
 	if err := os.WriteFile(done+".go", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what is left behind to write all", func() bool { _, err := os.Stat(done); return err == nil })
+	written("what is left behind", done)
 	eventually(t, "nothing to be held", func() bool { return num(c.call("server/info", obj{})["heldBytes"]) == 0 })
 }
 
@@ -85,15 +91,7 @@ func TestCommandNameIsTakenUntilItsEnd(t *testing.T) {
 	c.mutePongs.Store(true)
 	const size = 512 << 10 // the window
 	c.spawn("b", obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero; exit 3", size)), "streamStdoutStderr": true})
-	c.awaitFact("all output", func() bool {
-		n := 0
-		for _, m := range c.other {
-			if m["method"] == "process/outputDelta" {
-				n += len(m["params"].(obj)["deltaBase64"].(string)) / 4 * 3
-			}
-		}
-		return n >= size
-	})
+	c.awaitDeltas(size)
 	other := s.session(nil)
 	eventually(t, "the command to be gone", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 2 })
 	if !c.hasOther("process/exited", "processHandle", "b") {

@@ -398,6 +398,19 @@ func TestCommandDeadline(t *testing.T) {
 	}
 }
 
+// awaitDeltas waits for so many bytes of streamed output, of all commands.
+func (c *conn) awaitDeltas(size int) {
+	c.t.Helper()
+	c.awaitFact("all output", func() bool {
+		n := 0
+		for _, m := range c.other {
+			delta, _ := m["params"].(obj)["deltaBase64"].(string)
+			n += base64.StdEncoding.DecodedLen(len(delta))
+		}
+		return n >= size
+	})
+}
+
 // TestCommandEndWaits: the answer waits behind its output for a client that does not acknowledge, long after
 // the command is gone.
 func TestCommandEndWaits(t *testing.T) {
@@ -407,13 +420,7 @@ func TestCommandEndWaits(t *testing.T) {
 	c.mutePongs.Store(true)
 	const size = 512 << 10 // the window
 	exec := c.request("command/exec", obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero", size)), "processId": "p", "streamStdoutStderr": true})
-	c.awaitFact("all output", func() bool {
-		n := 0
-		for _, m := range c.other {
-			n += base64.StdEncoding.DecodedLen(len(m["params"].(obj)["deltaBase64"].(string)))
-		}
-		return n >= size
-	})
+	c.awaitDeltas(size)
 	other := s.session(nil)
 	eventually(t, "the command to be gone", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 2 })
 	answer := c.takeReply(exec)

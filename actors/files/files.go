@@ -73,12 +73,12 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // another took its place
 		err = notFile(path)
 	}
-	// Those of which a read may wait for ever, as /proc/kmsg; others have no deadlines.
-	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
 	if err != nil {
 		f.Close()
 		return nil, nil, err
 	}
+	// Those of which a read may wait for ever, as /proc/kmsg; others have no deadlines.
+	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
 	return f, info, nil
 }
 
