@@ -5,6 +5,8 @@ package actors
 
 import (
 	"log/slog"
+	"runtime"
+	"runtime/metrics"
 	"sync/atomic"
 	"time"
 
@@ -156,10 +158,19 @@ func (s *shared) serverInfo() protocol.ServerInfoResult {
 		Children:        s.children.Live(),
 		HeldBytes:       s.budget.Used(),
 		SpooledBytes:    s.disk.Used(),
+		Goroutines:      runtime.NumGoroutine(),
+		HeapBytes:       heapBytes(),
 		Panics:          s.counts.panics.Load(),
 		ActorRestarts:   s.counts.actors.Restarts.Load(),
 		ActorsGivenUp:   s.counts.actors.GivenUp.Load(),
 	}
+}
+
+// heapBytes is the memory of heap objects. Reading it stops nothing, as runtime.ReadMemStats would.
+func heapBytes() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
 }
 
 func (s *shared) limits() protocol.Limits {

@@ -130,6 +130,10 @@ type ServerInfoResult struct {
 	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond what each process may hold without asking
 	SpooledBytes int64 `json:"spooledBytes"` // on disk
 
+	// The server's own use of the Go runtime. A number that stays high at rest is a leak.
+	Goroutines int   `json:"goroutines"`
+	HeapBytes  int64 `json:"heapBytes"` // live objects, and dead ones that were not collected yet
+
 	// Failures of the server itself, since it started. Each is in its log, with a stack.
 	Panics        int64 `json:"panics"`
 	ActorRestarts int64 `json:"actorRestarts"`

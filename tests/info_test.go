@@ -121,3 +121,12 @@ func TestInfo(t *testing.T) {
 		return num(info["droppedBytes"]) > 200_000 && jsonText(info["viewers"]) == `[{"lagBytes":0,"lagMs":0,"role":"owner"}]`
 	})
 }
+
+// TestServerInfoRuntime: server/info counts the server's own goroutines and the bytes of its heap.
+func TestServerInfoRuntime(t *testing.T) {
+	t.Parallel()
+	info := startServer(t).session(nil).call("server/info", obj{})
+	if n, heap := num(info["goroutines"]), num(info["heapBytes"]); n < 5 || heap < 100_000 {
+		t.Errorf("server/info counts %d goroutines and %d bytes of heap", n, heap)
+	}
+}
