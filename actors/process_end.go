@@ -216,6 +216,9 @@ func (p *process) leave() {
 	p.gauge.held.Add(-p.gauged)
 	p.gauged = 0
 	p.log.Close()
+	if p.intake != nil {
+		p.intake.Hold(0, 0) // now: the end of its tree may take long, or not come
+	}
 	p.destroy()
 }
 

@@ -178,8 +178,11 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 		}
 		return
 	}
+	pinned := v.owner && v.cursor.Seq < p.owner.acked
 	entries, gap := p.log.ReadTo(&v.cursor, to, limit, nil)
-	v.pull = 0
+	if v.pull = 0; pinned {
+		p.held() // an owner that reads again what it had acknowledged: no Ack need follow
+	}
 	if v.behind = (time.Time{}); v.cursor.Seq < p.log.Last() {
 		v.behind = time.Now()
 	}

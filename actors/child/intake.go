@@ -375,16 +375,22 @@ func (in *Intake) wake() {
 // Budget bounds what all processes of a server hold of their output, in bytes,
 // beyond the reserve of each. Any goroutine may use it.
 type Budget struct {
-	// short is called, from any goroutine, when the budget has become short: logs
-	// should let go of what their owners have had.
+	// short is called, from any goroutine, when the budget has become short, and each
+	// askAgain for as long as an intake waits: logs should let go of what their owners
+	// have had.
 	short func()
 
 	mu      sync.Mutex
 	max     int64
 	used    int64
 	low     bool                 // it is short: from when it was used up until an eighth is free
+	asking  bool                 // a timer will call again
 	waiting map[*Intake]struct{} // found it used up since the last give
 }
+
+// askAgain is the time between two calls of short while an intake waits. Who has let go
+// of nothing the first time may have something now, and need not have looked since.
+const askAgain = time.Second
 
 // NewBudget returns a budget of max bytes; 0 or less means no bound.
 func NewBudget(max int64, short func()) *Budget {
@@ -419,7 +425,23 @@ func (b *Budget) take(n int64, in *Intake) bool {
 		b.low = true
 		go b.short() // not here: the caller holds a lock
 	}
+	if !b.asking {
+		b.asking = true
+		time.AfterFunc(askAgain, b.again)
+	}
 	return false
+}
+
+// again is the timer: it calls short for those that still wait.
+func (b *Budget) again() {
+	b.mu.Lock()
+	b.asking = len(b.waiting) > 0
+	asking := b.asking
+	b.mu.Unlock()
+	if asking {
+		b.short()
+		time.AfterFunc(askAgain, b.again)
+	}
 }
 
 // give returns n bytes, and the intakes that wait for some.

@@ -2,10 +2,12 @@ package child
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -285,6 +287,167 @@ func TestShortIsAskedForOnce(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// Who waits while the budget is short asks again, whatever the first call came to: a log
+// that let go of nothing then may have nothing to keep now.
+func TestWaiterAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const max = 128 << 10
+		var hog *Intake
+		calls := 0
+		b := NewBudget(max, func() {
+			if calls++; calls == 3 {
+				hog.Hold(0, 0)
+			}
+		})
+		hog = NewIntake(1<<20, b, nil, func() {})
+		other := NewIntake(1<<20, b, nil, func() {})
+		fill(hog, reserve+max)
+		fill(other, reserve)
+		if n, ok := take(other, 8<<10); n != 8<<10 || !ok {
+			t.Errorf("took %d, %v", n, ok)
+		}
+		if asked := calls; asked != 3 {
+			t.Errorf("asked %d times, want 3", asked)
+		}
+		time.Sleep(10 * askAgain)
+		if calls != 3 {
+			t.Errorf("asked %d times with nobody waiting", calls)
+		}
+		other.Close()
+		hog.Close()
+		if b.Used() != 0 {
+			t.Errorf("%d bytes are charged for nobody", b.Used())
+		}
+	})
+}
+
+// Many logs that share a small budget, their owners slow, gone or away: whoever waits goes
+// on as soon as others let go, and in the end nothing is charged.
+func TestBudgetNeverStrandsAWaiter(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			const logs, max = 6, 512 << 10
+			random := rand.New(rand.NewPCG(seed, 17))
+			models := make([]*modelLog, logs)
+			b := NewBudget(max, func() {
+				for _, m := range models {
+					m.tell(func() {}) // trims
+				}
+			})
+			for i := range models {
+				m := &modelLog{budget: b, limit: int64(64<<10) << random.IntN(4)}
+				m.in = NewIntake(m.limit, b, nil, func() { m.tell(m.takeFacts) })
+				models[i] = m
+			}
+			var pumps sync.WaitGroup
+			for _, m := range models {
+				left := 200<<10 + random.IntN(2<<20)
+				pumps.Go(func() {
+					for left > 0 {
+						c, ok := m.in.Take(min(left, 1+left%bufferSize+4<<10))
+						if !ok {
+							return
+						}
+						used := max1(c.N - left%7)
+						put(m.in, protocol.Stdout, make([]byte, used), c.N)
+						left -= used
+					}
+				})
+				// An owner: takes turns of having all, of nothing, and of reading again.
+				pause := time.Duration(1+random.IntN(50)) * time.Millisecond
+				rounds := 5 + random.IntN(20)
+				ends := random.IntN(4) == 0
+				go func() {
+					for i := range rounds {
+						time.Sleep(pause)
+						m.tell(func() {
+							if m.acked = m.last; i%3 == 2 {
+								m.acked -= (m.last - m.first) / 2
+							}
+						})
+					}
+					for range 600 { // and then it has everything as it comes
+						time.Sleep(pause)
+						m.tell(func() { m.acked = m.last })
+					}
+				}()
+				if ends {
+					time.AfterFunc(pause*time.Duration(rounds), m.in.Close)
+				}
+			}
+			done := make(chan struct{})
+			go func() { pumps.Wait(); close(done) }()
+			select {
+			case <-done:
+			case <-time.After(time.Hour):
+				for i, m := range models {
+					t.Logf("log %d: first %d acked %d last %d, charged %d, waiting %d", i, m.first, m.acked, m.last, m.in.charged, m.in.waiting)
+				}
+				t.Errorf("seed %d: a pump waits for ever; %d of %d are used", seed, b.Used(), max)
+				for _, m := range models {
+					m.in.Abort()
+				}
+				<-done
+			}
+			for _, m := range models {
+				m.in.Close()
+			}
+			if b.Used() != 0 {
+				t.Errorf("seed %d: %d bytes are charged for nobody", seed, b.Used())
+			}
+			time.Sleep(time.Hour) // what has a timer ends
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func max1(n int) int { return max(n, 1) }
+
+// modelLog does what a process actor does with its log. Positions are in bytes.
+type modelLog struct {
+	budget *Budget
+	in     *Intake
+	limit  int64
+
+	mu                 sync.Mutex // as the mailbox: one at a time
+	first, acked, last int64
+}
+
+func (m *modelLog) tell(f func()) {
+	go func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		f()
+		m.trim()
+		m.in.Hold(m.last-m.first, m.last-m.acked)
+	}()
+}
+
+func (m *modelLog) trim() {
+	limit := m.limit
+	if m.budget.Short() {
+		limit = 0
+	}
+	m.acked = max(m.acked, m.first)
+	if m.last-m.first > limit {
+		m.first = min(m.acked, m.last-limit)
+	}
+}
+
+func (m *modelLog) takeFacts() {
+	for {
+		f, ok := m.in.Next()
+		if !ok {
+			return
+		}
+		m.last += int64(len(f.Data))
+		m.trim()
+		m.in.Settle(m.last-m.first, m.last-m.acked)
+	}
 }
 
 // A process that is given up leaves nothing charged, whatever its pumps hold and
