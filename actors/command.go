@@ -138,6 +138,15 @@ type command struct {
 	quietAt  alarm
 }
 
+// release is for a parcel that the connection did not live to handle.
+func (m parcel) release() {
+	for _, o := range m.out {
+		if o.written != nil {
+			o.written()
+		}
+	}
+}
+
 // commandStream is what there was of stdout or stderr.
 type commandStream struct {
 	data []byte // unless it was passed on

@@ -247,10 +247,6 @@ func (c *connection) Receive(ctx actor.Context) {
 		case full:
 			c.closeFor(ctx, closePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
 		}
-	case *actor.DeadLetterResponse:
-		if c.stage == attaching && c.init.ResumeSessionID != nil {
-			c.attachFailed(ctx, unknownSession(*c.init.ResumeSessionID))
-		}
 	}
 }
 

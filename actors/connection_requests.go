@@ -101,7 +101,7 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 // process passes on a request about one process. What comes behind a start that
 // has no answer yet waits for it.
 func (c *connection) process(ctx actor.Context, in inbound) {
-	id := in.process()
+	id := processOf(in.params)
 	if held, ok := c.starting[id]; ok {
 		c.starting[id] = append(held, in) // bounded by the admission
 		return

@@ -14,6 +14,9 @@ import (
 type answerable interface {
 	// failed is the message to the sender that says so.
 	failed(*protocol.Error) any
+	// unheard is the message to the sender when the actor to has ended, and did not handle the
+	// request; nil: the sender hears of that end by other means.
+	unheard(to *actor.PID) any
 }
 
 // crashed is sent by a goroutine of an actor that panicked, to that actor, which
@@ -39,11 +42,13 @@ const (
 	escalated reaction = true
 )
 
-// props returns the Props of every actor of the tree: with the guard around its
-// Receive, and with the one strategy for its children.
+// props returns the Props of every actor of the tree: with the gate and the guard around its
+// Receive, and with the one strategy for its children. They are for one actor each.
 func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOption) *actor.Props {
+	g := &gate{shared: s}
 	opts = append([]actor.PropsOption{
-		actor.WithReceiverMiddleware(s.guard(r)),
+		actor.WithReceiverMiddleware(s.guard(g, r)),
+		actor.WithMailbox(actor.Unbounded(g)),
 		actor.WithSupervisor(s.strategy),
 		actor.WithDispatcher(s.workers),
 	}, opts...)
@@ -55,12 +60,18 @@ func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOp
 // is in the mailbox. It lets no panic out of the messages that end an actor:
 // protoactor resurrects an actor that panics in Stopping, and waits for ever for
 // the parent of one that panics in Stopped.
-func (s *shared) guard(r reaction) actor.ReceiverMiddleware {
+func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
 			retry, retried := env.Message.(again)
 			if retried {
 				env = &actor.MessageEnvelope{Header: env.Header, Message: retry.message, Sender: env.Sender}
+			}
+			if !g.admits(ctx, env.Message) {
+				if !retried {
+					s.undelivered(g.root, g.self, env.Message, env.Sender)
+				}
+				return
 			}
 			defer func() {
 				reason := recover()
@@ -87,7 +98,7 @@ func (s *shared) guard(r reaction) actor.ReceiverMiddleware {
 						root.RequestWithCustomSender(ctx.Self(), again{m}, env.Sender)
 					}
 				}
-				if r == escalated {
+				if r == escalated && !g.stopping { // a restart would bring it back
 					panic(reason)
 				}
 			}()

@@ -172,9 +172,9 @@ func decode(codec protocol.Codec, frame []byte) inbound {
 	return in
 }
 
-// process is the id of the process that a request is about.
-func (in *inbound) process() string {
-	switch p := in.params.(type) {
+// processOf is the id of the process that a request is about.
+func processOf(params any) string {
+	switch p := params.(type) {
 	case protocol.ProcessStartParams:
 		return p.ProcessID
 	case protocol.ProcessReadParams:

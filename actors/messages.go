@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"strings"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -179,6 +181,31 @@ func (m *Delivery) Release() {
 
 func (m Attach) failed(e *protocol.Error) any  { return Reply{Token: m.Token, Err: e} }
 func (m Request) failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+func (m Attach) unheard(*actor.PID) any {
+	if m.SessionID != "" {
+		return m.failed(unknownSession(m.SessionID))
+	}
+	return m.failed(errShutdown)
+}
+
+func (m Request) unheard(to *actor.PID) any {
+	switch m.Params.(type) {
+	case startCommand, commandCall: // the connection answers when its child ends
+		return nil
+	}
+	path := strings.Split(to.Id, "/")
+	switch name := path[len(path)-1]; {
+	case strings.HasPrefix(name, "p-"):
+		return m.failed(unknownProcess(processOf(m.Params)))
+	case name == sessionName && len(path) > 1:
+		return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
+	default:
+		return m.failed(errShutdown)
+	}
+}
+
+func (m Delivery) release() { m.Release() }
 
 // What reaches nobody, because it was on its way when its actor ended, is no news.
 

@@ -147,7 +147,7 @@ func (r *registry) attach(ctx actor.Context, m attachRequest) {
 		}
 		ctx.Send(m.sender, m.failed(unknownSession(m.SessionID)))
 	case r.draining:
-		ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")))
+		ctx.Send(m.sender, m.failed(errShutdown))
 	case m.Role == protocol.RoleObserver:
 		ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
 	case len(r.known) >= r.MaxSessions:
@@ -263,6 +263,8 @@ func (r *registry) mayEnd(ctx actor.Context) {
 		r.drained = nil
 	}
 }
+
+var errShutdown = protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")
 
 func unknownSession(id string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", clip(id))

@@ -18,6 +18,9 @@ type (
 func (m spawnSession) failed(e *protocol.Error) any { return m.record.first.failed(e) }
 func (listSessions) failed(*protocol.Error) any     { return sessionListFailed{} }
 
+func (m spawnSession) unheard(to *actor.PID) any { return m.record.first.unheard(to) }
+func (listSessions) unheard(*actor.PID) any      { return nil }
+
 // sessions has a supervisor for each session under it. No logic: it only spawns.
 type sessions struct{ *shared }
 
@@ -49,6 +52,12 @@ type spawnProcess struct{ record *processRecord }
 func (m spawnProcess) failed(e *protocol.Error) any {
 	return processStarted{id: m.record.id, name: m.record.name, err: e}
 }
+
+func (m spawnProcess) unheard(*actor.PID) any {
+	return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", clip(m.record.id)))
+}
+
+func (m spawnProcess) release() { m.record.destroy() }
 
 // spawnGroup is from the session, behind the spawnProcess of all its processes.
 type spawnGroup struct{ record *groupRecord }

@@ -22,6 +22,8 @@ const killTime = 30 * time.Second
 // connect is from Accept, to the root and on to connections.
 type connect struct{ conn Conn }
 
+func (m connect) release() { go m.conn.Close(closeGoingAway, reasonShutdown) } // it may wait for the peer a little
+
 // Troupe is a running tree. Any goroutine may use it, once its Props have been
 // spawned: until then its methods wait.
 type Troupe struct {
@@ -30,6 +32,7 @@ type Troupe struct {
 	started sync.Once
 	system  *actor.ActorSystem // from then on
 	pid     *actor.PID         // from then on
+	letters func()             // of the root: ends watchDeadLetters; nil: not begun
 
 	drained      chan struct{} // closed by the registry: no session is left
 	disconnected chan struct{} // closed by connections: none is left
@@ -115,7 +118,15 @@ func (t *Troupe) Containment() child.Containment { return t.children.Containment
 
 // Accept gives the troupe a connection that speaks the wire; it is closed when
 // the troupe stops.
-func (t *Troupe) Accept(conn Conn) { t.send(connect{conn}) }
+func (t *Troupe) Accept(conn Conn) {
+	m := connect{conn}
+	t.send(m)
+	select {
+	case <-t.stopped: // nobody is sure to have it
+		m.release()
+	default:
+	}
+}
 
 // Shutdown ends every session: clients are told, processes get SIGTERM, and
 // SIGKILL after KillGrace, with all that descends from them. Connections are closed
@@ -169,6 +180,9 @@ func (r *root) Receive(ctx actor.Context) {
 	case *actor.Started:
 		r.start(ctx)
 	case *actor.Stopping, *actor.Stopped: // both: closing is harmless twice
+		if _, last := m.(*actor.Stopped); last && r.letters != nil {
+			r.letters()
+		}
 		r.stop.Do(func() { close(r.stopped) })
 		r.httpClient.CloseIdle()
 		go func() { // whoever stopped us: nothing is left behind
@@ -202,6 +216,9 @@ func (r *root) start(ctx actor.Context) {
 		return &registry{shared: r.shared, registryRecord: record, sessions: r.sessions}
 	})
 	troupe := ctx.Self()
+	if r.letters == nil {
+		r.letters = r.watchDeadLetters(ctx.ActorSystem(), troupe)
+	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe, end} },
 		actor.WithSupervisor(r.once)) // a connection that fails is stopped: its client resumes
