@@ -222,7 +222,7 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: last + 2}})
 	}
 	for token, p := range c.pending {
-		if p.process == m.ID {
+		if p.about && p.process == m.ID {
 			c.reply(ctx, Reply{Token: token, Err: unknownProcess(m.ID)})
 		}
 	}

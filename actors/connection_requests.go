@@ -13,7 +13,8 @@ import (
 type pending struct {
 	id      protocol.ID
 	weight  int
-	process string   // process id; "" none
+	process string   // process id, which may be ""
+	about   bool     // a process: process counts
 	starts  []string // process/start, group/start: the ids that are to be
 	read    *protocol.ProcessReadParams
 	list    *listing        // it is one part of a process/list
@@ -111,7 +112,7 @@ func (c *connection) process(ctx actor.Context, in inbound) {
 		return
 	}
 	if s := c.streams[id]; s != nil {
-		p := pending{process: id}
+		p := pending{process: id, about: true}
 		if read, ok := in.params.(protocol.ProcessReadParams); ok {
 			p.read = &read
 		}
@@ -159,7 +160,7 @@ func (c *connection) list(ctx actor.Context) {
 	c.listing, c.lists = l, nil
 	for id, s := range c.streams {
 		c.token++
-		c.pending[c.token] = pending{process: id, list: l}
+		c.pending[c.token] = pending{process: id, about: true, list: l}
 		ctx.Request(s.ref.PID, Request{c.token, DescribeRequest{}})
 	}
 	c.listed(ctx, l)
