@@ -1,6 +1,11 @@
 package actors
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"maps"
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
 
 // WithFaults returns c with hooks that may panic: fault in place of each message
 // to an actor (and once for each goroutine of a connection, with its name as the
@@ -15,3 +20,6 @@ func (t *Troupe) System() *actor.ActorSystem {
 	<-t.spawned
 	return t.system
 }
+
+// Methods are the requests and notifications that are understood.
+func Methods() []string { return slices.Sorted(maps.Keys(methods)) }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,12 +31,17 @@ type (
 		run   int
 		fault string // "": it succeeded
 	}
+	matched struct { // the goroutine that matched lines
+		run   int
+		ready bool // one of them makes the run ready
+	}
 )
 
 // When its actor is gone, nobody waits for the news.
 
 func (readyNow) IgnoreDeadLetterLogging() {}
 func (probed) IgnoreDeadLetterLogging()   {}
+func (matched) IgnoreDeadLetterLogging()  {}
 
 const (
 	// readyTime is how long a run may take to be ready, unless its start says.
@@ -51,8 +58,9 @@ const (
 // health is what is known of a run, of a process that has Ready or Liveness.
 type health struct {
 	ready    bool
-	pattern  *regexp.Regexp             // nil: no line makes it ready, or one has
+	pattern  func() *regexp.Regexp      // nil: no line makes it ready, or one has
 	lines    map[protocol.Stream][]byte // those that have not ended, cut at maxLine
+	matching [][]byte                   // a goroutine matches these; until then no more facts are taken
 	watched  context.Context            // is done when the run has ended: for goroutines
 	stop     context.CancelFunc         // of watched
 	heard    time.Time                  // its last output, or its begin
@@ -84,7 +92,7 @@ func (p *process) watch(ctx actor.Context) {
 		h.readyAt.set(ctx, fromMillis(*r.DelayMs), readyDue{p.run})
 		return
 	case r.Line != "":
-		h.pattern = regexp.MustCompile(r.Line) // it was compiled when it was decoded
+		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked when it was decoded
 		h.lines = make(map[protocol.Stream][]byte)
 	default:
 		self, root, watched, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, readyNow{p.run}
@@ -140,7 +148,7 @@ func (p *process) unwatch() {
 	if h.stop != nil {
 		h.stop()
 	}
-	h.pattern, h.lines = nil, nil
+	h.pattern, h.lines, h.matching = nil, nil, nil
 	for _, a := range []*alarm{&h.readyAt, &h.silenceAt, &h.probeAt} {
 		a.stop()
 	}
@@ -151,6 +159,9 @@ func (p *process) rewatch(ctx actor.Context) {
 	h, r, l := &p.health, p.params.Ready, p.params.Liveness
 	if p.phase != running {
 		return
+	}
+	if h.matching != nil {
+		p.match(ctx)
 	}
 	if l != nil && l.SilenceMs > 0 {
 		h.silenceAt.set(ctx, fromMillis(l.SilenceMs), silenceDue{p.run})
@@ -171,7 +182,7 @@ func (p *process) isReady(ctx actor.Context) {
 	if h.ready || p.phase != running {
 		return
 	}
-	h.ready, h.pattern, h.lines = true, nil, nil
+	h.ready, h.pattern, h.lines, h.matching = true, nil, nil, nil
 	h.readyAt.stop()
 	if p.params.Ready != nil {
 		p.log.AppendReady(p.run)
@@ -209,14 +220,47 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 		line = append(line, piece[:min(len(piece), maxLine-len(line))]...)
 		if !ends {
 			h.lines[s] = line
-			return
+			break
 		}
-		if h.pattern.Match(bytes.TrimSuffix(line, []byte{'\r'})) { // a TTY's lines have one
-			p.isReady(ctx)
-			return
-		}
-		h.lines[s], data = line[:0], rest
+		delete(h.lines, s)
+		h.matching, data = append(h.matching, line), rest
 	}
+	if h.matching != nil {
+		p.match(ctx)
+	}
+}
+
+// match looks for a line that makes the run ready, on a goroutine: an expression of a
+// client's may take long. Until matched comes the process takes no more facts, so that
+// ready has its place in the sequence, and the program waits if it writes faster.
+func (p *process) match(ctx actor.Context) {
+	self, root, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, p.health.pattern, p.health.matching, matched{run: p.run}
+	p.shared.run(root, self, "match", func() {
+		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
+			return pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // a TTY's lines have one
+		})
+		root.Send(self, m)
+	})
+}
+
+func (p *process) matched(ctx actor.Context, m matched) {
+	if p.health.matching == nil || m.run != p.run {
+		return // nobody waits for it any more
+	}
+	p.health.matching = nil
+	if m.ready {
+		p.isReady(ctx)
+	}
+	p.takeFacts(ctx)
+}
+
+// matchNoMore is for a run that is being killed: its end does not wait for an expression.
+func (p *process) matchNoMore(ctx actor.Context) {
+	h := &p.health
+	if h.matching != nil {
+		ctx.Send(ctx.Self(), factsReady{})
+	}
+	h.pattern, h.lines, h.matching = nil, nil, nil
 }
 
 // silence ends a run that has written nothing for too long. One that cannot write,

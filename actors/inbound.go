@@ -47,7 +47,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodFsCopy:            params[protocol.FsCopyParams],
 	protocol.MethodFsWatchMissing:    params[protocol.FsWatchMissingParams],
 	protocol.MethodHTTPRequest:       params[protocol.HTTPRequestParams],
-	protocol.MethodProcessStart:      params[protocol.ProcessStartParams],
+	protocol.MethodProcessStart:      startParams,
 	protocol.MethodProcessRead:       params[protocol.ProcessReadParams],
 	protocol.MethodProcessWrite:      params[protocol.ProcessWriteParams],
 	protocol.MethodProcessCloseStdin: params[protocol.ProcessCloseStdinParams],
@@ -69,7 +69,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 	protocol.MethodCommandExecResize:    params[protocol.CommandExecResizeParams],
 	protocol.MethodCommandExecTerminate: firstWith[protocol.FirstExecTerminateParams, protocol.CommandExecTerminateParams]("sessionId"),
 
-	protocol.MethodGroupStart:   params[protocol.GroupStartParams],
+	protocol.MethodGroupStart:   groupParams,
 	protocol.MethodGroupStop:    params[protocol.GroupStopParams],
 	protocol.MethodGroupList:    ignoring[GroupListRequest],
 	protocol.MethodServerInfo:   ignoring[serverInfoRequest],

@@ -243,6 +243,8 @@ func (p *process) Receive(ctx actor.Context) {
 		}
 	case probed:
 		p.probed(ctx, m)
+	case matched:
+		p.matched(ctx, m)
 	case killDue:
 		if m.run == p.run {
 			p.killNow(ctx)
@@ -381,7 +383,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		p.spawned(ctx) // whose facts they are
 	}
 	more, in := true, p.intake
-	for n := 0; n < turnBytes && more; {
+	for n := 0; n < turnBytes && more && p.health.matching == nil; {
 		var f child.Fact
 		if f, more = in.Next(); !more {
 			break
@@ -412,7 +414,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		p.trim()
 		in.Settle(p.holds())
 	}
-	if more {
+	if more && p.health.matching == nil { // else matched goes on
 		ctx.Send(ctx.Self(), factsReady{})
 	}
 	p.spread(ctx)

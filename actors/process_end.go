@@ -82,6 +82,7 @@ func (p *process) kill(ctx actor.Context, grace time.Duration) {
 
 // killNow kills the program, and where that was asked for all that it started.
 func (p *process) killNow(ctx actor.Context) {
+	p.matchNoMore(ctx)
 	switch {
 	case p.killRest || p.stopping != nil:
 		p.killTree(ctx)

@@ -282,6 +282,9 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		return nil, err
 	}
 	if g := r.GiveUp; g != nil {
+		if n := max(len(g.ExitCodes), len(g.Signals)); n > maxGiveUp {
+			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp has a list of %d entries, the limit is %d", n, maxGiveUp)
+		}
 		for _, name := range g.Signals {
 			if unix.SignalNum(name) == 0 {
 				return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.signals has %q, expected names such as SIGSEGV", clip(name))
@@ -306,5 +309,9 @@ func intensityOf(name string, in *protocol.Intensity) (supervision.Intensity, *p
 	return supervision.Intensity{Restarts: int(in.Restarts), Period: fromMillis(in.PeriodMs)}, nil
 }
 
-// maxRestarts bounds the ends that a process remembers.
-const maxRestarts = 1000
+const (
+	// maxRestarts bounds the ends that a process remembers.
+	maxRestarts = 1000
+	// maxGiveUp bounds the exit codes and the signals that each end is compared with.
+	maxGiveUp = 256
+)

@@ -29,8 +29,11 @@ const (
 )
 
 // maxGroup bounds the processes of a group: what happens to one of them costs a look at
-// each.
-const maxGroup = 1000
+// each, and at what each depends on: hence maxDepends, of all together.
+const (
+	maxGroup   = 1000
+	maxDepends = 10_000
+)
 
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
 	if g := s.groups[params.GroupID]; g != nil && params.StartToken != "" && params.StartToken == g.token {
@@ -76,6 +79,13 @@ func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupSt
 	}
 	if err := s.mayStart(len(params.Processes)); err != nil {
 		return nil, nil, err
+	}
+	depends := 0
+	for i := range params.Processes {
+		depends += len(params.Processes[i].DependsOn)
+	}
+	if depends > maxDepends {
+		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", clip(params.GroupID), depends, maxDepends)
 	}
 	var records []*processRecord
 	members := make(map[string]*actor.PID)

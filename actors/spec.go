@@ -31,13 +31,26 @@ const (
 // Of an envPolicy, whose every pattern is tried on every name.
 const (
 	maxPatterns = 256 // in exclude, and in includeOnly
+	maxPattern  = 1 << 10
 	maxSet      = 10_000
+	// maxMatching bounds child.MatchingWork of all policies in a message: some 200 ms.
+	maxMatching = 128 << 20
 )
 
 // policyError refuses an envPolicy that would take long.
 func policyError(p *protocol.EnvPolicy) *protocol.Error {
 	if p == nil {
 		return nil
+	}
+	for _, list := range []struct {
+		name  string
+		globs []string
+	}{{"exclude", p.Exclude}, {"includeOnly", p.IncludeOnly}} {
+		for i, glob := range list.globs {
+			if n := len(glob); n > maxPattern {
+				return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s[%d] has %d bytes, the limit is %d", list.name, i, n, maxPattern)
+			}
+		}
 	}
 	for _, has := range []struct {
 		name     string
@@ -47,6 +60,59 @@ func policyError(p *protocol.EnvPolicy) *protocol.Error {
 			return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s has %d entries, the limit is %d", has.name, has.n, has.limit)
 		}
 	}
+	return matchingError(child.MatchingWork(p, os.Environ()))
+}
+
+func matchingError(work int64) *protocol.Error {
+	if work > maxMatching {
+		return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxMatching)
+	}
+	return nil
+}
+
+// startParams and groupParams apply each envPolicy here, on the goroutine that reads the
+// connection: many patterns on many names take long, and only who sent them is to wait.
+func startParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	p, err := params[protocol.ProcessStartParams](c, payload)
+	if err != nil {
+		return nil, err
+	}
+	start := p.(protocol.ProcessStartParams)
+	work := int64(0)
+	if err := applyPolicy(&start, &work); err != nil {
+		return nil, err
+	}
+	return start, nil
+}
+
+func groupParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	p, err := params[protocol.GroupStartParams](c, payload)
+	if err != nil {
+		return nil, err
+	}
+	group := p.(protocol.GroupStartParams)
+	work := int64(0)
+	for i := range group.Processes {
+		if err := applyPolicy(&group.Processes[i], &work); err != nil {
+			return nil, protocol.Errorf(err.Code, "process %s of the group: %s", clip(group.Processes[i].ProcessID), err.Message)
+		}
+	}
+	return group, nil
+}
+
+// applyPolicy puts into Env what the policy makes of the environment. work is that of
+// the policies in the message so far.
+func applyPolicy(p *protocol.ProcessStartParams, work *int64) *protocol.Error {
+	if p.EnvPolicy == nil {
+		return nil
+	}
+	server := os.Environ()
+	*work += child.MatchingWork(p.EnvPolicy, server)
+	if err := cmp.Or(policyError(p.EnvPolicy), matchingError(*work)); err != nil {
+		return err
+	}
+	p.Env = child.Variables(p.EnvPolicy, server, p.Env)
+	p.EnvPolicy = nil
 	return nil
 }
 
@@ -143,8 +209,9 @@ func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Sp
 }
 
 func hasName(env []string, name string) bool {
+	name += "="
 	for _, kv := range env {
-		if strings.HasPrefix(kv, name+"=") {
+		if strings.HasPrefix(kv, name) {
 			return true
 		}
 	}

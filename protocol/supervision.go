@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 )
 
 // Restart says when a process is run again, with OTP's terms. (Ours.)
@@ -68,8 +69,13 @@ type Ready struct {
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 }
 
-// maxPattern bounds a regular expression of a client, in bytes.
-const maxPattern = 1 << 10
+const (
+	// maxPattern bounds a regular expression of a client, in bytes.
+	maxPattern = 1 << 10
+	// maxProgram bounds the steps that it is compiled to. Matching takes so many for each
+	// byte at worst, and a 1 KiB expression with counted repeats compiles to a million.
+	maxProgram = 2000
+)
 
 // Validate refuses what has not exactly one condition, and a pattern that is none.
 func (r Ready) Validate() error {
@@ -85,13 +91,49 @@ func (r Ready) Validate() error {
 	if len(r.Line) > maxPattern {
 		return within("line", fmt.Errorf("%d bytes, the limit is %d", len(r.Line), maxPattern))
 	}
-	if _, err := regexp.Compile(r.Line); err != nil {
+	if err := patternError(r.Line); err != nil {
 		return within("line", err)
 	}
 	if r.Stream != 0 && r.Line == "" {
 		return errors.New("stream is for line")
 	}
 	return nil
+}
+
+// patternError refuses a regular expression that is none, or is compiled to more than
+// maxProgram steps: before that is done, for it takes time and memory itself.
+func patternError(pattern string) error {
+	re, err := syntax.Parse(pattern, syntax.Perl) // as package regexp does
+	if err != nil {
+		return err
+	}
+	if n := programSize(re); n > maxProgram {
+		return fmt.Errorf("the expression is compiled to about %d steps, the limit is %d: use smaller counts in repeats such as {1000}", n, maxProgram)
+	}
+	_, err = regexp.Compile(pattern)
+	return err
+}
+
+// programSize is about how many steps an expression is compiled to: a counted repeat is
+// a copy for each count. The parser bounds the product of nested counts by 1,000.
+func programSize(re *syntax.Regexp) int {
+	if re.Op == syntax.OpLiteral {
+		return len(re.Rune)
+	}
+	n := 0
+	for _, sub := range re.Sub {
+		n += programSize(sub)
+	}
+	switch re.Op {
+	case syntax.OpRepeat:
+		if re.Min != re.Max {
+			n++
+		}
+		return n * max(re.Min, re.Max, 1)
+	case syntax.OpConcat:
+		return n
+	}
+	return n + 1 + len(re.Sub)
 }
 
 // Liveness says when a run that has not ended is taken for dead: it is killed, and has

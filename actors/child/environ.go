@@ -17,28 +17,57 @@ var core = []string{
 // defaultExcludes are dropped from what is inherited unless the policy says not to.
 var defaultExcludes = []string{"*KEY*", "*SECRET*", "*TOKEN*"}
 
-// Environ returns the environment of a child, sorted, as NAME=value. Without a
-// policy it is exactly overlay. With one it is what the policy makes of server
-// (as os.Environ returns it), and overlay on top. An Inherit that is neither
-// "all" nor "core" inherits nothing. (exec-server wire §3, env.)
+// Environ returns the environment of a child, sorted, as NAME=value: that of
+// Variables.
 func Environ(policy *protocol.EnvPolicy, server []string, overlay map[string]string) []string {
-	env := make(map[string]string)
-	if policy != nil {
-		env = inherited(policy, server)
-		// The order is the wire's: Set is not subject to Exclude, but to IncludeOnly.
-		maps.Copy(env, policy.Set)
-		if len(policy.IncludeOnly) > 0 {
-			only := upper(policy.IncludeOnly)
-			maps.DeleteFunc(env, func(name, _ string) bool { return !matchAny(only, name) })
-		}
-	}
-	maps.Copy(env, overlay)
+	env := Variables(policy, server, overlay)
 	list := make([]string, 0, len(env))
 	for name, value := range env {
 		list = append(list, name+"="+value)
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Variables returns the environment of a child by name. Without a policy it is overlay
+// itself. With one it is a new map: what the policy makes of server (as os.Environ
+// returns it), and overlay on top. An Inherit that is neither "all" nor "core" inherits
+// nothing. It takes time in proportion to MatchingWork. (exec-server wire §3, env.)
+func Variables(policy *protocol.EnvPolicy, server []string, overlay map[string]string) map[string]string {
+	if policy == nil {
+		return overlay
+	}
+	env := inherited(policy, server)
+	// The order is the wire's: Set is not subject to Exclude, but to IncludeOnly.
+	maps.Copy(env, policy.Set)
+	if len(policy.IncludeOnly) > 0 {
+		only := upper(policy.IncludeOnly)
+		maps.DeleteFunc(env, func(name, _ string) bool { return !matchAny(only, name) })
+	}
+	maps.Copy(env, overlay)
+	return env
+}
+
+// MatchingWork is the most steps that the patterns of a policy can take: the bytes of its
+// patterns times the bytes of the names that they are tried on. 0 for nil. A step takes
+// about a nanosecond.
+func MatchingWork(policy *protocol.EnvPolicy, server []string) int64 {
+	if policy == nil {
+		return 0
+	}
+	var patterns, names int64
+	for _, list := range [][]string{defaultExcludes, policy.Exclude, policy.IncludeOnly} {
+		for _, glob := range list {
+			patterns += int64(len(glob)) + 1
+		}
+	}
+	for _, entry := range server {
+		names += int64(strings.IndexByte(entry, '=')) + 1
+	}
+	for name := range policy.Set {
+		names += int64(len(name)) + 1
+	}
+	return patterns * names
 }
 
 func inherited(policy *protocol.EnvPolicy, server []string) map[string]string {
@@ -72,7 +101,8 @@ func matchAny(globs []string, name string) bool {
 }
 
 // match reports whether name matches glob, in which * stands for any number of
-// bytes and ? for one. It backs up to the last * only: no glob makes it slow.
+// bytes and ? for one. It backs up to the last * only: it takes at most as many steps as
+// both have bytes, multiplied.
 func match(glob, name string) bool {
 	star, from := -1, 0
 	g, n := 0, 0

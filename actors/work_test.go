@@ -1,0 +1,315 @@
+package actors_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// list is n elements of a JSON array, or members of an object, without its brackets.
+func list(n int, element func(i int) string) string {
+	var all strings.Builder
+	for i := range n {
+		if i > 0 {
+			all.WriteByte(',')
+		}
+		all.WriteString(element(i))
+	}
+	return all.String()
+}
+
+// costly is, for every method, params of size n that are as much work as params of that
+// size may be. Those of nil have nothing that could be large.
+func costly() map[string][]func(n int) string {
+	start := func(more string) string {
+		return `{"processId":"p","argv":["/no/such/program"],"cwd":"file:///","env":{},"tty":false` + more + `}`
+	}
+	text := func(n int, format string) string { return fmt.Sprintf(format, strings.Repeat("a", n)) }
+	id := func(more string) func(int) string {
+		return func(n int) string { return text(n, `{"processId":"%s"`+more+`}`) }
+	}
+	path := func(n int) string { return text(n, `{"path":"file:///%s"}`) }
+	entries := func(format string) func(n int) string {
+		return func(n int) string { return list(n/16, func(i int) string { return fmt.Sprintf(format, i) }) }
+	}
+	numbered, named := entries(`"n%d":1`), entries(`"n%d":"v"`)
+	words := entries(`"word%d"`)
+	program := func(member string) []func(n int) string {
+		return []func(n int) string{
+			func(n int) string {
+				return fmt.Sprintf(`{%s,"cwd":"/","command":["/no/such/program",%s]}`, member, words(n))
+			},
+			func(n int) string {
+				return fmt.Sprintf(`{%s,"cwd":"/","command":["/no/such/program"],"env":{%s}}`, member, named(n))
+			},
+			func(n int) string {
+				return fmt.Sprintf(`{%s,"cwd":"/%s","command":["/no/such/program"]}`, member, strings.Repeat("a", n))
+			},
+		}
+	}
+	policy := func(exclude, only, set string) string {
+		return start(fmt.Sprintf(`,"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":[%s],"includeOnly":[%s],"set":{%s}}`, exclude, only, set))
+	}
+	glob := func(n int) string { return `"*` + strings.Repeat("A", n) + `B"` }
+	return map[string][]func(n int) string{
+		"process/start": {
+			func(n int) string { return start(`,"metadata":{"toolCallId":"` + strings.Repeat("a", n) + `"}`) },
+			func(n int) string {
+				return fmt.Sprintf(`{"processId":"p","argv":["/no/such/program",%s],"cwd":"file:///","env":{},"tty":false}`, words(n))
+			},
+			func(n int) string {
+				return fmt.Sprintf(`{"processId":"p","argv":["/no/such/program"],"cwd":"file:///","env":{%s},"tty":true}`, named(n))
+			},
+			func(n int) string {
+				return fmt.Sprintf(`{"processId":"p","argv":["/no/such/program"],"cwd":"file:///%s","env":{},"tty":false}`, strings.Repeat("./", n/2))
+			},
+			func(n int) string { return policy(glob(n/2), "", `"`+strings.Repeat("A", n/2)+`":""`) },
+			func(n int) string { return policy("", glob(n/2), `"`+strings.Repeat("A", n/2)+`":""`) },
+			func(n int) string {
+				return policy("", list(n/2/1000, func(int) string { return glob(990) }), `"`+strings.Repeat("A", n/2)+`":""`)
+			},
+			func(n int) string {
+				return policy("", list(n/2/8, func(i int) string { return fmt.Sprintf(`"*A%d"`, i) }), entries(`"A%d":""`)(n/2))
+			},
+			func(n int) string { return start(`,"ready":{"line":"` + strings.Repeat("(a*)*", n/5) + `"}`) },
+			func(n int) string { return start(fmt.Sprintf(`,"ready":{"line":"([ab]{0,%d})*c"}`, n)) },
+			func(n int) string { return start(`,"liveness":{"probe":{"argv":["true",` + words(n) + `]}}`) },
+			func(n int) string {
+				return start(`,"restart":{"policy":"permanent","giveUp":{"exitCodes":[` + entries(`%d`)(n) + `]}}`)
+			},
+			func(n int) string {
+				return start(`,"restart":{"policy":"permanent","giveUp":{"signals":[` + list(n/10, func(int) string { return `"SIGSEGV"` }) + `]}}`)
+			},
+			func(n int) string { return start(`,"dependsOn":[` + words(n) + `]`) },
+			func(n int) string { return start(`,"startToken":"` + strings.Repeat("a", n) + `"`) },
+			func(n int) string { return start(`,"sandbox":[` + words(n) + `]`) },
+		},
+		"group/start": {
+			func(n int) string { // each depends on all before it, and one on itself
+				members := max(2, n/1000)
+				return fmt.Sprintf(`{"groupId":"g","processes":[%s]}`, list(members, func(i int) string {
+					return fmt.Sprintf(`{"processId":"p%d","argv":["true"],"cwd":"file:///","env":{},"tty":false,"dependsOn":[%s]}`, i, list(min(i+i/(members-1), 150), func(j int) string { return fmt.Sprintf(`"p%d"`, i-j) }))
+				}))
+			},
+			func(n int) string { // one circle of all
+				members := max(2, n/500)
+				return fmt.Sprintf(`{"groupId":"g","processes":[%s]}`, list(members, func(i int) string {
+					return fmt.Sprintf(`{"processId":"p%d","argv":["true"],"cwd":"file:///","env":{%s},"tty":false,"dependsOn":["p%d"]}`, i, named(400), (i+1)%members)
+				}))
+			},
+			func(n int) string {
+				return `{"groupId":"g","processes":[` + start(`,"dependsOn":[`+list(n/4, func(int) string { return `"p"` })+`]`) + `]}`
+			},
+		},
+		"group/stop":         {func(n int) string { return text(n, `{"groupId":"%s"}`) }},
+		"session/close":      {func(n int) string { return text(n, `{"sessionId":"%s"}`) }},
+		"session/ack":        {func(n int) string { return `{"processes":{` + numbered(n) + `}}` }},
+		"process/read":       {id(`,"afterSeq":0`)},
+		"process/write":      {id(`,"chunk":"","writeId":"1"`), func(n int) string { return text(n, `{"processId":"p","chunk":"","writeId":"%s"}`) }, func(n int) string { return text(n&^3, `{"processId":"p","chunk":"%s","writeId":"1"}`) }},
+		"process/closeStdin": {id("")},
+		"process/resize":     {id(`,"size":{"rows":1,"cols":1}`)},
+		"process/signal":     {id(`,"signal":"interrupt"`), func(n int) string { return text(n, `{"processId":"p","signal":"%s"}`) }},
+		"process/terminate":  {id("")},
+		"process/wait":       {id("")},
+		"process/restart":    {id("")},
+		"process/setRestart": {id(`,"restart":{"policy":"permanent"}`), func(n int) string {
+			return `{"processId":"p","restart":{"policy":"permanent","giveUp":{"exitCodes":[` + entries(`%d`)(n) + `]}}}`
+		}},
+		"process/info":       {id("")},
+		"process/spawn":      program(`"processHandle":"p"`),
+		"process/writeStdin": {func(n int) string { return text(n&^3, `{"processHandle":"p","deltaBase64":"%s"}`) }},
+		"process/resizePty":  {func(n int) string { return text(n, `{"processHandle":"%s","size":{"rows":1,"cols":1}}`) }},
+		"process/kill":       {func(n int) string { return text(n, `{"processHandle":"%s"}`) }},
+		"command/exec": append(program(`"processId":"p"`), func(n int) string {
+			return `{"argv":["/no/such/program"],"cwd":"/","env":{` + named(n) + `},"tty":false}`
+		}),
+		"command/exec/write":     {func(n int) string { return text(n&^3, `{"processId":"p","deltaBase64":"%s"}`) }},
+		"command/exec/resize":    {func(n int) string { return text(n, `{"processId":"%s","size":{"rows":1,"cols":1}}`) }},
+		"command/exec/terminate": {func(n int) string { return text(n, `{"processId":"%s"}`) }},
+		"fs/readFile":            {path},
+		"fs/open":                {func(n int) string { return text(n, `{"path":"file:///%s","handleId":"h"}`) }},
+		"fs/readBlock":           {func(n int) string { return text(n, `{"handleId":"%s","offset":0,"len":1}`) }},
+		"fs/writeBlock":          {func(n int) string { return text(n&^3, `{"handleId":"h","offset":0,"chunk":"%s"}`) }},
+		"fs/close":               {func(n int) string { return text(n, `{"handleId":"%s"}`) }},
+		"fs/writeFile":           {func(n int) string { return text(n&^3, `{"path":"file:///no/such","dataBase64":"%s"}`) }},
+		"fs/createDirectory":     {func(n int) string { return text(n, `{"path":"file:///no/such/%s","recursive":false}`) }},
+		"fs/getMetadata":         {path},
+		"fs/canonicalize":        {path},
+		"fs/readDirectory":       {path},
+		"fs/walk":                {func(n int) string { return text(n, `{"path":"file:///%s","options":{}}`) }},
+		"fs/remove":              {func(n int) string { return text(n, `{"path":"file:///%s"}`) }},
+		"fs/copy": {func(n int) string {
+			return text(n, `{"sourcePath":"file:///%s","destinationPath":"file:///no/such","recursive":false}`)
+		}},
+		"fs/watchMissing": {func(n int) string { return `{"watchId":"w","missing":[` + entries(`"file:///no/%d"`)(n) + `]}` }},
+		"http/request": {
+			func(n int) string {
+				return text(n, `{"method":"GET","url":"http://127.0.0.1:1/%s","headers":[],"requestId":"r"}`)
+			},
+			func(n int) string {
+				return `{"method":"GET","url":"http://127.0.0.1:1/","headers":[` + entries(`{"name":"a%d","value":"b"}`)(n) + `],"requestId":"r"}`
+			},
+		},
+		"initialize": {func(n int) string {
+			return `{"clientName":"x","resumeSessionId":"SESSION","takeover":true,"resumeFrom":{` + numbered(n) + `}}`
+		}},
+		"initialized":        nil,
+		"environment/info":   {func(n int) string { return `{` + numbered(n) + `}` }},
+		"environment/status": {func(n int) string { return `{` + numbered(n) + `}` }},
+		"process/list":       {func(n int) string { return `{` + numbered(n) + `}` }},
+		"group/list":         {func(n int) string { return `{` + numbered(n) + `}` }},
+		"server/info":        {func(n int) string { return `{` + numbered(n) + `}` }},
+		"session/info":       {func(n int) string { return `{` + numbered(n) + `}` }},
+	}
+}
+
+// The time that a message takes, until what is asked behind it is answered, grows with its
+// size and no faster, however it was made to be slow.
+func TestWorkIsLinearInAMessage(t *testing.T) {
+	const (
+		small, large = 100_000, 400_000
+		// What takes less time than this says nothing.
+		least = 20 * time.Millisecond
+		most  = 3 * large / small
+	)
+	table := costly()
+	if known := actors.Methods(); !slices.Equal(known, slices.Sorted(maps.Keys(table))) {
+		t.Errorf("methods are %v, the test has %v: add what is most work for each", known, slices.Sorted(maps.Keys(table)))
+	}
+	troupe := start(t, actors.Config{AllowHTTP: true, KillGrace: -1})
+	p := connect(t, troupe)
+	session := p.open("")
+	took := func(method, params string) time.Duration {
+		begun := time.Now()
+		switch method {
+		case "initialize":
+			p = connect(t, troupe)
+			p.call(method, strings.Replace(params, "SESSION", session, 1))
+			p.send(`{"method":"initialized"}`)
+		case "session/ack":
+			p.send(`{"method":"session/ack","params":` + params + `}`)
+		default:
+			p.call(method, params)
+		}
+		p.call("session/info", "{}")
+		return time.Since(begun)
+	}
+	for method, all := range table {
+		for i, params := range all {
+			few, many := params(small), params(large)
+			var ratio float64
+			for range 6 { // others use this machine
+				a, b := took(method, few), took(method, many)
+				if ratio = float64(b) / float64(a); ratio < most || b < least {
+					ratio = 0
+					break
+				}
+			}
+			if ratio > 0 {
+				t.Errorf("%s, params %d: with 4 times the size it takes %.0f times as long", method, i, ratio)
+			}
+		}
+	}
+}
+
+// What an envPolicy asks for is computed where only the connection that sent it waits.
+func TestPolicyIsAppliedByTheReader(t *testing.T) {
+	var seen atomic.Int64
+	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(_ *actor.PID, m any) {
+		request, _ := m.(actors.Request)
+		starts := []protocol.ProcessStartParams{}
+		switch params := request.Params.(type) {
+		case protocol.ProcessStartParams:
+			starts = append(starts, params)
+		case protocol.GroupStartParams:
+			starts = params.Processes
+		}
+		for _, p := range starts {
+			seen.Add(1)
+			if p.EnvPolicy != nil || p.Env["PATH"] != os.Getenv("PATH") || p.Env["B"] != "2" || len(p.Env) != 2 {
+				t.Errorf("an actor is asked for the policy %v over %v", p.EnvPolicy, p.Env)
+			}
+		}
+	}, nil))
+	p := connect(t, troupe)
+	p.open("")
+	params := func(id string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["true"],"cwd":"file:///","env":{"B":"2"},"tty":false,
+			"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":["A*"],"set":{"A":"1"},"includeOnly":["pat?"]}}`, id)
+	}
+	for method, params := range map[string]string{"process/start": params("a"), "group/start": `{"groupId":"g","processes":[` + params("b") + "," + params("c") + `]}`} {
+		if m := p.call(method, params); m.Error != nil {
+			t.Errorf("%s: %+v", method, m.Error)
+		}
+	}
+	if n := seen.Load(); n < 3 {
+		t.Errorf("%d starts were seen", n)
+	}
+}
+
+// An expression that is slow to match holds up its own process's output, and no request.
+func TestSlowReadyLine(t *testing.T) {
+	const expression, length, asked = `(?:[ab]{0,900})*c`, 4 << 10, 5
+	pattern := &protocol.Ready{Line: expression}
+	if err := pattern.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	p := connect(t, start(t, actors.Config{KillGrace: -1}))
+	p.open("")
+	p.start("slow", fmt.Sprintf(`,"ready":{"line":%q,"timeoutMs":0},"retention":{"bytes":4194304,"onFull":"evict"}`, expression),
+		"sh", "-c", fmt.Sprintf(`echo go; while :; do head -c %d /dev/zero | tr '\0' a; echo; done | dd bs=64k 2>/dev/null`, length))
+	for {
+		if m, _ := p.next(); m.Method == "process/output" && m.Params.Seq > 1 {
+			break // it has begun
+		}
+	}
+	one := matching(expression, strings.Repeat("a", length))
+	begun := time.Now()
+	for range asked {
+		p.call("process/info", `{"processId":"slow"}`)
+	}
+	if took := time.Since(begun); took > 2*asked*one {
+		t.Errorf("%d requests took %v, and a line takes %v to match", asked, took, one)
+	}
+	p.call("process/terminate", `{"processId":"slow"}`)
+	for {
+		if m, _ := p.next(); m.Method == "process/closed" {
+			break
+		}
+	}
+}
+
+func TestReadyLineIsBounded(t *testing.T) {
+	for expression, want := range map[string]string{
+		`(?:x{1000}|y{1000})z{1000}`:             "is compiled to about",
+		strings.Repeat("x", 1025):                "1025 bytes, the limit is 1024",
+		strings.Repeat("x", 1024):                "",
+		`x{1000}`:                                "",
+		`^\d{1,3}(\.\d{1,3}){3}:\d+ (ready|up)$`: "",
+	} {
+		if err := (protocol.Ready{Line: expression}).Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.40s: %v, want %q", expression, err, want)
+		}
+	}
+}
+
+// matching is how long it takes to match a line, at best.
+func matching(expression, line string) time.Duration {
+	re, best := regexp.MustCompile(expression), time.Hour
+	for range 3 {
+		begun := time.Now()
+		re.MatchString(line)
+		best = min(best, time.Since(begun))
+	}
+	return best
+}
