@@ -46,11 +46,12 @@ type Conn interface {
 const (
 	closeNormal    = 1000
 	closeGoingAway = 1001 // the server shuts down
-	closeProtocol  = 1002
+	closeProtocol  = 1002 // the client broke the protocol, and nothing else: clients give up on it
 	closePolicy    = 1008
 	closeInternal  = 1011
 	closeTryLater  = 1013
 	closeEvicted   = 4001 // the session was taken over, or has ended
+	closeLost      = 4002 // the connection was dead or broke: the client resumes
 )
 
 // Messages to a connection actor, beside those of messages.go.
@@ -346,7 +347,7 @@ func (c *connection) end() {
 	}
 	conn, code, reason := c.conn, closeInternal, "internal error: resume the session"
 	if c.broken {
-		code, reason = closeProtocol, "" // as far as anybody is there
+		code, reason = closeLost, "the connection broke: resume the session" // unless the transport knew better
 	}
 	go conn.Close(code, reason) // it may wait for the peer a little
 }

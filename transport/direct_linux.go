@@ -50,16 +50,17 @@ func (d *direct) readOnce(fd uintptr) bool {
 	return d.inErr != syscall.EAGAIN
 }
 
-// writev writes a and then b, and nothing of what others write comes between. It is for one
-// goroutine at a time.
-func (d *direct) writev(a, b []byte) error {
+// writev writes a and then b, and returns how many bytes it wrote. It is for one goroutine
+// at a time.
+func (d *direct) writev(a, b []byte) (int, error) {
 	d.out, d.outBehind, d.outErr = a, b, nil
 	err := d.raw.Write(d.put)
+	n := len(a) - len(d.out) + len(b) - len(d.outBehind)
 	d.out, d.outBehind = nil, nil
 	if err == nil {
 		err = os.NewSyscallError("writev", d.outErr)
 	}
-	return err
+	return n, err
 }
 
 func (d *direct) writeOnce(fd uintptr) bool {

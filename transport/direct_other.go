@@ -12,9 +12,9 @@ type direct struct{ net.Conn }
 
 func newDirect(c net.Conn, _ syscall.RawConn) *direct { return &direct{c} }
 
-// writev writes a and then b, and nothing of what others write comes between.
-func (d *direct) writev(a, b []byte) error {
+// writev writes a and then b, and returns how many bytes it wrote.
+func (d *direct) writev(a, b []byte) (int, error) {
 	both := net.Buffers{a, b}
-	_, err := both.WriteTo(d.Conn)
-	return err
+	n, err := both.WriteTo(d.Conn)
+	return int(n), err
 }

@@ -14,9 +14,11 @@ type Conn interface {
 	// ReadMessage returns the next message. The slice is valid until the next call;
 	// one goroutine reads. The error is io.EOF when the other side ended the
 	// connection cleanly, a *CloseError when it gave another code, a *LimitError
-	// when it sent too much, ErrDead when it fell silent, io.ErrUnexpectedEOF when
+	// when it sent too much, a *ViolationError when it broke the rules of the transport,
+	// ErrDead when it fell silent, io.ErrUnexpectedEOF when
 	// it left without a word, and net.ErrClosed after Close; io.EOF and the last three
-	// may be wrapped. An error is final, and the connection then wants a Close.
+	// may be wrapped. An error is final. A transport that has a Close frame has then sent
+	// the one that the error asks for; every connection then wants a Close.
 	ReadMessage() ([]byte, error)
 
 	// WriteMessage writes one message, as binary or as text. It may keep a copy of a
@@ -63,6 +65,9 @@ const (
 	ClosePolicy        = 1008
 	CloseTooBig        = 1009
 	CloseInternalError = 1011
+
+	// CloseLost is our own: the connection was dead or broke, and nobody is to blame.
+	CloseLost = 4002
 )
 
 // What an option left at zero means.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,7 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	}
 	l := w.state()
 	l.deadAfter = s.deadAfter
+	l.waiting = func() bool { return bytesWait(raw) }
 	l.frames.max = s.maxFrame
 
 	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
@@ -103,8 +105,9 @@ func (c *webSocket) ReadMessage() ([]byte, error) {
 	if err == nil {
 		return msg, nil
 	}
-	c.err = c.ended(err)
+	c.err = c.meaning(err)
 	c.buf = nil
+	c.Close(closeFor(c.err)) // after our own Close it does nothing
 	return nil, c.err
 }
 
@@ -135,33 +138,6 @@ func (c *webSocket) read() ([]byte, error) {
 			return nil, err
 		}
 	}
-}
-
-// ended says how the connection ended, and answers a limit that was passed.
-func (c *webSocket) ended(err error) error {
-	var (
-		limit  *LimitError
-		closed *websocket.CloseError
-	)
-	if errors.Is(err, websocket.ErrReadLimit) { // gorilla's word for a size over 63 bits
-		err = &LimitError{What: "frame", Max: c.maxFrame}
-	}
-	switch {
-	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
-		return err
-	case errors.As(err, &limit):
-		c.Close(CloseTooBig, limit.reason())
-		return limit
-	case errors.As(err, &closed):
-		switch closed.Code {
-		case websocket.CloseNormalClosure, websocket.CloseNoStatusReceived:
-			return io.EOF
-		case websocket.CloseAbnormalClosure: // gorilla's word for no Close frame
-			return fmt.Errorf("transport: %s ended the connection without a Close frame: %w", c.remote, io.ErrUnexpectedEOF)
-		}
-		return &CloseError{Code: closed.Code, Reason: closed.Text}
-	}
-	return fmt.Errorf("transport: read from %s: %w", c.remote, err)
 }
 
 func (c *webSocket) WriteMessage(msg []byte, bin bool) error {
@@ -225,8 +201,7 @@ func (c *webSocket) flush(more []byte) error {
 	case c.closed.Load():
 		return c.wrote(websocket.ErrCloseSent)
 	}
-	c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout))
-	err := c.wire.writev(*c.held, more)
+	err := c.writeAll(*c.held, more)
 	*c.held = (*c.held)[:0]
 	holding.Put(c.held)
 	c.held = nil
@@ -235,6 +210,32 @@ func (c *webSocket) flush(more []byte) error {
 		c.asks = nil
 	}
 	return c.wrote(err)
+}
+
+// writeAll writes a and then b. It fails once the other side has taken nothing for
+// writeTimeout. The time is in parts, as that of link.read: a part in which this side slept is
+// followed by another attempt.
+func (c *webSocket) writeAll(a, b []byte) error {
+	writing := &c.wire.state().writing
+	writing.Lock()
+	defer writing.Unlock()
+	for part := 1; ; part++ {
+		// First the deadline, then the look: Close does the two the other way round.
+		c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout / silenceParts))
+		if c.ending.Load() {
+			c.wire.SetWriteDeadline(time.Now().Add(CloseWait)) // of the Close frame
+			return errClosed
+		}
+		n, err := c.wire.writev(a, b)
+		if n > 0 {
+			part = 0
+		}
+		if part >= silenceParts || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		inA := min(n, len(a))
+		a, b = a[inA:], b[n-inA:]
+	}
 }
 
 func (c *webSocket) wrote(err error) error {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // lingerFor is how long a closed connection still takes what the other side had
@@ -23,8 +25,9 @@ const lingerFor = 5 * time.Second
 type wire interface {
 	stream
 	state() *link
-	// writev, of a server, writes both; no Write of another goroutine comes between.
-	writev(a, b []byte) error
+	// writev, of a server, writes both, and returns how many bytes of both it wrote. The
+	// caller holds link.writing until it has written all: no Write comes between.
+	writev(a, b []byte) (int, error)
 	// linger closes the connection once the other side has had its say.
 	linger()
 }
@@ -73,24 +76,41 @@ func (w *streamWire) Read(p []byte) (int, error) {
 	return w.read(w.direct, p)
 }
 
-func (w *streamWire) writev(a, b []byte) error { return w.direct.writev(a, b) }
-func (w *streamWire) linger()                  { w.lingerOn(w.stream) }
+// Write is for gorilla's control frames, and all frames of a client: each is one Write.
+func (w *streamWire) Write(p []byte) (int, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	return w.stream.Write(p)
+}
+
+func (w *streamWire) writev(a, b []byte) (int, error) { return w.direct.writev(a, b) }
+func (w *streamWire) linger()                         { w.lingerOn(w.stream) }
 
 // link is what a wire adds to its connection.
 type link struct {
 	// Fixed when the handshake is over.
 	deadAfter time.Duration // 0 until then: HTTP has deadlines of its own
+	waiting   func() bool   // bytes wait to be read; nil: never
 
 	frames  frameGuard // owned by the reader; its max is 0 where frames are not limited
 	reading sync.Mutex // held by the reader in Read, then for good by linger
 	closing atomic.Bool
+	writing sync.Mutex // held while a frame is written
 }
 
 func (l *link) state() *link { return l }
 
+// silenceParts is how many deadlines in a row must pass before a connection is dead.
+const silenceParts = 4
+
 // read gives each Read its own time to be silent in. So a reader that was long
 // busy elsewhere does not find its connection dead, and a byte of a large message
 // that comes slowly is as good a sign of life as a pong.
+//
+// A server that was stopped (SIGSTOP, a suspended machine) must not blame the other side for
+// its own sleep. So the time is measured in parts: a sleep of any length uses up one part, and
+// keepAlive has the others to ask with. After the last part, bytes that wait in the socket
+// still count.
 func (l *link) read(c net.Conn, p []byte) (int, error) {
 	if l.deadAfter == 0 {
 		return c.Read(p)
@@ -99,22 +119,36 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 		return 0, errClosed // linger has it
 	}
 	defer l.reading.Unlock()
-	// First the deadline, then the look: endRead does the two the other way round, so
-	// that its deadline cannot be lost to ours.
-	c.SetReadDeadline(time.Now().Add(l.deadAfter))
-	if l.closing.Load() {
-		return 0, errClosed
+	for part := 1; ; part++ {
+		// First the deadline, then the look: endRead does the two the other way round, so
+		// that its deadline cannot be lost to ours.
+		c.SetReadDeadline(time.Now().Add(l.deadAfter / silenceParts))
+		if l.closing.Load() {
+			return 0, errClosed
+		}
+		n, err := c.Read(p)
+		switch {
+		case l.closing.Load():
+			return 0, errClosed
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			if err == nil && l.frames.max > 0 {
+				return l.frames.follow(p[:n])
+			}
+			return n, err
+		case part >= silenceParts && (l.waiting == nil || !l.waiting()):
+			return n, deadError(l.deadAfter)
+		}
 	}
-	n, err := c.Read(p)
-	switch {
-	case l.closing.Load():
-		return 0, errClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, fmt.Errorf("%w: nothing came for %v", ErrDead, l.deadAfter)
-	case err == nil && l.frames.max > 0:
-		return l.frames.follow(p[:n])
-	}
-	return n, err
+}
+
+// bytesWait reports whether a Read would return at once: with bytes, the end or an error.
+func bytesWait(raw syscall.RawConn) (wait bool) {
+	var b [1]byte
+	raw.Control(func(fd uintptr) {
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		wait = err != unix.EAGAIN && err != unix.EINTR
+	})
+	return wait
 }
 
 // endRead makes the reader return.

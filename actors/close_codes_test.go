@@ -1,0 +1,82 @@
+package actors_test
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// brokenConn is a connection whose reads, or writes, fail.
+type brokenConn struct {
+	read   chan []byte // closed: the next read fails
+	err    error       // of reads
+	closed chan closeFrame
+}
+
+type closeFrame struct {
+	code   int
+	reason string
+}
+
+func (c *brokenConn) ReadMessage() ([]byte, error) {
+	if msg, ok := <-c.read; ok {
+		return msg, nil
+	}
+	return nil, c.err
+}
+func (c *brokenConn) WriteMessage([]byte, bool) error { return errors.New("took nothing for 30s") }
+func (c *brokenConn) Ping([]byte) error               { return nil }
+func (c *brokenConn) Flush() error                    { return nil }
+func (c *brokenConn) SetPongHandler(func([]byte))     {}
+func (c *brokenConn) RemoteAddr() string              { return "broken" }
+func (c *brokenConn) Subprotocol() string             { return "" }
+func (c *brokenConn) Close(code int, reason string) error {
+	select {
+	case c.closed <- closeFrame{code, reason}:
+	default: // the first one counts
+	}
+	return nil
+}
+
+// Only what the client did wrong closes a connection with 1002, which clients give up on.
+func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
+	troupe, err := actors.Start(newSystem(t), actors.Config{Log: newLog(t), KillGrace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer troupe.Kill()
+	const initialize = `{"id":1,"method":"initialize","params":{"clientName":"c"}}`
+	for _, c := range []struct {
+		name string
+		says []string
+		err  error
+		want int
+	}{
+		{"dead", nil, transport.ErrDead, 4002},
+		{"reset", nil, syscall.ECONNRESET, 4002},
+		{"left without a word", nil, io.ErrUnexpectedEOF, 4002},
+		{"dead, with a session", []string{initialize}, transport.ErrDead, 4002},
+		{"takes nothing", []string{initialize}, nil, 4002},
+		{"violation", []string{`{"method":"initialized"}`}, nil, 1002},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &brokenConn{read: make(chan []byte, 1), err: c.err, closed: make(chan closeFrame, 1)}
+			troupe.Accept(conn)
+			for _, msg := range c.says {
+				conn.read <- []byte(msg)
+			}
+			if c.err != nil {
+				close(conn.read)
+			} else {
+				defer close(conn.read)
+			}
+			if got := <-conn.closed; got.code != c.want || got.reason == "" {
+				t.Errorf("Close %d %q, want %d and a reason", got.code, got.reason, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package tests
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A server that was stopped for longer than a connection may be silent blames no client for it.
+// It takes as long as that: the time is the real binary's.
+func TestStoppedServerBlamesNobody(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes 31 s, in which it does nothing")
+	}
+	s := startServer(t)
+	idle, busy := s.session(nil), s.session(nil)
+	p := busy.start("flood", flood(2<<30))
+	p.awaitOutput("stdout", pattern)
+	s.signal(syscall.SIGSTOP)
+	time.Sleep(31 * time.Second)
+	s.signal(syscall.SIGCONT)
+	for range 2 { // the reader of each has met its deadline by the second time
+		idle.call("process/list", obj{})
+		busy.call("process/list", obj{})
+		time.Sleep(time.Second)
+	}
+	busy.call("process/terminate", obj{"processId": "flood", "tree": true})
+	p.awaitClosed()
+}

@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// A ViolationError means that the other side broke RFC 6455.
+type ViolationError struct{ What string }
+
+func (e *ViolationError) Error() string {
+	return "transport: the other side broke the websocket protocol: " + e.What
+}
+
+// deadError is an ErrDead: nothing came for that long.
+type deadError time.Duration
+
+func (e deadError) Error() string        { return ErrDead.Error() + ": " + e.reason() }
+func (e deadError) reason() string       { return fmt.Sprintf("nothing came for %v", time.Duration(e)) }
+func (e deadError) Is(target error) bool { return target == ErrDead }
+
+// connectAgain ends the reasons that are not the other side's fault.
+const connectAgain = ": connect again"
+
+// closeFor says with which Close frame this side ends a connection whose ReadMessage returned err.
+// Clients give up on CloseProtocolError. So that code answers a violation and nothing else.
+func closeFor(err error) (code int, reason string) {
+	var (
+		violation *ViolationError
+		limit     *LimitError
+		dead      deadError
+		closed    *CloseError
+	)
+	switch {
+	case errors.As(err, &violation):
+		return CloseProtocolError, violation.What
+	case errors.As(err, &limit):
+		return CloseTooBig, limit.reason()
+	case errors.As(err, &dead):
+		return CloseLost, dead.reason() + connectAgain
+	case errors.As(err, &closed):
+		return closed.Code, ""
+	case err == io.EOF:
+		return CloseNormal, ""
+	}
+	return CloseLost, "the connection broke" + connectAgain
+}
+
+// meaning says what an error means that gorilla's reader returned.
+func (c *webSocket) meaning(err error) error {
+	var (
+		limit  *LimitError
+		closed *websocket.CloseError
+	)
+	switch {
+	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
+		return err
+	case errors.Is(err, websocket.ErrReadLimit): // gorilla's word for a size over 63 bits
+		return &LimitError{What: "frame", Max: c.maxFrame}
+	case errors.As(err, &limit):
+		return limit
+	case errors.As(err, &closed):
+		switch closed.Code {
+		case websocket.CloseNormalClosure, websocket.CloseNoStatusReceived:
+			return io.EOF
+		case websocket.CloseAbnormalClosure: // gorilla's word for no Close frame
+			return fmt.Errorf("transport: %s ended the connection without a Close frame: %w", c.remote, io.ErrUnexpectedEOF)
+		}
+		return &CloseError{Code: closed.Code, Reason: closed.Text}
+	}
+	// gorilla has no type for a violation. It has sent the Close frame already.
+	if what, ok := strings.CutPrefix(err.Error(), "websocket: "); ok {
+		return &ViolationError{what}
+	}
+	return fmt.Errorf("transport: read from %s: %w", c.remote, err)
+}
