@@ -17,7 +17,7 @@ type admission struct {
 	closed   bool
 }
 
-// maxPendingBytes is the bound on the bytes.
+// maxPendingBytes is the bound on the bytes, of which one request counts for a quarter at most.
 const maxPendingBytes = 16 << 20
 
 func newAdmission(maxRequests int) *admission {

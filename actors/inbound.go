@@ -155,7 +155,9 @@ func codecOf(subprotocol string) protocol.Codec {
 	return protocol.JSON
 }
 
-func weightOf(frame []byte) int { return max(len(frame), 1) }
+// weightOf is what a frame weighs for the admission. A large one does not fill it alone: what
+// comes behind may be a signal.
+func weightOf(frame []byte) int { return min(max(len(frame), 1), maxPendingBytes/4) }
 
 // decode makes sense of one frame. What it returns does not alias it.
 func decode(codec protocol.Codec, frame []byte) inbound {

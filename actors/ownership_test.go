@@ -118,10 +118,11 @@ func TestOwnershipNeverClaimsWhatWasNotHad(t *testing.T) {
 func TestRecentForgetsTheOldest(t *testing.T) {
 	var r recent
 	for i := range writeIDs + 10 {
-		r.add(fmt.Sprint(i))
+		r.take(fmt.Sprint(i), 1)
+		r.take(fmt.Sprint(i), whole)
 	}
 	for i, want := range map[int]bool{0: false, 9: false, 10: true, writeIDs: true, writeIDs + 9: true} {
-		if r.has(fmt.Sprint(i)) != want {
+		if (r.taken(fmt.Sprint(i)) == whole) != want {
 			t.Errorf("write %d of %d remembered: %v", i, writeIDs+10, !want)
 		}
 	}

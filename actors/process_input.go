@@ -27,7 +27,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		var result any = protocol.Empty{}
 		if w, ok := r.params.(protocol.ProcessWriteParams); ok {
 			status := protocol.WriteAccepted
-			if !p.writeIDs.has(w.WriteID) {
+			if p.writeIDs.taken(w.WriteID) != whole {
 				status = protocol.WriteStdinClosed
 			}
 			result = protocol.ProcessWriteResult{Status: status}
@@ -45,17 +45,22 @@ func (p *process) applyStdin(ctx actor.Context, r *parked) bool {
 		p.stdinEnd = true
 		return true
 	}
-	if p.writeIDs.has(w.WriteID) {
+	taken := p.writeIDs.taken(w.WriteID)
+	if taken == whole {
 		return true
 	}
-	room, err := p.handleNow().Write(w.Chunk)
+	taken = min(taken, len(w.Chunk)) // of another chunk under the same writeId
+	n, err := p.handleNow().Write(w.Chunk[taken:])
+	if taken += n; taken == len(w.Chunk) && err == nil {
+		taken = whole
+	}
+	if taken != 0 {
+		p.writeIDs.take(w.WriteID, taken)
+	}
 	if err != nil {
 		return p.stdinRefused(ctx)
 	}
-	if room {
-		p.writeIDs.add(w.WriteID)
-	}
-	return room
+	return taken == whole
 }
 
 // stdinTime is how long a child may yet take to end: one that has closed its stdin has most often ended, and the
@@ -103,12 +108,17 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	return nil
 }
 
-// recent remembers the last writeIDs ids, by their hash: an id may be long.
+// recent remembers the last writeIDs ids, by their hash, for an id may be long, and how
+// much of each write the child's stdin has taken. A write larger than the queue is taken in
+// parts, and a cut may come between two of them.
 type recent struct {
 	ring []idHash
 	next int
-	set  map[idHash]struct{}
+	set  map[idHash]int
 }
+
+// whole is how much was taken of a write that was accepted.
+const whole = -1
 
 type idHash [16]byte
 
@@ -118,22 +128,33 @@ func hashID(id string) (h idHash) {
 	return h
 }
 
-func (r *recent) has(id string) bool {
-	_, ok := r.set[hashID(id)]
-	return ok
-}
+// taken is how many bytes of a write were taken, or whole.
+func (r *recent) taken(id string) int { return r.set[hashID(id)] }
 
-func (r *recent) add(id string) {
+// take records that n bytes of a write were taken in all, or the whole of it.
+func (r *recent) take(id string, n int) {
 	if r.set == nil {
-		r.set = make(map[idHash]struct{})
+		r.set = make(map[idHash]int)
 	}
 	h := hashID(id)
-	r.set[h] = struct{}{}
-	if len(r.ring) < writeIDs {
+	_, known := r.set[h]
+	r.set[h] = n
+	switch {
+	case known:
+	case len(r.ring) < writeIDs:
 		r.ring = append(r.ring, h)
-		return
+	default:
+		delete(r.set, r.ring[r.next])
+		r.ring[r.next] = h
+		r.next = (r.next + 1) % writeIDs
 	}
-	delete(r.set, r.ring[r.next])
-	r.ring[r.next] = h
-	r.next = (r.next + 1) % writeIDs
+}
+
+// nextRun has the next run get what the last one got in part, from its beginning.
+func (r *recent) nextRun() {
+	for h, n := range r.set {
+		if n != whole {
+			r.set[h] = 0
+		}
+	}
 }

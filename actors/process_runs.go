@@ -155,6 +155,7 @@ func (p *process) advance(ctx actor.Context) {
 	p.timedOut, p.endReason, p.fault, p.restartAsked, p.killRest = false, "", "", false, false
 	p.stdinEnd, p.refused = false, time.Time{}
 	p.stdinAt.stop()
+	p.writeIDs.nextRun()
 	p.spawn(ctx)
 	n.spawning = true
 }

@@ -80,7 +80,7 @@ func (c *fakeChild) KillTree(done func(error)) {
 func (c *fakeChild) Finish(done func(error))        { c.KillTree(done) }
 func (c *fakeChild) PID() int                       { return 1 << 30 }
 func (c *fakeChild) Containment() child.Containment { return "fake" }
-func (c *fakeChild) Write([]byte) (bool, error)     { return true, nil }
+func (c *fakeChild) Write(b []byte) (int, error)    { return len(b), nil }
 func (c *fakeChild) CloseStdin() error              { return nil }
 func (c *fakeChild) Resize(s protocol.Size) error   { c.size = s; return nil }
 func (c *fakeChild) Status() (st protocol.ExitStatus, ok bool) {
@@ -269,7 +269,7 @@ func TestStalledConnection(t *testing.T) {
 		closed  time.Duration   // when the connection is closed, at the latest
 	}{
 		{"none", nil, stallTime},
-		// The small one is answered; the large one, which alone is too much, is not.
+		// The small one is answered; the large ones, which are too much, are not.
 		{"one of two", []time.Duration{stallTime / 2}, 2 * stallTime},
 		{"all, and another", []time.Duration{stallTime / 2, 3 * stallTime / 2}, 5 * stallTime},
 	} {
@@ -299,16 +299,23 @@ func TestStalledConnection(t *testing.T) {
 				synctest.Wait() // their answers would count as some
 				begin := time.Now()
 				send(`{"id":2,"method":"session/info"}`)
-				large := `{"id":3,"method":"session/info","params":{"filling":"` + strings.Repeat("x", maxPendingBytes) + `"}}`
-				send(large)
-				for _, at := range test.answers {
+				const larges = 4 // each is a quarter of what there may be
+				sendLarge := func() {
+					for range larges {
+						send(`{"id":3,"method":"session/info","params":{"filling":"` + strings.Repeat("x", maxPendingBytes/2) + `"}}`)
+					}
+				}
+				sendLarge()
+				for i, at := range test.answers {
 					time.Sleep(at - time.Since(begin))
-					r := <-session.requests
-					system.Root.RequestWithCustomSender(r.sender, Reply{Token: r.token, Result: protocol.SessionInfoResult{}}, troupe)
+					for range []int{1, larges}[i] {
+						r := <-session.requests
+						system.Root.RequestWithCustomSender(r.sender, Reply{Token: r.token, Result: protocol.SessionInfoResult{}}, troupe)
+					}
 				}
 				if len(test.answers) == 2 {
 					time.Sleep(3*stallTime - time.Since(begin))
-					send(large)
+					sendLarge()
 				}
 				select {
 				case err := <-ended:

@@ -85,11 +85,11 @@ type Handle interface {
 	PID() int
 	Containment() Containment
 
-	// Write queues p for the child's stdin; p is the caller's again when it
-	// returns. When ok is false there was no room and nothing was taken:
-	// Intake.StdinRoom follows. A p larger than the queue is taken when the
-	// queue is empty. The error is ErrStdinClosed.
-	Write(p []byte) (ok bool, err error)
+	// Write queues p for the child's stdin and returns how many bytes it took; p is the
+	// caller's again when it returns. If that is less than all, there was no room for the
+	// rest, and Intake.StdinRoom follows. A p that fits into the queue is taken whole or
+	// not at all, a larger one in parts. The error is ErrStdinClosed.
+	Write(p []byte) (n int, err error)
 	// CloseStdin closes stdin after what is queued. A PTY, which has no end,
 	// gets the character that its terminal settings call VEOF. Closing it again
 	// does nothing.

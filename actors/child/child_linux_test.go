@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -761,13 +762,12 @@ func (w *watched) feed(data []byte) {
 		w.mu.Lock()
 		rooms := w.rooms
 		w.mu.Unlock()
-		ok, err := w.Write(data[:n])
+		took, err := w.Write(data[:n])
 		if err != nil {
 			w.t.Error(err)
 			return
 		}
-		if ok {
-			data = data[n:]
+		if data = data[took:]; took == n {
 			continue
 		}
 		w.until(func() bool { return w.rooms > rooms })
@@ -823,32 +823,26 @@ func TestStdin(t *testing.T) {
 		}
 	})
 	t.Run("larger than the queue", func(t *testing.T) {
-		spec := piped(script(`exec wc -c`))
-		spec.StdinQueue = 100
-		w := start(t, h, spec)
-		if ok, err := w.Write(make([]byte, 300000)); !ok || err != nil {
-			t.Fatalf("ok %v, %v", ok, err)
-		}
-		w.CloseStdin()
-		w.untilClosed()
-		if got := strings.TrimSpace(string(w.out[protocol.Stdout])); got != "300000" {
-			t.Errorf("child read %s bytes, want 300000", got)
-		}
-	})
-	t.Run("refused, larger than the queue", func(t *testing.T) {
 		spec := piped(script(`sleep 0.1; exec wc -c`))
-		spec.StdinQueue = 100
+		spec.StdinQueue = 1000
 		w := start(t, h, spec)
 		for range 2 {
-			for ok := false; !ok; {
+			for left := make([]byte, 300000); len(left) > 0; {
 				w.mu.Lock()
 				rooms := w.rooms
 				w.mu.Unlock()
-				var err error
-				if ok, err = w.Write(make([]byte, 300000)); err != nil {
+				n, err := w.Write(left)
+				if err != nil {
 					t.Fatal(err)
 				}
-				if !ok {
+				s := &w.Handle.(*process).stdin
+				s.mu.Lock()
+				queued := len(s.queue)
+				s.mu.Unlock()
+				if queued > spec.StdinQueue {
+					t.Fatalf("%d bytes are queued, the limit is %d", queued, spec.StdinQueue)
+				}
+				if left = left[n:]; len(left) > 0 {
 					w.until(func() bool { return w.rooms > rooms })
 				}
 			}
@@ -872,11 +866,11 @@ func TestStdin(t *testing.T) {
 		spec := piped(script(`exec sleep 1000`))
 		spec.StdinQueue = 100
 		w := start(t, h, spec)
-		if ok, _ := w.Write(make([]byte, 1<<20)); !ok {
-			t.Fatal("refused by an empty queue")
+		if n, _ := w.Write(make([]byte, 1<<20)); n < 100 {
+			t.Fatalf("an empty queue took %d", n)
 		}
-		if ok, err := w.Write([]byte("x")); ok || err != nil {
-			t.Fatalf("taken by a full queue: %v, %v", ok, err)
+		if n, err := w.Write(make([]byte, 100)); n > 0 || err != nil {
+			t.Fatalf("a full queue took %d, %v", n, err)
 		}
 		w.Kill()
 		w.until(func() bool { return w.rooms == 1 })
@@ -895,6 +889,54 @@ func TestStdin(t *testing.T) {
 		}
 		w.untilOutput(protocol.Stdout, "end")
 	})
+}
+
+// The child ends while its stdin is being written, at whatever moment: what was not
+// written is nobody's, and no writer panics over it.
+func TestStdinEndsWhileWritten(t *testing.T) {
+	var log bytes.Buffer
+	h := newHost(t, HostConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	w := start(t, h, piped(script(`exec sleep 1000`)))
+	s := &w.Handle.(*process).stdin
+	conn := &pausedWrite{RawConn: s.conn, taken: make(chan struct{}), goOn: make(chan struct{})}
+	s.conn = conn
+	w.Write(make([]byte, 1<<10))
+	<-conn.taken
+	s.shut()
+	close(conn.goOn)
+	for writing := true; writing; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		writing = s.writing
+		s.mu.Unlock()
+	}
+	if strings.Contains(log.String(), "panic") {
+		t.Errorf("the writer panicked: %s", &log)
+	}
+	w.Kill()
+	w.untilClosed()
+}
+
+// pausedWrite takes nothing the first time, and waits when it has taken something.
+type pausedWrite struct {
+	syscall.RawConn
+	calls       int
+	taken, goOn chan struct{}
+}
+
+func (c *pausedWrite) Write(f func(fd uintptr) bool) error {
+	if c.calls++; c.calls == 1 {
+		return nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	defer write.Close()
+	f(write.Fd())
+	close(c.taken)
+	<-c.goOn
+	return nil
 }
 
 // A child has its three descriptors, in blocking mode, and none of ours or of

@@ -182,7 +182,7 @@ func (p *process) Exited() bool {
 
 func (p *process) StdinUnread() int64 { return p.stdin.lost() }
 
-func (p *process) Write(b []byte) (ok bool, err error) { return p.stdin.write(b) }
+func (p *process) Write(b []byte) (n int, err error) { return p.stdin.write(b) }
 
 func (p *process) CloseStdin() error { return p.stdin.close() }
 

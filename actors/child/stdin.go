@@ -24,7 +24,7 @@ type stdin struct {
 	open    bool   // takes writes
 	queue   []byte // what the kernel did not take yet
 	writing bool   // the writer runs: it owns the file's writing side
-	wanted  int    // bytes that were refused last; 0: none
+	wanted  int    // bytes that there was no room for; 0: nobody waits
 	midLine bool   // the last byte taken does not end a line
 	counted bool   // unread is known
 	unread  int64  // bytes taken that the child never got
@@ -40,23 +40,31 @@ func (s *stdin) init(p *process, file *os.File, max int) {
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 }
 
-func (s *stdin) write(b []byte) (ok bool, err error) {
+// write takes b whole or not at all if it fits into the queue, and what is larger in parts.
+func (s *stdin) write(b []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !s.open:
-		return false, ErrStdinClosed
-	case len(b) == 0:
-		return true, nil
-	case len(s.queue) > 0 && len(s.queue)+len(b) > s.max:
-		s.wanted = len(b)
-		return false, nil
+	if !s.open {
+		return 0, ErrStdinClosed
 	}
-	if err := s.put(b); err != nil {
-		return false, ErrStdinClosed
+	for n < len(b) {
+		part := b[n:]
+		need := len(part)
+		if need > s.max {
+			need = (s.max + 1) / 2 // not less: else each part would be a few bytes
+			part = part[:s.max-len(s.queue)]
+		}
+		if len(s.queue)+need > s.max {
+			s.wanted = need // a queue that is not empty has a writer, which wakes
+			return n, nil
+		}
+		if err := s.put(part); err != nil {
+			return n, ErrStdinClosed
+		}
+		n += len(part)
+		s.midLine = b[n-1] != '\n' && b[n-1] != '\r'
 	}
-	s.midLine = b[len(b)-1] != '\n' && b[len(b)-1] != '\r'
-	return true, nil
+	return n, nil
 }
 
 // put writes what goes at once, and queues the rest. It holds the lock.
@@ -144,9 +152,10 @@ func (s *stdin) step() bool {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
+	switch {
+	case err != nil:
 		s.failed()
-	} else {
+	case s.queue != nil: // else the process has ended meanwhile, and nobody reads it
 		s.queue = s.queue[n:]
 	}
 	if s.wanted > 0 && (len(s.queue) == 0 || len(s.queue)+s.wanted <= s.max) {
