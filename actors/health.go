@@ -267,12 +267,14 @@ func (p *process) matchNoMore(ctx actor.Context) {
 // because its owner does not read, is not silent.
 func (p *process) silence(ctx actor.Context) {
 	h := &p.health
+	if !p.lives() {
+		return
+	}
 	limit := fromMillis(p.params.Liveness.SilenceMs)
 	if since, _ := p.intake.Starved(); !since.IsZero() {
 		h.heard = time.Now()
 	}
 	switch left := limit - time.Since(h.heard); {
-	case !p.lives():
 	case left > 0:
 		h.silenceAt.set(ctx, left, silenceDue{p.run})
 	default:

@@ -93,6 +93,8 @@ type processRecord struct {
 	gauge     *gauge     // of the session
 	created   time.Time
 	ephemeral bool // it is forgotten once it has closed and its owner has had it
+	// What spec and params keep to start it from.
+	keptArgv, keptEnv hold
 
 	mu       sync.Mutex
 	handle   child.Handle // nil before it was spawned
@@ -343,6 +345,7 @@ func (p *process) spawned(ctx actor.Context) {
 		p.spec.Argv = nil // the child has them: the record is kept for long
 		if l := p.params.Liveness; l == nil || l.Probe == nil {
 			p.spec.Env = nil
+			p.release()
 		}
 	}
 	p.phase = running // before it is announced
@@ -434,6 +437,8 @@ func (p *process) spread(ctx actor.Context) {
 func (p *process) close(ctx actor.Context) {
 	p.phase = closed
 	p.closedAt = time.Now()
+	p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
+	p.release()
 	p.log.AppendClosed()
 	p.retireAt.set(ctx, p.keeps(), retireDue{})
 	p.acceptStdin(ctx) // nothing is: it has ended

@@ -216,6 +216,7 @@ func (p *process) watched() bool {
 func (p *process) leave() {
 	p.gauge.held.Add(-p.gauged)
 	p.gauged = 0
+	p.release()
 	p.log.Close()
 	if p.intake != nil {
 		p.intake.Hold(0, 0) // now: the end of its tree may take long, or not come

@@ -88,6 +88,7 @@ type sessionRecord struct {
 type gauge struct {
 	wrote atomic.Int64 // when one last did, as Unix nanoseconds
 	held  atomic.Int64 // what all of them keep for the owner, in bytes
+	kept  atomic.Int64 // what they are started from, in bytes; see maxKept
 }
 
 // attachRequest is an Attach with its sender.
@@ -380,7 +381,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		refuse(protocol.Errorf(protocol.CodeInvalidParams, "dependsOn is for the processes of a group: use group/start, or leave it out"))
 		return
 	}
-	record, err := s.newProcess(ctx.Self(), params)
+	record, err := s.newProcess(ctx.Self(), params, nil)
 	if err != nil {
 		refuse(err)
 		return
@@ -409,7 +410,7 @@ func (s *session) add(ctx actor.Context, record *processRecord, m *member) {
 	ctx.Request(s.supervisor, spawnProcess{record})
 }
 
-func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams) (*processRecord, *protocol.Error) {
+func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams, envs environments) (*processRecord, *protocol.Error) {
 	name := "p-" + ulid.Make().String()
 	spec, err := s.shared.spec(params, name)
 	if err != nil {
@@ -427,7 +428,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
 	params.Cwd = protocol.FileURI(spec.Dir) // as it came it may be far longer
-	return &processRecord{
+	record := &processRecord{
 		shared:    s.shared,
 		id:        params.ProcessID,
 		name:      name,
@@ -440,7 +441,8 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		gauge:     s.gauge,
 		created:   time.Now(),
 		ephemeral: s.ephemeral,
-	}, nil
+	}
+	return record, record.keep(envs)
 }
 
 func (s *session) processStarted(ctx actor.Context, m processStarted) {

@@ -88,9 +88,18 @@ func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupSt
 		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", clip(params.GroupID), depends, maxDepends)
 	}
 	var records []*processRecord
+	refused := true
+	defer func() {
+		for _, r := range records {
+			if refused {
+				r.release()
+			}
+		}
+	}()
+	envs := make(environments)
 	members := make(map[string]*actor.PID)
 	for _, p := range params.Processes {
-		record, err := s.newMember(self, p)
+		record, err := s.newMember(self, p, envs)
 		if err != nil {
 			return nil, nil, protocol.Errorf(err.Code, "process %s of the group: %s", clip(p.ProcessID), err.Message)
 		}
@@ -99,10 +108,11 @@ func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupSt
 		records = append(records, record)
 	}
 	group, err := s.groupOf(self, name, params, members)
+	refused = err != nil
 	return group, records, err
 }
 
-func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams) (*processRecord, *protocol.Error) {
+func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams, envs environments) (*processRecord, *protocol.Error) {
 	if s.processes[p.ProcessID] != nil {
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists")
 	}
@@ -114,7 +124,7 @@ func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams) (*pr
 			return nil, err
 		}
 	}
-	record, err := s.newProcess(self, p)
+	record, err := s.newProcess(self, p, envs)
 	if err == nil && record.restart == nil {
 		record.restart = &supervision.Restart{Policy: supervision.Temporary}
 	}

@@ -78,6 +78,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		s.spawn(ctx, sessionName, func() actor.Actor { return &session{s.record} })
 	case spawnProcess:
 		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &process{m.record} }); err != nil {
+			m.record.release()
 			ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "spawn process %s: %v", m.record.id, err)))
 		}
 	case spawnGroup:

@@ -1,0 +1,105 @@
+package actors_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/actors"
+)
+
+// What processes wait with, or may be run again from, is bounded for the session: also
+// after a cut, and what has ended gives it back.
+func TestKeptEnvironmentsAreBounded(t *testing.T) {
+	const size, limit, slack = 4 << 20, 32 << 20, 16 << 20
+	troupe := start(t, actors.Config{KillGrace: -1})
+	p := connect(t, troupe)
+	session := p.open("")
+	before := inUse()
+	large := strings.Repeat("x", size)
+	member := func(id, more string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, more)
+	}
+	waiting := func(i int, env string) string { // of two, one waits for the end of the other
+		w := fmt.Sprintf(`{"processId":"w%d","argv":["true"],"cwd":"file:///","env":{"A":%q,"B":"%d"},"tty":false,"dependsOn":["s%d"]}`, i, env, i, i)
+		return fmt.Sprintf(`{"groupId":"g%d","processes":[%s,%s]}`, i, member(fmt.Sprint("s", i), `,"ready":{"exit":true}`), w)
+	}
+	for round := range 3 {
+		accepted := 0
+		for i := range 12 {
+			m := p.call("group/start", waiting(round*100+i, large))
+			if m.Error == nil {
+				accepted++
+			} else if !strings.Contains(m.Error.Message, fmt.Sprintf("the limit is %d", limit)) {
+				t.Fatalf("round %d: %+v", round, m.Error)
+			}
+		}
+		if accepted == 0 || accepted*size > limit {
+			t.Fatalf("round %d: %d groups of %d bytes were accepted, the limit is %d", round, accepted, size, limit)
+		}
+		p.close()
+		p = connect(t, troupe)
+		p.open(fmt.Sprintf(`,"resumeSessionId":%q,"takeover":true`, session))
+		if used := inUse() - before; used > limit+slack {
+			t.Errorf("round %d: %d MiB are held after the cut", round, used>>20)
+		}
+		for i := range accepted {
+			if m := p.call("group/stop", fmt.Sprintf(`{"groupId":"g%d"}`, round*100+i)); m.Error != nil {
+				t.Fatalf("%+v", m.Error)
+			}
+		}
+		if used := inUse() - before; used > slack {
+			t.Errorf("round %d: %d MiB are held after all have ended", round, used>>20)
+		}
+	}
+}
+
+// Restartable processes count, and plain ones only until they have been started.
+func TestKeptArguments(t *testing.T) {
+	const size = 4 << 20
+	p := connect(t, start(t, actors.Config{KillGrace: -1}))
+	p.open("")
+	params := func(id, argv, more string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["sleep","1000"%s],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, argv, more)
+	}
+	for i := range 20 {
+		m := p.call("process/start", params("p", `,"`+strings.Repeat("x", size)+`"`, ""))
+		if m.Error == nil || !strings.Contains(m.Error.Message, "too long for the system") {
+			t.Fatalf("start %d: %+v", i, m)
+		}
+	}
+	refused := ""
+	for i := range 20 {
+		more := fmt.Sprintf(`,"restart":{"policy":"permanent"},"liveness":{"probe":{"argv":["true",%q]}}`, strings.Repeat("x", size))
+		if m := p.call("process/start", params(fmt.Sprint("r", i), "", more)); m.Error != nil {
+			refused = m.Error.Message
+			break
+		}
+	}
+	if !strings.Contains(refused, "the limit is 33554432") {
+		t.Errorf("probes of %d bytes: %q", size, refused)
+	}
+}
+
+// Processes of a group that are given the same environment keep one.
+func TestEqualEnvironmentsAreShared(t *testing.T) {
+	const members, size, slack = 100, 400 << 10, 16 << 20
+	p := connect(t, start(t, actors.Config{KillGrace: -1}))
+	p.open("")
+	before := inUse()
+	large := strings.Repeat("x", size)
+	params := `{"groupId":"g","processes":[` + list(members, func(i int) string {
+		more := `,"dependsOn":["p0"]`
+		if i == 0 {
+			more = `,"ready":{"exit":true}`
+		}
+		return fmt.Sprintf(`{"processId":"p%d","argv":["/bin/sh","-c","unset A; sleep 1000"],"cwd":"file:///","env":{"A":%q},"tty":false%s}`, i, large[:size*min(i, 1)], more)
+	}) + `]}`
+	if m := p.call("group/start", params); m.Error != nil {
+		t.Fatalf("%+v", m.Error)
+	}
+	params = ""
+	if used := inUse() - before; used > slack {
+		t.Errorf("%d processes with the same %d KiB keep %d MiB", members, size>>10, used>>20)
+	}
+}
