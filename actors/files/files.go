@@ -22,6 +22,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -29,8 +30,17 @@ import (
 )
 
 const (
-	// maxEntries is how many entries of directories one call returns.
+	// maxEntries is how many entries fs/walk returns, and how many of one directory it looks at.
 	maxEntries = 100_000
+	// maxListed is how many entries fs/readDirectory returns. (exec-server wire §8.)
+	maxListed = 50_000
+	// maxWalkBytes and maxListBytes are how large the answers may be, in bytes as JSON: of
+	// fs/walk as at the peer, of fs/readDirectory enough for maxListed names of 255 bytes.
+	maxWalkBytes = 4 << 20
+	maxListBytes = 16 << 20
+	// maxNames is how much of one directory is read, in bytes: names and entryBytes each.
+	maxNames   = 16 << 20
+	entryBytes = 100
 	// copyStep is after how many bytes a copy looks whether it is still wanted.
 	copyStep = 16 << 20
 	// kernelTime is how long a file may be waited for that the kernel makes up.
@@ -160,16 +170,36 @@ func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
 	return m, nil
 }
 
-// ReadDirectory returns up to maxEntries entries in no order, and refuses more.
+// encodedLen is how long s is in a message, as JSON without its quotes.
+func encodedLen(s string) (n int) {
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r < ' ', r == utf8.RuneError, strings.ContainsRune("\"\\<>&\u2028\u2029", r):
+			n += len(`\ufffd`)
+		default:
+			n += size
+		}
+		i += size
+	}
+	return n
+}
+
+// ReadDirectory returns up to maxListed entries of maxListBytes in no order, and fails if
+// there are more.
 func ReadDirectory(path string) (r protocol.FsReadDirectoryResult, err error) {
-	entries, err := readDir(path)
+	entries, all, err := readDir(path, maxListed)
 	if err != nil {
 		return r, err
 	}
-	if len(entries) > maxEntries {
-		return r, refuse("directory `%s` has more than %d entries: fs/walk returns a part", path, maxEntries)
+	if !all {
+		return r, fmt.Errorf("directory `%s` has more than %d entries: fs/walk returns a part", path, min(len(entries), maxListed))
 	}
+	size := 0
 	for _, e := range entries {
+		if size += encodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`); size > maxListBytes {
+			return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
+		}
 		kind := e.Type()
 		if kind&fs.ModeSymlink != 0 {
 			if info, err := os.Stat(filepath.Join(path, e.Name())); err == nil {
@@ -194,7 +224,12 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protoco
 		return r, err
 	}
 	o.MaxEntries = min(o.MaxEntries, maxEntries)
-	directories := uint64(0)
+	directories, size := uint64(0), 0
+	fits := func(uri, text string) bool { // each in turn: what does not fit ends the walk
+		size += len(uri) + encodedLen(text) + len(`{"path":"","message":""},`)
+		return size <= maxWalkBytes
+	}
+walk:
 	for todo := []place{{path, 0}}; len(todo) > 0; {
 		at := todo[0]
 		todo = todo[1:]
@@ -208,14 +243,19 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protoco
 			r.Truncated = true
 			break
 		}
-		entries, err := readDir(at.path)
+		entries, all, err := readDir(at.path, maxEntries)
 		if err != nil {
 			if at.depth == 0 {
 				return r, err
 			}
-			r.Errors = append(r.Errors, protocol.FsWalkError{Path: protocol.FileURI(at.path), Message: Text(err)})
+			failure := protocol.FsWalkError{Path: protocol.FileURI(at.path), Message: Text(err)}
+			if !fits(failure.Path, failure.Message) {
+				r.Truncated = true
+				break
+			}
+			r.Errors = append(r.Errors, failure)
 		}
-		r.Truncated = r.Truncated || len(entries) > maxEntries
+		r.Truncated = r.Truncated || !all
 		for _, e := range entries {
 			p := filepath.Join(at.path, e.Name())
 			isDir, isFile := e.IsDir(), e.Type().IsRegular()
@@ -231,36 +271,46 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protoco
 						continue
 					}
 				}
-				todo = append(todo, place{p, at.depth + 1})
 			}
 			if !isDir && !isFile {
 				continue
 			}
-			if uint64(len(r.Entries)) >= o.MaxEntries {
+			uri := protocol.FileURI(p)
+			if uint64(len(r.Entries)) >= o.MaxEntries || !fits(uri, kind) {
 				r.Truncated = true
-				todo = nil
-				break
+				break walk
 			}
-			r.Entries = append(r.Entries, protocol.FsWalkEntry{Path: protocol.FileURI(p), Kind: kind})
+			r.Entries = append(r.Entries, protocol.FsWalkEntry{Path: uri, Kind: kind})
+			if isDir {
+				todo = append(todo, place{p, at.depth + 1})
+			}
 		}
 	}
 	slices.SortFunc(r.Entries, func(a, b protocol.FsWalkEntry) int { return strings.Compare(a.Path, b.Path) })
 	return r, nil
 }
 
-// readDir is os.ReadDir, for up to maxEntries and one more.
-func readDir(path string) ([]fs.DirEntry, error) {
+// readDir is os.ReadDir, for up to most entries of maxNames bytes. all is false if there may be
+// more.
+func readDir(path string, most int) (entries []fs.DirEntry, all bool, err error) {
 	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer d.Close()
-	entries, err := d.ReadDir(maxEntries + 1)
-	if err == io.EOF {
-		err = nil
+	for size := 0; !all && err == nil && size <= maxNames && len(entries) <= most; {
+		var some []fs.DirEntry
+		some, err = d.ReadDir(min(1000, most+1-len(entries)))
+		if all = err == io.EOF || err == nil && len(some) == 0; all {
+			err = nil
+		}
+		for _, e := range some {
+			size += len(e.Name()) + entryBytes
+		}
+		entries = append(entries, some...)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, err
+	return entries, all, err
 }
 
 // once reports whether a directory has not been seen, and that it has.

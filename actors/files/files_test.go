@@ -517,6 +517,44 @@ func TestWalkOfMoreThanIsRead(t *testing.T) {
 	if err != nil || !r.Truncated {
 		t.Errorf("truncated: %v, %v", r.Truncated, err)
 	}
+	_, err = ReadDirectory(dir)
+	wantText(t, err, fmt.Sprintf("directory `%s` has more than %d entries: fs/walk returns a part", dir, maxListed))
+}
+
+// Names that are long, and longer in a message: an answer has a bound in bytes as it is sent,
+// whatever the number of its entries.
+func TestListsAreBoundedInBytes(t *testing.T) {
+	const files, kept = 11_000, 10_000
+	dir := t.TempDir()
+	name := func(i int) string { return filepath.Join(dir, fmt.Sprintf("%05d", i)+strings.Repeat("\x01", 250)) }
+	for i := range files {
+		if err := os.WriteFile(name(i), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encoded := func(result any) int {
+		frame, err := protocol.JSON.AppendResponse(nil, protocol.IntID(1), result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(frame)
+	}
+	walked, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 1 << 40, MaxDirectories: 1 << 40, MaxEntries: 1 << 40})
+	if n := encoded(walked); err != nil || !walked.Truncated || n > maxWalkBytes+1000 || n < maxWalkBytes-100_000 {
+		t.Errorf("a walk: %d entries in %d bytes, truncated %v, %v", len(walked.Entries), n, walked.Truncated, err)
+	}
+	_, err = ReadDirectory(dir)
+	wantText(t, err, fmt.Sprintf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", dir, maxListBytes))
+	if _, refused := errors.AsType[*Refusal](err); refused {
+		t.Error("that is -32600, at the peer -32603")
+	}
+	for i := kept; i < files; i++ {
+		os.Remove(name(i))
+	}
+	listed, err := ReadDirectory(dir)
+	if n := encoded(listed); err != nil || len(listed.Entries) != kept || n > maxListBytes+1000 {
+		t.Errorf("a directory: %d entries in %d bytes, %v", len(listed.Entries), n, err)
+	}
 }
 
 func TestWalk(t *testing.T) {
