@@ -3,17 +3,17 @@ package tests
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
 // --- kin: the processes of a test, known by a token in their arguments ---
@@ -34,31 +34,9 @@ func newToken(t testing.TB) string {
 }
 
 // kin are the processes with the token in their arguments; a zombie has none.
-func kin(token string) (pids []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, entry := range entries {
-		if pid, err := strconv.Atoi(entry.Name()); err == nil && isKin(pid, token) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+func kin(token string) []int { return system.Kin(token) }
 
-func isKin(pid int, token string) bool {
-	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return bytes.Contains(args, []byte(token))
-}
-
-func killKin(pid int, token string) {
-	fd, err := unix.PidfdOpen(pid, 0) // the check is of the process that will be killed
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	if isKin(pid, token) {
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	}
-}
+func killKin(pid int, token string) { system.KillKin(pid, token) }
 
 // sleepers are the kin that have become sleep.
 func sleepers(token string) (n int) {
@@ -93,22 +71,10 @@ func awaitNoKin(t testing.TB, token string) {
 }
 
 // cgroupsOf are the cgroup directories of a server that had this pid.
-func cgroupsOf(t testing.TB, pid int) (dirs []string) {
-	mounts, err := os.ReadFile("/proc/mounts")
+func cgroupsOf(t testing.TB, pid int) []string {
+	dirs, err := system.Cgroups(pid)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(mounts)) {
-		f := strings.Fields(line)
-		if f[2] != "cgroup2" {
-			continue
-		}
-		filepath.WalkDir(f[1], func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "troupe-") && strings.Contains(d.Name(), fmt.Sprintf("-%d-", pid)) {
-				dirs = append(dirs, path)
-			}
-			return nil
-		})
 	}
 	return dirs
 }
@@ -447,7 +413,7 @@ func TestServerKilled(t *testing.T) {
 		s.signal(syscall.SIGKILL)
 		s.exitCode()
 		for token, pid := range leaders {
-			eventually(t, fmt.Sprintf("leader %d is gone", pid), func() bool { return !isKin(pid, token) })
+			eventually(t, fmt.Sprintf("leader %d is gone", pid), func() bool { return !system.IsKin(pid, token) })
 		}
 		if containment == "group" {
 			return // a later server knows nothing of the groups of this one

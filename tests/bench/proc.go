@@ -4,25 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
 // What the kernel tells of a process, which is pid. Source: proc(5).
-
-// procNumber is the number behind a name at the beginning of a line.
-func procNumber(pid int, file, name string) (n int64, err error) {
-	path := fmt.Sprintf("/proc/%d/%s", pid, file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut("\n"+string(text), "\n"+name+":")
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		return 0, fmt.Errorf("%s of %s: %w", name, path, err)
-	}
-	return n, nil
-}
 
 // memory is in KiB.
 type memory struct {
@@ -31,11 +18,11 @@ type memory struct {
 }
 
 func memoryOf(pid int) (memory, error) {
-	anonymous, err := procNumber(pid, "smaps_rollup", "Anonymous")
+	anonymous, err := system.Number(pid, "smaps_rollup", "Anonymous")
 	if err != nil {
 		return memory{}, err
 	}
-	rss, err := procNumber(pid, "smaps_rollup", "Rss")
+	rss, err := system.Number(pid, "smaps_rollup", "Rss")
 	return memory{float64(anonymous), float64(rss)}, err
 }
 
@@ -58,7 +45,7 @@ func (b *bench) settledMemory(pid int) (memory, error) {
 	return last, err
 }
 
-func threads(pid int) (int64, error) { return procNumber(pid, "status", "Threads") }
+func threads(pid int) (int64, error) { return system.Number(pid, "status", "Threads") }
 
 // cpuTime is what its threads have had so far. Those that have ended do not count.
 func cpuTime(pid int) (sum time.Duration, err error) {

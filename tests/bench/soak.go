@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
 // soakSessions share the processes.
@@ -31,16 +31,11 @@ func takeSample(s *program, control *client) (m sample, err error) {
 	if m.threads, err = threads(s.pid()); err != nil {
 		return m, err
 	}
-	if m.files, err = files(s.pid()); err != nil {
+	if m.files, err = system.Files(s.pid()); err != nil {
 		return m, err
 	}
 	err = control.call(protocol.MethodServerInfo, protocol.Empty{}, &m.info)
 	return m, err
-}
-
-func files(pid int) (int, error) {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return len(entries), err
 }
 
 func (m sample) String() string {

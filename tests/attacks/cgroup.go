@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+const pidsRoot = "/sys/fs/cgroup/pids" // cgroup v1
+
+// noPids says why a cgroup with a pids.max cannot be made here.
+func noPids() string {
+	if os.Getuid() != 0 {
+		return "needs root, to make a cgroup with a pids.max"
+	}
+	if _, err := os.Stat(filepath.Join(pidsRoot, "cgroup.procs")); err != nil {
+		return "there is no pids controller of cgroup v1 at " + pidsRoot
+	}
+	return ""
+}
+
+// inPids starts the server in a cgroup of its own with a pids.max.
+func inPids(max int) func(*target, *exec.Cmd) error {
+	return func(t *target, cmd *exec.Cmd) error {
+		dir := filepath.Join(pidsRoot, "troupe-attack-"+t.token)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		t.onRelease(func() { removeCgroup(dir) })
+		if err := os.WriteFile(filepath.Join(dir, "pids.max"), fmt.Append(nil, max), 0o644); err != nil {
+			return err
+		}
+		before(cmd, `echo $$ >"$0"`, filepath.Join(dir, "cgroup.procs"))
+		return nil
+	}
+}
+
+// before makes a command run a line of shell first, in the same process, with $0.
+func before(cmd *exec.Cmd, line, arg string) {
+	cmd.Args = append([]string{"/bin/sh", "-c", line + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+}
+
+// removeCgroup removes a cgroup and those below it, once their processes have ended.
+func removeCgroup(dir string) {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var dirs []string
+		filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, d := range slices.Backward(dirs) {
+			os.Remove(d)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
+)
+
+// facts are what a server uses of the machine.
+type facts struct {
+	RSS        int64 // bytes
+	Files      int64
+	Threads    int64
+	Goroutines int64 // -1: server/info does not tell
+	Heap       int64 // bytes
+	Held       int64 // bytes of output
+
+	Connections, Sessions, Children int64
+	Cgroups                         int64
+}
+
+// serverInfo is what the server says of itself.
+type serverInfo struct {
+	Connections, Sessions, Children, HeldBytes int64
+	Goroutines                                 *int64
+	HeapBytes                                  int64
+	Panics, ActorRestarts, ActorsGivenUp       int64
+	Containment                                string
+}
+
+// most keeps the greater of each.
+func (f *facts) most(g facts) {
+	f.RSS = max(f.RSS, g.RSS)
+	f.Files = max(f.Files, g.Files)
+	f.Threads = max(f.Threads, g.Threads)
+	f.Goroutines = max(f.Goroutines, g.Goroutines)
+	f.Heap = max(f.Heap, g.Heap)
+	f.Held = max(f.Held, g.Held)
+	f.Connections = max(f.Connections, g.Connections)
+	f.Sessions = max(f.Sessions, g.Sessions)
+	f.Children = max(f.Children, g.Children)
+	f.Cgroups = max(f.Cgroups, g.Cgroups)
+}
+
+// slack is how much more a server may use after an attack than before it.
+var slack = facts{
+	RSS:        64 << 20, // the runtime keeps some free memory, and caches fill
+	Files:      2,        // connections of the well-behaved client that are just ending
+	Threads:    32,       // the runtime keeps the threads of system calls that blocked
+	Goroutines: 24,       // actors.idleWorkers, 16, wait for work; the well-behaved client's own come and go
+	Held:       4 << 20,  // the well-behaved client's stream flows on
+}
+
+// leftovers says what is beyond before and slack; nil: nothing.
+func (f facts) leftovers(before facts) error {
+	var left []error
+	for _, l := range []struct {
+		what            string
+		now, was, slack int64
+		unit            string
+		per             int64
+	}{
+		{"memory", f.RSS, before.RSS, slack.RSS, " MiB", 1 << 20},
+		{"descriptors", f.Files, before.Files, slack.Files, "", 1},
+		{"threads", f.Threads, before.Threads, slack.Threads, "", 1},
+		{"goroutines", f.Goroutines, before.Goroutines, slack.Goroutines, "", 1},
+		{"held output", f.Held, before.Held, slack.Held, " MiB", 1 << 20},
+		{"connections", f.Connections, before.Connections, 0, "", 1},
+		{"sessions", f.Sessions, before.Sessions, 0, "", 1},
+		{"children", f.Children, before.Children, 0, "", 1},
+		{"cgroups", f.Cgroups, before.Cgroups, 0, "", 1},
+	} {
+		if l.now > l.was+l.slack {
+			left = append(left, fmt.Errorf("left: %s %d%s, before %d%s", l.what, l.now/l.per, l.unit, l.was/l.per, l.unit))
+		}
+	}
+	return errors.Join(left...)
+}
+
+// A monitor of a server asks it for server/info on a connection of its own, which it
+// opens again when it is lost.
+type monitor struct {
+	t       *target
+	asking  sync.Mutex
+	control *peer
+
+	mu     sync.Mutex
+	latest serverInfo // the last answer
+	peak   facts
+}
+
+// ask asks for server/info.
+func (m *monitor) ask(ctx context.Context) (info serverInfo, err error) {
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if m.control != nil && m.control.ended() != nil {
+		m.control = nil
+	}
+	if m.control == nil {
+		if m.control, err = m.t.open(ctx, obj{"session": obj{"detachedTtlMs": 1000}}, nil); err != nil {
+			m.control = nil
+			return info, err
+		}
+	}
+	if err = m.control.call(ctx, "server/info", obj{}, &info); err == nil {
+		m.mu.Lock()
+		m.latest = info
+		m.mu.Unlock()
+	}
+	return info, err
+}
+
+// outside is what the kernel tells.
+func (m *monitor) outside() (f facts, err error) {
+	pid := m.t.server.pid()
+	if f.RSS, err = system.Number(pid, "status", "VmRSS"); err != nil {
+		return f, err
+	}
+	f.RSS *= 1024
+	if f.Threads, err = system.Number(pid, "status", "Threads"); err != nil {
+		return f, err
+	}
+	files, err := system.Files(pid)
+	f.Files = int64(files)
+	f.Goroutines = -1
+	return f, err
+}
+
+// sample is how the server stands.
+func (m *monitor) sample(ctx context.Context) (facts, error) {
+	info, err := m.ask(ctx)
+	if err != nil {
+		return facts{}, err
+	}
+	f, err := m.outside()
+	if err != nil {
+		return f, err
+	}
+	if info.Goroutines != nil {
+		f.Goroutines = *info.Goroutines
+	}
+	f.Heap, f.Held = info.HeapBytes, info.HeldBytes
+	f.Connections, f.Sessions, f.Children = info.Connections, info.Sessions, info.Children
+	dirs, err := system.Cgroups(m.t.server.pid())
+	f.Cgroups = int64(len(dirs))
+	m.mu.Lock()
+	m.peak.most(f)
+	m.mu.Unlock()
+	return f, err
+}
+
+// watch takes samples until ctx is done: often of what the kernel tells, and as often as
+// it answers of what the server tells.
+func (m *monitor) watch(ctx context.Context) {
+	var watchers sync.WaitGroup
+	every := func(d time.Duration, look func()) {
+		watchers.Go(func() {
+			tick := time.NewTicker(d)
+			defer tick.Stop()
+			for m.t.server.alive() {
+				select {
+				case <-tick.C:
+					look()
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	every(20*time.Millisecond, func() {
+		if f, err := m.outside(); err == nil {
+			m.mu.Lock()
+			m.peak.most(f)
+			m.mu.Unlock()
+		}
+	})
+	every(250*time.Millisecond, func() { m.sample(ctx) })
+	watchers.Wait()
+}
+
+// settled is a sample in which nothing has changed for a while, or after 10 s the last one.
+func (m *monitor) settled(ctx context.Context) (last facts, err error) {
+	for quiet, n := 0, 0; ; n++ {
+		now, err := m.sample(ctx)
+		if err != nil {
+			return now, err
+		}
+		quiet++
+		if now.Goroutines != last.Goroutines || now.Files != last.Files || now.Sessions != last.Sessions || now.Connections != last.Connections {
+			quiet = 0
+		}
+		last = now
+		if quiet == 5 || n == 200 {
+			return last, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// Command attacks does to a troupe server, from outside, what it should bear, beside a
+// well-behaved client that notices if it does not.
+//
+//	go run ./tests/attacks                        every attack, each on a server of its own
+//	go run ./tests/attacks --only 'fork|silent'   these attacks
+//	go run ./tests/attacks --list                 what each attack does and what must hold
+//	go run ./tests/attacks --quick                small numbers
+//	go run ./tests/attacks --server BIN           against this binary
+//	go run ./tests/attacks --all-at-once 30m      all of them at once, for so long
+//
+// docs/ATTACKS.md says what the table means and how to add an attack. Every attack is
+// bounded in count and time, connects to servers that this program started, and removes
+// what it made. Needs Linux; as root it can do more.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// attacks are all of them.
+var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks)
+
+type options struct {
+	only      *regexp.Regexp
+	list      bool
+	quick     bool
+	server    string
+	allAtOnce time.Duration
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == childArg {
+		childMain(os.Args[2:])
+	}
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2) // parse has said why
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "attacks:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (*options, error) {
+	o := &options{only: regexp.MustCompile("")}
+	f := flag.NewFlagSet("attacks", flag.ContinueOnError)
+	f.Func("only", "make the attacks whose name matches this `regexp`", func(s string) (err error) {
+		o.only, err = regexp.Compile(s)
+		return err
+	})
+	f.BoolVar(&o.list, "list", false, "say what each attack does and what must hold, and make none")
+	f.BoolVar(&o.quick, "quick", false, "small numbers, as in go test")
+	f.StringVar(&o.server, "server", "", "attack this troupe `binary`; default: built from the module")
+	f.DurationVar(&o.allAtOnce, "all-at-once", 0, "make all attacks at once, for so long")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		err := fmt.Errorf("attacks: unexpected argument %q; see -h", f.Arg(0))
+		fmt.Fprintln(os.Stderr, err)
+		return nil, err
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, o *options) error {
+	var chosen []*attack
+	for _, a := range attacks {
+		if o.only.MatchString(a.name) {
+			chosen = append(chosen, a)
+		}
+	}
+	if o.list {
+		for _, a := range chosen {
+			fmt.Printf("%-24s %s\n%-24s Must hold: %s\n", a.name, a.does, "", a.must)
+		}
+		return nil
+	}
+	r, err := newRunner(ctx, o.server, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	r.quick = o.quick
+	out := table{os.Stdout}
+	out.header()
+	failed := 0
+	for _, a := range chosen {
+		res := r.attack(ctx, a)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		out.line(res)
+		if len(res.wrong) > 0 {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d attacks succeeded", failed, len(chosen))
+	}
+	return nil
+}

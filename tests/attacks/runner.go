@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/system"
+)
+
+// A runner makes attacks.
+type runner struct {
+	binary   string // the server's
+	self     string // this program, where any user may run it
+	dir      string // for files; removed at the end
+	quick    bool
+	progress io.Writer
+}
+
+// newRunner builds the server, unless binary names one.
+func newRunner(ctx context.Context, binary string, progress io.Writer) (r *runner, err error) {
+	r = &runner{progress: progress}
+	if r.dir, err = os.MkdirTemp("", "troupe-attacks-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if err := os.Chmod(r.dir, 0o755); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r.self = filepath.Join(r.dir, "attacks")
+	if err := copyProgram(r.self, self); err != nil {
+		return nil, err
+	}
+	r.binary = filepath.Join(r.dir, "troupe")
+	if binary != "" {
+		return r, copyProgram(r.binary, binary)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", r.binary, "github.com/b6f6fdd7/troupe/cmd/troupe")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return r, os.Chmod(r.binary, 0o755)
+}
+
+func copyProgram(to, from string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o755)
+}
+
+func (r *runner) close() { os.RemoveAll(r.dir) }
+
+// A result is what an attack has shown.
+type result struct {
+	attack              *attack
+	before, most, after facts
+	back                time.Duration // until after was as before
+	p99                 time.Duration
+	rounds, errors      int // of the well-behaved client
+	refusals, resumes   int
+	notes               []string
+	skipped             string
+	wrong               []error // nil: it held
+}
+
+// target makes a target without a server.
+func (r *runner) target() (*target, error) {
+	dir, err := os.MkdirTemp(r.dir, "target-")
+	if err != nil {
+		return nil, err
+	}
+	return &target{binary: r.binary, self: r.self, dir: dir, token: newToken(), quick: r.quick}, os.Chmod(dir, 0o755)
+}
+
+// release ends all that an attack has begun, also when it has failed.
+func (t *target) release() {
+	t.end()
+	for _, pid := range t.kin() {
+		system.KillKin(pid, t.token)
+	}
+	for i := range t.releases {
+		t.releases[len(t.releases)-1-i]()
+	}
+	os.RemoveAll(t.dir)
+}
+
+// attack makes one attack on a server of its own.
+func (r *runner) attack(ctx context.Context, a *attack) (res result) {
+	res.attack = a
+	if a.skip != nil {
+		if res.skipped = a.skip(); res.skipped != "" {
+			return res
+		}
+	}
+	begin := time.Now()
+	err := r.against(ctx, a, &res)
+	if skip, ok := errors.AsType[skipped](err); ok {
+		res.skipped = string(skip)
+	} else if err != nil {
+		res.wrong = append(res.wrong, err)
+	}
+	fmt.Fprintf(r.progress, "%s: %.1f s\n", a.name, time.Since(begin).Seconds())
+	return res
+}
+
+// against returns an error if the attack could not be judged; what did not hold is in res.
+func (r *runner) against(ctx context.Context, a *attack, res *result) error {
+	bound := a.bound
+	if bound == 0 {
+		bound = time.Minute
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bound+stopWithin+2*giveBackWithin, errors.New("the attack took too long"))
+	defer cancel()
+	t, err := r.target()
+	if err != nil {
+		return err
+	}
+	defer t.release()
+	defer func() { res.notes = append(res.notes, t.notes...) }()
+	wrong := func(err error) {
+		if err != nil {
+			res.wrong = append(res.wrong, err)
+		}
+	}
+
+	var configured error
+	s, err := serve(ctx, r.binary, func(cmd *exec.Cmd) {
+		if a.configure != nil {
+			configured = a.configure(t, cmd)
+		}
+	}, a.flags...)
+	if configured != nil {
+		return configured
+	}
+	if err != nil {
+		return err
+	}
+	defer s.kill()
+	t.server = s
+	side := &target{server: s, self: r.self} // of those who only look on
+	defer side.end()
+	looking, endLooking := context.WithCancel(ctx)
+	defer endLooking()
+	go func() { // nobody waits for a server that is gone
+		select {
+		case <-s.exited:
+			if !a.mayEnd {
+				cancel()
+			}
+			endLooking()
+		case <-ctx.Done():
+		}
+	}()
+	w, err := newWitness(looking, side)
+	if err != nil {
+		return fmt.Errorf("the well-behaved client: %w", err)
+	}
+	defer w.close()
+	t.others = w
+	witnessed := make(chan struct{})
+	go func() {
+		w.run(looking)
+		close(witnessed)
+	}()
+	m := &monitor{t: side}
+	if err := w.warm(ctx); err != nil {
+		return fmt.Errorf("the well-behaved client, before the attack: %w", err)
+	}
+	w.pause()
+	res.before, err = m.settled(ctx)
+	w.resume()
+	if err != nil {
+		return fmt.Errorf("before the attack: %w", err)
+	}
+	m.peak = res.before
+	os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.pid()), []byte("5"), 0) // VmHWM begins anew
+	w.forget()
+	watching := make(chan struct{})
+	go func() {
+		m.watch(looking)
+		close(watching)
+	}()
+
+	bounded, cancelRun := context.WithTimeoutCause(ctx, bound, fmt.Errorf("the attack was not done within %v", bound))
+	wrong(a.run(bounded, t))
+	cancelRun()
+	res.p99 = w.p99()
+	t.end()
+	if high, err := system.Number(s.pid(), "status", "VmHWM"); err == nil {
+		m.mu.Lock()
+		m.peak.RSS = max(m.peak.RSS, high*1024)
+		m.mu.Unlock()
+	}
+
+	if s.alive() {
+		wrong(t.closeSessions(ctx))
+		wrong(r.restored(ctx, a, m, w, res))
+		endLooking()
+		<-witnessed
+		<-watching
+		finishing, cancel := context.WithTimeout(ctx, answerWithin)
+		if err := w.finish(finishing); err != nil {
+			w.wrong("end", err)
+		}
+		cancel()
+		wrong(s.stop())
+	} else if !a.mayEnd {
+		wrong(fmt.Errorf("the server died: %v: %s", s.cmd.ProcessState, s.reason()))
+	}
+	endLooking()
+	<-witnessed
+	<-watching
+	res.most = m.peak
+	r.judge(a, t, w, res)
+	return nil
+}
+
+// restored waits until the server uses no more than before.
+func (r *runner) restored(ctx context.Context, a *attack, m *monitor, w *witness, res *result) error {
+	wait := a.stale
+	if wait == 0 {
+		wait = giveBackWithin
+	}
+	begin := time.Now()
+	var left error
+	for m.t.server.alive() {
+		w.pause()
+		now, err := m.settled(ctx)
+		w.resume()
+		if err != nil {
+			return fmt.Errorf("after the attack: %w", err)
+		}
+		res.after, res.back = now, time.Since(begin)
+		if left = now.leftovers(res.before); left == nil || time.Since(begin) > wait {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), left)
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+	return left
+}
+
+// judge looks at what is judged in the same way for all.
+func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
+	wrong := func(format string, args ...any) { res.wrong = append(res.wrong, fmt.Errorf(format, args...)) }
+	w.mu.Lock()
+	res.errors, res.refusals, res.resumes = w.errors, w.refusals, w.resumes
+	for _, n := range w.rounds {
+		res.rounds += n
+	}
+	first := w.first
+	w.mu.Unlock()
+	if a.mayEnd {
+		res.errors, first = 0, nil // it lost its server
+	}
+	if first != nil && (a.harms == nil || !a.harms(first)) {
+		wrong("the well-behaved client had %d errors, the first: %w", res.errors, first)
+	}
+	if res.refusals > 0 && !a.refusals {
+		wrong("the well-behaved client had %d programs refused", res.refusals)
+	}
+	mayUse := mostUsed
+	if a.mayUse.RSS != 0 {
+		mayUse.RSS = a.mayUse.RSS
+	}
+	if a.mayUse.Threads != 0 {
+		mayUse.Threads = a.mayUse.Threads
+	}
+	if grown := res.most.RSS - res.before.RSS; grown > mayUse.RSS {
+		wrong("memory grew by %d MiB, bound %d MiB", grown>>20, mayUse.RSS>>20)
+	}
+	if grown := res.most.Threads - res.before.Threads; grown > mayUse.Threads {
+		wrong("threads grew by %d, bound %d", grown, mayUse.Threads)
+	}
+	if line := t.server.stderr.alarm(); line != "" {
+		wrong("the server logged: %s", line)
+	}
+	if left := t.kin(); len(left) > 0 && !a.mayEnd {
+		wrong("%d programs outlived the server", len(left))
+	}
+	if dirs, _ := system.Cgroups(t.server.pid()); len(dirs) > 0 && !a.mayEnd {
+		wrong("%d cgroups outlived the server", len(dirs))
+	}
+	if n, lines := t.server.stderr.size(); lines > 500 {
+		res.notes = append(res.notes, fmt.Sprintf("log: %d lines, %d KiB", lines, n>>10))
+	}
+}
+
+// table writes a line for each result.
+type table struct{ w io.Writer }
+
+const tableFormat = "%-24s %-18s %-16s %-14s %-20s %9s %7s  %s\n"
+
+func (t table) header() {
+	fmt.Fprintf(t.w, tableFormat, "attack", "RSS MiB", "descriptors", "threads", "goroutines", "p99 ms", "errors", "verdict")
+	fmt.Fprintf(t.w, tableFormat, "", "before/most/after", "b/m/a", "b/m/a", "b/m/a", "", "", "")
+}
+
+func (t table) line(r result) {
+	if r.skipped != "" {
+		fmt.Fprintf(t.w, "%-24s skipped: %s\n", r.attack.name, r.skipped)
+		return
+	}
+	three := func(b, m, a, per int64) string { return fmt.Sprintf("%d/%d/%d", b/per, m/per, a/per) }
+	verdict := "held"
+	if len(r.wrong) > 0 {
+		verdict = "FAILED"
+	}
+	if r.back > 3*time.Second {
+		verdict += fmt.Sprintf("; back in %.0f s", r.back.Seconds())
+	}
+	if r.refusals > 0 {
+		r.notes = append(r.notes, fmt.Sprintf("%d starts refused", r.refusals))
+	}
+	if len(r.notes) > 0 {
+		verdict += "; " + strings.Join(r.notes, "; ")
+	}
+	fmt.Fprintf(t.w, tableFormat, r.attack.name,
+		three(r.before.RSS, r.most.RSS, r.after.RSS, 1<<20),
+		three(r.before.Files, r.most.Files, r.after.Files, 1),
+		three(r.before.Threads, r.most.Threads, r.after.Threads, 1),
+		three(r.before.Goroutines, r.most.Goroutines, r.after.Goroutines, 1),
+		fmt.Sprintf("%.1f", float64(r.p99.Microseconds())/1000), fmt.Sprint(r.errors), verdict)
+	for _, err := range r.wrong {
+		fmt.Fprintf(t.w, "    ✗ %s\n", strings.ReplaceAll(err.Error(), "\n", "\n      "))
+	}
+}

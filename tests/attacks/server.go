@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// answerWithin is how long the server may take for anything that has no reason to
+	// wait. It is no measurement: an answer that takes as long will not come.
+	answerWithin = 30 * time.Second
+	// stopWithin is how long a server may take to end after SIGTERM.
+	stopWithin = 30 * time.Second
+)
+
+// serverEnv is the whole environment of a server. The values that contain "hush" are
+// secrets.
+var serverEnv = []string{
+	"HOME=/tmp", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh",
+	"SOME_TOKEN=hush", "DB_PASSWORD=hush", "DATABASE_URL=postgres://u:hush@db/x", "PGPASSFILE=/hush",
+}
+
+// A server is a running `troupe serve`.
+type server struct {
+	cmd    *exec.Cmd
+	url    string // the first line of its stdout
+	stderr tap
+	exited chan struct{} // closed once it has ended
+}
+
+// tap counts what is written to it, keeps the first and the last of it, and the lines
+// that a server never writes unless it has a bug.
+type tap struct {
+	mu          sync.Mutex
+	bytes       int64
+	lines       int64
+	first, last []byte
+	alarming    []byte
+}
+
+func (t *tap) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bytes += int64(len(p))
+	t.lines += int64(bytes.Count(p, []byte("\n")))
+	t.first = append(t.first, p[:min(len(p), 16<<10-len(t.first))]...)
+	t.last = append(t.last, p...)
+	t.last = bytes.Clone(t.last[max(0, len(t.last)-16<<10):])
+	for line := range bytes.Lines(p) {
+		for _, word := range []string{"panic", "fatal error", "runtime:", "DATA RACE"} {
+			if bytes.Contains(line, []byte(word)) && len(t.alarming) == 0 {
+				t.alarming = bytes.Clone(line[:min(len(line), 400)])
+			}
+		}
+	}
+	return len(p), nil
+}
+
+func (t *tap) alarm() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.alarming))
+}
+
+func (t *tap) size() (bytes, lines int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes, t.lines
+}
+
+func (t *tap) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.last)
+}
+
+// serve starts a server and waits for its address. configure, which may be nil, changes
+// the command.
+func serve(ctx context.Context, binary string, configure func(*exec.Cmd), args ...string) (*server, error) {
+	if !strings.Contains(strings.Join(args, " "), "--listen") {
+		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
+	}
+	s := &server{cmd: exec.Command(binary, append([]string{"serve"}, args...)...), exited: make(chan struct{})}
+	s.cmd.Env = serverEnv
+	s.cmd.Dir = "/"
+	// The signal comes with the end of the thread that started the server. No thread of this
+	// program ends before the program does.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.Stderr = &s.stderr
+	if configure != nil {
+		configure(s.cmd)
+	}
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	go func() {
+		s.cmd.Wait()
+		close(s.exited)
+	}()
+	if err != nil {
+		s.kill()
+		return nil, fmt.Errorf("%s printed no address: %w\n%s", s.cmd, err, s.stderr.String())
+	}
+	s.url = strings.TrimSpace(line)
+	return s, nil
+}
+
+func (s *server) pid() int { return s.cmd.Process.Pid }
+
+func (s *server) alive() bool {
+	select {
+	case <-s.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	<-s.exited
+}
+
+// stop sends SIGTERM and wants exit code 0 within stopWithin.
+func (s *server) stop() error {
+	if !s.alive() {
+		return fmt.Errorf("the server has ended: %v: %s", s.cmd.ProcessState, s.reason())
+	}
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(stopWithin):
+		s.kill()
+		return fmt.Errorf("SIGTERM did not end the server within %v", stopWithin)
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("after SIGTERM the server exited with %d", code)
+	}
+	return nil
+}
+
+// reason is the line of its stderr that says most about an unexpected end.
+func (s *server) reason() string {
+	if line := s.stderr.alarm(); line != "" {
+		return line
+	}
+	lines := strings.Split(strings.TrimSpace(s.stderr.String()), "\n")
+	return lines[len(lines)-1]
+}
