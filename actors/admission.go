@@ -29,14 +29,14 @@ func newAdmission(maxRequests int) *admission {
 func (a *admission) full() bool { return a.requests >= a.maxRequests || a.bytes >= maxPendingBytes }
 
 // wait blocks until one more may be read, and reports whether: after close none
-// may. If it has to wait and nobody is looking, it first calls stalled with how many
-// were released: stillFull is to be asked later.
-func (a *admission) wait(stalled func(released uint64)) bool {
+// may. If it has to wait and nobody is looking, it first calls full: somebody must then ask
+// stillFull until that says no.
+func (a *admission) wait(full func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.full() && !a.closed && !a.watched {
 		a.watched = true
-		stalled(a.released)
+		full()
 	}
 	for a.full() && !a.closed {
 		a.free.Wait()

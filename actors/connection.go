@@ -39,7 +39,8 @@ type Conn interface {
 	Subprotocol() string
 
 	// A Conn may have a method MaxMessage() int: the most that a message may have on it,
-	// in bytes, in either direction.
+	// in bytes, in either direction. It may have a method Gone() bool: the other side neither
+	// reads nor writes any more. That is asked while nobody calls ReadMessage.
 }
 
 // Codes of Close frames (RFC 6455 §7.4.1; from 4000 on ours).
@@ -62,8 +63,7 @@ type (
 	listWritten   struct{}            // writer: the answers to process/list
 	groupsWritten struct{}            // writer: what it was given of group/changed
 	attachDue     struct{ token uint64 }
-	stallDue      struct{ answered uint64 } // the reader has waited for admission since then
-	endDue        struct{}                  // the client had its time to read the end
+	endDue        struct{} // the client had its time to read the end
 )
 
 const (
@@ -73,9 +73,6 @@ const (
 	pingPause = 20 * time.Millisecond
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
-	// stallTime is how long a connection is not read because none of its requests
-	// is answered: its Pongs are not read either, so it is then closed.
-	stallTime = 10 * time.Second
 	// endTime is how long an evicted client may take to read why, and how long what
 	// waits may take to be answered after the end of its input.
 	endTime = 5 * time.Second
@@ -133,6 +130,9 @@ type connection struct {
 	files    *fileCalls // nil: there was none
 	http     *httpCalls // nil: there was none
 	commands commands
+
+	stall    stall  // while the reader waits for admission
+	finished uint64 // answers that waited for the server alone, since the beginning
 
 	groups        map[string]GroupChanged // by group id: what the client was not told
 	groupsWaiting bool                    // for groupsWritten
@@ -241,23 +241,17 @@ func (c *connection) Receive(ctx actor.Context) {
 		if c.stage == attaching && m.token == c.token {
 			c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
 		}
+	case unread:
+		c.unreadSince(ctx)
 	case stallDue:
-		switch full, answered := c.admit.stillFull(); {
-		case full && answered > m.answered:
-			after(ctx, stallTime, stallDue{answered})
-		case full:
-			c.closeFor(ctx, closePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
-		}
+		c.stallDue(ctx)
 	}
 }
 
 // start starts the two goroutines of the connection.
 func (c *connection) start(ctx actor.Context) {
 	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.shared
-	fault := func(string) {}
-	if c.fault != nil {
-		fault = func(goroutine string) { c.fault(self, goroutine) }
-	}
+	fault := c.faultOf(self)
 	pong := func(serial uint64) {
 		// RFC 6455 §5.5.3 allows Pongs that nobody asked for. One goroutine calls this: no other
 		// stores.
@@ -285,11 +279,9 @@ func (c *connection) start(ctx actor.Context) {
 	w.begin = func() { s.onWorker(write) }
 	s.run(root, self, "reader", func() {
 		fault("reader")
-		stalled := func(answered uint64) {
-			time.AfterFunc(stallTime, func() { root.Send(self, stallDue{answered}) })
-		}
+		full := func() { root.Send(self, unread{}) }
 		var codec protocol.Codec
-		for admit.wait(stalled) {
+		for admit.wait(full) {
 			frame, err := conn.ReadMessage()
 			if err != nil {
 				root.Send(self, ended{err})
@@ -303,6 +295,15 @@ func (c *connection) start(ctx actor.Context) {
 			root.Send(self, decode(codec, frame))
 		}
 	})
+}
+
+// faultOf is what each goroutine of the connection calls with its name: a test may stop it there.
+func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
+	fault := c.fault
+	if fault == nil {
+		return func(string) {}
+	}
+	return func(goroutine string) { fault(self, goroutine) }
 }
 
 // ended stops the actor, but answers first what came before the end of an input.

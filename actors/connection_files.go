@@ -125,7 +125,7 @@ func (c *connection) fileRequest(ctx actor.Context, in inbound) {
 
 // runFiles begins what may begin.
 func (c *connection) runFiles(ctx actor.Context) {
-	self, root := ctx.Self(), ctx.ActorSystem().Root
+	self, root, fault := ctx.Self(), ctx.ActorSystem().Root, c.faultOf(ctx.Self())
 	for call := c.files.take(); call != nil; call = c.files.take() {
 		if c.counts.fileCalls.Add(1) > allFileCalls {
 			c.counts.fileCalls.Add(-1)
@@ -135,6 +135,7 @@ func (c *connection) runFiles(ctx actor.Context) {
 		until := c.files.ctx
 		c.run(root, self, "file", func() {
 			defer c.counts.fileCalls.Add(-1)
+			fault("file")
 			result, err := call.do(until)
 			root.Send(self, fileDone{call, result, err})
 		})
@@ -142,6 +143,7 @@ func (c *connection) runFiles(ctx actor.Context) {
 }
 
 func (c *connection) fileDone(ctx actor.Context, m fileDone) {
+	c.finished++
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
 	switch {

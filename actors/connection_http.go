@@ -68,6 +68,7 @@ type httpCalls struct {
 	cancel  context.CancelFunc
 	waiting []*httpCall
 	running int
+	asked   int             // of those running: without an answer
 	streams map[string]bool // by requestId: those of which the last has not been passed to the writer
 }
 
@@ -151,6 +152,7 @@ func (c *connection) runHTTP(ctx actor.Context) {
 		call := h.waiting[0]
 		h.waiting = h.waiting[1:]
 		h.running++
+		h.asked++
 		call.due()
 		request, room := call.request, h.room
 		call.request = nil
@@ -221,6 +223,8 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 		return
 	}
 	c.http.uploads -= m.call.upload
+	c.http.asked--
+	c.finished++
 	in := m.call.in
 	switch m.call.taken = m.taken; {
 	case m.err != nil:
@@ -273,6 +277,7 @@ func (c *connection) httpDue(ctx actor.Context, m httpDue) {
 	}
 	c.http.waiting = slices.Delete(c.http.waiting, i, i+1)
 	c.http.running++ // until that is written
+	c.http.asked++
 	c.httpAnswered(ctx, httpAnswered{call: m.call, err: fmt.Errorf("%w, and %d others of this connection were before it", context.Cause(m.call.ctx), maxHTTPCalls)})
 }
 

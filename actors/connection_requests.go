@@ -20,6 +20,7 @@ type pending struct {
 	list    *listing        // it is one part of a process/list
 	command *runningCommand // that it is about; nil: none
 	call    *commandCall    // of that; nil: its start
+	server  bool            // see waitsForServer
 }
 
 // begins reports whether it is the start of a command.
@@ -147,7 +148,7 @@ func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
 	c.token++
-	p.id, p.weight = in.id, in.weight
+	p.id, p.weight, p.server = in.id, in.weight, waitsForServer(in.params)
 	c.pending[c.token] = p
 	ctx.Request(pid, Request{c.token, in.params})
 }
@@ -189,6 +190,9 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		return // it was answered when the process went
 	}
 	delete(c.pending, m.Token)
+	if p.server {
+		c.finished++
+	}
 	if p.begins() && m.Err != nil {
 		delete(c.commands.active, p.command.key) // before the answer: the name is free again
 	}

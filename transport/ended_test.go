@@ -205,3 +205,32 @@ func TestSlowIsNotDead(t *testing.T) {
 		})
 	}
 }
+
+// Who does not read notices all the same that nobody is there.
+func TestGone(t *testing.T) {
+	is := func(what string, c Conn, want bool) {
+		t.Helper()
+		until := time.Now().Add(30 * time.Second)
+		for c.(interface{ Gone() bool }).Gone() != want {
+			if time.Now().After(until) {
+				t.Fatalf("%s: gone is not %v", what, want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: 20 * time.Millisecond})
+	p := newPeer(t, s.URL())
+	server := <-accepted
+	p.send(fin|text, []byte("nobody reads this"))
+	is("websocket", server, false)
+	p.Close()
+	is("websocket", server, true)
+
+	framed, taken := serve(t, "unix://"+filepath.Join(t.TempDir(), "socket"), &ServerOptions{Framed: true})
+	client := dial(t, framed.URL(), nil)
+	server = <-taken
+	mustWrite(t, client, "nobody reads this")
+	is("frames", server, false)
+	client.Close(CloseNormal, "")
+	is("frames", server, true)
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -113,6 +114,17 @@ func (c *frames) ReadMessage() ([]byte, error) {
 		}
 	}
 	return msg, err
+}
+
+// Gone reports whether the other side neither reads nor writes any more. It is for one who does
+// not read, and would not notice.
+func (c *frames) Gone() bool {
+	socket, ok := c.conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	return err == nil && hungUp(raw)
 }
 
 func (c *frames) Subprotocol() string { return c.subprotocol }

@@ -91,7 +91,12 @@ func name(c net.Conn) string {
 	return "unix:" + c.LocalAddr().String()
 }
 
-func (c *webSocket) RemoteAddr() string  { return c.remote }
+func (c *webSocket) RemoteAddr() string { return c.remote }
+
+// Gone reports whether the other side neither reads nor writes any more. It is for one who does
+// not read, and would not notice: the pings that nobody answers make the system notice.
+func (c *webSocket) Gone() bool { return hungUp(c.raw) }
+
 func (c *webSocket) Subprotocol() string { return c.ws.Subprotocol() }
 
 func (c *webSocket) ReadMessage() ([]byte, error) {

@@ -157,6 +157,17 @@ func (l *link) endRead(c net.Conn) {
 	c.SetReadDeadline(time.Unix(1, 0))
 }
 
+// hungUp reports whether the other side of a socket neither reads nor writes any more: it
+// has reset the connection, or the kernel has given it up. Bytes that wait do not hide it.
+func hungUp(raw syscall.RawConn) (gone bool) {
+	raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd)}} // these two events need not be asked for
+		n, err := unix.Poll(poll, 0)
+		gone = err == nil && n == 1 && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return gone
+}
+
 func (l *link) lingerOn(c net.Conn) {
 	l.reading.Lock()
 	c.SetReadDeadline(time.Now().Add(lingerFor))
