@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -88,7 +87,7 @@ func params[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
 
 // initializeParams takes that of the app-server wire, too, which says clientInfo.
 func initializeParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
-	if has(c, payload, "clientInfo") && !has(c, payload, "clientName") {
+	if protocol.HasMember(c, payload, "clientInfo") && !protocol.HasMember(c, payload, "clientName") {
 		p, err := params[protocol.ClientInfoParams](c, payload)
 		if err != nil {
 			return nil, err
@@ -102,17 +101,11 @@ func initializeParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
 // firstWith are params of the first exec-server wire if they have that member.
 func firstWith[First, Else any](member string) func(protocol.Codec, []byte) (any, *protocol.Error) {
 	return func(c protocol.Codec, payload []byte) (any, *protocol.Error) {
-		if has(c, payload, member) {
+		if protocol.HasMember(c, payload, member) {
 			return params[First](c, payload)
 		}
 		return params[Else](c, payload)
 	}
-}
-
-// has reports whether params have a member, and it is not null.
-func has(c protocol.Codec, payload []byte, member string) bool {
-	var all map[string]json.RawMessage
-	return c.Unmarshal(payload, &all) == nil && all[member] != nil
 }
 
 // writeFileParams has an error of its own for what is not base64. (exec-server wire §8.)

@@ -97,3 +97,12 @@ func (e *envelope) message() (Message, error) {
 	}
 	return m, nil
 }
+
+// HasMember reports whether a Payload of c is an object with a member of that name that is not
+// null. It allocates nothing in proportion to the payload.
+func HasMember(c Codec, payload []byte, name string) bool {
+	if c == Msgpack {
+		return unpacker{b: payload}.hasMember(name)
+	}
+	return scanner{b: payload}.hasMember(name)
+}

@@ -31,6 +31,7 @@ const maxDepth = 128
 type scanner struct {
 	b []byte
 	i int // the next byte
+	purse
 }
 
 // peek skips blanks and returns the byte that the next token begins with, 0 at

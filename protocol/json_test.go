@@ -196,10 +196,10 @@ func TestElementsAreBounded(t *testing.T) {
 		begin, end string
 		element    string
 	}{
-		{JSON, "argv", `{"argv":[""`, `]}`, `,""`},
-		{JSON, "env", `{"env":{"":""`, `}}`, `,"":""`},
-		{Msgpack, "argv", "\x81\xa4argv\xdd\x00\x04\x00\x01\xa0", "", "\xa0"},
-		{Msgpack, "env", "\x81\xa3env\xdf\x00\x04\x00\x01\xa0\xa0", "", "\xa0\xa0"},
+		{JSON, "argv", `{"argv":["123"`, `]}`, `,"123"`},
+		{JSON, "env", `{"env":{"1234":"123456"`, `}}`, `,"1234":"123456"`},
+		{Msgpack, "argv", "\x81\xa4argv\xdd\x00\x04\x00\x01\xa41234", "", "\xa41234"},
+		{Msgpack, "env", "\x81\xa3env\xdf\x00\x04\x00\x01\xa71234567\xa71234567", "", "\xa71234567\xa71234567"},
 	} {
 		payload := c.begin + strings.Repeat(c.element, maxElements) + c.end
 		err := c.codec.Unmarshal([]byte(payload), new(ProcessStartParams))

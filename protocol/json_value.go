@@ -15,7 +15,7 @@ func unmarshalJSON(payload []byte, v any) error {
 	if payload == nil {
 		payload = []byte("null")
 	}
-	s := scanner{b: payload}
+	s := scanner{b: payload, purse: newPurse(payload)}
 	if err := unmarshal(&s, v); err != nil {
 		return err
 	}
@@ -45,6 +45,16 @@ func (s *scanner) kind() kind {
 func (s *scanner) rawJSON() (json.RawMessage, error) {
 	raw, err := s.raw()
 	return slices.Clone(raw), err
+}
+
+// hasMember reports whether the next value is an object with a member of that name that is
+// not null. It moves nowhere and keeps nothing.
+func (s scanner) hasMember(name string) (found bool) {
+	err := s.object(func(key []byte) error {
+		found = found || string(key) == name && s.kind() != kindNull
+		return s.skip(0)
+	})
+	return found && err == nil
 }
 
 func (s *scanner) bytes(dst []byte) ([]byte, error) {

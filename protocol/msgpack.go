@@ -110,7 +110,7 @@ func unmarshalMsgpack(payload []byte, v any) error {
 	if payload == nil {
 		payload = []byte{msgpcode.Nil}
 	}
-	u := unpacker{b: payload}
+	u := unpacker{b: payload, purse: newPurse(payload)}
 	if err := unmarshal(&u, v); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 type unpacker struct {
 	b []byte
 	i int // the next byte
+	purse
 
 	digits [32]byte // of number
 }
@@ -314,12 +315,28 @@ func (u *unpacker) mismatch(expected string) error {
 	return fmt.Errorf("invalid type: %s, expected %s", found, expected)
 }
 
+// maxRaw is how large a value may be that is kept as JSON, in bytes: each byte may become six.
+const maxRaw = 64 << 10
+
 func (u *unpacker) rawJSON() (json.RawMessage, error) {
 	ahead := *u
 	if err := ahead.skip(0); err != nil { // it is as deep as may be, and no deeper
 		return nil, err
 	}
+	if size := ahead.i - u.i; size > maxRaw {
+		return nil, fmt.Errorf("a value of %d bytes, the limit is %d", size, maxRaw)
+	}
 	return u.appendJSON(nil)
+}
+
+// hasMember reports whether the next value is a map with a member of that name that is not
+// null. It moves nowhere and keeps nothing.
+func (u unpacker) hasMember(name string) (found bool) {
+	err := u.object(func(key []byte) error {
+		found = found || string(key) == name && u.kind() != kindNull
+		return u.skip(0)
+	})
+	return found && err == nil
 }
 
 // appendJSON moves past a value and appends it as JSON. Bytes become base64.

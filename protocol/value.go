@@ -80,9 +80,39 @@ var (
 // as soon as a value is decoded, never for what is absent.
 type validator interface{ Validate() error }
 
+// purse is what decoding a payload may take of memory. In memory a short string, an empty
+// list or a map is far larger than in a message.
+type purse struct {
+	left    int // bytes; meaningless unless bounded
+	bounded bool
+}
+
+const (
+	// decodeFactor is how many bytes of memory one byte of a payload may become, and
+	// decodeFree is what any payload may become beside that.
+	decodeFactor = 4
+	decodeFree   = 1 << 20
+)
+
+func newPurse(payload []byte) purse {
+	return purse{left: decodeFactor*len(payload) + decodeFree, bounded: true}
+}
+
+var errTooMuch = fmt.Errorf("too many small values: in memory they would have more than %d times the bytes that they have in the message", decodeFactor)
+
+// spend takes n bytes.
+func (p *purse) spend(n int) error {
+	if p.left -= n; p.bounded && p.left < 0 {
+		return errTooMuch
+	}
+	return nil
+}
+
 // source is encoded values, read from left to right: what decoding needs that each
 // codec does in its own way. After an error its position means nothing.
 type source interface {
+	// spend takes n bytes of what decoding may take of memory, or fails.
+	spend(n int) error
 	// kind is that of the next value; 0 if there is none, or it is broken.
 	kind() kind
 	// skip moves past a value, of any kind, that lies in depth others.
@@ -170,10 +200,16 @@ func decodeValue(s source, v reflect.Value) error {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
+		if err := s.spend(int(v.Type().Elem().Size())); err != nil {
+			return err
+		}
 		v.Set(reflect.New(v.Type().Elem()))
 		return decodeValue(s, v.Elem())
 	case reflect.String:
 		t, err := decodeText(s)
+		if err == nil {
+			err = s.spend(len(t))
+		}
 		if err != nil {
 			return err
 		}
@@ -261,11 +297,18 @@ func decodeSlice(s source, v reflect.Value) error {
 		return s.mismatch("a sequence")
 	}
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	size := int(v.Type().Elem().Size())
 	return s.array(func(i int) error {
 		if i == maxElements {
 			return errElements
 		}
-		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		if err := s.spend(size); err != nil {
+			return err
+		}
+		if i == v.Cap() {
+			v.Grow(max(i, 4)) // doubled: what is left behind is no more than what there is
+		}
+		v.SetLen(i + 1)
 		if err := decodeValue(s, v.Index(i)); err != nil {
 			return within("["+strconv.Itoa(i)+"]", err)
 		}
@@ -278,13 +321,18 @@ func decodeMap(s source, v reflect.Value) error {
 		return s.mismatch("a map")
 	}
 	v.Set(reflect.MakeMap(v.Type()))
-	n := 0 // of members, the same name counts again
+	n := 0                                                            // of members, the same name counts again
+	size := int(v.Type().Key().Size()+v.Type().Elem().Size()) * 3 / 2 // a map is never full
+	elem := reflect.New(v.Type().Elem()).Elem()                       // each in turn: the map copies it
 	return s.object(func(key []byte) error {
 		if n++; n > maxElements {
 			return errElements
 		}
+		if err := s.spend(size + len(key)); err != nil {
+			return err
+		}
 		name := string(key)
-		elem := reflect.New(v.Type().Elem()).Elem()
+		elem.SetZero()
 		if err := decodeMember(s, elem, elem.Kind() != reflect.Pointer); err != nil {
 			return within(clip(name), err)
 		}

@@ -1,0 +1,206 @@
+package actors
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// paramsOf are the types of the params of each method that has some; of some methods two.
+var paramsOf = map[string][]any{
+	protocol.MethodInitialize:        {protocol.InitializeParams{}, protocol.ClientInfoParams{}},
+	protocol.MethodFsReadFile:        {protocol.FsReadFileParams{}},
+	protocol.MethodFsOpen:            {protocol.FsOpenParams{}},
+	protocol.MethodFsReadBlock:       {protocol.FsReadBlockParams{}},
+	protocol.MethodFsWriteBlock:      {protocol.FsWriteBlockParams{}},
+	protocol.MethodFsClose:           {protocol.FsCloseParams{}},
+	protocol.MethodFsWriteFile:       {protocol.FsWriteFileParams{}},
+	protocol.MethodFsCreateDirectory: {protocol.FsCreateDirectoryParams{}},
+	protocol.MethodFsGetMetadata:     {protocol.FsGetMetadataParams{}},
+	protocol.MethodFsCanonicalize:    {protocol.FsCanonicalizeParams{}},
+	protocol.MethodFsReadDirectory:   {protocol.FsReadDirectoryParams{}},
+	protocol.MethodFsWalk:            {protocol.FsWalkParams{}},
+	protocol.MethodFsRemove:          {protocol.FsRemoveParams{}},
+	protocol.MethodFsCopy:            {protocol.FsCopyParams{}},
+	protocol.MethodFsWatchMissing:    {protocol.FsWatchMissingParams{}},
+	protocol.MethodHTTPRequest:       {protocol.HTTPRequestParams{}},
+	protocol.MethodProcessStart:      {protocol.ProcessStartParams{}},
+	protocol.MethodProcessRead:       {protocol.ProcessReadParams{}},
+	protocol.MethodProcessWrite:      {protocol.ProcessWriteParams{}},
+	protocol.MethodProcessCloseStdin: {protocol.ProcessCloseStdinParams{}},
+	protocol.MethodProcessResize:     {protocol.ProcessResizeParams{}},
+	protocol.MethodProcessSignal:     {protocol.ProcessSignalParams{}},
+	protocol.MethodProcessTerminate:  {protocol.ProcessTerminateParams{}},
+	protocol.MethodProcessWait:       {protocol.ProcessWaitParams{}},
+	protocol.MethodProcessRestart:    {protocol.ProcessRestartParams{}},
+	protocol.MethodProcessSetRestart: {protocol.ProcessSetRestartParams{}},
+	protocol.MethodProcessInfo:       {protocol.ProcessInfoParams{}},
+	protocol.MethodProcessSpawn:      {protocol.ProcessSpawnParams{}},
+	protocol.MethodProcessWriteStdin: {protocol.ProcessWriteStdinParams{}},
+	protocol.MethodProcessResizePty:  {protocol.ProcessResizePtyParams{}},
+	protocol.MethodProcessKill:       {protocol.ProcessKillParams{}},
+
+	protocol.MethodCommandExec:          {protocol.FirstExecParams{}, protocol.CommandExecParams{}},
+	protocol.MethodCommandExecWrite:     {protocol.FirstExecWriteParams{}, protocol.CommandExecWriteParams{}},
+	protocol.MethodCommandExecResize:    {protocol.CommandExecResizeParams{}},
+	protocol.MethodCommandExecTerminate: {protocol.FirstExecTerminateParams{}, protocol.CommandExecTerminateParams{}},
+
+	protocol.MethodGroupStart:   {protocol.GroupStartParams{}},
+	protocol.MethodGroupStop:    {protocol.GroupStopParams{}},
+	protocol.MethodSessionClose: {protocol.SessionCloseParams{}},
+	protocol.MethodSessionAck:   {protocol.SessionAckParams{}},
+}
+
+// without are the methods whose params are not looked into.
+var without = []string{
+	protocol.MethodInitialized, protocol.MethodEnvironmentInfo, protocol.MethodEnvironmentStatus,
+	protocol.MethodProcessList, protocol.MethodGroupList, protocol.MethodServerInfo, protocol.MethodSessionInfo,
+}
+
+// What a message becomes in memory is bounded by what it has on the wire, whichever of its
+// members is a list or a map of the smallest values that there are, and whatever is refused.
+func TestMessagesDoNotGrowInMemory(t *testing.T) {
+	for _, method := range without {
+		paramsOf[method] = []any{struct{}{}}
+	}
+	tested := 0
+	for method := range methods {
+		types := paramsOf[method]
+		if types == nil {
+			t.Errorf("%s: its params are in no table of this test", method)
+		}
+		for _, of := range types {
+			for where, params := range bombs(reflect.TypeOf(of)) {
+				tested++
+				message := map[string]any{"id": 1, "method": method, "params": params}
+				asJSON, err := json.Marshal(message)
+				if err != nil {
+					t.Fatal(err)
+				}
+				asMsgpack, err := msgpack.Marshal(message)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantSmall(t, fmt.Sprintf("%s %s as JSON", method, where), protocol.JSON, asJSON)
+				wantSmall(t, fmt.Sprintf("%s %s as msgpack", method, where), protocol.Msgpack, asMsgpack)
+			}
+		}
+	}
+	if tested < 50 {
+		t.Errorf("%d messages: this tests little", tested)
+	}
+}
+
+func wantSmall(t *testing.T, what string, codec protocol.Codec, frame []byte) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	in := decode(codec, frame)
+	runtime.ReadMemStats(&after)
+	// All that was allocated, garbage included: far more than there was at any time.
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(10*len(frame)+16<<20); got > most {
+		t.Errorf("%s: decoding %d bytes allocated %d, %.1f times as much", what, len(frame), got, float64(got)/float64(len(frame)))
+	}
+	runtime.KeepAlive(in)
+}
+
+// bombs are params of type of, each with another of its members large; by the name of that member.
+func bombs(of reflect.Type) map[string]any {
+	found := map[string]any{"unknown": with(smallest(of), "unknown", list(nil, bombSize))}
+	for _, f := range reflect.VisibleFields(of) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || name == "" {
+			continue
+		}
+		for inner, value := range largeOf(f.Type) {
+			found[name+inner] = with(smallest(of), name, value)
+		}
+	}
+	return found
+}
+
+func with(params any, name string, value any) any {
+	all, ok := params.(map[string]any)
+	if ok {
+		all[name] = value
+	}
+	return params
+}
+
+const bombSize = 1<<18 - 1
+
+func list(element any, n int) []any {
+	l := make([]any, n)
+	for i := range l {
+		l[i] = element
+	}
+	return l
+}
+
+// largeOf are values of a type that have many small ones, by what of it is large.
+func largeOf(of reflect.Type) map[string]any {
+	found := make(map[string]any)
+	switch of.Kind() {
+	case reflect.Pointer:
+		return largeOf(of.Elem())
+	case reflect.Slice:
+		if of == reflect.TypeFor[json.RawMessage]() {
+			found[""] = list(nil, 6*bombSize) // in JSON each takes five bytes
+		}
+		if of.Elem().Kind() == reflect.Uint8 {
+			return found
+		}
+		found["[]"] = list(smallest(of.Elem()), bombSize)
+		for inner, value := range largeOf(of.Elem()) {
+			found["[0]"+inner] = []any{value}
+		}
+	case reflect.Map:
+		all := make(map[string]any)
+		for i := range bombSize {
+			all[strconv.FormatInt(int64(i), 36)] = smallest(of.Elem())
+		}
+		found["{}"] = all
+	case reflect.Struct:
+		for inner, value := range bombs(of) {
+			found["."+inner] = value
+		}
+	}
+	return found
+}
+
+// smallest is a value of a type with as little in it as its type allows.
+func smallest(of reflect.Type) any {
+	switch of.Kind() {
+	case reflect.Pointer:
+		return smallest(of.Elem())
+	case reflect.String:
+		return ""
+	case reflect.Bool:
+		return false
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Uint8 && of != reflect.TypeFor[json.RawMessage]() {
+			return ""
+		}
+		return []any{}
+	case reflect.Map:
+		return map[string]any{}
+	case reflect.Struct:
+		all := make(map[string]any)
+		for _, f := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Tag.Get("wire") == "required" {
+				all[name] = smallest(f.Type)
+			}
+		}
+		return all
+	}
+	return 0
+}
