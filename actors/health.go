@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,10 +11,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -23,13 +24,22 @@ import (
 
 // Messages of a process actor to itself; all are of one run.
 type (
-	readyNow   struct{ run int } // the goroutine that looks for it
-	readyDue   struct{ run int } // it has been given its time, or had its delay
+	readyNow struct{ run int } // the goroutine that looks for it
+	readyDue struct{ run int } // it has been given its time, or had its delay
+	// The goroutine that looks for it: the server could not look, for that reason; or, with
+	// nil, can again.
+	blinded struct {
+		run int
+		err error
+	}
 	silenceDue struct{ run int } // it may have written nothing for as long as it may
 	probeDue   struct{ run int } // the next probe
-	probed     struct {          // the probe's goroutine, which has left nothing behind
+	// the probe's goroutine, which has left nothing behind
+	probed struct {
 		run   int
-		fault string // "": it succeeded
+		fault string        // "": it succeeded
+		ours  error         // the server could not make it; then fault says nothing
+		held  time.Duration // child.Intake.HeldBack when it began
 	}
 	matched struct { // the goroutine that matched lines
 		run   int
@@ -42,6 +52,7 @@ type (
 func (readyNow) IgnoreDeadLetterLogging() {}
 func (probed) IgnoreDeadLetterLogging()   {}
 func (matched) IgnoreDeadLetterLogging()  {}
+func (blinded) IgnoreDeadLetterLogging()  {}
 
 const (
 	// readyTime is how long a run may take to be ready, unless its start says.
@@ -64,6 +75,10 @@ type health struct {
 	watched  context.Context            // is done when the run has ended: for goroutines
 	stop     context.CancelFunc         // of watched
 	heard    time.Time                  // its last output, or its begin
+	held     time.Duration              // child.Intake.HeldBack then
+	blind    *atomic.Int64              // for how long nobody could look whether it is ready, in nanoseconds
+	granted  time.Duration              // of time that does not count, what readyAt was put off by
+	ours     error                      // why the server could not look, or probe, the last time; nil: it could
 	failures uint64                     // probes in a row
 	probing  atomic.Bool                // there is one, perhaps of an older run; its goroutine says when not
 	probes   int                        // since the process began: of their names
@@ -77,7 +92,8 @@ func (p *process) watch(ctx actor.Context) {
 	if p.params.Ready != nil || p.params.Liveness != nil {
 		h.watched, h.stop = context.WithCancel(context.Background())
 	}
-	h.ready, h.heard, h.failures = false, time.Now(), 0
+	h.ready, h.failures, h.blind, h.granted, h.ours = false, 0, new(atomic.Int64), 0, nil
+	h.heard, h.held = time.Now(), p.intake.HeldBack()
 	if l := p.params.Liveness; l != nil && l.SilenceMs > 0 {
 		h.silenceAt.set(ctx, fromMillis(l.SilenceMs), silenceDue{p.run})
 	}
@@ -95,18 +111,7 @@ func (p *process) watch(ctx actor.Context) {
 		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked when it was decoded
 		h.lines = make(map[protocol.Stream][]byte)
 	default:
-		self, root, watched, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, readyNow{p.run}
-		look := lookFor(r)
-		p.shared.run(root, self, "ready", func() {
-			for pause := 10 * time.Millisecond; !look(watched); pause = min(pause*3/2, lookEvery) {
-				select {
-				case <-watched.Done():
-					return
-				case <-time.After(pause):
-				}
-			}
-			root.Send(self, m)
-		})
+		p.lookout(ctx, lookFor(r))
 	}
 	switch t := r.TimeoutMs; {
 	case t == nil:
@@ -116,16 +121,47 @@ func (p *process) watch(ctx actor.Context) {
 	}
 }
 
-// lookFor is how to look once whether a run is ready.
-func lookFor(r *protocol.Ready) func(context.Context) bool {
-	dial := func(network, address string) func(context.Context) bool {
-		return func(ctx context.Context) bool {
+// lookout looks, on a goroutine, until the run is ready or has ended. While the server
+// itself stands in the way, time does not count.
+func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
+	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.run, p.health.watched, p.health.blind
+	p.shared.run(root, self, "ready", func() {
+		var told error
+		for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, lookEvery) {
+			begun, err := time.Now(), look(watched)
+			if err == nil {
+				root.Send(self, readyNow{run})
+				return
+			}
+			if !lacking(err) {
+				err = nil
+			}
+			if (err == nil) != (told == nil) {
+				told = err
+				root.Send(self, blinded{run, err})
+			}
+			select {
+			case <-watched.Done():
+				return
+			case <-time.After(pause):
+			}
+			if err != nil {
+				blind.Add(int64(time.Since(begun)))
+			}
+		}
+	})
+}
+
+// lookFor is how to look once whether a run is ready: nil if it is. A variable for tests.
+var lookFor = func(r *protocol.Ready) func(context.Context) error {
+	dial := func(network, address string) func(context.Context) error {
+		return func(ctx context.Context) error {
 			d := net.Dialer{Timeout: lookTime}
 			conn, err := d.DialContext(ctx, network, address)
 			if err == nil {
 				conn.Close()
 			}
-			return err == nil
+			return err
 		}
 	}
 	switch {
@@ -136,10 +172,35 @@ func lookFor(r *protocol.Ready) func(context.Context) bool {
 		return dial("unix", path)
 	}
 	path, _ := protocol.ParseFileURI(r.File)
-	return func(context.Context) bool {
+	return func(context.Context) error {
 		_, err := os.Lstat(path)
-		return err == nil
+		return err
 	}
+}
+
+// lacking reports whether an error says that the server has not what it takes: no
+// descriptors, no memory, no local ports. It tells nothing about the program.
+func lacking(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EADDRNOTAVAIL},
+		func(e syscall.Errno) bool { return errors.Is(err, e) })
+}
+
+// blinded is told in process/info, and in the log once until it can look again.
+func (p *process) blinded(m blinded) {
+	h := &p.health
+	if m.run != p.run || h.ready {
+		return
+	}
+	h.ours = m.err
+	if m.err != nil {
+		p.shared.Log.Warn("the server cannot look whether a process is ready: that time does not count", "actor", p.name, "err", m.err)
+	}
+}
+
+// excused is how much of the time of this run does not count against it: the server held
+// its output back, or could not look.
+func (p *process) excused() time.Duration {
+	return p.intake.HeldBack() + time.Duration(p.health.blind.Load())
 }
 
 // unwatch ends what watch began: the run has ended.
@@ -193,10 +254,15 @@ func (p *process) isReady(ctx actor.Context) {
 }
 
 func (p *process) readyDue(ctx actor.Context) {
+	h := &p.health
 	switch r := p.params.Ready; {
-	case p.health.ready || !p.lives():
+	case h.ready || !p.lives():
 	case r.DelayMs != nil:
 		p.isReady(ctx)
+	case p.excused() > h.granted:
+		more := p.excused() - h.granted
+		h.granted += more
+		h.readyAt.set(ctx, more, readyDue{p.run})
 	default:
 		after := readyTime
 		if r.TimeoutMs != nil {
@@ -209,7 +275,7 @@ func (p *process) readyDue(ctx actor.Context) {
 // heard looks at output: of lines that may make it ready, and that there is some.
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	h := &p.health
-	h.heard = time.Now()
+	h.heard, h.held = time.Now(), p.intake.HeldBack()
 	p.gauge.wrote.Store(h.heard.UnixNano())
 	if h.pattern == nil || p.params.Ready.Stream != 0 && p.params.Ready.Stream != s {
 		return
@@ -234,10 +300,11 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 // client's may take long. Until matched comes the process takes no more facts, so that
 // ready has its place in the sequence, and the program waits if it writes faster.
 func (p *process) match(ctx actor.Context) {
-	self, root, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, p.health.pattern, p.health.matching, matched{run: p.run}
+	h := &p.health
+	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.run}
 	p.shared.run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
-			return pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // a TTY's lines have one
+			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // a TTY's lines have one
 		})
 		root.Send(self, m)
 	})
@@ -271,127 +338,13 @@ func (p *process) silence(ctx actor.Context) {
 		return
 	}
 	limit := fromMillis(p.params.Liveness.SilenceMs)
-	if since, _ := p.intake.Starved(); !since.IsZero() {
-		h.heard = time.Now()
-	}
-	switch left := limit - time.Since(h.heard); {
+	heldBack := p.intake.HeldBack() - h.held
+	switch left := limit - (time.Since(h.heard) - heldBack); {
 	case left > 0:
 		h.silenceAt.set(ctx, left, silenceDue{p.run})
 	default:
 		p.fail(ctx, fmt.Sprintf("no output for %v", limit))
 	}
-}
-
-func (p *process) probeLater(ctx actor.Context) {
-	if l := p.params.Liveness; l != nil && l.Probe != nil && p.phase == running {
-		p.health.probeAt.set(ctx, orDefault(l.Probe.EveryMs, defaultProbeEvery), probeDue{p.run})
-	}
-}
-
-func orDefault(ms uint64, d time.Duration) time.Duration {
-	if ms == 0 {
-		return d
-	}
-	return fromMillis(ms)
-}
-
-// probe runs the command once. There is one at a time.
-func (p *process) probe(ctx actor.Context) {
-	h := &p.health
-	if h.probing.Load() || !p.lives() || p.endReason != "" {
-		return
-	}
-	h.probing.Store(true)
-	h.probes++
-	probe := p.params.Liveness.Probe
-	spec := child.Spec{
-		Argv:   probe.Argv,
-		Dir:    p.spec.Dir,
-		Env:    p.spec.Env,
-		Limits: p.spec.Limits,
-		Name:   fmt.Sprintf("%s.probe%d", p.name, h.probes),
-	}
-	limited, cancel := context.WithTimeout(h.watched, orDefault(probe.TimeoutMs, defaultProbeTime))
-	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.run}, p.shared
-	s.run(root, self, "probe", func() {
-		defer cancel()
-		m.fault = "internal error"
-		defer func() {
-			h.probing.Store(false)
-			root.Send(self, m)
-		}()
-		m.fault = s.runProbe(limited, spec)
-	})
-}
-
-// runProbe runs a command to its end, with all that it starts; ctx ends it. The answer
-// is "" if it ended with exit code 0, and else what went wrong.
-func (s *shared) runProbe(ctx context.Context, spec child.Spec) string {
-	news := make(chan struct{}, 1)
-	in := child.NewIntake(minRetention, s.budget, nil, func() {
-		select {
-		case news <- struct{}{}:
-		default:
-		}
-	})
-	defer in.Close()
-	type start struct {
-		handle child.Handle
-		err    error
-	}
-	started := make(chan start, 1)
-	s.start(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
-	st := <-started // a spawner always answers
-	if st.err != nil {
-		return st.err.Error()
-	}
-	fault := "it took too long"
-	for running := true; running; {
-		select {
-		case <-news:
-			for f, ok := in.Next(); ok; f, ok = in.Next() {
-				in.Settle(0, 0)
-				if f.Kind == child.FactExited {
-					fault, running = "", false
-					if f.Status.ExitCode != 0 {
-						fault = fmt.Sprintf("exit code %d", f.Status.ExitCode)
-					}
-				}
-			}
-		case <-ctx.Done():
-			running = false
-		}
-	}
-	finished := make(chan error, 1)
-	st.handle.Finish(func(err error) { finished <- err })
-	if err := <-finished; err != nil {
-		s.Log.Error("finish a probe", "name", spec.Name, "err", err)
-	}
-	return fault
-}
-
-// probed counts, and ends a run whose probes fail.
-func (p *process) probed(ctx actor.Context, m probed) {
-	h := &p.health
-	defer p.mayGo(ctx) // perhaps only that was left; an interval goes on by itself
-	if m.run != p.run || !p.lives() {
-		return
-	}
-	if m.fault == "" {
-		h.failures = 0
-		p.probeLater(ctx)
-		return
-	}
-	h.failures++
-	limit := p.params.Liveness.Probe.Failures
-	if limit == 0 {
-		limit = defaultProbeFailures
-	}
-	if h.failures < limit {
-		p.probeLater(ctx)
-		return
-	}
-	p.fail(ctx, fmt.Sprintf("its probe failed %d times: %s", h.failures, m.fault))
 }
 
 // healthError refuses conditions that cannot be looked for.

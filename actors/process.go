@@ -247,6 +247,8 @@ func (p *process) Receive(ctx actor.Context) {
 		p.probed(ctx, m)
 	case matched:
 		p.matched(ctx, m)
+	case blinded:
+		p.blinded(m)
 	case killDue:
 		if m.run == p.run {
 			p.killNow(ctx)

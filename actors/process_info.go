@@ -81,6 +81,9 @@ func (p *process) info() protocol.ProcessInfoResult {
 		SpooledBytes:  p.log.Spooled(),
 		Viewers:       []protocol.Viewer{},
 	}
+	if err := p.health.ours; err != nil && p.health.ready && p.phase == running {
+		info.ProbeError = err.Error()
+	}
 	if !p.health.heard.IsZero() {
 		info.QuietMs = sinceMs(p.health.heard)
 	}
@@ -152,7 +155,14 @@ func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
 		wait(protocol.Wait{For: protocol.WaitEnd, InMs: p.killAt.left(), Reason: p.endReason})
 	}
 	if p.params.Ready != nil && !p.health.ready {
-		wait(protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.left()})
+		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.left()}
+		if w.InMs > 0 {
+			w.InMs += milliseconds(p.excused() - p.health.granted)
+		}
+		if err := p.health.ours; err != nil {
+			w.Reason = "the server cannot look: " + err.Error()
+		}
+		wait(w)
 	}
 }
 

@@ -26,6 +26,9 @@ type interval struct {
 	closed   bool // its streams have ended
 	logged   bool // the beginning of the next run is
 	spawning bool // the spawner has been asked for that
+	// The server could not start it, and tries again; because is what reason was.
+	unstarted bool
+	because   string
 
 	// Of a process of a group, which says what follows:
 	held bool             // it has not yet
@@ -184,11 +187,37 @@ func (p *process) finishRun() {
 	})
 }
 
+// startRetry is how long a run waits that the server could not start.
+const startRetry = time.Second
+
+// startAgain tries the next run again: that the server has no descriptors, or no room, is
+// no failure of the program's and does not count for its policy.
+func (p *process) startAgain(ctx actor.Context, err error) {
+	n := p.interval
+	if !n.unstarted {
+		n.unstarted, n.because = true, n.reason
+		p.shared.Log.Warn("the server cannot start a process again, and tries on", "actor", p.name, "run", p.run, "every", startRetry, "err", err)
+	}
+	if n.verdict == supervision.Again {
+		n.reason = fmt.Sprintf("%s; the server could not start it: %v", n.because, err)
+	}
+	n.at, n.spawning = time.Now().Add(startRetry), false
+	p.run-- // it has not begun
+	p.advance(ctx)
+	if p.stopping != nil {
+		p.stop(ctx, *p.stopping)
+	}
+}
+
 // reasonNotStarted is that of a run whose program could not be started again.
 const reasonNotStarted = "it could not be started"
 
 // respawned goes on with the child of the next run.
 func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
+	if err != nil && !ofCommand(err) {
+		p.startAgain(ctx, err)
+		return
+	}
 	if err != nil {
 		st := protocol.ExitStatus{ExitCode: 127, Run: p.run, Reason: reasonNotStarted}
 		p.shared.Log.Warn("process could not be started again", "actor", p.name, "run", p.run, "err", err)

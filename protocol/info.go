@@ -13,6 +13,7 @@ type ProcessInfoResult struct {
 	PendingWrites int      `json:"pendingWrites"`          // process/write that wait because it does not read stdin
 	DroppedBytes  uint64   `json:"droppedBytes"`           // of its output, what is no longer held, whoever had it
 	SpooledBytes  int64    `json:"spooledBytes,omitempty"` // of its output, what is held on disk
+	ProbeError    string   `json:"probeError,omitempty"`   // why the server could not make the last probe, which did not count
 	Viewers       []Viewer `json:"viewers"`                // who gets its output now
 	Usage         *Usage   `json:"usage,omitempty"`        // nil: it has no child, or that is in no cgroup
 }

@@ -42,7 +42,7 @@ func TestInfo(t *testing.T) {
 	c.awaitWait("silent", "itself")
 	c.request("process/write", obj{"processId": "silent", "chunk": strings.Repeat("AAAA", 400_000/3), "writeId": "1"})
 	c.request("process/write", obj{"processId": "silent", "chunk": strings.Repeat("AAAA", 400_000/3), "writeId": "2"})
-	eventually(t, "a write waits", func() bool { _, info := c.waitsFor("silent"); return num(info["pendingWrites"]) == 1 })
+	eventually(t, "a write waits", func() bool { _, info := c.waitsFor("silent"); return num(info["pendingWrites"]) >= 1 })
 
 	deaf := c.start("deaf", obj{"argv": sh("trap '' TERM; echo up; while :; do sleep 1; done")})
 	deaf.awaitOutput("stdout", "up\n")

@@ -62,15 +62,16 @@ type Intake struct {
 	mu       sync.Mutex
 	credit   sync.Cond // broadcast on all that may give credit: two pumps wait here
 	facts    []Fact
-	notified bool  // the actor was told and has not yet found it empty
-	limit    int64 // what the log may keep for its owner
-	pinned   int64 // what it keeps for its owner now
-	retained int64 // all that it holds now, history included
-	flight   int64 // taken by pumps for memory and not yet settled
-	spooling int64 // the same for the spool
-	charged  int64 // of retained+flight, what the budget was charged
-	waiting  int   // pumps that wait for credit
-	since    time.Time
+	notified bool          // the actor was told and has not yet found it empty
+	limit    int64         // what the log may keep for its owner
+	pinned   int64         // what it keeps for its owner now
+	retained int64         // all that it holds now, history included
+	flight   int64         // taken by pumps for memory and not yet settled
+	spooling int64         // the same for the spool
+	charged  int64         // of retained+flight, what the budget was charged
+	waiting  int           // pumps that wait for credit
+	since    time.Time     // while waiting > 0
+	waited   time.Duration // before that
 	aborted  bool
 }
 
@@ -118,7 +119,11 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 		if in.waiting++; in.waiting == 1 {
 			in.since = time.Now()
 		}
-		defer func() { in.waiting-- }()
+		defer func() {
+			if in.waiting--; in.waiting == 0 {
+				in.waited += time.Since(in.since)
+			}
+		}()
 	}
 	return Credit{}, false
 }
@@ -145,6 +150,17 @@ func (in *Intake) Starved() (since time.Time, budget bool) {
 		return time.Time{}, false
 	}
 	return in.since, in.room(bufferSize) > 0
+}
+
+// HeldBack is for how long, all together, there was output that might not be read: the
+// program could not be heard then, and may have stood in write.
+func (in *Intake) HeldBack() time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.waiting == 0 {
+		return in.waited
+	}
+	return in.waited + time.Since(in.since)
 }
 
 // room is how much of want may be read now. A little room is none, as in TCP (RFC 1122

@@ -1,0 +1,261 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// info asks a process for its process/info.
+func infoOf(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pid *actor.PID) (info protocol.ProcessInfoResult) {
+	asker := spawn(func() actor.Actor {
+		return actor.ReceiveFunc(func(ctx actor.Context) {
+			if m, ok := ctx.Message().(Reply); ok {
+				info, _ = m.Result.(protocol.ProcessInfoResult)
+			}
+		})
+	})
+	system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessInfoParams{ProcessID: "p"}}, asker)
+	synctest.Wait()
+	return info
+}
+
+// probes answers the starts of probes: with the exit code that result returns, or with its error.
+func probes(r *processRecord, result func(n int) (int, error)) *atomic.Int64 {
+	start, count := r.shared.start, new(atomic.Int64)
+	r.shared.start = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		if !strings.Contains(spec.Name, ".probe") {
+			start(spec, in, done)
+			return
+		}
+		code, err := result(int(count.Add(1)))
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		c := &fakeChild{born: time.Now(), intake: in, ended: true}
+		in.Exited(protocol.ExitStatus{ExitCode: code})
+		in.Closed()
+		done(c, nil)
+	}
+	return count
+}
+
+// The program is not to blame for a probe that the server cannot start.
+func TestProbesThatCannotBeMade(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		var fail atomic.Pointer[error]
+		refuse := func(err error) { fail.Store(&err) }
+		refuse(fmt.Errorf("%w: file descriptors: %w", child.ErrLimit, syscall.EMFILE))
+		var count *atomic.Int64
+		params := protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{Argv: []string{"true"}, EveryMs: 1000, Failures: 3}}}
+		pid, _, c := fakeProcessOf(params, spawn, func(r *processRecord) {
+			count = probes(r, func(int) (int, error) {
+				if err := *fail.Load(); err != nil {
+					return 0, err
+				}
+				return 1, nil
+			})
+		})
+		for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, child.ErrLimit, child.ErrClosed} {
+			refuse(fmt.Errorf("start: %w", err))
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if info := infoOf(system, spawn, pid); !strings.Contains(info.ProbeError, err.Error()) {
+				t.Errorf("%v: process/info says %q", err, info.ProbeError)
+			}
+		}
+		if _, killed := c.was(); killed != 0 || count.Load() < 50 {
+			t.Fatalf("after %d probes that could not be made it was killed after %v", count.Load(), killed)
+		}
+		refuse(nil) // they fail by themselves now
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		if _, killed := c.was(); killed == 0 {
+			t.Error("after 3 probes that failed it lives")
+		}
+		system.Root.Stop(pid)
+		synctest.Wait()
+	})
+}
+
+// What the command of a probe lacks is its own failure.
+func TestProbesThatAreNone(t *testing.T) {
+	for _, err := range commandErrors {
+		onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			params := protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{Argv: []string{"true"}, EveryMs: 1000, Failures: 3}}}
+			pid, _, c := fakeProcessOf(params, spawn, func(r *processRecord) {
+				probes(r, func(int) (int, error) { return 0, fmt.Errorf("%w: x", err) })
+			})
+			time.Sleep(3500 * time.Millisecond)
+			synctest.Wait()
+			if _, killed := c.was(); killed == 0 {
+				t.Errorf("%v: it lives", err)
+			}
+			system.Root.Stop(pid)
+			synctest.Wait()
+		})
+	}
+}
+
+// A run that the server cannot start is no failure of the program's: it is tried again.
+func TestRestartsThatCannotBeMade(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		var lacking atomic.Bool
+		var starts atomic.Int64
+		var inner *fakeChild
+		params := protocol.ProcessStartParams{Restart: &protocol.Restart{Policy: "permanent"}}
+		pid, record, c := fakeProcessOf(params, spawn, func(r *processRecord) {
+			r.restart = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 2, Period: time.Hour}}
+			start := r.shared.start
+			r.shared.start = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				starts.Add(1)
+				if lacking.Load() {
+					done(nil, fmt.Errorf("%w: file descriptors: %w", child.ErrLimit, syscall.EMFILE))
+					return
+				}
+				inner.mu.Lock()
+				inner.ended, inner.killed = false, 0
+				inner.mu.Unlock()
+				start(spec, in, done)
+			}
+			inner = &fakeChild{}
+		})
+		inner = c
+		lacking.Store(true)
+		c.kill()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		info := infoOf(system, spawn, pid)
+		if record.phase != restarting || starts.Load() < 50 || info.Run != 1 || len(info.WaitsFor) != 1 || !strings.Contains(info.WaitsFor[0].Reason, "the server could not start it") {
+			t.Fatalf("after %d starts it is %v, and waits for %+v", starts.Load(), record.phase, info.WaitsFor)
+		}
+		lacking.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if info := infoOf(system, spawn, pid); record.phase != running || info.Run != 2 {
+			t.Errorf("it is %v, run %d", record.phase, info.Run)
+		}
+
+		lacking.Store(true) // and it can be ended while it waits
+		c.kill()
+		time.Sleep(10 * time.Second)
+		system.Root.Send(pid, stop{reason: "test", shutdown: -1})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if record.phase != closed {
+			t.Errorf("stopped, it is %v", record.phase)
+		}
+	})
+}
+
+// Time in which nobody could look whether a run is ready does not count.
+func TestReadinessThatCannotBeLookedFor(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		var blind atomic.Bool
+		blind.Store(true)
+		look := lookFor
+		lookFor = func(*protocol.Ready) func(context.Context) error {
+			return func(context.Context) error {
+				if blind.Load() {
+					return fmt.Errorf("dial: %w", syscall.EMFILE)
+				}
+				return syscall.ECONNREFUSED
+			}
+		}
+		defer func() { lookFor = look }()
+		pid, _, c := fakeProcess(protocol.ProcessStartParams{Ready: &protocol.Ready{TCP: "127.0.0.1:1", TimeoutMs: ms(10 * time.Second)}}, spawn)
+		time.Sleep(5 * time.Minute)
+		info := infoOf(system, spawn, pid)
+		if _, killed := c.was(); killed != 0 || len(info.WaitsFor) != 1 || !strings.Contains(info.WaitsFor[0].Reason, "too many open files") || info.WaitsFor[0].InMs == 0 {
+			t.Fatalf("killed after %v; it waits for %+v", killed, info.WaitsFor)
+		}
+		blind.Store(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if _, killed := c.was(); killed != 0 {
+			t.Errorf("killed after %v, and had 5 s", killed)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if _, killed := c.was(); killed == 0 {
+			t.Error("it had all its time, was not ready, and lives")
+		}
+		system.Root.Stop(pid)
+		synctest.Wait()
+	})
+}
+
+// A program that the server holds back is neither late, nor silent, nor to blame for its
+// probes; when it is no longer, its time goes on where it stood.
+func TestHeldBackDoesNotCount(t *testing.T) {
+	for name, test := range map[string]struct {
+		params protocol.ProcessStartParams
+		probe  int // exit code
+	}{
+		"not ready": {params: protocol.ProcessStartParams{Ready: &protocol.Ready{Line: "never", TimeoutMs: ms(10 * time.Second)}}},
+		"silent":    {params: protocol.ProcessStartParams{Liveness: &protocol.Liveness{SilenceMs: 10_000}}},
+		"probed":    {params: protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{Argv: []string{"false"}, EveryMs: 3000, Failures: 3}}}, probe: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+				const kept = 64 << 10
+				pid, record, c := fakeProcessOf(test.params, spawn, func(r *processRecord) {
+					r.retention = kept
+					probes(r, func(int) (int, error) { return test.probe, nil })
+				})
+				held := make(chan struct{})
+				go func() {
+					defer close(held)
+					for put := 0; put <= kept; { // more than is kept: it has to wait
+						credit, ok := c.intake.Take(16 << 10)
+						if !ok {
+							return
+						}
+						c.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
+						put += credit.N
+					}
+				}()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				select {
+				case <-held:
+					t.Fatal("nobody is held back: this tests nothing")
+				default:
+				}
+				if _, killed := c.was(); killed != 0 {
+					t.Fatalf("nobody has read its output, and it was killed after %v", killed)
+				}
+				owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+				system.Root.RequestWithCustomSender(pid, Subscribe{Owner: true, Explicit: true}, owner)
+				system.Root.RequestWithCustomSender(pid, Pull{kept * 2}, owner)
+				synctest.Wait()
+				system.Root.RequestWithCustomSender(pid, Ack{0, record.log.Last()}, owner)
+				synctest.Wait()
+				<-held
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if _, killed := c.was(); killed != 0 {
+					t.Fatalf("it was killed %v after it could write again", 5*time.Second)
+				}
+				time.Sleep(8 * time.Second)
+				synctest.Wait()
+				if _, killed := c.was(); killed == 0 {
+					t.Error("it could write, did not, and lives")
+				}
+				system.Root.Stop(pid)
+				synctest.Wait()
+			})
+		})
+	}
+}
