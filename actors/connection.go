@@ -219,7 +219,7 @@ func (c *connection) Receive(ctx actor.Context) {
 	case Refused:
 		c.violation(ctx, "resumeFrom: "+m.Err.Message)
 	case ProcessAdded:
-		c.show(ctx, m.Process, Subscribe{})
+		c.showNew(ctx, m.Process)
 	case ProcessRemoved:
 		c.removed(ctx, m)
 	case Evicted:

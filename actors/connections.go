@@ -20,7 +20,6 @@ type connections struct {
 
 // ending outlives an instance.
 type ending struct {
-	live int // connections
 	on   bool
 	done func() // called once none is left
 }
@@ -32,8 +31,8 @@ func (c *connections) Receive(ctx actor.Context) {
 			c.refuse(ctx, m.conn, closeGoingAway, reasonShutdown)
 			return
 		}
-		if c.ending.live >= c.MaxConnections {
-			c.refuse(ctx, m.conn, closeTryLater, fmt.Sprintf("the server has %d connections, its limit: try again later", c.ending.live))
+		if live := c.count(ctx); live >= c.MaxConnections {
+			c.refuse(ctx, m.conn, closeTryLater, fmt.Sprintf("the server has %d connections, its limit: try again later", live))
 			return
 		}
 		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated, actor.WithSupervisor(c.once))
@@ -42,18 +41,15 @@ func (c *connections) Receive(ctx actor.Context) {
 			c.refuse(ctx, m.conn, closeInternal, "internal error")
 			return
 		}
-		c.ending.live++
-		c.counts.connections.Store(int64(c.ending.live))
+		c.count(ctx)
 	case disconnectAll:
 		c.ending.on = true
 		for _, pid := range ctx.Children() {
 			ctx.Send(pid, Evicted{reasonShutdown})
 		}
-		c.mayEnd()
+		c.mayEnd(ctx)
 	case *actor.Terminated:
-		c.ending.live--
-		c.counts.connections.Store(int64(c.ending.live))
-		c.mayEnd()
+		c.mayEnd(ctx)
 	}
 }
 
@@ -61,8 +57,15 @@ func (c *connections) refuse(ctx actor.Context, conn Conn, code int, reason stri
 	c.run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 
-func (c *connections) mayEnd() {
-	if c.ending.on && c.ending.live == 0 {
+// count counts the connections: whatever failed, it is as many as there are.
+func (c *connections) count(ctx actor.Context) int {
+	live := len(ctx.Children())
+	c.counts.connections.Store(int64(live))
+	return live
+}
+
+func (c *connections) mayEnd(ctx actor.Context) {
+	if live := c.count(ctx); c.ending.on && live == 0 {
 		c.ending.done()
 	}
 }

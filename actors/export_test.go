@@ -7,9 +7,12 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
+// Place is a place within a handler.
+type Place = place
+
 // WithFaults returns c with hooks that may panic: fault in place of each message
 // to an actor (and once for each goroutine of a connection, with its name as the
-// message), child where child.HostConfig.Fault says.
+// message, and at each Place with that), child where child.HostConfig.Fault says.
 func WithFaults(c Config, fault func(self *actor.PID, message any), child func(point string)) Config {
 	c.fault, c.childFault = fault, child
 	return c

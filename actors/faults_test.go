@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,10 +75,35 @@ func (s *saboteur) visit(p point) {
 
 func (s *saboteur) message(self *actor.PID, m any) {
 	what := fmt.Sprintf("%T", m)
-	if goroutine, ok := m.(string); ok {
-		what = "goroutine " + goroutine
+	switch m := m.(type) {
+	case string:
+		what = "goroutine " + m
+	case actors.Place:
+		what = placed(m)
 	}
 	s.visit(point{kindOf(self), what})
+}
+
+// placed is what a saboteur calls a place.
+func placed(p actors.Place) string { return "at " + string(p) }
+
+// places are all places that the actors come by, as places.go has them.
+func places(t *testing.T) (all []actors.Place) {
+	file, err := parser.ParseFile(token.NewFileSet(), "places.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok {
+			text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, actors.Place(text))
+		}
+		return true
+	})
+	return all
 }
 
 func (s *saboteur) child(name string) { s.visit(point{"child", name}) }
@@ -98,6 +127,7 @@ type progress struct {
 	seq     uint64
 	output  strings.Builder
 	code    int
+	exited  bool   // the current run has
 	evicted string // why it was given up
 	closed  bool
 }
@@ -123,6 +153,9 @@ func (r *resumer) attach() {
 		}
 		m, ok := r.request("initialize", params)
 		for ok && m.Error != nil && m.Error.Code == protocol.CodeInternal {
+			if strings.Contains(m.Error.Message, "did not answer") {
+				r.t.Errorf("initialize: %+v", m.Error)
+			}
 			m, ok = r.request("initialize", params)
 		}
 		if !ok {
@@ -197,6 +230,10 @@ func (r *resumer) take() bool {
 		r.t.Errorf("%s %s: %s seq %d after %d, closed %t", r.role, m.Params.ProcessID, m.Method, m.Params.Seq, p.seq, p.closed)
 	}
 	p.seq = m.Params.Seq
+	if m.Method == protocol.NotifyExited && p.exited {
+		r.t.Errorf("%s %s: a run has exited twice", r.role, m.Params.ProcessID)
+	}
+	p.exited = m.Method == protocol.NotifyExited || p.exited && m.Method != protocol.NotifyRestarted
 	switch m.Method {
 	case protocol.NotifyOutput:
 		p.output.Write(m.Params.Chunk)
@@ -215,6 +252,20 @@ func (r *resumer) cut() {
 	for r.take() {
 	}
 	r.attach()
+}
+
+// leave ends the connection, until an observer sees that the session has no owner.
+func (r *resumer) leave(observer *resumer) {
+	r.peer.conn.Close(transport.CloseNormal, "")
+	for r.take() {
+	}
+	for attached := true; attached; {
+		var info protocol.SessionInfoResult
+		if err := json.Unmarshal(observer.mustCall("session/info", protocol.Empty{}).Result, &info); err != nil {
+			r.t.Fatal(err)
+		}
+		attached = info.Attached
+	}
 }
 
 func (r *resumer) comeBack() {
@@ -263,13 +314,10 @@ func (r *resumer) startGroup(runs string) {
 		params.Restart = &protocol.Restart{Policy: "permanent", Backoff: &protocol.Backoff{InitialMs: 1}}
 		return params
 	}
-	m := r.call("group/start", protocol.GroupStartParams{GroupID: "g", Strategy: protocol.RestForOne, Processes: []protocol.ProcessStartParams{
+	r.mustCall("group/start", protocol.GroupStartParams{GroupID: "g", StartToken: "token of g", Strategy: protocol.RestForOne, Processes: []protocol.ProcessStartParams{
 		member("base", "echo up; exec sleep 1000", protocol.ProcessStartParams{Ready: &protocol.Ready{Line: "up"}}),
 		member("unit", `echo >>$0; n=$(wc -l <$0); echo "unit $n"; [ $n = 2 ] && exec sleep 1000`, protocol.ProcessStartParams{DependsOn: []string{"base"}}),
 	}})
-	if m.Error != nil && !strings.Contains(m.Error.Message, "already exists") { // by the first try, whose answer was lost
-		r.t.Errorf("group/start: %+v", m.Error)
-	}
 }
 
 func (r *resumer) group() (g protocol.GroupInfo) {
@@ -315,7 +363,11 @@ func (r *resumer) pids(pids map[string]int) {
 }
 
 // retired is what happens in a scenario only if it waits for the retention.
-var retired = []string{"actors.retireDue", "actors.processRetired", "actors.ProcessRemoved", "actors.endedDue"}
+var retired = []string{"actors.retireDue", "actors.processRetired", "actors.ProcessRemoved", "actors.endedDue",
+	placed("the phase is retired, the log holds its memory"),
+	placed("a retired process was announced, and is in the table"),
+	placed("the end of a group's actor was told, the group is in the table"),
+}
 
 // scenario is two sessions with three processes, an observer, and what they do
 // in a life. It returns how many connections were lost that nobody had cut.
@@ -344,6 +396,7 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 		Argv:    []string{"sh", "-c", `echo >>$0; n=$(wc -l <$0); echo "run $n"; [ $n = 3 ]`, runs},
 		Restart: &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: 1}},
 	})
+	two.start("last", protocol.ProcessStartParams{Argv: []string{"sleep", "1000"}}) // until the session ends
 	two.startGroup(filepath.Join(t.TempDir(), "units"))
 	two.until(func() bool {
 		return strings.Contains(two.processes["unit"].output.String(), "unit 2\n") && two.processes["base"].output.Len() > 0
@@ -358,6 +411,8 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	two.until(func() bool { return strings.Contains(two.processes["tty"].output.String(), "got it\r\n") })
 
 	one.cut()
+	one.leave(observer)
+	one.attach()
 
 	// A long poll is answered by what comes.
 	for answered := false; !answered; {
@@ -382,6 +437,8 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 		}
 	}
 
+	soon := uint64(1)
+	one.mustCall("process/wait", protocol.ProcessWaitParams{ProcessID: "echo", TimeoutMs: &soon})
 	one.mustCall("process/closeStdin", protocol.ProcessCloseStdinParams{ProcessID: "echo"})
 	one.mustCall("process/wait", protocol.ProcessWaitParams{ProcessID: "echo"})
 	two.mustCall("process/terminate", protocol.ProcessTerminateParams{ProcessID: "tty", Tree: true})
@@ -415,6 +472,9 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 		t.Errorf("the group is %+v", g)
 	}
 
+	for retire && two.group().GroupID != "" {
+		time.Sleep(10 * time.Millisecond)
+	}
 	two.mustCall("session/info", protocol.Empty{})
 	for {
 		m, ok := two.request("session/close", protocol.Empty{})
@@ -471,6 +531,11 @@ func TestFaults(t *testing.T) {
 		}
 	}) {
 		return
+	}
+	for _, p := range places(t) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(clean.seen)), func(at point) bool { return at.what == placed(p) }) {
+			t.Errorf("the scenario does not come by the place %q: let it, or remove the place", p)
+		}
 	}
 	points := slices.SortedFunc(maps.Keys(clean.seen), func(a, b point) int {
 		return strings.Compare(a.kind+a.what, b.kind+b.what)

@@ -127,6 +127,7 @@ func (g *group) Receive(ctx actor.Context) {
 	default:
 		return
 	}
+	g.shared.at(ctx, groupDecided)
 	g.follow(ctx, now)
 }
 
@@ -146,6 +147,7 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 			g.told[id] = st
 			g.serial++
 			ctx.Send(g.members[id], order{g.serial, st})
+			g.shared.at(ctx, groupOrdered)
 		}
 	}
 	if next := g.group.Next(); next.IsZero() {
@@ -177,8 +179,9 @@ func (g *group) tell(ctx actor.Context) {
 		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason})
 	}
 	if info.State != g.info.State || info.Restarts != g.info.Restarts || !slices.Equal(info.Processes, g.info.Processes) {
-		g.info = info
 		ctx.Send(g.session, groupTold{g.name, info})
+		g.shared.at(ctx, groupStateSaid)
+		g.info = info
 	}
 }
 

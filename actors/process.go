@@ -104,7 +104,11 @@ type processRecord struct {
 	// Owned by Receive.
 	phase     phase
 	intake    *child.Intake
+	asked     int // the run that the spawner was last asked for
+	begun     int // the last run whose child was taken over: it is watched
 	log       outlog.Log
+	logged    *child.Intake       // of which the oldest fact is in the log, and not settled; nil: none
+	exits     int                 // the last run whose exited is in the log, plus one
 	status    protocol.ExitStatus // from exited on
 	timedOut  bool
 	endReason string // why it was killed, by us; "": it was not
@@ -289,6 +293,8 @@ func (p *process) start(ctx actor.Context) {
 	if p.viewers == nil {
 		p.viewers = make(map[who]*viewer)
 		p.evicted = make(map[who]bool)
+	}
+	if p.intake == nil { // nothing has begun
 		if p.group != nil {
 			p.join(ctx)
 			return
@@ -297,13 +303,24 @@ func (p *process) start(ctx actor.Context) {
 		p.spawn(ctx)
 		return
 	}
-	// Whatever message was lost: look at everything again.
+	// Whatever message was lost, and whatever the last instance had only begun: look at
+	// everything again.
+	if p.asked < p.run && (p.phase == starting || p.interval != nil && p.interval.spawning) {
+		p.spawn(ctx)
+	}
 	for _, v := range p.viewers {
 		ctx.Send(v.pid, Resubscribe{p.ref(ctx), v.cursor.Seq})
 	}
 	clear(p.viewers)
 	p.killing = false
+	p.announce(ctx)
 	p.spawned(ctx)
+	if p.phase == running && p.begun < p.run {
+		p.begin(ctx)
+	}
+	if p.phase == exited {
+		p.afterExit(ctx)
+	}
 	if p.stopping != nil {
 		p.stop(ctx, *p.stopping)
 	}
@@ -351,13 +368,16 @@ func (p *process) spawned(ctx actor.Context) {
 		}
 	}
 	p.phase = running // before it is announced
+	p.shared.at(ctx, runningSet)
 	p.announce(ctx)
 	p.begin(ctx)
 }
 
-// begin begins a run that has a child.
+// begin begins a run that has a child. May be repeated.
 func (p *process) begin(ctx actor.Context) {
 	p.phase = running
+	p.shared.at(ctx, runBegun)
+	p.unwatch()
 	if t := p.params.TimeoutMs; t != nil && *t > 0 {
 		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{p.run})
 	}
@@ -365,6 +385,14 @@ func (p *process) begin(ctx actor.Context) {
 	if p.stopping != nil {
 		p.stop(ctx, *p.stopping)
 	}
+	switch {
+	case p.terminated: // while there was no child
+		p.endReason, p.killRest = reasonTerminated, true
+		p.killNow(ctx)
+	case p.group != nil:
+		p.obey(ctx) // it may be to end already
+	}
+	p.begun = p.run
 }
 
 // announce tells the session how the start went.
@@ -395,11 +423,15 @@ func (p *process) takeFacts(ctx actor.Context) {
 		}
 		switch f.Kind {
 		case child.FactOutput:
-			if f.Spool != nil {
+			switch {
+			case p.logged == in: // by an instance that failed before it was settled
+			case f.Spool != nil:
 				p.log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
-			} else {
+			default:
 				p.log.Append(f.Stream, f.Data, f.Slab)
 			}
+			p.logged = in
+			p.shared.at(ctx, factLogged)
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
@@ -418,6 +450,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		}
 		p.trim()
 		in.Settle(p.holds())
+		p.logged = nil
 	}
 	if more && p.health.matching == nil { // else matched goes on
 		ctx.Send(ctx.Self(), factsReady{})
@@ -435,36 +468,53 @@ func (p *process) spread(ctx actor.Context) {
 	p.mayGo(ctx)
 }
 
-// close ends the log.
+// close ends the log. May be repeated.
 func (p *process) close(ctx actor.Context) {
+	p.log.AppendClosed()
+	p.shared.at(ctx, closeLogged)
 	p.phase = closed
 	p.closedAt = time.Now()
+	p.shared.at(ctx, closePhase)
 	p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
 	p.release()
-	p.log.AppendClosed()
 	p.retireAt.set(ctx, p.keeps(), retireDue{})
 	p.acceptStdin(ctx) // nothing is: it has ended
 	p.report(ctx)
 }
 
+// exited is the end of a run. May be repeated.
 func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	st.Run = p.run
 	st.TimedOut = p.timedOut
 	st.Reason = p.endReason
 	st.OOMKilled = st.OOMKilled && p.endReason == "" // else it was we who killed it
-	p.status = st
 	p.killAt.stop()
 	p.timeoutAt.stop()
 	if r := p.params.Ready; r != nil && r.Exit && p.endReason == "" && st.ExitCode == 0 {
 		p.isReady(ctx)
 	}
 	p.unwatch()
-	p.log.AppendExited(st)
+	p.logExit(ctx, st)
 	if p.runEnded(ctx, st) {
 		p.clearRun(ctx)
 		return
 	}
 	p.phase = exited
+	p.shared.at(ctx, exitPhase)
+	p.afterExit(ctx)
+}
+
+// logExit logs the end of the current run, once.
+func (p *process) logExit(ctx actor.Context, st protocol.ExitStatus) {
+	if p.status = st; p.exits <= p.run {
+		p.log.AppendExited(st)
+		p.exits = p.run + 1
+	}
+	p.shared.at(ctx, exitLogged)
+}
+
+// afterExit does what follows the end of the last run. May be repeated.
+func (p *process) afterExit(ctx actor.Context) {
 	p.acceptStdin(ctx) // nothing is: it has ended
 	if p.endReason != "" {
 		// It was killed: descendants that still hold its streams do not keep it open.

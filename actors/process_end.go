@@ -94,6 +94,7 @@ func (p *process) killNow(ctx actor.Context) {
 // stop ends the process with all of its tree, and then the actor.
 func (p *process) stop(ctx actor.Context, m stop) {
 	p.stopping = &m
+	p.shared.at(ctx, stopSet)
 	if p.handleNow() == nil {
 		if p.phase > starting && (p.interval == nil || !p.interval.spawning) {
 			p.treeGone(ctx, treeGone{run: p.run}) // the last run could not be started: nothing is left of any
@@ -131,6 +132,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 		return // of a run that is over: it was asked for twice
 	}
 	p.killing = false
+	p.shared.at(ctx, treeGoneSet)
 	if n := p.interval; n != nil {
 		n.treeGone = true
 		if m.err != nil {
@@ -184,8 +186,11 @@ func (p *process) retire(ctx actor.Context) {
 			p.retireAt.set(ctx, max(wait, time.Second), retireDue{})
 			return
 		}
-		p.phase = retired
 		p.last = p.log.Last()
+		p.phase = retired
+		p.shared.at(ctx, retiredPhase)
+	}
+	if p.phase == retired {
 		p.log.Close()
 		p.log = outlog.Log{}
 		p.intake.Hold(p.holds())

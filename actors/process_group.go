@@ -20,8 +20,7 @@ var errGroupIntensity = protocol.Errorf(protocol.CodeInvalidParams, "restart.int
 func (p *process) join(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	p.intake = child.NewIntake(p.retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
-	p.phase = restarting
-	p.interval = &interval{verdict: supervision.Again, held: true, treeGone: true, closed: true, logged: true}
+	p.phase, p.interval = restarting, &interval{verdict: supervision.Again, held: true, treeGone: true, closed: true, logged: true}
 	p.announce(ctx)
 }
 
@@ -29,6 +28,7 @@ func (p *process) join(ctx actor.Context) {
 func (p *process) ordered(ctx actor.Context, m order) {
 	if m.serial > p.order.serial {
 		p.order = m
+		p.shared.at(ctx, orderTaken)
 		p.obey(ctx)
 	}
 }
@@ -52,15 +52,16 @@ func (p *process) obey(ctx actor.Context) {
 	case supervision.Ending:
 		switch {
 		case n == nil && p.phase == running && m.Run == p.run && !p.endOrdered:
-			p.endOrdered = true // once: a second SIGTERM may mean something else
 			p.endRun(ctx, m.Reason)
+			p.endOrdered = true // once: a second SIGTERM may mean something else
 		case between && m.Run > p.run && n.told < m.Run: // not begun, and perhaps never heard of
 			n.held, n.told = true, m.Run
 			p.tellOver(ctx, m.Run)
 		case n == nil && p.phase == exited && !p.endOrdered: // it was terminated, and others hold its streams
-			p.endOrdered, p.killRest = true, true
+			p.killRest = true
 			p.handleNow().Abandon()
 			p.killTree(ctx)
+			p.endOrdered = true
 		case n == nil && p.unread == p.run && m.Run > p.run:
 			p.tellOver(ctx, m.Run)
 		}

@@ -23,7 +23,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
 			return // no room: the intake will say
 		}
-		p.stdin = p.stdin[1:]
+		p.shared.at(ctx, stdinTaken)
 		var result any = protocol.Empty{}
 		if w, ok := r.params.(protocol.ProcessWriteParams); ok {
 			status := protocol.WriteAccepted
@@ -33,6 +33,8 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			result = protocol.ProcessWriteResult{Status: status}
 		}
 		p.reply(ctx, r, result, nil)
+		p.shared.at(ctx, stdinAnswered)
+		p.stdin = p.stdin[1:]
 	}
 	p.stdin = nil
 }

@@ -179,14 +179,18 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 		return
 	}
 	pinned := v.owner && v.cursor.Seq < p.owner.acked
-	entries, gap := p.log.ReadTo(&v.cursor, to, limit, nil)
-	if v.pull = 0; pinned {
-		p.held() // an owner that reads again what it had acknowledged: no Ack need follow
-	}
+	cursor := v.cursor
+	entries, gap := p.log.ReadTo(&cursor, to, limit, nil)
+	p.shared.at(ctx, deliveryRead)
+	ctx.Request(v.pid, Delivery{p.id, gap, entries, p.retention / 4})
+	p.shared.at(ctx, deliverySent)
+	v.cursor, v.pull = cursor, 0 // not before: who does not get it subscribes again from here
 	if v.behind = (time.Time{}); v.cursor.Seq < p.log.Last() {
 		v.behind = time.Now()
 	}
-	ctx.Request(v.pid, Delivery{p.id, gap, entries, p.retention / 4})
+	if pinned {
+		p.held() // an owner that reads again what it had acknowledged: no Ack need follow
+	}
 }
 
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
@@ -228,12 +232,10 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 
 // answerParked answers r, whose time is up.
 func (p *process) answerParked(ctx actor.Context, r *parked) {
-	for i := range p.reads {
-		if p.reads[i] == r {
-			p.reads = append(p.reads[:i], p.reads[i+1:]...)
-			p.answer(ctx, r, true)
-			return
-		}
+	if i := slices.Index(p.reads, r); i >= 0 {
+		p.answer(ctx, r, true)
+		p.shared.at(ctx, readAnswered)
+		p.reads = slices.Delete(p.reads, i, i+1)
 	}
 }
 
@@ -323,8 +325,8 @@ func (p *process) unspooled(ctx actor.Context) {
 	p.unspooling = false
 	for len(p.unspool) > 0 && !p.unspooling {
 		r := p.unspool[0]
-		p.unspool = p.unspool[1:]
 		p.answer(ctx, r, true)
+		p.unspool = p.unspool[1:]
 	}
 }
 

@@ -25,6 +25,7 @@ type interval struct {
 	treeGone bool
 	closed   bool // its streams have ended
 	logged   bool // the beginning of the next run is
+	over     bool // the verdict, which is another than Again, is logged
 	spawning bool // the spawner has been asked for that
 	// The server could not start it, and tries again; because is what reason was.
 	unstarted bool
@@ -39,11 +40,11 @@ type interval struct {
 // spawn asks for a child for the current run.
 func (p *process) spawn(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	old := p.intake
-	p.intake = child.NewIntake(p.retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
-	if old != nil {
-		p.intake.Succeed(old)
+	in := child.NewIntake(p.retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
+	if p.intake != nil {
+		in.Succeed(p.intake)
 	}
+	p.intake = in
 	p.intake.Hold(p.holds())
 	p.mu.Lock()
 	p.handle, p.startErr = nil, nil
@@ -53,6 +54,8 @@ func (p *process) spawn(ctx actor.Context) {
 		spec.Name += "." + strconv.Itoa(p.run) // of its cgroup, and its mark
 	}
 	r := p.processRecord
+	p.shared.at(ctx, spawnPrepared)
+	p.asked = p.run
 	p.shared.start(spec, p.intake, func(h child.Handle, err error) {
 		r.mu.Lock()
 		r.handle, r.startErr = h, err
@@ -63,6 +66,7 @@ func (p *process) spawn(ctx actor.Context) {
 		}
 		root.Send(self, spawned{})
 	})
+	p.shared.at(ctx, spawnAsked)
 }
 
 // runEnded decides what follows a run. It reports false if that was the last, in
@@ -72,17 +76,18 @@ func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
 		return false
 	}
 	now, end := time.Now(), p.endOf(st)
-	if p.group != nil {
-		p.phase = restarting
-		p.interval = &interval{verdict: supervision.Again, ended: now, held: true, end: &end, told: p.unread}
-		return true
+	n := &interval{verdict: supervision.Again, ended: now, held: true, end: &end, told: p.unread}
+	if p.group == nil {
+		d := p.history.Ended(now, *p.restart, end, rand.Float64())
+		if d.Verdict == supervision.Over {
+			return false
+		}
+		n = &interval{verdict: d.Verdict, reason: d.Reason, ended: now, delay: d.Delay, at: now.Add(d.Delay)}
 	}
-	d := p.history.Ended(now, *p.restart, end, rand.Float64())
-	if d.Verdict == supervision.Over {
-		return false
-	}
-	p.phase = restarting
-	p.interval = &interval{verdict: d.Verdict, reason: d.Reason, ended: now, delay: d.Delay, at: now.Add(d.Delay)}
+	n.treeGone = p.handleNow() == nil // it could not be started
+	n.closed = n.treeGone
+	p.phase, p.interval = restarting, n
+	p.shared.at(ctx, runOver)
 	return true
 }
 
@@ -121,17 +126,18 @@ func (p *process) advance(ctx actor.Context) {
 	}
 	if n.verdict != supervision.Again {
 		switch {
+		case n.over: // by an instance that failed over the rest
 		case n.verdict == supervision.GivenUp, n.logged && p.run > 0:
 			p.log.AppendEvicted(n.reason)
 		case p.run == 0:
-			p.status = protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason}
-			p.log.AppendExited(p.status)
+			p.logExit(ctx, protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason})
 		}
+		n.over = true
 		if n.verdict == supervision.GivenUp {
 			p.leaving = n.reason
 		}
-		p.interval = nil
 		p.close(ctx)
+		p.interval = nil
 		p.spread(ctx)
 		return
 	}
@@ -139,12 +145,13 @@ func (p *process) advance(ctx actor.Context) {
 		return
 	}
 	if !n.logged {
-		n.logged = true
 		lost := int64(0)
 		if h := p.handleNow(); h != nil {
 			lost = h.StdinUnread()
 		}
 		p.log.AppendRestarted(outlog.Restart{Run: p.run + 1, Reason: n.reason, Delay: n.delay, StdinLost: lost})
+		n.logged = true
+		p.shared.at(ctx, restartLogged)
 		p.spread(ctx)
 	}
 	if wait := time.Until(n.at); wait > 0 {
@@ -153,14 +160,14 @@ func (p *process) advance(ctx actor.Context) {
 	}
 	p.restartAt.stop()
 	p.finishRun()
-	p.run++
+	p.run, n.spawning = p.run+1, true
 	p.killing, p.endOrdered, p.unread = false, false, 0
 	p.timedOut, p.endReason, p.fault, p.restartAsked, p.killRest = false, "", "", false, false
 	p.stdinEnd, p.refused = false, time.Time{}
 	p.stdinAt.stop()
 	p.writeIDs.nextRun()
+	p.shared.at(ctx, runCounted)
 	p.spawn(ctx)
-	n.spawning = true
 }
 
 // full reports whether the owner has to have some of the log first: ends cost, too.
@@ -221,16 +228,15 @@ func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 	if err != nil {
 		st := protocol.ExitStatus{ExitCode: 127, Run: p.run, Reason: reasonNotStarted}
 		p.shared.Log.Warn("process could not be started again", "actor", p.name, "run", p.run, "err", err)
-		p.status = st
-		p.log.AppendExited(st)
+		p.logExit(ctx, st)
 		if !p.runEnded(ctx, st) {
-			p.interval.verdict = supervision.Over
+			p.interval.verdict, p.interval.spawning = supervision.Over, false
+			p.interval.treeGone, p.interval.closed = true, true
 		}
 		if p.interval.end != nil {
 			p.interval.end.Fault = err.Error()
 		}
 		p.interval.reason = fmt.Sprintf("%s: %v", p.interval.reason, err)
-		p.interval.treeGone, p.interval.closed, p.interval.spawning = true, true, false
 		p.spread(ctx)
 		p.advance(ctx)
 		if p.stopping != nil {
@@ -238,18 +244,11 @@ func (p *process) respawned(ctx actor.Context, handle child.Handle, err error) {
 		}
 		return
 	}
-	p.interval = nil
+	p.interval, p.phase = nil, running
 	if p.spec.TTY && p.spec.Size != (protocol.Size{}) {
 		p.logErr("resize", handle.Resize(p.spec.Size)) // it may have changed meanwhile
 	}
 	p.begin(ctx)
-	switch {
-	case p.terminated:
-		p.endReason, p.killRest = reasonTerminated, true
-		p.killNow(ctx)
-	case p.group != nil:
-		p.obey(ctx) // it may be to end already
-	}
 	p.acceptStdin(ctx)
 }
 

@@ -64,8 +64,11 @@ func (r *registry) Receive(ctx actor.Context) {
 		ctx.Request(r.sessions, listSessions{})
 
 	case Attach:
-		r.waiting = append(r.waiting, attachRequest{m, ctx.Sender()})
-		r.attachWaiting(ctx)
+		if it := (attachRequest{m, ctx.Sender()}); r.ready {
+			r.attach(ctx, it)
+		} else {
+			r.waiting = append(r.waiting, it)
+		}
 	case sessionSpawned:
 		if s := r.known[m.id]; s != nil {
 			ctx.Watch(s) // one that is not there is answered with Terminated
@@ -121,20 +124,12 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	}
 	r.count()
 	r.ready = true
-	r.attachWaiting(ctx)
+	for _, m := range r.waiting { // each in its turn: a failure costs one of them
+		ctx.RequestWithCustomSender(ctx.Self(), m.Attach, m.sender)
+	}
+	r.waiting = nil
 	if r.draining {
 		r.drain(ctx)
-	}
-}
-
-func (r *registry) attachWaiting(ctx actor.Context) {
-	if !r.ready {
-		return
-	}
-	waiting := r.waiting
-	r.waiting = nil
-	for _, m := range waiting {
-		r.attach(ctx, m)
 	}
 }
 
@@ -181,6 +176,7 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 	}
 	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
+	r.at(ctx, sessionKnown)
 	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, m.sender)
 	ctx.Request(r.sessions, sessionSpawned{record.id})
 }

@@ -33,7 +33,7 @@ type (
 		closed bool
 	}
 	drain        struct{}                 // registry: the server shuts down
-	gone         struct{ who *actor.PID } // itself: Terminated, in its turn
+	gone         struct{ who *actor.PID } // itself: Terminated, in its turn; supervisor: of any
 	groupSpawned struct{ name string }    // supervisor
 	// group: how it stands now
 	groupTold struct {
@@ -100,8 +100,9 @@ type attachRequest struct {
 // member is a process in the session's table.
 type member struct {
 	name   string
-	token  string     // startToken
-	pid    *actor.PID // nil while it is being started
+	token  string         // startToken
+	record *processRecord // nil once its actor has been asked for
+	pid    *actor.PID     // nil while it is being started
 	result protocol.ProcessStartResult
 	asked  []request // who waits for the start
 	ended  processEnded
@@ -143,7 +144,10 @@ func (s *session) Receive(ctx actor.Context) {
 			p.ended = m
 		}
 	case groupSpawned:
-		ctx.Watch(s.processPID(m.name))
+		if g := s.groups[s.groupIDs[m.name]]; g != nil && g.name == m.name {
+			g.watched = true
+			ctx.Watch(s.processPID(m.name))
+		}
 	case groupTold:
 		s.groupTold(ctx, m)
 	case expireDue:
@@ -191,8 +195,8 @@ func (s *session) start(ctx actor.Context) {
 		s.ageDue(ctx)
 	}
 	if first := s.first; first != nil {
-		s.first = nil
 		s.attach(ctx, *first)
+		s.first = nil // not before: who opened it waits for the answer
 		return
 	}
 	// Watching what is gone is answered with Terminated.
@@ -203,19 +207,28 @@ func (s *session) start(ctx actor.Context) {
 		ctx.Watch(pid)
 	}
 	for _, m := range s.processes {
-		ctx.Watch(s.processPID(m.name))
-		ctx.Send(s.processPID(m.name), announce{})
+		if m.pid == nil {
+			s.ask(ctx, m) // the supervisor tells if it goes before it is there
+			continue
+		}
+		ctx.Watch(m.pid)
+		ctx.Send(m.pid, announce{})
 	}
 	for _, pid := range s.lingering {
 		ctx.Watch(pid)
 	}
 	for _, g := range s.groups {
+		if s.askGroup(ctx, g); !g.watched {
+			continue // groupSpawned comes
+		}
 		ctx.Watch(s.processPID(g.name))
 		ctx.Send(s.processPID(g.name), report{})
+		s.allAnnounced(ctx, g)
 		s.stopNow(ctx, g)
 	}
 	if s.owner == nil {
 		s.detach(ctx)
+		s.leave(ctx)
 	}
 	if s.closing != nil {
 		s.close(ctx, s.closing.reason, s.closing.shutdown)
@@ -265,6 +278,7 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 			s.former[whoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
 		}
 		s.owner = m.sender
+		s.shared.at(ctx, ownerSet)
 		s.expires = time.Time{}
 		s.expiresAt.stop()
 		if !s.detached.IsZero() {
@@ -295,6 +309,7 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	case pid.Equal(s.owner): // not the other way round: a nil PID cannot be asked
 		s.viewerGone(ctx, viewerGone{pid, false})
 		s.owner = nil
+		s.shared.at(ctx, ownerGone)
 		s.detach(ctx)
 		s.leave(ctx)
 	case s.observers[whoOf(pid)] != nil:
@@ -386,7 +401,9 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		refuse(err)
 		return
 	}
-	s.add(ctx, record, &member{token: params.StartToken, asked: []request{r}})
+	m := &member{token: params.StartToken, asked: []request{r}}
+	s.add(record, m)
+	s.ask(ctx, m)
 }
 
 // mayStart refuses n more processes where there is no place for them.
@@ -400,14 +417,22 @@ func (s *session) mayStart(n int) *protocol.Error {
 	return nil
 }
 
-// add puts a process into the table, and has its actor spawned.
-func (s *session) add(ctx actor.Context, record *processRecord, m *member) {
+// add puts a process into the table. ask follows.
+func (s *session) add(record *processRecord, m *member) {
 	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool { return r.ID == record.id })
-	m.name = record.name
+	m.name, m.record = record.name, record
 	m.result = protocol.ProcessStartResult{ProcessID: record.id, SandboxType: "none"}
 	s.ids[record.name] = record.id
 	s.processes[record.id] = m
-	ctx.Request(s.supervisor, spawnProcess{record})
+}
+
+// ask has the actor of a process spawned, once.
+func (s *session) ask(ctx actor.Context, m *member) {
+	s.shared.at(ctx, tabled)
+	if m.record != nil {
+		ctx.Request(s.supervisor, spawnProcess{m.record})
+		m.record = nil
+	}
 }
 
 func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams, envs environments) (*processRecord, *protocol.Error) {
@@ -456,32 +481,34 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 		}
 		return
 	}
-	asked := p.asked
-	p.asked = nil
+	// First tell, and then change the table: what is told twice does no harm.
 	if m.err != nil {
-		s.forget(m.id) // before the answer: the id is free again
-		s.notAnnounced(ctx, p)
-		for _, r := range asked {
+		for _, r := range p.asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
 		}
+		s.shared.at(ctx, startTold)
+		s.notAnnounced(ctx, m.id, p)
+		s.forget(m.id)
 		s.mayEnd(ctx)
 		return
 	}
-	p.pid = m.ref.PID
-	ctx.Watch(p.pid)
+	ctx.Watch(m.ref.PID)
 	told := make(map[who]bool)
-	for _, r := range asked {
+	for _, r := range p.asked {
 		told[whoOf(r.sender)] = true
 		ctx.Send(r.sender, Reply{Token: r.token, Result: Started{p.result, m.ref}})
 	}
-	if p.group != "" {
-		s.announced(ctx, p.group)
-	} else {
+	if p.group == "" {
 		for _, pid := range s.attached() {
 			if !told[whoOf(pid)] {
 				ctx.Send(pid, ProcessAdded{m.ref})
 			}
 		}
+	}
+	s.shared.at(ctx, startTold)
+	p.pid, p.asked = m.ref.PID, nil
+	if p.group != "" {
+		s.announced(ctx, m.id, p.group)
 	}
 	if s.closing != nil {
 		ctx.Send(p.pid, stop{s.closing.reason, s.closing.shutdown})
@@ -490,9 +517,10 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 
 func (s *session) processRetired(ctx actor.Context, m processRetired) {
 	if p := s.processes[m.id]; p != nil && p.name == m.name {
+		s.tellAttached(ctx, ProcessRemoved{ID: m.id, Last: m.last, Closed: true})
+		s.shared.at(ctx, retiredTold)
 		s.forget(m.id)
 		s.lingering[m.name] = p.pid
-		s.tellAttached(ctx, ProcessRemoved{ID: m.id, Last: m.last, Closed: true})
 		if s.closing != nil {
 			ctx.Send(p.pid, stop{reason: s.closing.reason})
 		}
@@ -505,8 +533,7 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 	name := lastName(pid)
 	delete(s.lingering, name)
 	if id, ok := s.ids[name]; ok {
-		p := s.forget(id)
-		s.notAnnounced(ctx, p)
+		p := s.processes[id]
 		reason := "its actor failed too often"
 		if s.closing != nil {
 			reason = s.closing.reason
@@ -516,6 +543,9 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 		}
 		s.remember(ProcessRemoved{ID: id, Reason: reason, Last: p.ended.last, Closed: p.ended.closed})
 		s.tellAttached(ctx, s.removed[len(s.removed)-1].ProcessRemoved)
+		s.shared.at(ctx, goneTold)
+		s.notAnnounced(ctx, id, p)
+		s.forget(id)
 	}
 	s.mayEnd(ctx)
 }
@@ -543,9 +573,7 @@ func (s *session) remember(m ProcessRemoved) {
 }
 
 // forget takes a process from the table.
-func (s *session) forget(id string) *member {
-	p := s.processes[id]
+func (s *session) forget(id string) {
+	delete(s.ids, s.processes[id].name)
 	delete(s.processes, id)
-	delete(s.ids, p.name)
-	return p
 }

@@ -103,6 +103,7 @@ func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration
 	if s.closing == nil {
 		s.closing = &closing{reason: reason, shutdown: shutdown}
 	}
+	s.shared.at(ctx, closingSet)
 	for _, p := range s.processes {
 		if p.pid != nil {
 			ctx.Send(p.pid, stop{reason, shutdown})

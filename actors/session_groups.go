@@ -13,14 +13,18 @@ import (
 
 // ensemble is a group in the session's table.
 type ensemble struct {
-	name   string
-	token  string // startToken
-	info   protocol.GroupInfo
-	told   bool // info is the group's
-	result protocol.GroupStartResult
-	left   int       // of its processes, how many have not announced themselves
-	asked  []request // group/start, until then
-	stops  []request // group/stop, until it has ended
+	name    string
+	token   string       // startToken
+	record  *groupRecord // nil once its actor has been asked for
+	watched bool         // groupSpawned has come
+	info    protocol.GroupInfo
+	told    bool // info is the group's
+	result  protocol.GroupStartResult
+	left    map[string]bool // of its processes, by id: those that have not announced themselves
+	asked   []request       // group/start, until then
+	// Those who asked have been answered, and the others who are attached told.
+	announced bool
+	stops     []request // group/stop, until it has ended
 }
 
 const (
@@ -37,7 +41,7 @@ const (
 
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
 	if g := s.groups[params.GroupID]; g != nil && params.StartToken != "" && params.StartToken == g.token {
-		if g.left > 0 {
+		if len(g.left) > 0 {
 			g.asked = append(g.asked, r)
 		} else {
 			ctx.Send(r.sender, Reply{Token: r.token, Result: s.groupStarted(g)})
@@ -56,13 +60,29 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		info:   protocol.GroupInfo{GroupID: group.id, Strategy: group.strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
 		asked:  []request{r},
 		result: protocol.GroupStartResult{GroupID: group.id, Processes: group.group.Order()},
-		left:   len(records),
+		left:   make(map[string]bool),
+		record: group,
 	}
 	s.groupIDs[name] = group.id
 	for _, record := range records {
-		s.add(ctx, record, &member{group: name})
+		s.groups[group.id].left[record.id] = true
 	}
-	ctx.Request(s.supervisor, spawnGroup{group})
+	for _, record := range records {
+		s.add(record, &member{group: name})
+	}
+	for _, record := range records {
+		s.ask(ctx, s.processes[record.id])
+	}
+	s.askGroup(ctx, s.groups[group.id])
+}
+
+// askGroup has the actor of a group spawned, once, behind those of its processes.
+func (s *session) askGroup(ctx actor.Context, g *ensemble) {
+	s.shared.at(ctx, groupTabled)
+	if g.record != nil {
+		ctx.Request(s.supervisor, spawnGroup{g.record})
+		g.record = nil
+	}
 }
 
 // newGroup makes the record of a group, and those of its processes, if all of it is
@@ -133,13 +153,19 @@ func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams, envs
 
 // announced answers a group/start once all processes of the group can be asked, and
 // tells all who are attached of them.
-func (s *session) announced(ctx actor.Context, name string) {
+func (s *session) announced(ctx actor.Context, id, name string) {
 	g := s.groups[s.groupIDs[name]]
 	if g == nil || g.name != name {
 		s.endMembers(ctx, name) // it was given up before they were there
 		return
 	}
-	if g.left--; g.left != 0 {
+	delete(g.left, id)
+	s.allAnnounced(ctx, g)
+}
+
+// allAnnounced answers a group/start. May be repeated.
+func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
+	if len(g.left) > 0 || g.announced {
 		return
 	}
 	told := make(map[who]bool)
@@ -147,7 +173,6 @@ func (s *session) announced(ctx actor.Context, name string) {
 		told[whoOf(r.sender)] = true
 		ctx.Send(r.sender, Reply{Token: r.token, Result: s.groupStarted(g)})
 	}
-	g.asked = nil
 	for _, pid := range s.attached() {
 		if told[whoOf(pid)] {
 			continue
@@ -156,6 +181,8 @@ func (s *session) announced(ctx actor.Context, name string) {
 			ctx.Send(pid, ProcessAdded{p})
 		}
 	}
+	s.shared.at(ctx, groupAnswered)
+	g.asked, g.announced = nil, true
 }
 
 // groupStarted are those of a group's processes that are still there.
@@ -170,9 +197,9 @@ func (s *session) groupStarted(g *ensemble) GroupStarted {
 }
 
 // notAnnounced is for a process that is gone without having been there.
-func (s *session) notAnnounced(ctx actor.Context, p *member) {
+func (s *session) notAnnounced(ctx actor.Context, id string, p *member) {
 	if p.group != "" && p.pid == nil {
-		s.announced(ctx, p.group)
+		s.announced(ctx, id, p.group)
 	}
 }
 
@@ -215,9 +242,12 @@ func (s *session) groupTold(ctx actor.Context, m groupTold) {
 		return
 	}
 	first, changed := !g.told, g.info.State != m.info.State
-	g.told, g.info = true, m.info
 	if first || changed {
 		s.tellAttached(ctx, GroupChanged{protocol.GroupChangedNotification{GroupID: m.info.GroupID, State: m.info.State, Reason: m.info.Reason}})
+	}
+	s.shared.at(ctx, groupStateTold)
+	g.told, g.info = true, m.info
+	if first || changed {
 		s.stopNow(ctx, g)
 	}
 }
@@ -227,8 +257,6 @@ func (s *session) groupTold(ctx actor.Context, m groupTold) {
 func (s *session) groupGone(ctx actor.Context, name string) {
 	id := s.groupIDs[name]
 	g := s.groups[id]
-	delete(s.groups, id)
-	delete(s.groupIDs, name)
 	ended := g.info.State == string(supervision.GroupEnded)
 	for _, r := range append(g.asked, g.stops...) {
 		reply := Reply{Token: r.token, Result: protocol.Empty{}}
@@ -240,6 +268,9 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	if !ended {
 		s.endMembers(ctx, name)
 	}
+	s.shared.at(ctx, groupGoneTold)
+	delete(s.groups, id)
+	delete(s.groupIDs, name)
 }
 
 // endMembers ends the processes of a group that failed, as far as they are there.

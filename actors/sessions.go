@@ -57,7 +57,10 @@ func (m spawnProcess) unheard(*actor.PID) any {
 	return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", clip(m.record.id)))
 }
 
-func (m spawnProcess) release() { m.record.destroy() }
+func (m spawnProcess) release() {
+	m.record.release()
+	m.record.destroy()
+}
 
 // spawnGroup is from the session, behind the spawnProcess of all its processes.
 type spawnGroup struct{ record *groupRecord }
@@ -92,8 +95,10 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		toChildren(ctx, m)
 	case *actor.Terminated:
 		shared.strategy.Forget(m.Who)
-		if m.Who.Id == ctx.Self().Id+"/"+sessionName {
+		if session := actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName); m.Who.Id == session.Id {
 			ctx.Stop(ctx.Self()) // it has ended; or failed too often, and its processes go with it
+		} else {
+			ctx.Send(session, gone{m.Who}) // the session may not have heard of it yet
 		}
 	}
 }

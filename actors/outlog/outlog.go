@@ -86,6 +86,7 @@ type Log struct {
 	first   uint64 // seq of items[0], less one: how many were dropped
 	seen    uint64 // highest seq that was read or passed by: what comes after may still grow
 	spooled int64  // bytes that lie on disk
+	closed  bool   // Closed was added
 	// Of what was dropped, in total.
 	droppedCost  int64
 	droppedBytes uint64
@@ -145,8 +146,13 @@ func (l *Log) AppendEvicted(reason string) {
 	l.push(Entry{Kind: Evicted, Restart: &Restart{Reason: reason}})
 }
 
-// AppendClosed adds the end of all.
-func (l *Log) AppendClosed() { l.push(Entry{Kind: Closed}) }
+// AppendClosed adds the end of all. Again it does nothing.
+func (l *Log) AppendClosed() {
+	if !l.closed {
+		l.push(Entry{Kind: Closed})
+		l.closed = true
+	}
+}
 
 func (l *Log) push(e Entry) {
 	e.Seq = l.Last() + 1
