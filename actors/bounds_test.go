@@ -247,7 +247,7 @@ func TestInputEndsBadly(t *testing.T) {
 func TestMaxConnections(t *testing.T) {
 	troupe := start(t, actors.Config{MaxConnections: 2})
 	first, second := connect(t, troupe), connect(t, troupe)
-	first.open("")
+	sessionID := first.open("")
 	second.open("")
 	dial := func() error {
 		s := newStiff(t, troupe)
@@ -264,6 +264,11 @@ func TestMaxConnections(t *testing.T) {
 	if m := first.call("session/info", "{}"); m.Error != nil {
 		t.Errorf("the first: %+v", m.Error)
 	}
+	resuming := newStiff(t, troupe) // there is always room for one who resumes
+	if id := resuming.open(`,"role":"observer","resumeSessionId":"` + sessionID + `"`); id != sessionID {
+		t.Errorf("session %q, want %q", id, sessionID)
+	}
+	resuming.conn.Close(transport.CloseNormal, "")
 	second.close()
 	waitFor(t, "the place of the second to be free", func() bool { return dial() == nil })
 }

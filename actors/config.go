@@ -71,7 +71,8 @@ type Config struct {
 	StdinQueue int
 
 	// MaxConnections, MaxSessions and MaxProcesses (of a session, those kept after
-	// their end included) are refused beyond. 0 means 10,000 each.
+	// their end included) are refused beyond. 0 means 10,000 each. There are 256 more connections for
+	// clients that resume.
 	MaxConnections, MaxSessions, MaxProcesses int
 	// MaxPending bounds the requests of one connection that wait for their answer;
 	// 0 means 1,024. Beyond it, or beyond 16 MiB of them, its socket is not read.

@@ -40,7 +40,8 @@ type Conn interface {
 
 	// A Conn may have a method MaxMessage() int: the most that a message may have on it,
 	// in bytes, in either direction. It may have a method Gone() bool: the other side neither
-	// reads nor writes any more. That is asked while nobody calls ReadMessage.
+	// reads nor writes any more. That is asked while nobody calls ReadMessage. It may have a
+	// method Admit(): the client has a session, and is no stranger any more.
 }
 
 // Codes of Close frames (RFC 6455 §7.4.1; from 4000 on ours).
@@ -100,7 +101,8 @@ type connection struct {
 	*shared
 	troupe *actor.PID
 	conn   Conn
-	most   int // bytes that a message may have; 0: as many as limits say
+	most   int  // bytes that a message may have; 0: as many as limits say
+	spare  bool // there are MaxConnections without it: it is for a client that resumes
 	writer *writer
 	admit  *admission
 
@@ -149,11 +151,12 @@ type connection struct {
 	broken     bool // the transport is
 }
 
-func newConnection(s *shared, troupe *actor.PID, conn Conn) *connection {
+func newConnection(s *shared, troupe *actor.PID, conn Conn, spare bool) *connection {
 	c := &connection{
 		shared:   s,
 		troupe:   troupe,
 		conn:     conn,
+		spare:    spare,
 		admit:    newAdmission(s.MaxPending),
 		pending:  make(map[uint64]pending),
 		starting: make(map[string][]inbound),

@@ -14,6 +14,11 @@ func (c *connection) attach(ctx actor.Context, in inbound) {
 			return
 		}
 	}
+	if c.spare && m.SessionID == "" {
+		c.admit.release(in.weight)
+		c.closeFor(ctx, closeTryLater, c.tooManyConnections())
+		return
+	}
 	c.token++
 	m.Token = c.token
 	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
@@ -44,6 +49,9 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 		return
 	}
 	c.stage = attached
+	if stranger, ok := c.conn.(interface{ Admit() }); ok {
+		stranger.Admit()
+	}
 	c.session, c.sessionID = m.Session, m.SessionID
 	c.observer = m.Role == protocol.RoleObserver
 	c.acks = c.init.Capabilities.Ack

@@ -18,6 +18,14 @@ type connections struct {
 	ending *ending
 }
 
+// spareConnections is how many connections there may be beyond MaxConnections, for clients that
+// resume: they have a session that they would lose, and strangers must not keep them from it.
+const spareConnections = 256
+
+func (s *shared) tooManyConnections() string {
+	return fmt.Sprintf("the server has %d connections, its limit: try again later", s.MaxConnections)
+}
+
 // ending outlives an instance.
 type ending struct {
 	on   bool
@@ -31,11 +39,13 @@ func (c *connections) Receive(ctx actor.Context) {
 			c.refuse(ctx, m.conn, closeGoingAway, reasonShutdown)
 			return
 		}
-		if live := c.count(ctx); live >= c.MaxConnections {
-			c.refuse(ctx, m.conn, closeTryLater, fmt.Sprintf("the server has %d connections, its limit: try again later", live))
+		live := c.count(ctx)
+		if live >= c.MaxConnections+spareConnections {
+			c.refuse(ctx, m.conn, closeTryLater, c.tooManyConnections())
 			return
 		}
-		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn) }, escalated, actor.WithSupervisor(c.once))
+		spare := live >= c.MaxConnections
+		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn, spare) }, escalated, actor.WithSupervisor(c.once))
 		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
 			c.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.conn, closeInternal, "internal error")

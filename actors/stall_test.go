@@ -71,7 +71,7 @@ func slowDisk(t *testing.T, test func(t *testing.T, disk chan struct{}, conn *go
 				<-disk
 			}
 		}, nil).withDefaults()}
-		spawn(func() actor.Actor { return newConnection(s, troupe, conn) })
+		spawn(func() actor.Actor { return newConnection(s, troupe, conn, false) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {
 			for {

@@ -279,7 +279,7 @@ func TestStalledConnection(t *testing.T) {
 				troupe := spawn(func() actor.Actor { return session })
 				ours, theirs := transport.Pipe("")
 				s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
-				connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs) })
+				connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })
 				ended := make(chan error, 1)
 				go func() {
 					for {
@@ -345,7 +345,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request)} })
 		ours, theirs := transport.Pipe("")
 		s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
-		connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs) })
+		connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
 				t.Fatal(err)

@@ -29,6 +29,7 @@ type frames struct {
 	// Fixed: of a socket.
 	conn         net.Conn      // nil: it is none
 	writeTimeout time.Duration // for the kernel to take a message
+	guest        *guest        // of a server, in its lobby; nil: of a client
 }
 
 // Frames returns a Conn of frames that are a length, 4 bytes little-endian, and so many
@@ -107,6 +108,9 @@ func (c *frames) cut(err error) error {
 
 func (c *frames) ReadMessage() ([]byte, error) {
 	msg, err := c.piped.ReadMessage()
+	if err == nil {
+		c.guest.speaks()
+	}
 	if err == nil && !c.spoken {
 		c.spoken, c.subprotocol = true, SubprotocolJSON
 		if msg[0] >= 0x80 {
@@ -114,6 +118,15 @@ func (c *frames) ReadMessage() ([]byte, error) {
 		}
 	}
 	return msg, err
+}
+
+// Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
+func (c *frames) Admit() { c.guest.leave() }
+
+// Close leaves the lobby, too.
+func (c *frames) Close(code int, reason string) error {
+	c.guest.leave()
+	return c.piped.Close(code, reason)
 }
 
 // Gone reports whether the other side neither reads nor writes any more. It is for one who does
@@ -149,7 +162,7 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 
 // socketFrames is Frames over a socket. An empty subprotocol means that the other side
 // says which, and has DefaultHandshakeTimeout to say it.
-func socketFrames(conn net.Conn, max int, subprotocol string, writeTimeout time.Duration) Conn {
+func socketFrames(conn net.Conn, max int, subprotocol string, writeTimeout time.Duration) *frames {
 	c := &frames{
 		piped:        newPiped(conn, conn, framedLimit(max), name(conn), nil),
 		conn:         conn,
@@ -167,16 +180,19 @@ func socketFrames(conn net.Conn, max int, subprotocol string, writeTimeout time.
 
 func (s *Server) serveFrames(accept func(Conn)) error {
 	for {
-		c, err := s.listener.Listener.Accept()
+		c, g, err := s.listener.accept()
 		switch {
 		case err == nil:
-			go accept(socketFrames(c, s.handler.settings.maxMessage, "", s.handler.settings.writeTimeout))
+			framed := socketFrames(c, s.handler.settings.maxMessage, "", s.handler.settings.writeTimeout)
+			framed.guest = g
+			g.opens(func(string) { framed.Close(0, "") })
+			go accept(framed)
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case isTemporary(err): // such as no descriptors: it may pass
 			select {
 			case <-time.After(acceptPause):
-			case <-s.listener.closed:
+			case <-s.listener.lobby.closed:
 				return nil
 			}
 		default:

@@ -21,9 +21,6 @@ import (
 )
 
 const (
-	// maxHandshakes bounds the connections that have not become websockets yet.
-	// More wait in the kernel's queue until one is done or timed out.
-	maxHandshakes  = 256
 	maxHeaderBytes = 16 << 10
 
 	// Of a server's connection, for as long as it lives. Small, since most are idle
@@ -95,7 +92,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	s := &Server{
 		url:      shown,
 		framed:   o.Framed,
-		listener: wireListener{l, make(chan struct{}, maxHandshakes), make(chan struct{})},
+		listener: wireListener{l, newLobby(maxGuests)},
 		handler:  newHandler(o),
 	}
 	s.http = http.Server{
@@ -104,7 +101,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		WriteTimeout:                 DefaultHandshakeTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // it would answer before Origin is looked at
-		ConnState:                    s.listener.handshakeDone,
+		ConnState:                    connState,
 	}
 	log := o.Log
 	if log == nil {
@@ -112,7 +109,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	}
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	s.close = sync.OnceValue(func() error {
-		close(s.listener.closed)
+		close(s.listener.lobby.closed)
 		return errors.Join(s.http.Close(), notClosed(l.Close())) // http has l only once it serves
 	})
 	return s, nil
@@ -212,7 +209,8 @@ func (s *Server) URL() string { return s.url }
 
 // Serve calls accept with each websocket that is opened, on a goroutine of its own,
 // when the memory of its handshake has been let go; or with each connection of frames. It returns nil after Close.
-// It may be called once.
+// It may be called once. Until its method Admit() is called, such a connection is a stranger: it is
+// closed when it is silent for 10 s, and gives way to newer ones when there are too many.
 func (s *Server) Serve(accept func(Conn)) error {
 	if s.framed {
 		return s.serveFrames(accept)
@@ -229,32 +227,53 @@ func (s *Server) Serve(accept func(Conn)) error {
 // accepted go on. Any goroutine may call it any number of times.
 func (s *Server) Close() error { return s.close() }
 
-// wireListener accepts wires, so that gorilla is given one when it hijacks.
+// wireListener accepts wires, so that gorilla is given one when it hijacks. Each is a guest of the lobby.
 type wireListener struct {
 	net.Listener
-	slots  chan struct{} // full: maxHandshakes are under way
-	closed chan struct{}
+	lobby *lobby
 }
 
 func (l wireListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed: // http.Server.Close ends the handshakes only after this returns
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
+	c, g, err := l.accept()
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
-	return newWire(c, true)
+	w, err := newWire(c, true)
+	if err != nil {
+		c.Close()
+		g.leave()
+		return nil, err
+	}
+	w.state().guest = g
+	return w, nil
 }
 
-// handshakeDone gives back the slot that Accept took. HTTP reports exactly one of
-// these states for each connection.
-func (l wireListener) handshakeDone(_ net.Conn, state http.ConnState) {
-	if state == http.StateHijacked || state == http.StateClosed {
-		<-l.slots
+// accept waits for a place in the lobby with the connection in its hand.
+func (l wireListener) accept() (net.Conn, *guest, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, nil, err
+	}
+	g := l.lobby.enter(c)
+	if g == nil { // http.Server.Close ends the handshakes only after this returns
+		c.Close()
+		return nil, nil, net.ErrClosed
+	}
+	return c, g, nil
+}
+
+// connState is told by HTTP how far a connection has come.
+func connState(c net.Conn, state http.ConnState) {
+	g := c.(wire).state().guest
+	switch state {
+	case http.StateActive: // its first byte has come
+		g.comes(asking)
+	case http.StateIdle:
+		g.comes(silent)
+	case http.StateHijacked:
+		g.comes(listening)
+	case http.StateClosed:
+		g.leave()
 	}
 }
 
@@ -332,11 +351,15 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // and was answered
 	}
-	c, err := newWebSocket(ws, ws.NetConn().(wire), h.settings)
+	wire := ws.NetConn().(wire)
+	guest := wire.state().guest
+	c, err := newWebSocket(ws, wire, h.settings)
 	if err != nil {
 		ws.Close()
+		guest.leave()
 		return
 	}
+	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
 	go h.accept(c) // returning lets go of HTTP's buffers
 }
 

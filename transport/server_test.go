@@ -247,33 +247,41 @@ func TestServerClose(t *testing.T) {
 	}
 }
 
-// Handshakes are bounded, and open connections are not handshakes.
-func TestHandshakeSlots(t *testing.T) {
+// Strangers are bounded, and connections that were admitted are none.
+func TestAdmittedAreNoStrangers(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
-	for range maxHandshakes + 1 {
+	for range 3 {
 		dial(t, s.URL(), nil)
-		<-accepted
+		(<-accepted).(*webSocket).Admit()
 	}
-	for range maxHandshakes + 1 { // nor are those that gave up
+	for range 3 { // nor are those that gave up
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Close()
+		dial(t, s.URL(), nil)
+		(<-accepted).Close(CloseNormal, "")
 	}
-	dial(t, s.URL(), nil)
-	<-accepted
-	for range maxHandshakes {
+	guests := func() int {
+		s.listener.lobby.mu.Lock()
+		defer s.listener.lobby.mu.Unlock()
+		return s.listener.lobby.n
+	}
+	for guests() > 0 {
+		runtime.Gosched()
+	}
+	for range maxGuests + 1 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 	}
-	for len(s.listener.slots) < maxHandshakes {
+	for guests() < maxGuests {
 		runtime.Gosched()
 	}
-	if err := s.Close(); err != nil { // Accept waits for a slot: Serve must end all the same
+	if err := s.Close(); err != nil { // Accept waits for a place: Serve must end all the same
 		t.Error(err)
 	}
 }

@@ -65,6 +65,7 @@ const (
 	ClosePolicy        = 1008
 	CloseTooBig        = 1009
 	CloseInternalError = 1011
+	CloseTryLater      = 1013
 
 	// CloseLost is our own: the connection was dead or broke, and nobody is to blame.
 	CloseLost = 4002

@@ -93,6 +93,9 @@ func name(c net.Conn) string {
 
 func (c *webSocket) RemoteAddr() string { return c.remote }
 
+// Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
+func (c *webSocket) Admit() { c.wire.state().guest.leave() }
+
 // Gone reports whether the other side neither reads nor writes any more. It is for one who does
 // not read, and would not notice: the pings that nobody answers make the system notice.
 func (c *webSocket) Gone() bool { return hungUp(c.raw) }
@@ -108,6 +111,7 @@ func (c *webSocket) ReadMessage() ([]byte, error) {
 	}
 	msg, err := c.read()
 	if err == nil {
+		c.wire.state().guest.speaks()
 		return msg, nil
 	}
 	c.err = c.meaning(err)
@@ -337,21 +341,28 @@ func (c *webSocket) answerPings() {
 }
 
 func (c *webSocket) Close(code int, reason string) error {
+	c.end(code, reason, true)
+	return nil
+}
+
+// end is Close. Without linger the other side may not see code and reason: so many strangers
+// that are turned away would cost too much.
+func (c *webSocket) end(code int, reason string, linger bool) {
 	c.closeOnce.Do(func() {
 		if len(reason) > maxReason {
 			reason = strings.ToValidUTF8(reason[:maxReason], "")
 		}
 		c.ending.Store(true)
+		c.Admit() // it takes no place in the lobby any more
 		// First the frame, then the end of the reader: whoever waits for that may exit.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
 		c.wire.state().endRead(c.wire)
 		c.keeping.Stop()
-		if err != nil && err != websocket.ErrCloseSent { // by gorilla, as an answer
+		if !linger || err != nil && err != websocket.ErrCloseSent { // by gorilla, as an answer
 			c.wire.Close()
 			return
 		}
 		c.wire.CloseWrite()
 		go c.wire.linger()
 	})
-	return nil
 }

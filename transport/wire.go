@@ -91,6 +91,7 @@ type link struct {
 	// Fixed when the handshake is over.
 	deadAfter time.Duration // 0 until then: HTTP has deadlines of its own
 	waiting   func() bool   // bytes wait to be read; nil: never
+	guest     *guest        // of a server, in its lobby; nil: of a client
 
 	frames  frameGuard // owned by the reader; its max is 0 where frames are not limited
 	reading sync.Mutex // held by the reader in Read, then for good by linger

@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// strangers hold 2,000 connections to a server until the test ends, each opened again when the
+// server ends it.
+func strangers(t *testing.T, s *server, from func(i int) string, say func(net.Conn)) {
+	const n = 2000
+	to := strings.TrimPrefix(s.url, "ws://")
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	t.Cleanup(func() { close(over); all.Wait() })
+	first := make(chan struct{}, n)
+	for i := range n {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from(i))}}
+		all.Go(func() {
+			for told := false; ; {
+				c, err := dialer.Dial("tcp", to)
+				if err == nil {
+					say(c)
+				}
+				if !told {
+					told = true
+					first <- struct{}{}
+				}
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					if err == nil {
+						io.Copy(io.Discard, c)
+					}
+				}()
+				select {
+				case <-ended:
+				case <-over:
+					if err == nil {
+						c.Close()
+					}
+					<-ended
+					return
+				}
+				if err == nil {
+					c.Close()
+				}
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-over:
+					return
+				}
+			}
+		})
+	}
+	for range n {
+		<-first
+	}
+}
+
+// However many strangers hold connections without a session, a client gets its session back each
+// time, and the server says that it is healthy.
+func TestStrangersShutNobodyOut(t *testing.T) {
+	const get = "GET / HTTP/1.1\r\nHost: h\r\n"
+	loopback := func(int) string { return "127.0.0.1" }
+	for _, c := range []struct {
+		name string
+		from func(i int) string
+		say  func(net.Conn)
+	}{
+		{"silent", loopback, func(net.Conn) {}},
+		{"silent, from 32 addresses", func(i int) string { return fmt.Sprint("127.0.0.", 2+i%32) }, func(net.Conn) {}},
+		{"a byte a second", loopback, func(c net.Conn) {
+			c.Write([]byte(get + "X: "))
+			go func() {
+				for range 20 { // it is ended long before
+					if _, err := c.Write([]byte("x")); err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			}()
+		}},
+		{"half-open upgrades", loopback, func(c net.Conn) {
+			c.Write([]byte(get + "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := startServer(t)
+			client := s.session(nil)
+			id := client.sessionID
+			p := client.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true})
+			strangers(t, s, c.from, c.say)
+			var slowest time.Duration
+			for i := range 10 {
+				client.cutRST()
+				start := time.Now()
+				client = s.session(obj{"resumeSessionId": id})
+				slowest = max(slowest, time.Since(start))
+				if resp, _ := ask(t, s, "GET", "/healthz", nil); resp.StatusCode != 200 {
+					t.Errorf("/healthz: %s", resp.Status)
+				}
+				p = client.proc("cat")
+				line := fmt.Sprintln("resumed", i)
+				p.write(line)
+				p.awaitOutput("stdout", line)
+			}
+			t.Logf("the slowest resume of 10 took %v", slowest)
+		})
+	}
+}

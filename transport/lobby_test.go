@@ -1,0 +1,241 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// caller is a connection from somewhere.
+type caller struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *caller) RemoteAddr() net.Addr { return addr(c.from) }
+func (c *caller) Close() error         { c.closed = true; return nil }
+
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) }
+
+// callers enter a lobby, one a second.
+func callers(l *lobby, from ...string) (all []*caller, guests []*guest) {
+	for _, f := range from {
+		c := &caller{from: f}
+		all = append(all, c)
+		guests = append(guests, l.enter(c))
+		time.Sleep(time.Second)
+	}
+	return all, guests
+}
+
+func wantGone(t *testing.T, all []*caller, want ...int) {
+	t.Helper()
+	var gone []int
+	for i, c := range all {
+		if c.closed {
+			gone = append(gone, i)
+		}
+	}
+	if !slices.Equal(gone, want) {
+		t.Errorf("those that gave way are %v, want %v", gone, want)
+	}
+}
+
+func TestWhoGivesWay(t *testing.T) {
+	const a, b = "10.0.0.1:1", "10.0.0.2:1"
+	for _, c := range []struct {
+		name    string
+		from    []string
+		prepare func([]*guest)
+		want    []int
+	}{
+		{"the oldest", []string{a, a, a, a}, func([]*guest) {}, []int{0}},
+		{"of the host with the most", []string{b, a, a, b, a}, func([]*guest) {}, []int{1}},
+		{"of several hosts with as many", []string{b, a, a, b}, func([]*guest) {}, []int{0}},
+		{"that has come the least far", []string{a, a, a, a}, func(g []*guest) {
+			g[0].opens(func(string) {})
+			g[0].speaks()
+			g[1].opens(func(string) {})
+			g[2].comes(asking)
+		}, []int{3}},
+		{"that answered before, and is silent again", []string{a, a}, func(g []*guest) { g[1].comes(asking); g[0].comes(asking); g[1].comes(silent) }, []int{1}},
+		{"whose bytes do not wait for the server", []string{a, a, a}, func(g []*guest) { g[0].waits = func() bool { return true } }, []int{1}},
+		{"of those that are there", []string{a, a, a}, func(g []*guest) { g[0].leave(); g[0].lobby.enter(&caller{from: a}) }, []int{1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLobby(len(c.from))
+				all, guests := callers(l, c.from...)
+				c.prepare(guests)
+				time.Sleep(time.Second)
+				start := time.Now()
+				if l.enter(&caller{from: "10.0.0.3:1"}) == nil || time.Since(start) != 0 {
+					t.Errorf("let in after %v", time.Since(start))
+				}
+				wantGone(t, all, c.want...)
+				for _, g := range guests {
+					g.leave()
+				}
+			})
+		})
+	}
+}
+
+// Who has just come is not turned away: the next one waits.
+func TestLobbyWaitsForTheYoung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLobby(2)
+		first, second := &caller{from: "10.0.0.1:1"}, &caller{from: "10.0.0.1:2"}
+		l.enter(first)
+		g := l.enter(second)
+		start := time.Now()
+		l.enter(&caller{from: "10.0.0.1:3"})
+		if waited := time.Since(start); waited < ripeAfter || waited > ripeAfter+lobbyPause || !first.closed || second.closed {
+			t.Errorf("after %v; the first is closed: %v, the second: %v", waited, first.closed, second.closed)
+		}
+		start = time.Now()
+		time.AfterFunc(time.Millisecond, g.leave)
+		l.enter(&caller{from: "10.0.0.1:4"})
+		if waited := time.Since(start); waited != 0 && waited != time.Millisecond {
+			t.Errorf("a place that was free after 1ms was given after %v", waited)
+		}
+		time.AfterFunc(time.Millisecond, func() { close(l.closed) })
+		if l.enter(&caller{from: "10.0.0.1:5"}) != nil && l.enter(&caller{from: "10.0.0.1:6"}) != nil {
+			t.Error("a lobby that is closed lets in")
+		}
+	})
+}
+
+// A guest that opened a connection has a time to speak, and another after each message.
+func TestGuestsMustSpeak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLobby(10)
+		start := time.Now()
+		var ended [4]atomic.Int64 // 0: not
+		var guests []*guest
+		for i := range 4 {
+			g := l.enter(&caller{from: "10.0.0.1:1"})
+			g.opens(func(string) { ended[i].Store(int64(time.Since(start))) })
+			guests = append(guests, g)
+		}
+		time.Sleep(5 * time.Second)
+		guests[1].speaks()
+		guests[2].leave()
+		guests[3].speaks()
+		time.Sleep(19 * time.Second)
+		guests[3].speaks()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for i, want := range []time.Duration{DefaultHandshakeTimeout, 5*time.Second + speakWithin, 0, 24*time.Second + speakWithin} {
+			if got := time.Duration(ended[i].Load()); got != want {
+				t.Errorf("%d was ended after %v, want %v", i, got, want)
+			}
+		}
+		if l.n != 0 || len(l.hosts) != 0 {
+			t.Errorf("%d are left, of %d hosts", l.n, len(l.hosts))
+		}
+	})
+}
+
+func TestKeyOf(t *testing.T) {
+	for at, want := range map[string]string{
+		"10.1.2.3:4":            "10.1.2.3",
+		"[::ffff:10.1.2.3]:4":   "10.1.2.3",
+		"[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64",
+		"[::1]:5":               "::/64",
+	} {
+		if got := keyOf(&caller{from: at}); got != want {
+			t.Errorf("%s is of %s, want %s", at, got, want)
+		}
+	}
+}
+
+// Strangers that say nothing, or as good as nothing, shut nobody out: neither from their own address
+// nor from another one.
+func TestSilentStrangersShutNobodyOut(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		from func(i int) string
+		say  func(net.Conn)
+	}{
+		{"silent, from the same address", func(int) string { return "127.0.0.1" }, func(net.Conn) {}},
+		{"half a header, from 8 addresses", func(i int) string { return fmt.Sprint("127.0.0.", 2+i%8) },
+			func(c net.Conn) { c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nX: ")) }},
+		{"websockets without a message", func(int) string { return "127.0.0.1" },
+			func(c net.Conn) {
+				c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"))
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, accepted := serveAll(t)
+			host := strings.TrimPrefix(s.URL(), "ws://")
+			for i := range maxGuests + 100 {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from(i))}}
+				stranger, err := dialer.Dial("tcp", host)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stranger.Close()
+				c.say(stranger)
+			}
+			for range 3 {
+				client, err := Dial(context.Background(), s.URL(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustWrite(t, client, "hello")
+				(<-accepted).(*webSocket).Admit()
+				defer client.Close(CloseNormal, "")
+				resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + host + "/healthz")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+			}
+			s.listener.lobby.mu.Lock()
+			if n := s.listener.lobby.n; n > maxGuests {
+				t.Errorf("%d guests", n)
+			}
+			s.listener.lobby.mu.Unlock()
+		})
+	}
+}
+
+// serveAll reads a message from each connection that is accepted, and tells of those that sent one.
+func serveAll(t *testing.T) (*Server, <-chan Conn) {
+	s, err := Listen("ws://127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, served, done := make(chan Conn), make(chan error, 1), make(chan struct{})
+	go func() {
+		served <- s.Serve(func(c Conn) {
+			t.Cleanup(func() { c.Close(CloseGoingAway, "") })
+			if _, err := c.ReadMessage(); err != nil {
+				c.Close(CloseNormal, "")
+				return
+			}
+			select {
+			case accepted <- c:
+			case <-done:
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		close(done)
+		s.Close()
+		<-served
+	})
+	return s, accepted
+}
