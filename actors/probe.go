@@ -37,11 +37,13 @@ func (p *process) probe(ctx actor.Context) {
 	h.probes++
 	probe := p.params.Liveness.Probe
 	spec := child.Spec{
-		Argv:   probe.Argv,
-		Dir:    p.spec.Dir,
-		Env:    p.spec.Env,
-		Limits: p.spec.Limits,
-		Name:   fmt.Sprintf("%s.probe%d", p.name, h.probes),
+		Argv:    probe.Argv,
+		Dir:     p.spec.Dir,
+		Env:     p.spec.Env,
+		Limits:  p.spec.Limits,
+		Name:    fmt.Sprintf("%s.probe%d", p.name, h.probes),
+		Owner:   p.spec.Owner,
+		Context: h.watched,
 	}
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.run, held: p.intake.HeldBack()}, p.shared

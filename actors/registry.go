@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -174,6 +175,7 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 
 		ephemeral: m.Ephemeral,
 	}
+	record.closes, record.giveUp = context.WithCancelCause(context.Background())
 	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
 	r.at(ctx, sessionKnown)

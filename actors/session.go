@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"context"
+	"path"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -64,6 +66,10 @@ type sessionRecord struct {
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *attachRequest // who opened it; nil once attached
+
+	// closes is done when the session closes: starts that have no child yet are given up.
+	closes context.Context
+	giveUp context.CancelCauseFunc
 
 	owner     *actor.PID // nil: detached
 	observers map[who]*actor.PID
@@ -448,6 +454,10 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	restart, err := restartOf(params.Restart)
 	if err != nil {
 		return nil, err
+	}
+	spec.Owner, spec.Context = s.id, s.closes
+	if s.ephemeral && s.owner != nil {
+		spec.Owner = path.Dir(s.owner.Id) // the connection: each of its commands has a session
 	}
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -102,6 +103,7 @@ func (s *session) detach(ctx actor.Context) {
 func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
 	if s.closing == nil {
 		s.closing = &closing{reason: reason, shutdown: shutdown}
+		s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
 	}
 	s.shared.at(ctx, closingSet)
 	for _, p := range s.processes {

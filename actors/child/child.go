@@ -14,9 +14,11 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"syscall"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -41,6 +43,13 @@ type Spec struct {
 	// Name is unique for all time and a valid file name, as a ULID is. The
 	// containment of the child is named after it.
 	Name string
+
+	// Owner is on whose behalf it is started, such as a session: starts that hang are
+	// limited for each.
+	Owner string
+	// Context, when done, fails a start whose child has not executed its program yet, with
+	// the cause. Nil: nothing does.
+	Context context.Context
 }
 
 // Containment is how the descendants of a child are found when all of them
@@ -73,7 +82,10 @@ type HostConfig struct {
 	// their parent become our children instead of init's where that helps to
 	// find them, and those that end are reaped.
 	Subreaper bool
-	Log       *slog.Logger // nil means slog.Default()
+	// AnswerTime is how long a filesystem may take to find a program or a working directory,
+	// and as long again to execute it. Then the start fails. Zero or less means 10 s.
+	AnswerTime time.Duration
+	Log        *slog.Logger // nil means slog.Default()
 	// Fault is for tests: called at the top of the loops named "pump", "waiter"
 	// and "stdin", where it may panic.
 	Fault func(point string)
@@ -149,6 +161,8 @@ var (
 	ErrExecFormat = errors.New("exec format error")
 	ErrLimit      = errors.New("limit reached")
 	ErrClosed     = errors.New("child: the host is closed")
+	// ErrNoAnswer means that the filesystem of the program or the working directory hangs.
+	ErrNoAnswer = errors.New("the filesystem does not answer")
 	// ErrLimitRefused means that Spec.Limits cannot be set.
 	ErrLimitRefused = errors.New("limits")
 )

@@ -30,6 +30,10 @@ type forker struct {
 	ready chan error    // why the table is not the thread's own
 
 	self int // in the thread's own table a pidfd of this program; -1: there is none
+
+	// Owned by the thread.
+	mask   unix.Sigset_t // its signals
+	nofile *unix.Rlimit  // what syscall.ForkExec gives a child; nil: not known yet
 }
 
 // newForker starts the thread. The poller of the runtime is in use already.
@@ -139,23 +143,67 @@ func pollers() (fds []int, err error) {
 
 // fork starts a child that dies with the thread. Limits of its cgroup are not set here.
 func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid int, err error) {
-	attr.Sys.Pdeathsig = syscall.SIGKILL
-	f.calls <- func() {
-		defer func() {
-			if r := recover(); r != nil { // with the thread would die the children that it forked
-				err = fmt.Errorf("child: internal error in the fork of %q: %v", path, r)
+	f.call(attr, &err, func() {
+		if pid, err = forkHere(path, argv, attr, limits); err == nil && f.nofile == nil && limits.NoFile == nil {
+			f.nofile = new(unix.Rlimit)
+			if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, f.nofile) != nil {
+				f.nofile = nil
 			}
-		}()
+		}
+	})
+	return pid, err
+}
+
+// forkApart is fork for a child that may hang before it executes its program. It does not wait
+// for that: status tells. If there are limits that are not of a cgroup, the child stops then,
+// and confine lets it go on.
+func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, limits protocol.ProcessLimits) (pid int, err error) {
+	files := attr.Files
+	attr.Files = append(slices.Clone(files), uintptr(status))
+	f.call(attr, &err, func() {
+		status := int(attr.Files[len(files)])
+		attr.Files = attr.Files[:len(files)]
+		if !ofProcess(limits) {
+			pid, err = forkApart(path, argv, attr, status, f.nofile)
+			return
+		}
+		attr.Sys.Ptrace = true
+		pid, f.mask, err = withSignalsBlocked(func() (int, error) { return forkApart(path, argv, attr, status, f.nofile) })
+	})
+	return pid, err
+}
+
+// confine lets a child of forkApart go on, with limits.
+func (f *forker) confine(pid int, limits protocol.ProcessLimits) (err error) {
+	f.onThread(&err, func() { err = confine(pid, &f.mask, limits) })
+	return err
+}
+
+// call runs what forks on the thread, where attr has the thread's own files.
+func (f *forker) call(attr *syscall.ProcAttr, err *error, fork func()) {
+	attr.Sys.Pdeathsig = syscall.SIGKILL
+	f.onThread(err, func() {
 		var borrowed []int
-		if borrowed, err = f.borrow(attr); err == nil {
-			pid, err = forkHere(path, argv, attr, limits)
+		if borrowed, *err = f.borrow(attr); *err == nil {
+			fork()
 		}
 		for _, fd := range borrowed {
 			unix.Close(fd)
 		}
+	})
+}
+
+// onThread runs call on the thread.
+func (f *forker) onThread(err *error, call func()) {
+	f.calls <- func() {
+		defer func() {
+			if r := recover(); r != nil { // with the thread would die the children that it forked
+				*err = fmt.Errorf("child: internal error in a fork: %v", r)
+			}
+		}()
+		call()
 	}
 	<-f.made
-	return pid, err
 }
 
 // borrow replaces the files in attr by the thread's own descriptors of them. It returns those.
@@ -192,10 +240,12 @@ func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protoco
 	if err != nil {
 		return 0, err
 	}
-	if err = confine(pid, &mask, limits); err == nil {
+	if !awaitStop(pid) {
+		err = unix.ESRCH
+	} else if err = confine(pid, &mask, limits); err == nil {
 		return pid, nil
 	}
-	if ws := end(pid); errors.Is(err, unix.ESRCH) {
+	if ws := kill(pid); errors.Is(err, unix.ESRCH) {
 		err = fmt.Errorf("%w: the process was ended by %s before they were set: perhaps ptrace(2), which sets them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
 	}
 	return 0, err

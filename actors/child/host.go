@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -24,6 +26,7 @@ type Host struct {
 	log         *slog.Logger
 	fault       func(point string)
 	containment containment
+	answerTime  time.Duration
 	null        *os.File
 	exits       *exits
 	room        room
@@ -34,22 +37,18 @@ type Host struct {
 	forking sync.RWMutex
 
 	mu      sync.Mutex
-	work    sync.Cond // broadcast on changes of jobs, busy, closing and done
-	jobs    []job     // bounded by the callers: one for each process
-	busy    int       // spawners with a job
-	closing bool      // no job is accepted any more
-	done    bool      // no child is left: spawners end
+	work    sync.Cond         // broadcast on changes of jobs, starts, unborn and done
+	turns   turns             // of look-ups
+	jobs    []*job            // whose look-up has ended; bounded by the callers: one for each process
+	starts  map[*job]struct{} // all whose done was not called
+	unborn  map[int]struct{}  // pids of children that have not executed their program yet
+	closing bool              // no job is accepted any more
+	done    bool              // no child is left: spawners end
 	live    map[*process]struct{}
 
 	close  sync.Once
 	closed chan struct{} // closed when shutdown is over
 	err    error         // of shutdown; read after closed
-}
-
-type job struct {
-	spec Spec
-	in   *Intake
-	done func(Handle, error)
 }
 
 // NewHost starts the spawners. It also kills what servers of this machine that
@@ -58,8 +57,14 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		log:    cfg.Log,
 		fault:  cfg.Fault,
+		turns:  turns{owners: make(map[string]*owner)},
+		starts: make(map[*job]struct{}),
+		unborn: make(map[int]struct{}),
 		live:   make(map[*process]struct{}),
 		closed: make(chan struct{}),
+	}
+	if h.answerTime = cfg.AnswerTime; h.answerTime <= 0 {
+		h.answerTime = defaultAnswerTime
 	}
 	h.work.L = &h.mu
 	if h.log == nil {
@@ -108,81 +113,100 @@ func (h *Host) Live() int {
 	return len(h.live)
 }
 
-// Start starts a child and calls done with it, or with the reason why not,
-// before anything of the child reaches in. done runs on a spawner and must not
-// block. Start never blocks either: it is for the caller to have one start
-// outstanding for each process.
-func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		go done(nil, ErrClosed)
-		return
-	}
-	h.jobs = append(h.jobs, job{spec, in, done})
-	h.work.Broadcast()
-}
-
 func (h *Host) spawner(f *forker) {
 	defer f.close()
 	for {
 		j, ok := h.next()
-		if !ok {
+		switch {
+		case !ok:
 			return
+		case j.apart:
+			go h.make(f, j)
+		default:
+			h.make(f, j)
 		}
-		if p, err := h.trySpawn(f, &j); err != nil {
-			j.done(nil, err)
-		} else {
-			j.done(p, nil)
-			p.watch()
-		}
-		h.mu.Lock()
-		h.busy--
-		h.work.Broadcast()
-		h.mu.Unlock()
 	}
 }
 
-func (h *Host) next() (j job, ok bool) {
+func (h *Host) next() (j *job, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(h.jobs) == 0 {
-		if h.done {
-			return job{}, false
+	for {
+		for len(h.jobs) == 0 {
+			if h.done {
+				return nil, false
+			}
+			h.work.Wait()
 		}
-		h.work.Wait()
+		j = h.jobs[0]
+		h.jobs[0] = nil
+		h.jobs = h.jobs[1:]
+		if !j.over {
+			j.over = true
+			return j, true
+		}
+		h.leave(j) // it was given up meanwhile
 	}
-	j = h.jobs[0]
-	h.jobs[0] = job{}
-	h.jobs = h.jobs[1:]
-	h.busy++
-	return j, true
+}
+
+// make makes the child of a job.
+func (h *Host) make(f *forker, j *job) {
+	p, err := h.trySpawn(f, j)
+	if err != nil {
+		j.done(nil, err)
+	} else {
+		j.done(p, nil)
+		p.watch()
+	}
+	h.forgetStart(j)
+}
+
+// tryLookUp takes a panic for a failed look-up.
+func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
+	defer h.recovered(j, &err)
+	path, err = program(&j.spec, func(step string) {
+		h.mu.Lock()
+		j.step = step
+		h.mu.Unlock()
+	})
+	if err != nil {
+		return "", false, err
+	}
+	return path, mayHang(j.spec.Dir, path), nil
 }
 
 // trySpawn is spawn, and takes a panic for a failed start.
 func (h *Host) trySpawn(f *forker, j *job) (_ *process, err error) {
+	stuck := false
 	defer func() {
-		if r := recover(); r != nil {
-			h.log.Error("panic recovered", "in", "spawner", "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("child: internal error in the start of %q", j.spec.Argv)
+		if !stuck {
+			h.mu.Lock()
+			h.leave(j)
+			h.mu.Unlock()
 		}
 	}()
-	return h.spawn(f, &j.spec, j.in)
+	defer h.recovered(j, &err)
+	return h.spawn(f, j, &stuck)
 }
 
-// spawn forks and executes spec. When it fails it leaves nothing behind.
-func (h *Host) spawn(f *forker, spec *Spec, in *Intake) (_ *process, err error) {
-	path, err := program(spec)
-	if err != nil {
-		return nil, err
+func (h *Host) recovered(j *job, err *error) {
+	if r := recover(); r != nil {
+		h.log.Error("panic recovered", "in", "start", "panic", r, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("child: internal error in the start of %q", j.spec.Argv)
 	}
+}
+
+// spawn forks and executes the program of j. When it fails it leaves nothing behind, but if
+// stuck is set then: a child that hangs, and that has j's turn.
+func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
+	spec := &j.spec
 	if err := h.Allows(spec.Limits); err != nil {
 		return nil, err
 	}
 	if err := h.room.check(); err != nil {
 		return nil, err
 	}
-	if err := in.OpenSpool(); err != nil {
+	if err := j.in.OpenSpool(); err != nil {
 		return nil, descriptorError(err)
 	}
 	ends, err := h.open(spec)
@@ -200,10 +224,8 @@ func (h *Host) spawn(f *forker, spec *Spec, in *Intake) (_ *process, err error) 
 		return nil, fmt.Errorf("containment: %w", err)
 	}
 	defer func() {
-		if err != nil {
-			if rmErr := tree.remove(); rmErr != nil {
-				h.log.Warn("containment of a failed start was not removed", "name", spec.Name, "err", rmErr)
-			}
+		if err != nil && !*stuck {
+			h.removeTree(tree, spec.Name)
 		}
 	}()
 
@@ -212,40 +234,62 @@ func (h *Host) spawn(f *forker, spec *Spec, in *Intake) (_ *process, err error) 
 		argv[0] = *spec.Arg0
 	}
 	sys := &syscall.SysProcAttr{Setsid: true, Setctty: spec.TTY}
-	p := &process{host: h, in: in, tree: tree, tty: spec.TTY, closed: make(chan struct{})}
-	env := tree.prepare(sys, spec.Env)
-	h.forking.RLock()
-	defer h.forking.RUnlock()
-	if p.pid, err = f.fork(path, argv, &syscall.ProcAttr{
-		Dir:   spec.Dir,
-		Env:   env,
-		Files: ends.theirs[:],
-		Sys:   sys,
-	}, spec.Limits); err != nil {
+	p := &process{host: h, in: j.in, tree: tree, tty: spec.TTY, closed: make(chan struct{})}
+	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: tree.prepare(sys, spec.Env), Files: ends.theirs[:], Sys: sys}
+	if j.apart {
+		p.pid, err = h.forkApart(f, j, argv, attr)
+		if errors.Is(err, ErrNoAnswer) {
+			*stuck = true
+			h.mu.Lock()
+			h.hangs(j)
+			h.mu.Unlock()
+			go h.buryLate(j, p.pid, tree)
+			return nil, err
+		}
+	} else {
+		h.forking.RLock()
+		defer h.forking.RUnlock()
+		p.pid, err = f.fork(j.path, argv, attr, spec.Limits)
+	}
+	if err != nil {
 		return nil, startError(err, spec, h.room)
 	}
 	if p.pidfd, err = h.exits.reserve(p.pid); err != nil {
-		end(p.pid)
+		h.bury(p.pid)
 		return nil, err
 	}
 	tree.started(p.pid)
 	p.adopt(ends, spec.StdinQueue)
 	h.mu.Lock()
 	h.live[p] = struct{}{}
+	delete(h.unborn, p.pid)
 	h.mu.Unlock()
 	return p, nil
 }
 
-// end kills a child that nobody knows of yet.
-func end(pid int) (ws syscall.WaitStatus) {
+func (h *Host) removeTree(tree tree, name string) {
+	if err := tree.remove(); err != nil {
+		h.log.Warn("containment of a failed start was not removed", "name", name, "err", err)
+	}
+}
+
+// kill kills a child that nobody knows of yet, and waits for its end.
+func kill(pid int) (ws syscall.WaitStatus) {
 	syscall.Kill(pid, syscall.SIGKILL)
 	syscall.Wait4(pid, &ws, 0, nil)
 	return ws
 }
 
+// bury is kill for a child that may be unborn.
+func (h *Host) bury(pid int) {
+	kill(pid)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unborn, pid)
+}
+
 // Close kills every tree, waits until all were verified to be gone, and stops
-// the spawners. Starts that wait are made and then killed; later ones are
-// refused. When ctx is done it returns while that goes on. It may be repeated.
+// the spawners. Starts that wait are refused, as later ones. When ctx is done it returns while that goes on. It may be repeated.
 func (h *Host) Close(ctx context.Context) error {
 	h.close.Do(func() { go h.shutdown() })
 	select {
@@ -260,7 +304,14 @@ func (h *Host) shutdown() {
 	defer close(h.closed)
 	h.mu.Lock()
 	h.closing = true
-	for len(h.jobs) > 0 || h.busy > 0 {
+	for j := range h.starts {
+		if !j.over {
+			h.end(j, ErrClosed)
+		} else if j.cut != nil {
+			j.cut(ErrClosed)
+		}
+	}
+	for len(h.starts) > 0 {
 		h.work.Wait()
 	}
 	var all []*process
@@ -275,7 +326,7 @@ func (h *Host) shutdown() {
 		gone.Go(func() { errs[i] = p.finish() })
 	}
 	gone.Wait()
-	if h.err = errors.Join(errs...); h.err != nil {
+	if h.err = errors.Join(append(errs, h.awaitUnborn())...); h.err != nil {
 		return // the spawners stay: with them would die what is left, unverified
 	}
 	h.stopReaper()
@@ -287,6 +338,22 @@ func (h *Host) shutdown() {
 	h.done = true
 	h.work.Broadcast()
 	h.mu.Unlock()
+}
+
+// awaitUnborn waits for children that were killed before they had executed their program.
+func (h *Host) awaitUnborn() error {
+	var pause backoff
+	for range killTries / 4 {
+		if h.mu.Lock(); len(h.unborn) == 0 {
+			h.mu.Unlock()
+			return nil
+		}
+		h.mu.Unlock()
+		pause.wait()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fmt.Errorf("%w: pids %v wait for a filesystem and end when it answers", ErrSurvivors, slices.Sorted(maps.Keys(h.unborn)))
 }
 
 func (h *Host) forget(p *process) {

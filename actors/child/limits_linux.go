@@ -34,6 +34,12 @@ func ofProcess(l protocol.ProcessLimits) bool {
 // soon the whole program for this thread. What cannot be blocked, SIGSTOP and the
 // SIGTRAP that it stops with, would yet do that, for the microseconds it could.
 func forkStopped(path string, argv []string, attr *syscall.ProcAttr) (pid int, mask unix.Sigset_t, err error) {
+	pid, mask, err = withSignalsBlocked(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+	return pid, mask, tracingError(path, err)
+}
+
+// withSignalsBlocked calls fork for a child that is traced. mask is what the thread has else.
+func withSignalsBlocked(fork func() (int, error)) (pid int, mask unix.Sigset_t, err error) {
 	var all unix.Sigset_t
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
@@ -41,19 +47,21 @@ func forkStopped(path string, argv []string, attr *syscall.ProcAttr) (pid int, m
 	all.Val[0] &^= 1 << (unix.SIGTRAP - 1)
 	unix.PthreadSigmask(unix.SIG_SETMASK, &all, &mask)
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &mask, nil)
-	pid, err = syscall.ForkExec(path, argv, attr)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
-		err = fmt.Errorf("%w are set with ptrace(2), and that or the execution of %q is refused: %w (ptrace may be by a seccomp filter, kernel.yama.ptrace_scope, or a tracer of this server)", ErrLimitRefused, path, err)
-	}
+	pid, err = fork()
 	return pid, mask, err
 }
 
-// confine sets limits and the signal mask of a child of forkStopped, and lets it go
+// tracingError is the error of the fork or exec of a child that is traced.
+func tracingError(path string, err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("%w are set with ptrace(2), and that or the execution of %q is refused: %w (ptrace may be by a seccomp filter, kernel.yama.ptrace_scope, or a tracer of this server)", ErrLimitRefused, path, err)
+	}
+	return err
+}
+
+// confine sets limits and the signal mask of a child of forkStopped that has stopped, and lets it go
 // on. The error is ESRCH if the child has ended.
 func confine(pid int, mask *unix.Sigset_t, limits protocol.ProcessLimits) error {
-	if !awaitStop(pid) {
-		return unix.ESRCH
-	}
 	const size = 8 // of the kernel's sigset_t
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SETSIGMASK, uintptr(pid), size, uintptr(unsafe.Pointer(mask)), 0, 0)
 	if errno != 0 {

@@ -17,8 +17,9 @@ import (
 const defaultPath = "/bin:/usr/bin"
 
 // program checks what the kernel would report without saying of what, and
-// returns the path of the program to execute, relative ones from spec.Dir.
-func program(spec *Spec) (string, error) {
+// returns the path of the program to execute, relative ones from spec.Dir. It waits for
+// filesystems, after step has told for what.
+func program(spec *Spec, step func(what string)) (string, error) {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
 		return "", fmt.Errorf("%w: argv[0] is empty, it must name a program", ErrArgument)
 	}
@@ -28,18 +29,28 @@ func program(spec *Spec) (string, error) {
 	if err := noNUL(spec); err != nil {
 		return "", err
 	}
+	step(fmt.Sprintf("working directory %q", spec.Dir))
 	if err := checkDir(spec.Dir); err != nil {
 		return "", err
 	}
 	name := spec.Argv[0]
 	if strings.Contains(name, "/") {
+		step(fmt.Sprintf("program %q", name))
 		return name, checkProgram(spec.Dir, name)
 	}
-	return lookPath(spec, name)
+	return lookPath(spec, name, step)
 }
 
+// Of what a client gives, in bytes.
+const (
+	maxPath     = 64 << 10 // of PATH
+	maxPathDirs = 1024     // directories in it
+	maxStrings  = 6 << 20  // argv and environment: execve(2) never takes more
+)
+
 func noNUL(spec *Spec) error {
-	has := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	total := 0
+	has := func(s string) bool { total += len(s) + 1; return strings.IndexByte(s, 0) >= 0 }
 	for i, arg := range spec.Argv {
 		if has(arg) {
 			return fmt.Errorf("%w: argv[%d] contains a NUL byte", ErrArgument, i)
@@ -55,6 +66,8 @@ func noNUL(spec *Spec) error {
 		return fmt.Errorf("%w: arg0 contains a NUL byte", ErrArgument)
 	case has(spec.Dir):
 		return fmt.Errorf("%w: working directory %q contains a NUL byte", ErrArgument, spec.Dir)
+	case total > maxStrings:
+		return fmt.Errorf("%w: argv and environment have %d bytes, the limit is %d (execve(2))", ErrArgument, total, maxStrings)
 	}
 	return nil
 }
@@ -98,6 +111,8 @@ func checkProgram(dir, path string) error {
 		return fmt.Errorf("%w %q in working directory %q", ErrNoProgram, path, dir)
 	case info.IsDir():
 		return fmt.Errorf("%w: program %q is a directory", ErrPermission, path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w: program %q is no regular file", ErrPermission, path)
 	case unix.Faccessat(unix.AT_FDCWD, full, unix.X_OK, unix.AT_EACCESS) != nil:
 		return fmt.Errorf("%w: program %q is not executable", ErrPermission, path)
 	}
@@ -107,7 +122,7 @@ func checkProgram(dir, path string) error {
 // lookPath searches the PATH of the child, as execvp(3) would there: an empty
 // element is the working directory, and a file that may not be executed does
 // not end the search.
-func lookPath(spec *Spec, name string) (string, error) {
+func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	path, found := defaultPath, false
 	for _, entry := range spec.Env {
 		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
@@ -115,12 +130,16 @@ func lookPath(spec *Spec, name string) (string, error) {
 			break
 		}
 	}
+	if n := strings.Count(path, ":") + 1; len(path) > maxPath || n > maxPathDirs {
+		return "", fmt.Errorf("%w: PATH has %d bytes and %d directories, the limits are %d and %d", ErrArgument, len(path), n, maxPath, maxPathDirs)
+	}
 	var denied error
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
 		if dir == "" || dir == "." {
 			file = "./" + name
 		}
+		step(fmt.Sprintf("program %q", file))
 		err := checkProgram(spec.Dir, file)
 		if err == nil {
 			return file, nil

@@ -90,6 +90,9 @@ func (h *Host) isStranger(s *stat) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, ours := h.unborn[s.pid]; ours {
+		return false
+	}
 	for p := range h.live {
 		if p.pid == s.pid {
 			return false

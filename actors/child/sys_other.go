@@ -79,6 +79,15 @@ func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protoc
 	return syscall.ForkExec(path, argv, attr)
 }
 
+// mayHang: where there is no other fork, that is not asked.
+func mayHang(_, _ string) bool { return false }
+
+func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr) (pid int, err error) {
+	return 0, errors.ErrUnsupported
+}
+
+func (h *Host) buryLate(*job, int, tree) {}
+
 func (p *process) takeStatus() bool {
 	p.mu.Lock()
 	exited := p.status != nil

@@ -1,0 +1,110 @@
+package child
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forkApart forks the child of j, which may hang before it executes its program, and waits for
+// that no longer than answerTime. With ErrNoAnswer the child was killed, and is not gone.
+func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+	r, w, err := pipe()
+	if err != nil {
+		return 0, descriptorError(err)
+	}
+	status, err := ourFile(r, "status")
+	if err != nil {
+		unix.Close(w)
+		return 0, err
+	}
+	defer status.Close()
+	status.SetReadDeadline(time.Now().Add(h.answerTime))
+	var why error
+	h.mu.Lock()
+	j.cut = func(err error) { // with the lock
+		why = err
+		status.SetReadDeadline(time.Unix(1, 0))
+	}
+	if h.closing {
+		j.cut(ErrClosed)
+	} else if c := j.spec.Context; c != nil && c.Err() != nil {
+		j.cut(c.Err())
+	}
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		j.cut = nil
+		if why != nil && errors.Is(err, ErrNoAnswer) {
+			err = errors.Join(why, err)
+		}
+		h.mu.Unlock()
+	}()
+
+	h.forking.RLock()
+	pid, err = f.forkApart(j.path, argv, attr, w, j.spec.Limits)
+	if err == nil {
+		h.mu.Lock()
+		h.unborn[pid] = struct{}{}
+		h.mu.Unlock()
+	}
+	h.forking.RUnlock()
+	unix.Close(w)
+	if err != nil {
+		return 0, err
+	}
+	buf := make([]byte, 8)
+	n, err := io.ReadFull(status, buf)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		unix.Kill(pid, unix.SIGKILL)
+		return pid, h.noAnswer("what executes " + j.path)
+	case n > 0:
+		h.bury(pid)
+		err = syscall.Errno(binary.NativeEndian.Uint64(buf))
+		if ofProcess(j.spec.Limits) {
+			err = tracingError(j.path, err)
+		}
+		return 0, err
+	}
+	if !ofProcess(j.spec.Limits) {
+		return pid, nil
+	}
+	for begun := time.Now(); ; time.Sleep(50 * time.Microsecond) {
+		s, ok := readStat(pid)
+		if s.stopped || s.zombie || !ok {
+			break
+		}
+		if time.Since(begun) > h.answerTime {
+			unix.Kill(pid, unix.SIGKILL)
+			return pid, h.noAnswer("what executes " + j.path)
+		}
+	}
+	if err := f.confine(pid, j.spec.Limits); err != nil {
+		h.bury(pid)
+		return 0, err
+	}
+	return pid, nil
+}
+
+// buryLate is bury for a child that was killed, and that ends when its filesystem answers. It
+// ends the turn of its job.
+func (h *Host) buryLate(j *job, pid int, tree tree) {
+	h.log.Warn("a child that was killed waits for a filesystem", "pid", pid, "program", j.path, "dir", j.spec.Dir)
+	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if gone, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); gone == pid || errors.Is(err, unix.ECHILD) {
+			break
+		}
+		time.Sleep(wait)
+	}
+	h.removeTree(tree, j.spec.Name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unborn, pid)
+	h.leave(j)
+}

@@ -1,0 +1,144 @@
+package child
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What package syscall calls around a fork, and others may.
+//
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
+func afterForkInChild()
+
+// cloneArgs is struct clone_args up to Linux 5.7. (clone(2))
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+// forkApart is syscall.ForkExec for a child whose chdir or exec may hang. With vfork, as there,
+// the thread waits for the exec, and soon the whole program for the thread. A child of forkApart
+// has a copy of our memory instead, which takes a millisecond for each few hundred MiB.
+//
+// status is a pipe: the exec closes it, or the child writes its errno to it. nofile is the limit
+// that the child gets; nil: ours. Of attr it knows what a Host sets.
+func forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, nofile *unix.Rlimit) (pid int, err error) {
+	a := apart{
+		traced: attr.Sys.Ptrace,
+		tty:    attr.Sys.Setctty,
+		status: status,
+		nofile: nofile,
+		self:   unix.Getpid(),
+		clone:  cloneArgs{exitSignal: uint64(unix.SIGCHLD)},
+	}
+	if a.path, err = syscall.BytePtrFromString(path); err != nil {
+		return 0, err
+	}
+	if attr.Dir != "" {
+		if a.dir, err = syscall.BytePtrFromString(attr.Dir); err != nil {
+			return 0, err
+		}
+	}
+	if a.argv, err = syscall.SlicePtrFromStrings(argv); err != nil {
+		return 0, err
+	}
+	if a.env, err = syscall.SlicePtrFromStrings(attr.Env); err != nil {
+		return 0, err
+	}
+	for i, fd := range attr.Files {
+		a.files[i] = int(fd)
+	}
+	if attr.Sys.UseCgroupFD {
+		a.clone.flags, a.clone.cgroup = unix.CLONE_INTO_CGROUP, uint64(attr.Sys.CgroupFD)
+	}
+	child, errno := a.fork()
+	runtime.KeepAlive(a)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(child), nil
+}
+
+// apart is what a child of forkApart needs: it may not allocate, nor call what is not assembly.
+type apart struct {
+	path, dir   *byte // dir is nil: the directory stays
+	argv, env   []*byte
+	files       [3]int // its 0, 1 and 2; all are above
+	status      int    // above these
+	tty, traced bool
+	nofile      *unix.Rlimit
+	self        int // our pid
+	clone       cloneArgs
+}
+
+// fork returns the pid of the child, and does not return in the child. That writes 8 bytes to
+// status if it fails.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
+	var (
+		i     int
+		wrote uint64
+	)
+	beforeFork()
+	if a.clone.flags != 0 || runtime.GOARCH == "s390x" { // there clone(2) has other arguments
+		pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&a.clone)), unsafe.Sizeof(a.clone), 0)
+	} else {
+		pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	}
+	if errno != 0 || pid != 0 {
+		afterFork()
+		return pid, errno
+	}
+	// In the child.
+	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
+		goto failed
+	}
+	afterForkInChild()
+	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
+		goto failed
+	}
+	if pid, _, _ = syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); int(pid) != a.self {
+		goto failed // the server died before that
+	}
+	for i = range a.files {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, uintptr(a.files[i]), uintptr(i), 0); errno != 0 {
+			goto failed
+		}
+	}
+	if a.tty {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1); errno != 0 {
+			goto failed
+		}
+	}
+	if a.nofile != nil {
+		syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(a.nofile)), 0, 0, 0)
+	}
+	if a.dir != nil {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.dir)), 0, 0); errno != 0 {
+			goto failed
+		}
+	}
+	if a.traced {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0); errno != 0 {
+			goto failed
+		}
+	}
+	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(&a.argv[0])), uintptr(unsafe.Pointer(&a.env[0])))
+failed:
+	wrote = uint64(errno)
+	syscall.RawSyscall(unix.SYS_WRITE, uintptr(a.status), uintptr(unsafe.Pointer(&wrote)), unsafe.Sizeof(wrote))
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
+	}
+}

@@ -1,0 +1,1 @@
+// Empty: it lets fork_linux.go declare functions of the runtime.

@@ -1,0 +1,231 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const hello = "#!/bin/sh\necho hello from $(basename $PWD)\n"
+
+// startLater begins a start whose error comes later.
+func startLater(h *Host, spec Spec) <-chan error {
+	failed := make(chan error, 1)
+	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
+	h.Start(spec, in, func(p Handle, err error) {
+		if err == nil {
+			p.Finish(func(error) {})
+		}
+		failed <- err
+	})
+	return failed
+}
+
+// withHang is a host, and a filesystem that is gone when the host is closed.
+func withHang(t *testing.T, cfg HostConfig) (*Host, *hangfs.FS) {
+	if cfg.AnswerTime == 0 {
+		cfg.AnswerTime = 200 * time.Millisecond
+	}
+	return newHost(t, cfg), hangfs.Mount(t, map[string]string{"prog": hello, "dir/": ""})
+}
+
+func owned(spec Spec, owner string) Spec { spec.Owner = owner; return spec }
+
+// A directory and a program on a filesystem that may hang are as others while it answers.
+func TestFilesystemAnswers(t *testing.T) {
+	h, fs := withHang(t, HostConfig{AnswerTime: time.Minute})
+	limited := uint64(99)
+	for i, spec := range []Spec{
+		{Argv: []string{"/bin/sh", "-c", "echo hello from $(basename $PWD)"}, Dir: fs.Path("dir")},
+		{Argv: []string{fs.Path("prog")}, Dir: fs.Path("dir")},
+		{Argv: []string{"prog"}, Dir: fs.Path("dir"), Env: []string{"PATH=:/nowhere:" + fs.Dir + ":/bin:/usr/bin"}},
+		{Argv: []string{"../prog"}, Dir: fs.Path("dir"), Limits: protocol.ProcessLimits{NoFile: &limited}},
+		{Argv: []string{"../prog"}, Dir: fs.Path("dir"), TTY: true},
+	} {
+		spec.Name = script("").Name
+		w := start(t, h, spec)
+		w.untilClosed()
+		out := strings.TrimSpace(string(w.out[protocol.Stdout]) + string(w.out[protocol.PTY]))
+		if out != "hello from dir" || w.status.ExitCode != 0 {
+			t.Errorf("start %d: %q, %+v", i, out, w.status)
+		}
+	}
+	nofile := "#!/bin/sh\nulimit -n\n"
+	if err := os.WriteFile(t.TempDir()+"/x", []byte(nofile), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var limits [2]string
+	for i, dir := range []string{"/", fs.Path("dir")} {
+		spec := script("ulimit -n; ulimit -Hn; cat /proc/self/status | grep -i ^sig; ls -l /proc/self/fd | wc -l; ps -o pgid=,sid= -p $$ | tr -s ' ' '\n' | sort -u | wc -l")
+		spec.Dir = dir
+		w := start(t, h, spec)
+		w.untilClosed()
+		limits[i] = string(w.out[protocol.Stdout])
+	}
+	if limits[0] != limits[1] {
+		t.Errorf("a child of one fork has\n%s\nof the other\n%s", limits[0], limits[1])
+	}
+	_, err := tryStart(t, h, Spec{Name: script("").Name, Argv: []string{fs.Path("none")}, Dir: fs.Path("dir")}, 1<<20)
+	if !errors.Is(err, ErrNoProgram) {
+		t.Error(err)
+	}
+}
+
+// Look-ups that hang fail, keep no other owner from starting, and are limited for each.
+func TestLookUpHangs(t *testing.T) {
+	h, fs := withHang(t, HostConfig{})
+	var failed []<-chan error
+	for i := range 3 * turnsEach {
+		spec := owned(script(":"), "one")
+		if i%2 == 0 {
+			spec.Dir = fs.Path("hang-dir")
+		} else {
+			spec.Argv = []string{"prog"}
+			spec.Env = []string{"PATH=/nowhere:" + fs.Path("hang-bin") + ":/bin"}
+		}
+		failed = append(failed, startLater(h, spec))
+	}
+	for range 20 {
+		w := start(t, h, owned(script("echo fine"), "other"))
+		w.untilClosed()
+	}
+	named := 0
+	for _, c := range failed {
+		err := <-c
+		if !errors.Is(err, ErrNoAnswer) {
+			t.Fatal(err)
+		}
+		if text := err.Error(); strings.Contains(text, fmt.Sprintf("working directory %q was not found within 200ms", fs.Path("hang-dir"))) ||
+			strings.Contains(text, fmt.Sprintf("program %q was not found", fs.Path("hang-bin/prog"))) {
+			named++
+		} else if !strings.Contains(text, fmt.Sprintf("%d starts of this session", turnsEach)) {
+			t.Error(err)
+		}
+	}
+	if named != turnsEach {
+		t.Errorf("%d starts were looked up, want %d", named, turnsEach)
+	}
+	if err := <-startLater(h, owned(script(":"), "one")); !errors.Is(err, ErrNoAnswer) {
+		t.Error("one more of the same owner: ", err)
+	}
+	if err := <-startLater(h, owned(script(":"), "other")); err != nil {
+		t.Error("another owner's: ", err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A start whose look-up hangs can be given up, and does not hold up Close.
+func TestLookUpGivenUp(t *testing.T) {
+	h, fs := withHang(t, HostConfig{AnswerTime: time.Hour})
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	spec := script(":")
+	spec.Dir, spec.Context = fs.Path("hang"), ctx
+	first, second := startLater(h, spec), startLater(h, owned(Spec{Name: script("").Name, Argv: []string{fs.Path("hang")}}, "other"))
+	for fs.Hanging() < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel(gone)
+	if err := <-first; !errors.Is(err, gone) {
+		t.Error(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-second; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// A filesystem that hangs between the look-up and the exec holds up nobody else.
+func TestExecHangs(t *testing.T) {
+	for name, op := range map[string]int{"chdir": hangfs.Access, "read": hangfs.Read} {
+		t.Run(name, func(t *testing.T) {
+			h, fs := withHang(t, HostConfig{})
+			j := &job{
+				spec: Spec{Name: script("").Name, Argv: []string{fs.Path("prog")}, Dir: fs.Path("dir")},
+				in:   NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {}),
+				path: fs.Path("prog"), apart: true, turn: &owner{running: 1},
+			}
+			if !mayHang(j.spec.Dir, j.path) || mayHang("/", "/bin/sh") {
+				t.Fatal("which start may hang is not seen")
+			}
+			fs.Hang(op)
+			fs.Hang(hangfs.Open)
+			failed := make(chan error, 1)
+			j.done = func(_ Handle, err error) { failed <- err }
+			h.mu.Lock()
+			h.starts[j] = struct{}{}
+			h.turns.running++
+			h.jobs = append(h.jobs, j)
+			h.work.Broadcast()
+			h.mu.Unlock()
+			for range 20 {
+				start(t, h, script("echo fine")).untilClosed()
+			}
+			if err := <-failed; !errors.Is(err, ErrNoAnswer) {
+				t.Error(err)
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if len(h.unborn) != 1 || h.turns.late != 1 {
+				t.Errorf("%v are unborn, %d turns are late, want one", h.unborn, h.turns.late)
+			}
+		})
+	}
+}
+
+// What a client gives to look up is bounded.
+func TestLookUpBounded(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	for _, env := range [][]string{
+		{"PATH=" + strings.Repeat("/x", 40<<10)},
+		{"PATH=" + strings.Repeat(":", maxPathDirs)},
+		{"A=" + strings.Repeat("x", 7<<20)},
+	} {
+		spec := Spec{Name: script("").Name, Argv: []string{"true"}, Env: env}
+		if _, err := tryStart(t, h, spec, 1<<20); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), fmt.Sprint(len(env[0])-5)) && !strings.Contains(err.Error(), "limit is") {
+			t.Error(err)
+		}
+	}
+}
+
+// Of a program the interpreter is found as the kernel does.
+func TestInterpreter(t *testing.T) {
+	for _, tt := range []struct{ program, want string }{{"/bin/sh", "ld"}} {
+		got, ok := interpreterOf("", tt.program)
+		if !ok || !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %q, %v", tt.program, got, ok)
+		}
+	}
+	dir := t.TempDir()
+	for text, want := range map[string]string{"#! /bin/sh -e\n": "/bin/sh", "#!x": "x"} {
+		os.WriteFile(dir+"/script", []byte(text), 0o755)
+		if got, ok := interpreterOf(dir, "script"); !ok || got != want {
+			t.Errorf("%q: %q, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "#!", "text", "\x7fELF\x02\x01" + strings.Repeat("\xff", 100)} {
+		os.WriteFile(dir+"/other", []byte(text), 0o755)
+		if got, ok := interpreterOf(dir, "other"); ok {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	if err := unix.Symlink("/bin", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	if mayHang(dir, dir+"/link/sh") || !mayHang(dir, dir+"/none") {
+		t.Error("what is local is not seen")
+	}
+}

@@ -1,0 +1,200 @@
+package child
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mayHang reports whether the child of a fork could wait for a filesystem before it runs: when
+// it changes to dir, or executes program, which a relative path names from there, or what that
+// names as its interpreter. It says so of all that it cannot tell. It may hang itself.
+func mayHang(dir, program string) bool {
+	if dir != "" && !local("", dir) {
+		return true
+	}
+	for range 5 { // as deep as the kernel follows scripts
+		if !local(dir, program) {
+			return true
+		}
+		interpreter, ok := interpreterOf(dir, program)
+		if !ok || interpreter == "" {
+			return !ok
+		}
+		program = interpreter
+	}
+	return true
+}
+
+// local reports whether the way to path, from dir, and its end are on filesystems that answer
+// without another program or machine.
+func local(dir, path string) bool {
+	if !filepath.IsAbs(path) {
+		path = joinRaw(dir, path)
+	}
+	// Most often all of it is on one mount.
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
+	if fd, err := unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
+		defer unix.Close(fd)
+		return answers(fd)
+	}
+	at, err := unix.Open(first(path), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { unix.Close(at) }()
+	names := strings.Split(path, "/")
+	for links := 0; len(names) > 0; {
+		name := names[0]
+		names = names[1:]
+		if name == "" || name == "." {
+			continue
+		}
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false
+		}
+		if !answers(next) {
+			unix.Close(next)
+			return false
+		}
+		target, isLink := readlink(next)
+		if !isLink {
+			unix.Close(at)
+			at = next
+			continue
+		}
+		unix.Close(next)
+		if links++; links > 40 {
+			return false
+		}
+		names = append(strings.Split(target, "/"), names...)
+		if filepath.IsAbs(target) {
+			root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return false
+			}
+			unix.Close(at)
+			at = root
+		}
+	}
+	return answers(at)
+}
+
+// joinRaw keeps "..", which after a link is elsewhere than before.
+func joinRaw(dir, path string) string {
+	if dir == "" {
+		return path
+	}
+	return dir + "/" + path
+}
+
+// first is where a look-up begins.
+func first(path string) string {
+	if filepath.IsAbs(path) {
+		return "/"
+	}
+	return "."
+}
+
+func readlink(fd int) (target string, ok bool) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", false
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", false
+	}
+	return string(buf[:n]), true
+}
+
+// localTypes are the filesystems that answer by themselves. All others, as FUSE, NFS, SMB and
+// 9P, ask somebody. (statfs(2))
+var localTypes = []uint32{
+	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
+	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.SQUASHFS_MAGIC,
+	unix.EROFS_SUPER_MAGIC_V1, unix.ISOFS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC,
+	unix.REISERFS_SUPER_MAGIC, unix.NILFS_SUPER_MAGIC, unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC,
+	0x2fc12fc1, // ZFS
+	0xca451a4e, // bcachefs
+}
+
+// answers reports whether the file is on one of localTypes.
+func answers(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localTypes, uint32(st.Type))
+}
+
+// interpreterOf is what the kernel executes for a program: of a script, or an ELF file that is
+// linked dynamically; "" if there is none. ok is false if that cannot be told.
+func interpreterOf(dir, program string) (path string, ok bool) {
+	if !filepath.IsAbs(program) {
+		program = joinRaw(dir, program)
+	}
+	fd, err := unix.Open(program, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	head := make([]byte, 4<<10)
+	n, err := unix.Pread(fd, head, 0)
+	if err != nil {
+		return "", false
+	}
+	head = head[:n]
+	if line, script := bytes.CutPrefix(head, []byte("#!")); script {
+		line, _, _ = bytes.Cut(line, []byte("\n"))
+		words := bytes.Fields(line)
+		if len(words) == 0 {
+			return "", false
+		}
+		return string(words[0]), true
+	}
+	path, err = elfInterpreter(head)
+	return path, err == nil
+}
+
+var errNoELF = errors.New("no ELF file that can be read")
+
+// elfInterpreter finds PT_INTERP in the beginning of a file. (elf(5))
+func elfInterpreter(head []byte) (string, error) {
+	if len(head) < 64 || string(head[:4]) != "\x7fELF" {
+		return "", errNoELF
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if head[5] == 2 {
+		order = binary.BigEndian
+	}
+	wide := head[4] == 2
+	table, size, n := uint64(order.Uint32(head[28:])), uint64(order.Uint16(head[42:])), uint64(order.Uint16(head[44:]))
+	if wide {
+		table, size, n = order.Uint64(head[32:]), uint64(order.Uint16(head[54:])), uint64(order.Uint16(head[56:]))
+	}
+	all := uint64(len(head))
+	if size < 32 || wide && size < 56 || table > all || n*size > all-table {
+		return "", errNoELF
+	}
+	for i := range n {
+		entry := head[table+i*size:]
+		if order.Uint32(entry) != 3 {
+			continue
+		}
+		offset, length := uint64(order.Uint32(entry[4:])), uint64(order.Uint32(entry[16:]))
+		if wide {
+			offset, length = order.Uint64(entry[8:]), order.Uint64(entry[32:])
+		}
+		if offset > all || length > all-offset {
+			return "", errNoELF
+		}
+		name, _, _ := strings.Cut(string(head[offset:offset+length]), "\x00")
+		return name, nil
+	}
+	return "", nil
+}

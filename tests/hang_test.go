@@ -1,0 +1,74 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/hangfs"
+)
+
+// TestStartsHang: starts whose working directory or program is on a filesystem that does not
+// answer fail by themselves. Nobody else's start waits for them, nor does the end of their
+// session, or of the server.
+func TestStartsHang(t *testing.T) {
+	fs := hangfs.Mount(t, map[string]string{"prog": "#!/bin/sh\necho hi\n", "dir/": ""})
+	s := startServer(t)
+	t.Cleanup(fs.Free) // before the server's end is waited for
+	bad, good := s.session(nil), s.session(nil)
+	p := bad.start("fine", obj{"argv": []string{fs.Path("prog")}, "cwd": "file://" + fs.Path("dir")})
+	if code, out := p.awaitClosed(); code != 0 || out != "hi\n" {
+		t.Fatalf("%d, %q", code, out)
+	}
+	hanging := func(i int) obj {
+		hang := fs.Path(fmt.Sprintf("hang%d", i)) // the kernel asks once for each name
+		params := startParams(nth("hangs", i), obj{"cwd": "file://" + hang, "argv": []string{"/bin/true"}})
+		switch i % 3 {
+		case 1:
+			params["cwd"], params["argv"] = "file:///", []string{hang}
+		case 2:
+			params["cwd"], params["argv"], params["env"] = "file:///", []string{"true"}, obj{"PATH": hang + ":/bin"}
+		}
+		return params
+	}
+	var ids []int64
+	for i := range 20 {
+		ids = append(ids, bad.request("process/start", hanging(i)))
+	}
+	eventually(t, "8 of them hang", func() bool { return fs.Hanging() == 8 })
+	for i := range 10 {
+		good.start(nth("good", i), obj{"argv": []string{"/bin/true"}}).awaitClosed()
+	}
+	for i, id := range ids {
+		if text := jsonText(bad.reply(id)); !strings.Contains(text, "the filesystem does not answer: ") || i == 0 && !strings.Contains(text, fmt.Sprintf("working directory \\\"%s\\\"", fs.Path("hang0"))) {
+			t.Errorf("start %d: %s", i, text)
+		}
+	}
+
+	// A PATH that is too long is no work.
+	long := startParams("long", obj{"argv": []string{"none"}, "env": obj{"PATH": strings.Repeat("/x:", 1<<20)}})
+	if text := jsonText(good.reply(good.request("process/start", long))); !strings.Contains(text, "PATH has 3145728 bytes") {
+		t.Error(text)
+	}
+
+	other := s.session(nil)
+	before := fs.Hanging()
+	other.request("process/start", hanging(30))
+	eventually(t, "one of another session hangs", func() bool { return fs.Hanging() > before })
+	other.call("session/close", obj{})
+	again := s.session(nil)
+	again.request("process/start", hanging(31))
+	again.request("process/spawn", obj{"command": []string{"/bin/true"}, "processHandle": "x", "cwd": fs.Path("hang")})
+	eventually(t, "so do two more", func() bool { return fs.Hanging() > before+2 })
+	s.signal(syscall.SIGTERM)
+	eventually(t, "the server has ended, but for its threads that hang", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+	fs.Free()
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+}
