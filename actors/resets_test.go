@@ -1,0 +1,114 @@
+package actors_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// TestResets is that of package tests within one program, where more can be asked: no
+// actor is left but those of an empty troupe, and in the end (TestMain) no goroutine.
+func TestResets(t *testing.T) {
+	t.Parallel()
+	n := 2000
+	if testing.Short() {
+		n = 400
+	}
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "a beginning")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer slow.Close()
+	seed := rand.Uint64()
+	t.Logf("the seed is %d", seed)
+	token := fmt.Sprintf("100000.%d%d", os.Getpid(), seed%1e9)
+	troupe := start(t, actors.Config{AllowHTTP: true, DetachedTTL: 50 * time.Millisecond, KillGrace: -1})
+	dir := t.TempDir()
+
+	var newest atomic.Pointer[string]
+	const hunters = 4
+	var all sync.WaitGroup
+	for i := range hunters {
+		h := hunt.New(seed, uint64(i), token, dir, slow.URL)
+		all.Go(func() {
+			for range n / hunters {
+				reset(troupe, h, &newest)
+			}
+		})
+	}
+	all.Wait()
+
+	waitFor(t, "only the actors of an empty troupe", func() bool {
+		ids := actorsOf(troupe)
+		slices.Sort(ids)
+		return slices.Equal(ids, []string{"troupe", "troupe/connections", "troupe/registry", "troupe/sessions"})
+	})
+	waitFor(t, "no process", func() bool { return len(withArgument(token)) == 0 })
+	p := connect(t, troupe)
+	p.open("")
+	waitFor(t, "no child, and no output that is held", func() bool {
+		var info protocol.ServerInfoResult
+		if err := json.Unmarshal(p.call("server/info", "{}").Result, &info); err != nil {
+			t.Fatal(err)
+		}
+		if info.Panics > 0 {
+			t.Fatalf("%d panics", info.Panics)
+		}
+		return info.Sessions == 1 && info.Connections == 1 && info.Children == 0 && info.HeldBytes == 0 && info.SpooledBytes == 0
+	})
+}
+
+// reset connects, sends some of a batch, and closes at a random moment.
+func reset(troupe *actors.Troupe, h *hunt.Hunt, newest *atomic.Pointer[string]) {
+	ours, theirs := transport.Pipe("")
+	troupe.Accept(theirs)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	reads := h.IntN(4) > 0
+	if reads {
+		reader.Go(func() {
+			for {
+				frame, err := ours.ReadMessage()
+				if err != nil {
+					return
+				}
+				var m struct{ Result struct{ SessionID string } }
+				if json.Unmarshal(frame, &m); m.Result.SessionID != "" {
+					newest.Store(&m.Result.SessionID)
+				}
+			}
+		})
+	}
+	resume := ""
+	if id := newest.Load(); id != nil && h.IntN(2) == 0 {
+		resume = *id
+	}
+	frames := append(h.Handshake(resume), h.Batch()...)
+	if h.IntN(4) == 0 {
+		frames = frames[:h.IntN(len(frames))]
+	}
+	// Without a reader the server reads until what it has written fills its window.
+	closed := time.AfterFunc(time.Duration(h.IntN(30))*time.Millisecond, func() { ours.Close(transport.CloseGoingAway, "cut") })
+	for _, frame := range frames {
+		if ours.WriteMessage([]byte(frame), false) != nil {
+			break
+		}
+	}
+	if h.IntN(2) == 0 && closed.Stop() {
+		ours.Close(transport.CloseGoingAway, "cut") // at once
+	}
+}
