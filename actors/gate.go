@@ -47,10 +47,17 @@ func (g *gate) admits(ctx actor.ReceiverContext, message any) bool {
 	case *actor.Stopped:
 		was, g.stopped = g.stopped, true
 		return !was
-	case actor.SystemMessage, actor.AutoReceiveMessage: // Terminated among them
+	}
+	return !was || ofSystem(message)
+}
+
+// ofSystem reports whether a message is protoactor's own: Terminated is.
+func ofSystem(message any) bool {
+	switch message.(type) {
+	case actor.SystemMessage, actor.AutoReceiveMessage:
 		return true
 	}
-	return !was
+	return false
 }
 
 // MessageReceived implements actor.MailboxMiddleware: it is called for each message that was
