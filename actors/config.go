@@ -15,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -56,8 +57,10 @@ type Config struct {
 	// client asked for another amount up to MaxRetention. 0 means 1 MiB and 64 MiB;
 	// less than 4 KiB means that.
 	Retention, MaxRetention int64
-	// Budget bounds the output that all processes hold, beyond the first 64 KiB of
-	// each. 0 means 1 GiB; negative means no bound.
+	// Budget bounds what clients make the troupe hold: three quarters of it the output that all
+	// processes hold, beyond the first 64 KiB of each; a quarter the messages, requests and
+	// answers of all connections, beyond the first 64 KiB of each. One message at a time may go
+	// beyond. 0 means 1 GiB; negative means no bound.
 	Budget int64
 	// SpoolDir is where processes with retention spool keep what is beyond their
 	// Retention; "" means os.TempDir(). SpoolLimit is the most for each; 0 means 1 GiB,
@@ -128,6 +131,7 @@ type shared struct {
 	children   *child.Host
 	start      func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
 	budget     *child.Budget
+	memory     *budget.Pool // of connections; of tests: nil, no bound
 	disk       *spool.Disk
 	watcher    *files.Watcher
 	httpClient *httpcall.Client
@@ -158,6 +162,7 @@ func (s *shared) serverInfo() protocol.ServerInfoResult {
 		Sessions:        s.counts.sessions.Load(),
 		Children:        s.children.Live(),
 		HeldBytes:       s.budget.Used(),
+		ClientBytes:     s.memory.Used(),
 		SpooledBytes:    s.disk.Used(),
 		Goroutines:      runtime.NumGoroutine(),
 		HeapBytes:       heapBytes(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -41,7 +42,8 @@ type Conn interface {
 	// A Conn may have a method MaxMessage() int: the most that a message may have on it,
 	// in bytes, in either direction. It may have a method Gone() bool: the other side neither
 	// reads nor writes any more. That is asked while nobody calls ReadMessage. It may have a
-	// method Admit(): the client has a session, and is no stranger any more.
+	// method Admit(): the client has a session, and is no stranger any more; and a method
+	// SetMaxMessage(bytes int): messages may have that many from now on, 0 means MaxMessage.
 }
 
 // Codes of Close frames (RFC 6455 §7.4.1; from 4000 on ours).
@@ -74,6 +76,9 @@ const (
 	pingPause = 20 * time.Millisecond
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
+	// maxGreeting is how many bytes a message may have until the client has a session: resumeFrom
+	// may name 10,000 processes.
+	maxGreeting = 1 << 20
 	// endTime is how long an evicted client may take to read why, and how long what
 	// waits may take to be answered after the end of its input.
 	endTime = 5 * time.Second
@@ -105,6 +110,7 @@ type connection struct {
 	spare  bool // there are MaxConnections without it: it is for a client that resumes
 	writer *writer
 	admit  *admission
+	memory *budget.Account // what its requests and answers hold
 
 	// Shared with the reader.
 	asked       atomic.Uint64 // serial of the newest Ping
@@ -157,12 +163,13 @@ func newConnection(s *shared, troupe *actor.PID, conn Conn, spare bool) *connect
 		troupe:   troupe,
 		conn:     conn,
 		spare:    spare,
-		admit:    newAdmission(s.MaxPending),
 		pending:  make(map[uint64]pending),
 		starting: make(map[string][]inbound),
 		streams:  make(map[string]*stream),
 		serial:   1,
 	}
+	c.memory = s.memory.Account()
+	c.admit = newAdmission(s.MaxPending, c.memory)
 	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
 		c.most = bounded.MaxMessage()
 	}
@@ -271,6 +278,7 @@ func (c *connection) start(ctx actor.Context) {
 			pong(binary.BigEndian.Uint64(payload))
 		}
 	})
+	c.limit(maxGreeting)
 	c.writer = newWriter(c.conn, c.admit, pong)
 	c.writer.most = c.most
 	w, conn, admit := c.writer, c.conn, c.admit
@@ -294,10 +302,19 @@ func (c *connection) start(ctx actor.Context) {
 				codec = codecOf(conn.Subprotocol())
 				w.codec = codec // nothing is written before what answers this frame
 			}
-			admit.take(weightOf(frame))
-			root.Send(self, decode(codec, frame))
+			in := decode(codec, frame)
+			admit.take(in.weight)
+			root.Send(self, in)
 		}
 	})
+}
+
+// limit lets messages of the client have at most so many bytes from now on; 0: as many as the
+// transport allows.
+func (c *connection) limit(bytes int) {
+	if conn, ok := c.conn.(interface{ SetMaxMessage(bytes int) }); ok {
+		conn.SetMaxMessage(bytes)
+	}
 }
 
 // faultOf is what each goroutine of the connection calls with its name: a test may stop it there.
@@ -336,6 +353,7 @@ func (c *connection) mayClose(ctx actor.Context) {
 
 func (c *connection) end() {
 	c.admit.close()
+	c.memory.Close()
 	for _, s := range c.streams {
 		if s.waiting != nil {
 			s.waiting.Release()

@@ -52,6 +52,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	if stranger, ok := c.conn.(interface{ Admit() }); ok {
 		stranger.Admit()
 	}
+	c.limit(0)
 	c.session, c.sessionID = m.Session, m.SessionID
 	c.observer = m.Role == protocol.RoleObserver
 	c.acks = c.init.Capabilities.Ack

@@ -223,6 +223,7 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 		return
 	}
 	c.http.uploads -= m.call.upload
+	c.admit.lightened(m.call.upload)
 	c.http.asked--
 	c.finished++
 	in := m.call.in

@@ -148,13 +148,9 @@ func codecOf(subprotocol string) protocol.Codec {
 	return protocol.JSON
 }
 
-// weightOf is what a frame weighs for the admission. A large one does not fill it alone: what
-// comes behind may be a signal.
-func weightOf(frame []byte) int { return min(max(len(frame), 1), maxPendingBytes/4) }
-
 // decode makes sense of one frame. What it returns does not alias it.
 func decode(codec protocol.Codec, frame []byte) inbound {
-	in := inbound{weight: weightOf(frame)}
+	in := inbound{weight: max(len(frame), 1)}
 	msg, err := codec.Decode(frame)
 	if err != nil {
 		in.id, in.err = protocol.InvalidID, startError(err)
@@ -163,6 +159,7 @@ func decode(codec protocol.Codec, frame []byte) inbound {
 	in.kind, in.id, in.method = msg.Kind, msg.ID, msg.Method
 	if f := methods[msg.Method]; f != nil && (msg.Kind == protocol.Request || msg.Kind == protocol.Notification) {
 		in.params, in.err = f(codec, msg.Payload)
+		in.weight = max(in.weight, footprint(in.params))
 	}
 	return in
 }

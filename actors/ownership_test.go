@@ -59,13 +59,13 @@ func TestOwnerHad(t *testing.T) {
 
 // A place is free when an answer has been written, and taken by number and by size.
 func TestAdmission(t *testing.T) {
-	a := newAdmission(2)
+	a := newAdmission(2, nil)
 	for i, step := range []struct {
 		take, release int
 		full          bool
 	}{
 		{take: 1, full: false}, {take: 1, full: true}, {release: 1, full: false},
-		{take: maxPendingBytes, full: true}, {release: 1, full: true}, {release: maxPendingBytes, full: false},
+		{take: maxPendingBytes, full: true}, {release: 1, full: false}, {release: maxPendingBytes, full: false},
 		{take: maxPendingBytes - 1, full: false},
 	} {
 		if step.take > 0 {
@@ -76,6 +76,16 @@ func TestAdmission(t *testing.T) {
 		if a.full() != step.full {
 			t.Errorf("step %d, %+v: full is %v", i, step, a.full())
 		}
+	}
+	a = newAdmission(100, nil)
+	for i := range 4 { // one alone does not fill it, whatever its size
+		if a.full() {
+			t.Errorf("full with %d large ones", i)
+		}
+		a.take(2 * maxPendingBytes)
+	}
+	if !a.full() {
+		t.Error("not full with 4 large ones")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
@@ -89,7 +90,8 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
 	s.watcher = files.NewWatcher()
-	s.budget = child.NewBudget(s.Budget, func() { t.send(budgetLow{}) })
+	s.budget = child.NewBudget(s.Budget-s.Budget/4, func() { t.send(budgetLow{}) })
+	s.memory = budget.New(s.Budget / 4)
 	// What is right under the root is never given up, at one restart a second at
 	// most: it holds nothing, and without it there is nothing.
 	forever := &supervision.Strategy{
@@ -115,6 +117,10 @@ func (t *Troupe) PID() *actor.PID {
 // Containment is how processes are held together, for the best that this
 // machine allows.
 func (t *Troupe) Containment() child.Containment { return t.children.Containment() }
+
+// Memory is an account with the Config.Budget for the messages that one connection reads, before
+// the troupe has them. Whoever reads them closes it with the connection.
+func (t *Troupe) Memory() *budget.Account { return t.memory.Account() }
 
 // Accept gives the troupe a connection that speaks the wire; it is closed when
 // the troupe stops.

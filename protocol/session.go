@@ -127,6 +127,7 @@ type ServerInfoResult struct {
 	Connections  int64 `json:"connections"`
 	Sessions     int64 `json:"sessions"`
 	Children     int   `json:"children"`     // of the operating system; ended ones with descendants left included
+	ClientBytes  int64 `json:"clientBytes"`  // of messages, requests and answers, beyond what each connection may hold
 	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond what each process may hold without asking
 	SpooledBytes int64 `json:"spooledBytes"` // on disk
 

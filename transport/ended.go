@@ -36,8 +36,14 @@ func closeFor(err error) (code int, reason string) {
 		limit     *LimitError
 		dead      deadError
 		closed    *CloseError
+		memory    *memoryError
+		slow      slowError
 	)
 	switch {
+	case errors.As(err, &memory):
+		return CloseTryLater, memory.reason()
+	case errors.As(err, &slow):
+		return ClosePolicy, slow.reason()
 	case errors.As(err, &violation):
 		return CloseProtocolError, violation.What
 	case errors.As(err, &limit):
@@ -58,6 +64,12 @@ func (c *webSocket) meaning(err error) error {
 		limit  *LimitError
 		closed *websocket.CloseError
 	)
+	if _, slow := errors.AsType[slowError](err); slow {
+		return err
+	}
+	if _, full := errors.AsType[*memoryError](err); full {
+		return err
+	}
 	switch {
 	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
 		return err

@@ -24,11 +24,13 @@ type frames struct {
 	subprotocol string // owned by the reader until the first message has come
 	spoken      bool   // it is known
 	firstDue    bool   // owned by the pump: the first message has a deadline
+	message     assembly
 	out         []byte // owned by the writer: a frame
 
 	// Fixed: of a socket.
 	conn         net.Conn      // nil: it is none
 	writeTimeout time.Duration // for the kernel to take a message
+	pace         time.Duration // for paceBytes of a message to come
 	guest        *guest        // of a server, in its lobby; nil: of a client
 }
 
@@ -50,52 +52,81 @@ func framedLimit(max int) int { return min(orDefault(max, MaxFramed), MaxFramed)
 
 func (c *frames) start() {
 	in := bufio.NewReaderSize(c.r, frameBuffer)
-	go c.pump(func(buf *[]byte) ([]byte, error) {
-		msg, err := c.nextFrame(in, buf)
-		if err == nil && c.firstDue {
-			c.firstDue = false
-			c.conn.SetReadDeadline(time.Time{})
+	go func() {
+		c.pump(func(*[]byte) ([]byte, error) {
+			c.message.begin()
+			err := c.nextFrame(in)
+			if err == nil && c.firstDue {
+				c.firstDue = false
+			}
+			if err != nil && c.conn == nil {
+				err = inputEnded{err}
+			}
+			return c.message.buf, err
+		})
+		if c.message.memory != nil {
+			c.message.memory.Close()
 		}
-		if err != nil && c.conn == nil {
-			err = inputEnded{err}
-		}
-		return msg, err
-	})
+	}()
+}
+
+// SetMaxMessage lets messages have at most so many bytes from now on; 0 or less: as many as the
+// options say. Any goroutine may call it.
+func (c *frames) SetMaxMessage(bytes int) { c.message.limit.Store(int64(bytes)) }
+
+// dueIn gives what is to come so much time; 0: any. The first message has one time for all of it.
+func (c *frames) dueIn(d time.Duration) {
+	switch {
+	case c.conn == nil || c.firstDue:
+	case d == 0:
+		c.conn.SetReadDeadline(time.Time{})
+	default:
+		c.conn.SetReadDeadline(time.Now().Add(d))
+	}
 }
 
 // nextFrame makes room for a message as it arrives, whatever its header announced.
-func (c *frames) nextFrame(in *bufio.Reader, buf *[]byte) ([]byte, error) {
-	var head [frameHeader]byte
-	if _, err := io.ReadFull(in, head[:]); err == io.EOF {
-		return nil, err
+func (c *frames) nextFrame(in *bufio.Reader) error {
+	if _, err := in.Peek(1); err == io.EOF {
+		return err
 	} else if err != nil {
-		return nil, c.cut(err)
+		return c.cut(err)
 	}
-	size := binary.LittleEndian.Uint32(head[:])
+	c.dueIn(c.pace)
+	defer func() { // also when the first message has come
+		if c.conn != nil {
+			c.conn.SetReadDeadline(time.Time{})
+		}
+	}()
+	var head [frameHeader]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return c.cut(err)
+	}
+	size, m, most := binary.LittleEndian.Uint32(head[:]), &c.message, c.message.most(c.max)
 	switch {
 	case size == 0:
-		return nil, fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
-	case size > uint32(c.max):
-		limit := &LimitError{What: "frame", Max: c.max}
+		return fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
+	case size > uint32(most):
+		limit := &LimitError{What: "frame", Max: most}
 		if head[0] == '{' && c.conn == nil {
-			return nil, fmt.Errorf("%w: its length reads %q, as JSON begins; is --framing lines meant?", limit, head)
+			return fmt.Errorf("%w: its length reads %q, as JSON begins; is --framing lines meant?", limit, head)
 		}
-		return nil, limit
+		return limit
 	}
-	b := (*buf)[:0]
-	for left := int(size); left > 0; left = int(size) - len(b) {
-		if len(b) == cap(b) {
-			larger := make([]byte, len(b), min(max(2*len(b), minBuffer), int(size)))
-			copy(larger, b)
-			b = larger
+	for left := int(size); left > 0; left = int(size) - len(m.buf) {
+		if len(m.buf) == cap(m.buf) {
+			if _, err := m.grow(int(size)); err != nil {
+				return err
+			}
 		}
-		n, err := io.ReadFull(in, b[len(b):min(cap(b), int(size))])
-		if b = b[:len(b)+n]; err != nil {
-			return nil, c.cut(err)
+		part := m.buf[len(m.buf):min(cap(m.buf), int(size), len(m.buf)+paceBytes)]
+		c.dueIn(c.pace)
+		n, err := io.ReadFull(in, part)
+		if m.buf = m.buf[:len(m.buf)+n]; err != nil {
+			return c.cut(err)
 		}
 	}
-	*buf = b
-	return b, nil
+	return nil
 }
 
 // cut says what an error within a frame means.
@@ -162,14 +193,18 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 
 // socketFrames is Frames over a socket. An empty subprotocol means that the other side
 // says which, and has DefaultHandshakeTimeout to say it.
-func socketFrames(conn net.Conn, max int, subprotocol string, writeTimeout time.Duration) *frames {
+func socketFrames(conn net.Conn, subprotocol string, s settings) *frames {
 	c := &frames{
-		piped:        newPiped(conn, conn, framedLimit(max), name(conn), nil),
+		piped:        newPiped(conn, conn, framedLimit(s.maxMessage), name(conn), nil),
 		conn:         conn,
-		writeTimeout: orDefault(writeTimeout, DefaultWriteTimeout),
+		writeTimeout: orDefault(s.writeTimeout, DefaultWriteTimeout),
+		pace:         orDefault(s.pace, paceTime),
 		subprotocol:  subprotocol,
 		spoken:       subprotocol != "",
 		firstDue:     subprotocol == "",
+	}
+	if s.memory != nil {
+		c.message.memory = s.memory()
 	}
 	if c.firstDue {
 		conn.SetReadDeadline(time.Now().Add(DefaultHandshakeTimeout))
@@ -183,7 +218,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		c, g, err := s.listener.accept()
 		switch {
 		case err == nil:
-			framed := socketFrames(c, s.handler.settings.maxMessage, "", s.handler.settings.writeTimeout)
+			framed := socketFrames(c, "", s.handler.settings)
 			framed.guest = g
 			g.opens(func(string) { framed.Close(0, "") })
 			go accept(framed)
@@ -222,5 +257,5 @@ func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) 
 	if len(o.Subprotocols) > 0 {
 		subprotocol = o.Subprotocols[0]
 	}
-	return socketFrames(c, o.MaxMessage, subprotocol, o.WriteTimeout), nil
+	return socketFrames(c, subprotocol, settings{maxMessage: o.MaxMessage, writeTimeout: o.WriteTimeout}), nil
 }

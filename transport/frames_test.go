@@ -240,7 +240,7 @@ func TestFramedSocketTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := func() (net.Conn, Conn) {
 			peer, conn := net.Pipe()
-			c := socketFrames(conn, 0, "", 0)
+			c := socketFrames(conn, "", settings{})
 			t.Cleanup(func() {
 				c.Close(CloseNormal, "")
 				peer.Close()

@@ -59,6 +59,10 @@ type ServerOptions struct {
 	// is about websockets.
 	Framed bool
 
+	// Memory is called for each connection; its messages take from what it returns. Nil: what
+	// the messages of all connections hold is not bounded.
+	Memory func() Memory
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -308,6 +312,8 @@ func newHandler(o *ServerOptions) *handler {
 			writeTimeout: orDefault(o.WriteTimeout, DefaultWriteTimeout),
 			pingEvery:    orDefault(o.PingEvery, DefaultPingEvery),
 			deadAfter:    orDefault(o.DeadAfter, DefaultDeadAfter),
+			pace:         paceTime,
+			memory:       o.Memory,
 		},
 	}
 }

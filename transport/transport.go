@@ -57,6 +57,16 @@ type Conn interface {
 	Subprotocol() string
 }
 
+// Memory bounds what the messages of one connection may hold while they are read. Any goroutine
+// may call it.
+type Memory interface {
+	// Take waits until n more bytes may be held, at most for patience. Its error is told to the
+	// other side.
+	Take(n int, patience time.Duration) error
+	Give(n int)
+	Close() // gives all back, and ends a wait
+}
+
 // Codes for Close. Source: RFC 6455 §7.4.1.
 const (
 	CloseNormal        = 1000
@@ -79,6 +89,13 @@ const (
 	DefaultPingEvery        = 15 * time.Second
 	DefaultDeadAfter        = 30 * time.Second
 	DefaultHandshakeTimeout = 10 * time.Second
+)
+
+// The pace of messages: once one has begun, paceBytes more of it must come, or its end, within
+// each paceTime. So a link of 1 Mbit/s may send a message of any size.
+const (
+	paceTime  = 10 * time.Second
+	paceBytes = 640 << 10
 )
 
 // MaxFramed is the most that a length-prefixed frame holds, in bytes.

@@ -20,9 +20,8 @@ const (
 	holdMessage = 4 << 10  // bytes of a message that waits for Flush; more is not copied
 	holdMax     = 32 << 10 // bytes of all that wait
 
-	minBuffer  = 512       // bytes that a message is first given
-	keepBuffer = 256 << 10 // bytes of a buffer that is kept for the next message
-	maxPayload = 125       // bytes in a control frame; RFC 6455 §5.5
+	minBuffer  = 512 // bytes that a message is first given
+	maxPayload = 125 // bytes in a control frame; RFC 6455 §5.5
 	maxReason  = maxPayload - 2
 )
 
@@ -31,6 +30,8 @@ type settings struct {
 	masks                              bool // it is a client (RFC 6455 §5.1)
 	maxFrame, maxMessage               int  // maxFrame 0: not limited
 	writeTimeout, pingEvery, deadAfter time.Duration
+	pace                               time.Duration // for paceBytes of a message to come; a server's
+	memory                             func() Memory // nil: messages are not bounded together
 }
 
 // webSocket is a Conn, for either end. An idle one has no goroutine: a timer sends
@@ -48,9 +49,9 @@ type webSocket struct {
 	asks *string // payload of the last Ping in held
 
 	// Owned by the reader.
-	buf    []byte
-	err    error
-	onPong func([]byte)
+	message assembly
+	err     error
+	onPong  func([]byte)
 
 	pong    atomic.Pointer[string] // being answered, or next to be
 	pinged  atomic.Pointer[string] // the last Ping's payload, until it is answered
@@ -72,6 +73,9 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	l.frames.max = s.maxFrame
 
 	c := &webSocket{ws: ws, wire: w, raw: raw, settings: s, remote: name(w)}
+	if s.memory != nil {
+		c.message.memory = s.memory()
+	}
 	ws.SetPingHandler(c.pinging)
 	ws.SetPongHandler(c.ponged)
 	ws.SetCloseHandler(c.closing)
@@ -106,45 +110,54 @@ func (c *webSocket) ReadMessage() ([]byte, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if cap(c.buf) > keepBuffer {
-		c.buf = nil
-	}
-	msg, err := c.read()
+	c.message.begin()
+	err := c.read()
 	if err == nil {
 		c.wire.state().guest.speaks()
-		return msg, nil
+		return c.message.buf, nil
 	}
 	c.err = c.meaning(err)
-	c.buf = nil
+	c.message.buf = nil
 	c.Close(closeFor(c.err)) // after our own Close it does nothing
 	return nil, c.err
 }
 
+// SetMaxMessage lets messages have at most so many bytes from now on; 0 or less: as many as the
+// options say. Any goroutine may call it.
+func (c *webSocket) SetMaxMessage(bytes int) { c.message.limit.Store(int64(bytes)) }
+
 // read makes room for a message as it arrives, whatever its header announced.
-func (c *webSocket) read() ([]byte, error) {
+func (c *webSocket) read() error {
 	_, r, err := c.ws.NextReader()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	buf := c.buf[:0]
-	for {
-		if len(buf) == cap(buf) {
-			// At most one byte over the limit: that byte is the proof. (Not
-			// slices.Grow, which rounds up, past keepBuffer too.)
-			larger := make([]byte, len(buf), min(max(2*len(buf), minBuffer), c.maxMessage+1))
-			copy(larger, buf)
-			buf = larger
+	m, l := &c.message, c.wire.state()
+	if !c.masks {
+		l.due = time.Now().Add(c.pace)
+		defer func() { l.due = time.Time{} }()
+	}
+	most := m.most(c.maxMessage)
+	for paced := 0; ; {
+		if len(m.buf) == cap(m.buf) {
+			// At most one byte over the limit: that byte is the proof.
+			waited, err := m.grow(most + 1)
+			if err != nil {
+				return err
+			}
+			l.due = l.due.Add(waited)
 		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		c.buf = buf
+		n, err := r.Read(m.buf[len(m.buf):cap(m.buf)])
+		m.buf = m.buf[:len(m.buf)+n]
 		switch {
-		case len(buf) > c.maxMessage:
-			return nil, &LimitError{What: "message", Max: c.maxMessage}
+		case len(m.buf) > most:
+			return &LimitError{What: "message", Max: most}
 		case err == io.EOF:
-			return buf, nil
+			return nil
 		case err != nil:
-			return nil, err
+			return err
+		case !c.masks && len(m.buf)-paced >= paceBytes:
+			paced, l.due = len(m.buf), time.Now().Add(c.pace)
 		}
 	}
 }
@@ -357,6 +370,9 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 		// First the frame, then the end of the reader: whoever waits for that may exit.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
 		c.wire.state().endRead(c.wire)
+		if c.message.memory != nil {
+			c.message.memory.Close()
+		}
 		c.keeping.Stop()
 		if !linger || err != nil && err != websocket.ErrCloseSent { // by gorilla, as an answer
 			c.wire.Close()

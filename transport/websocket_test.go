@@ -258,7 +258,7 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 	p.Write(append(header(fin|text, DefaultMaxFrame), make([]byte, 5000)...))
 	p.Close()
 	server.read() // not ReadMessage: that lets go of the buffer
-	if n := cap(server.buf); n < 5000 || n > 4*5000 {
+	if n := cap(server.message.buf); n < 5000 || n > 4*5000 {
 		t.Errorf("5000 bytes arrived, the buffer is %d", n)
 	}
 }
@@ -275,8 +275,8 @@ func TestLargeBufferIsNotKept(t *testing.T) {
 	<-written
 	mustWrite(t, client, "small")
 	wantMessage(t, server, "small")
-	if cap(server.buf) > keepBuffer {
-		t.Errorf("a buffer of %d bytes was kept", cap(server.buf))
+	if cap(server.message.buf) > keepBuffer {
+		t.Errorf("a buffer of %d bytes was kept", cap(server.message.buf))
 	}
 }
 

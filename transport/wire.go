@@ -94,6 +94,7 @@ type link struct {
 	guest     *guest        // of a server, in its lobby; nil: of a client
 
 	frames  frameGuard // owned by the reader; its max is 0 where frames are not limited
+	due     time.Time  // owned by the reader: when more of a message must have come; zero: never
 	reading sync.Mutex // held by the reader in Read, then for good by linger
 	closing atomic.Bool
 	writing sync.Mutex // held while a frame is written
@@ -123,7 +124,17 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 	for part := 1; ; part++ {
 		// First the deadline, then the look: endRead does the two the other way round, so
 		// that its deadline cannot be lost to ours.
-		c.SetReadDeadline(time.Now().Add(l.deadAfter / silenceParts))
+		now := time.Now()
+		deadline := now.Add(l.deadAfter / silenceParts)
+		if !l.due.IsZero() {
+			if !now.Before(l.due) && (l.waiting == nil || !l.waiting()) {
+				return 0, slowError{}
+			}
+			if now.Before(l.due) && l.due.Before(deadline) {
+				deadline = l.due
+			}
+		}
+		c.SetReadDeadline(deadline)
 		if l.closing.Load() {
 			return 0, errClosed
 		}

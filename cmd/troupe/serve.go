@@ -65,7 +65,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that a process may hold for its client before it has to wait")
-	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` of output that all processes together may hold, beyond 64 KiB each")
+	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold: three quarters for output, beyond 64 KiB of each process, and a quarter for messages, requests and answers, beyond 64 KiB of each connection")
 	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: that of temporary files)")
 	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: there is no spool")
 	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
@@ -174,12 +174,14 @@ func serve(o *serveOptions) error {
 	defer cancel()
 
 	var server *transport.Server
+	var troupe *actors.Troupe // before server serves
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
 			Insecure:     o.insecure,
 			Framed:       o.framing == "length",
 			Ready:        func() bool { return stop.Err() == nil },
+			Memory:       func() transport.Memory { return troupe.Memory() },
 			Log:          log,
 		})
 		if err != nil {
@@ -195,7 +197,7 @@ func serve(o *serveOptions) error {
 	if err != nil {
 		log.Warn("file descriptors are not raised to their limit", "soft", soft, "hard", hard, "err", err)
 	}
-	troupe, err := actors.Start(newSystem(log), o.config)
+	troupe, err = actors.Start(newSystem(log), o.config)
 	if err != nil {
 		return err
 	}

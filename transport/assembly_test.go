@@ -1,0 +1,238 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/budget"
+)
+
+// Clients that never finish a large message hold no more than the memory of all messages; who
+// sends a small one does not wait for them, and what they held comes back when they go.
+func TestUnfinishedMessagesAreBounded(t *testing.T) {
+	const peers, sent, max = 20, 9 << 20, 48 << 20
+	for _, framed := range []bool{false, true} {
+		pool := budget.New(max)
+		url := "ws://127.0.0.1:0"
+		begin := header(fin|text, 16<<20)
+		if framed {
+			url = "unix://" + t.TempDir() + "/s"
+			begin = binary.LittleEndian.AppendUint32(nil, MaxFramed)
+		}
+		s, accepted := serve(t, url, &ServerOptions{Framed: framed, Memory: func() Memory { return pool.Account() }})
+		connect := func() (io.ReadWriteCloser, Conn) {
+			if !framed {
+				p := newPeer(t, s.URL())
+				return p, <-accepted
+			}
+			p, err := net.Dial("unix", strings.TrimPrefix(url, "unix://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			return p, <-accepted
+		}
+		inUse := func() int64 {
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := inUse()
+		var hogs []io.Closer
+		ended := make(chan error, peers)
+		piece := make([]byte, 64<<10)
+		for range peers {
+			p, c := connect()
+			hogs = append(hogs, p)
+			go func() {
+				_, err := c.ReadMessage()
+				c.Close(CloseNormal, "")
+				ended <- err
+			}()
+			go func() {
+				p.Write(begin)
+				for n := 0; n < min(sent, MaxFramed-1<<20); n += len(piece) {
+					if _, err := p.Write(piece); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		for last := int64(-1); last == -1 || last != pool.Used(); time.Sleep(300 * time.Millisecond) {
+			last = pool.Used()
+		}
+		most := int64(max + 2*16<<20) // one message goes beyond
+		if used, held := pool.Used(), inUse()-before; used > most || used < max/2 || held > most {
+			t.Errorf("framed %v: %d peers with %d MiB each hold %d MiB, and %d MiB are taken of %d", framed, peers, sent>>20, held>>20, used>>20, max>>20)
+		}
+		say := func(n int) {
+			p, c := connect()
+			msg := []byte(strings.Repeat(" ", n))
+			go func() {
+				if framed {
+					p.Write(binary.LittleEndian.AppendUint32(nil, uint32(n)))
+					p.Write(msg)
+				} else {
+					p.(*peer).send(fin|text, msg)
+				}
+			}()
+			if got, err := c.ReadMessage(); err != nil || len(got) != n {
+				t.Errorf("framed %v: a message of %d bytes: %d, %v", framed, n, len(got), err)
+			}
+			c.Close(CloseNormal, "")
+			p.Close()
+		}
+		say(30 << 10)
+		for _, p := range hogs {
+			p.Close()
+		}
+		for range hogs {
+			if err := <-ended; err == nil {
+				t.Error("an unfinished message was read")
+			}
+		}
+		for deadline := time.Now().Add(30 * time.Second); pool.Used() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		}
+		if used := pool.Used(); used != 0 {
+			t.Errorf("framed %v: %d bytes are taken when all have gone", framed, used)
+		}
+		say(7 << 20)
+	}
+}
+
+// A message for which there is no memory ends its connection, and says that it may come again.
+func TestNoMemory(t *testing.T) {
+	pool := budget.New(1 << 20)
+	hog := pool.Account()
+	defer hog.Close()
+	hog.Force(2 << 20)
+	hog.Over() // it goes beyond, so nobody else may
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{Memory: func() Memory { return impatient{pool.Account()} }})
+	p := newPeer(t, s.URL())
+	c := <-accepted
+	go p.send(fin|text, make([]byte, 1<<20))
+	if _, err := c.ReadMessage(); !errors.Is(err, budget.ErrFull) {
+		t.Errorf("%v", err)
+	}
+	p.wantFrame(closing, closeFrame(CloseTryLater, budget.ErrFull.Error()+": try again later"))
+}
+
+// impatient waits for no time.
+type impatient struct{ *budget.Account }
+
+func (i impatient) Take(n int, _ time.Duration) error { return i.Account.Take(n, 0) }
+
+// A byte now and then does not keep an unfinished message alive, nor do pongs.
+func TestSlowMessage(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	s.handler.settings.pace = 300 * time.Millisecond
+	for _, fragments := range []bool{false, true} {
+		p := newPeer(t, s.URL())
+		c := <-accepted
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			first := byte(text)
+			if !fragments {
+				p.Write(header(fin|text, 1<<20))
+			}
+			for range 3000 {
+				var err error
+				if fragments {
+					p.send(first, []byte("x"))
+					_, err = p.Write(append(header(fin|pong, 1), 'p'))
+					first = cont
+				} else {
+					_, err = p.Write([]byte("x"))
+				}
+				if err != nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		}()
+		if _, err := c.ReadMessage(); !errors.As(err, new(slowError)) {
+			t.Errorf("fragments %v: %v", fragments, err)
+		}
+		p.wantFrame(closing, closeFrame(ClosePolicy, slowError{}.reason()))
+		p.Close()
+		<-over
+	}
+}
+
+// Frames have the same pace: 1 Mbit/s will do for the largest, and a part of a header is no more
+// than a part of a message.
+func TestSlowFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pair := func() (net.Conn, Conn) {
+			peer, conn := net.Pipe()
+			c := socketFrames(conn, SubprotocolJSON, settings{})
+			t.Cleanup(func() {
+				c.Close(CloseNormal, "")
+				peer.Close()
+			})
+			return peer, c
+		}
+		send := func(to net.Conn, msg []byte, every time.Duration, n int) {
+			for len(msg) > 0 {
+				n := min(n, len(msg))
+				if _, err := to.Write(msg[:n]); err != nil {
+					return
+				}
+				msg = msg[n:]
+				time.Sleep(every)
+			}
+		}
+		whole := append(binary.LittleEndian.AppendUint32(nil, MaxFramed), make([]byte, MaxFramed)...)
+		peer, c := pair()
+		go send(peer, whole, time.Second, 125_000)
+		if msg, err := c.ReadMessage(); err != nil || len(msg) != MaxFramed {
+			t.Errorf("at 1 Mbit/s: %d bytes, %v", len(msg), err)
+		}
+		for name, cut := range map[string]int{"a header": 2, "a message": 2000} {
+			peer, c := pair()
+			begin := time.Now()
+			go send(peer, whole[:cut], 0, 2000)
+			if _, err := c.ReadMessage(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > 2*paceTime {
+				t.Errorf("a part of %s: %v after %v", name, err, time.Since(begin))
+			}
+		}
+		peer, c = pair()
+		begin := time.Now()
+		go send(peer, whole, 5*time.Second, 1)
+		if _, err := c.ReadMessage(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > 2*paceTime {
+			t.Errorf("a byte every 5 s: %v after %v", err, time.Since(begin))
+		}
+		peer.Close()
+		time.Sleep(time.Minute) // until who sends has seen that
+	})
+}
+
+// Before its handshake is done a client may send only so much.
+func TestSetMaxMessage(t *testing.T) {
+	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	p := newPeer(t, s.URL())
+	c := (<-accepted).(*webSocket)
+	c.SetMaxMessage(1000)
+	go p.send(fin|text, []byte(strings.Repeat("a", 1000)))
+	wantMessage(t, c, strings.Repeat("a", 1000))
+	c.SetMaxMessage(0)
+	go p.send(fin|text, []byte(strings.Repeat("b", 1001)))
+	wantMessage(t, c, strings.Repeat("b", 1001))
+	c.SetMaxMessage(1000)
+	go p.send(fin|text, []byte(strings.Repeat("c", 1001)))
+	if _, err := c.ReadMessage(); !errors.As(err, new(*LimitError)) {
+		t.Errorf("%v", err)
+	}
+	p.wantFrame(closing, closeFrame(CloseTooBig, "message over the limit of 1000 bytes"))
+}
