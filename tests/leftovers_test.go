@@ -88,34 +88,19 @@ type litter struct {
 	script   string
 	tty      bool
 	sleepers int
-
-	// Containments that do not promise to find all of it: at any time, and once
-	// the leader is gone, so that its children have lost their parent.
-	hidden, orphaned []string
 }
 
 var litters = []litter{
 	{name: "child", script: `sleep $0; :`, sleepers: 1},
 	{name: "background jobs", script: `sleep $0 & sleep $0 & sleep $0 & wait`, sleepers: 3},
 	{name: "double fork", script: `(sleep $0 & (sleep $0 &) ); sleep $0; :`, sleepers: 3},
-	{name: "setsid", script: `setsid sleep $0 & setsid sh -c 'sleep $0 & wait' $0 & wait`, sleepers: 2,
-		orphaned: []string{"group"}},
+	{name: "setsid", script: `setsid sleep $0 & setsid sh -c 'sleep $0 & wait' $0 & wait`, sleepers: 2},
 	{name: "signals ignored", script: `trap '' TERM HUP INT QUIT; sleep $0 & sleep $0; sleep $0; :`, sleepers: 2},
-	{name: "another environment", script: `env -i /bin/sh -c 'sleep $0 & wait' $0 & env -i /bin/sleep $0; :`, sleepers: 2,
-		orphaned: []string{"marker"}},
-	{name: "daemon", script: `(setsid sh -c 'trap "" TERM HUP; cd /; exec sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2,
-		hidden: []string{"group"}},
-	{name: "daemon with another environment", script: `(setsid env -i /bin/sh -c 'trap "" TERM HUP; exec sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2,
-		hidden: []string{"group", "marker"}},
+	{name: "another environment", script: `env -i /bin/sh -c 'sleep $0 & wait' $0 & env -i /bin/sleep $0; :`, sleepers: 2},
+	{name: "daemon", script: `(setsid sh -c 'trap "" TERM HUP; cd /; exec sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2},
+	{name: "daemon with another environment", script: `(setsid env -i /bin/sh -c 'trap "" TERM HUP; exec sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2},
 	{name: "terminal with job control", script: `set -m; sleep $0 & (trap "" HUP; sleep $0; :) & sleep $0; :`, tty: true, sleepers: 3},
-	{name: "terminal and nohup", script: `nohup sleep $0 >/dev/null 2>&1 & setsid sleep $0 & trap "" HUP; sleep $0; :`, tty: true, sleepers: 3,
-		orphaned: []string{"group"}},
-}
-
-func (l litter) foundBy(containment string) bool { return !slices.Contains(l.hidden, containment) }
-
-func (l litter) orphansFoundBy(containment string) bool {
-	return l.foundBy(containment) && !slices.Contains(l.orphaned, containment)
+	{name: "terminal and nohup", script: `nohup sleep $0 >/dev/null 2>&1 & setsid sleep $0 & trap "" HUP; sleep $0; :`, tty: true, sleepers: 3},
 }
 
 // drop starts the program and waits until it has come to rest.
@@ -179,9 +164,6 @@ func TestNothingLeftOfSession(t *testing.T) {
 	eachContainment(t, func(t *testing.T, containment string) {
 		s := startServer(t, "--containment", containment, "--detached-ttl", "300ms")
 		for _, l := range litters {
-			if !l.foundBy(containment) {
-				continue
-			}
 			t.Run(l.name, func(t *testing.T) {
 				s := s.in(t)
 
@@ -200,21 +182,18 @@ func TestNothingLeftOfSession(t *testing.T) {
 				p.awaitClosed()
 				awaitNoKin(t, token)
 
-				if l.orphansFoundBy(containment) {
-					// Its leader ends first, so what that left is all there is.
-					l := l
-					l.name += ", leader gone"
-					p, token = l.drop(t, c)
-					killKin(p.pid(), token)
-					p.awaitExit()
-					if result := c.call("process/terminate", obj{"processId": p.id, "tree": true}); result["running"] != false {
-						t.Errorf("terminate after the leader's exit: %v, want running false", result)
-					}
-					p.awaitClosed()
-					awaitNoKin(t, token)
-				}
-
+				// Its leader ends first, so what that left is all there is.
 				l := l
+				l.name += ", leader gone"
+				p, token = l.drop(t, c)
+				killKin(p.pid(), token)
+				p.awaitExit()
+				if result := c.call("process/terminate", obj{"processId": p.id, "tree": true}); result["running"] != false {
+					t.Errorf("terminate after the leader's exit: %v, want running false", result)
+				}
+				wantNoKin(t, "once terminate with tree was answered", token)
+				p.awaitClosed()
+
 				l.name += ", session expires"
 				_, token = l.drop(t, c)
 				id := c.sessionID
@@ -290,11 +269,6 @@ func TestNothingLeftOfServer(t *testing.T) {
 				polite.awaitOutput("stdout", "up")
 				var tokens []string
 				for _, l := range litters {
-					// SIGTERM ends most leaders first. Orphans that a marker does not find
-					// have come to the server, which takes them along.
-					if containment == "group" && !l.orphansFoundBy(containment) {
-						continue
-					}
 					_, token := l.drop(t, c)
 					tokens = append(tokens, token)
 				}
@@ -404,9 +378,6 @@ func TestServerKilled(t *testing.T) {
 		c := s.session(nil)
 		leaders := map[string]int{} // token → pid
 		for _, l := range litters {
-			if !l.orphansFoundBy(containment) {
-				continue
-			}
 			p, token := l.drop(t, c)
 			leaders[token] = p.pid()
 		}
@@ -414,9 +385,6 @@ func TestServerKilled(t *testing.T) {
 		s.exitCode()
 		for token, pid := range leaders {
 			eventually(t, fmt.Sprintf("leader %d is gone", pid), func() bool { return !system.IsKin(pid, token) })
-		}
-		if containment == "group" {
-			return // a later server knows nothing of the groups of this one
 		}
 		startServer(t, "--containment", containment)
 		for token := range leaders {

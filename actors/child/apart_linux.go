@@ -13,7 +13,7 @@ import (
 
 // forkApart forks the child of j, which may hang before it executes its program, and waits for
 // that no longer than answerTime. With ErrNoAnswer the child was killed, and is not gone.
-func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, err error) {
 	r, w, err := pipe()
 	if err != nil {
 		return 0, descriptorError(err)
@@ -47,7 +47,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	}()
 
 	h.forking.RLock()
-	pid, err = f.forkApart(j.path, argv, attr, w, j.spec.Limits)
+	pid, err = f.forkApart(j.path, argv, attr, w, j.spec.Limits, m)
 	if err == nil {
 		h.mu.Lock()
 		h.unborn[pid] = struct{}{}

@@ -26,17 +26,19 @@ const cgroupPrefix = "troupe-"
 
 // cgroups is the containment by cgroup v2. (cgroup-v2.rst of the kernel)
 type cgroups struct {
+	kin         *searches // finds who left its cgroup
 	dir         string
 	controllers []string // what we have, and those that set limits the leaves, too
 }
 
-func newCgroups(self server, log *slog.Logger) (*cgroups, error) {
+func newCgroups(kin *searches, log *slog.Logger) (*cgroups, error) {
+	self := kin.server
 	own, _, err := ownCgroup("")
 	if err != nil {
 		return nil, err
 	}
 	killCgroupLeftovers(own, self, log)
-	c := &cgroups{dir: filepath.Join(own, cgroupPrefix+self.String())}
+	c := &cgroups{kin: kin, dir: filepath.Join(own, cgroupPrefix+self.String())}
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -108,15 +110,17 @@ func killCgroupLeftovers(own string, self server, log *slog.Logger) {
 		}
 		left := leaf{dir: filepath.Join(own, entry.Name())}
 		var pause backoff
+		var empty bool
+		var err error
 		for range killTries {
-			if left.empty() {
+			if empty, err = left.vacant(); empty {
 				break
 			}
-			left.kill()
+			err = errors.Join(err, left.killMembers())
 			pause.wait()
 		}
-		if err := left.remove(); err != nil {
-			log.Error("children of a dead server were not removed", "cgroup", left.dir, "err", err)
+		if err := errors.Join(err, left.remove()); err != nil {
+			log.Error("not all that a dead server left was killed", "cgroup", left.dir, "members", left.members(), "err", err)
 		}
 	}
 }
@@ -134,7 +138,8 @@ func (c *cgroups) allows(limits protocol.ProcessLimits) error {
 }
 
 func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error) {
-	l := &leaf{dir: filepath.Join(c.dir, name)}
+	l := &leaf{kin: c.kin.search(name), dir: filepath.Join(c.dir, name)}
+	l.kin.isOther = func(s *stat) bool { return inOther(s.pid, filepath.Base(c.dir), name) }
 	if err := os.Mkdir(l.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -151,10 +156,21 @@ func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error)
 
 func (c *cgroups) close() error { return (&leaf{dir: c.dir}).remove() }
 
-// leaf is the cgroup of one child. It may have cgroups of its own making below.
+// leaf is the cgroup of one child. It may have cgroups of its own making below. Programs that may
+// write to the cgroup.procs of another cgroup can leave it.
 type leaf struct {
+	kin *search // nil: of a server that is dead
 	dir string
 	fd  int // of dir, until the fork; 0: closed
+}
+
+// inOther reports whether a process is in a leaf of the server's other than name.
+func inOther(pid int, server, name string) bool {
+	path, err := readFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	_, leaf, ours := strings.Cut(string(path), "/"+server+"/")
+	leaf, _, _ = strings.Cut(leaf, "\n")
+	leaf, _, _ = strings.Cut(leaf, "/")
+	return err == nil && ours && leaf != name && !strings.HasSuffix(leaf, " (deleted)")
 }
 
 func (l *leaf) limit(limits protocol.ProcessLimits) error {
@@ -171,7 +187,14 @@ func (l *leaf) prepare(sys *syscall.SysProcAttr, env []string) []string {
 	return env
 }
 
-func (l *leaf) started(int) { l.closeFD() }
+func (l *leaf) mark() mark { return l.kin.mark() }
+
+func (l *leaf) started(pid int) {
+	l.closeFD()
+	l.kin.started(pid)
+}
+
+func (l *leaf) running() { l.kin.running() }
 
 func (l *leaf) closeFD() {
 	if l.fd != 0 {
@@ -181,37 +204,99 @@ func (l *leaf) closeFD() {
 }
 
 func (*leaf) pins() bool  { return false }
-func (*leaf) cheap() bool { return true }
+func (*leaf) cheap() bool { return false }
+func (*leaf) soon() bool  { return false } // rmdir and mkdir wait for one lock of the system
 
-// empty removes a leaf that is: one system call tells that and does it. It is asked once
-// the child has exited, or the server that started it.
-func (l *leaf) empty() bool {
-	if err := unix.Rmdir(l.dir); err == nil || errors.Is(err, unix.ENOENT) {
-		return true
+func (l *leaf) empty() (bool, error) {
+	if vacant, err := l.vacant(); !vacant {
+		return false, err
+	}
+	return l.kin.empty()
+}
+
+// vacant reports whether nobody is in the cgroup. It removes the cgroup if there is none
+// below: one system call tells that and does it.
+func (l *leaf) vacant() (bool, error) {
+	err := unix.Rmdir(l.dir)
+	if err == nil || gone(err) {
+		return true, nil
+	}
+	if !errors.Is(err, unix.EBUSY) {
+		return false, fmt.Errorf("remove %s: %w", l.dir, err)
 	}
 	// It may still have empty cgroups below.
-	events, err := os.ReadFile(filepath.Join(l.dir, "cgroup.events"))
-	return errors.Is(err, fs.ErrNotExist) || bytes.Contains(events, []byte("populated 0"))
+	events, err := l.read("cgroup.events")
+	return bytes.Contains(events, []byte("populated 0")), ended(err)
 }
 
-func (l *leaf) kill() {
-	// Fails only when the leaf is gone; whether it has worked, empty tells.
-	os.WriteFile(filepath.Join(l.dir, "cgroup.kill"), []byte("1"), 0)
+func (l *leaf) read(file string) (text []byte, err error) {
+	err = l.do(func() error {
+		text, err = readFile(filepath.Join(l.dir, file))
+		return err
+	})
+	return text, err
 }
 
-func (l *leaf) members() (pids []int) {
-	filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "cgroup.procs" {
-			procs, _ := os.ReadFile(path)
-			for _, pid := range strings.Fields(string(procs)) {
-				if pid, err := strconv.Atoi(pid); err == nil {
-					pids = append(pids, pid)
+// do is spare.do.
+func (l *leaf) do(f func() error) error {
+	if l.kin == nil {
+		return f()
+	}
+	return l.kin.spare.do(f)
+}
+
+func (l *leaf) kill() error {
+	found, err := l.kin.found(false) // before those die by whom others are known
+	return errors.Join(err, l.killMembers(), l.kin.spare.killThem(found))
+}
+
+// killMembers kills all in the cgroup; one by one, if they cannot be killed as one.
+func (l *leaf) killMembers() error {
+	err := l.do(func() error { return writeFile(filepath.Join(l.dir, "cgroup.kill"), "1") })
+	if ended(err) == nil {
+		return nil
+	}
+	var spare *spare
+	if l.kin != nil {
+		spare = l.kin.spare
+	}
+	list, listErr := l.list()
+	return errors.Join(err, listErr, spare.killThem(list))
+}
+
+// list has the processes in the cgroup, and in those below.
+func (l *leaf) list() (list []*stat, err error) {
+	err = l.do(func() error {
+		list = nil
+		return filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.Name() != "cgroup.procs" {
+				return ended(err)
+			}
+			procs, err := readFile(path)
+			for _, field := range strings.Fields(string(procs)) {
+				if pid, _ := strconv.Atoi(field); pid != 0 { // 0: of another PID namespace
+					if s, err := lookStat(pid); err == nil {
+						list = append(list, &s)
+					} else if ended(err) != nil {
+						return err
+					}
 				}
 			}
-		}
-		return nil
+			return ended(err)
+		})
 	})
-	return pids
+	return list, err
+}
+
+func (l *leaf) members() []string {
+	list, _ := l.list()
+	if l.kin != nil {
+		found, _ := l.kin.found(false)
+		list = append(list, found...)
+	}
+	all := named(list)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (l *leaf) oomKilled() bool {

@@ -56,17 +56,15 @@ type Spec struct {
 // must go.
 type Containment string
 
+// With each of them a Host finds also who has the tag of the child (RLIMIT_LOCKS), and who
+// descends from those that it finds. PROTOCOL.md says who gets away.
 const (
-	// ContainCgroup puts each child into a cgroup (v2) of its own: no
-	// descendant can leave it, and the kernel kills it as one.
+	// ContainCgroup puts each child into a cgroup (v2) of its own, which the
+	// kernel kills as one. Root, and who owns the cgroup, can leave it.
 	ContainCgroup Containment = "cgroup"
-	// ContainMarker gives each child an environment variable and searches /proc
-	// for it, and for the children of those who have it. A descendant that lost
-	// both the variable and its parent is not found.
+	// ContainMarker gives each child an environment variable and searches /proc for it.
 	ContainMarker Containment = "marker"
-	// ContainGroup finds the process group and the session of the child, and
-	// the children of those. A descendant that called setsid and lost its
-	// parent is not found.
+	// ContainGroup finds the process group and the session of the child.
 	ContainGroup Containment = "group"
 )
 
@@ -79,8 +77,8 @@ type HostConfig struct {
 	// Empty means the best at hand.
 	Containment Containment
 	// Subreaper says that the whole program is ours. Then descendants that lost
-	// their parent become our children instead of init's where that helps to
-	// find them, and those that end are reaped.
+	// their parent become our children instead of init's, those that end are reaped, Close kills
+	// the others, and RLIMIT_LOCKS of this program changes.
 	Subreaper bool
 	// AnswerTime is how long a filesystem may take to find a program or a working directory,
 	// and as long again to execute it. Then the start fails. Zero or less means 10 s.
@@ -116,9 +114,9 @@ type Handle interface {
 	Kill() error
 	// KillTree kills the child and all its descendants, as far as Containment
 	// finds them, and calls done on another goroutine: with nil once they were
-	// verified to be gone and the child's exit was seen, with ErrSurvivors and
-	// their pids if that was not reached in some 10 s. It works after the exit
-	// too, for what the child left behind.
+	// verified to be gone and the child's exit was seen; with ErrSurvivors, their
+	// pids and names, or why they are not known, if that was not reached in some 10 s, or 2 s
+	// where the system does not permit it. It works after the exit too, for what the child left behind.
 	KillTree(done func(error))
 
 	// Abandon reads what is in the streams now, as far as the Intake gives

@@ -227,6 +227,13 @@ func (w *watched) killTree() error {
 	return <-done
 }
 
+// release waits until nothing of the tree is seen.
+func (w *watched) release() error {
+	for w.untilClosed(); !w.TreeEmpty(); time.Sleep(time.Millisecond) {
+	}
+	return w.Release()
+}
+
 func (w *watched) set(hold bool) {
 	w.mu.Lock()
 	w.hold = hold
@@ -274,7 +281,7 @@ func outputThenExitThenClosed(t *testing.T, mode Containment, n int) {
 			if w.status.ExitCode != i%256 || w.status.Signal != "" {
 				t.Errorf("status %+v, want exit code %d", w.status, i%256)
 			}
-			if err := w.Release(); err != nil { // at once: that nothing is left was found before closed
+			if err := w.release(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -662,7 +669,8 @@ func TestReaperTakesStrangersOnly(t *testing.T) {
 // Who was found stays in the pack without its parent, and nobody else under its pid.
 func TestPackRemembers(t *testing.T) {
 	const parent, child = 1 << 30, 1<<30 + 1
-	p := pack{is: func(s *stat) bool { return s.pid == parent }}
+	var p pack
+	isParent := func(s *stat) bool { return s.pid == parent }
 	for _, tt := range []struct {
 		name  string
 		stats []stat
@@ -672,19 +680,24 @@ func TestPackRemembers(t *testing.T) {
 		{"an orphan", []stat{{pid: child, ppid: 1, start: 2}}, []int{child}},
 		{"another with its pid", []stat{{pid: child, ppid: 1, start: 3}}, []int{}},
 	} {
-		if got := pids(p.in(tt.stats)); !slices.Equal(got, tt.want) {
+		seen := newCensus(tt.stats)
+		got := []int{}
+		for _, s := range p.in(seen, seen.those(isParent)) {
+			got = append(got, s.pid)
+		}
+		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: found %v, want %v", tt.name, got, tt.want)
 		}
 	}
 	scans := 0
-	p.killAll(func() []stat {
+	err := killAll(nil, func() ([]*stat, error) {
 		if scans++; scans == 2 { // it forked while /proc was read
-			return []stat{{pid: parent}}
+			return []*stat{{pid: parent}}, nil
 		}
-		return nil
+		return nil, nil
 	})
-	if scans != 4 {
-		t.Errorf("%d searches, want two that find nothing behind the one that does", scans)
+	if scans != 4 || err != nil {
+		t.Errorf("%d searches and %v, want two that find nothing behind the one that does", scans, err)
 	}
 }
 
@@ -962,7 +975,7 @@ func TestDescriptors(t *testing.T) {
 		if got := strings.Join(fds, " "); got != "0 1 2 3" { // 3 is ls's own
 			t.Errorf("descriptors %s, want 0 1 2 3; tty %v", got, spec.TTY)
 		}
-		if err := w.Release(); err != nil {
+		if err := w.release(); err != nil {
 			t.Error(err)
 		}
 	}

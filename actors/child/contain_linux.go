@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,25 +13,34 @@ import (
 
 // newContainment returns the wanted containment, or the best at hand, after it
 // has killed what dead servers left in it.
-func newContainment(cfg HostConfig, log *slog.Logger) (containment, error) {
+func newContainment(cfg HostConfig, spare *spare, log *slog.Logger) (containment, error) {
 	self, err := self()
 	if err != nil {
 		return nil, err
 	}
-	switch cfg.Containment {
-	case ContainCgroup:
-		return newCgroups(self, log)
-	case ContainMarker, ContainGroup:
-		return newSearches(cfg.Containment, self, log), nil
-	case "":
-		c, err := newCgroups(self, log)
+	c := &searches{mode: cfg.Containment, server: self, spare: spare, tags: newTags(self, cfg.Subreaper)}
+	if c.tags.off {
+		log.Info("RLIMIT_LOCKS is in use: programs are found without their tag", "reason", "another server of ours started this one, or a limit is set")
+	}
+	switch c.mode {
+	case ContainCgroup, "":
+		groups, err := newCgroups(c, log)
 		if err == nil {
-			return c, nil
+			c.mode = ContainCgroup
+			c.killLeftovers(log)
+			return groups, nil
+		}
+		if c.mode == ContainCgroup {
+			return nil, err
 		}
 		log.Info("no cgroup for children: using a marker", "reason", err)
-		return newSearches(ContainMarker, self, log), nil
+		c.mode = ContainMarker
+	case ContainMarker, ContainGroup:
+	default:
+		return nil, fmt.Errorf("containment %q is unknown: use %q, %q or %q", cfg.Containment, ContainCgroup, ContainMarker, ContainGroup)
 	}
-	return nil, fmt.Errorf("containment %q is unknown: use %q, %q or %q", cfg.Containment, ContainCgroup, ContainMarker, ContainGroup)
+	c.killLeftovers(log)
+	return c, nil
 }
 
 // server names one Host for as long as the machine runs. A pid means nothing
@@ -53,9 +63,9 @@ func self() (server, error) {
 	if _, err := fmt.Sscanf(ns, "pid:[%d]", &s.pidns); err != nil {
 		return server{}, fmt.Errorf("/proc/self/ns/pid is %q: %w", ns, err)
 	}
-	st, ok := readStat(s.pid)
-	if !ok {
-		return server{}, fmt.Errorf("/proc/%d/stat cannot be read: is /proc of this PID namespace?", s.pid)
+	st, err := lookStat(s.pid)
+	if err != nil {
+		return server{}, fmt.Errorf("is /proc of this PID namespace? %w", err)
 	}
 	s.start = st.start
 	return s, nil
@@ -76,8 +86,8 @@ func (s server) dead(self server) bool {
 	if s.pidns != self.pidns {
 		return false
 	}
-	st, ok := readStat(s.pid)
-	return !ok || st.zombie || st.start != s.start
+	st, err := lookStat(s.pid)
+	return gone(err) || err == nil && (st.zombie || st.start != s.start)
 }
 
 // stat is what /proc tells of one process.
@@ -89,25 +99,37 @@ type stat struct {
 	stopped        bool   // by its tracer
 	kernel         bool   // a kernel thread
 	execing        bool   // has no environment yet
+	name           string // as the kernel has it, 15 bytes at most
+	tag            tag    // if it was asked for
 	marker         string // value of the variable markerName, if it was asked for
 }
 
-// readStat parses /proc/<pid>/stat. (proc_pid_stat(5))
+// String is how a person knows the process.
+func (s *stat) String() string { return fmt.Sprintf("%d (%s)", s.pid, s.name) }
+
+// readStat is lookStat; ok is false where the process cannot be seen, whyever.
 func readStat(pid int) (s stat, ok bool) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	s, err := lookStat(pid)
+	return s, err == nil
+}
+
+// lookStat parses /proc/<pid>/stat. (proc_pid_stat(5)) If there is no such process, the error is one of gone.
+func lookStat(pid int) (s stat, err error) {
+	raw, err := readFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return stat{}, false
+		return stat{}, err
 	}
 	// The name, in parentheses, may contain anything.
-	f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(f) < 49 {
-		return stat{}, false
+	open, shut := bytes.IndexByte(raw, '('), bytes.LastIndexByte(raw, ')')
+	f := strings.Fields(string(raw[shut+1:]))
+	if open < 0 || len(f) < 49 {
+		return stat{}, fmt.Errorf("/proc/%d/stat is %q: %w", pid, raw, errors.ErrUnsupported)
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(f[i]); return n }
-	s = stat{pid: pid, ppid: number(1), group: number(2), session: number(3), zombie: f[0] == "Z" || f[0] == "X", stopped: f[0] == "t"}
+	s = stat{pid: pid, ppid: number(1), group: number(2), session: number(3), zombie: f[0] == "Z" || f[0] == "X", stopped: f[0] == "t", name: string(raw[open+1 : shut])}
 	flags, _ := strconv.ParseUint(f[6], 10, 64)
 	s.kernel = flags&0x200000 != 0 // PF_KTHREAD
 	s.execing = f[48] == "0"       // env_end; also of whom we may not look into
 	s.start, err = strconv.ParseUint(f[19], 10, 64)
-	return s, err == nil
+	return s, err
 }

@@ -142,9 +142,9 @@ func pollers() (fds []int, err error) {
 }
 
 // fork starts a child that dies with the thread. Limits of its cgroup are not set here.
-func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid int, err error) {
+func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	f.call(attr, &err, func() {
-		if pid, err = forkHere(path, argv, attr, limits); err == nil && f.nofile == nil && limits.NoFile == nil {
+		if pid, err = forkHere(path, argv, attr, limits, m); err == nil && f.nofile == nil && limits.NoFile == nil {
 			f.nofile = new(unix.Rlimit)
 			if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, f.nofile) != nil {
 				f.nofile = nil
@@ -157,18 +157,19 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits
 // forkApart is fork for a child that may hang before it executes its program. It does not wait
 // for that: status tells. If there are limits that are not of a cgroup, the child stops then,
 // and confine lets it go on.
-func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, limits protocol.ProcessLimits) (pid int, err error) {
+func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	files := attr.Files
 	attr.Files = append(slices.Clone(files), uintptr(status))
 	f.call(attr, &err, func() {
 		status := int(attr.Files[len(files)])
 		attr.Files = attr.Files[:len(files)]
+		fork := func() (int, error) { return forkApart(path, argv, attr, status, f.nofile) }
 		if !ofProcess(limits) {
-			pid, err = forkApart(path, argv, attr, status, f.nofile)
+			pid, err = m.fork(fork)
 			return
 		}
 		attr.Sys.Ptrace = true
-		pid, f.mask, err = withSignalsBlocked(func() (int, error) { return forkApart(path, argv, attr, status, f.nofile) })
+		pid, f.mask, err = withSignalsBlocked(func() (int, error) { return m.fork(fork) })
 	})
 	return pid, err
 }
@@ -231,12 +232,12 @@ func (f *forker) borrow(attr *syscall.ProcAttr) (borrowed []int, err error) {
 	return borrowed, err
 }
 
-func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits) (pid int, err error) {
+func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	if !ofProcess(limits) {
-		return syscall.ForkExec(path, argv, attr)
+		return m.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
 	}
 	attr.Sys.Ptrace = true
-	pid, mask, err := forkStopped(path, argv, attr)
+	pid, mask, err := forkStopped(path, argv, attr, m)
 	if err != nil {
 		return 0, err
 	}

@@ -70,7 +70,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 	defer null.Close()
 	for range 10 {
 		attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Sys: new(syscall.SysProcAttr)}
-		pid, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{})
+		pid, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{}, mark{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 		}
 	}
 	attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), 1 << 30}, Sys: new(syscall.SysProcAttr)}
-	if _, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{}); err == nil {
+	if _, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{}, mark{}); err == nil {
 		t.Error("forked with a file that is not open")
 	}
 	if after := look(); after != before {

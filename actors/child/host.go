@@ -27,10 +27,12 @@ type Host struct {
 	fault       func(point string)
 	containment containment
 	answerTime  time.Duration
+	spare       *spare
 	null        *os.File
 	exits       *exits
 	room        room
-	stopReaper  func()
+	stopReaper  func() error
+	begun       chan struct{} // holds one: a child was started
 
 	// forking is held from a fork until its child is in live. Who reaps strangers
 	// holds all of it: it must not take our own children for some.
@@ -62,6 +64,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		unborn: make(map[int]struct{}),
 		live:   make(map[*process]struct{}),
 		closed: make(chan struct{}),
+		begun:  make(chan struct{}, 1),
 	}
 	if h.answerTime = cfg.AnswerTime; h.answerTime <= 0 {
 		h.answerTime = defaultAnswerTime
@@ -74,15 +77,19 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if h.null, err = os.Open(os.DevNull); err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}
-	if h.containment, err = newContainment(cfg, h.log); err != nil {
+	if h.exits, err = newExits(); err != nil { // it has the runtime open its poller: spare needs that
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)
 	}
-	if h.exits, err = newExits(); err != nil {
-		return nil, errors.Join(fmt.Errorf("child: %w", err), h.containment.close(), h.null.Close())
+	h.spare = newSpare(h.log)
+	if h.containment, err = newContainment(cfg, h.spare, h.log); err != nil {
+		h.spare.close()
+		h.exits.close()
+		h.null.Close()
+		return nil, fmt.Errorf("child: %w", err)
 	}
 	h.room = newRoom()
-	h.stopReaper = func() {}
+	h.stopReaper = func() error { return nil }
 	if cfg.Subreaper {
 		h.stopReaper = h.startReaper()
 	}
@@ -237,7 +244,7 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	p := &process{host: h, in: j.in, tree: tree, tty: spec.TTY, closed: make(chan struct{})}
 	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: tree.prepare(sys, spec.Env), Files: ends.theirs[:], Sys: sys}
 	if j.apart {
-		p.pid, err = h.forkApart(f, j, argv, attr)
+		p.pid, err = h.forkApart(f, j, argv, attr, tree.mark())
 		if errors.Is(err, ErrNoAnswer) {
 			*stuck = true
 			h.mu.Lock()
@@ -249,7 +256,7 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	} else {
 		h.forking.RLock()
 		defer h.forking.RUnlock()
-		p.pid, err = f.fork(j.path, argv, attr, spec.Limits)
+		p.pid, err = f.fork(j.path, argv, attr, spec.Limits, tree.mark())
 	}
 	if err != nil {
 		return nil, startError(err, spec, h.room)
@@ -264,6 +271,10 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	h.live[p] = struct{}{}
 	delete(h.unborn, p.pid)
 	h.mu.Unlock()
+	select {
+	case h.begun <- struct{}{}:
+	default:
+	}
 	return p, nil
 }
 
@@ -320,20 +331,21 @@ func (h *Host) shutdown() {
 	}
 	h.mu.Unlock()
 
-	errs := make([]error, len(all))
+	errs := make([]error, len(all), len(all)+2)
 	var gone sync.WaitGroup
 	for i, p := range all {
 		gone.Go(func() { errs[i] = p.finish() })
 	}
 	gone.Wait()
-	if h.err = errors.Join(append(errs, h.awaitUnborn())...); h.err != nil {
+	errs = append(errs, h.awaitUnborn(), h.stopReaper())
+	if h.err = errors.Join(errs...); h.err != nil {
 		return // the spawners stay: with them would die what is left, unverified
 	}
-	h.stopReaper()
 	h.err = h.containment.close()
 	h.null.Close()
 	h.exits.close()
 	h.room.close()
+	h.spare.close()
 	h.mu.Lock()
 	h.done = true
 	h.work.Broadcast()

@@ -33,8 +33,10 @@ func ofProcess(l protocol.ProcessLimits) bool {
 // and before its exec nobody can let it go on: this thread waits for that exec, and
 // soon the whole program for this thread. What cannot be blocked, SIGSTOP and the
 // SIGTRAP that it stops with, would yet do that, for the microseconds it could.
-func forkStopped(path string, argv []string, attr *syscall.ProcAttr) (pid int, mask unix.Sigset_t, err error) {
-	pid, mask, err = withSignalsBlocked(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+func forkStopped(path string, argv []string, attr *syscall.ProcAttr, m mark) (pid int, mask unix.Sigset_t, err error) {
+	pid, mask, err = withSignalsBlocked(func() (int, error) {
+		return m.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+	})
 	return pid, mask, tracingError(path, err)
 }
 

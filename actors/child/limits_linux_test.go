@@ -62,7 +62,7 @@ func TestSignalsBeforeTheProgram(t *testing.T) {
 		}()
 		for range 500 {
 			argv := []string{"grep", "-q", "^SigBlk:\t0*$", "/proc/self/status"}
-			pid, err := forkHere("/bin/grep", argv, forkAttr(), protocol.ProcessLimits{NoFile: new(uint64(50))})
+			pid, err := forkHere("/bin/grep", argv, forkAttr(), protocol.ProcessLimits{NoFile: new(uint64(50))}, mark{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -81,7 +81,7 @@ func TestKilledBeforeTheProgram(t *testing.T) {
 		onThread(func(int) {
 			attr := forkAttr()
 			attr.Sys.Ptrace = true
-			pid, mask, err := forkStopped("/bin/true", []string{"true"}, attr)
+			pid, mask, err := forkStopped("/bin/true", []string{"true"}, attr, mark{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -128,7 +128,7 @@ func TestNoPtrace(t *testing.T) {
 				return
 			}
 			wantRefused(t, tid, protocol.ProcessLimits{NoFile: new(uint64(50))}, tt.text)
-			pid, err := forkHere("/bin/true", []string{"true"}, forkAttr(), protocol.ProcessLimits{PIDs: new(uint64(1))})
+			pid, err := forkHere("/bin/true", []string{"true"}, forkAttr(), protocol.ProcessLimits{PIDs: new(uint64(1))}, mark{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -142,7 +142,7 @@ func TestNoPtrace(t *testing.T) {
 // nothing.
 func wantRefused(t *testing.T, tid int, limits protocol.ProcessLimits, text string) {
 	t.Helper()
-	_, err := forkHere("/bin/true", []string{"true"}, forkAttr(), limits)
+	_, err := forkHere("/bin/true", []string{"true"}, forkAttr(), limits, mark{})
 	if !errors.Is(err, ErrLimitRefused) || !strings.HasPrefix(err.Error(), text) {
 		t.Errorf("%v, want %s", err, text)
 	}
@@ -176,7 +176,7 @@ func TestLimitsNotToBeRaised(t *testing.T) {
 		wantRefused(t, tid, protocol.ProcessLimits{NoFile: new(uint64(50)), Nice: new(4)}, "limits.nice is 4: the least allowed here is 5 (RLIMIT_NICE)")
 		wantRefused(t, tid, protocol.ProcessLimits{OOMScoreAdj: new(-1000)}, fmt.Sprintf("limits.oomScoreAdj is -1000: the server has %s, and less takes CAP_SYS_RESOURCE", strings.TrimSpace(string(adj))))
 
-		pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), protocol.ProcessLimits{CPUSeconds: new(uint64(100))})
+		pid, err := forkHere("/bin/sleep", []string{"sleep", "1000"}, forkAttr(), protocol.ProcessLimits{CPUSeconds: new(uint64(100))}, mark{})
 		if err != nil {
 			t.Error(err)
 			return
@@ -221,7 +221,7 @@ func TestCgroupLimits(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(own, "troupe-x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &cgroups{dir: filepath.Join(own, "troupe-x")}
+	c := &cgroups{kin: new(searches), dir: filepath.Join(own, "troupe-x")}
 	all := protocol.ProcessLimits{NoFile: new(uint64(5)), MemoryBytes: new(uint64(1 << 40)), PIDs: new(uint64(7)), CPUs: new(1.5)}
 
 	if err := c.enable(); err == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -15,6 +16,12 @@ import (
 const (
 	// killTries bounds KillTree: with the waits between them they take some 10 s.
 	killTries = 110
+	// maxRefused kills in a row that the system did not permit are enough: they take some 2 s.
+	maxRefused = 30
+	// exitPauses is how many pauses a child may take to end before it is killed once more.
+	exitPauses = 10
+	// maxNamed bounds the survivors that an error names.
+	maxNamed = 20
 	// maxPanics in a row, and a loop gives up.
 	maxPanics = 5
 )
@@ -41,7 +48,6 @@ type process struct {
 	status     *protocol.ExitStatus // nil: it runs
 	toldExit   bool                 // Intake.Exited was called
 	toldClosed bool                 // Intake.Closed was called
-	searched   bool                 // for what the child left behind, at its exit
 	searching  bool                 // TreeEmpty has started a search
 	empty      bool                 // the tree is, for good, and the child was reaped
 	released   bool
@@ -126,13 +132,9 @@ func (p *process) waitStep() bool {
 		s.exited()
 	}
 	p.settle()
-	if !p.tree.cheap() {
-		p.search() // before Closed: then TreeEmpty most often has its answer
+	if p.tree.soon() {
+		p.search() // then TreeEmpty has its answer
 	}
-	p.mu.Lock()
-	p.searched = true
-	p.mu.Unlock()
-	p.settle()
 	return false
 }
 
@@ -153,7 +155,7 @@ func (p *process) settle() {
 		p.toldExit = true
 		p.in.Exited(*p.status)
 	}
-	if ended && p.searched { // and so drained
+	if ended { // and so drained
 		p.toldClosed = true
 		p.stdin.shut()
 		if p.tty {
@@ -217,14 +219,72 @@ func (p *process) KillTree(done func(error)) {
 
 func (p *process) killTree() error {
 	var pause backoff
+	var refused refusals
+	var err error
 	for range killTries {
-		if p.search() {
+		var empty bool
+		if empty, err = p.search(); empty {
 			return nil
 		}
-		p.tree.kill()
+		err = errors.Join(err, p.killOnce())
+		for i := 0; i < exitPauses && !p.Exited(); i++ {
+			pause.wait()
+		}
 		pause.wait()
+		if refused.enough(err) {
+			break
+		}
 	}
-	return fmt.Errorf("%w of process %d: pids %v are left after %d tries", ErrSurvivors, p.pid, p.tree.members(), killTries)
+	return fmt.Errorf("process %d: %w", p.pid, survivorsError(p.tree.members(), err))
+}
+
+// refusals counts kills in a row that the system did not permit.
+type refusals int
+
+// enough reports whether another try is of no use.
+func (r *refusals) enough(err error) bool {
+	if *r++; !errors.Is(err, syscall.EPERM) {
+		*r = 0
+	}
+	return *r >= maxRefused
+}
+
+// killOnce sends SIGKILL to the child, wherever it has gone, and to all its descendants
+// that are found.
+func (p *process) killOnce() error {
+	p.mu.Lock()
+	if p.status == nil {
+		p.tree.running()
+	}
+	p.mu.Unlock()
+	err := p.tree.kill() // before those die by whom others are known
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status == nil {
+		syscall.Kill(-p.pid, syscall.SIGKILL)
+		if killErr := syscall.Kill(p.pid, syscall.SIGKILL); killErr != nil && !errors.Is(killErr, syscall.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("SIGKILL to %d: %w", p.pid, killErr))
+		}
+	}
+	return err
+}
+
+// survivorsError says what is left, or why that is not known.
+func survivorsError(names []string, why error) error {
+	text := "it is not known what is left"
+	if len(names) > 0 {
+		text = strings.Join(names[:min(len(names), maxNamed)], ", ")
+		if more := len(names) - maxNamed; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		text += " left"
+	}
+	if why != nil {
+		// One reason a line is for many survivors, and the first is enough to go on.
+		reason, _, _ := strings.Cut(why.Error(), "\n")
+		text += ": " + reason
+	}
+	return fmt.Errorf("%w: %s", ErrSurvivors, text)
 }
 
 func (p *process) Abandon() {
@@ -235,7 +295,8 @@ func (p *process) Abandon() {
 
 func (p *process) TreeEmpty() bool {
 	if p.tree.cheap() {
-		return p.search()
+		empty, _ := p.search()
+		return empty
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,14 +312,17 @@ func (p *process) TreeEmpty() bool {
 	return p.empty
 }
 
-// search reports whether the child has exited and left nothing behind. Once
-// that is so it stays so: nobody is left to fork.
-func (p *process) search() bool {
+// search reports whether the child has exited and left nothing behind. Once that is so it
+// stays so: nobody is left to fork. False with an error means that it is not known.
+func (p *process) search() (bool, error) {
 	p.mu.Lock()
 	exited, empty := p.status != nil, p.empty
 	p.mu.Unlock()
-	if empty || !exited || !p.tree.empty() {
-		return empty
+	if empty || !exited {
+		return empty, nil
+	}
+	if empty, err := p.tree.empty(); !empty {
+		return false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,7 +330,7 @@ func (p *process) search() bool {
 		reap(p.pid)
 	}
 	p.empty = true
-	return true
+	return true, nil
 }
 
 func (p *process) Release() error {

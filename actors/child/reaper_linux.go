@@ -1,81 +1,87 @@
 package child
 
 import (
+	"math"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// reapEvery is the least time between two looks for strangers that have ended.
+// reapEvery is the time between two looks for strangers that have ended.
 const reapEvery = time.Second
 
-// startReaper reaps strangers: descendants of our children that lost their
-// parent and were given to us. stop kills those that still run.
-func (h *Host) startReaper() (stop func()) {
-	subreaper := h.Containment() == ContainMarker // a cgroup needs none, a group gains nothing
-	if subreaper {
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			h.log.Warn("cannot become subreaper: descendants that lost marker and parent will not be found", "err", err)
-		}
+// startReaper makes the descendants of our children our own when they lose their parent, and
+// reaps those strangers. stop kills those that still run.
+func (h *Host) startReaper() (stop func() error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		h.log.Warn("cannot become subreaper: descendants that lost their parent may not be found", "err", err)
 	}
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, syscall.SIGCHLD)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		var again <-chan time.Time
 		for {
 			select {
 			case <-quit:
 				return
-			case <-ended:
-				if again == nil {
-					again = time.After(reapEvery)
-				}
-			case <-again:
-				again = nil
-				if h.reapStrangers() {
-					again = time.After(reapEvery)
+			case <-h.begun:
+			}
+			for more := true; more; more = h.reapStrangers() {
+				select {
+				case <-quit:
+					return
+				case <-time.After(reapEvery):
 				}
 			}
 		}
 	}()
-	return func() {
-		signal.Stop(ended)
+	return func() error {
 		close(quit)
 		<-done
-		if !subreaper {
-			return
-		}
-		strangers := pack{is: h.isStranger}
-		left := strangers.killAll(func() []stat { return readProcesses(false) })
+		var strangers pack
+		err := killAll(h.spare, func() (found []*stat, err error) {
+			seen, err := h.look()
+			if err != nil {
+				return nil, err
+			}
+			return strangers.in(seen, seen.those(h.isStranger)), nil
+		})
 		h.reapStrangers()
-		if len(left) > 0 {
-			h.log.Error("orphans of our children survived SIGKILL", "pids", pids(left))
-		}
 		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+		return err
 	}
 }
 
-// reapStrangers reports whether it saw one of our own children that has ended:
-// behind it there may be strangers yet.
-func (h *Host) reapStrangers() (again bool) {
+// look is a census without tags and markers.
+func (h *Host) look() (seen *census, err error) {
+	err = h.spare.do(func() error {
+		seen, err = takeCensus(false, server{start: math.MaxUint64})
+		return err
+	})
+	return seen, err
+}
+
+// reapStrangers reports whether there may be strangers, or will be: we have children.
+func (h *Host) reapStrangers() bool {
 	info, _, err := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT)
-	if err != nil || info.pid == 0 {
-		return false // most often: no need to read /proc
+	if err != nil {
+		return false
+	}
+	if info.pid == 0 {
+		return true // most often: no need to read /proc
+	}
+	seen, err := h.look()
+	if err != nil {
+		return true
 	}
 	h.forking.Lock()
 	defer h.forking.Unlock()
-	for _, s := range readProcesses(false) {
-		if s.zombie && h.isStranger(&s) {
+	for _, s := range seen.those(h.isStranger) {
+		if s.zombie {
 			reap(s.pid)
 		}
 	}
-	info, _, err = waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT)
-	return err == nil && info.pid != 0
+	return true
 }
 
 // isStranger reports whether s is a child of ours that we did not start. What

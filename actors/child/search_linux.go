@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,30 +21,36 @@ import (
 // markerName is an environment variable: <server>/<name of the process>.
 const markerName = "TROUPE_PROCESS"
 
-// searches is the containment without cgroups: it looks for the processes of a
-// tree in /proc.
+// searches looks for the processes of trees in /proc. It is the containment without cgroups,
+// and finds those that left their cgroup.
 type searches struct {
-	mode   Containment // marker or group
+	mode   Containment
 	server server
+	tags   tags
+	spare  *spare
 
 	running sync.Mutex // one scan at a time
+	rested  time.Time  // while running: before then no scan begins that can wait
 	mu      sync.Mutex
 	waiting *scan // not yet started: who comes now shares it
 }
 
 // scan is one pass through /proc.
 type scan struct {
+	hurry sync.Once
+	now   chan struct{} // closed: somebody is in a hurry
 	done  chan struct{}
-	stats []stat // read after done
+	seen  *census // read after done, as err
+	err   error
 }
 
-func newSearches(mode Containment, self server, log *slog.Logger) *searches {
-	c := &searches{mode: mode, server: self}
-	if mode == ContainMarker {
-		c.killLeftovers(log)
-	}
-	return c
-}
+const (
+	// scanShare is the part of the time that scans which can wait may take: one of so many. A
+	// scan takes some 10 µs for each process of the machine.
+	scanShare = 20
+	// maxScanRest is how long the end of a tree may wait for being seen.
+	maxScanRest = 500 * time.Millisecond
+)
 
 func (c *searches) kind() Containment { return c.mode }
 func (c *searches) close() error      { return nil }
@@ -55,73 +63,157 @@ func (c *searches) allows(limits protocol.ProcessLimits) error {
 }
 
 func (c *searches) tree(name string, _ protocol.ProcessLimits) (tree, error) {
-	t := &search{searches: c, marker: c.server.String() + "/" + name}
-	t.pack.is = t.is
-	return t, nil
+	return c.search(name), nil
 }
 
-// scan returns the processes of a pass that started after the call: what has
-// gone before is not in it. Calls that wait for the same pass share it.
-func (c *searches) scan() []stat {
-	c.mu.Lock()
-	if s := c.waiting; s != nil {
-		c.mu.Unlock()
-		<-s.done
-		return s.stats
-	}
-	s := &scan{done: make(chan struct{})}
-	c.waiting = s
-	c.mu.Unlock()
+func (c *searches) search(name string) *search {
+	return &search{searches: c, given: c.tags.next(c.mode != ContainCgroup), marker: c.server.String() + "/" + name}
+}
 
+// scan returns the processes of a pass that started after the call: what has gone before is
+// not in it. Calls that wait for the same pass share it. Who can wait waits until
+// scans have had no more than their share of the time.
+func (c *searches) scan(canWait bool) (*census, error) {
+	c.mu.Lock()
+	s := c.waiting
+	first := s == nil
+	if first {
+		s = &scan{now: make(chan struct{}), done: make(chan struct{})}
+		c.waiting = s
+	}
+	c.mu.Unlock()
+	if !canWait {
+		s.hurry.Do(func() { close(s.now) })
+	}
+	if !first {
+		<-s.done
+		return s.seen, s.err
+	}
 	c.running.Lock()
 	defer c.running.Unlock()
+	if rest := time.Until(c.rested); rest > 0 {
+		select {
+		case <-s.now:
+		case <-time.After(rest):
+		}
+	}
 	c.mu.Lock()
 	c.waiting = nil
 	c.mu.Unlock()
-	s.stats = readProcesses(c.mode == ContainMarker)
+	began := time.Now()
+	s.err = c.spare.do(func() (err error) {
+		s.seen, err = takeCensus(c.mode == ContainMarker, c.server)
+		return err
+	})
+	took := time.Since(began)
+	c.rested = time.Now().Add(min(took*scanShare, maxScanRest))
 	close(s.done)
-	return s.stats
+	return s.seen, s.err
 }
 
-// readProcesses lists all processes that can be seen.
-func readProcesses(markers bool) (stats []stat) {
+// census has the processes that could be seen in one pass. It does not change.
+type census struct {
+	all      []stat
+	pids     map[int]*stat
+	children map[int][]*stat
+	tagged   map[tag][]*stat
+	marked   map[string][]*stat
+	groups   map[int][]*stat
+	sessions map[int][]*stat
+}
+
+// takeCensus lists all processes that can be seen, with the tags of those that did not start before of,
+// and if wanted their markers, but for those that have a tag of of. The error says why the
+// list may not be complete.
+func takeCensus(markers bool, of server) (*census, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer proc.Close()
-	names, _ := proc.Readdirnames(-1)
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]stat, 0, len(names))
+	mine := of.tagged(0).server
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		s, ok := readStat(pid)
-		if !ok {
-			continue
+		s, err := lookStat(pid)
+		if err == nil && !s.kernel && s.start >= of.start {
+			if s.tag, err = readTag(pid); (err == nil || hidden(err)) && markers && !s.zombie && s.tag.server != mine {
+				s.marker, err = readMarker(&s)
+			}
 		}
-		if markers && !s.zombie {
-			s.marker = readMarker(&s)
+		switch {
+		case err == nil:
+			all = append(all, s)
+		case !gone(err) && !hidden(err): // hidden by the mount option hidepid: it has another user
+			return nil, err
 		}
-		stats = append(stats, s)
 	}
-	return stats
+	return newCensus(all), nil
 }
 
-// readMarker returns the marker in a process's environment, or "". Whose
-// environment we may not read is not ours.
-func readMarker(s *stat) string {
+// newCensus makes a census of all but us.
+func newCensus(all []stat) *census {
+	c := &census{
+		all:      all,
+		pids:     make(map[int]*stat, len(all)),
+		children: make(map[int][]*stat, len(all)),
+		tagged:   make(map[tag][]*stat),
+		marked:   make(map[string][]*stat),
+		groups:   make(map[int][]*stat),
+		sessions: make(map[int][]*stat),
+	}
+	for i := range all {
+		s := &all[i]
+		c.pids[s.pid] = s
+		c.children[s.ppid] = append(c.children[s.ppid], s)
+		c.groups[s.group] = append(c.groups[s.group], s)
+		c.sessions[s.session] = append(c.sessions[s.session], s)
+		if s.tag.given() {
+			c.tagged[s.tag] = append(c.tagged[s.tag], s)
+		}
+		if s.marker != "" {
+			c.marked[s.marker] = append(c.marked[s.marker], s)
+		}
+	}
+	return c
+}
+
+// those lists the processes of which is is true.
+func (c *census) those(is func(*stat) bool) (list []*stat) {
+	for i := range c.all {
+		if s := &c.all[i]; is(s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// readMarker returns the marker in a process's environment, or "". An environment that this
+// user may not read has none.
+func readMarker(s *stat) (string, error) {
 	var pause backoff
 	for before := *s; ; pause.wait() {
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(s.pid) + "/environ")
-		if len(env) > 0 || err != nil {
-			return findMarker(env)
+		env, err := readFile("/proc/" + strconv.Itoa(s.pid) + "/environ")
+		switch {
+		case len(env) > 0:
+			return findMarker(env), nil
+		case hidden(err), gone(err):
+			return "", nil
+		case err != nil:
+			return "", err
 		}
 		// Amid an exec a process has no environment for a while. Found without
 		// one then, it would be passed over, and live on.
-		after, ok := readStat(s.pid)
-		if !ok || after.zombie || after.kernel || !before.execing && !after.execing || pause == maxBackoff {
-			return ""
+		after, err := lookStat(s.pid)
+		if err != nil || after.zombie || after.kernel || !before.execing && !after.execing || pause == maxBackoff {
+			return "", err
 		}
 		before = after
 	}
@@ -138,31 +230,26 @@ func findMarker(env []byte) string {
 	return ""
 }
 
-// pack is a set of processes: those that is true of, and their descendants.
-// Who was found once stays in it until it is gone, though its parent, or what
-// it was known by, may go first. Any goroutine may use it.
+// pack is a set of processes, and their descendants. Who was found once stays in
+// it until it is gone, though its parent, or what it was known by, may go first. Any goroutine may use it.
 type pack struct {
-	is func(*stat) bool
-
 	mu    sync.Mutex
 	known map[int]uint64 // start by pid, of those found last
 }
 
-// in returns the members among stats: no zombies, and not us.
-func (p *pack) in(stats []stat) (found []stat) {
+// in returns the members among those seen: heads, who was in the pack before, and all that descends
+// from them; but no zombies.
+func (p *pack) in(seen *census, heads []*stat) (found []*stat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	children := make(map[int][]*stat)
-	visited := map[int]bool{os.Getpid(): true}
-	var queue []*stat
-	for i := range stats {
-		s := &stats[i]
-		children[s.ppid] = append(children[s.ppid], s)
-		if start, ok := p.known[s.pid]; ok && start == s.start || p.is(s) {
+	queue := slices.Clone(heads)
+	for pid, start := range p.known {
+		if s := seen.pids[pid]; s != nil && s.start == start {
 			queue = append(queue, s)
 		}
 	}
 	p.known = nil
+	visited := make(map[int]bool)
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
@@ -170,11 +257,11 @@ func (p *pack) in(stats []stat) (found []stat) {
 			continue
 		}
 		visited[s.pid] = true
-		queue = append(queue, children[s.pid]...)
+		queue = append(queue, seen.children[s.pid]...)
 		if s.zombie {
 			continue
 		}
-		found = append(found, *s)
+		found = append(found, s)
 		if p.known == nil {
 			p.known = make(map[int]uint64)
 		}
@@ -183,55 +270,93 @@ func (p *pack) in(stats []stat) (found []stat) {
 	return found
 }
 
-// kill sends SIGKILL to the process that s was read of, or to none.
-func (s *stat) kill() {
+// kill sends SIGKILL to the process that s was read of, or to none. The error says why it may live on.
+func (s *stat) kill() error {
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	if err != nil {
-		return
+		return ended(fmt.Errorf("pidfd_open: %w", err))
 	}
 	defer unix.Close(fd)
 	// The pidfd is of one process for good. Is it the one we saw?
-	if now, ok := readStat(s.pid); ok && now.start == s.start {
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	now, err := lookStat(s.pid)
+	if err != nil || now.start != s.start {
+		return ended(err)
 	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		return ended(fmt.Errorf("SIGKILL to %s: %w", s, err))
+	}
+	return nil
 }
 
-// killAll kills all that is in the pack, until none was found twice in a row: a
-// process may fork while /proc is read. It returns what is left.
-func (p *pack) killAll(scan func() []stat) (left []stat) {
+// ended is err, or nil if err says that there is no such process.
+func ended(err error) error {
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+// killThem kills each of them. The error says why some may live on.
+func (s *spare) killThem(them []*stat) error {
+	var errs []error
+	for _, one := range them {
+		if err := s.do(one.kill); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// killAll kills all that find finds, until it finds nothing twice in a row: a process may
+// fork while /proc is read. The error is nil, or names what is left.
+func killAll(spare *spare, find func() ([]*stat, error)) error {
 	var pause backoff
-	for empty, tries := 0, 0; empty < 2 && tries < killTries; tries++ {
-		left = p.in(scan())
-		if len(left) == 0 {
+	var left []*stat
+	var err error
+	var refused refusals
+	for empty, tries := 0, 0; empty < 2; tries++ {
+		if tries == killTries || refused.enough(err) {
+			return survivorsError(named(left), err)
+		}
+		if left, err = find(); err == nil && len(left) == 0 {
 			empty++
 			continue
 		}
 		empty = 0
-		for i := range left {
-			left[i].kill()
-		}
+		err = errors.Join(err, spare.killThem(left))
 		pause.wait()
 	}
-	return left
+	return nil
 }
 
-// killLeftovers kills what servers that are dead have marked. We ourselves may
+// killLeftovers kills what servers that are dead have tagged or marked. We ourselves may
 // have been started by a child of one.
 func (c *searches) killLeftovers(log *slog.Logger) {
-	leftovers := pack{is: func(s *stat) bool {
+	var leftovers pack
+	of := func(s *stat) bool {
 		id, _, _ := strings.Cut(s.marker, "/")
 		owner, ok := parseServer(id)
-		return ok && owner.dead(c.server)
-	}}
-	if left := leftovers.killAll(c.scan); len(left) > 0 {
-		log.Error("children of a dead server survived SIGKILL", "pids", pids(left))
+		return ok && owner.dead(c.server) || s.tag.dead(c.server)
+	}
+	err := killAll(c.spare, func() (found []*stat, err error) {
+		err = c.spare.do(func() error {
+			seen, err := takeCensus(true, server{})
+			if err == nil {
+				found = leftovers.in(seen, seen.those(of))
+			}
+			return err
+		})
+		return found, err
+	})
+	if err != nil {
+		log.Error("not all that a dead server left was killed", "err", err)
 	}
 }
 
-func pids(stats []stat) []int {
-	list := make([]int, len(stats))
+func named(stats []*stat) []string {
+	list := make([]string, len(stats))
 	for i, s := range stats {
-		list[i] = s.pid
+		list[i] = s.String()
 	}
 	return list
 }
@@ -240,9 +365,16 @@ func pids(stats []stat) []int {
 type search struct {
 	*searches
 	pack   pack
+	given  mark
 	marker string
-	leader stat // as it was just after the start; its pid is 0 before
+	// isOther reports of a process with the tag whether it is known to be of another tree; nil: none is.
+	isOther func(*stat) bool
+
+	mu     sync.Mutex
+	leader stat // pid from the start on; start from the first kill on, if it ran then
 }
+
+func (t *search) mark() mark { return t.given }
 
 func (t *search) prepare(_ *syscall.SysProcAttr, env []string) []string {
 	if t.mode != ContainMarker {
@@ -253,44 +385,83 @@ func (t *search) prepare(_ *syscall.SysProcAttr, env []string) []string {
 	return append(env, markerName+"="+t.marker)
 }
 
-func (t *search) started(pid int) { t.leader, _ = readStat(pid) }
+func (t *search) started(pid int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leader.pid = pid
+}
+
+func (t *search) running() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leader.start != 0 {
+		return
+	}
+	t.spare.do(func() error { // without it the leader is found by its tag
+		now, err := lookStat(t.leader.pid)
+		t.leader.start = now.start
+		return err
+	})
+}
 
 // pins: a process group and a session have the pid of the one that made them,
 // and that pid cannot be another's while its zombie is there.
 func (t *search) pins() bool { return t.mode == ContainGroup }
 
 func (*search) cheap() bool { return false }
+func (*search) soon() bool  { return true }
 
-func (t *search) is(s *stat) bool {
-	switch {
-	case t.leader.pid == 0:
-		return false
-	case s.pid == t.leader.pid:
-		return s.start == t.leader.start
-	case t.mode == ContainMarker:
-		return s.marker == t.marker
+// heads are the members by which the others are found.
+func (t *search) heads(seen *census) (heads []*stat) {
+	t.mu.Lock()
+	leader := t.leader
+	t.mu.Unlock()
+	if s := seen.pids[leader.pid]; s != nil && leader.start != 0 && s.start == leader.start {
+		heads = append(heads, s)
 	}
-	return s.group == t.leader.pid || s.session == t.leader.pid
-}
-
-func (t *search) found() []stat { return t.pack.in(t.scan()) }
-
-func (t *search) empty() bool {
-	for range 2 { // a process may fork while /proc is read
-		if len(t.found()) > 0 {
-			return false
+	if t.given.given() {
+		for _, s := range seen.tagged[t.given.tag] {
+			if t.isOther == nil || !t.isOther(s) {
+				heads = append(heads, s)
+			}
 		}
 	}
-	return true
-}
-
-func (t *search) kill() {
-	for _, s := range t.found() {
-		s.kill()
+	switch {
+	case t.mode == ContainMarker:
+		heads = append(heads, seen.marked[t.marker]...)
+	case t.mode == ContainGroup:
+		heads = append(heads, seen.groups[leader.pid]...)
+		heads = append(heads, seen.sessions[leader.pid]...)
 	}
+	return heads
 }
 
-func (t *search) members() []int { return pids(t.found()) }
+func (t *search) found(canWait bool) ([]*stat, error) {
+	seen, err := t.scan(canWait)
+	if err != nil {
+		return nil, err
+	}
+	return t.pack.in(seen, t.heads(seen)), nil
+}
+
+func (t *search) empty() (bool, error) {
+	for again := range 2 { // a process may fork while /proc is read
+		if found, err := t.found(again == 0); err != nil || len(found) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (t *search) kill() error {
+	found, err := t.found(false)
+	return errors.Join(err, t.spare.killThem(found))
+}
+
+func (t *search) members() []string {
+	found, _ := t.found(false)
+	return named(found)
+}
 
 func (*search) oomKilled() bool        { return false }
 func (*search) usage() *protocol.Usage { return nil }

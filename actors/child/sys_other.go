@@ -75,14 +75,14 @@ func newForker() (*forker, error) { return new(forker), nil }
 
 func (*forker) close() {}
 
-func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits) (pid int, err error) {
+func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits, _ mark) (pid int, err error) {
 	return syscall.ForkExec(path, argv, attr)
 }
 
 // mayHang: where there is no other fork, that is not asked.
 func mayHang(_, _ string) bool { return false }
 
-func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr) (pid int, err error) {
+func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, err error) {
 	return 0, errors.ErrUnsupported
 }
 
@@ -116,9 +116,18 @@ func (p *process) Stopped() bool { return false }
 
 func reap(int) {}
 
-func (h *Host) startReaper() (stop func()) { return func() {} }
+func (h *Host) startReaper() (stop func() error) { return func() error { return nil } }
 
-func newContainment(cfg HostConfig, _ *slog.Logger) (containment, error) {
+// spare would find descriptors for killing: signals need none.
+type spare struct{}
+
+func newSpare(*slog.Logger) *spare { return nil }
+func (*spare) close()              {}
+
+// mark would be what a child is found by.
+type mark struct{}
+
+func newContainment(cfg HostConfig, _ *spare, _ *slog.Logger) (containment, error) {
 	if cfg.Containment != "" && cfg.Containment != ContainGroup {
 		return nil, fmt.Errorf("containment %q is not to be had on this system: use %q", cfg.Containment, ContainGroup)
 	}
@@ -143,11 +152,24 @@ type group struct{ leader int }
 
 func (*group) prepare(_ *syscall.SysProcAttr, env []string) []string { return env }
 func (g *group) started(pid int)                                     { g.leader = pid }
+func (*group) mark() mark                                            { return mark{} }
+func (*group) running()                                              {}
 func (*group) pins() bool                                            { return false }
 func (*group) cheap() bool                                           { return true }
-func (g *group) empty() bool                                         { return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH) }
-func (g *group) kill()                                               { syscall.Kill(-g.leader, syscall.SIGKILL) }
-func (g *group) members() []int                                      { return []int{-g.leader} }
+func (*group) soon() bool                                            { return false }
 func (*group) usage() *protocol.Usage                                { return nil }
 func (*group) oomKilled() bool                                       { return false }
 func (*group) remove() error                                         { return nil }
+
+func (g *group) empty() (bool, error) {
+	return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH), nil
+}
+
+func (g *group) kill() error {
+	if err := syscall.Kill(-g.leader, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("SIGKILL to process group %d: %w", g.leader, err)
+	}
+	return nil
+}
+
+func (g *group) members() []string { return []string{fmt.Sprintf("process group %d", g.leader)} }

@@ -1,0 +1,117 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// spare does what killing takes where the program has no descriptor left: on a thread with a
+// table of open files of its own, which RLIMIT_NOFILE bounds apart from the program's. The thread
+// is there from the start: where the program has no descriptor, it may get no thread either.
+type spare struct {
+	mu     sync.Mutex
+	thread *forker // which forks nothing; nil: closed
+}
+
+func newSpare(log *slog.Logger) *spare {
+	thread, err := newForker()
+	s := &spare{thread: thread}
+	if err != nil {
+		log.Warn("without a file descriptor left, the server will not find what it has to kill", "err", err)
+		return s
+	}
+	s.thread.calls <- func() { // then no limit is too low
+		unix.Close(0)
+		unix.Close(1)
+	}
+	<-s.thread.made
+	return s
+}
+
+func (s *spare) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.thread.close()
+	s.thread = nil
+}
+
+// do calls f, and once more on the thread if f wants a descriptor and gets none. What f opens it closes.
+func (s *spare) do(f func() error) error {
+	err := f()
+	if s == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.thread == nil {
+		return err
+	}
+	s.thread.calls <- func() {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("child: internal error: %v", r)
+			}
+		}()
+		err = f()
+	}
+	<-s.thread.made
+	return err
+}
+
+// readFile is os.ReadFile for the small files of proc(5) and cgroups.
+func readFile(path string) ([]byte, error) {
+	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	text := make([]byte, 0, 512)
+	for {
+		if len(text) == cap(text) {
+			text = append(text, 0)[:len(text)]
+		}
+		n, err := retry(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if n == 0 {
+			return text, nil
+		}
+		text = text[:len(text)+n]
+	}
+}
+
+// writeFile writes text to a file that is there, with one write.
+func writeFile(path, text string) error {
+	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if _, err = retry(func() (int, error) { return unix.Write(fd, []byte(text)) }); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func retry(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// gone reports whether err of looking at a process, or a cgroup, says that there is none.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV)
+}
+
+// hidden reports whether err says that this user may not look.
+func hidden(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+}
