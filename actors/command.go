@@ -263,7 +263,7 @@ func (c *command) call(ctx actor.Context, token uint64, call commandCall) {
 		params = append(params, protocol.ProcessResizeParams{Size: *call.resize})
 	}
 	if call.kill {
-		params = append(params, protocol.ProcessTerminateParams{Tree: true})
+		params = append(params, killTreeRequest{})
 	}
 	r := &runningCall{token: token, call: call, left: len(params)}
 	for _, p := range params {

@@ -39,14 +39,16 @@ type (
 		evicted bool
 	}
 
-	timeoutDue struct{ run int }   // timeoutMs has passed, of that run
-	restartDue struct{}            // the backoff has passed
-	killDue    struct{ run int }   // grace has passed, of that run
-	stdinDue   struct{}            // a child that closed its stdin has not ended
-	retireDue  struct{}            // look whether the closed process may go
-	readDue    struct{ r *parked } // waitMs or timeoutMs has passed
-	flushDue   struct{}            // viewers had their time to get the end
-	aheadDue   struct{}            // the owner had its time to read what it missed
+	timeoutDue struct{ run int } // timeoutMs has passed, of that run
+	restartDue struct{}          // the backoff has passed
+	killDue    struct{ run int } // grace has passed, of that run
+	stdinDue   struct{}          // a child that closed its stdin has not ended
+	retireDue  struct{}          // look whether the closed process may go
+	// killTreeRequest is process/terminate with tree, which is answered at once.
+	killTreeRequest struct{}
+	readDue         struct{ r *parked } // waitMs or timeoutMs has passed
+	flushDue        struct{}            // viewers had their time to get the end
+	aheadDue        struct{}            // the owner had its time to read what it missed
 )
 
 // turnBytes is how much output an actor logs before it looks at other messages.
@@ -129,13 +131,15 @@ type processRecord struct {
 
 	fault     string // why it was ended, if that is its own failure
 	health    health
-	killRest  bool // what the program leaves when it ends is to be killed
-	killing   bool // KillTree runs
-	treeDone  bool // while stopping, the tree was seen empty, or could not be killed
-	survivors bool // it could not: closed may never come
-	forgotten bool // the session has taken it from its table
+	killRest  bool      // what the program leaves when it ends is to be killed
+	killing   bool      // KillTree runs
+	treeDone  bool      // while stopping, the tree was seen empty, or could not be killed
+	survivors error     // it could not: closed may never come
+	trees     []*parked // process/terminate, until the tree was seen empty, or could not be killed
+	forgotten bool      // the session has taken it from its table
 	closedAt  time.Time
-	last      uint64 // once retired: of what was the log
+	lingers   time.Duration // before the last look whether the tree of a retired process has ended
+	last      uint64        // once retired: of what was the log
 
 	gauged   int64 // of gauge.held, what is of this process
 	owner    ownership
@@ -175,7 +179,8 @@ func (p *process) Receive(ctx actor.Context) {
 	case *actor.Started:
 		p.start(ctx)
 	case *actor.Stopping:
-		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed})
+		p.answerTrees(ctx, errUnseen)
+		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed, p.unseen()})
 		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt, &p.aheadAt} {
 			a.stop()
 		}
@@ -326,6 +331,9 @@ func (p *process) start(ctx actor.Context) {
 	}
 	if n := p.interval; n != nil && !n.treeGone {
 		p.clearRun(ctx)
+	}
+	if len(p.trees) > 0 {
+		p.killTree(ctx)
 	}
 	if p.group != nil {
 		ctx.Send(p.group, memberBack{p.id})
@@ -568,8 +576,17 @@ func (p *process) request(ctx actor.Context, m Request) {
 			p.reply(ctx, r, nil, err)
 			return
 		}
-		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
+		result := protocol.ProcessTerminateResult{Running: p.lives()}
+		if params.Tree && (params.GraceMs == nil || *params.GraceMs == 0) {
+			r.params = result
+			p.trees = append(p.trees, r)
+		} else {
+			p.reply(ctx, r, result, nil)
+		}
 		p.terminate(ctx, params)
+	case killTreeRequest:
+		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
+		p.terminate(ctx, protocol.ProcessTerminateParams{Tree: true})
 	case protocol.ProcessRestartParams:
 		p.reply(ctx, r, protocol.Empty{}, p.restartNow(ctx))
 	case protocol.ProcessSetRestartParams:

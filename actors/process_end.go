@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"syscall"
 	"time"
 
@@ -17,9 +18,14 @@ const (
 	// flushTime is how long a process that is being stopped waits for its viewers to
 	// fetch the end of its output.
 	flushTime = 2 * time.Second
-	// lingerPoll is how often a retired process looks whether its tree has ended.
-	lingerPoll = 10 * time.Second
+	// A retired process looks whether its tree has ended: after minLinger, and twice as long each
+	// time up to maxLinger.
+	minLinger = 50 * time.Millisecond
+	maxLinger = 10 * time.Second
 )
+
+// errUnseen is of a tree that somebody else goes on killing.
+var errUnseen = errors.New("its programs are being killed, and were not yet seen gone")
 
 func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams) {
 	p.killRest = p.killRest || m.Tree
@@ -29,6 +35,9 @@ func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams
 	p.restartAsked, p.terminated = false, true
 	if n := p.interval; n != nil {
 		n.verdict, n.reason = supervision.Over, reasonTerminated
+		if n.treeGone && !n.spawning {
+			p.answerTrees(ctx, nil)
+		}
 		return
 	}
 	grace := time.Duration(0)
@@ -117,6 +126,9 @@ func (p *process) stop(ctx actor.Context, m stop) {
 // killTree ends everything that descends from the child.
 func (p *process) killTree(ctx actor.Context) {
 	handle := p.handleNow()
+	if handle == nil {
+		p.answerTrees(ctx, nil) // it could not be started
+	}
 	if p.killing || handle == nil {
 		return
 	}
@@ -127,11 +139,14 @@ func (p *process) killTree(ctx actor.Context) {
 }
 
 func (p *process) treeGone(ctx actor.Context, m treeGone) {
-	p.logErr("kill tree", m.err)
+	if m.err != nil {
+		p.shared.Log.Error("kill tree", "actor", p.name, "err", m.err)
+	}
 	if m.run != p.run {
 		return // of a run that is over: it was asked for twice
 	}
 	p.killing = false
+	p.answerTrees(ctx, m.err)
 	p.shared.at(ctx, treeGoneSet)
 	if n := p.interval; n != nil {
 		n.treeGone = true
@@ -146,7 +161,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 		return
 	}
 	p.treeDone = true
-	p.survivors = m.err != nil
+	p.survivors = m.err
 	if h := p.handleNow(); h != nil {
 		h.Abandon()
 	}
@@ -154,10 +169,33 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.spread(ctx) // what was held back, too
 }
 
+// answerTrees answers those who wait for the tree to be gone.
+func (p *process) answerTrees(ctx actor.Context, err error) {
+	for _, r := range p.trees {
+		if err != nil {
+			p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "process %s: %v", p.id, err))
+		} else {
+			p.reply(ctx, r, r.params, nil)
+		}
+	}
+	p.trees = nil
+}
+
+// unseen says what is left of the process, or why that is not known; nil if all was seen gone.
+func (p *process) unseen() error {
+	switch h := p.handleNow(); {
+	case p.survivors != nil:
+		return p.survivors
+	case h != nil && !h.TreeEmpty():
+		return errUnseen
+	}
+	return nil
+}
+
 // mayGo stops the actor if that was asked for, the tree is gone, and its viewers
 // have been given the end of the log or had their time for it.
 func (p *process) mayGo(ctx actor.Context) {
-	if p.stopping == nil || !p.treeDone || p.phase < closed && !p.survivors || p.health.probing.Load() {
+	if p.stopping == nil || !p.treeDone || p.phase < closed && p.survivors == nil || p.health.probing.Load() {
 		return
 	}
 	if !p.watched() {
@@ -182,6 +220,9 @@ func (p *process) retire(ctx actor.Context) {
 		case left > 0:
 			p.retireAt.set(ctx, left, retireDue{})
 			return
+		case len(p.trees) > 0: // their answer needs the process
+			p.retireAt.set(ctx, minLinger, retireDue{})
+			return
 		case !p.owner.had(p.log.Last(), wait), p.watched() && -left < max(wait, flushTime):
 			p.retireAt.set(ctx, max(wait, time.Second), retireDue{})
 			return
@@ -204,7 +245,8 @@ func (p *process) retire(ctx actor.Context) {
 		ctx.Stop(ctx.Self())
 		return
 	}
-	p.retireAt.set(ctx, lingerPoll, retireDue{})
+	p.lingers = min(max(2*p.lingers, minLinger), maxLinger)
+	p.retireAt.set(ctx, p.lingers, retireDue{})
 }
 
 // watched reports whether a viewer is on its way to the end.

@@ -125,6 +125,7 @@ func (p *process) advance(ctx actor.Context) {
 		return
 	}
 	if n.verdict != supervision.Again {
+		p.answerTrees(ctx, nil) // the old one is gone, and there is no other
 		switch {
 		case n.over: // by an instance that failed over the rest
 		case n.verdict == supervision.GivenUp, n.logged && p.run > 0:

@@ -27,12 +27,13 @@ type (
 		id, name string
 		last     uint64
 	}
-	// processEnded is a process's last word: how far its log came, and whether that
-	// ended with closed.
+	// processEnded is a process's last word: how far its log came, whether that
+	// ended with closed, and what of the process was not seen gone.
 	processEnded struct {
 		name   string
 		last   uint64
 		closed bool
+		left   error
 	}
 	drain        struct{}                 // registry: the server shuts down
 	gone         struct{ who *actor.PID } // itself: Terminated, in its turn; supervisor: of any
@@ -87,6 +88,7 @@ type sessionRecord struct {
 	removed   []removal             // not long ago, the oldest first
 	groups    map[string]*ensemble  // by the client's id
 	groupIDs  map[string]string     // the client's id, by actor name: of those
+	left      []error               // of processes that have ended: what was not seen gone
 	closing   *closing              // nil: it lives
 }
 
@@ -146,9 +148,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case processRetired:
 		s.processRetired(ctx, m)
 	case processEnded:
-		if p := s.processes[s.ids[m.name]]; p != nil && p.name == m.name {
-			p.ended = m
-		}
+		s.ended(m)
 	case groupSpawned:
 		if g := s.groups[s.groupIDs[m.name]]; g != nil && g.name == m.name {
 			g.watched = true
@@ -559,6 +559,19 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 	}
 	s.mayEnd(ctx)
 }
+
+// ended notes the last word of a process.
+func (s *session) ended(m processEnded) {
+	if p := s.processes[s.ids[m.name]]; p != nil && p.name == m.name {
+		p.ended = m
+	}
+	if m.left != nil && len(s.left) < maxLeft {
+		s.left = append(s.left, m.left)
+	}
+}
+
+// maxLeft bounds the processes of which a session says what is left.
+const maxLeft = 20
 
 // removal is a process that was given up, and when.
 type removal struct {

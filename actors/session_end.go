@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -137,8 +139,15 @@ func (s *session) mayEnd(ctx actor.Context) {
 	for _, g := range s.groups {
 		asked = append(asked, g.stops...) // whatever it had yet to tell: its processes are gone
 	}
+	reply := Reply{Result: protocol.Empty{}}
+	if len(s.left) > 0 {
+		err := errors.Join(s.left...)
+		s.shared.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", s.closing.reason, "err", err)
+		reply = Reply{Err: protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))}
+	}
 	for _, r := range asked {
-		ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
+		reply.Token = r.token
+		ctx.Send(r.sender, reply)
 	}
 	s.tellAttached(ctx, Evicted{s.closing.reason})
 	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered

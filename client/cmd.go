@@ -552,7 +552,8 @@ func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
 
 // Terminate sends SIGTERM and, when grace has passed, SIGKILL to the process and
 // all it started, even if the process itself has ended. Zero or negative grace:
-// SIGKILL at once. It does not wait for the end.
+// SIGKILL at once. With a grace it does not wait for the end; without, it returns once
+// all are gone, or with an error that names the processes that are left.
 func (cmd *Cmd) Terminate(ctx context.Context, grace time.Duration) error {
 	params := protocol.ProcessTerminateParams{ProcessID: cmd.ID, Tree: true}
 	if grace > 0 {

@@ -1,0 +1,233 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// nobody is an ordinary user.
+const nobody = 65534
+
+// openDir is a directory that every user may read, for programs that ordinary users run.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "troupe-escapes-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// install copies a program into dir.
+func install(t *testing.T, dir, program string, mode os.FileMode) string {
+	t.Helper()
+	program, err := exec.LookPath(program)
+	if err != nil {
+		t.Skip(err)
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, filepath.Base(program))
+	if err := os.WriteFile(path, data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startAsNobody starts a server as an ordinary user.
+func startAsNobody(t *testing.T, dir string, args ...string) *server {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can start a server as another user")
+	}
+	bin, err := troupeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin = install(t, dir, bin, 0o755)
+	return startServerWith(t, func(cmd *exec.Cmd) {
+		cmd.Path = bin
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}, args...)
+}
+
+// cgroup2Root is where cgroup v2 is mounted.
+func cgroup2Root(t *testing.T) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); f[2] == "cgroup2" && unix.Access(f[1]+"/cgroup.procs", unix.W_OK) == nil {
+			return f[1]
+		}
+	}
+	t.Skip("no cgroup v2 that can be written to")
+	return ""
+}
+
+// TestLeaverOfItsCgroup: a program that moves to another cgroup, as root may, is ended by
+// whatever would have ended it.
+func TestLeaverOfItsCgroup(t *testing.T) {
+	t.Parallel()
+	if !cgroupsOffered(t) {
+		t.Skip("no cgroup v2 that can be written to")
+	}
+	leave := `echo $BASHPID >` + cgroup2Root(t) + `/cgroup.procs || exit 9; `
+	s := startServer(t, "--containment", "cgroup", "--closed-retention", "300ms")
+	for _, l := range []litter{
+		{name: "leader", script: leave + `sleep $0; :`, sleepers: 1},
+		{name: "all", script: leave + `sleep $0 & setsid sleep $0 & sleep $0; :`, sleepers: 3},
+		{name: "child", script: `(` + leave + `sleep $0; :) & sleep $0; :`, sleepers: 2},
+		{name: "daemon", script: `(setsid env -i /bin/bash -c '` + leave + `trap "" TERM HUP; exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := s.in(t)
+			c := s.session(nil)
+			_, token := l.drop(t, c)
+			wantContainment(t, c, "cgroup")
+			c.call("session/close", obj{})
+			wantNoKin(t, "once session/close was answered", token)
+
+			c = s.session(nil)
+			p, token := l.drop(t, c)
+			c.call("process/terminate", obj{"processId": p.id, "tree": true})
+			p.awaitClosed()
+			wantNoKin(t, "once terminate with tree was answered", token)
+
+			token = newToken(t)
+			p = c.start("times out", obj{"argv": []string{"/bin/bash", "-c", l.script, token}, "timeoutMs": 300})
+			p.awaitClosed()
+			awaitNoKin(t, token)
+
+			// Its leader ends, and is forgotten. What that left still goes with the session.
+			token = newToken(t)
+			p = c.start("left alone", obj{"argv": []string{"/bin/bash", "-c", `exec </dev/null >/dev/null 2>&1; (` + strings.TrimSuffix(l.script, "; :") + `) & exit 5`, token}})
+			p.awaitClosed()
+			eventually(t, "the rest sleeps", func() bool { return sleepers(token) == l.sleepers })
+			eventually(t, "the process is forgotten", func() bool {
+				return !strings.Contains(jsonText(c.call("process/list", obj{})), p.id)
+			})
+			if n := sleepers(token); n != l.sleepers {
+				t.Fatalf("%d sleep before the end of the session, want %d", n, l.sleepers)
+			}
+			c.call("session/close", obj{})
+			wantNoKin(t, "once session/close was answered", token)
+		})
+	}
+}
+
+// TestUndumpable: a daemon into whose environment its own user may not look, as ssh-agent is
+// one, goes with its session.
+func TestUndumpable(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	s := startAsNobody(t, dir, "--containment", "marker")
+	sleep := install(t, dir, "sleep", 0o111) // who may not read a program may not look into it either
+	for name, script := range map[string]string{
+		"with its environment": `(setsid ` + sleep + ` $0 <&- >&- 2>&- &); exec sleep $0`,
+		"without":              `(setsid env -i ` + sleep + ` $0 <&- >&- 2>&- &); exec sleep $0`,
+	} {
+		l := litter{name: "agent", script: script, sleepers: 2}
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			c := s.session(nil)
+			bystander, other := l.drop(t, s.session(nil))
+			p, token := l.drop(t, c)
+			killKin(p.pid(), token)
+			p.awaitExit()
+			c.call("session/close", obj{})
+			wantNoKin(t, "once session/close was answered", token)
+			if n := sleepers(other); n != l.sleepers {
+				t.Errorf("%d programs of another session sleep, want %d", n, l.sleepers)
+			}
+			bystander.c.call("session/close", obj{})
+		})
+	}
+}
+
+// TestSurvivorsAreTold: the server says which programs it could not kill, and never that all are gone.
+func TestSurvivorsAreTold(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	s := startAsNobody(t, dir, "--containment", "marker")
+	setpriv := install(t, dir, "setpriv", os.ModeSetuid|0o755)
+	l := litter{name: "p", script: `setsid ` + setpriv + ` --reuid=0 --regid=0 --clear-groups sleep $0 </dev/null >/dev/null 2>&1 & sleep $0; :`, sleepers: 2}
+
+	c := s.session(nil)
+	p, token := l.drop(t, c)
+	killKin(p.pid(), token)
+	p.awaitExit()
+	pid := kin(token)[0]
+	if uid := procNumber(t, pid, "Uid:"); uid != 0 {
+		t.Skipf("set-user-ID has no effect in %s: the program has the user %d", dir, uid)
+	}
+	want := regexp.MustCompile(fmt.Sprintf(`\b%d \(sleep\)`, pid))
+	if code, text := c.callError("process/terminate", obj{"processId": p.id, "tree": true}); code != -32603 || !want.MatchString(text) {
+		t.Errorf("process/terminate: %d %q, want -32603 and %s", code, text, want)
+	}
+	if code, text := c.callError("session/close", obj{}); code != -32603 || !want.MatchString(text) {
+		t.Errorf("session/close: %d %q, want -32603 and %s", code, text, want)
+	}
+	s.signal(syscall.SIGTERM)
+	if code := s.exitCode(); code == 0 {
+		t.Error("the server exits with 0, and a program is left")
+	}
+	if log := s.stderr.String(); !regexp.MustCompile(`level=ERROR .*` + want.String()).MatchString(log) {
+		t.Errorf("the log does not name %s:\n%s", want, log)
+	}
+	killKin(pid, token)
+}
+
+// TestKillsWithoutDescriptors: a server that has no file descriptor left ends sessions as ever.
+func TestKillsWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	eachContainment(t, func(t *testing.T, containment string) {
+		s := startServer(t, "--containment", containment)
+		for _, l := range litters {
+			if l.name != "signals ignored" && l.name != "setsid" && l.name != "daemon" {
+				continue
+			}
+			closed, ended := s.session(nil), s.session(nil)
+			_, first := l.drop(t, closed)
+			p, second := l.drop(t, ended)
+			var limit unix.Rlimit
+			if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, &limit); err != nil {
+				t.Fatal(err)
+			}
+			ended.call("process/terminate", obj{"processId": p.id, "tree": true})
+			wantNoKin(t, l.name+": once terminate with tree was answered", second)
+			closed.call("session/close", obj{})
+			wantNoKin(t, l.name+": once session/close was answered", first)
+			if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+				t.Fatal(err)
+			}
+			ended.call("session/close", obj{})
+		}
+		// The end of the server is one without descriptors, too.
+		c := s.session(nil)
+		_, token := litters[0].drop(t, c)
+		unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, nil)
+		s.stop()
+		wantNoKin(t, "when the server has ended", token)
+	})
+}
