@@ -198,17 +198,7 @@ func changes(in inbound) bool {
 	if open, ok := in.params.(protocol.FsOpenParams); ok {
 		return open.Mode == protocol.FsReplace
 	}
-	switch in.method {
-	case protocol.MethodFsWriteFile, protocol.MethodFsCreateDirectory, protocol.MethodFsRemove, protocol.MethodFsCopy, protocol.MethodHTTPRequest,
-		protocol.MethodProcessStart, protocol.MethodProcessWrite, protocol.MethodProcessCloseStdin,
-		protocol.MethodProcessResize, protocol.MethodProcessSignal, protocol.MethodProcessTerminate,
-		protocol.MethodProcessRestart, protocol.MethodProcessSetRestart,
-		protocol.MethodGroupStart, protocol.MethodGroupStop, protocol.MethodSessionClose,
-		protocol.MethodProcessSpawn, protocol.MethodProcessWriteStdin, protocol.MethodProcessResizePty, protocol.MethodProcessKill,
-		protocol.MethodCommandExec, protocol.MethodCommandExecWrite, protocol.MethodCommandExecResize, protocol.MethodCommandExecTerminate:
-		return true
-	}
-	return false
+	return protocol.Changes(in.method)
 }
 
 // filesystem is the family of the methods about files.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
 )
 
@@ -138,5 +139,30 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 	}
 	if len(r.set) != writeIDs || len(r.ring) != writeIDs {
 		t.Errorf("remembers %d and %d, want %d", len(r.set), len(r.ring), writeIDs)
+	}
+}
+
+// The newest answers are remembered, so many and no more.
+func TestAnswersAreBounded(t *testing.T) {
+	var a answers
+	params := func(i int) protocol.ProcessSignalParams {
+		return protocol.ProcessSignalParams{Repeatable: protocol.Repeatable{RequestID: fmt.Sprint(i)}}
+	}
+	for i := range 3 * maxAnswers {
+		a.add(params(i), Reply{Token: 1, Result: i})
+		a.add(params(i), Reply{Token: 1, Result: i})
+	}
+	for i := range 3 * maxAnswers {
+		reply, ok := a.to(params(i), 7)
+		if want := i >= 2*maxAnswers; ok != want || ok && (reply.Result != i || reply.Token != 7) {
+			t.Fatalf("answer %d: %+v, %v", i, reply, ok)
+		}
+	}
+	if len(a.known) != maxAnswers || len(a.ring) != maxAnswers {
+		t.Errorf("%d are remembered, in a ring of %d", len(a.known), len(a.ring))
+	}
+	a.add(protocol.ProcessSignalParams{}, Reply{})
+	if _, ok := a.to(protocol.ProcessSignalParams{}, 1); ok {
+		t.Error("a request without an id is remembered")
 	}
 }

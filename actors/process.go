@@ -153,6 +153,7 @@ type processRecord struct {
 	unspooling bool
 	refused    time.Time // since when this run's child has had its stdin closed; zero: it has not
 	writeIDs   recent
+	answers    answers // to requests that may be sent again
 
 	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt alarm
 	// aheadAt.due: until then the owner gets no more live than the peer's client can hold.
@@ -554,7 +555,15 @@ func (p *process) request(ctx actor.Context, m Request) {
 		ctx.Respond(m.failed(unknownProcess(p.id)))
 		return
 	}
+	if reply, ok := p.answers.to(m.Params, m.Token); ok {
+		ctx.Respond(reply) // it was done before a cut
+		return
+	}
 	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
+	if other, ok := p.otherRun(m.Params); ok {
+		p.reply(ctx, r, other, nil)
+		return
+	}
 	switch params := m.Params.(type) {
 	case protocol.ProcessReadParams:
 		if v := p.viewers[whoOf(r.sender)]; v != nil && v.owner && !v.explicit {
@@ -601,7 +610,9 @@ func (p *process) request(ctx actor.Context, m Request) {
 }
 
 func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
-	ctx.Send(r.sender, Reply{Token: r.token, Result: result, Err: err})
+	reply := Reply{Token: r.token, Result: result, Err: err}
+	p.answers.add(r.params, reply)
+	ctx.Send(r.sender, reply)
 }
 
 func (p *process) logErr(what string, err error) {

@@ -20,6 +20,11 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			return // it is for the next run, if there is one
 		}
 		r := p.stdin[0]
+		if result, ok := p.stdinDone(r); ok {
+			p.stdin = p.stdin[1:]
+			p.reply(ctx, r, result, nil)
+			continue
+		}
 		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
 			return // no room: the intake will say
 		}
@@ -37,6 +42,16 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		p.stdin = p.stdin[1:]
 	}
 	p.stdin = nil
+}
+
+// stdinDone is the answer to a process/closeStdin that was done while it waited, or whose
+// run has ended meanwhile.
+func (p *process) stdinDone(r *parked) (result any, ok bool) {
+	if reply, ok := p.answers.to(r.params, r.token); ok {
+		return reply.Result, true
+	}
+	other, ok := p.otherRun(r.params)
+	return other, ok
 }
 
 // applyStdin gives one write or close to the child; false: it has no room.

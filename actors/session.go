@@ -89,6 +89,7 @@ type sessionRecord struct {
 	groups    map[string]*ensemble  // by the client's id
 	groupIDs  map[string]string     // the client's id, by actor name: of those
 	left      []error               // of processes that have ended: what was not seen gone
+	answers   answers               // to requests that may be sent again
 	closing   *closing              // nil: it lives
 }
 
@@ -335,6 +336,9 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 }
 
 func (s *session) viewerGone(ctx actor.Context, m viewerGone) {
+	if !m.evicted {
+		s.dropStops(m.pid)
+	}
 	for _, p := range s.processes {
 		if p.pid != nil {
 			ctx.Send(p.pid, m)

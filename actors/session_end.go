@@ -135,19 +135,17 @@ func (s *session) mayEnd(ctx actor.Context) {
 	if s.closing == nil || len(s.processes) > 0 || len(s.lingering) > 0 {
 		return
 	}
-	asked := s.closing.asked
-	for _, g := range s.groups {
-		asked = append(asked, g.stops...) // whatever it had yet to tell: its processes are gone
-	}
-	reply := Reply{Result: protocol.Empty{}}
+	var left *protocol.Error
 	if len(s.left) > 0 {
 		err := errors.Join(s.left...)
 		s.shared.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", s.closing.reason, "err", err)
-		reply = Reply{Err: protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))}
+		left = protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	for _, r := range asked {
-		reply.Token = r.token
-		ctx.Send(r.sender, reply)
+	for _, g := range s.groups {
+		s.stopped(ctx, g, left) // whatever it had yet to tell: its processes have ended
+	}
+	for _, r := range s.closing.asked {
+		ctx.Send(r.sender, replyOf(r.token, left))
 	}
 	s.tellAttached(ctx, Evicted{s.closing.reason})
 	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered

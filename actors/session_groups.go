@@ -24,7 +24,8 @@ type ensemble struct {
 	asked   []request       // group/start, until then
 	// Those who asked have been answered, and the others who are attached told.
 	announced bool
-	stops     []request // group/stop, until it has ended
+	stopping  bool          // a group/stop has come
+	stops     []stopRequest // group/stop, until it has ended
 }
 
 const (
@@ -204,26 +205,67 @@ func (s *session) notAnnounced(ctx actor.Context, id string, p *member) {
 }
 
 func (s *session) stopGroup(ctx actor.Context, m Request, params protocol.GroupStopParams) {
-	g := s.groups[params.GroupID]
-	if g == nil {
-		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", clip(params.GroupID))))
+	if reply, ok := s.answers.to(params, m.Token); ok {
+		ctx.Respond(reply) // it was done before a cut
 		return
 	}
-	g.stops = append(g.stops, request{ctx.Sender(), m.Token})
+	g := s.groups[params.GroupID]
+	if g == nil {
+		reply := Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", clip(params.GroupID))}
+		s.answers.add(params, reply)
+		ctx.Respond(reply)
+		return
+	}
+	// Sent again while it waits, the newest is answered.
+	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
+	if len(g.stops) >= maxAnswers {
+		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), clip(params.GroupID))))
+		return
+	}
+	g.stopping = true
+	g.stops = append(g.stops, stopRequest{request{ctx.Sender(), m.Token}, params})
 	s.stopNow(ctx, g)
 }
 
 // stopNow answers those who wait for the end of a group, or has it come.
 func (s *session) stopNow(ctx actor.Context, g *ensemble) {
 	switch {
-	case len(g.stops) == 0:
+	case !g.stopping:
 	case g.info.State == string(supervision.GroupEnded):
-		for _, r := range g.stops {
-			ctx.Send(r.sender, Reply{Token: r.token, Result: protocol.Empty{}})
-		}
-		g.stops = nil
+		s.stopped(ctx, g, nil)
 	case g.told: // else it may not be there yet
 		ctx.Send(s.processPID(g.name), stopGroup{reasonStopped})
+	}
+}
+
+// stopRequest is a group/stop that waits.
+type stopRequest struct {
+	request
+	params protocol.GroupStopParams
+}
+
+// stopped answers those who wait for the end of a group.
+func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
+	for _, r := range g.stops {
+		reply := replyOf(r.token, err)
+		s.answers.add(r.params, reply)
+		ctx.Send(r.sender, reply)
+	}
+	g.stops = nil
+}
+
+func replyOf(token uint64, err *protocol.Error) Reply {
+	if err != nil {
+		return Reply{Token: token, Err: err}
+	}
+	return Reply{Token: token, Result: protocol.Empty{}}
+}
+
+// dropStops forgets the group/stop of one who has gone, unless it can be sent again: then
+// its answer is remembered.
+func (s *session) dropStops(gone *actor.PID) {
+	for _, g := range s.groups {
+		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.sender.Equal(gone) && r.params.RequestID == "" })
 	}
 }
 
@@ -258,13 +300,14 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	id := s.groupIDs[name]
 	g := s.groups[id]
 	ended := g.info.State == string(supervision.GroupEnded)
-	for _, r := range append(g.asked, g.stops...) {
-		reply := Reply{Token: r.token, Result: protocol.Empty{}}
-		if !ended {
-			reply = Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)}
-		}
-		ctx.Send(r.sender, reply)
+	var err *protocol.Error
+	if !ended {
+		err = protocol.Errorf(protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)
 	}
+	for _, r := range g.asked {
+		ctx.Send(r.sender, replyOf(r.token, err))
+	}
+	s.stopped(ctx, g, err)
 	if !ended {
 		s.endMembers(ctx, name)
 	}

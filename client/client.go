@@ -21,6 +21,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,9 @@ var (
 	// ErrSessionGone means that the server no longer has the session, or that it
 	// is another client's now. Its processes are out of reach; start a new one.
 	ErrSessionGone = errors.New("client: the session is gone")
+	// ErrOtherRun means that nothing was done, as the process has begun another run than
+	// the one that was meant.
+	ErrOtherRun = errors.New("client: the process is at another run")
 	// ErrProcessGone means that the server no longer holds the process: it ended
 	// and was forgotten while this client was away, or it never was.
 	ErrProcessGone = errors.New("client: the server does not hold this process")
@@ -205,8 +209,8 @@ func (c *Client) Processes(ctx context.Context) ([]protocol.ProcessInfo, error) 
 }
 
 // A call is one request. It is sent again on the next connection when this one
-// brought no answer: write ids and start tokens make that harmless for writes and
-// starts, and the other requests do the same twice as once, except signal.
+// brought no answer. Start tokens, write ids and request ids (repeatable) have the server
+// do it once.
 type call struct {
 	method string
 	params any    // read with Client.mu held while the call is pending, and not after
@@ -237,6 +241,9 @@ func (c *Client) call(ctx context.Context, method string, params, result any) er
 	}
 	return k.err
 }
+
+// repeatable names a request, so that the server does it once however often it is sent.
+func repeatable() protocol.Repeatable { return protocol.Repeatable{RequestID: rand.Text()} }
 
 // send queues k, behind every request sent before it.
 func (c *Client) send(k *call) {

@@ -226,6 +226,7 @@ func (cmd *Cmd) start(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	p.run = 1
 	if err := p.register(); err != nil {
 		return err
 	}
@@ -249,7 +250,7 @@ func (cmd *Cmd) start(ctx context.Context, p *process) error {
 func (p *process) abandon() {
 	c := p.c
 	var result protocol.ProcessTerminateResult
-	params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true}
+	params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable()}
 	err := c.call(c.ctx, protocol.MethodProcessTerminate, params, &result)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +273,8 @@ func (p *process) exit(status protocol.ExitStatus) {
 		p.c.mu.Unlock()
 		if !over {
 			// Its answer is closed.
-			_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true}, nil)
+			params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable(), OfRun: protocol.OfRun{Run: uint64(run)}}
+			_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, params, nil)
 		}
 	})
 }
@@ -537,17 +539,29 @@ func (cmd *Cmd) Seq() uint64 {
 	return cmd.after
 }
 
-// Signal sends sig to the process group. It is nil when the process has ended.
-// When a cut comes between the request and its answer, the signal may arrive twice.
+// Signal sends sig once to the process group of the run that this client knows of, and
+// not to a later one: then the error is ErrOtherRun. It is nil when the process has ended.
 func (cmd *Cmd) Signal(ctx context.Context, sig protocol.Signal) error {
-	return cmd.request(ctx, protocol.MethodProcessSignal,
-		protocol.ProcessSignalParams{ProcessID: cmd.ID, Signal: sig})
+	p := cmd.process
+	if p == nil {
+		return fmt.Errorf("client: %s: not started", protocol.MethodProcessSignal)
+	}
+	params := protocol.ProcessSignalParams{ProcessID: cmd.ID, Signal: sig, Repeatable: repeatable()}
+	p.c.mu.Lock()
+	params.Run = p.run
+	p.c.mu.Unlock()
+	var other protocol.OtherRun // zero if it was sent
+	err := p.c.call(ctx, protocol.MethodProcessSignal, params, &other)
+	if err == nil && other.Run != 0 {
+		return fmt.Errorf("%w: %s was for run %d, and it is at %d", ErrOtherRun, sig, params.Run, other.Run)
+	}
+	return err
 }
 
 // Resize sets the size of the process's terminal.
 func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
 	return cmd.request(ctx, protocol.MethodProcessResize,
-		protocol.ProcessResizeParams{ProcessID: cmd.ID, Size: size})
+		protocol.ProcessResizeParams{ProcessID: cmd.ID, Size: size, Repeatable: repeatable()})
 }
 
 // Terminate sends SIGTERM and, when grace has passed, SIGKILL to the process and
@@ -555,7 +569,7 @@ func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
 // SIGKILL at once. With a grace it does not wait for the end; without, it returns once
 // all are gone, or with an error that names the processes that are left.
 func (cmd *Cmd) Terminate(ctx context.Context, grace time.Duration) error {
-	params := protocol.ProcessTerminateParams{ProcessID: cmd.ID, Tree: true}
+	params := protocol.ProcessTerminateParams{ProcessID: cmd.ID, Tree: true, Repeatable: repeatable()}
 	if grace > 0 {
 		ms := millis(grace)
 		params.GraceMs = &ms
@@ -622,7 +636,7 @@ func (p *process) feed(r io.Reader) {
 			p.c.mu.Unlock()
 		}
 		// Behind the writes. Only a process that has ended refuses.
-		_ = p.c.call(p.c.ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id}, nil)
+		_ = p.c.call(p.c.ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
 		return
 	}
 }

@@ -69,7 +69,7 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 // StopGroup ends the programs of a group, the last started first and each with its
 // KillGrace, and returns when all have ended.
 func (c *Client) StopGroup(ctx context.Context, id string) error {
-	return c.call(ctx, protocol.MethodGroupStop, protocol.GroupStopParams{GroupID: id}, nil)
+	return c.call(ctx, protocol.MethodGroupStop, protocol.GroupStopParams{GroupID: id, Repeatable: repeatable()}, nil)
 }
 
 // Groups lists the groups of the session.

@@ -48,6 +48,7 @@ type process struct {
 	out, err *lane // of stdout or the PTY, and of stderr; may be the same; nil: discarded
 
 	started bool   // the server has said that it has it
+	run     uint64 // that it is at, as far as was received; 0: unknown
 	last    uint64 // seq of the last event received
 	acked   uint64 // all up to here was delivered
 	queued  int    // bytes in both lanes
@@ -146,7 +147,7 @@ func (p *process) push(l *lane, m mark) {
 }
 
 func (p *process) restarted(n protocol.RestartedNotification) {
-	p.status = nil
+	p.status, p.run = nil, uint64(n.Run)
 	if p.onRun != nil {
 		p.inOrder(n.Seq, func() { p.onRun(n) })
 	}
@@ -170,6 +171,7 @@ func (p *process) inOrder(seq uint64, call func()) {
 }
 
 func (p *process) gap(n protocol.GapNotification) {
+	p.run = 0 // another may have begun
 	g := &GapError{p.id, n.FromSeq, n.ToSeq, n.Bytes, n.Reason}
 	if p.onGap == nil {
 		if p.lost == nil {

@@ -364,7 +364,7 @@ var wireTypes = []any{
 	SessionInfoResult{}, ServerInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
-	ProcessTerminateParams{}, ProcessTerminateResult{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
 	GroupStartParams{}, GroupStartResult{}, GroupStopParams{}, GroupListResult{}, GroupChangedNotification{},
 	FsReadFileParams{}, FsReadFileResult{}, FsOpenParams{}, FsOpenResult{}, FsReadBlockParams{}, FsReadBlockResult{}, FsWriteBlockParams{}, FsCloseParams{},

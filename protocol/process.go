@@ -309,18 +309,24 @@ type ProcessWriteResult struct {
 // ProcessCloseStdinParams ends a process's input after what was written. (Ours.)
 type ProcessCloseStdinParams struct {
 	ProcessID string `json:"processId" wire:"required"`
+	Repeatable
+	OfRun
 }
 
 // ProcessResizeParams sets the size of a process's PTY. (Ours.)
 type ProcessResizeParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Size      Size   `json:"size" wire:"required"`
+	Repeatable
+	OfRun
 }
 
 // ProcessSignalParams signals a process group. (exec-server wire §6.)
 type ProcessSignalParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Signal    Signal `json:"signal" wire:"required"`
+	Repeatable
+	OfRun
 }
 
 // ProcessTerminateParams kills a process group. GraceMs and Tree are ours.
@@ -334,6 +340,9 @@ type ProcessTerminateParams struct {
 
 	// Tree kills all that the process started, also after its own exit.
 	Tree bool `json:"tree,omitempty"`
+
+	Repeatable
+	OfRun
 }
 
 // ProcessTerminateResult: exec-server wire §6.

@@ -172,6 +172,8 @@ func (p Probe) Validate() error {
 // the policy says; that counts for no intensity. (Ours.)
 type ProcessRestartParams struct {
 	ProcessID string `json:"processId" wire:"required"`
+	Repeatable
+	OfRun
 }
 
 // ProcessSetRestartParams changes the policy of a process that was started with
@@ -179,6 +181,7 @@ type ProcessRestartParams struct {
 type ProcessSetRestartParams struct {
 	ProcessID string  `json:"processId" wire:"required"`
 	Restart   Restart `json:"restart" wire:"required"`
+	Repeatable
 }
 
 // RestartedNotification stands between the runs: what comes next is of Run. (Ours.)
@@ -246,6 +249,7 @@ type GroupStartResult struct {
 // first. It is answered when all have ended. (Ours.)
 type GroupStopParams struct {
 	GroupID string `json:"groupId" wire:"required"`
+	Repeatable
 }
 
 // GroupInfo is a group in a listing. (Ours.)
