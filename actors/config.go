@@ -152,6 +152,11 @@ type counts struct {
 }
 
 func (s *shared) serverInfo() protocol.ServerInfoResult {
+	var notes []string
+	childLimit, why := s.children.ChildLimit()
+	if why != "" {
+		notes = append(notes, why)
+	}
 	return protocol.ServerInfoResult{
 		Server:          protocol.ServerInfo{Name: "troupe", Version: s.Version},
 		ProtocolVersion: protocol.Version,
@@ -164,6 +169,8 @@ func (s *shared) serverInfo() protocol.ServerInfoResult {
 		HeldBytes:       s.budget.Used(),
 		ClientBytes:     s.memory.Used(),
 		SpooledBytes:    s.disk.Used(),
+		ChildLimit:      childLimit,
+		Notes:           notes,
 		Goroutines:      runtime.NumGoroutine(),
 		HeapBytes:       heapBytes(),
 		Panics:          s.counts.panics.Load(),

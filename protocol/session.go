@@ -131,6 +131,11 @@ type ServerInfoResult struct {
 	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond what each process may hold without asking
 	SpooledBytes int64 `json:"spooledBytes"` // on disk
 
+	// ChildLimit is how many processes and threads all programs together may have; absent: it
+	// is not limited. Notes say what the server could not arrange for here, for people.
+	ChildLimit int64    `json:"childLimit,omitempty"`
+	Notes      []string `json:"notes,omitempty"`
+
 	// The server's own use of the Go runtime. A number that stays high at rest is a leak.
 	Goroutines int   `json:"goroutines"`
 	HeapBytes  int64 `json:"heapBytes"` // live objects, and dead ones that were not collected yet

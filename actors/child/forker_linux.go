@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -31,10 +32,15 @@ type forker struct {
 
 	self int // in the thread's own table a pidfd of this program; -1: there is none
 
+	tid int // of the thread
+
 	// Owned by the thread.
-	mask   unix.Sigset_t // its signals
-	nofile *unix.Rlimit  // what syscall.ForkExec gives a child; nil: not known yet
+	mask unix.Sigset_t // its signals
 }
+
+// noFileOfChildren is the RLIMIT_NOFILE that syscall.ForkExec gives a child, which may be another
+// than ours; nil: it has made none yet.
+var noFileOfChildren atomic.Pointer[unix.Rlimit]
 
 // newForker starts the thread. The poller of the runtime is in use already.
 func newForker() (*forker, error) {
@@ -74,6 +80,7 @@ func (f *forker) run() {
 }
 
 func (f *forker) serve() {
+	f.tid = unix.Gettid()
 	err := f.ownTable()
 	if err != nil {
 		f.self = -1
@@ -144,10 +151,10 @@ func pollers() (fds []int, err error) {
 // fork starts a child that dies with the thread. Limits of its cgroup are not set here.
 func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	f.call(attr, &err, func() {
-		if pid, err = forkHere(path, argv, attr, limits, m); err == nil && f.nofile == nil && limits.NoFile == nil {
-			f.nofile = new(unix.Rlimit)
-			if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, f.nofile) != nil {
-				f.nofile = nil
+		if pid, err = forkHere(path, argv, attr, limits, m); err == nil && noFileOfChildren.Load() == nil && limits.NoFile == nil {
+			var has unix.Rlimit
+			if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &has) == nil {
+				noFileOfChildren.Store(&has)
 			}
 		}
 	})
@@ -163,7 +170,7 @@ func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, s
 	f.call(attr, &err, func() {
 		status := int(attr.Files[len(files)])
 		attr.Files = attr.Files[:len(files)]
-		fork := func() (int, error) { return forkApart(path, argv, attr, status, f.nofile) }
+		fork := func() (int, error) { return forkApart(path, argv, attr, status, noFileOfChildren.Load()) }
 		if !ofProcess(limits) {
 			pid, err = m.fork(fork)
 			return

@@ -65,7 +65,7 @@ func TestFilesystemAnswers(t *testing.T) {
 	}
 	var limits [2]string
 	for i, dir := range []string{"/", fs.Path("dir")} {
-		spec := script("ulimit -n; ulimit -Hn; cat /proc/self/status | grep -i ^sig; ls -l /proc/self/fd | wc -l; ps -o pgid=,sid= -p $$ | tr -s ' ' '\n' | sort -u | wc -l")
+		spec := script("ulimit -n; ulimit -Hn; cat /proc/self/status | grep -i ^sig[bic]; ls -l /proc/self/fd | wc -l; ps -o pgid=,sid= -p $$ | tr -s ' ' '\n' | sort -u | wc -l")
 		spec.Dir = dir
 		w := start(t, h, spec)
 		w.untilClosed()

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type Host struct {
 	room        room
 	stopReaper  func() error
 	begun       chan struct{} // holds one: a child was started
+	fence       *fence
 
 	// forking is held from a fork until its child is in live. Who reaps strangers
 	// holds all of it: it must not take our own children for some.
@@ -59,7 +61,6 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		log:    cfg.Log,
 		fault:  cfg.Fault,
-		turns:  turns{owners: make(map[string]*owner)},
 		starts: make(map[*job]struct{}),
 		unborn: make(map[int]struct{}),
 		live:   make(map[*process]struct{}),
@@ -88,6 +89,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)
 	}
+	h.fence = newFence(h.containment, h.log)
 	h.room = newRoom()
 	h.stopReaper = func() error { return nil }
 	if cfg.Subreaper {
@@ -101,8 +103,11 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		if err != nil {
 			h.log.Debug("each start copies the table of open files", "err", err)
 		}
+		h.fence.enclose(f.tid)
 		go h.spawner(f)
 	}
+	h.fence.check(h.room) // sets the limit
+	h.turns = newTurns(int(h.fence.kept(h.room)))
 	return h, nil
 }
 
@@ -112,6 +117,14 @@ func (h *Host) Containment() Containment { return h.containment.kind() }
 // Allows returns an ErrLimitRefused for limits that no child can have here. Others
 // the system may still refuse at the start.
 func (h *Host) Allows(limits protocol.ProcessLimits) error { return h.containment.allows(limits) }
+
+// ChildLimit is how many processes and threads all children together may have; 0: that is not
+// limited, or not by us. why says why they do not leave enough for the program itself; "": they do.
+func (h *Host) ChildLimit() (limit int64, why string) { return h.fence.told() }
+
+// Threads is how many threads calls that may hang can hold beside those of Hosts: children leave
+// room for them.
+func (h *Host) Threads() int { return int(h.fence.kept(h.room)) / 2 }
 
 // Live is how many children were started and not yet released.
 func (h *Host) Live() int {
@@ -210,7 +223,7 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	if err := h.Allows(spec.Limits); err != nil {
 		return nil, err
 	}
-	if err := h.room.check(); err != nil {
+	if err := cmp.Or(h.room.check(), h.fence.check(h.room)); err != nil {
 		return nil, err
 	}
 	if err := j.in.OpenSpool(); err != nil {
@@ -264,6 +277,9 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	if p.pidfd, err = h.exits.reserve(p.pid); err != nil {
 		h.bury(p.pid)
 		return nil, err
+	}
+	if spec.Limits.Processes == nil {
+		h.fence.restrain(p.pid)
 	}
 	tree.started(p.pid)
 	p.adopt(ends, spec.StdinQueue)
@@ -341,6 +357,7 @@ func (h *Host) shutdown() {
 	if h.err = errors.Join(errs...); h.err != nil {
 		return // the spawners stay: with them would die what is left, unverified
 	}
+	h.fence.close()
 	h.err = h.containment.close()
 	h.null.Close()
 	h.exits.close()

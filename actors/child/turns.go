@@ -13,8 +13,8 @@ import (
 const (
 	defaultAnswerTime = 10 * time.Second
 	turnsEach         = 8  // of one owner
-	turnsAll          = 64 // of all; beyond it an owner without one may have one,
-	turnsMost         = 96 // up to this
+	turnsAll          = 32 // of all; beyond it an owner without one may have one,
+	turnsMost         = 48 // up to this; with less room for threads all are fewer
 )
 
 // job is a start, from Start until done was called. Host.mu guards what is not fixed.
@@ -42,9 +42,16 @@ type owner struct {
 
 // turns are the turns of all owners. Host.mu guards them.
 type turns struct {
-	owners        map[string]*owner
-	running, late int
-	waiting       int
+	each, all, most int // fixed
+	owners          map[string]*owner
+	running, late   int
+	waiting         int
+}
+
+// newTurns are so many that they hold no more than a quarter of the threads that are kept.
+func newTurns(kept int) turns {
+	most := max(min(turnsMost, kept/4), 3)
+	return turns{each: min(turnsEach, (most+2)/3), all: most * turnsAll / turnsMost, most: most, owners: make(map[string]*owner)}
 }
 
 // Start starts a child and calls done with it, or with the reason why not,
@@ -77,8 +84,8 @@ func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 func (h *Host) take(name string, o *owner) {
 	t := &h.turns
 	for len(o.waiting) > 0 {
-		free := o.running < turnsEach && (t.running < turnsAll || o.running == 0 && t.running < turnsMost)
-		hopeless := o.late >= turnsEach || t.late >= turnsAll && o.late > 0 || t.late >= turnsMost
+		free := o.running < t.each && (t.running < t.all || o.running == 0 && t.running < t.most)
+		hopeless := o.late >= t.each || t.late >= t.all && o.late > 0 || t.late >= t.most
 		if !free && !hopeless {
 			return
 		}
@@ -109,7 +116,7 @@ func (h *Host) leave(j *job) {
 	if o == nil {
 		return
 	}
-	full := t.running >= turnsAll
+	full := t.running >= t.all
 	j.turn = nil
 	o.running--
 	t.running--
@@ -134,7 +141,7 @@ func (h *Host) hangs(j *job) {
 	j.turn.late++
 	h.turns.late++
 	h.take(j.spec.Owner, j.turn)
-	if h.turns.late >= turnsAll {
+	if h.turns.late >= h.turns.all {
 		for name, o := range h.turns.owners {
 			h.take(name, o)
 		}

@@ -197,6 +197,7 @@ func serve(o *serveOptions) error {
 	if err != nil {
 		log.Warn("file descriptors are not raised to their limit", "soft", soft, "hard", hard, "err", err)
 	}
+	makeThreads(threadsInHand)
 	troupe, err = actors.Start(newSystem(log), o.config)
 	if err != nil {
 		return err
