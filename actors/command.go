@@ -107,6 +107,7 @@ type command struct {
 	// Fixed at spawn.
 	spec       *commandSpec
 	key        commandKey // what the connection calls it
+	from       string     // see Attach
 	troupe     *actor.PID
 	connection *actor.PID
 	total      *atomic.Int64 // bytes held by all commands of the connection
@@ -218,7 +219,7 @@ func (c *command) request(ctx actor.Context, m Request) {
 	switch call := m.Params.(type) {
 	case startCommand:
 		c.start, c.pulled = m.Token, true
-		ctx.Request(c.troupe, Attach{Ephemeral: true, Options: protocol.SessionOptions{Name: c.spec.dialect.api()}})
+		ctx.Request(c.troupe, Attach{Ephemeral: true, From: c.from, Options: protocol.SessionOptions{Name: c.spec.dialect.api()}})
 	case commandCall:
 		if c.process.PID == nil {
 			c.waiting = append(c.waiting, heldCall{m.Token, call})

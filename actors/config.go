@@ -77,6 +77,12 @@ type Config struct {
 	// their end included) are refused beyond. 0 means 10,000 each. There are 256 more connections for
 	// clients that resume.
 	MaxConnections, MaxSessions, MaxProcesses int
+	// MaxSessionsEach is how many sessions there may be of one address (one user at a unix
+	// socket). 0 or negative means as many as MaxSessions.
+	//
+	// Where either limit is reached, a new session takes the place of the one that has been without
+	// an owner for the longest, of those without a process.
+	MaxSessionsEach int
 	// MaxPending bounds the requests of one connection that wait for their answer;
 	// 0 means 1,024. Beyond it, or beyond 16 MiB of them, its socket is not read.
 	MaxPending int

@@ -43,7 +43,8 @@ type Conn interface {
 	// in bytes, in either direction. It may have a method Gone() bool: the other side neither
 	// reads nor writes any more. That is asked while nobody calls ReadMessage. It may have a
 	// method Admit(): the client has a session, and is no stranger any more; and a method
-	// SetMaxMessage(bytes int): messages may have that many from now on, 0 means MaxMessage.
+	// SetMaxMessage(bytes int): messages may have that many from now on, 0 means MaxMessage. It may have a
+	// method Peer() string, which names the machine or user at the other side: see Config.MaxSessionsEach.
 }
 
 // Codes of Close frames (RFC 6455 §7.4.1; from 4000 on ours).

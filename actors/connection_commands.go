@@ -121,7 +121,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSp
 	if !spec.stream {
 		spec.limit = c.heldCap(spec.limit)
 	}
-	it := &command{spec: spec, key: key, troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
+	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
 	pid := ctx.Spawn(c.props(func() actor.Actor { return it }, escalated))
 	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.dialect}
 	cmd.stream.command = cmd

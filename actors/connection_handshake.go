@@ -7,7 +7,7 @@ import (
 
 func (c *connection) attach(ctx actor.Context, in inbound) {
 	p := in.params.(protocol.InitializeParams)
-	m := Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session}
+	m := Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
 			c.fail(in, unknownSession(""))
@@ -24,6 +24,15 @@ func (c *connection) attach(ctx actor.Context, in inbound) {
 	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
 	ctx.Request(c.troupe, m)
 	after(ctx, attachTime, attachDue{c.token})
+}
+
+// ownerKey says whom the sessions count for that are opened over a connection. Without
+// authentication that is where it comes from.
+func ownerKey(conn Conn) string {
+	if known, ok := conn.(interface{ Peer() string }); ok {
+		return known.Peer()
+	}
+	return conn.RemoteAddr()
 }
 
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {

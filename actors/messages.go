@@ -24,6 +24,9 @@ type (
 		Takeover  bool          // an owner that is still attached is evicted
 		// Options of a new session.
 		Options protocol.SessionOptions
+		// From is whom a new session counts for: Config.MaxSessionsEach. An address now, and an
+		// identity where there is authentication.
+		From string
 		// Ephemeral: a new session ends as soon as it has no owner, and forgets a process
 		// once that has had its end.
 		Ephemeral bool

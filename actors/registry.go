@@ -22,6 +22,8 @@ type (
 	detached struct {
 		id    string
 		since time.Time
+		from  string // see Attach
+		empty bool   // nor a process
 		gauge *gauge
 	}
 	relieveDue struct{} // a session may have been without an owner for long enough
@@ -32,8 +34,9 @@ type (
 // registryRecord is what of the registry survives its actor.
 type registryRecord struct {
 	draining bool
-	drained  func()          // called once, when that is done; nil afterwards
-	waiting  []attachRequest // until it is known which sessions there are
+	drained  func()           // called once, when that is done; nil afterwards
+	waiting  []attachRequest  // until it is known which sessions there are
+	wanted   []*sessionRecord // those to open, in order, when there is room
 }
 
 // registry knows which sessions there are. After a failure it asks the sessions
@@ -46,6 +49,10 @@ type registry struct {
 	ready bool                  // known is complete
 	known map[string]*actor.PID // the supervisors of the sessions, by session id
 
+	roster  *roster // of those known
+	leaving string  // the session that is being ended to make room; "": none
+	roomAt  alarm   // while one is
+
 	detached  map[string]detached // by session id: those without an owner
 	evicting  string              // the session that is being ended for its memory; "": none
 	relieveAt alarm
@@ -55,6 +62,7 @@ func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.known = make(map[string]*actor.PID)
+		r.roster = newRoster(r.MaxSessions, r.MaxSessionsEach)
 		r.detached = make(map[string]detached)
 		ctx.Request(r.sessions, listSessions{})
 	case sessionList:
@@ -79,14 +87,17 @@ func (r *registry) Receive(ctx actor.Context) {
 		}
 	case *actor.Stopping, *actor.Restarting:
 		r.relieveAt.stop()
+		r.roomAt.stop()
 	case *actor.Terminated:
 		defer r.count()
 		id := lastName(m.Who)
 		delete(r.known, id)
 		delete(r.detached, id)
+		r.roster.leave(id)
 		if id == r.evicting {
 			r.relieveAt.set(ctx, refundTime, relieveDue{})
 		}
+		r.left(ctx, id)
 		r.mayEnd(ctx)
 	case abandoned:
 		if s := r.known[m.id]; s != nil {
@@ -100,6 +111,9 @@ func (r *registry) Receive(ctx actor.Context) {
 			r.evicting = "" // its owner was faster
 		}
 		r.relieve(ctx)
+		r.rated(ctx, m)
+	case roomDue:
+		r.left(ctx, r.leaving)
 	case budgetLow:
 		r.relieve(ctx)
 	case relieveDue:
@@ -120,6 +134,7 @@ func lastName(pid *actor.PID) string { return pid.Id[strings.LastIndexByte(pid.I
 func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
 		r.known[lastName(s)] = s
+		r.roster.take(lastName(s), "") // it says itself whose it is
 		ctx.Watch(s)
 		ctx.Send(s, tellDetached{})
 	}
@@ -129,6 +144,7 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 		ctx.RequestWithCustomSender(ctx.Self(), m.Attach, m.sender)
 	}
 	r.waiting = nil
+	r.seat(ctx)
 	if r.draining {
 		r.drain(ctx)
 	}
@@ -146,14 +162,13 @@ func (r *registry) attach(ctx actor.Context, m attachRequest) {
 		ctx.Send(m.sender, m.failed(errShutdown))
 	case m.Role == protocol.RoleObserver:
 		ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
-	case len(r.known) >= r.MaxSessions:
-		ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))))
 	default:
-		r.open(ctx, m)
+		r.want(ctx, m)
 	}
 }
 
-func (r *registry) open(ctx actor.Context, m attachRequest) {
+// want asks for a session for m, which opens it.
+func (r *registry) want(ctx actor.Context, m attachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
 	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.IdleTimeout)
 	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.MaxAge)
@@ -161,7 +176,7 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 		ctx.Send(m.sender, m.failed(err))
 		return
 	}
-	record := &sessionRecord{
+	r.wanted = append(r.wanted, &sessionRecord{
 		shared:   r.shared,
 		id:       uuid.NewString(),
 		name:     m.Options.Name,
@@ -172,14 +187,20 @@ func (r *registry) open(ctx actor.Context, m attachRequest) {
 		registry: ctx.Self(),
 		gauge:    new(gauge),
 		first:    &m,
+		from:     m.From,
 
 		ephemeral: m.Ephemeral,
-	}
+	})
+	r.seat(ctx)
+}
+
+func (r *registry) open(ctx actor.Context, record *sessionRecord) {
 	record.closes, record.giveUp = context.WithCancelCause(context.Background())
 	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
+	r.roster.take(record.id, record.from)
 	r.at(ctx, sessionKnown)
-	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, m.sender)
+	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, record.first.sender)
 	ctx.Request(r.sessions, sessionSpawned{record.id})
 }
 
@@ -243,7 +264,7 @@ func (r *registry) relieve(ctx actor.Context) {
 		return
 	}
 	r.evicting = oldest.id
-	ctx.Send(r.known[oldest.id], evict{fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
+	ctx.Send(r.known[oldest.id], evict{reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
 }
 
 func (r *registry) count() { r.counts.sessions.Store(int64(len(r.known))) }
@@ -252,6 +273,7 @@ func (r *registry) drain(ctx actor.Context) {
 	for _, s := range r.known {
 		ctx.Send(s, drain{})
 	}
+	r.seat(ctx)
 	r.mayEnd(ctx)
 }
 

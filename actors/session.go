@@ -47,7 +47,10 @@ type (
 	idleDue   struct{} // nobody may have been attached, and nothing written, for the idle time
 	ageDue    struct{} // it has reached its age, or almost
 	// registry: more is held than may be, and this is the session to end for it
-	evict struct{ reason string }
+	evict struct {
+		reason string
+		ifIdle bool // only if it has no process either; else it says what it has
+	}
 	// registry, when it is new: answered with detached
 	tellDetached struct{}
 	// to the registry and back, the way of a drain: it is ephemeral, and has no owner
@@ -64,6 +67,7 @@ type sessionRecord struct {
 	ttl        time.Duration // negative: for ever
 	idle, age  time.Duration // 0 or less: for ever
 	ephemeral  bool          // see Attach
+	from       string        // see Attach
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *attachRequest // who opened it; nil once attached
@@ -78,6 +82,7 @@ type sessionRecord struct {
 	expires   time.Time          // while detached
 	expiresAt alarm              // the same
 	detached  time.Time          // since when there is no owner; zero: there is one
+	toldEmpty bool               // the registry knows it as one without processes
 	alone     time.Time          // since when nobody is attached; zero: somebody is
 	idleAt    alarm              // while alone
 	ageAt     alarm
@@ -170,7 +175,10 @@ func (s *session) Receive(ctx actor.Context) {
 	case ageDue:
 		s.ageDue(ctx)
 	case evict:
-		if s.owner == nil {
+		switch {
+		case m.ifIdle && (s.owner != nil || !s.empty()):
+			s.tellDetached(ctx)
+		case s.owner == nil:
 			s.evict(ctx, m.reason)
 		}
 	case tellDetached:
@@ -186,6 +194,7 @@ func (s *session) Receive(ctx actor.Context) {
 	default:
 		s.shared.Log.Warn("unexpected message", "actor", s.id, "message", m)
 	}
+	s.tellEmpty(ctx)
 }
 
 // start attaches who opened the session. A later instance finds the record as

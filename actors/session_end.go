@@ -77,7 +77,18 @@ func (s *session) ageDue(ctx actor.Context) {
 
 // tellDetached tells the registry whether there is an owner, and if not, since when.
 func (s *session) tellDetached(ctx actor.Context) {
-	ctx.Send(s.registry, detached{s.id, s.detached, s.gauge})
+	s.toldEmpty = s.empty()
+	ctx.Send(s.registry, detached{s.id, s.detached, s.from, s.toldEmpty, s.gauge})
+}
+
+// empty reports whether there is no process, nor what is left of one.
+func (s *session) empty() bool { return len(s.processes)+len(s.lingering) == 0 }
+
+// tellEmpty tells the registry when that has changed, if it matters.
+func (s *session) tellEmpty(ctx actor.Context) {
+	if !s.detached.IsZero() && s.toldEmpty != s.empty() {
+		s.tellDetached(ctx)
+	}
 }
 
 // detach starts the time after which the session expires.

@@ -114,3 +114,29 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 		})
 	}
 }
+
+// However many sessions somebody opens and leaves, others get one, and those with an owner or a
+// process stay.
+func TestLeftSessionsRefuseNobody(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--max-sessions", "10")
+	owned := s.session(nil)
+	working := s.session(obj{"session": obj{"detachedTtlMs": 86_400_000}})
+	working.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true})
+	working.cutRST()
+	for range 100 {
+		s.session(obj{"session": obj{"detachedTtlMs": 86_400_000}}).cutRST()
+	}
+	for range 8 { // all of them stay
+		s.session(nil).call("process/list", obj{})
+	}
+	owned.call("process/list", obj{})
+	back := s.session(obj{"resumeSessionId": working.sessionID})
+	p := back.proc("cat")
+	p.write("still there\n")
+	p.awaitOutput("stdout", "still there\n")
+	refused := s.dial()
+	if code, text := refused.callError("initialize", obj{"clientName": "one too many"}); code != -32600 || !strings.Contains(text, "the server has 10 sessions") {
+		t.Errorf("the eleventh: %d %s", code, text)
+	}
+}

@@ -151,6 +151,9 @@ func (c *frames) ReadMessage() ([]byte, error) {
 	return msg, err
 }
 
+// Peer names the other side of this connection of a server: its user at the socket.
+func (c *frames) Peer() string { return c.guest.peer(c.name) }
+
 // Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
 func (c *frames) Admit() { c.guest.leave() }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -257,6 +258,15 @@ func (g *guest) remove() {
 	case l.freed <- struct{}{}:
 	default:
 	}
+}
+
+// peer names the machine or user that the guest was from; otherwise, for who never was one.
+func (g *guest) peer(otherwise string) string {
+	if g == nil {
+		return otherwise
+	}
+	user, _, _ := strings.Cut(g.key, " pid ")
+	return user
 }
 
 // keyOf names the place that a connection comes from: an IPv4 address, the network of an IPv6 address

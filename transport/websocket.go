@@ -97,6 +97,9 @@ func name(c net.Conn) string {
 
 func (c *webSocket) RemoteAddr() string { return c.remote }
 
+// Peer names the other side of this connection of a server: its machine, or its user at a unix socket.
+func (c *webSocket) Peer() string { return c.wire.state().guest.peer(c.remote) }
+
 // Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
 func (c *webSocket) Admit() { c.wire.state().guest.leave() }
 

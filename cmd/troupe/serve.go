@@ -61,6 +61,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives at all; 0: for ever")
 	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; else programs wait")
 	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
+	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions there may be of one address, or of one user of a unix socket; 0: as many as --max-sessions")
 	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, those that ended and can still be read included")
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
@@ -98,6 +99,8 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("--spool-limit %d, --spool-budget %d: neither can be negative, and only the limit 0, for no spool", o.config.SpoolLimit, o.config.SpoolBudget)
 	case o.config.MaxSessions < 1 || o.config.MaxProcesses < 1:
 		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
+	case o.config.MaxSessionsEach < 0:
+		return nil, fmt.Errorf("--max-sessions-each %d cannot be negative; 0 is no limit of its own", o.config.MaxSessionsEach)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
 		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 is for ever")
 	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:

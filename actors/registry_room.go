@@ -1,0 +1,77 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// roomDue is the registry's own: the session that was to make room may have taken too long.
+type roomDue struct{}
+
+// seat opens the sessions that are wanted, in order, as far as there is room. For the first one without
+// room it ends the session that is worth the least, and waits for that. It refuses if
+// there is none to end.
+func (r *registry) seat(ctx actor.Context) {
+	for r.ready && len(r.wanted) > 0 {
+		first := r.wanted[0]
+		worth, ok := r.roster.room(first.from)
+		switch {
+		case r.draining:
+			r.refuse(ctx, errShutdown)
+		case ok:
+			r.wanted = r.wanted[1:]
+			r.open(ctx, first)
+		case r.leaving != "":
+			return
+		case worth == "":
+			r.refuse(ctx, r.noRoom(first.from))
+		default:
+			r.leaving = worth
+			r.roster.busy(worth)
+			r.roomAt.set(ctx, refundTime, roomDue{})
+			ctx.Send(r.known[worth], evict{reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.MaxSessions), ifIdle: true})
+			return
+		}
+	}
+}
+
+// refuse tells the first of those that want a session.
+func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
+	m := r.wanted[0].first
+	r.wanted = r.wanted[1:]
+	ctx.Send(m.sender, m.failed(err))
+}
+
+func (r *registry) noRoom(from string) *protocol.Error {
+	if _, elsewhere := r.roster.room(""); elsewhere && from != "" {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "%s has %d sessions, the limit of one address: close one, or try again when one has expired", from, r.MaxSessionsEach)
+	}
+	return protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))
+}
+
+// left says that the session which was to make room has made it, or will not.
+func (r *registry) left(ctx actor.Context, id string) {
+	if id == r.leaving {
+		r.leaving = ""
+		r.roomAt.stop()
+	}
+	r.seat(ctx)
+}
+
+// rated takes what a session says of itself.
+func (r *registry) rated(ctx actor.Context, m detached) {
+	if r.known[m.id] == nil {
+		return
+	}
+	r.roster.take(m.id, m.from)
+	if !m.since.IsZero() && m.empty {
+		if m.id != r.leaving {
+			r.roster.idles(m.id, m.since)
+		}
+		return
+	}
+	r.roster.busy(m.id)
+	r.left(ctx, m.id)
+}

@@ -1,0 +1,83 @@
+package actors
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever sessions do, the roster says what a plain list of them says.
+func TestRoster(t *testing.T) {
+	type session struct {
+		from string
+		idle time.Time // zero: it is not
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		most, each := rapid.IntRange(1, 6).Draw(t, "most"), rapid.IntRange(0, 3).Draw(t, "each")
+		r, model := newRoster(most, each), make(map[string]session)
+		clock, next := time.Unix(0, 0), 0
+		any := func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, max(next, 1)).Draw(t, "id")) }
+		from := rapid.SampledFrom([]string{"a", "b", ""})
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				id, f := any(t), from.Draw(t, "from")
+				if rapid.Bool().Draw(t, "new") {
+					next++
+					id = fmt.Sprint(next)
+				}
+				r.take(id, f)
+				if s, ok := model[id]; !ok || s.from != f {
+					model[id] = session{from: f}
+				}
+			},
+			"leave": func(t *rapid.T) {
+				id := any(t)
+				r.leave(id)
+				delete(model, id)
+			},
+			"idles": func(t *rapid.T) {
+				id := any(t)
+				clock = clock.Add(time.Second)
+				since := clock
+				r.idles(id, since)
+				if s, ok := model[id]; ok {
+					s.idle = since
+					model[id] = s
+				}
+			},
+			"busy": func(t *rapid.T) {
+				id := any(t)
+				r.busy(id)
+				if s, ok := model[id]; ok {
+					s.idle = time.Time{}
+					model[id] = s
+				}
+			},
+			"": func(t *rapid.T) {
+				for _, from := range []string{"a", "b", "", "nobody"} {
+					mine := 0
+					for _, s := range model {
+						if s.from == from {
+							mine++
+						}
+					}
+					full := each > 0 && mine >= each
+					want, ok := "", !full && len(model) < most
+					for id, s := range model {
+						if !ok && !s.idle.IsZero() && (!full || s.from == from) && (want == "" || s.idle.Before(model[want].idle)) {
+							want = id
+						}
+					}
+					if got, room := r.room(from); got != want || room != ok {
+						t.Fatalf("room for %q: %q, %v, want %q, %v; %v", from, got, room, want, ok, model)
+					}
+				}
+				if len(r.seats) != len(model) {
+					t.Fatalf("%d seats, want %d", len(r.seats), len(model))
+				}
+			},
+		})
+	})
+}
