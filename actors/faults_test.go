@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -690,5 +691,34 @@ func TestGroupGivenUp(t *testing.T) {
 	r.until(func() bool { return r.processes["after"].closed })
 	if r.lost > 0 {
 		t.Errorf("%d connections were lost", r.lost)
+	}
+}
+
+// A process whose actor fails again and again before it could say that it has started is given
+// up: its start is answered, its id is free, and no program is left.
+func TestStartGivenUp(t *testing.T) {
+	var armed atomic.Bool
+	armed.Store(true)
+	token := fmt.Sprintf("100000.%d", os.Getpid())
+	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
+		switch m.(type) {
+		case *actor.Started, *actor.Stopping: // its last word is not to be had, either
+			if kindOf(self) == "process" && armed.Load() {
+				panic("injected")
+			}
+		}
+	}, nil))
+	p := connect(t, troupe)
+	p.open("")
+	start := func() message {
+		return p.call("process/start", fmt.Sprintf(`{"processId":"a","argv":["sleep",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}`, token))
+	}
+	if m := start(); m.Error == nil || m.Error.Code != protocol.CodeInternal {
+		t.Errorf("the start was answered with %+v", m)
+	}
+	waitFor(t, "the program to be gone", func() bool { return len(withArgument(token)) == 0 })
+	armed.Store(false)
+	if m := start(); m.Error != nil {
+		t.Errorf("the next start of that id: %+v", *m.Error)
 	}
 }

@@ -26,6 +26,7 @@ const (
 	stdinTaken     place = "a write is in the queue of stdin, not answered"
 	stdinAnswered  place = "a write was answered, and is still parked"
 	stopSet        place = "the process is to stop, nothing was signalled"
+	runEnding      place = "a run is to end, nothing was signalled"
 	orderTaken     place = "an order was taken, not followed"
 	treeGoneSet    place = "the tree is gone, what follows is not done"
 	retiredPhase   place = "the phase is retired, the log holds its memory"

@@ -107,6 +107,7 @@ func (p *process) report(ctx actor.Context) {
 
 // endRun ends a run, but not the process, with its grace.
 func (p *process) endRun(ctx actor.Context, reason string) {
+	p.shared.at(ctx, runEnding)
 	grace := p.killGrace()
 	if grace < 0 {
 		grace = max(p.shared.KillGrace, 0)

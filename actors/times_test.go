@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -807,4 +808,41 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A viewer that wants only what is new gets what was logged as an actor failed between reading
+// it and sending it.
+func TestDeliveryOutlivesAFailure(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		failed := false
+		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
+			r.shared.fault = func(_ *actor.PID, m any) {
+				if m == deliveryRead && !failed {
+					failed = true
+					panic("injected")
+				}
+			}
+		})
+		var got []uint64
+		viewer := spawn(func() actor.Actor {
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				switch m := ctx.Message().(type) {
+				case Delivery:
+					for _, e := range m.Entries {
+						got = append(got, e.Seq)
+					}
+				case Resubscribe:
+					ctx.Request(m.Process.PID, Subscribe{After: m.After, Pull: 1 << 10, Resumed: true})
+				}
+			})
+		})
+		system.Root.RequestWithCustomSender(pid, Subscribe{Now: true, Pull: 1 << 10}, viewer)
+		synctest.Wait()
+		credit, _ := record.intake.Take(1 << 10)
+		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
+		synctest.Wait()
+		if !failed || !slices.Equal(got, []uint64{1}) {
+			t.Errorf("failed %v, and the viewer got %v, want seq 1 once", failed, got)
+		}
+	})
 }
