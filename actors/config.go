@@ -152,6 +152,7 @@ type shared struct {
 // counts are for server/info. Any actor adds to them; nothing else depends on them.
 type counts struct {
 	sessions, connections atomic.Int64
+	looks                 atomic.Int64         // at files, for readiness, that wait
 	fileCalls, httpCalls  atomic.Int64         // that are running
 	panics                atomic.Int64         // in actors, and in goroutines of theirs
 	actors                supervision.Counters // what became of those that failed

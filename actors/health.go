@@ -111,7 +111,11 @@ func (p *process) watch(ctx actor.Context) {
 		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked when it was decoded
 		h.lines = make(map[protocol.Stream][]byte)
 	default:
-		p.lookout(ctx, lookFor(r))
+		look := lookFor(r)
+		if r.File != "" || r.Unix != "" {
+			look = p.bounded(look)
+		}
+		p.lookout(ctx, look)
 	}
 	switch t := r.TimeoutMs; {
 	case t == nil:
@@ -133,7 +137,7 @@ func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
 				root.Send(self, readyNow{run})
 				return
 			}
-			if !lacking(err) {
+			if !lacking(err) && !errors.Is(err, errLooks) {
 				err = nil
 			}
 			if (err == nil) != (told == nil) {
@@ -150,6 +154,28 @@ func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
 			}
 		}
 	})
+}
+
+// A look at a file, or at a socket by its path, waits for its filesystem, with a thread, and one that does not answer
+// keeps both for as long as it likes. So many may wait at a time.
+const (
+	looksEach = 8 // of a session
+	looksAll  = 64
+)
+
+// errLooks means that so many wait, and there was no look.
+var errLooks = fmt.Errorf("%d looks at files of this session, or %d in all, wait for a filesystem", looksEach, looksAll)
+
+func (p *process) bounded(look func(context.Context) error) func(context.Context) error {
+	each, all := &p.gauge.looks, &p.shared.counts.looks
+	return func(ctx context.Context) error {
+		defer each.Add(-1)
+		defer all.Add(-1)
+		if n, of := each.Add(1), all.Add(1); n > looksEach || of > looksAll {
+			return errLooks
+		}
+		return look(ctx)
+	}
 }
 
 // lookFor is how to look once whether a run is ready: nil if it is. A variable for tests.
@@ -192,7 +218,7 @@ func (p *process) blinded(m blinded) {
 		return
 	}
 	h.ours = m.err
-	if m.err != nil {
+	if m.err != nil && !errors.Is(m.err, errLooks) { // that may last for a moment
 		p.shared.Log.Warn("the server cannot look whether a process is ready: that time does not count", "actor", p.name, "err", m.err)
 	}
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -258,4 +259,61 @@ func TestHeldBackDoesNotCount(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Looks at a filesystem that does not answer hold a bounded number of threads, for a session
+// and in all, however many processes have one; and when it answers, all are ready.
+func TestLooksThatHang(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		const sessions, each = 10, 20
+		var waiting atomic.Int64
+		answers := make(chan struct{})
+		look := lookFor
+		lookFor = func(*protocol.Ready) func(context.Context) error {
+			return func(context.Context) error {
+				waiting.Add(1)
+				<-answers
+				return nil
+			}
+		}
+		defer func() { lookFor = look }()
+		common := &shared{
+			Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults(),
+			budget: child.NewBudget(0, func() {}),
+			start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				done(&fakeChild{born: time.Now(), intake: in}, nil)
+			},
+		}
+		var records []*processRecord
+		var pids []*actor.PID
+		start := func(g *gauge) {
+			pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{Ready: &protocol.Ready{File: "file:///x", TimeoutMs: ms(time.Minute)}}, spawn, func(r *processRecord) {
+				r.shared, r.gauge = common, g
+			})
+			pids, records = append(pids, pid), append(records, record)
+		}
+		for s := range sessions {
+			g := new(gauge)
+			for range each {
+				start(g)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got, want := waiting.Load(), int64(min((s+1)*looksEach, looksAll)); got != want {
+				t.Fatalf("of %d sessions %d looks wait, want %d", s+1, got, want)
+			}
+		}
+		close(answers)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		for _, r := range records {
+			if !r.health.ready {
+				t.Fatal("its file can be seen, and it is not ready")
+			}
+		}
+		for _, pid := range pids {
+			system.Root.Stop(pid)
+		}
+		synctest.Wait()
+	})
 }

@@ -102,6 +102,7 @@ type sessionRecord struct {
 type gauge struct {
 	wrote atomic.Int64 // when one last did, as Unix nanoseconds
 	held  atomic.Int64 // what all of them keep for the owner, in bytes
+	looks atomic.Int64 // at files, that wait for a filesystem
 	kept  atomic.Int64 // what they are started from, in bytes; see maxKept
 }
 
