@@ -1,8 +1,12 @@
 package actors_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -78,5 +82,41 @@ func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
 				t.Errorf("Close %d %q, want %d and a reason", got.code, got.reason, c.want)
 			}
 		})
+	}
+}
+
+// However often clients break the protocol, the log gets a few lines, and how many there were.
+func TestViolationsDoNotFillTheLog(t *testing.T) {
+	const n = 10_000
+	var b bytes.Buffer // slog locks it; it is read when all is over
+	troupe, err := actors.Start(newSystem(t), actors.Config{Log: slog.New(slog.NewTextHandler(&b, nil)), KillGrace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		conn := &brokenConn{read: make(chan []byte, 1), err: transport.ErrDead, closed: make(chan closeFrame, 1)}
+		troupe.Accept(conn)
+		conn.read <- []byte(`{"method":"initialized"}`)
+		if got := <-conn.closed; got.code != transport.CloseProtocolError {
+			t.Fatalf("Close %d %q", got.code, got.reason)
+		}
+		close(conn.read)
+	}
+	if err := troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+	var said, counted int
+	for line := range strings.Lines(b.String()) {
+		if strings.Contains(line, "protocol violation") {
+			said++
+			if _, rest, ok := strings.Cut(line, "leftOut="); ok {
+				var left int
+				fmt.Sscan(rest, &left)
+				counted += left - 1 // this line is none
+			}
+		}
+	}
+	if counted += said; said > 100 || counted != n {
+		t.Errorf("%d lines that tell of %d violations, want a few, of %d", said, counted, n)
 	}
 }

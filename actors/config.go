@@ -27,7 +27,8 @@ type Config struct {
 	Name string
 	// Version is told to clients; "" means "devel".
 	Version string
-	// Log gets what goes wrong; nil means slog.Default().
+	// Log gets what goes wrong; nil means slog.Default(). Of the same message it gets 10 in a
+	// minute, and how many more there were: clients can cause most of them.
 	Log *slog.Logger
 
 	// DetachedTTL is how long a session lives without an owner, unless the client

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
@@ -29,6 +31,7 @@ func (m connect) release() { go m.conn.Close(closeGoingAway, reasonShutdown) } /
 // spawned: until then its methods wait.
 type Troupe struct {
 	*shared
+	log     *loglimit.Handler
 	spawned chan struct{} // closed by the root when it has started
 	started sync.Once
 	system  *actor.ActorSystem // from then on
@@ -66,6 +69,8 @@ func Start(system *actor.ActorSystem, config Config) (*Troupe, error) {
 // of child.NewHost.
 func Props(config Config) (*actor.Props, *Troupe, error) {
 	s := &shared{Config: config.withDefaults()}
+	log := loglimit.New(s.Log.Handler())
+	s.Log = slog.New(log)
 	host, err := child.NewHost(child.HostConfig{
 		Spawners:    s.Spawners,
 		Containment: s.Containment,
@@ -86,7 +91,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Counters:  &s.counts.actors,
 	}
 	s.once = &supervision.Strategy{Log: s.Log, Counters: &s.counts.actors}
-	t := &Troupe{shared: s, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
+	t := &Troupe{shared: s, log: log, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
 	s.watcher = files.NewWatcher()
@@ -155,6 +160,7 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 		defer cancel()
 		t.err = errors.Join(stopErr, t.children.Close(kill))
+		t.log.Flush()
 	})
 	<-t.down
 	return t.err
