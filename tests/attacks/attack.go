@@ -26,8 +26,9 @@ type attack struct {
 	short, smoke bool
 
 	// A server of its own is what it needs if one of these is set.
-	flags     []string                       // of the server
+	flags     []string                       // of the server; DIR is the attack's directory
 	configure func(*target, *exec.Cmd) error // changes the server's command
+	own       bool                           // for any other reason
 	mayEnd    bool                           // the attack ends the server itself
 	mayUse    facts                          // beyond before; zero: mostUsed
 	refusals  bool                           // new programs of the well-behaved client may be refused
@@ -37,13 +38,18 @@ type attack struct {
 	run       func(context.Context, *target) error
 }
 
+// alone tells whether the attack needs a server of its own.
+func (a *attack) alone() bool {
+	return a.own || a.mayEnd || len(a.flags) > 0 || a.configure != nil
+}
+
 // mostUsed is how much more a server may use during an attack than before it, unless the
 // attack says otherwise. What is 0 is not judged.
 var mostUsed = facts{RSS: 768 << 20, Threads: 128}
 
 // giveBackWithin is how long the server may take to give back what an attack made it use.
 // Programs and sessions that ended may still be known for a while, as PROTOCOL.md says.
-const giveBackWithin = 2 * time.Minute
+var giveBackWithin = 2 * time.Minute
 
 // A skipped is the reason why an attack cannot be made here.
 type skipped string
@@ -53,11 +59,13 @@ func (s skipped) Error() string { return string(s) }
 // A target is what one attack has of a server. Any goroutine may call any method.
 type target struct {
 	server *server
-	self   string // this program, for its child modes; any user may run it
-	binary string // the server's
-	dir    string // for files; removed at the end
-	token  string // in the arguments of what the attack starts: a time to sleep
-	quick  bool   // small numbers
+	self   string   // this program, for its child modes; any user may run it
+	binary string   // the server's
+	args   []string // the server's flags
+	dir    string   // for files; removed at the end
+	token  string   // in the arguments of what the attack starts: a time to sleep
+	quick  bool     // small numbers
+	shared bool     // others attack the server, too: what it uses says nothing about this attack
 
 	others *witness // nil: there is none
 

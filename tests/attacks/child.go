@@ -12,8 +12,9 @@ const childArg = "child"
 
 // children are the programs. None returns before its work is done.
 var children = map[string]func(args []string) error{
-	"stream": func(args []string) error { stream.Main(args); return nil },
-	"fork":   forkBomb,
+	"stream":     func(args []string) error { stream.Main(args); return nil },
+	"fork":       forkBomb,
+	"undumpable": undumpable,
 }
 
 func childMain(args []string) {

@@ -21,6 +21,24 @@ var doorAttacks = []*attack{
 		must: "Others connect, resume and ask for /healthz meanwhile.",
 		run:  func(ctx context.Context, t *target) error { return silent(ctx, t, 2000, 20) },
 	},
+	{
+		name: "empty sessions", bound: 5 * time.Minute,
+		does: "Opens 10,500 sessions that may live for 24 h, and leaves each at once.",
+		must: "Others still open sessions, and no session with a program ends.",
+		run:  emptySessions,
+	},
+	{
+		name: "churn", short: true,
+		does: "Connects and leaves, in the middle of the handshake, of initialize, or after it, 2,000 times.",
+		must: "Nothing is left.",
+		run:  churn,
+	},
+	{
+		name: "initialize at the end", short: true,
+		does: "Resumes sessions at the moment at which they are closed.",
+		must: "Every initialize is answered at once.",
+		run:  lateInitialize,
+	},
 }
 
 // silent opens n TCP connections from some addresses, and holds them until the
@@ -71,3 +89,84 @@ func silent(ctx context.Context, t *target, n, addresses int) error {
 
 // handshakeWithin is when the server ends connections that say nothing. Source: transport.DefaultHandshakeTimeout.
 const handshakeWithin = 10 * time.Second
+
+func emptySessions(ctx context.Context, t *target) error {
+	var refused atomic.Int64
+	err := parallel(t.n(10_500, 300), 16, func(int) error {
+		p, err := t.dial(ctx, dialOptions{})
+		if err != nil {
+			return err
+		}
+		err = p.initialize(ctx, obj{"session": obj{"detachedTtlMs": 86_400_000}})
+		p.cut()
+		if refusal(err) != nil {
+			refused.Add(1) // that is the server's right
+			return nil
+		}
+		return err
+	})
+	t.note("%d refused", refused.Load())
+	if err != nil {
+		return err
+	}
+	return t.othersGoOn(ctx)
+}
+
+func churn(ctx context.Context, t *target) error {
+	err := parallel(t.n(2000, 400), 16, func(i int) error {
+		if i%4 == 0 {
+			c, err := t.connect(ctx, "")
+			if err != nil {
+				return err
+			}
+			c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"))
+			return c.Close()
+		}
+		p, err := t.dial(ctx, dialOptions{})
+		if err != nil {
+			return err
+		}
+		defer p.reset()
+		switch i % 4 {
+		case 1:
+			return nil
+		case 2:
+			p.request("initialize", obj{"clientName": "churn", "session": obj{"detachedTtlMs": 100}})
+			return nil
+		}
+		return p.initialize(ctx, obj{"session": obj{"detachedTtlMs": 100}})
+	})
+	if err != nil {
+		return err
+	}
+	return t.othersGoOn(ctx)
+}
+
+func lateInitialize(ctx context.Context, t *target) error {
+	return parallel(t.n(300, 60), 4, func(int) error {
+		p, err := t.open(ctx, nil, nil)
+		if err != nil {
+			return err
+		}
+		next, err := t.dial(ctx, dialOptions{})
+		if err != nil {
+			return err
+		}
+		closed, err := p.request("session/close", obj{})
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		err = next.initialize(ctx, obj{"resumeSessionId": p.session, "takeover": true})
+		if err != nil && refusal(err) == nil {
+			return fmt.Errorf("%w after %v", err, time.Since(begin))
+		}
+		select {
+		case <-closed:
+		case <-p.done:
+		case <-time.After(answerWithin):
+			return fmt.Errorf("session/close: %w", errNoAnswer)
+		}
+		return nil
+	})
+}

@@ -117,10 +117,9 @@ func (m *monitor) ask(ctx context.Context) (info serverInfo, err error) {
 // outside is what the kernel tells.
 func (m *monitor) outside() (f facts, err error) {
 	pid := m.t.server.pid()
-	if f.RSS, err = system.Number(pid, "status", "VmRSS"); err != nil {
+	if f.RSS, err = rssOf(pid); err != nil {
 		return f, err
 	}
-	f.RSS *= 1024
 	if f.Threads, err = system.Number(pid, "status", "Threads"); err != nil {
 		return f, err
 	}
@@ -203,4 +202,10 @@ func (m *monitor) settled(ctx context.Context) (last facts, err error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// rssOf is the resident memory of a process, in bytes.
+func rssOf(pid int) (int64, error) {
+	n, err := system.Number(pid, "status", "VmRSS")
+	return n * 1024, err
 }

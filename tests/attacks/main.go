@@ -27,7 +27,7 @@ import (
 )
 
 // attacks are all of them.
-var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks)
+var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks, fileAttacks, memoryAttacks, wireAttacks)
 
 type options struct {
 	only      *regexp.Regexp
@@ -68,6 +68,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "small numbers, as in go test")
 	f.StringVar(&o.server, "server", "", "attack this troupe `binary`; default: built from the module")
 	f.DurationVar(&o.allAtOnce, "all-at-once", 0, "make all attacks at once, for so long")
+	f.DurationVar(&giveBackWithin, "give-back", giveBackWithin, "how long the server may take to give back what an attack made it use")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -98,6 +99,9 @@ func run(ctx context.Context, o *options) error {
 	}
 	defer r.close()
 	r.quick = o.quick
+	if o.allAtOnce > 0 {
+		return r.together(ctx, chosen, o.allAtOnce, os.Stdout)
+	}
 	out := table{os.Stdout}
 	out.header()
 	failed := 0

@@ -21,13 +21,14 @@ type obj = map[string]any
 // keeps to itself. Any goroutine may call any method.
 type peer struct {
 	t   *target
-	ws  *websocket.Conn
+	ws  link
 	tcp net.Conn
 
 	writing sync.Mutex
 
 	session string           // from initialize
 	notify  func(peerNotice) // gets notifications, on the reading goroutine; nil: dropped
+	size    func(bytes int)  // gets the size of each message, on the reading goroutine; nil: nobody
 	done    chan struct{}    // closed once the reader has ended
 
 	mu      sync.Mutex
@@ -64,6 +65,13 @@ type dialOptions struct {
 // dial opens a websocket. It is closed, without a Close frame, when the attack has ended.
 func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 	p := &peer{t: t, waiting: make(map[int64]chan peerAnswer), done: make(chan struct{})}
+	if t.server.framed() {
+		if err := t.dialFrames(ctx, p); err != nil {
+			return nil, err
+		}
+		p.begin(o)
+		return p, nil
+	}
 	dialer := websocket.Dialer{
 		HandshakeTimeout: answerWithin,
 		ReadBufferSize:   16 << 10,
@@ -90,11 +98,15 @@ func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 		defer p.writing.Unlock()
 		return ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(answerWithin))
 	})
-	t.onEnd(p.cut)
+	p.begin(o)
+	return p, nil
+}
+
+func (p *peer) begin(o dialOptions) {
+	p.t.onEnd(p.cut)
 	if !o.deaf {
 		go p.read()
 	}
-	return p, nil
 }
 
 // connect opens a connection to the server's socket.
@@ -219,6 +231,9 @@ func refusal(err error) *rpcError {
 func (p *peer) read() {
 	for {
 		_, data, err := p.ws.ReadMessage()
+		if p.size != nil {
+			p.size(len(data))
+		}
 		if err == nil {
 			err = p.receive(data)
 		}
@@ -295,6 +310,9 @@ func program(id string, argv ...string) obj {
 
 // healthz asks the server for its health on a connection of its own.
 func (t *target) healthz(ctx context.Context) error {
+	if t.server.framed() {
+		return nil // it has no HTTP
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	h := http.Client{Transport: &http.Transport{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,12 +140,17 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 		}
 	}
 
+	flags := slices.Clone(a.flags)
+	for i := range flags {
+		flags[i] = strings.ReplaceAll(flags[i], "DIR", t.dir)
+	}
+	t.args = flags
 	var configured error
 	s, err := serve(ctx, r.binary, func(cmd *exec.Cmd) {
 		if a.configure != nil {
 			configured = a.configure(t, cmd)
 		}
-	}, a.flags...)
+	}, flags...)
 	if configured != nil {
 		return configured
 	}

@@ -142,7 +142,7 @@ func (s *server) stop() error {
 	select {
 	case <-s.exited:
 	case <-time.After(stopWithin):
-		s.kill()
+		s.cmd.Process.Kill()
 		return fmt.Errorf("SIGTERM did not end the server within %v", stopWithin)
 	}
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {

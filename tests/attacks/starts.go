@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,24 @@ var startAttacks = []*attack{
 		does: "Starts 4,000 programs that end at once, 8 sessions at a time with 64 requests each.",
 		must: "Every start is answered, and every program closes.",
 		run:  storm,
+	},
+	{
+		name: "hung directories", short: true, skip: noFUSE,
+		does: "Starts 200 programs in a directory on a filesystem that does not answer.",
+		must: "The programs of others start, and session/close is answered.",
+		run:  hungDirectories,
+	},
+	{
+		name: "SIGTERM while hung", skip: noFUSE, mayEnd: true,
+		does: "Starts programs in a directory that does not answer, and sends SIGTERM to the server.",
+		must: "The server ends with exit code 0 within 30 s.",
+		run:  stopWhileHung,
+	},
+	{
+		name: "long PATH", short: true,
+		does: "Starts programs with a PATH of 40 MiB.",
+		must: "The programs of others start, and session/close is answered.",
+		run:  longPATH,
 	},
 }
 
@@ -115,4 +134,66 @@ func storm(ctx context.Context, t *target) error {
 		}
 		return nil
 	})
+}
+
+// hungStarts starts programs whose directory is on a dead disk.
+func hungStarts(ctx context.Context, t *target, n int) (*peer, error) {
+	d, err := t.mount(-1)
+	if err != nil {
+		return nil, err
+	}
+	p, err := t.open(ctx, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		params := program(fmt.Sprint("hung", i), "/bin/sleep", t.token)
+		params["cwd"] = "file://" + d.dir + "/x"
+		if _, err := p.request("process/start", params); err != nil {
+			return nil, err
+		}
+	}
+	return p, d.awaitAsked(ctx)
+}
+
+func hungDirectories(ctx context.Context, t *target) error {
+	p, err := hungStarts(ctx, t, t.n(200, 50))
+	if err != nil {
+		return err
+	}
+	if err := t.othersGoOn(ctx); err != nil {
+		return err
+	}
+	return p.call(ctx, "session/close", obj{}, nil)
+}
+
+func stopWhileHung(ctx context.Context, t *target) error {
+	if _, err := hungStarts(ctx, t, 10); err != nil {
+		return err
+	}
+	return t.server.stop()
+}
+
+// longPATH starts programs that are looked up in 40 MiB of directories.
+func longPATH(ctx context.Context, t *target) error {
+	p, err := t.open(ctx, nil, nil)
+	if err != nil {
+		return err
+	}
+	path := strings.Repeat("/no/such/directory:", 40<<20/19)
+	for i := range t.n(4, 2) {
+		params := program(fmt.Sprint("lost", i), "no-such-program")
+		params["env"] = obj{"PATH": path}
+		if _, err := p.request("process/start", params); err != nil {
+			return err
+		}
+	}
+	if err := t.othersGoOn(ctx); err != nil {
+		return err
+	}
+	err = p.call(ctx, "session/close", obj{}, nil)
+	if p.ended() != nil {
+		return nil // the server ended the connection
+	}
+	return err
 }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A disk is a filesystem of this program, mounted with FUSE. A dead one answers nothing,
+// as a network filesystem whose server is gone; a slow one is a flat directory in memory
+// that takes its time with each write. Source: linux/fuse.h, protocol 7.31.
+type disk struct {
+	dir   string
+	fuse  *os.File
+	pause time.Duration // before each write; negative: dead
+	opens bool          // a dead one answers until a file is open, and then nothing about it
+
+	// Owned by the goroutine that serves.
+	names map[string]uint64
+	files map[uint64]*diskFile
+	last  uint64 // node
+}
+
+type diskFile struct {
+	mode uint32
+	size uint64
+}
+
+// noFUSE says why a disk cannot be had here.
+func noFUSE() string {
+	if os.Getuid() != 0 {
+		return "needs root, to mount"
+	}
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err.Error()
+	}
+	f.Close()
+	return ""
+}
+
+// mount mounts a disk until the attack has ended. A dead one with names of files lets them
+// be opened.
+func (t *target) mount(pause time.Duration, names ...string) (*disk, error) {
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("/dev/fuse: %w", err)
+	}
+	d := &disk{
+		dir: filepath.Join(t.dir, "disk-"+newToken()), pause: pause,
+		names: map[string]uint64{}, files: map[uint64]*diskFile{1: {mode: unix.S_IFDIR | 0o777}}, last: 1,
+		opens: len(names) > 0,
+	}
+	for _, name := range names {
+		d.last++
+		d.names[name], d.files[d.last] = d.last, &diskFile{mode: unix.S_IFREG | 0o666, size: 1000}
+	}
+	if err := os.Mkdir(d.dir, 0o755); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)
+	if err := unix.Mount("attacks", d.dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		unix.Close(fd)
+		return nil, skipped("mount of a FUSE filesystem: " + err.Error())
+	}
+	d.fuse = os.NewFile(uintptr(fd), "/dev/fuse") // once it is mounted Go can poll it
+	served := make(chan struct{})
+	go func() {
+		d.serve()
+		close(served)
+	}()
+	t.onEnd(sync.OnceFunc(func() {
+		d.fuse.Close() // who waits for an answer gets an error
+		<-served
+		unix.Unmount(d.dir, unix.MNT_DETACH)
+	}))
+	return d, nil
+}
+
+// awaitAsked waits until a dead disk has a request.
+func (d *disk) awaitAsked(ctx context.Context) error {
+	return eventually(ctx, answerWithin, func() (err error) {
+		asked := false
+		raw, err := d.fuse.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) {
+				polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+				n, _ := unix.Poll(polled, 0)
+				asked = n > 0
+			})
+		}
+		if err == nil && !asked {
+			err = errors.New("the disk was asked nothing: this was no attack")
+		}
+		return err
+	})
+}
+
+// Operations. Source: enum fuse_opcode.
+const (
+	fuseLookup  = 1
+	fuseForget  = 2
+	fuseGetattr = 3
+	fuseSetattr = 4
+	fuseUnlink  = 10
+	fuseRename  = 12
+	fuseOpen    = 14
+	fuseWrite   = 16
+	fuseStatfs  = 17
+	fuseRelease = 18
+	fuseFlush   = 25
+	fuseInit    = 26
+	fuseCreate  = 35
+	fuseIntr    = 36
+	fuseForgets = 42
+	fuseRename2 = 45
+)
+
+func (d *disk) serve() {
+	buf := make([]byte, 1<<20+4096)
+	for {
+		n, err := d.fuse.Read(buf)
+		if err != nil {
+			return
+		}
+		if n < 40 {
+			continue
+		}
+		op, unique, node := le.Uint32(buf[4:]), le.Uint64(buf[8:]), le.Uint64(buf[16:])
+		if op == fuseForget || op == fuseForgets || op == fuseIntr {
+			continue
+		}
+		if op > fuseOpen && op != fuseInit && d.opens {
+			continue
+		}
+		body, errno := d.answer(op, node, buf[40:n])
+		reply := make([]byte, 16, 16+len(body))
+		le.PutUint32(reply, uint32(16+len(body)))
+		le.PutUint32(reply[4:], uint32(-int32(errno)))
+		le.PutUint64(reply[8:], unique)
+		d.fuse.Write(append(reply, body...))
+		if op == fuseInit && d.pause < 0 && !d.opens {
+			return // a request that nobody reads can be killed; one that was read cannot
+		}
+	}
+}
+
+var le = binary.LittleEndian
+
+func (d *disk) answer(op uint32, node uint64, in []byte) (out []byte, errno unix.Errno) {
+	file := d.files[node]
+	if file == nil && op != fuseInit && op != fuseStatfs {
+		return nil, unix.ENOENT
+	}
+	switch op {
+	case fuseInit:
+		out = make([]byte, 64)
+		le.PutUint32(out, 7)
+		le.PutUint32(out[4:], 31)
+		le.PutUint32(out[8:], 128<<10) // read ahead
+		le.PutUint16(out[16:], 64)     // in the background
+		le.PutUint32(out[20:], 128<<10)
+		le.PutUint32(out[24:], 1)
+		return out, 0
+	case fuseLookup:
+		child, ok := d.names[text(in)]
+		if !ok {
+			return nil, unix.ENOENT
+		}
+		return d.entry(child), 0
+	case fuseGetattr, fuseSetattr:
+		if op == fuseSetattr && le.Uint32(in)&(1<<3) != 0 {
+			file.size = le.Uint64(in[16:])
+		}
+		return append(make([]byte, 16), attr(node, file)...), 0
+	case fuseCreate:
+		d.last++
+		d.files[d.last] = &diskFile{mode: unix.S_IFREG | 0o666}
+		d.names[text(in[16:])] = d.last
+		return append(d.entry(d.last), make([]byte, 16)...), 0
+	case fuseOpen:
+		return make([]byte, 16), 0
+	case fuseWrite:
+		time.Sleep(d.pause)
+		at, size := le.Uint64(in[8:]), le.Uint32(in[16:])
+		file.size = max(file.size, at+uint64(size))
+		out = make([]byte, 8)
+		le.PutUint32(out, size)
+		return out, 0
+	case fuseUnlink:
+		delete(d.names, text(in))
+		return nil, 0
+	case fuseRename, fuseRename2:
+		names := in[8:]
+		if op == fuseRename2 {
+			names = in[16:]
+		}
+		from := text(names)
+		d.names[text(names[len(from)+1:])] = d.names[from]
+		delete(d.names, from)
+		return nil, 0
+	case fuseStatfs:
+		return make([]byte, 80), 0
+	case fuseFlush, fuseRelease:
+		return nil, 0
+	}
+	return nil, unix.ENOSYS
+}
+
+func (d *disk) entry(node uint64) []byte {
+	out := make([]byte, 40)
+	le.PutUint64(out, node)
+	return append(out, attr(node, d.files[node])...)
+}
+
+func attr(node uint64, f *diskFile) []byte {
+	out := make([]byte, 88)
+	le.PutUint64(out, node)
+	le.PutUint64(out[8:], f.size)
+	le.PutUint32(out[60:], f.mode)
+	le.PutUint32(out[64:], 1) // links
+	le.PutUint32(out[80:], 4096)
+	return out
+}
+
+// text is a string up to its NUL.
+func text(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
