@@ -141,6 +141,7 @@ type shared struct {
 	memory     *budget.Pool // of connections; of tests: nil, no bound
 	disk       *spool.Disk
 	watcher    *files.Watcher
+	fileTurns  *fileTurns
 	httpClient *httpcall.Client
 	workers    actor.Dispatcher      // of all actors; of tests: nil, protoactor's
 	strategy   *supervision.Strategy // of what may be restarted: registry, session, process
@@ -154,7 +155,7 @@ type shared struct {
 type counts struct {
 	sessions, connections atomic.Int64
 	looks                 atomic.Int64         // at files, for readiness, that wait
-	fileCalls, httpCalls  atomic.Int64         // that are running
+	httpCalls             atomic.Int64         // that are running
 	panics                atomic.Int64         // in actors, and in goroutines of theirs
 	actors                supervision.Counters // what became of those that failed
 }
@@ -178,6 +179,7 @@ func (s *shared) serverInfo() protocol.ServerInfoResult {
 		ClientBytes:     s.memory.Used(),
 		SpooledBytes:    s.disk.Used(),
 		ChildLimit:      childLimit,
+		FileCallsHung:   s.fileTurns.hanging(),
 		Notes:           notes,
 		Goroutines:      runtime.NumGoroutine(),
 		HeapBytes:       heapBytes(),

@@ -201,6 +201,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.inbound(ctx, m)
 	case fileDone:
 		c.fileDone(ctx, m)
+	case fileTurn:
+		c.fileTurn(ctx)
 	case fileWritten:
 		c.fileWritten(ctx, m)
 	case missingChanged:
@@ -362,7 +364,7 @@ func (c *connection) end() {
 		}
 	}
 	if c.files != nil {
-		c.files.end()
+		c.files.end(c.fileTurns)
 	}
 	c.http.end()
 	if c.writer != nil {

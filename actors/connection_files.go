@@ -14,9 +14,8 @@ const (
 	// maxReadFile is the most that fs/readFile returns, in bytes.
 	maxReadFile = 32 << 20
 	// maxFileCalls is how many calls of a connection wait for disks at a time, each on a
-	// thread of its own; allFileCalls is how many of all connections do.
+	// thread of its own. Those of all connections: fileTurns.
 	maxFileCalls = 16
-	allFileCalls = 1024
 	// fileWindow is how many bytes of answers may wait to be written when a call begins.
 	fileWindow = 1 << 20
 	// maxWatches is how many watches a connection may have.
@@ -31,6 +30,7 @@ type (
 		err    error
 	}
 	fileWritten    struct{ call *fileCall }
+	fileTurn       struct{} // fileTurns: there may be one
 	missingChanged struct{ watchID uint64 }
 )
 
@@ -56,6 +56,7 @@ type fileCalls struct {
 	large     bool            // such a one is running, or its answer is not written
 	unwritten int             // bytes of answers
 	watches   map[uint64]bool // by watchId: those asked for, and not told
+	waiter    *fileWaiter     // for a turn; fileTurn comes; nil: it does not wait
 }
 
 func newFileCalls(watcher *files.Watcher) *fileCalls {
@@ -65,9 +66,12 @@ func newFileCalls(watcher *files.Watcher) *fileCalls {
 
 // end drops what was written and not closed, and ends the watches. What runs goes on until it
 // sees it.
-func (f *fileCalls) end() {
+func (f *fileCalls) end(turns *fileTurns) {
 	f.cancel()
-	go f.handles.CloseAll()
+	if f.waiter != nil {
+		turns.forget(f.waiter)
+	}
+	go turns.close(f.handles.CloseAll)
 }
 
 // pending is how many have no answer; f may be nil.
@@ -78,14 +82,17 @@ func (f *fileCalls) pending() int {
 	return len(f.waiting) + f.running
 }
 
-// take is the next that may run now; nil: none.
-func (f *fileCalls) take() *fileCall {
+// take is the next that may run now, if there is a turn for it; nil: none.
+func (f *fileCalls) take(turn func() bool) *fileCall {
 	if f.running >= maxFileCalls || f.unwritten >= fileWindow {
 		return nil
 	}
 	for i, call := range f.waiting {
 		if f.busy[call.handle] || call.large && f.large {
 			continue
+		}
+		if !turn() {
+			return nil
 		}
 		f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
 		f.running++
@@ -126,19 +133,40 @@ func (c *connection) fileRequest(ctx actor.Context, in inbound) {
 // runFiles begins what may begin.
 func (c *connection) runFiles(ctx actor.Context) {
 	self, root, fault := ctx.Self(), ctx.ActorSystem().Root, c.faultOf(ctx.Self())
-	for call := c.files.take(); call != nil; call = c.files.take() {
-		if c.counts.fileCalls.Add(1) > allFileCalls {
-			c.counts.fileCalls.Add(-1)
-			ctx.Send(self, fileDone{call, nil, protocol.Errorf(protocol.CodeInternal, "%d filesystem calls wait for disks, which is the most: try again later", allFileCalls)})
+	var refused *protocol.Error
+	turn := func() bool {
+		if c.files.waiter != nil {
+			return false
+		}
+		w := &fileWaiter{func() { root.Send(self, fileTurn{}) }}
+		ok, err := c.fileTurns.take(c.files.running, w)
+		if refused = err; !ok && err == nil {
+			c.files.waiter = w
+		}
+		return ok || err != nil
+	}
+	for call := c.files.take(turn); call != nil; call = c.files.take(turn) {
+		if refused != nil {
+			ctx.Send(self, fileDone{call, nil, refused})
 			continue
 		}
 		until := c.files.ctx
 		c.run(root, self, "file", func() {
-			defer c.counts.fileCalls.Add(-1)
-			fault("file")
-			result, err := call.do(until)
-			root.Send(self, fileDone{call, result, err})
+			c.fileTurns.run(func() {
+				fault("file")
+				result, err := call.do(until)
+				root.Send(self, fileDone{call, result, err})
+			})
 		})
+	}
+}
+
+func (c *connection) fileTurn(ctx actor.Context) {
+	w, before := c.files.waiter, c.files.running
+	c.files.waiter = nil
+	c.runFiles(ctx)
+	if c.files.running == before && c.files.waiter == nil {
+		c.fileTurns.forget(w)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // An id may be empty, and its calls have an order as well.
 func TestHandleWithoutName(t *testing.T) {
 	f := newFileCalls(nil)
-	defer f.end()
+	defer f.end(newFileTurns(9))
 	for _, params := range []any{
 		protocol.FsOpenParams{Path: "file:///a"}, protocol.FsReadBlockParams{Len: 1}, protocol.FsWriteBlockParams{}, protocol.FsCloseParams{},
 	} {
@@ -71,7 +71,7 @@ func TestFileCallsTakeTurns(t *testing.T) {
 				unwritten = unwritten[1:]
 			},
 			"": func(t *rapid.T) {
-				for call := f.take(); call != nil; call = f.take() {
+				for call := f.take(func() bool { return true }); call != nil; call = f.take(func() bool { return true }) {
 					running = append(running, call)
 					if call.handle != "" {
 						if call.in.weight < last[call.handle] {

@@ -95,6 +95,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
 	s.watcher = files.NewWatcher()
+	s.fileTurns = newFileTurns(host.Threads())
 	s.budget = child.NewBudget(s.Budget-s.Budget/4, func() { t.send(budgetLow{}) })
 	s.memory = budget.New(s.Budget / 4)
 	// What is right under the root is never given up, at one restart a second at

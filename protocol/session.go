@@ -135,6 +135,9 @@ type ServerInfoResult struct {
 	// is not limited. Notes say what the server could not arrange for here, for people.
 	ChildLimit int64    `json:"childLimit,omitempty"`
 	Notes      []string `json:"notes,omitempty"`
+	// FileCallsHung is how many calls about files have had no answer from their filesystem for 10 s.
+	// Each holds a thread, also when its connection has ended.
+	FileCallsHung int `json:"fileCallsHung"`
 
 	// The server's own use of the Go runtime. A number that stays high at rest is a leak.
 	Goroutines int   `json:"goroutines"`

@@ -72,3 +72,49 @@ func TestStartsHang(t *testing.T) {
 		t.Errorf("the server ended with %d", code)
 	}
 }
+
+// TestFileCallsHang: calls about a filesystem that does not answer hold up no other connection's,
+// also when theirs has ended, and no more threads than the server keeps for them. It tells how many.
+func TestFileCallsHang(t *testing.T) {
+	fs := hangfs.Mount(t, map[string]string{"file": "content"})
+	s := startServer(t)
+	t.Cleanup(fs.Free)
+	local := startParams("fine", obj{"argv": []string{"/bin/true"}})
+	s.session(nil).call("process/start", local)
+	n := 0
+	for range 20 { // more than there are turns
+		c := s.session(nil)
+		for range 16 {
+			c.request("fs/getMetadata", obj{"path": "file://" + fs.Path(fmt.Sprintf("hang%d", n))})
+			n++
+		}
+		c.call("session/info", obj{})
+		c.cutRST()
+	}
+	eventually(t, "as many hang as may", func() bool { return fs.Hanging() >= 64 })
+	c := s.session(nil)
+	c.call("fs/getMetadata", obj{"path": "file:///tmp"})
+	eventually(t, "the server tells of them", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) >= 64 })
+	if threads := procNumber(t, s.cmd.Process.Pid, "Threads:"); threads > 160 {
+		t.Errorf("%d threads", threads)
+	}
+	c.call("fs/getMetadata", obj{"path": "file:///tmp"})
+	c.start("fine", obj{"argv": []string{"/bin/true"}}).awaitClosed()
+	fs.Free()
+	eventually(t, "none hangs", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) == 0 })
+}
+
+// TestPollHangs: a file whose filesystem hangs when it is polled does not stop the server.
+func TestPollHangs(t *testing.T) {
+	fs := hangfs.Mount(t, map[string]string{"file": "content", "dir/": ""})
+	fs.Hang(hangfs.Poll)
+	s := startServer(t)
+	t.Cleanup(fs.Free)
+	bad, good := s.session(nil), s.session(nil)
+	id := bad.request("fs/readFile", obj{"path": "file://" + fs.Path("file")})
+	bad.request("fs/readDirectory", obj{"path": "file://" + fs.Path("dir")})
+	if text := jsonText(bad.reply(id)); !strings.Contains(text, b64("content")) {
+		t.Error(text)
+	}
+	good.call("fs/getMetadata", obj{"path": "file:///tmp"})
+}

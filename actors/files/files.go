@@ -76,7 +76,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, notFile(path)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, err := openFile(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,6 +90,23 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	// Those of which a read may wait for ever, as /proc/kmsg; others have no deadlines.
 	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
 	return f, info, nil
+}
+
+// openFile is os.OpenFile, but for files that must not be polled: these block.
+func openFile(path string, flags int, perm uint32) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, perm)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		if pollHangs(fd) {
+			unix.SetNonblock(fd, false)
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
 }
 
 // Read returns what a regular file of at most max bytes has.
@@ -293,7 +310,7 @@ walk:
 // readDir is os.ReadDir, for up to most entries of maxNames bytes. all is false if there may be
 // more.
 func readDir(path string, most int) (entries []fs.DirEntry, all bool, err error) {
-	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	d, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, false, err
 	}

@@ -90,7 +90,7 @@ func behindLinks(path string) (string, error) {
 
 // openNamed opens a new file beside target.
 func openNamed(target string) (*os.File, error) {
-	return os.OpenFile(beside(target), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	return openFile(beside(target), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666)
 }
 
 // beside is a name that nobody has, in the directory of target.

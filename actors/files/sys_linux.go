@@ -10,9 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// pollHangs reports whether a poll of the file asks the server of a FUSE filesystem. Until that
+// answers, the runtime's poller serves nobody: it adds the file to its set under the set's lock.
+func pollHangs(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.FUSE_SUPER_MAGIC
+}
+
 // openUnnamed opens a new file in dir that has no name; not every filesystem can.
 func openUnnamed(dir string) (*os.File, error) {
-	return os.OpenFile(dir, os.O_WRONLY|unix.O_TMPFILE, 0o666)
+	return openFile(dir, unix.O_WRONLY|unix.O_TMPFILE, 0o666)
 }
 
 // link gives a file without a name one. Source: open(2), O_TMPFILE.
