@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -72,13 +71,9 @@ func timeoutMs(api string, ms int64) (*uint64, *protocol.Error) {
 	return new(uint64(max(ms, 1))), nil
 }
 
-// serverEnv is the server's environment with changes laid over it; nil unsets.
+// serverEnv is the server's environment, without its secrets, with changes laid over it; nil unsets.
 func serverEnv(changes map[string]*string) map[string]string {
-	env := make(map[string]string)
-	for _, kv := range os.Environ() {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
+	env := child.WithoutSecrets(os.Environ())
 	for name, value := range changes {
 		if delete(env, name); value != nil {
 			env[name] = *value

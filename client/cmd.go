@@ -37,7 +37,8 @@ type Cmd struct {
 
 	// Env is the environment, each "key=value"; of two with one key the last
 	// counts. Nil: the server's own, without what its name betrays as a secret
-	// (*KEY*, *SECRET*, *TOKEN*). This client's environment plays no part.
+	// (*KEY*, *SECRET*, *TOKEN*, *PASSWORD*, …: docs/PROTOCOL.md). This client's
+	// environment plays no part.
 	Env []string
 
 	// EnvPolicy, when set, makes an environment of the server's own; Env is laid

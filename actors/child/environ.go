@@ -14,8 +14,19 @@ var core = []string{
 	"TEMP", "TMP", "TMPDIR", "USER",
 }
 
-// defaultExcludes are dropped from what is inherited unless the policy says not to.
-var defaultExcludes = []string{"*KEY*", "*SECRET*", "*TOKEN*"}
+// defaultExcludes are dropped from what is inherited unless the policy says not to. The first
+// three are the peer's. PWD, OLDPWD, GOPRIVATE and SSH_AUTH_SOCK are none of them.
+var defaultExcludes = []string{
+	"*KEY*", "*SECRET*", "*TOKEN*",
+	"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "*CREDENTIAL*", "*PRIVATE_*", "*_AUTH",
+	"*DATABASE_URL*", "*REDIS_URL*", "*MONGO*_UR?", "*AMQP_URL*", "*BROKER_URL*", "*CONNECTION_STRING*", "DSN", "*_DSN",
+}
+
+// WithoutSecrets is what of an environment, as os.Environ returns it, a child inherits by default:
+// a policy that inherits all, and nothing over it.
+func WithoutSecrets(server []string) map[string]string {
+	return Variables(&protocol.EnvPolicy{Inherit: "all"}, server, nil)
+}
 
 // Environ returns the environment of a child, sorted, as NAME=value: that of
 // Variables.

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ func TestEnvironOrder(t *testing.T) {
 			case isSet:
 				want = append(want, name+"=set")
 			case !inherited, matches(policy.Exclude, name):
-			case !policy.IgnoreDefaultExcludes && matches([]string{"*KEY*", "*SECRET*", "*TOKEN*"}, name):
+			case !policy.IgnoreDefaultExcludes && matches(defaultExcludes, name):
 			default:
 				want = append(want, name+"=server")
 			}
@@ -133,4 +134,21 @@ func TestEnvironOrder(t *testing.T) {
 			t.Fatalf("%+v and %v: %q, want %q", policy, overlay, got, want)
 		}
 	})
+}
+
+// What a name betrays as a secret is not inherited; what programs need is.
+func TestSecretsAreNotInherited(t *testing.T) {
+	drop := []string{"API_KEY", "SECRET", "GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "mysql_passwd", "MYSQL_PWD", "DB_PASS",
+		"GPG_PASSPHRASE", "AWS_CREDENTIALS", "PRIVATE_PEM", "NPM_AUTH", "DATABASE_URL", "TEST_DATABASE_URL_RO", "REDIS_URL", "MONGO_URL",
+		"MONGODB_URI", "CLOUDAMQP_URL", "CELERY_BROKER_URL", "AZURE_CONNECTION_STRING", "SENTRY_DSN", "DSN"}
+	keep := []string{"PWD", "OLDPWD", "PATH", "PASSAGE", "COMPASS", "GOPRIVATE", "SSH_AUTH_SOCK", "XAUTHORITY", "URL", "HTTP_PROXY", "HOME", "TERM"}
+	var server []string
+	for _, name := range append(slices.Clone(drop), keep...) {
+		server = append(server, name+"=x")
+	}
+	got := slices.Sorted(maps.Keys(WithoutSecrets(server)))
+	slices.Sort(keep)
+	if !slices.Equal(got, keep) {
+		t.Errorf("inherited are %q, want %q", got, keep)
+	}
 }

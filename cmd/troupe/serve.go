@@ -201,6 +201,9 @@ func serve(o *serveOptions) error {
 	if err != nil {
 		log.Warn("file descriptors are not raised to their limit", "soft", soft, "hard", hard, "err", err)
 	}
+	if err := hide(); err != nil {
+		log.Warn("programs can read the server's environment and memory", "err", err)
+	}
 	makeThreads(threadsInHand)
 	troupe, err = actors.Start(newSystem(log), o.config)
 	if err != nil {
