@@ -375,3 +375,21 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who closes a session is answered before it is told that it has lost it: a connection ends with that.
+func TestCloseIsAnsweredBeforeTheEnd(t *testing.T) {
+	root, m, self, _ := owner(t)
+	session := take[actors.Attached](t, m).Session
+	root.RequestWithCustomSender(session, actors.Request{Token: 1, Params: protocol.SessionCloseParams{}}, self)
+	for {
+		switch got := (<-m).(type) {
+		case actors.Reply:
+			if got.Err != nil || got.Token != 1 {
+				t.Errorf("%+v", got)
+			}
+			return
+		case actors.Evicted:
+			t.Fatal("evicted before the answer")
+		}
+	}
+}

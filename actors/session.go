@@ -380,9 +380,9 @@ func (s *session) request(ctx actor.Context, m Request) {
 			MaxAgeMs:      milliseconds(s.age),
 		}})
 	case protocol.SessionCloseParams:
+		s.beginClose(reasonClosed, -1)
+		s.closing.asked = append(s.closing.asked, request{ctx.Sender(), m.Token}) // before it ends
 		s.close(ctx, reasonClosed, -1)
-		s.closing.asked = append(s.closing.asked, request{ctx.Sender(), m.Token})
-		s.mayEnd(ctx)
 	default:
 		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
 	}

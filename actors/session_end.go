@@ -111,13 +111,18 @@ func (s *session) detach(ctx actor.Context) {
 	s.expiresAt.set(ctx, time.Until(s.expires), expireDue{})
 }
 
-// close ends every process with all of its tree, and then the session. shutdown
-// is as in stop.
-func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
+// beginClose says why the session is closing, unless it was closing before.
+func (s *session) beginClose(reason string, shutdown time.Duration) {
 	if s.closing == nil {
 		s.closing = &closing{reason: reason, shutdown: shutdown}
 		s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
 	}
+}
+
+// close ends every process with all of its tree, and then the session. shutdown
+// is as in stop.
+func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
+	s.beginClose(reason, shutdown)
 	s.shared.at(ctx, closingSet)
 	for _, p := range s.processes {
 		if p.pid != nil {
