@@ -19,6 +19,7 @@ type admission struct {
 	bytes    int
 	released uint64 // places freed since the beginning
 	watched  bool   // somebody looks whether it goes on
+	over     bool   // the reader waits for memory
 	closed   bool
 }
 
@@ -41,39 +42,38 @@ func (a *admission) full() bool { return a.requests >= a.maxRequests || a.bytes 
 // stillFull until that says no. A connection that holds more than is its own also waits while
 // all connections together hold too much.
 func (a *admission) wait(full func()) bool {
-	for a.waitPlace(full) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.closed {
 		room, over := a.memory.Over()
-		if !over {
+		if a.over = over; !over && !a.full() {
 			return true
 		}
+		if !a.watched {
+			a.watched = true
+			full()
+		}
+		if !over {
+			a.free.Wait()
+			continue
+		}
+		a.mu.Unlock()
 		select {
 		case <-room:
 		case <-a.memory.Done():
 		}
+		a.mu.Lock()
 	}
 	return false
 }
 
-func (a *admission) waitPlace(full func()) bool {
+// stillFull reports whether the reader waits still, and how many places have been released; over:
+// for the sake of what all connections hold. If it does not, nobody needs to look again.
+func (a *admission) stillFull() (full, over bool, released uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.full() && !a.closed && !a.watched {
-		a.watched = true
-		full()
-	}
-	for a.full() && !a.closed {
-		a.free.Wait()
-	}
-	return !a.closed
-}
-
-// stillFull reports whether it is full, and how many have been released. If it is
-// not, nobody needs to look again.
-func (a *admission) stillFull() (full bool, released uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.watched = a.full()
-	return a.watched, a.released
+	a.watched = a.full() || a.over
+	return a.watched, a.over, a.released
 }
 
 // take counts a request of so many bytes, at least 1.

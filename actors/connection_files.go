@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -41,6 +43,7 @@ type fileCall struct {
 	handle string // those about one are made in the order sent; "": it is about none
 	large  bool   // its answer may be: one at a time, until that is written
 	bytes  int    // of its answer
+	held   int    // of the connection's memory, for the answer: by its goroutine until that is done
 }
 
 // fileCalls are those of one connection. They wait for disks, so a goroutine makes each. What
@@ -57,11 +60,38 @@ type fileCalls struct {
 	unwritten int             // bytes of answers
 	watches   map[uint64]bool // by watchId: those asked for, and not told
 	waiter    *fileWaiter     // for a turn; fileTurn comes; nil: it does not wait
+	memory    *budget.Account // of the connection
 }
 
-func newFileCalls(watcher *files.Watcher) *fileCalls {
+func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &fileCalls{handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, busy: make(map[string]bool), watches: make(map[uint64]bool)}
+	return &fileCalls{handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, busy: make(map[string]bool), watches: make(map[uint64]bool), memory: memory}
+}
+
+// holdTime is how long a call waits for memory for its answer. Not long: others wait for its turn.
+const holdTime = 3 * time.Second
+
+// encoded is what n bytes of an answer take in memory: as they are, and in base64 as they are
+// written.
+func encoded(n int) int { return n * 7 / 3 }
+
+// hold takes memory for n bytes of an answer.
+func (call *fileCall) hold(memory *budget.Account) files.Hold {
+	return func(n int) error {
+		n = encoded(n)
+		if n < 0 {
+			memory.Give(-n)
+		} else if err := memory.Take(n, holdTime); err != nil {
+			return tryLater(err)
+		}
+		call.held += n
+		return nil
+	}
+}
+
+// tryLater is the error of a call for whose answer there is no memory.
+func tryLater(err error) error {
+	return protocol.Errorf(protocol.CodeInternal, "%v: try again later", err)
 }
 
 // end drops what was written and not closed, and ends the watches. What runs goes on until it
@@ -119,7 +149,7 @@ func (f *fileCalls) written(call *fileCall) {
 // fileRequest takes a request about the filesystem.
 func (c *connection) fileRequest(ctx actor.Context, in inbound) {
 	if c.files == nil {
-		c.files = newFileCalls(c.watcher)
+		c.files = newFileCalls(c.watcher, c.memory)
 	}
 	call, err := newFileCall(c.files, in)
 	if err != nil {
@@ -179,13 +209,14 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 		if isWatch {
 			delete(c.files.watches, asked.WatchID)
 		}
+		c.memory.Give(m.call.held)
 		c.fail(m.call.in, fileError(m.err))
 	case isWatch:
 		c.respond(m.call.in, protocol.FsWatchMissingResult{Watching: true})
 		m.result.(*files.Watch).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
 	default:
 		m.call.bytes = sizeOf(m.result)
-		c.respond(m.call.in, m.result)
+		c.writer.control(outgoing{id: m.call.in.id, weight: m.call.in.weight, body: m.result, held: m.call.held})
 	}
 	c.files.done(m.call)
 	c.writer.control(outgoing{written: func() { root.Send(self, fileWritten{m.call}) }})
@@ -282,7 +313,7 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 		p := path(m.Path)
 		call.large = true
 		call.do = func(context.Context) (any, error) {
-			data, err := files.Read(p, maxReadFile)
+			data, err := files.Read(p, maxReadFile, call.hold(f.memory))
 			return protocol.FsReadFileResult{Data: data}, err
 		}
 	case protocol.FsWriteFileParams:
@@ -303,6 +334,9 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
 		}
 		call.do = func(context.Context) (any, error) {
+			if err := call.hold(f.memory)(int(m.Len)); err != nil {
+				return nil, err
+			}
 			chunk, eof, err := h.Read(m.HandleID, m.Offset, int(m.Len))
 			return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
 		}
@@ -329,11 +363,11 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 	case protocol.FsReadDirectoryParams:
 		p := path(m.Path)
 		call.large = true
-		call.do = func(context.Context) (any, error) { return files.ReadDirectory(p) }
+		call.do = func(context.Context) (any, error) { return files.ReadDirectory(p, call.hold(f.memory)) }
 	case protocol.FsWalkParams:
 		p := path(m.Path)
 		call.large = true
-		call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, p, m.Options) }
+		call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, p, m.Options, call.hold(f.memory)) }
 	case protocol.FsRemoveParams:
 		p := path(m.Path)
 		call.do = func(context.Context) (any, error) {

@@ -12,7 +12,7 @@ import (
 
 // An id may be empty, and its calls have an order as well.
 func TestHandleWithoutName(t *testing.T) {
-	f := newFileCalls(nil)
+	f := newFileCalls(nil, nil)
 	defer f.end(newFileTurns(9))
 	for _, params := range []any{
 		protocol.FsOpenParams{Path: "file:///a"}, protocol.FsReadBlockParams{Len: 1}, protocol.FsWriteBlockParams{}, protocol.FsCloseParams{},
@@ -27,7 +27,7 @@ func TestHandleWithoutName(t *testing.T) {
 // one large one at a time, no more than may; and whatever may run does.
 func TestFileCallsTakeTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFileCalls(nil)
+		f := newFileCalls(nil, nil)
 		var running, unwritten []*fileCall
 		last := make(map[string]int) // of each handle
 		weight := func(calls []*fileCall) (large, bytes int) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -55,6 +56,8 @@ type httpCall struct {
 	request *httpcall.Request // until it is begun
 	upload  int               // bytes of the request, until it is answered
 	taken   int64             // of the room, by what is not written
+	memory  *budget.Account   // of the connection
+	held    int               // of that, for the answer: by the goroutine until it has answered
 	written chan struct{}     // of a stream: has one when the next piece may be passed on
 }
 
@@ -128,7 +131,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 	h.uploads += upload
 	in.weight = c.admit.lighten(in.weight)
 	in.params = nil // which have the body
-	call := &httpCall{in: in, stream: p.RequestID, streamed: p.StreamResponse, request: request, upload: upload, due: func() bool { return true }}
+	call := &httpCall{in: in, memory: c.memory, stream: p.RequestID, streamed: p.StreamResponse, request: request, upload: upload, due: func() bool { return true }}
 	if t := p.TimeoutMs; t == nil || *t == 0 {
 		call.ctx, call.cancel = context.WithCancel(h.ctx)
 	} else {
@@ -184,8 +187,22 @@ func (call *httpCall) make(client *httpcall.Client, request *httpcall.Request, r
 		call.pass(response, tell)
 		return
 	}
-	answer.result.Body, answer.taken, answer.err = response.Whole(room)
+	answer.result.Body, answer.taken, answer.err = response.Whole(bodyRoom{room, call})
 	tell(answer)
+}
+
+// bodyRoom is what the body of one call takes from: the room of its connection, and memory.
+type bodyRoom struct {
+	*semaphore.Weighted
+	call *httpCall
+}
+
+func (r bodyRoom) Hold(n int) error {
+	if err := r.call.memory.Take(encoded(n), holdTime); err != nil {
+		return tryLater(err)
+	}
+	r.call.held += encoded(n)
+	return nil
 }
 
 // pass passes the body on, a piece when the one before has been written: one is with the writer
@@ -265,6 +282,7 @@ func (c *connection) httpOver(ctx actor.Context, call *httpCall) outgoing {
 
 func (c *connection) httpWritten(ctx actor.Context, m httpWritten) {
 	c.http.room.Release(m.call.taken)
+	c.memory.Give(m.call.held)
 	c.http.running--
 	c.runHTTP(ctx)
 	c.mayClose(ctx)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -173,11 +174,15 @@ func (c *connection) listed(ctx actor.Context, l *listing) {
 		return
 	}
 	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
+	held := 2 * footprint(l.infos) // and as it is written
+	if !c.memory.Try(held) {
+		l.err, held = protocol.Errorf(protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
+	}
 	for _, p := range l.asked {
 		c.answer(p, protocol.ProcessListResult{Processes: l.infos}, l.err)
 	}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.writer.control(outgoing{written: func() { root.Send(self, listWritten{}) }})
+	c.writer.control(outgoing{held: held, written: func() { root.Send(self, listWritten{}) }})
 }
 
 func (c *connection) reply(ctx actor.Context, m Reply) {
@@ -225,13 +230,17 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			fit(&result, c.most)
 			m.To = result.NextSeq - 1
 		}
-		c.answer(p, result, nil)
+		n := bytesOf(&result)
+		if n > deliveryBytes && !c.memory.Try(encoded(n)) {
+			fit(&result, deliveryBytes) // the client reads on
+			m.To, n = result.NextSeq-1, bytesOf(&result)
+			c.memory.Force(encoded(n))
+		} else if n <= deliveryBytes {
+			c.memory.Force(encoded(n))
+		}
+		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
 		if s := c.streams[p.process]; s != nil && m.To > m.From {
-			n := int64(0)
-			for i := range result.Chunks {
-				n += int64(len(result.Chunks[i].Chunk))
-			}
-			c.mark(ctx, s, m.From, m.To, n, 0)
+			c.mark(ctx, s, m.From, m.To, int64(n), 0)
 		}
 	default:
 		if p.begins() { // behind the end of another of that name
@@ -249,6 +258,13 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		c.inbound(ctx, in)
 	}
 	c.mayClose(ctx)
+}
+
+func bytesOf(r *protocol.ProcessReadResult) (n int) {
+	for i := range r.Chunks {
+		n += len(r.Chunks[i].Chunk)
+	}
+	return n
 }
 
 // What an answer to process/read costs at most in JSON beside its output, in bytes.

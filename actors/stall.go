@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -67,7 +68,7 @@ func (c *connection) working() bool {
 
 // unreadSince begins to look after a connection that is not read.
 func (c *connection) unreadSince(ctx actor.Context) {
-	full, released := c.admit.stillFull()
+	full, _, released := c.admit.stillFull()
 	if !full {
 		return // and the next time that it waits, the reader says so
 	}
@@ -78,7 +79,7 @@ func (c *connection) unreadSince(ctx actor.Context) {
 // stallDue closes the connection if it has stalled, or if nobody is there any more: a reader that
 // waits does not notice.
 func (c *connection) stallDue(ctx actor.Context) {
-	full, released := c.admit.stillFull()
+	full, over, released := c.admit.stillFull()
 	if !full || c.stage == evicted {
 		return
 	}
@@ -88,6 +89,10 @@ func (c *connection) stallDue(ctx actor.Context) {
 		return
 	}
 	if c.stall.look(released, c.finished, c.working()) {
+		if over {
+			c.closeFor(ctx, closeTryLater, budget.ErrFull.Error()+", and requests of this connection wait: try again later")
+			return
+		}
 		c.closeFor(ctx, closePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
 		return
 	}

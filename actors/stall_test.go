@@ -66,7 +66,7 @@ func slowDisk(t *testing.T, test func(t *testing.T, disk chan struct{}, conn *go
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
-		s := &shared{Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
+		s := &shared{fileTurns: newFileTurns(100), Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}

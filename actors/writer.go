@@ -40,6 +40,7 @@ type outgoing struct {
 	method   string          // of a notification
 	body     any             // result or params
 	weight   int             // of an answer: what its request holds of the admission; 0: nothing
+	held     int             // of the connection's memory, until it is written
 	delivery *Delivery
 	ping     uint64 // serial; 0: it is none
 	written  func() // may not block
@@ -154,6 +155,7 @@ func (w *writer) drain() (err error) {
 		if o.weight > 0 {
 			w.admit.release(o.weight)
 		}
+		w.admit.memory.Give(o.held)
 	}
 	return w.conn.Flush()
 }

@@ -109,8 +109,20 @@ func openFile(path string, flags int, perm uint32) (*os.File, error) {
 	}
 }
 
+// A Hold is asked before a call takes n more bytes of memory for what it returns. It may wait; its
+// error ends the call. With a negative n it is told that so many are gone, and does not fail. A
+// nil Hold allows all.
+type Hold func(n int) error
+
+func (h Hold) take(n int) error {
+	if h == nil || n == 0 {
+		return nil
+	}
+	return h(n)
+}
+
 // Read returns what a regular file of at most max bytes has.
-func Read(path string, max int) ([]byte, error) {
+func Read(path string, max int, hold Hold) ([]byte, error) {
 	f, info, err := openRegular(path)
 	if err != nil {
 		return nil, err
@@ -123,6 +135,9 @@ func Read(path string, max int) ([]byte, error) {
 		return nil, tooLarge(fmt.Sprint(info.Size()))
 	}
 	// It may grow or shrink meanwhile, and those of /proc have a size of 0.
+	if err := hold.take(int(info.Size()) + 512); err != nil {
+		return nil, err
+	}
 	data := make([]byte, 0, info.Size()+512)
 	for {
 		n, err := f.Read(data[len(data):cap(data)])
@@ -135,7 +150,11 @@ func Read(path string, max int) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(data) == cap(data):
-			data = append(data, make([]byte, min(len(data), max+1-len(data)))...)[:len(data)]
+			more := min(len(data), max+1-len(data))
+			if err := hold.take(more); err != nil {
+				return nil, err
+			}
+			data = append(data, make([]byte, more)...)[:len(data)]
 		}
 	}
 }
@@ -204,8 +223,8 @@ func encodedLen(s string) (n int) {
 
 // ReadDirectory returns up to maxListed entries of maxListBytes in no order, and fails if
 // there are more.
-func ReadDirectory(path string) (r protocol.FsReadDirectoryResult, err error) {
-	entries, all, err := readDir(path, maxListed)
+func ReadDirectory(path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
+	entries, all, err := readDir(path, maxListed, hold)
 	if err != nil {
 		return r, err
 	}
@@ -214,8 +233,12 @@ func ReadDirectory(path string) (r protocol.FsReadDirectoryResult, err error) {
 	}
 	size := 0
 	for _, e := range entries {
-		if size += encodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`); size > maxListBytes {
+		n := encodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
+		if size += n; size > maxListBytes {
 			return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
+		}
+		if err := hold.take(n); err != nil {
+			return r, err
 		}
 		kind := e.Type()
 		if kind&fs.ModeSymlink != 0 {
@@ -231,7 +254,7 @@ func ReadDirectory(path string) (r protocol.FsReadDirectoryResult, err error) {
 // Walk lists the files and directories below a directory, as far as o allows and up to
 // maxEntries. Symbolic links are not among them, but for those to directories if they are to
 // be followed, each directory once. It stops when ctx is done.
-func Walk(ctx context.Context, path string, o protocol.FsWalkOptions) (r protocol.FsWalkResult, err error) {
+func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
 	type place struct {
 		path  string
 		depth uint64
@@ -260,7 +283,10 @@ walk:
 			r.Truncated = true
 			break
 		}
-		entries, all, err := readDir(at.path, maxEntries)
+		entries, all, err := readDir(at.path, maxEntries, hold)
+		if errors.Is(err, errHold) {
+			return r, err
+		}
 		if err != nil {
 			if at.depth == 0 {
 				return r, err
@@ -297,19 +323,34 @@ walk:
 				r.Truncated = true
 				break walk
 			}
+			if err := hold.take(2 * len(uri)); err != nil { // as it is, and its place in todo
+				return r, err
+			}
 			r.Entries = append(r.Entries, protocol.FsWalkEntry{Path: uri, Kind: kind})
 			if isDir {
 				todo = append(todo, place{p, at.depth + 1})
 			}
 		}
+		hold.take(-sizeOf(entries))
 	}
 	slices.SortFunc(r.Entries, func(a, b protocol.FsWalkEntry) int { return strings.Compare(a.Path, b.Path) })
 	return r, nil
 }
 
+// errHold is wrapped around the error of a Hold.
+var errHold = errors.New("no memory")
+
+// sizeOf is what entries of a directory take of a Hold.
+func sizeOf(entries []fs.DirEntry) (n int) {
+	for _, e := range entries {
+		n += len(e.Name()) + entryBytes
+	}
+	return n
+}
+
 // readDir is os.ReadDir, for up to most entries of maxNames bytes. all is false if there may be
-// more.
-func readDir(path string, most int) (entries []fs.DirEntry, all bool, err error) {
+// more. The entries stay with hold.
+func readDir(path string, most int, hold Hold) (entries []fs.DirEntry, all bool, err error) {
 	d, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, false, err
@@ -321,8 +362,9 @@ func readDir(path string, most int) (entries []fs.DirEntry, all bool, err error)
 		if all = err == io.EOF || err == nil && len(some) == 0; all {
 			err = nil
 		}
-		for _, e := range some {
-			size += len(e.Name()) + entryBytes
+		size += sizeOf(some)
+		if full := hold.take(sizeOf(some)); full != nil {
+			return nil, false, fmt.Errorf("%w: %w", errHold, full)
 		}
 		entries = append(entries, some...)
 	}

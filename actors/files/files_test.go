@@ -119,28 +119,28 @@ func TestRead(t *testing.T) {
 		{"fifo", "", "path `" + dir + "/fifo` is not a file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			data, err := Read(filepath.Join(dir, c.name), 100)
+			data, err := Read(filepath.Join(dir, c.name), 100, nil)
 			wantText(t, err, c.err)
 			if string(data) != c.data {
 				t.Errorf("read %q, want %q", data, c.data)
 			}
 		})
 	}
-	if _, err := Read("/dev/zero", 100); !errors.As(err, new(*Refusal)) {
+	if _, err := Read("/dev/zero", 100, nil); !errors.As(err, new(*Refusal)) {
 		t.Errorf("read of a device: %v", err)
 	}
 	for size, ok := range map[int]bool{99: true, 100: true, 101: false} {
 		path := filepath.Join(dir, fmt.Sprint(size))
 		os.WriteFile(path, make([]byte, size), 0o666)
-		if data, err := Read(path, 100); ok != (err == nil) || ok && len(data) != size {
+		if data, err := Read(path, 100, nil); ok != (err == nil) || ok && len(data) != size {
 			t.Errorf("%d bytes, where 100 are allowed: %d, %v", size, len(data), err)
 		}
 	}
 	// These have a size of 0.
-	if data, err := Read("/proc/self/status", 1<<20); err != nil || !bytes.HasPrefix(data, []byte("Name:")) {
+	if data, err := Read("/proc/self/status", 1<<20, nil); err != nil || !bytes.HasPrefix(data, []byte("Name:")) {
 		t.Errorf("%q, %v", data, err)
 	}
-	if _, err := Read("/proc/self/status", 20); !errors.As(err, new(*Refusal)) {
+	if _, err := Read("/proc/self/status", 20, nil); !errors.As(err, new(*Refusal)) {
 		t.Errorf("more than is allowed, of a file that says it is empty: %v", err)
 	}
 }
@@ -304,7 +304,7 @@ func TestReadWhatChanges(t *testing.T) {
 		}
 	})
 	for range 300 {
-		if data, err := Read(path, most); err != nil || len(bytes.Trim(data, "\x00")) > 0 {
+		if data, err := Read(path, most, nil); err != nil || len(bytes.Trim(data, "\x00")) > 0 {
 			t.Fatalf("%d bytes, %v", len(data), err)
 		}
 		if chunk, eof, err := h.Read("h", most/2, most/4); err != nil || !eof && len(chunk) < most/4 {
@@ -457,13 +457,13 @@ func TestStat(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, m)
 		}
 	}
-	r, err := ReadDirectory(dir)
+	r, err := ReadDirectory(dir, nil)
 	wantText(t, err, "")
 	slices.SortFunc(r.Entries, func(a, b protocol.FsDirectoryEntry) int { return strings.Compare(a.FileName, b.FileName) })
 	if got, want := fmt.Sprint(r.Entries), "[{a false true} {d true false} {dlink true false} {fifo false false} {link false true} {lost false false}]"; got != want {
 		t.Errorf("entries %s, want %s", got, want)
 	}
-	_, err = ReadDirectory(dir + "/a")
+	_, err = ReadDirectory(dir+"/a", nil)
 	wantText(t, err, "Not a directory (os error 20)")
 	for name, want := range map[string]string{"dlink/../link": "/a", "dlink": "/d", ".": ""} {
 		if real, err := Canonicalize(dir + "/" + name); real != dir+want || err != nil {
@@ -500,7 +500,7 @@ func TestReadWhatWaits(t *testing.T) {
 	} else {
 		f.Close()
 	}
-	if _, err := Read(path, 32<<20); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := Read(path, 32<<20, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -513,11 +513,11 @@ func TestWalkOfMoreThanIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 10})
+	r, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 10}, nil)
 	if err != nil || !r.Truncated {
 		t.Errorf("truncated: %v, %v", r.Truncated, err)
 	}
-	_, err = ReadDirectory(dir)
+	_, err = ReadDirectory(dir, nil)
 	wantText(t, err, fmt.Sprintf("directory `%s` has more than %d entries: fs/walk returns a part", dir, maxListed))
 }
 
@@ -539,11 +539,11 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 		}
 		return len(frame)
 	}
-	walked, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 1 << 40, MaxDirectories: 1 << 40, MaxEntries: 1 << 40})
+	walked, err := Walk(t.Context(), dir, protocol.FsWalkOptions{MaxDepth: 1 << 40, MaxDirectories: 1 << 40, MaxEntries: 1 << 40}, nil)
 	if n := encoded(walked); err != nil || !walked.Truncated || n > maxWalkBytes+1000 || n < maxWalkBytes-100_000 {
 		t.Errorf("a walk: %d entries in %d bytes, truncated %v, %v", len(walked.Entries), n, walked.Truncated, err)
 	}
-	_, err = ReadDirectory(dir)
+	_, err = ReadDirectory(dir, nil)
 	wantText(t, err, fmt.Sprintf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", dir, maxListBytes))
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		t.Error("that is -32600, at the peer -32603")
@@ -551,7 +551,7 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 	for i := kept; i < files; i++ {
 		os.Remove(name(i))
 	}
-	listed, err := ReadDirectory(dir)
+	listed, err := ReadDirectory(dir, nil)
 	if n := encoded(listed); err != nil || len(listed.Entries) != kept || n > maxListBytes+1000 {
 		t.Errorf("a directory: %d entries in %d bytes, %v", len(listed.Entries), n, err)
 	}
@@ -576,7 +576,7 @@ func TestWalk(t *testing.T) {
 		{9, 9, 9, true, "a b b/c b/d b/d/e y y/f", false}, // b/up is the directory itself, and z is y
 		{1 << 63, 1 << 63, 1 << 63, true, "a b b/c b/d b/d/e y y/f", false},
 	} {
-		r, err := Walk(context.Background(), dir, protocol.FsWalkOptions{MaxDepth: c.depth, MaxDirectories: c.directories, MaxEntries: c.entries, FollowDirectorySymlinks: c.follow})
+		r, err := Walk(context.Background(), dir, protocol.FsWalkOptions{MaxDepth: c.depth, MaxDirectories: c.directories, MaxEntries: c.entries, FollowDirectorySymlinks: c.follow}, nil)
 		wantText(t, err, "")
 		var got []string
 		for _, e := range r.Entries {
@@ -593,11 +593,11 @@ func TestWalk(t *testing.T) {
 			t.Errorf("%+v: %s, truncated %v, %v", c, got, r.Truncated, r.Errors)
 		}
 	}
-	_, err := Walk(context.Background(), dir+"/a", protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 1})
+	_, err := Walk(context.Background(), dir+"/a", protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 1}, nil)
 	wantText(t, err, "Not a directory (os error 20)")
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Walk(done, dir, protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 1}); !errors.Is(err, context.Canceled) {
+	if _, err := Walk(done, dir, protocol.FsWalkOptions{MaxDepth: 1, MaxDirectories: 1, MaxEntries: 1}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a walk that is no longer wanted: %v", err)
 	}
 }

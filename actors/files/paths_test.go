@@ -97,7 +97,7 @@ func wantAsOS(t *testing.T, dir, path string) {
 		t.Errorf("%q without links is %q, %v; want %q, %v", path, got, gotErr, real, err)
 	}
 	entries, err := os.ReadDir(path)
-	listed, listErr := ReadDirectory(path)
+	listed, listErr := ReadDirectory(path, nil)
 	if sameError("list", listErr, err) {
 		var got, want []string
 		for _, e := range listed.Entries {
@@ -111,13 +111,13 @@ func wantAsOS(t *testing.T, dir, path string) {
 		}
 	}
 	if statErr == nil && !info.Mode().IsRegular() {
-		if _, err := Read(path, 100); err == nil {
+		if _, err := Read(path, 100, nil); err == nil {
 			t.Errorf("%q was read", path)
 		}
 		return
 	}
 	data, err := os.ReadFile(path)
-	if got, gotErr := Read(path, 100); sameError("read", gotErr, err) && !bytes.Equal(got, data) {
+	if got, gotErr := Read(path, 100, nil); sameError("read", gotErr, err) && !bytes.Equal(got, data) {
 		t.Errorf("in %q is %q, want %q", path, got, data)
 	}
 }

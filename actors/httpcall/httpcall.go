@@ -6,6 +6,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,6 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -308,10 +307,19 @@ func (r *Response) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Room is what bodies take from that are answered whole.
+type Room interface {
+	// Acquire waits until a body of n bytes may be held, or ctx is done. It is for one that is
+	// not small.
+	Acquire(ctx context.Context, n int64) error
+	// Hold is asked before n more bytes of a body are held.
+	Hold(n int) error
+}
+
 // Whole returns all of the body. One that is not small waits until its size, if that is not
 // known MaxBody, can be taken from room; taken is what is to be given back when the
 // body is no longer held, also after an error.
-func (r *Response) Whole(room *semaphore.Weighted) (body []byte, taken int64, err error) {
+func (r *Response) Whole(room Room) (body []byte, taken int64, err error) {
 	if r.size > MaxBody {
 		return nil, 0, ErrTooLarge
 	}
@@ -323,14 +331,20 @@ func (r *Response) Whole(room *semaphore.Weighted) (body []byte, taken int64, er
 				if size < 0 {
 					size = MaxBody
 				}
-				if room.Acquire(r.ctx, size) != nil {
-					return nil, 0, context.Cause(r.ctx)
+				if err := room.Acquire(r.ctx, size); err != nil {
+					return nil, 0, cmp.Or(context.Cause(r.ctx), err)
 				}
 				taken = size
 				if r.size >= 0 {
+					if err := room.Hold(int(r.size) + 512 - len(body)); err != nil {
+						return nil, taken, err
+					}
 					body = slices.Grow(body, int(r.size)+512-len(body))
 					continue
 				}
+			}
+			if err := room.Hold(len(body)); err != nil {
+				return nil, taken, err
 			}
 			body = slices.Grow(body, len(body))
 		}

@@ -16,6 +16,9 @@ const (
 	// large is what an Account holds, in bytes, when it may no longer use the last eighth of
 	// the Pool: a few large messages do not keep the many others out.
 	large = 1 << 20
+	// Beyond is what an Account holds at most, in bytes, when it goes beyond the Pool: the
+	// largest message that there is, as it is and as it is decoded or encoded.
+	Beyond = 160 << 20
 	// step is what an Account takes from the Pool at a time, in bytes: most requests do not come
 	// to its lock.
 	step = 64 << 10
@@ -63,7 +66,7 @@ func (p *Pool) take(a *Account, n int64, force bool) (room <-chan struct{}, ok b
 	if a.charged+n > large {
 		max -= max / 8
 	}
-	if force || p.max <= 0 || p.used+n <= max || p.goesBeyond(a) {
+	if force || p.max <= 0 || p.used+n <= max || a.charged+n <= Beyond && p.goesBeyond(a) {
 		p.used += n
 		return nil, true
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const max = 1 << 20
+		const max = 10 << 20
 		p := New(max)
 		first, second := p.Account(), p.Account()
 		defer second.Close()

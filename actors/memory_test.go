@@ -1,0 +1,117 @@
+package actors_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// Every place where the server holds bytes of clients, each filled by many connections that
+// read nothing: together they hold what --memory-budget has for them, one connection goes
+// beyond, and each has a constant of its own. The other places, and their tests: messages that are
+// being read (TestUnfinishedMessagesAreBounded), answers to process/read (TestUnreadReadsAreBounded), output (TestMemoryIsBounded), what one message
+// becomes (TestMessagesDoNotGrowInMemory), lists of files (TestListsAreBoundedInBytes).
+func TestClientBytesAreBounded(t *testing.T) {
+	const (
+		connections = 20
+		size        = 12 << 20
+		clients     = 32 << 20      // a quarter of the budget
+		beyond      = budget.Beyond // one of them
+		constant    = 2 << 20       // of each connection and its session
+	)
+	data := make([]byte, size)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(data) }))
+	defer web.Close()
+	write := fmt.Appendf(nil, `{"id":"w","method":"process/write","params":{"processId":"a","writeId":"w","chunk":"%s"}}`, base64.StdEncoding.EncodeToString(data))
+
+	for _, place := range []struct {
+		name    string
+		prepare func(s *stiff)
+		message []byte // sent over and over
+	}{
+		{"stdin that a program does not read", func(s *stiff) { s.start("a", `,"pipeStdin":true`, "sleep", "1000") }, write},
+		{"answers to fs/readFile", nil, fmt.Appendf(nil, `{"id":"f","method":"fs/readFile","params":{"path":"file://%s"}}`, file)},
+		{"bodies of HTTP", nil, fmt.Appendf(nil, `{"id":"h","method":"http/request","params":{"method":"GET","url":"%s","headers":[],"requestId":"r"}}`, web.URL)},
+		{"requests about files", nil, fmt.Appendf(nil, `{"id":"o","method":"fs/writeFile","params":{"path":"file:///dev/full","dataBase64":"%s"}}`, base64.StdEncoding.EncodeToString(data))},
+	} {
+		t.Run(place.name, func(t *testing.T) {
+			troupe := start(t, actors.Config{Budget: 4 * clients, AllowHTTP: true, KillGrace: -1})
+			server, err := transport.Listen("ws://127.0.0.1:0", &transport.ServerOptions{Memory: func() transport.Memory { return troupe.Memory() }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error)
+			go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
+			defer func() {
+				server.Close()
+				<-served
+			}()
+			witness := newStiff(t, troupe)
+			witness.open("")
+			taken := func() int64 {
+				var info protocol.ServerInfoResult
+				witness.send(`{"id":"info","method":"server/info"}`)
+				if err := json.Unmarshal(witness.answer(`"info"`).Result, &info); err != nil {
+					t.Fatal(err)
+				}
+				return info.ClientBytes
+			}
+			var all []*stiff
+			for range connections {
+				conn, err := transport.Dial(t.Context(), server.URL(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close(transport.CloseNormal, "") })
+				s := &stiff{t, conn}
+				s.open("")
+				if place.prepare != nil {
+					place.prepare(s)
+				}
+				all = append(all, s)
+			}
+			before := inUse()
+			for _, s := range all {
+				go func() {
+					for range 6 {
+						if s.conn.WriteMessage(place.message, false) != nil {
+							return
+						}
+					}
+				}()
+			}
+			most, mostTaken := int64(0), int64(0)
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				most, mostTaken = max(most, inUse()-before), max(mostTaken, taken())
+			}
+			if bound := int64(clients + beyond + connections*constant); most > bound || mostTaken > clients+beyond {
+				t.Errorf("%d connections hold %d MiB, and %d MiB are taken; want %d MiB at most", connections, most>>20, mostTaken>>20, bound>>20)
+			}
+			t.Logf("at most %d MiB in the heap, %d MiB taken of %d", most>>20, mostTaken>>20, clients>>20)
+			for _, s := range all {
+				s.conn.Close(transport.CloseNormal, "")
+			}
+			waitFor(t, "what they took to be given back", func() bool { return taken() == 0 })
+			waitFor(t, "what they held to be given back", func() bool {
+				left := inUse() - before
+				t.Logf("%d MiB are left", left>>20)
+				return left < connections*constant
+			})
+		})
+	}
+}
