@@ -41,11 +41,11 @@ var doorAttacks = []*attack{
 	},
 }
 
-// silent opens n TCP connections from some addresses, and holds them until the
-// well-behaved client has gone on. One that the server ends is opened again.
-func silent(ctx context.Context, t *target, n, addresses int) error {
+// occupy opens n TCP connections from some addresses, and holds them until release. One
+// that the server ends is opened again. held is how many were accepted so far.
+func (t *target) occupy(ctx context.Context, n, addresses int) (held *atomic.Int64, release func()) {
 	holding, cancel := context.WithCancel(ctx)
-	var held atomic.Int64
+	held = new(atomic.Int64)
 	silence := make(chan struct{})
 	go func() {
 		defer close(silence)
@@ -67,7 +67,13 @@ func silent(ctx context.Context, t *target, n, addresses int) error {
 			return nil
 		})
 	}()
-	defer func() { cancel(); <-silence }()
+	return held, func() { cancel(); <-silence }
+}
+
+// silent occupies the server until the well-behaved client has gone on.
+func silent(ctx context.Context, t *target, n, addresses int) error {
+	held, release := t.occupy(ctx, n, addresses)
+	defer release()
 	err := eventually(ctx, answerWithin, func() error {
 		if n := held.Load(); n < 280 {
 			return fmt.Errorf("only %d connections were accepted", n)

@@ -165,10 +165,12 @@ func (d *disk) answer(op uint32, node uint64, in []byte) (out []byte, errno unix
 		out = make([]byte, 64)
 		le.PutUint32(out, 7)
 		le.PutUint32(out[4:], 31)
-		le.PutUint32(out[8:], 128<<10) // read ahead
-		le.PutUint16(out[16:], 64)     // in the background
+		le.PutUint32(out[8:], 128<<10)     // read ahead
+		le.PutUint32(out[12:], 1<<5|1<<22) // writes of many pages; their number follows
+		le.PutUint16(out[16:], 64)         // in the background
 		le.PutUint32(out[20:], 128<<10)
 		le.PutUint32(out[24:], 1)
+		le.PutUint16(out[28:], 32) // pages
 		return out, 0
 	case fuseLookup:
 		child, ok := d.names[text(in)]

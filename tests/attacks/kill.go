@@ -177,17 +177,13 @@ func closeWithoutFiles(ctx context.Context, t *target) error {
 			return err
 		}
 	}
-	undo, err := t.noFiles(0)
+	undo, err := t.noFiles(10)
 	if err != nil {
 		return err
 	}
-	// Connections take what is left.
-	for range 50 {
-		if c, err := t.connect(ctx, ""); err == nil {
-			t.onEnd(func() { c.Close() })
-		}
-	}
-	hold(ctx, time.Second)
+	_, release := t.occupy(ctx, 100, 1) // connections take what is left, and what becomes free
+	defer release()
+	hold(ctx, 2*time.Second)
 	if err := t.closedTruly(p.call(ctx, "session/close", obj{}, nil)); err != nil {
 		return err
 	}

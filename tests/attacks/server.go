@@ -24,7 +24,7 @@ const (
 // secrets.
 var serverEnv = []string{
 	"HOME=/tmp", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh",
-	"SOME_TOKEN=hush", "DB_PASSWORD=hush", "DATABASE_URL=postgres://u:hush@db/x", "PGPASSFILE=/hush",
+	"SOME_TOKEN=hush", "DB_PASSWORD=hush", "DATABASE_URL=postgres://u:hush@db/x",
 }
 
 // A server is a running `troupe serve`.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -89,7 +90,7 @@ func patterns(ctx context.Context, t *target) error {
 	for i := range 4 {
 		params := program(fmt.Sprint("p", i), "/bin/true")
 		params["env"] = obj{}
-		params["envPolicy"] = obj{"inherit": "all", "ignoreDefaultExcludes": false, "exclude": []string{pattern}, "includeOnly": []string{},
+		params["envPolicy"] = obj{"inherit": "all", "ignoreDefaultExcludes": false, "exclude": []string{pattern}, "includeOnly": []string{pattern},
 			"set": obj{strings.Repeat("A", 100_000): "x"}}
 		if _, err := p.request("process/start", params); err != nil {
 			return err
@@ -180,11 +181,20 @@ func takeovers(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	if err := p.call(ctx, "process/start", program("flood", t.self, childArg, "stream", "source", "200000000"), nil); err != nil {
+	if err := p.call(ctx, "process/start", program("flood", t.self, childArg, "stream", "source", "2000000000"), nil); err != nil {
 		return err
 	}
 	n := t.n(300, 50)
 	for range n {
+		begin := check.bytes()
+		if err := eventually(ctx, answerWithin, func() error {
+			if check.bytes() == begin {
+				return errors.New("the flood has dried up")
+			}
+			return check.wrong()
+		}); err != nil {
+			return err
+		}
 		next, err := t.dial(ctx, dialOptions{deaf: true})
 		if err != nil {
 			return err
