@@ -231,3 +231,40 @@ func TestKillsWithoutDescriptors(t *testing.T) {
 		wantNoKin(t, "when the server has ended", token)
 	})
 }
+
+// TestStrays: a program that has shed all that tells whose it is goes with its session while no other
+// can have started it. Else the server says that it does not know, until its own end.
+func TestStrays(t *testing.T) {
+	t.Parallel()
+	eachContainment(t, func(t *testing.T, containment string) {
+		leave := "ulimit -S -x 5; "
+		if containment == "cgroup" {
+			leave += "echo $$ >" + cgroup2Root(t) + "/cgroup.procs; "
+		}
+		l := litter{name: "stray", script: `(setsid env -i /bin/bash -c '` + leave + `exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2}
+		s := startServer(t, "--containment", containment)
+		c := s.session(nil)
+		p, token := l.drop(t, c)
+		killKin(p.pid(), token)
+		p.awaitExit()
+		later := s.session(nil)
+		c.call("session/close", obj{})
+		wantNoKin(t, "once session/close was answered", token)
+
+		c = s.session(nil)
+		_, token = litters[0].drop(t, later)
+		p, stray := l.drop(t, c)
+		killKin(p.pid(), stray)
+		p.awaitExit()
+		want := regexp.MustCompile(`\b\d+ \(sleep\): a program of this server started it, and which is not known`)
+		if code, text := c.callError("session/close", obj{}); code != -32603 || !want.MatchString(text) {
+			t.Errorf("session/close: %d %q, want -32603 and %s", code, text, want)
+		}
+		if n := sleepers(token); n != litters[0].sleepers {
+			t.Errorf("%d programs of another session sleep, want %d", n, litters[0].sleepers)
+		}
+		s.stop()
+		wantNoKin(t, "when the server has ended", stray)
+		wantNoKin(t, "when the server has ended", token)
+	})
+}

@@ -46,6 +46,7 @@ func newCgroups(kin *searches, log *slog.Logger) (*cgroups, error) {
 		os.Remove(c.dir)
 		return nil, err
 	}
+	kin.inLeaf = c.inLeaf
 	if err := c.enable(); err != nil {
 		log.Warn("memory, pids and CPUs of children cannot be limited", "cgroup", c.dir, "err", err)
 	}
@@ -139,7 +140,6 @@ func (c *cgroups) allows(limits protocol.ProcessLimits) error {
 
 func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error) {
 	l := &leaf{kin: c.kin.search(name), dir: filepath.Join(c.dir, name)}
-	l.kin.isOther = func(s *stat) bool { return inOther(s.pid, filepath.Base(c.dir), name) }
 	if err := os.Mkdir(l.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -164,10 +164,10 @@ type leaf struct {
 	fd  int // of dir, until the fork; 0: closed
 }
 
-// inOther reports whether a process is in a leaf of the server's other than name.
-func inOther(pid int, server, name string) bool {
-	path, err := readFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	_, leaf, ours := strings.Cut(string(path), "/"+server+"/")
+// inLeaf reports whether a process is in a leaf other than that of name.
+func (c *cgroups) inLeaf(s *stat, name string) bool {
+	path, err := readFile("/proc/" + strconv.Itoa(s.pid) + "/cgroup")
+	_, leaf, ours := strings.Cut(string(path), "/"+filepath.Base(c.dir)+"/")
 	leaf, _, _ = strings.Cut(leaf, "\n")
 	leaf, _, _ = strings.Cut(leaf, "/")
 	return err == nil && ours && leaf != name && !strings.HasSuffix(leaf, " (deleted)")
@@ -354,6 +354,9 @@ func field(text []byte, name string) (n float64) {
 
 func (l *leaf) remove() error {
 	l.closeFD()
+	if l.kin != nil {
+		l.kin.remove()
+	}
 	err := unix.Rmdir(l.dir)
 	if errors.Is(err, unix.EBUSY) {
 		below, _ := os.ReadDir(l.dir)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -13,12 +12,17 @@ import (
 
 // newContainment returns the wanted containment, or the best at hand, after it
 // has killed what dead servers left in it.
-func newContainment(cfg HostConfig, spare *spare, log *slog.Logger) (containment, error) {
+func (h *Host) newContainment(cfg HostConfig) (containment, error) {
+	log := h.log
 	self, err := self()
 	if err != nil {
 		return nil, err
 	}
-	c := &searches{mode: cfg.Containment, server: self, spare: spare, tags: newTags(self, cfg.Subreaper)}
+	c := &searches{mode: cfg.Containment, server: self, spare: h.spare, tags: newTags(self, cfg.Subreaper)}
+	if cfg.Subreaper {
+		c.isStranger = h.isStranger
+	}
+	h.endStrays = func() { c.closing.Store(true) }
 	if c.tags.off {
 		log.Info("RLIMIT_LOCKS is in use: programs are found without their tag", "reason", "another server of ours started this one, or a limit is set")
 	}

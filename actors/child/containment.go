@@ -1,10 +1,14 @@
 package child
 
 import (
+	"errors"
 	"syscall"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
+
+// errStray means that it cannot be told of which tree a process is.
+var errStray = errors.New("a program of this server started it, and which is not known")
 
 // A containment finds and kills the trees of children.
 type containment interface {

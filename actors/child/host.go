@@ -33,6 +33,7 @@ type Host struct {
 	exits       *exits
 	room        room
 	stopReaper  func() error
+	endStrays   func()        // has the next tree that ends take with it who may be of another
 	begun       chan struct{} // holds one: a child was started
 	fence       *fence
 
@@ -83,7 +84,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		return nil, fmt.Errorf("child: %w", err)
 	}
 	h.spare = newSpare(h.log)
-	if h.containment, err = newContainment(cfg, h.spare, h.log); err != nil {
+	if h.containment, err = h.newContainment(cfg); err != nil {
 		h.spare.close()
 		h.exits.close()
 		h.null.Close()
@@ -347,6 +348,7 @@ func (h *Host) shutdown() {
 	}
 	h.mu.Unlock()
 
+	h.endStrays()
 	errs := make([]error, len(all), len(all)+2)
 	var gone sync.WaitGroup
 	for i, p := range all {

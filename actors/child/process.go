@@ -238,12 +238,12 @@ func (p *process) killTree() error {
 	return fmt.Errorf("process %d: %w", p.pid, survivorsError(p.tree.members(), err))
 }
 
-// refusals counts kills in a row that the system did not permit.
+// refusals counts kills in a row that the system did not permit, or that nobody dares.
 type refusals int
 
 // enough reports whether another try is of no use.
 func (r *refusals) enough(err error) bool {
-	if *r++; !errors.Is(err, syscall.EPERM) {
+	if *r++; !errors.Is(err, syscall.EPERM) && !errors.Is(err, errStray) {
 		*r = 0
 	}
 	return *r >= maxRefused

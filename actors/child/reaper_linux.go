@@ -55,7 +55,7 @@ func (h *Host) startReaper() (stop func() error) {
 // look is a census without tags and markers.
 func (h *Host) look() (seen *census, err error) {
 	err = h.spare.do(func() error {
-		seen, err = takeCensus(false, server{start: math.MaxUint64})
+		seen, err = takeCensus(math.MaxUint64, false, nil)
 		return err
 	})
 	return seen, err
@@ -76,10 +76,8 @@ func (h *Host) reapStrangers() bool {
 	}
 	h.forking.Lock()
 	defer h.forking.Unlock()
-	for _, s := range seen.those(h.isStranger) {
-		if s.zombie {
-			reap(s.pid)
-		}
+	for _, s := range seen.those(func(s *stat) bool { return s.zombie && h.isStranger(s) }) {
+		reap(s.pid)
 	}
 	return true
 }

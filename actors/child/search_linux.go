@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,13 @@ type searches struct {
 	server server
 	tags   tags
 	spare  *spare
+	// isStranger reports whether a process came to us when it lost its parent; nil: none does.
+	isStranger func(*stat) bool
+	// inLeaf reports whether a process is in the cgroup of a child other than that of name; nil: there are none.
+	inLeaf func(s *stat, name string) bool
+
+	trees   sync.Map    // tag → *search: those not yet seen empty
+	closing atomic.Bool // all trees end: whose a stray is does not matter
 
 	running sync.Mutex // one scan at a time
 	rested  time.Time  // while running: before then no scan begins that can wait
@@ -67,7 +75,9 @@ func (c *searches) tree(name string, _ protocol.ProcessLimits) (tree, error) {
 }
 
 func (c *searches) search(name string) *search {
-	return &search{searches: c, given: c.tags.next(c.mode != ContainCgroup), marker: c.server.String() + "/" + name}
+	t := &search{searches: c, name: name, born: ticks(), given: c.tags.next(c.mode != ContainCgroup), marker: c.server.String() + "/" + name}
+	c.trees.Store(t.given.tag, t)
+	return t
 }
 
 // scan returns the processes of a pass that started after the call: what has gone before is
@@ -102,9 +112,12 @@ func (c *searches) scan(canWait bool) (*census, error) {
 	c.mu.Unlock()
 	began := time.Now()
 	s.err = c.spare.do(func() (err error) {
-		s.seen, err = takeCensus(c.mode == ContainMarker, c.server)
+		s.seen, err = takeCensus(c.server.start, c.mode == ContainMarker, c.tells)
 		return err
 	})
+	if s.err == nil {
+		s.seen.strays = s.seen.those(c.isStray)
+	}
 	took := time.Since(began)
 	c.rested = time.Now().Add(min(took*scanShare, maxScanRest))
 	close(s.done)
@@ -120,12 +133,14 @@ type census struct {
 	marked   map[string][]*stat
 	groups   map[int][]*stat
 	sessions map[int][]*stat
+
+	strays []*stat // see isStray
 }
 
-// takeCensus lists all processes that can be seen, with the tags of those that did not start before of,
-// and if wanted their markers, but for those that have a tag of of. The error says why the
-// list may not be complete.
-func takeCensus(markers bool, of server) (*census, error) {
+// takeCensus lists all processes that can be seen, with the tags of those that started at since or
+// later. If wanted it reads the markers of those whose tag does not tell of which tree they are.
+// The error says why the list may not be complete.
+func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -136,15 +151,14 @@ func takeCensus(markers bool, of server) (*census, error) {
 		return nil, err
 	}
 	all := make([]stat, 0, len(names))
-	mine := of.tagged(0).server
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		s, err := lookStat(pid)
-		if err == nil && !s.kernel && s.start >= of.start {
-			if s.tag, err = readTag(pid); (err == nil || hidden(err)) && markers && !s.zombie && s.tag.server != mine {
+		if err == nil && !s.kernel && s.start >= since {
+			if s.tag, err = readTag(pid); (err == nil || hidden(err)) && markers && !s.zombie && !tells(&s) {
 				s.marker, err = readMarker(&s)
 			}
 		}
@@ -270,6 +284,14 @@ func (p *pack) in(seen *census, heads []*stat) (found []*stat) {
 	return found
 }
 
+// has reports whether s was in the pack when that was looked for last.
+func (p *pack) has(s *stat) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	start, known := p.known[s.pid]
+	return known && start == s.start
+}
+
 // kill sends SIGKILL to the process that s was read of, or to none. The error says why it may live on.
 func (s *stat) kill() error {
 	fd, err := unix.PidfdOpen(s.pid, 0)
@@ -340,7 +362,7 @@ func (c *searches) killLeftovers(log *slog.Logger) {
 	}
 	err := killAll(c.spare, func() (found []*stat, err error) {
 		err = c.spare.do(func() error {
-			seen, err := takeCensus(true, server{})
+			seen, err := takeCensus(0, true, func(*stat) bool { return false })
 			if err == nil {
 				found = leftovers.in(seen, seen.those(of))
 			}
@@ -365,10 +387,10 @@ func named(stats []*stat) []string {
 type search struct {
 	*searches
 	pack   pack
+	name   string
+	born   uint64 // as start in stat
 	given  mark
 	marker string
-	// isOther reports of a process with the tag whether it is known to be of another tree; nil: none is.
-	isOther func(*stat) bool
 
 	mu     sync.Mutex
 	leader stat // pid from the start on; start from the first kill on, if it ran then
@@ -421,7 +443,7 @@ func (t *search) heads(seen *census) (heads []*stat) {
 	}
 	if t.given.given() {
 		for _, s := range seen.tagged[t.given.tag] {
-			if t.isOther == nil || !t.isOther(s) {
+			if t.inLeaf == nil || !t.inLeaf(s, t.name) {
 				heads = append(heads, s)
 			}
 		}
@@ -446,11 +468,63 @@ func (t *search) found(canWait bool) ([]*stat, error) {
 
 func (t *search) empty() (bool, error) {
 	for again := range 2 { // a process may fork while /proc is read
-		if found, err := t.found(again == 0); err != nil || len(found) > 0 {
+		seen, err := t.scan(again == 0)
+		if err != nil || len(t.pack.in(seen, t.heads(seen))) > 0 {
+			return false, err
+		}
+		if strays, err := t.strays(seen); err != nil || len(strays) > 0 {
+			t.pack.in(seen, strays) // which remembers them
 			return false, err
 		}
 	}
+	t.trees.Delete(t.given.tag)
 	return true, nil
+}
+
+// tells reports whether the tag of s is that of a tree.
+func (c *searches) tells(s *stat) bool {
+	_, known := c.trees.Load(s.tag)
+	return known && s.tag.given()
+}
+
+// isStray reports whether s descends from a child of ours and has lost all that tells of which: it
+// came to us, and no tree has its tag or its cgroup.
+func (c *searches) isStray(s *stat) bool {
+	if c.isStranger == nil || c.tags.off || s.zombie || s.ppid != os.Getpid() {
+		return false
+	}
+	return !c.tells(s) && c.isStranger(s) && (c.inLeaf == nil || !c.inLeaf(s, ""))
+}
+
+// strays are those of which no other tree knows: of this one if no other is left that was there when
+// they began. If there is another, the error names them.
+func (t *search) strays(seen *census) (mine []*stat, err error) {
+	for _, s := range seen.strays {
+		if s.start+1 < t.born {
+			continue
+		}
+		known, others := false, false
+		for _, other := range t.trees.Range {
+			other := other.(*search)
+			known = known || other.pack.has(s)
+			others = others || other != t && other.born <= s.start+1
+		}
+		switch {
+		case known:
+		case others && !t.closing.Load():
+			err = errors.Join(err, fmt.Errorf("%s: %w", s, errStray))
+		default:
+			mine = append(mine, s)
+		}
+	}
+	return mine, err
+}
+
+// ticks is now, as start in stat: in clock ticks since boot, a hundred a second. (time(7))
+func ticks() uint64 {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // fails for bad arguments only
+	return uint64(now.Nano() / 10_000_000)
 }
 
 func (t *search) kill() error {
@@ -466,4 +540,7 @@ func (t *search) members() []string {
 func (*search) oomKilled() bool        { return false }
 func (*search) usage() *protocol.Usage { return nil }
 
-func (*search) remove() error { return nil }
+func (t *search) remove() error {
+	t.trees.Delete(t.given.tag)
+	return nil
+}

@@ -127,7 +127,8 @@ func (*spare) close()              {}
 // mark would be what a child is found by.
 type mark struct{}
 
-func newContainment(cfg HostConfig, _ *spare, _ *slog.Logger) (containment, error) {
+func (h *Host) newContainment(cfg HostConfig) (containment, error) {
+	h.endStrays = func() {}
 	if cfg.Containment != "" && cfg.Containment != ContainGroup {
 		return nil, fmt.Errorf("containment %q is not to be had on this system: use %q", cfg.Containment, ContainGroup)
 	}

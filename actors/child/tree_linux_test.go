@@ -1,0 +1,315 @@
+package child
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func TestTag(t *testing.T) {
+	me, err := self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*server)) server { s := me; change(&s); return s }
+	big := server{pidns: 1<<32 - 1, pid: 1<<22 - 1, start: 1<<40 - 1}
+	for _, tt := range []struct {
+		name  string
+		tag   tag
+		given bool
+		dead  bool
+	}{
+		{"ours", me.tagged(7), true, false},
+		{"one with our pid before us", with(func(s *server) { s.start-- }).tagged(7), true, true},
+		{"no such pid", with(func(s *server) { s.pid = 1<<22 - 1 }).tagged(7), true, true},
+		{"elsewhere: who knows", with(func(s *server) { s.pidns++; s.start-- }).tagged(7), true, false},
+		{"the greatest", big.tagged(1<<34 - 1), true, false},
+		{"of no run", tag{me.tagged(7).server, me.tagged(7).server}, false, false},
+		{"no limit", tag{tagInfinity, tagInfinity}, false, false},
+		{"a limit", tag{100, 200}, false, false},
+		{"none", tag{}, false, false},
+	} {
+		if got := tt.tag.given(); got != tt.given {
+			t.Errorf("%s: given %v", tt.name, got)
+		}
+		if got := tt.tag.dead(me); got != tt.dead {
+			t.Errorf("%s: dead %v", tt.name, got)
+		}
+		if tt.given && tt.tag.run > tt.tag.server {
+			t.Errorf("%s: the soft limit %d is above the hard one, %d", tt.name, tt.tag.run, tt.tag.server)
+		}
+	}
+	if me.tagged(1) == me.tagged(2) || me.tagged(1).server != me.tagged(2).server {
+		t.Error("two runs of one server are not told apart, or not known to be of one")
+	}
+}
+
+// A child has its tag, and its descendants have, whoever they are.
+func TestTagIsHandedDown(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		h := newHost(t, HostConfig{Subreaper: whole})
+		if searchesOf(h).tags.off {
+			t.Skip("RLIMIT_LOCKS is in use")
+		}
+		w := start(t, h, script(`sleep 0.01; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`))
+		want := searchOf(w).given.tag
+		for _, pid := range w.pids(protocol.Stdout, 2) {
+			byCall, err := readTag(pid)
+			if err != nil || byCall != want {
+				t.Errorf("prlimit says %v, %v of %d, want %v", byCall, err, pid, want)
+			}
+			byFile, err := readTagFile(pid)
+			if err != nil || byFile != want {
+				t.Errorf("/proc says %v, %v of %d, want %v", byFile, err, pid, want)
+			}
+		}
+		if none, err := readTagFile(os.Getppid()); err != nil || none.given() {
+			t.Errorf("of our parent /proc says %v, %v", none, err)
+		}
+	}
+}
+
+// Two children that are forked at a time have tags of their own.
+func TestTagsAreApart(t *testing.T) {
+	me, err := self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := newTags(me, true)
+	if tags.off {
+		t.Skip("RLIMIT_LOCKS is in use")
+	}
+	m, other := tags.next(false), tags.next(false)
+	sleep := exec.Command("sleep", "1000")
+	pid, err := m.fork(func() (int, error) {
+		unix.Prlimit(0, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: other.run, Max: other.server}, nil) // as another fork would
+		err := sleep.Start()
+		return sleep.Process.Pid, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sleep.Wait()
+	defer sleep.Process.Kill()
+	if got, err := readTag(pid); err != nil || got != m.tag {
+		t.Errorf("the child has %v, %v, want %v", got, err, m.tag)
+	}
+	tags.next(true).fork(func() (int, error) {
+		if tagging.TryLock() {
+			tagging.Unlock()
+			t.Error("another fork could change the tag")
+		}
+		return 0, errors.New("no fork")
+	})
+}
+
+// Without a tag who left the cgroup is found by the leader, and that by its pid.
+func TestLeaverWithoutTag(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainCgroup})
+	searchesOf(h).tags.off = true
+	procs := filepath.Join(filepath.Dir(h.containment.(*cgroups).dir), "cgroup.procs")
+	w := start(t, h, script(`echo $$ >`+procs+`; setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' & echo $$; wait`))
+	pids := w.pids(protocol.Stdout, 2)
+	if err := w.killTree(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if running(pid) {
+			t.Errorf("%d runs after KillTree", pid)
+		}
+	}
+}
+
+func searchesOf(h *Host) *searches {
+	if c, ok := h.containment.(*cgroups); ok {
+		return c.kin
+	}
+	return h.containment.(*searches)
+}
+
+func searchOf(w *watched) *search {
+	switch t := w.Handle.(*process).tree.(type) {
+	case *leaf:
+		return t.kin
+	case *search:
+		return t
+	}
+	return nil
+}
+
+// Where cgroup.kill fails the members are killed one by one; where that fails, too, they are named.
+func TestCgroupKillFails(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainCgroup})
+	w := start(t, h, script(`trap "" TERM; sleep 1000 & echo $$; wait`))
+	w.pids(protocol.Stdout, 1)
+	l := w.Handle.(*process).tree.(*leaf)
+	file := filepath.Join(l.dir, "cgroup.kill")
+	if err := unix.Mount("/dev/full", file, "", unix.MS_BIND, ""); err != nil {
+		t.Skip("nothing can be mounted here:", err)
+	}
+	defer unix.Unmount(file, 0)
+	if err := l.killMembers(); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the error of cgroup.kill is lost: %v", err)
+	}
+	for runs := true; runs; { // one may have forked meanwhile
+		l.killMembers()
+		list, err := l.list()
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = slices.ContainsFunc(list, func(s *stat) bool { return !s.zombie })
+	}
+	w.until(w.has(FactExited))
+	if err := unix.Unmount(file, 0); err != nil {
+		t.Error(err)
+	}
+	if err := w.killTree(); err != nil {
+		t.Error(err)
+	}
+	err := survivorsError([]string{"12 (a)", "13 (b)"}, unix.EPERM)
+	if want := "12 (a), 13 (b) left: operation not permitted"; !errors.Is(err, ErrSurvivors) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// What cannot be read is not empty, and who cannot be seen is not dead.
+func TestWithoutDescriptors(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode})
+			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
+			left := w.pids(protocol.Stdout, 1)[0]
+			w.until(w.has(FactExited))
+			me, err := self()
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := noDescriptors(t)
+			dead := me.dead(me) || me.tagged(1).dead(me)
+			_, censusErr := takeCensus(0, false, nil)
+			thread := searchesOf(h).spare
+			searchesOf(h).spare = nil // no thread that could help
+			empty, emptyErr := w.Handle.(*process).search()
+			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
+			searchesOf(h).spare = thread
+			if dead {
+				t.Error("a server that cannot be looked at is taken for dead")
+			}
+			if !errors.Is(censusErr, unix.EMFILE) {
+				t.Errorf("the census says %v", censusErr)
+			}
+			if empty || !errors.Is(emptyErr, unix.EMFILE) {
+				t.Errorf("empty %v, %v, want an error that says that it is not known", empty, emptyErr)
+			}
+			noDescriptors(t)
+			killErr := w.killTree()
+			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
+			if killErr != nil || running(left) {
+				t.Errorf("KillTree: %v; what was left runs: %v", killErr, running(left))
+			}
+		})
+	}
+}
+
+// noDescriptors leaves this program none until the returned limit is set again.
+func noDescriptors(t *testing.T) (old unix.Rlimit) {
+	t.Helper()
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil) })
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: old.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return old
+}
+
+// Whose cgroup is another's is not killed for a tag that it got by chance.
+func TestCgroupGoesBeforeTag(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainCgroup, Subreaper: true})
+	if searchesOf(h).tags.off {
+		t.Skip("RLIMIT_LOCKS is in use")
+	}
+	a, b := start(t, h, script("exec sleep 1000")), start(t, h, script("exec sleep 1000"))
+	tag := searchOf(b).given.tag
+	if err := unix.Prlimit(a.PID(), unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag.run, Max: tag.server}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.killTree(); err != nil {
+		t.Error(err)
+	}
+	if !running(a.PID()) {
+		t.Error("another's child was killed")
+	}
+}
+
+// A program that another server started keeps that server's tag.
+func TestTagOfAnotherServer(t *testing.T) {
+	me, err := self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep := exec.Command("sleep", "1000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer sleep.Wait()
+	defer sleep.Process.Kill()
+	st, err := lookStat(sleep.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := server{pidns: me.pidns, pid: st.pid, start: st.start}
+	if own, _ := readTag(st.pid); own.server == tagInfinity && newTags(other, true).off { // else another test has set our limit
+		t.Error("a server without a tag gives none")
+	}
+	outer := server{pidns: me.pidns, pid: me.pid, start: 1}.tagged(1) // less than any hard limit of ours
+	if err := unix.Prlimit(st.pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: outer.run, Max: outer.server}, nil); err != nil {
+		t.Fatal(err)
+	}
+	tags := newTags(other, true)
+	if m := tags.next(true); !tags.off || m.given() {
+		t.Errorf("a server with the tag of another gives the tag %v", m.tag)
+	}
+}
+
+// What lacks a descriptor is done again on the thread, once, and a panic there harms nobody.
+func TestSpareGivesBack(t *testing.T) {
+	exits, err := newExits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exits.close()
+	s := newSpare(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	calls := 0
+	if err := s.do(func() error { calls++; return syscall.EACCES }); err != syscall.EACCES || calls != 1 {
+		t.Errorf("%d calls and %v for what needs no descriptor", calls, err)
+	}
+	if err := s.do(func() error { calls++; panicOn(calls == 3); return syscall.EMFILE }); err == nil || !strings.Contains(err.Error(), "internal error") {
+		t.Errorf("a panic on the thread is %v", err)
+	}
+	if err := s.do(func() error { calls++; return unix.EMFILE }); err != unix.EMFILE || calls != 5 {
+		t.Errorf("%d calls and %v", calls, err)
+	}
+	s.close()
+	if err := s.do(func() error { calls++; return unix.ENFILE }); err != unix.ENFILE || calls != 6 {
+		t.Errorf("after close: %d calls and %v", calls, err)
+	}
+}
+
+func panicOn(yes bool) {
+	if yes {
+		panic("injected")
+	}
+}
