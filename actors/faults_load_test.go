@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 type vandal struct {
 	armed atomic.Bool
 	fired atomic.Int64
+	pause time.Duration // between two panics, at most; 0: 100 ms
 
 	mu     sync.Mutex
 	next   time.Time
@@ -57,7 +59,7 @@ func (v *vandal) chooses(self *actor.PID) bool {
 		return false
 	}
 	v.recent[self.Id] = append(recent, now)
-	v.next = now.Add(time.Duration(rand.Int64N(int64(100 * time.Millisecond))))
+	v.next = now.Add(time.Duration(rand.Int64N(int64(cmp.Or(v.pause, 100*time.Millisecond)))))
 	return true
 }
 

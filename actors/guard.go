@@ -28,7 +28,14 @@ type crashed struct {
 
 // again is from the guard of an actor: a message over which it failed, once more.
 // What is no request has nobody who would repeat it: a stop, a timer.
-type again struct{ message any }
+type again struct {
+	message any
+	tries   int // how often it has failed
+}
+
+// maxTries is how often a message is tried that is no request. One that is dropped may be the
+// only one that tells of an end, and a message that fails each time ends a restartable actor.
+const maxTries = 5
 
 // reaction is what becomes of an actor that panics in Receive.
 type reaction bool
@@ -56,8 +63,8 @@ func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOp
 }
 
 // guard logs each panic once, with its stack. The message that protoactor loses
-// with it is answered if it is a request, and else done a second time, after what
-// is in the mailbox. It lets no panic out of the messages that end an actor:
+// with it is answered if it is a request, and else done again, after what is in the
+// mailbox, up to maxTries times. It lets no panic out of the messages that end an actor:
 // protoactor resurrects an actor that panics in Stopping, and waits for ever for
 // the parent of one that panics in Stopped.
 func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
@@ -94,8 +101,8 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 							"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
 					}
 				default:
-					if !retried {
-						root.RequestWithCustomSender(ctx.Self(), again{m}, env.Sender)
+					if tries := retry.tries + 1; tries < maxTries {
+						root.RequestWithCustomSender(ctx.Self(), again{m, tries}, env.Sender)
 					}
 				}
 				if r == escalated && !g.stopping { // a restart would bring it back
