@@ -377,7 +377,12 @@ func TestServerKilled(t *testing.T) {
 		s := startServer(t, "--containment", containment)
 		c := s.session(nil)
 		leaders := map[string]int{} // token → pid
-		for _, l := range litters {
+		all := litters
+		if containment == "cgroup" {
+			all = append(slices.Clone(all), litter{name: "leaver of its cgroup", sleepers: 2,
+				script: `(setsid env -i /bin/sh -c 'echo $$ >` + cgroup2Root(t) + `/cgroup.procs && exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`})
+		}
+		for _, l := range all {
 			p, token := l.drop(t, c)
 			leaders[token] = p.pid()
 		}
