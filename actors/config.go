@@ -58,9 +58,10 @@ type Config struct {
 	// client asked for another amount up to MaxRetention. 0 means 1 MiB and 64 MiB;
 	// less than 4 KiB means that.
 	Retention, MaxRetention int64
-	// Budget bounds what clients make the troupe hold: three quarters of it the output that all
+	// Budget bounds what clients make the troupe hold: five eighths of it the output that all
 	// processes hold, beyond the first 64 KiB of each; a quarter the messages, requests and
-	// answers of all connections, beyond the first 64 KiB of each. One message at a time may go
+	// answers of all connections, beyond the first 64 KiB of each; an eighth the arguments and
+	// environments kept to start processes, the same of each session. One holder at a time may go
 	// beyond. 0 means 1 GiB; negative means no bound.
 	Budget int64
 	// SpoolDir is where processes with retention spool keep what is beyond their
@@ -139,6 +140,7 @@ type shared struct {
 	start      func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
 	budget     *child.Budget
 	memory     *budget.Pool // of connections; of tests: nil, no bound
+	kept       *budget.Pool // of sessions: what processes are started from; of tests: nil
 	disk       *spool.Disk
 	watcher    *files.Watcher
 	fileTurns  *fileTurns

@@ -11,7 +11,8 @@ import (
 
 // maxKept bounds what the processes of a session are started from, in bytes: the
 // arguments and the environment of each that has not been started yet, or may be again.
-// It is kept while nobody is attached.
+// It is kept while nobody is attached. All sessions together have an eighth of
+// Config.Budget, and each 64 KiB beside.
 const maxKept = 32 << 20
 
 // kept counts bytes of gauge.kept until all that use them have let go.
@@ -35,6 +36,7 @@ func (h *hold) release() {
 	h.once.Do(func() {
 		if h.of.users.Add(-1) == 0 {
 			h.of.gauge.kept.Add(-h.of.bytes)
+			h.of.gauge.account.Give(int(h.of.bytes))
 		}
 	})
 }
@@ -70,6 +72,10 @@ func (r *processRecord) keep(envs environments) *protocol.Error {
 	if has := r.gauge.kept.Load(); has+argv+env > maxKept {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
 			clip(r.id), argv+env, has, int64(maxKept))
+	}
+	if !r.gauge.account.Try(int(argv + env)) {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may (--memory-budget): try again later, or give it less",
+			clip(r.id), argv+env)
 	}
 	use := func(h *hold, k *kept) {
 		k.users.Add(1)

@@ -103,3 +103,43 @@ func TestEqualEnvironmentsAreShared(t *testing.T) {
 		t.Errorf("%d processes with the same %d KiB keep %d MiB", members, size>>10, used>>20)
 	}
 }
+
+// All sessions together keep a part of the server's budget, and each a little beside; a
+// session that has ended gives its part back.
+func TestKeptOfAllSessions(t *testing.T) {
+	const size, budget = 4 << 20, 128 << 20 // an eighth is for this
+	troupe := start(t, actors.Config{KillGrace: -1, Budget: budget})
+	member := func(id, env string) string {
+		return fmt.Sprintf(`{"processId":%q,"argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin","A":%q},"tty":false,"restart":{"policy":"permanent"},"dependsOn":["first"]}`, id, env)
+	}
+	first := `{"processId":"first","argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false,"ready":{"exit":true}}`
+	group := func(env string) string {
+		return fmt.Sprintf(`{"groupId":"g","processes":[%s,%s]}`, first, member("p", env))
+	}
+	large := strings.Repeat("x", size)
+	for range 2 {
+		var all []*peer
+		accepted := 0
+		for range 10 {
+			p := connect(t, troupe)
+			p.open("")
+			all = append(all, p)
+			if m := p.call("group/start", group(large)); m.Error == nil {
+				accepted++
+			} else if !strings.Contains(m.Error.Message, "--memory-budget") {
+				t.Fatalf("%+v", m.Error)
+			} else if m := p.call("group/start", group("small")); m.Error != nil {
+				t.Fatalf("a small one: %+v", m.Error)
+			}
+		}
+		if accepted == 0 || accepted*size > budget/8+2*size {
+			t.Fatalf("%d of %d bytes were accepted, the budget for them is %d", accepted, size, budget/8)
+		}
+		for _, p := range all {
+			if m := p.call("session/close", "{}"); m.Error != nil {
+				t.Fatalf("%+v", m.Error)
+			}
+			p.close()
+		}
+	}
+}

@@ -185,7 +185,7 @@ func (r *registry) want(ctx actor.Context, m attachRequest) {
 		idle:     idle,
 		age:      age,
 		registry: ctx.Self(),
-		gauge:    new(gauge),
+		gauge:    &gauge{account: r.shared.kept.Account()},
 		first:    &m,
 		from:     m.From,
 

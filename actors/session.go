@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/oklog/ulid/v2"
 )
@@ -100,10 +101,11 @@ type sessionRecord struct {
 
 // gauge is what the processes of a session store, and it and the registry look at.
 type gauge struct {
-	wrote atomic.Int64 // when one last did, as Unix nanoseconds
-	held  atomic.Int64 // what all of them keep for the owner, in bytes
-	looks atomic.Int64 // at files, that wait for a filesystem
-	kept  atomic.Int64 // what they are started from, in bytes; see maxKept
+	account *budget.Account // of kept, with the server; closed when the session has ended
+	wrote   atomic.Int64    // when one last did, as Unix nanoseconds
+	held    atomic.Int64    // what all of them keep for the owner, in bytes
+	looks   atomic.Int64    // at files, that wait for a filesystem
+	kept    atomic.Int64    // what they are started from, in bytes; see maxKept
 }
 
 // attachRequest is an Attach with its sender.

@@ -79,6 +79,8 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case *actor.Started:
 		s.record.supervisor = ctx.Self()
 		s.spawn(ctx, sessionName, func() actor.Actor { return &session{s.record} })
+	case *actor.Stopped:
+		s.record.gauge.account.Close()
 	case spawnProcess:
 		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &process{m.record} }); err != nil {
 			m.record.release()

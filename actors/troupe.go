@@ -96,8 +96,9 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
 	s.watcher = files.NewWatcher()
 	s.fileTurns = newFileTurns(host.Threads())
-	s.budget = child.NewBudget(s.Budget-s.Budget/4, func() { t.send(budgetLow{}) })
+	s.budget = child.NewBudget(s.Budget-s.Budget/4-s.Budget/8, func() { t.send(budgetLow{}) })
 	s.memory = budget.New(s.Budget / 4)
+	s.kept = budget.New(s.Budget / 8)
 	// What is right under the root is never given up, at one restart a second at
 	// most: it holds nothing, and without it there is nothing.
 	forever := &supervision.Strategy{
