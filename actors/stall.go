@@ -53,9 +53,10 @@ func waitsForServer(params any) bool {
 	return false
 }
 
-// working reports whether the server owes the connection an answer that waits for the server alone.
+// working reports whether the server owes the connection an answer that waits for the server, or
+// for a turn that other connections have.
 func (c *connection) working() bool {
-	if c.stage == attaching || c.files != nil && c.files.running > 0 || c.http != nil && c.http.asked > 0 {
+	if c.stage == attaching || c.files != nil && (c.files.running > 0 || c.files.waiter != nil) || c.http != nil && c.http.asked > 0 {
 		return true
 	}
 	for _, p := range c.pending {

@@ -60,13 +60,13 @@ func (c *goneConn) Gone() bool { return c.gone.Load() }
 
 // slowDisk is a connection with a client that reads all, on a machine whose disk does nothing
 // until it is closed.
-func slowDisk(t *testing.T, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
+func slowDisk(t *testing.T, turns *fileTurns, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
-		s := &shared{fileTurns: newFileTurns(100), Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
+		s := &shared{fileTurns: turns, Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}
@@ -105,7 +105,7 @@ func large(id int, path string) string {
 // Honest requests, however slow the disk, do not end their connection.
 func TestSlowDiskIsNoStall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	slowDisk(t, func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
+	slowDisk(t, newFileTurns(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
 		for id := range 4 {
 			send(large(2+id, fmt.Sprint(path, id)))
 		}
@@ -131,10 +131,41 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 	})
 }
 
+// A connection whose file calls have no turn waits for others, and not for its client.
+func TestNoTurnIsNoStall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	turns := newFileTurns(3)
+	slowDisk(t, turns, func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
+		close(disk)
+		for range 3 { // others have all
+			if ok, err := turns.take(0, nil); !ok {
+				t.Fatal(err)
+			}
+		}
+		for id := range 4 {
+			send(large(2+id, fmt.Sprint(path, id)))
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("while others had all turns: %v", err)
+		case <-time.After(time.Hour):
+		}
+		for range 3 {
+			turns.run(func() {})
+		}
+		for range 4 {
+			if answer := <-answers; !strings.Contains(answer, `"result"`) {
+				t.Error(answer)
+			}
+		}
+		synctest.Wait()
+	})
+}
+
 // A client that has gone is noticed although its connection is not read.
 func TestGoneIsNoticedWhileUnread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	slowDisk(t, func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
+	slowDisk(t, newFileTurns(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
 		for id := range 4 {
 			send(large(2+id, fmt.Sprint(path, id)))
 		}
