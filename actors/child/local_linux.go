@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -132,6 +133,9 @@ func answers(fd int) bool {
 	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localTypes, uint32(st.Type))
 }
 
+// heads are for the beginnings of files: each start reads two.
+var heads = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+
 // interpreterOf is what the kernel executes for a program: of a script, or an ELF file that is
 // linked dynamically; "" if there is none. ok is false if that cannot be told.
 func interpreterOf(dir, program string) (path string, ok bool) {
@@ -143,12 +147,13 @@ func interpreterOf(dir, program string) (path string, ok bool) {
 		return "", false
 	}
 	defer unix.Close(fd)
-	head := make([]byte, 4<<10)
-	n, err := unix.Pread(fd, head, 0)
+	buf := heads.Get().(*[4 << 10]byte)
+	defer heads.Put(buf)
+	n, err := unix.Pread(fd, buf[:], 0)
 	if err != nil {
 		return "", false
 	}
-	head = head[:n]
+	head := buf[:n]
 	if line, script := bytes.CutPrefix(head, []byte("#!")); script {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
 		words := bytes.Fields(line)
