@@ -45,7 +45,7 @@ func (a *attack) alone() bool {
 
 // mostUsed is how much more a server may use during an attack than before it, unless the
 // attack says otherwise. What is 0 is not judged.
-var mostUsed = facts{RSS: 768 << 20, Threads: 128}
+var mostUsed = facts{RSS: 768 << 20, Threads: 160}
 
 // giveBackWithin is how long the server may take to give back what an attack made it use.
 // Programs and sessions that ended may still be known for a while, as PROTOCOL.md says.

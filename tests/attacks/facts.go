@@ -50,7 +50,7 @@ func (f *facts) most(g facts) {
 var slack = facts{
 	RSS:        64 << 20, // the runtime keeps some free memory, and caches fill
 	Files:      2,        // connections of the well-behaved client that are just ending
-	Threads:    32,       // the runtime keeps the threads of system calls that blocked
+	Threads:    128,      // the runtime keeps the threads of system calls that blocked: file calls have 96
 	Goroutines: 24,       // actors.idleWorkers, 16, wait for work; the well-behaved client's own come and go
 	Held:       4 << 20,  // the well-behaved client's stream flows on
 }

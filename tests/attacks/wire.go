@@ -21,7 +21,7 @@ import (
 var wireAttacks = []*attack{
 	{
 		name: "environment patterns", short: true,
-		does: "Starts programs with an environment pattern of 1.2 MB of stars, and takes the session over meanwhile.",
+		does: "Starts programs with an environment pattern of 600 KB for a name of 1.2 MB, and takes the session over meanwhile.",
 		must: "The takeover is answered.",
 		run:  patterns,
 	},
@@ -86,12 +86,12 @@ func patterns(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	pattern := strings.Repeat("*A", 600_000)
+	pattern := "*" + strings.Repeat("A", 600_000) + "B"
 	for i := range 4 {
 		params := program(fmt.Sprint("p", i), "/bin/true")
 		params["env"] = obj{}
 		params["envPolicy"] = obj{"inherit": "all", "ignoreDefaultExcludes": false, "exclude": []string{pattern}, "includeOnly": []string{pattern},
-			"set": obj{strings.Repeat("A", 100_000): "x"}}
+			"set": obj{strings.Repeat("A", 1_200_000): "x"}}
 		if _, err := p.request("process/start", params); err != nil {
 			return err
 		}
@@ -111,9 +111,8 @@ func readyLine(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	line := "(" + strings.Repeat("(x+x+)+", 140) + "y){1,9}"
-	for i, expression := range []string{line, strings.Repeat("(.*)*", 180), "((a{0,99}){0,99}){0,9}"} {
-		params := program(fmt.Sprint("r", i), "/bin/sh", "-c", "x=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; while :; do echo $x$x$x$x$x$x$x$x$x$x; done # $0", t.token)
+	for i, expression := range []string{strings.Repeat("x{0,999}", 125) + "y", strings.Repeat("(.*)*", 180), "(((x?){0,9}){0,9}){0,9}y"} {
+		params := program(fmt.Sprint("r", i), "/usr/bin/yes", strings.Repeat("x", 4000), t.token)
 		params["ready"] = obj{"line": expression}
 		if err := p.call(ctx, "process/start", params, nil); err != nil && refusal(err) == nil {
 			return err
@@ -406,7 +405,7 @@ func heldBack(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	flood := `head -c 3000000 /dev/zero; echo ready; exec sleep "$0"`
+	flood := `head -c 3000000 /dev/zero; echo; echo ready; exec sleep "$0"`
 	for name, more := range map[string]obj{
 		"ready":   {"ready": obj{"line": "^ready$", "timeoutMs": 1500}},
 		"silence": {"liveness": obj{"silenceMs": 1500}},
@@ -429,6 +428,7 @@ func heldBack(ctx context.Context, t *target) error {
 	if err := next.initialize(ctx, obj{"resumeSessionId": p.session, "takeover": true, "resumeFrom": obj{"ready": 0, "silence": 0}}); err != nil {
 		return err
 	}
+	hold(ctx, 3*time.Second) // what was decided while nobody read is done now
 	var list struct {
 		Processes []struct {
 			ProcessID string

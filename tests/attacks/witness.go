@@ -37,7 +37,8 @@ type witness struct {
 	first    error // of errors
 	refusals int   // of starts
 	rounds   [4]int
-	resumes  int
+	cuts     int // of the stream's connection
+	resumes  int // after as many cuts
 }
 
 // The rounds that a witness makes.
@@ -164,7 +165,13 @@ func (w *witness) run(ctx context.Context) {
 	repeat(sessionRound, 250*time.Millisecond, w.session)
 	repeat(healthRound, 500*time.Millisecond, w.t.healthz)
 	repeat(cutRound, time.Second, func(context.Context) error {
-		if wire := w.wire.Load(); wire != nil {
+		w.mu.Lock()
+		back := w.resumes >= w.cuts
+		if back {
+			w.cuts++
+		}
+		w.mu.Unlock()
+		if wire := w.wire.Load(); back && wire != nil {
 			(*wire).Close(transport.CloseGoingAway, "")
 		}
 		return nil
@@ -245,7 +252,7 @@ func (w *witness) session(ctx context.Context) error {
 		}
 	}
 	go p.read()
-	if err := p.initialize(ctx, nil); err != nil {
+	if err := p.initialize(ctx, obj{"session": obj{"detachedTtlMs": 5000}}); err != nil {
 		return err
 	}
 	err = p.call(ctx, "process/start", program("true", "/bin/true"), nil)
