@@ -209,6 +209,9 @@ func serve(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	over, done := context.WithCancel(context.Background())
+	defer done()
+	go giveBack(over)
 	log.Info("ready", "containment", troupe.Containment(), "files", soft)
 
 	if server != nil {

@@ -1,0 +1,65 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// TestUnfinishedMessagesOfTheServer: clients that never end a message of 64 MiB hold what the budget
+// has for them and no more; whoever sends little is served meanwhile; and when they have gone,
+// the system has that memory back.
+func TestUnfinishedMessagesOfTheServer(t *testing.T) {
+	const clients, budget = 12, 256 * mib // a quarter is for clients, and one goes beyond
+	s := startServer(t, "--memory-budget", "268435456")
+	other := newWitness(s)
+	before := s.rss()
+	part := make([]byte, 15*mib)
+	var all []*conn
+	for range clients {
+		c := s.session(nil)
+		all = append(all, c)
+		go func() {
+			c.tcp.Write(clientFrame(false, websocket.TextMessage, part))
+			for range 3 {
+				if _, err := c.tcp.Write(clientFrame(false, 0, part)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	most := s.rss()
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		most = max(most, s.rss())
+		other.echo(t)
+	}
+	t.Logf("%d MiB before, %d at most", before/mib, most/mib)
+	if grown := most - before; grown > (budget/4+160*mib)*3/2 {
+		t.Errorf("%d clients with 60 MiB each of a message cost the server %d MiB", clients, grown/mib)
+	}
+	for _, c := range all {
+		c.cutRST()
+	}
+	eventually(t, "the memory to go back", func() bool { return s.rss() < before+48*mib })
+	other.echo(t)
+}
+
+// TestMemoryGoesBack: what one large message needed the system has again, although the server is
+// idle and allocates nothing that would make it look for garbage.
+func TestMemoryGoesBack(t *testing.T) {
+	s := startServer(t)
+	c := s.session(nil)
+	before := s.rss()
+	whole := message(64 * mib)
+	for i := range 4 {
+		opcode := byte(0)
+		if i == 0 {
+			opcode = websocket.TextMessage
+		}
+		c.write(i == 3, opcode, whole[i*16*mib:(i+1)*16*mib])
+	}
+	c.reply("big")
+	t.Logf("%d MiB before, %d after", before/mib, s.rss()/mib)
+	eventually(t, "the memory to go back", func() bool { return s.rss() < before+48*mib })
+}
