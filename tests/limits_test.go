@@ -20,7 +20,8 @@ const tellLimits = `for p in $$ self; do
 	echo "score adj 0 $(cat /proc/$p/oom_score_adj)"
 done`
 
-// limitsIn is what tellLimits said of each process: by name, soft and hard.
+// limitsIn is what tellLimits said of each process: by name, soft and hard. It leaves out the
+// limit of file locks, which is another for each program: its tag.
 func limitsIn(output string) (all []map[string]string) {
 	for line := range strings.Lines(strings.ReplaceAll(output, "\r", "")) {
 		f := strings.Fields(line)
@@ -29,7 +30,9 @@ func limitsIn(output string) (all []map[string]string) {
 			continue
 		}
 		i := slices.IndexFunc(f, func(s string) bool { return s == "unlimited" || strings.Trim(s, "0123456789") == "" })
-		all[len(all)-1][strings.Join(f[:i], " ")] = f[i] + " " + f[i+1]
+		if name := strings.Join(f[:i], " "); name != "Max file locks" {
+			all[len(all)-1][name] = f[i] + " " + f[i+1]
+		}
 	}
 	return all
 }

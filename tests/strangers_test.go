@@ -94,7 +94,7 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 			s := startServer(t)
 			client := s.session(nil)
 			id := client.sessionID
-			p := client.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true})
+			client.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true})
 			strangers(t, s, c.from, c.say)
 			var slowest time.Duration
 			for i := range 10 {
@@ -105,7 +105,7 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 				if resp, _ := ask(t, s, "GET", "/healthz", nil); resp.StatusCode != 200 {
 					t.Errorf("/healthz: %s", resp.Status)
 				}
-				p = client.proc("cat")
+				p := client.process("cat")
 				line := fmt.Sprintln("resumed", i)
 				p.write(line)
 				p.awaitOutput("stdout", line)

@@ -348,6 +348,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 					for left > 0 {
 						c, ok := m.in.Take(min(left, 1+left%bufferSize+4<<10))
 						if !ok {
+							m.close()
 							return
 						}
 						used := max1(c.N - left%7)
@@ -374,7 +375,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 					}
 				}()
 				if ends {
-					time.AfterFunc(pause*time.Duration(rounds), m.in.Close)
+					time.AfterFunc(pause*time.Duration(rounds), m.in.Abort)
 				}
 			}
 			done := make(chan struct{})
@@ -392,7 +393,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 				<-done
 			}
 			for _, m := range models {
-				m.in.Close()
+				m.close()
 			}
 			if b.Used() != 0 {
 				t.Errorf("seed %d: %d bytes are charged for nobody", seed, b.Used())
@@ -415,12 +416,24 @@ type modelLog struct {
 
 	mu                 sync.Mutex // as the mailbox: one at a time
 	first, acked, last int64
+	closed             bool
+}
+
+// close ends the log of a child whose pump has ended: nothing is put or held any more.
+func (m *modelLog) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.in.Close()
 }
 
 func (m *modelLog) tell(f func()) {
 	go func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		if m.closed {
+			return
+		}
 		f()
 		m.trim()
 		m.in.Hold(m.last-m.first, m.last-m.acked)
