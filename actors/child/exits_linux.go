@@ -2,7 +2,6 @@ package child
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -65,35 +64,51 @@ func (e *exits) run() {
 	}
 }
 
-// reserve makes a pidfd of the child pid, and that a member which nobody waits for yet.
-func (e *exits) reserve(pid int) (pidfd int, err error) {
+// reserve makes a pidfd of the child pid, and that a member which nobody waits for yet. It
+// returns -1 if the system has no room for either: the child runs already, and watch polls it.
+func (e *exits) reserve(pid int) (pidfd int) {
 	e.start.Do(func() { e.runs.Go(e.run) })
-	if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
-		return -1, descriptorError(fmt.Errorf("pidfd_open: %w", err))
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1
 	}
-	if err = e.control(unix.EPOLL_CTL_ADD, pidfd, 0); err == nil {
-		return pidfd, nil
+	if err := e.control(unix.EPOLL_CTL_ADD, pidfd, 0); err != nil {
+		unix.Close(pidfd)
+		return -1
 	}
-	unix.Close(pidfd)
-	if errors.Is(err, unix.ENOSPC) {
-		err = fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)
-	}
-	return -1, err
+	return pidfd
 }
 
 // watch calls p.wait, on a goroutine of its own, once when p has exited.
 func (e *exits) watch(p *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pidfd < 0 {
+	if p.status != nil {
 		return
 	}
-	e.mu.Lock()
-	e.waiting[int32(p.pidfd)] = p
-	e.mu.Unlock()
-	if err := e.control(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
-		p.host.log.Error("exit of a child will not be seen", "pid", p.pid, "err", err)
+	if p.pidfd >= 0 {
+		e.mu.Lock()
+		e.waiting[int32(p.pidfd)] = p
+		e.mu.Unlock()
+		err := e.control(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT)
+		if err == nil {
+			return
+		}
+		e.mu.Lock()
+		delete(e.waiting, int32(p.pidfd))
+		e.mu.Unlock()
 	}
+	p.host.log.Warn("the exit of a child is polled: the system has no room for a pidfd or an epoll member", "pid", p.pid)
+	go e.poll(p)
+}
+
+// poll is watch for a child that is no member of the set.
+func (e *exits) poll(p *process) {
+	var pause backoff
+	for !p.takeStatus() {
+		pause.wait()
+	}
+	p.wait()
 }
 
 func (e *exits) control(op, fd int, events uint32) (err error) {

@@ -275,10 +275,7 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	if err != nil {
 		return nil, startError(err, spec, h.room)
 	}
-	if p.pidfd, err = h.exits.reserve(p.pid); err != nil {
-		h.bury(p.pid)
-		return nil, err
-	}
+	p.pidfd = h.exits.reserve(p.pid)
 	if spec.Limits.Processes == nil {
 		h.fence.restrain(p.pid)
 	}

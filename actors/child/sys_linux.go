@@ -61,7 +61,7 @@ func (p *process) takeStatus() bool {
 	if p.tree.pins() {
 		options |= unix.WNOWAIT
 	}
-	info, usage, err := waitid(unix.P_PIDFD, p.pidfd, options)
+	info, usage, err := p.waitid(options)
 	switch {
 	case errors.Is(err, unix.ECHILD):
 		p.status = &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
@@ -74,9 +74,19 @@ func (p *process) takeStatus() bool {
 		p.status = exitStatus(0, sig, info.code == cldDumped, &usage)
 		p.status.OOMKilled = sig == syscall.SIGKILL && p.tree.oomKilled()
 	}
-	unix.Close(p.pidfd) // which takes it out of the set, too
-	p.pidfd = -1
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd) // which takes it out of the set, too
+		p.pidfd = -1
+	}
 	return true
+}
+
+// waitid asks for a child that was not yet reaped. It holds the lock: then the pid is ours, too.
+func (p *process) waitid(options int) (childInfo, unix.Rusage, error) {
+	if p.pidfd < 0 {
+		return waitid(unix.P_PID, p.pid, options)
+	}
+	return waitid(unix.P_PIDFD, p.pidfd, options)
 }
 
 func (p *process) Stopped() bool {
@@ -85,7 +95,7 @@ func (p *process) Stopped() bool {
 	if p.status != nil {
 		return false
 	}
-	info, _, err := waitid(unix.P_PIDFD, p.pidfd, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT)
+	info, _, err := p.waitid(unix.WSTOPPED | unix.WNOHANG | unix.WNOWAIT)
 	return err == nil && info.pid != 0
 }
 

@@ -64,9 +64,9 @@ type exits struct{}
 
 func newExits() (*exits, error) { return new(exits), nil }
 
-func (*exits) close()                           {}
-func (*exits) reserve(int) (pidfd int, _ error) { return -1, nil }
-func (*exits) watch(p *process)                 { go p.wait() }
+func (*exits) close()                  {}
+func (*exits) reserve(int) (pidfd int) { return -1 }
+func (*exits) watch(p *process)        { go p.wait() }
 
 // forker forks on the thread of whoever asks.
 type forker struct{ tid int }
