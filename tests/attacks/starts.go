@@ -51,10 +51,13 @@ func forkAttack(name, containment string) *attack {
 		does: fmt.Sprintf("Runs a program that forks until the pids.max of %d, which it shares with the server, is full, and forks again whenever it can.", forkLimit),
 		must: "The server lives and answers, calls that need a thread included, and ends the bomb.",
 		skip: noPids, configure: inPids(forkLimit), flags: []string{"--containment", containment},
-		refusals: true,
-		run:      fork,
+		refusals: true, harms: crowded,
+		run: fork,
 	}
 }
+
+// crowded is the end of the well-behaved client's own program, which gets no thread beside a bomb.
+func crowded(err error) bool { return strings.Contains(err.Error(), "the stream: exit status 2") }
 
 func fork(ctx context.Context, t *target) error {
 	p, err := t.open(ctx, nil, nil)
