@@ -51,7 +51,7 @@ var memoryAttacks = []*attack{
 		run:  unreadHTTP,
 	},
 	{
-		name: "large stdin", short: true,
+		name: "large stdin",
 		does: "Writes 40 MiB at once to each of 20 programs that do not read, and cuts.",
 		must: "Memory stays bounded, and comes back after the cut.",
 		run:  largeStdin,

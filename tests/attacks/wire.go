@@ -44,7 +44,7 @@ var wireAttacks = []*attack{
 		run:  takeovers,
 	},
 	{
-		name: "pings without end", short: true,
+		name: "pings without end",
 		does: "Sends pings as fast as it can on 20 connections, and reads no Pong.",
 		must: "Memory stays bounded.",
 		run:  pings,
@@ -68,7 +68,7 @@ var wireAttacks = []*attack{
 		run:  repeated,
 	},
 	{
-		name: "held back", short: true, bound: 2 * time.Minute,
+		name: "held back", bound: 2 * time.Minute,
 		does: "Leaves programs with readiness, silence and probes held back in their write, without an owner.",
 		must: "They are not ended for it.",
 		run:  heldBack,
