@@ -165,7 +165,8 @@ type parked struct {
 	sender *actor.PID
 	token  uint64
 	params any
-	timer  *time.Timer // nil: none
+	timer  *time.Timer                     // nil: none
+	tree   protocol.ProcessTerminateResult // of process/terminate, which waits for the end of the tree
 }
 
 // process is the actor that owns one managed process. It lives under the
@@ -587,8 +588,10 @@ func (p *process) request(ctx actor.Context, m Request) {
 		}
 		result := protocol.ProcessTerminateResult{Running: p.lives()}
 		if params.Tree && (params.GraceMs == nil || *params.GraceMs == 0) {
-			r.params = result
-			p.trees = append(p.trees, r)
+			r.tree = result
+			if again := p.parkTree(r); again {
+				return
+			}
 		} else {
 			p.reply(ctx, r, result, nil)
 		}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -169,13 +170,40 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.spread(ctx) // what was held back, too
 }
 
+// parkTree keeps a process/terminate until the tree is gone, and reports whether the same one
+// waits already. Then the first says what there was to end, and the newest is answered.
+func (p *process) parkTree(r *parked) (again bool) {
+	if key, ok := keyOf(r.params); ok {
+		p.trees = slices.DeleteFunc(p.trees, func(first *parked) bool {
+			k, ok := keyOf(first.params)
+			if !ok || k != key {
+				return false
+			}
+			r.tree, again = first.tree, true
+			return true
+		})
+	}
+	p.trees = append(p.trees, r)
+	return again
+}
+
+// dropTrees forgets the process/terminate of those who have gone, unless it can be sent again:
+// then its answer is remembered.
+func (p *process) dropTrees(gone func(*parked) bool) {
+	p.trees = slices.DeleteFunc(p.trees, func(r *parked) bool {
+		_, again := keyOf(r.params)
+		return gone(r) && !again
+	})
+	p.trees = slices.Delete(p.trees, 0, max(len(p.trees)-maxAnswers, 0))
+}
+
 // answerTrees answers those who wait for the tree to be gone.
 func (p *process) answerTrees(ctx actor.Context, err error) {
 	for _, r := range p.trees {
 		if err != nil {
 			p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "process %s: %v", p.id, err))
 		} else {
-			p.reply(ctx, r, r.params, nil)
+			p.reply(ctx, r, r.tree, nil)
 		}
 	}
 	p.trees = nil

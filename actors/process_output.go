@@ -209,7 +209,7 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	}
 	p.reads = slices.DeleteFunc(p.reads, gone)
 	p.unspool = slices.DeleteFunc(p.unspool, gone)
-	p.trees = slices.DeleteFunc(p.trees, gone)
+	p.dropTrees(gone)
 	// Not answered, so not accepted: the client will write them again.
 	p.stdin = slices.DeleteFunc(p.stdin, gone)
 	p.acceptStdin(ctx)
