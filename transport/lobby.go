@@ -24,6 +24,8 @@ const (
 	speakWithin = 2 * DefaultHandshakeTimeout
 	// lobbyPause is how long Accept waits before it looks for a ripe guest again.
 	lobbyPause = 20 * time.Millisecond
+	// excusedFor is how long after its arrival a guest may say that the server has not read its bytes.
+	excusedFor = DefaultHandshakeTimeout
 	// maxPeeks is how many guests are asked, of one host and stage, whether their bytes wait.
 	maxPeeks = 16
 )
@@ -32,16 +34,16 @@ const (
 type stage int
 
 const (
-	silent    stage = iota // not a byte; or an answer was the last it had, as from /healthz
-	asking                 // a part of a request
+	silent    stage = iota // not a byte
+	asking                 // a part of a request, or requests as for /healthz
 	listening              // it has a websocket, or needs none
 	speaking               // it has sent a message, and was not admitted
 	stages
 )
 
 // lobby holds the connections that were accepted and not yet admitted: strangers. There are
-// maxGuests at most. When it is full, the oldest guest of the host with the most gives way, so
-// neither other hosts nor a client that keeps on talking wait for those that are silent.
+// maxGuests at most. When it is full, the oldest guest of the host with the most gives way. So nobody
+// waits for guests that are silent, nor for guests that keep on talking and are never admitted.
 //
 // Any goroutine may call its methods.
 type lobby struct {
@@ -68,7 +70,9 @@ type guest struct {
 	// Guarded by lobby.mu.
 	in    *list.Element // nil: it has left
 	stage stage
+	begun time.Time           // when it entered
 	since time.Time           // when it came to that stage
+	heard time.Time           // its last message, or when it could send the first
 	waits func() bool         // its bytes wait to be read: the server is to blame
 	close func(reason string) // does not block
 	due   *time.Timer         // when it must have sent a message; nil: others see to it
@@ -83,7 +87,8 @@ func newLobby(max int) *lobby {
 // enter waits for a place for the connection c, which has been accepted, and may have another one give
 // way. It returns nil once the lobby is closed.
 func (l *lobby) enter(c net.Conn) *guest {
-	g := &guest{lobby: l, key: keyOf(c), since: time.Now(), close: func(string) { c.Close() }, waits: func() bool { return false }}
+	now := time.Now()
+	g := &guest{lobby: l, key: keyOf(c), begun: now, since: now, close: func(string) { c.Close() }, waits: func() bool { return false }}
 	if s, ok := c.(stream); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			g.waits = func() bool { return bytesWait(raw) }
@@ -137,7 +142,7 @@ func (l *lobby) ripe(now time.Time) *guest {
 				oldest, most = g, h.n
 			}
 		}
-		if oldest == nil || !oldest.waits() {
+		if oldest == nil || now.Sub(oldest.begun) > excusedFor || !oldest.waits() {
 			return oldest
 		}
 		oldest.move(oldest.stage, now) // the server is behind, and not the guest
@@ -164,14 +169,15 @@ func (s stage) ripeAfter() time.Duration {
 	return ripeAfter
 }
 
-// comes says that the guest has come to a stage.
+// comes says that the guest has come to a stage. A stage that it had reached before is nothing
+// new: a guest that repeats itself grows older all the same, and gives way in its turn.
 func (g *guest) comes(to stage) {
 	if g == nil {
 		return
 	}
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
-	if g.in != nil {
+	if g.in != nil && to > g.stage {
 		g.move(to, time.Now())
 	}
 }
@@ -187,7 +193,8 @@ func (g *guest) opens(shut func(reason string)) {
 	if g.in == nil {
 		return // it gave way, and its socket is closed
 	}
-	g.move(listening, time.Now())
+	g.heard = time.Now()
+	g.move(listening, g.heard)
 	g.close = func(reason string) { go shut(reason) }
 	g.due = time.AfterFunc(DefaultHandshakeTimeout, g.late)
 }
@@ -199,10 +206,14 @@ func (g *guest) speaks() {
 	}
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
-	if g.in != nil {
-		g.move(speaking, time.Now())
-		g.due.Reset(speakWithin)
+	if g.in == nil {
+		return
 	}
+	if g.stage < speaking {
+		g.move(speaking, time.Now())
+	}
+	g.heard = time.Now()
+	g.due.Reset(speakWithin)
 }
 
 // late ends the guest: it was to send a message.
@@ -213,7 +224,7 @@ func (g *guest) late() {
 		return
 	}
 	shut := g.close
-	shut(fmt.Sprintf("no successful initialize, and no message for %v: try again", time.Since(g.since).Round(time.Second)))
+	shut(fmt.Sprintf("no successful initialize, and no message for %v: try again", time.Since(g.heard).Round(time.Second)))
 	g.remove()
 }
 
@@ -232,14 +243,9 @@ func (g *guest) leave() {
 // What follows is for who holds lobby.mu, and the guest is in the lobby.
 
 func (g *guest) move(to stage, now time.Time) {
-	g.since = now
 	h := g.lobby.hosts[g.key]
-	if g.stage == to {
-		h.guests[to].MoveToBack(g.in)
-		return
-	}
 	h.guests[g.stage].Remove(g.in)
-	g.stage, g.in = to, h.guests[to].PushBack(g)
+	g.stage, g.since, g.in = to, now, h.guests[to].PushBack(g)
 }
 
 func (g *guest) remove() {

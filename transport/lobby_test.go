@@ -69,7 +69,12 @@ func TestWhoGivesWay(t *testing.T) {
 			g[1].opens(func(string) {})
 			g[2].comes(asking)
 		}, []int{3}},
-		{"that answered before, and is silent again", []string{a, a}, func(g []*guest) { g[1].comes(asking); g[0].comes(asking); g[1].comes(silent) }, []int{1}},
+		{"that asked first, and asks again", []string{a, a}, func(g []*guest) {
+			g[1].comes(asking)
+			time.Sleep(time.Second)
+			g[0].comes(asking)
+			g[1].comes(asking)
+		}, []int{1}},
 		{"whose bytes do not wait for the server", []string{a, a, a}, func(g []*guest) { g[0].waits = func() bool { return true } }, []int{1}},
 		{"of those that are there", []string{a, a, a}, func(g []*guest) { g[0].leave(); g[0].lobby.enter(&caller{from: a}) }, []int{1}},
 	} {
@@ -115,6 +120,48 @@ func TestLobbyWaitsForTheYoung(t *testing.T) {
 			t.Error("a lobby that is closed lets in")
 		}
 	})
+}
+
+// Guests that keep on asking or talking without getting anywhere give way, too, and so do those whose
+// bytes always wait, as those of a flood.
+func TestTalkersGiveWay(t *testing.T) {
+	for name, talk := range map[string]func(*guest){
+		"the same request":  func(g *guest) { g.comes(asking) },
+		"the same message":  func(g *guest) { g.speaks() },
+		"more than is read": func(*guest) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLobby(8)
+				var over atomic.Bool
+				for range l.max {
+					g := l.enter(&caller{from: "10.0.0.1:1"})
+					switch name {
+					case "the same message":
+						g.opens(func(string) {})
+					case "more than is read":
+						g.waits = func() bool { return true }
+					}
+					go func() {
+						defer g.leave()
+						for ; !over.Load(); time.Sleep(ripeAfter / 5) {
+							talk(g)
+						}
+					}()
+				}
+				time.AfterFunc(time.Minute, func() { over.Store(true) }) // then there is a place
+				time.Sleep(time.Second)
+				start := time.Now()
+				g := l.enter(&caller{from: "10.0.0.2:1"})
+				if waited := time.Since(start); waited > 2*DefaultHandshakeTimeout {
+					t.Errorf("a newcomer waited %v", waited)
+				}
+				over.Store(true)
+				g.leave()
+				time.Sleep(time.Hour) // of timers
+			})
+		})
+	}
 }
 
 // A guest that opened a connection has a time to speak, and another after each message.

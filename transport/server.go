@@ -272,8 +272,6 @@ func connState(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive: // its first byte has come
 		g.comes(asking)
-	case http.StateIdle:
-		g.comes(silent)
 	case http.StateHijacked:
 		g.comes(listening)
 	case http.StateClosed:
