@@ -170,6 +170,41 @@ func TestSlowMessage(t *testing.T) {
 	}
 }
 
+// Bytes that always wait, as those of a flood of pings within a message, do not keep it alive; bytes
+// that waited because this side slept are read.
+func TestFloodWithinMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer, conn := net.Pipe()
+		defer peer.Close()
+		go func() {
+			for {
+				if _, err := peer.Write([]byte("x")); err != nil {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		l := link{deadAfter: DefaultDeadAfter, waiting: func() bool { return true }}
+		for range 3 {
+			l.expect(paceTime)
+			time.Sleep(time.Minute)
+			if n, err := l.read(conn, make([]byte, 10)); n == 0 || err != nil {
+				t.Fatalf("after a sleep: %d bytes, %v", n, err)
+			}
+		}
+		begin := time.Now()
+		var err error
+		for err == nil && time.Since(begin) < time.Minute {
+			_, err = l.read(conn, make([]byte, 10))
+		}
+		if _, slow := errors.AsType[slowError](err); !slow {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		conn.Close()
+		time.Sleep(time.Second) // until who sends has seen that
+	})
+}
+
 // Frames have the same pace: 1 Mbit/s will do for the largest, and a part of a header is no more
 // than a part of a message.
 func TestSlowFrames(t *testing.T) {
@@ -215,6 +250,65 @@ func TestSlowFrames(t *testing.T) {
 		}
 		peer.Close()
 		time.Sleep(time.Minute) // until who sends has seen that
+	})
+}
+
+// Frames, too, do not blame the other side for this side's sleep, nor one that takes what is written slowly.
+func TestFramesAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer, conn := net.Pipe()
+		c := socketFrames(conn, "", settings{})
+		defer peer.Close()
+		defer c.Close(CloseNormal, "")
+		c.waiting = func() bool { return true }
+		go func() {
+			peer.Write([]byte{1, 0, 0, 0, '{', 4, 0})
+			time.Sleep(3 * paceTime / 2) // as long as a sleep would take it from the pace
+			peer.Write([]byte{0, 0, '{', '}', ' ', ' '})
+		}()
+		for _, want := range []string{"{", "{}  "} {
+			if msg, err := c.ReadMessage(); err != nil || string(msg) != want {
+				t.Fatalf("%q, %v, want %q", msg, err, want)
+			}
+		}
+		go func() {
+			for range 4 + 6 {
+				time.Sleep(DefaultWriteTimeout / 3)
+				peer.Read(make([]byte, 1))
+			}
+		}()
+		if err := c.WriteMessage([]byte("[1, 2]"), false); err != nil {
+			t.Errorf("a byte each %v was taken: %v", DefaultWriteTimeout/3, err)
+		}
+		begin := time.Now()
+		if err := c.WriteMessage([]byte("[1, 2]"), false); err == nil || time.Since(begin) > 2*DefaultWriteTimeout {
+			t.Errorf("nothing was taken for %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
+// Close ends a wait for memory.
+func TestCloseEndsWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := budget.New(1 << 20)
+		hog := pool.Account()
+		hog.Force(2 << 20)
+		hog.Over() // it goes beyond, so nobody else may
+		peer, conn := net.Pipe()
+		account := pool.Account()
+		c := socketFrames(conn, SubprotocolJSON, settings{memory: func() Memory { return account }})
+		go peer.Write(append(binary.LittleEndian.AppendUint32(nil, 1<<20), make([]byte, 1<<20)...))
+		go c.ReadMessage()
+		time.Sleep(time.Second)
+		c.Close(CloseNormal, "")
+		synctest.Wait()
+		select {
+		case <-account.Done():
+		default:
+			t.Error("the pump of a connection that was closed waits for memory")
+		}
+		peer.Close()
+		hog.Close()
 	})
 }
 

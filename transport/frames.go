@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 )
@@ -31,6 +32,7 @@ type frames struct {
 	conn         net.Conn      // nil: it is none
 	writeTimeout time.Duration // for the kernel to take a message
 	pace         time.Duration // for paceBytes of a message to come
+	waiting      func() bool   // bytes wait to be read; nil: never
 	guest        *guest        // of a server, in its lobby; nil: of a client
 }
 
@@ -92,14 +94,13 @@ func (c *frames) nextFrame(in *bufio.Reader) error {
 	} else if err != nil {
 		return c.cut(err)
 	}
-	c.dueIn(c.pace)
 	defer func() { // also when the first message has come
 		if c.conn != nil {
 			c.conn.SetReadDeadline(time.Time{})
 		}
 	}()
 	var head [frameHeader]byte
-	if _, err := io.ReadFull(in, head[:]); err != nil {
+	if _, err := c.fill(in, head[:]); err != nil {
 		return c.cut(err)
 	}
 	size, m, most := binary.LittleEndian.Uint32(head[:]), &c.message, c.message.most(c.max)
@@ -120,13 +121,25 @@ func (c *frames) nextFrame(in *bufio.Reader) error {
 			}
 		}
 		part := m.buf[len(m.buf):min(cap(m.buf), int(size), len(m.buf)+paceBytes)]
-		c.dueIn(c.pace)
-		n, err := io.ReadFull(in, part)
+		n, err := c.fill(in, part)
 		if m.buf = m.buf[:len(m.buf)+n]; err != nil {
 			return c.cut(err)
 		}
 	}
 	return nil
+}
+
+// fill reads all of part, within pace. If this side slept meanwhile, the bytes that wait have as long again.
+func (c *frames) fill(in *bufio.Reader, part []byte) (n int, err error) {
+	c.dueIn(c.pace)
+	n, err = io.ReadFull(in, part)
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.waiting != nil && c.waiting() {
+		c.dueIn(c.pace)
+		var more int
+		more, err = io.ReadFull(in, part[n:])
+		n += more
+	}
+	return n, err
 }
 
 // cut says what an error within a frame means.
@@ -157,10 +170,14 @@ func (c *frames) Peer() string { return c.guest.peer(c.name) }
 // Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
 func (c *frames) Admit() { c.guest.leave() }
 
-// Close leaves the lobby, too.
+// Close leaves the lobby, too, and ends a wait for memory.
 func (c *frames) Close(code int, reason string) error {
 	c.guest.leave()
-	return c.piped.Close(code, reason)
+	err := c.piped.Close(code, reason)
+	if c.message.memory != nil {
+		c.message.memory.Close()
+	}
+	return err
 }
 
 // Gone reports whether the other side neither reads nor writes any more. It is for one who does
@@ -184,14 +201,27 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 		return fmt.Errorf("transport: a message of %d bytes; a frame has 1 to %d", len(msg), c.max)
 	}
 	c.out = append(binary.LittleEndian.AppendUint32(c.out[:0], uint32(len(msg))), msg...) // one write
-	if c.conn != nil {
-		c.conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
-	}
-	_, err := c.w.Write(c.out)
+	err := c.writeAll(c.out)
 	if cap(c.out) > keepBuffer {
 		c.out = nil
 	}
 	return c.wrote(err)
+}
+
+// writeAll fails once the other side has taken nothing for writeTimeout, in parts as the one of a websocket.
+func (c *frames) writeAll(b []byte) error {
+	for part := 1; ; part++ {
+		if c.conn != nil {
+			c.conn.SetWriteDeadline(time.Now().Add(c.writeTimeout / silenceParts))
+		}
+		n, err := c.w.Write(b)
+		if b = b[n:]; n > 0 {
+			part = 0
+		}
+		if part >= silenceParts || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // socketFrames is Frames over a socket. An empty subprotocol means that the other side
@@ -208,6 +238,11 @@ func socketFrames(conn net.Conn, subprotocol string, s settings) *frames {
 	}
 	if s.memory != nil {
 		c.message.memory = s.memory()
+	}
+	if socket, ok := conn.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			c.waiting = func() bool { return bytesWait(raw) }
+		}
 	}
 	if c.firstDue {
 		conn.SetReadDeadline(time.Now().Add(DefaultHandshakeTimeout))

@@ -137,7 +137,7 @@ func (c *webSocket) read() error {
 	}
 	m, l := &c.message, c.wire.state()
 	if !c.masks {
-		l.due = time.Now().Add(c.pace)
+		l.expect(c.pace)
 		defer func() { l.due = time.Time{} }()
 	}
 	most := m.most(c.maxMessage)
@@ -160,7 +160,8 @@ func (c *webSocket) read() error {
 		case err != nil:
 			return err
 		case !c.masks && len(m.buf)-paced >= paceBytes:
-			paced, l.due = len(m.buf), time.Now().Add(c.pace)
+			paced = len(m.buf)
+			l.expect(c.pace)
 		}
 	}
 }

@@ -93,9 +93,11 @@ type link struct {
 	waiting   func() bool   // bytes wait to be read; nil: never
 	guest     *guest        // of a server, in its lobby; nil: of a client
 
-	frames  frameGuard // owned by the reader; its max is 0 where frames are not limited
-	due     time.Time  // owned by the reader: when more of a message must have come; zero: never
-	reading sync.Mutex // held by the reader in Read, then for good by linger
+	frames  frameGuard    // owned by the reader; its max is 0 where frames are not limited
+	due     time.Time     // owned by the reader: when more of a message must have come; zero: never
+	pace    time.Duration // owned by the reader: for that to come
+	excused bool          // owned by the reader: due was put off, as bytes were waiting then
+	reading sync.Mutex    // held by the reader in Read, then for good by linger
 	closing atomic.Bool
 	writing sync.Mutex // held while a frame is written
 }
@@ -112,7 +114,8 @@ const silenceParts = 4
 // A server that was stopped (SIGSTOP, a suspended machine) must not blame the other side for
 // its own sleep. So the time is measured in parts: a sleep of any length uses up one part, and
 // keepAlive has the others to ask with. After the last part, bytes that wait in the socket
-// still count.
+// still count. In the middle of a message they count once until more of it has come (expect): a
+// flood of pings, or of empty fragments, always waits.
 func (l *link) read(c net.Conn, p []byte) (int, error) {
 	if l.deadAfter == 0 {
 		return c.Read(p)
@@ -127,10 +130,13 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 		now := time.Now()
 		deadline := now.Add(l.deadAfter / silenceParts)
 		if !l.due.IsZero() {
-			if !now.Before(l.due) && (l.waiting == nil || !l.waiting()) {
-				return 0, slowError{}
+			if !now.Before(l.due) {
+				if l.excused || l.waiting == nil || !l.waiting() {
+					return 0, slowError{}
+				}
+				l.excused, l.due = true, now.Add(l.pace)
 			}
-			if now.Before(l.due) && l.due.Before(deadline) {
+			if l.due.Before(deadline) {
 				deadline = l.due
 			}
 		}
@@ -151,6 +157,11 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 			return n, deadError(l.deadAfter)
 		}
 	}
+}
+
+// expect says that more of a message must come within pace.
+func (l *link) expect(pace time.Duration) {
+	l.due, l.pace, l.excused = time.Now().Add(pace), pace, false
 }
 
 // bytesWait reports whether a Read would return at once: with bytes, the end or an error.
