@@ -190,8 +190,9 @@ func (c *Client) Close() error {
 }
 
 // CloseSession ends the session and every process of it, and closes the client.
-// The error is nil also when the session was gone already; when ctx ended first,
-// the session lives until its detached TTL.
+// The error is nil also when the session was gone already. If processes survived, the session has
+// ended all the same, and the error names them. When ctx ended first, the session lives until its
+// detached TTL.
 func (c *Client) CloseSession(ctx context.Context) error {
 	defer c.Close()
 	err := c.call(ctx, protocol.MethodSessionClose, protocol.SessionCloseParams{}, nil)

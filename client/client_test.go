@@ -574,6 +574,36 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
+// What the code of a Close says counts: PROTOCOL.md, "Connecting".
+func TestCloseCodes(t *testing.T) {
+	for code, gone := range map[int]bool{1001: false, 1008: false, 1009: false, 1011: false, 1013: false, 4002: false, 1002: true, 4001: true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(programs)
+			c := connect(t, f, nil)
+			cmd := c.Command("wait")
+			if err := cmd.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.lock(func() { f.conn.Close(code, "because") })
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if again := len(f.hellos) - 1; gone != (again == 0) || !gone && again != 1 {
+				t.Errorf("Close %d: came back %d times", code, again)
+			}
+			if !gone {
+				if err := cmd.Kill(t.Context()); err != nil {
+					t.Errorf("Close %d: Kill: %v", code, err)
+				}
+			}
+			err := cmd.Wait(t.Context())
+			if gone && (err == nil || !strings.Contains(err.Error(), "because")) || errors.Is(err, ErrSessionGone) != (code == 4001) {
+				t.Errorf("Close %d: %v", code, err)
+			}
+			c.Close()
+		})
+	}
+}
+
 func TestProcessGone(t *testing.T) {
 	f := newFake(programs)
 	c := connect(t, f, nil)

@@ -90,6 +90,8 @@ func (c *Client) after(lost error) (planned bool, err error) {
 		return false, ErrClosed
 	case c.evicted != nil:
 		return false, c.evicted
+	case final(lost) != nil:
+		return false, final(lost)
 	case c.recycle:
 		c.progress = true // no delay
 		return true, nil
@@ -97,6 +99,23 @@ func (c *Client) after(lost error) (planned bool, err error) {
 		return false, fmt.Errorf("client: connection lost: %w", lost)
 	}
 	return false, nil
+}
+
+// closeEvicted is the code of a Close after which the session is out of reach (PROTOCOL.md).
+const closeEvicted = 4001
+
+// final says why another connection is pointless after a Close by the server, or returns nil.
+func final(lost error) error {
+	var closed *transport.CloseError
+	switch {
+	case !errors.As(lost, &closed):
+		return nil
+	case closed.Code == closeEvicted: // and its session/evicted was not received
+		return fmt.Errorf("%w: %w", ErrSessionGone, lost)
+	case closed.Code == transport.CloseProtocolError:
+		return fmt.Errorf("client: the server refuses how this client speaks; use versions of both that fit: %w", lost)
+	}
+	return nil
 }
 
 // end fails everything that waits. What was received is still delivered.
@@ -174,6 +193,8 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 			return link{}, ErrClosed
 		case errors.As(err, &refused) && !attachedElsewhere(err):
 			return link{}, err
+		case final(err) != nil:
+			return link{}, final(err)
 		}
 		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
 	}
