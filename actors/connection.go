@@ -120,10 +120,11 @@ type connection struct {
 
 	// Owned by Receive.
 	stage     stage
-	init      *protocol.InitializeParams
-	initReq   pending          // initialize, while attaching
-	held      []inbound        // while attaching
-	gone      []ProcessRemoved // before it was attached; told after initialized
+	init      *protocol.InitializeParams // while attaching: it may be large
+	initReq   pending                    // initialize, while attaching
+	resume    map[string]uint64          // resumeFrom, until initialized: of the processes that there are or were
+	held      []inbound                  // while attaching
+	gone      []ProcessRemoved           // before it was attached; told after initialized
 	session   *actor.PID
 	sessionID string
 	observer  bool

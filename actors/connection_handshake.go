@@ -36,7 +36,7 @@ func ownerKey(conn Conn) string {
 }
 
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
-	c.stage = opened
+	c.stage, c.init = opened, nil
 	c.answer(c.initReq, nil, err)
 	c.replayHeld(ctx)
 }
@@ -82,32 +82,40 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 		result.PlatformFamily, result.PlatformOS = "unix", c.info.PlatformOS
 	}
 	c.answer(c.initReq, result, nil)
+	c.resume = make(map[string]uint64)
 	for _, p := range m.Processes {
 		if after, ok := c.init.ResumeFrom[p.ID]; ok {
+			c.resume[p.ID] = after
 			c.streams[p.ID] = &stream{ref: p, placed: true, begin: after, last: after} // replayed after initialized
 		} else {
 			c.show(ctx, p, Subscribe{Now: true})
 		}
 	}
-	c.gone = m.Removed
+	for _, gone := range m.Removed {
+		if after, ok := c.init.ResumeFrom[gone.ID]; ok {
+			c.resume[gone.ID] = after
+			c.gone = append(c.gone, gone)
+		}
+	}
+	c.init, c.initReq = nil, pending{}
 	c.replayHeld(ctx)
 }
 
 // replay sends what the client has missed of the processes it named.
 func (c *connection) replay(ctx actor.Context) {
-	for id, after := range c.init.ResumeFrom {
+	for id, after := range c.resume {
 		if s := c.streams[id]; s != nil && !s.shown {
 			c.show(ctx, s.ref, Subscribe{After: after})
 		}
 	}
 	for _, gone := range c.gone {
-		after, ok := c.init.ResumeFrom[gone.ID]
-		if ok && c.streams[gone.ID] == nil && after < gone.Last+2 { // else it has heard of it
+		after := c.resume[gone.ID]
+		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else it has heard of it
 			c.streams[gone.ID] = &stream{placed: true, last: after}
 			c.removed(ctx, gone)
 		}
 	}
-	c.init, c.gone = nil, nil
+	c.resume, c.gone = nil, nil
 }
 
 // limits are those of the server, and of this connection.

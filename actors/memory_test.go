@@ -115,3 +115,31 @@ func TestClientBytesAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// What a client says in initialize is not kept until it says initialized, which it may never do.
+func TestGreetingsAreNotKept(t *testing.T) {
+	const connections, names, constant = 20, 5000, 256 << 10
+	troupe := start(t, actors.Config{KillGrace: -1})
+	resumeFrom := make(map[string]int)
+	for i := range names {
+		resumeFrom[fmt.Sprintf("%0100d", i)] = i
+	}
+	text, err := json.Marshal(resumeFrom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := connect(t, troupe).open("")
+	greeting := fmt.Sprintf(`{"id":1,"method":"initialize","params":{"clientName":"test","role":"observer","resumeSessionId":%q,"resumeFrom":%s}}`, session, text)
+	before := inUse()
+	var all []*stiff
+	for range connections {
+		s := newStiff(t, troupe)
+		s.send("%s", greeting)
+		s.answer("1")
+		all = append(all, s)
+	}
+	waitFor(t, "the greetings to be given back", func() bool { return inUse()-before < connections*constant })
+	for _, s := range all {
+		s.conn.Close(transport.CloseNormal, "")
+	}
+}
