@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -110,7 +111,7 @@ type command struct {
 	from       string     // see Attach
 	troupe     *actor.PID
 	connection *actor.PID
-	total      *atomic.Int64 // bytes held by all commands of the connection
+	store      *heldOutput // of all commands of the connection
 
 	// Owned by Receive.
 	start   uint64 // token of the start
@@ -125,7 +126,7 @@ type command struct {
 	pulled   bool // the connection wants the next parcel
 	last     uint64
 	out      [2]commandStream
-	held     int64 // bytes of total
+	held     int64 // bytes of output
 	exited   bool
 	closed   bool // nothing more comes
 	left     bool // nor is anything more to be told
@@ -137,6 +138,31 @@ type command struct {
 	end      *commandEnd
 	drainAt  alarm
 	quietAt  alarm
+}
+
+// heldOutput counts the output that the commands of one connection hold until they end. Any
+// goroutine may use it.
+type heldOutput struct {
+	bytes  atomic.Int64
+	memory *budget.Account // of the connection
+}
+
+// heldCopies is how often output is in memory when a command ends: as it came, as text, and as it
+// is written.
+const heldCopies = 3
+
+// take counts n more bytes, if there is room for them.
+func (h *heldOutput) take(n int64) bool {
+	if h.bytes.Add(n) > maxCommandOutput || !h.memory.Try(int(heldCopies*n)) {
+		h.bytes.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (h *heldOutput) give(n int64) {
+	h.bytes.Add(-n)
+	h.memory.Give(int(heldCopies * n))
 }
 
 // release is for a parcel that the connection did not live to handle.
@@ -177,7 +203,7 @@ func (c *command) Receive(ctx actor.Context) {
 	case *actor.Stopping:
 		c.drainAt.stop()
 		c.quietAt.stop()
-		c.total.Add(-c.held)
+		c.store.give(c.held)
 		c.held = 0
 	case *actor.Terminated:
 		if c.left { // what the program had started is gone, too
@@ -415,8 +441,7 @@ func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
 		p.bytes += entryBytes + int64(len(data))
 		return
 	}
-	if n := int64(len(data)); c.total.Add(n) > maxCommandOutput {
-		c.total.Add(-n)
+	if !c.store.take(int64(len(data))) {
 		out.full = true
 		return
 	}
@@ -489,8 +514,8 @@ func (c *command) tellEnd(ctx actor.Context) {
 	c.ended, c.end.out = true, [2]string{}
 	c.drainAt.stop()
 	c.quietAt.stop()
-	if held, total := c.held, c.total; held > 0 {
-		p.out = append(p.out, outgoing{written: func() { total.Add(-held) }})
+	if held, store := c.held, c.store; held > 0 {
+		p.out = append(p.out, outgoing{written: func() { store.give(held) }})
 		c.held = 0
 	}
 	c.send(ctx, p)

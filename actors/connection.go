@@ -171,6 +171,7 @@ func newConnection(s *shared, troupe *actor.PID, conn Conn, spare bool) *connect
 		serial:   1,
 	}
 	c.memory = s.memory.Account()
+	c.commands.output.memory = c.memory
 	c.admit = newAdmission(s.MaxPending, c.memory)
 	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
 		c.most = bounded.MaxMessage()

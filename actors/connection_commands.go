@@ -1,8 +1,6 @@
 package actors
 
 import (
-	"sync/atomic"
-
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -12,7 +10,7 @@ type commands struct {
 	active map[commandKey]*runningCommand // until the writer has their end
 	serial uint64                         // of the newest without a name
 	firsts int                            // how many there were of the first wire
-	total  atomic.Int64                   // bytes of output that they hold; they add to it
+	output heldOutput                     // they add to it
 }
 
 // commandKey is what a command is called.
@@ -121,7 +119,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSp
 	if !spec.stream {
 		spec.limit = c.heldCap(spec.limit)
 	}
-	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), total: &c.commands.total}
+	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), store: &c.commands.output}
 	pid := ctx.Spawn(c.props(func() actor.Actor { return it }, escalated))
 	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.dialect}
 	cmd.stream.command = cmd

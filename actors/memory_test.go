@@ -47,6 +47,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 		{"stdin that a program does not read", func(s *stiff) { s.start("a", `,"pipeStdin":true`, "sleep", "1000") }, write},
 		{"answers to fs/readFile", nil, fmt.Appendf(nil, `{"id":"f","method":"fs/readFile","params":{"path":"file://%s"}}`, file)},
 		{"bodies of HTTP", nil, fmt.Appendf(nil, `{"id":"h","method":"http/request","params":{"method":"GET","url":"%s","headers":[],"requestId":"r"}}`, web.URL)},
+		{"output of commands", nil, []byte(`{"id":"c","method":"command/exec","params":{"command":["sh","-c","head -c 5000000 /dev/zero | tr '\\0' a; sleep 1000"],"disableOutputCap":true,"disableTimeout":true}}`)},
 		{"requests about files", nil, fmt.Appendf(nil, `{"id":"o","method":"fs/writeFile","params":{"path":"file:///dev/full","dataBase64":"%s"}}`, base64.StdEncoding.EncodeToString(data))},
 	} {
 		t.Run(place.name, func(t *testing.T) {
