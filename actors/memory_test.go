@@ -98,7 +98,8 @@ func TestClientBytesAreBounded(t *testing.T) {
 			}
 			most, mostTaken := int64(0), int64(0)
 			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				most, mostTaken = max(most, inUse()-before), max(mostTaken, taken())
+				held := min(inUse(), inUse(), inUse()) // what is allocated during a collection counts as held
+				most, mostTaken = max(most, held-before), max(mostTaken, taken())
 			}
 			if bound := int64(clients + beyond + connections*constant); most > bound || mostTaken > clients+beyond {
 				t.Errorf("%d connections hold %d MiB, and %d MiB are taken; want %d MiB at most", connections, most>>20, mostTaken>>20, bound>>20)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -140,7 +141,7 @@ func (c *cgroups) allows(limits protocol.ProcessLimits) error {
 
 func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error) {
 	l := &leaf{kin: c.kin.search(name), dir: filepath.Join(c.dir, name)}
-	if err := os.Mkdir(l.dir, 0o755); err != nil {
+	if err := makeCgroup(l.dir); err != nil {
 		return nil, err
 	}
 	err := l.limit(limits)
@@ -155,6 +156,22 @@ func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error)
 }
 
 func (c *cgroups) close() error { return (&leaf{dir: c.dir}).remove() }
+
+// cgroupLock is held over mkdir and rmdir of a cgroup, for which the kernel has one lock. Who waits
+// for the kernel's lock holds a thread: in a storm of starts hundreds did, and Go keeps a thread for good.
+var cgroupLock sync.Mutex
+
+func makeCgroup(dir string) error {
+	cgroupLock.Lock()
+	defer cgroupLock.Unlock()
+	return os.Mkdir(dir, 0o755)
+}
+
+func removeCgroup(dir string) error {
+	cgroupLock.Lock()
+	defer cgroupLock.Unlock()
+	return unix.Rmdir(dir)
+}
 
 // leaf is the cgroup of one child. It may have cgroups of its own making below. Programs that may
 // write to the cgroup.procs of another cgroup can leave it.
@@ -217,7 +234,7 @@ func (l *leaf) empty() (bool, error) {
 // vacant reports whether nobody is in the cgroup. It removes the cgroup if there is none
 // below: one system call tells that and does it.
 func (l *leaf) vacant() (bool, error) {
-	err := unix.Rmdir(l.dir)
+	err := removeCgroup(l.dir)
 	if err == nil || gone(err) {
 		return true, nil
 	}
@@ -357,7 +374,7 @@ func (l *leaf) remove() error {
 	if l.kin != nil {
 		l.kin.remove()
 	}
-	err := unix.Rmdir(l.dir)
+	err := removeCgroup(l.dir)
 	if errors.Is(err, unix.EBUSY) {
 		below, _ := os.ReadDir(l.dir)
 		for _, d := range below {
@@ -365,7 +382,7 @@ func (l *leaf) remove() error {
 				(&leaf{dir: filepath.Join(l.dir, d.Name())}).remove() // the next Rmdir tells
 			}
 		}
-		err = unix.Rmdir(l.dir)
+		err = removeCgroup(l.dir)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove cgroup %s: %w", l.dir, err)

@@ -62,7 +62,8 @@ func TestTagIsHandedDown(t *testing.T) {
 		if searchesOf(h).tags.off {
 			t.Skip("RLIMIT_LOCKS is in use")
 		}
-		w := start(t, h, script(`sleep 0.01; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`))
+		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`)))
+		w.Write([]byte("\n")) // it has its tag: the start is over
 		want := searchOf(w).given.tag
 		for _, pid := range w.pids(protocol.Stdout, 2) {
 			byCall, err := readTag(pid)
