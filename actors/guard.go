@@ -96,6 +96,9 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 				case connect:
 					go m.conn.Close(closeInternal, "internal error") // it may wait for the peer a little
 				case answerable:
+					if h, ok := m.(holder); ok {
+						h.release() // who asked is told that nothing came of it
+					}
 					if env.Sender != nil {
 						root.Send(env.Sender, m.failed(protocol.Errorf(protocol.CodeInternal,
 							"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
 )
 
@@ -140,6 +141,23 @@ func TestKeptOfAllSessions(t *testing.T) {
 				t.Fatalf("%+v", m.Error)
 			}
 			p.close()
+		}
+	}
+}
+
+// A start whose actor could not be spawned, because the one that spawns it failed, keeps nothing.
+func TestFailedSpawnKeepsNothing(t *testing.T) {
+	const size, limit = 4 << 20, 32 << 20
+	p := connect(t, start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
+		if kindOf(self) == "supervisor" && fmt.Sprintf("%T", m) == "actors.spawnProcess" {
+			panic("injected")
+		}
+	}, nil)))
+	p.open("")
+	params := fmt.Sprintf(`{"processId":"p","argv":["true"],"cwd":"file:///","env":{"A":%q},"tty":false}`, strings.Repeat("x", size))
+	for i := range 2 * limit / size {
+		if m := p.call("process/start", params); m.Error == nil || !strings.Contains(m.Error.Message, "internal error") {
+			t.Fatalf("start %d: %+v", i, m.Error)
 		}
 	}
 }
