@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -36,7 +38,7 @@ func (s *sessions) Receive(ctx actor.Context) {
 	case budgetLow:
 		toChildren(ctx, m)
 	case listSessions:
-		ctx.Respond(sessionList{ctx.Children()})
+		ctx.Respond(sessionList{slices.Clone(ctx.Children())}) // ours changes with each child
 	}
 }
 

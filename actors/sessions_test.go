@@ -1,0 +1,48 @@
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// The registry reads its list of sessions while the actor that made the list goes on.
+func TestSessionListStaysAsItIs(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+	defer system.Shutdown()
+	troupe, err := Start(system, Config{Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer troupe.Shutdown(context.Background())
+	ask := func(pid *actor.PID, m any) any {
+		t.Helper()
+		answer, err := system.Root.RequestFuture(pid, m, time.Minute).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	sessions := actor.NewPID(troupe.PID().Address, troupe.PID().Id+"/sessions")
+	list := func() []*actor.PID { return ask(sessions, listSessions{}).(sessionList).supervisors }
+	for range 3 {
+		ask(troupe.PID(), Attach{})
+	}
+	before := list()
+	first := actor.NewPID(before[0].Address, before[0].Id+"/"+sessionName)
+	copied := slices.Clone(before)
+	ask(first, Request{Params: protocol.SessionCloseParams{}})
+	for deadline := time.Now().Add(time.Minute); len(list()) != 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	}
+	if !slices.Equal(before, copied) {
+		t.Errorf("the list was %v, and is %v", copied, before)
+	}
+}
