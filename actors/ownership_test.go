@@ -2,8 +2,10 @@ package actors
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -160,6 +162,10 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	if len(a.known) != maxAnswers || len(a.ring) != maxAnswers {
 		t.Errorf("%d are remembered, in a ring of %d", len(a.known), len(a.ring))
+	}
+	a.add(params(0), Reply{Err: protocol.Errorf(protocol.CodeInvalidRequest, "%s", strings.Repeat("é", 1<<20))})
+	if reply, _ := a.to(params(0), 1); reply.Err == nil || reply.Err.Code != protocol.CodeInvalidRequest || len(reply.Err.Message) > maxErrorText+len("…") || !utf8.ValidString(reply.Err.Message) {
+		t.Errorf("of a long error %+v is remembered", reply.Err)
 	}
 	a.add(protocol.ProcessSignalParams{}, Reply{})
 	if _, ok := a.to(protocol.ProcessSignalParams{}, 1); ok {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -39,11 +40,18 @@ func (a *answers) to(params any, token uint64) (Reply, bool) {
 	return reply, ok
 }
 
+// maxErrorText is how much of an error's text is remembered, in bytes: it may have names of the
+// client's in it.
+const maxErrorText = 256
+
 // add remembers an answer, if its request may be sent again.
 func (a *answers) add(params any, reply Reply) {
 	key, ok := keyOf(params)
 	if !ok {
 		return
+	}
+	if e := reply.Err; e != nil && len(e.Message) > maxErrorText {
+		reply.Err = protocol.Errorf(e.Code, "%s…", strings.ToValidUTF8(e.Message[:maxErrorText], ""))
 	}
 	if a.known == nil {
 		a.known = make(map[idHash]Reply)
