@@ -224,11 +224,11 @@ func (*leaf) pins() bool  { return false }
 func (*leaf) cheap() bool { return false }
 func (*leaf) soon() bool  { return false } // rmdir and mkdir wait for one lock of the system
 
-func (l *leaf) empty() (bool, error) {
+func (l *leaf) empty(canWait bool) (bool, error) {
 	if vacant, err := l.vacant(); !vacant {
 		return false, err
 	}
-	return l.kin.empty()
+	return l.kin.empty(canWait)
 }
 
 // vacant reports whether nobody is in the cgroup. It removes the cgroup if there is none

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -100,16 +100,18 @@ type stat struct {
 	group, session int
 	start          uint64 // clock ticks since boot: with the pid it names the process
 	zombie         bool
-	stopped        bool   // by its tracer
-	kernel         bool   // a kernel thread
-	execing        bool   // has no environment yet
-	name           string // as the kernel has it, 15 bytes at most
-	tag            tag    // if it was asked for
-	marker         string // value of the variable markerName, if it was asked for
+	stopped        bool     // by its tracer
+	kernel         bool     // a kernel thread
+	execing        bool     // has no environment yet
+	name           [15]byte // as the kernel has it, zeros at the end
+	tag            tag      // if it was asked for
+	marker         string   // value of the variable markerName, if it was asked for
 }
 
 // String is how a person knows the process.
-func (s *stat) String() string { return fmt.Sprintf("%d (%s)", s.pid, s.name) }
+func (s *stat) String() string {
+	return fmt.Sprintf("%d (%s)", s.pid, bytes.TrimRight(s.name[:], "\x00"))
+}
 
 // readStat is lookStat; ok is false where the process cannot be seen, whyever.
 func readStat(pid int) (s stat, ok bool) {
@@ -117,23 +119,61 @@ func readStat(pid int) (s stat, ok bool) {
 	return s, err == nil
 }
 
-// lookStat parses /proc/<pid>/stat. (proc_pid_stat(5)) If there is no such process, the error is one of gone.
-func lookStat(pid int) (s stat, err error) {
-	raw, err := readFile("/proc/" + strconv.Itoa(pid) + "/stat")
+// statBuffers are for lookStat, which a census calls for each process.
+var statBuffers = sync.Pool{New: func() any { return new([2 << 10]byte) }} // what /proc tells has some 300 bytes
+
+// lookStat reads and parses /proc/<pid>/stat. (proc_pid_stat(5)) If there is no such process, the error is one of gone.
+func lookStat(pid int) (stat, error) {
+	buf := statBuffers.Get().(*[2 << 10]byte)
+	defer statBuffers.Put(buf)
+	raw, err := readShort(buf[:], "/proc/", pid, "/stat")
 	if err != nil {
 		return stat{}, err
 	}
+	return parseStat(pid, raw)
+}
+
+func parseStat(pid int, raw []byte) (stat, error) {
 	// The name, in parentheses, may contain anything.
 	open, shut := bytes.IndexByte(raw, '('), bytes.LastIndexByte(raw, ')')
-	f := strings.Fields(string(raw[shut+1:]))
-	if open < 0 || len(f) < 49 {
-		return stat{}, fmt.Errorf("/proc/%d/stat is %q: %w", pid, raw, errors.ErrUnsupported)
+	if open < 0 || shut < open {
+		return stat{}, statError(pid, raw)
 	}
-	number := func(i int) int { n, _ := strconv.Atoi(f[i]); return n }
-	s = stat{pid: pid, ppid: number(1), group: number(2), session: number(3), zombie: f[0] == "Z" || f[0] == "X", stopped: f[0] == "t", name: string(raw[open+1 : shut])}
-	flags, _ := strconv.ParseUint(f[6], 10, 64)
-	s.kernel = flags&0x200000 != 0 // PF_KTHREAD
-	s.execing = f[48] == "0"       // env_end; also of whom we may not look into
-	s.start, err = strconv.ParseUint(f[19], 10, 64)
-	return s, err
+	s := stat{pid: pid}
+	copy(s.name[:], raw[open+1:shut])
+	fields := bytes.TrimPrefix(raw[shut+1:], []byte(" "))
+	for n := 3; n <= 51; n++ { // as proc_pid_stat(5) counts them
+		field, rest, more := bytes.Cut(fields, []byte(" "))
+		if !more {
+			return stat{}, statError(pid, raw)
+		}
+		fields = rest
+		switch n {
+		case 3:
+			s.zombie, s.stopped = field[0] == 'Z' || field[0] == 'X', field[0] == 't'
+		case 4:
+			s.ppid = int(number(field))
+		case 5:
+			s.group = int(number(field))
+		case 6:
+			s.session = int(number(field))
+		case 9:
+			s.kernel = number(field)&0x200000 != 0 // PF_KTHREAD
+		case 22:
+			s.start = uint64(number(field))
+		case 51:
+			s.execing = number(field) == 0 // env_end; also of whom we may not look into
+		}
+	}
+	return s, nil
+}
+
+func statError(pid int, raw []byte) error {
+	return fmt.Errorf("/proc/%d/stat is %q: %w", pid, raw, errors.ErrUnsupported)
+}
+
+// number parses the decimal digits of a field; it returns 0 for other text.
+func number(field []byte) (n int64) {
+	n, _ = strconv.ParseInt(string(field), 10, 64)
+	return n
 }

@@ -38,8 +38,9 @@ type tree interface {
 	// soon reports whether empty should be asked at the child's exit, else when somebody wants to know.
 	soon() bool
 	// empty reports whether no process of the tree runs; zombies do not. The child has
-	// exited. False with an error means that it is not known.
-	empty() (bool, error)
+	// exited. False with an error means that it is not known. With canWait a search may wait for
+	// its share of the time: see searches.scan.
+	empty(canWait bool) (bool, error)
 	// kill sends SIGKILL to all members it finds. The error says why some may live on.
 	kill() error
 	// members are the pids and names of those that run, as far as they are found.

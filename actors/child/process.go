@@ -133,7 +133,7 @@ func (p *process) waitStep() bool {
 	}
 	p.settle()
 	if p.tree.soon() {
-		p.search() // then TreeEmpty has its answer
+		p.search(true) // then TreeEmpty has its answer
 	}
 	return false
 }
@@ -223,7 +223,7 @@ func (p *process) killTree() error {
 	var err error
 	for range killTries {
 		var empty bool
-		if empty, err = p.search(); empty {
+		if empty, err = p.search(false); empty {
 			return nil
 		}
 		err = errors.Join(err, p.killOnce())
@@ -295,7 +295,7 @@ func (p *process) Abandon() {
 
 func (p *process) TreeEmpty() bool {
 	if p.tree.cheap() {
-		empty, _ := p.search()
+		empty, _ := p.search(true)
 		return empty
 	}
 	p.mu.Lock()
@@ -303,7 +303,7 @@ func (p *process) TreeEmpty() bool {
 	if p.status != nil && !p.empty && !p.searching {
 		p.searching = true
 		go func() {
-			p.search()
+			p.search(true)
 			p.mu.Lock()
 			p.searching = false
 			p.mu.Unlock()
@@ -313,15 +313,16 @@ func (p *process) TreeEmpty() bool {
 }
 
 // search reports whether the child has exited and left nothing behind. Once that is so it
-// stays so: nobody is left to fork. False with an error means that it is not known.
-func (p *process) search() (bool, error) {
+// stays so: nobody is left to fork. False with an error means that it is not known. canWait is
+// as in tree.empty.
+func (p *process) search(canWait bool) (bool, error) {
 	p.mu.Lock()
 	exited, empty := p.status != nil, p.empty
 	p.mu.Unlock()
 	if empty || !exited {
 		return empty, nil
 	}
-	if empty, err := p.tree.empty(); !empty {
+	if empty, err := p.tree.empty(canWait); !empty {
 		return false, err
 	}
 	p.mu.Lock()

@@ -124,19 +124,6 @@ func (c *searches) scan(canWait bool) (*census, error) {
 	return s.seen, s.err
 }
 
-// census has the processes that could be seen in one pass. It does not change.
-type census struct {
-	all      []stat
-	pids     map[int]*stat
-	children map[int][]*stat
-	tagged   map[tag][]*stat
-	marked   map[string][]*stat
-	groups   map[int][]*stat
-	sessions map[int][]*stat
-
-	strays []*stat // see isStray
-}
-
 // takeCensus lists all processes that can be seen, with the tags of those that started at since or
 // later. If wanted it reads the markers of those whose tag does not tell of which tree they are.
 // The error says why the list may not be complete.
@@ -150,10 +137,11 @@ func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, er
 	if err != nil {
 		return nil, err
 	}
+	self := os.Getpid()
 	all := make([]stat, 0, len(names))
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
+		pid, ok := parsePID(name)
+		if !ok || pid == self {
 			continue
 		}
 		s, err := lookStat(pid)
@@ -172,41 +160,13 @@ func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, er
 	return newCensus(all), nil
 }
 
-// newCensus makes a census of all but us.
-func newCensus(all []stat) *census {
-	c := &census{
-		all:      all,
-		pids:     make(map[int]*stat, len(all)),
-		children: make(map[int][]*stat, len(all)),
-		tagged:   make(map[tag][]*stat),
-		marked:   make(map[string][]*stat),
-		groups:   make(map[int][]*stat),
-		sessions: make(map[int][]*stat),
+// parsePID reads the name of a directory in /proc; ok is false for what is no pid.
+func parsePID(name string) (pid int, ok bool) {
+	if name[0] < '0' || name[0] > '9' { // most of the rest, without an error to build
+		return 0, false
 	}
-	for i := range all {
-		s := &all[i]
-		c.pids[s.pid] = s
-		c.children[s.ppid] = append(c.children[s.ppid], s)
-		c.groups[s.group] = append(c.groups[s.group], s)
-		c.sessions[s.session] = append(c.sessions[s.session], s)
-		if s.tag.given() {
-			c.tagged[s.tag] = append(c.tagged[s.tag], s)
-		}
-		if s.marker != "" {
-			c.marked[s.marker] = append(c.marked[s.marker], s)
-		}
-	}
-	return c
-}
-
-// those lists the processes of which is is true.
-func (c *census) those(is func(*stat) bool) (list []*stat) {
-	for i := range c.all {
-		if s := &c.all[i]; is(s) {
-			list = append(list, s)
-		}
-	}
-	return list
+	pid, err := strconv.Atoi(name)
+	return pid, err == nil
 }
 
 // readMarker returns the marker in a process's environment, or "". An environment that this
@@ -258,11 +218,14 @@ func (p *pack) in(seen *census, heads []*stat) (found []*stat) {
 	defer p.mu.Unlock()
 	queue := slices.Clone(heads)
 	for pid, start := range p.known {
-		if s := seen.pids[pid]; s != nil && s.start == start {
+		if s := seen.pid(pid); s != nil && s.start == start {
 			queue = append(queue, s)
 		}
 	}
 	p.known = nil
+	if len(queue) == 0 {
+		return nil
+	}
 	visited := make(map[int]bool)
 	for len(queue) > 0 {
 		s := queue[0]
@@ -271,7 +234,7 @@ func (p *pack) in(seen *census, heads []*stat) (found []*stat) {
 			continue
 		}
 		visited[s.pid] = true
-		queue = append(queue, seen.children[s.pid]...)
+		queue = append(queue, seen.children(s.pid)...)
 		if s.zombie {
 			continue
 		}
@@ -438,7 +401,7 @@ func (t *search) heads(seen *census) (heads []*stat) {
 	t.mu.Lock()
 	leader := t.leader
 	t.mu.Unlock()
-	if s := seen.pids[leader.pid]; s != nil && leader.start != 0 && s.start == leader.start {
+	if s := seen.pid(leader.pid); s != nil && leader.start != 0 && s.start == leader.start {
 		heads = append(heads, s)
 	}
 	if t.given.given() {
@@ -452,8 +415,8 @@ func (t *search) heads(seen *census) (heads []*stat) {
 	case t.mode == ContainMarker:
 		heads = append(heads, seen.marked[t.marker]...)
 	case t.mode == ContainGroup:
-		heads = append(heads, seen.groups[leader.pid]...)
-		heads = append(heads, seen.sessions[leader.pid]...)
+		heads = append(heads, seen.group(leader.pid)...)
+		heads = append(heads, seen.session(leader.pid)...)
 	}
 	return heads
 }
@@ -466,9 +429,9 @@ func (t *search) found(canWait bool) ([]*stat, error) {
 	return t.pack.in(seen, t.heads(seen)), nil
 }
 
-func (t *search) empty() (bool, error) {
-	for again := range 2 { // a process may fork while /proc is read
-		seen, err := t.scan(again == 0)
+func (t *search) empty(canWait bool) (bool, error) {
+	for range 2 { // a process may fork while /proc is read
+		seen, err := t.scan(canWait)
 		if err != nil || len(t.pack.in(seen, t.heads(seen))) > 0 {
 			return false, err
 		}
@@ -490,7 +453,7 @@ func (c *searches) tells(s *stat) bool {
 // isStray reports whether s descends from a child of ours and has lost all that tells of which: it
 // came to us, and no tree has its tag or its cgroup.
 func (c *searches) isStray(s *stat) bool {
-	if c.isStranger == nil || c.tags.off || s.zombie || s.ppid != os.Getpid() {
+	if c.isStranger == nil || c.tags.off || s.zombie || s.ppid != c.server.pid {
 		return false
 	}
 	return !c.tells(s) && c.isStranger(s) && (c.inLeaf == nil || !c.inLeaf(s, ""))

@@ -178,7 +178,7 @@ func (*group) usage() *protocol.Usage                                { return ni
 func (*group) oomKilled() bool                                       { return false }
 func (*group) remove() error                                         { return nil }
 
-func (g *group) empty() (bool, error) {
+func (g *group) empty(bool) (bool, error) {
 	return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH), nil
 }
 

@@ -201,7 +201,7 @@ func TestWithoutDescriptors(t *testing.T) {
 			_, censusErr := takeCensus(0, false, nil)
 			thread := searchesOf(h).spare
 			searchesOf(h).spare = nil // no thread that could help
-			empty, emptyErr := w.Handle.(*process).search()
+			empty, emptyErr := w.Handle.(*process).search(true)
 			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
 			searchesOf(h).spare = thread
 			if dead {

@@ -1,0 +1,96 @@
+package child
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func TestParseStat(t *testing.T) {
+	const after = " T 7 8 9 34816 4242 4194304 10 11 12 13 14 15 16 17 18 19 20 21 123456789 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 0\n"
+	got, err := parseStat(42, []byte("42 (a) R (b c)"+after))
+	want := stat{pid: 42, ppid: 7, group: 8, session: 9, start: 123456789}
+	copy(want.name[:], "a) R (b c")
+	if err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if text := got.String(); text != "42 (a) R (b c)" {
+		t.Errorf("a person reads %q", text)
+	}
+	for _, text := range []string{"", "42", "42 (a", ") 42 (", "42 (a)", "42 (a)\n", "42 (a) R 1 2 3\n"} {
+		if got, err := parseStat(42, []byte(text)); err == nil {
+			t.Errorf("%q is taken for %+v", text, got)
+		}
+	}
+	me, err := lookStat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, _ := unix.Getsid(0)
+	if me.ppid != os.Getppid() || me.group != unix.Getpgrp() || me.session != session || me.zombie || me.stopped || me.kernel || me.execing || me.start == 0 || me.start > ticks() {
+		t.Errorf("of this program /proc says %+v", me)
+	}
+	if n := testing.AllocsPerRun(100, func() { lookStat(me.pid) }); n > 1 { // the race detector empties pools
+		t.Errorf("a look at a process makes %v allocations", n)
+	}
+}
+
+func TestCensusIndexes(t *testing.T) {
+	c := newCensus([]stat{{pid: 9, ppid: 2, group: 5, session: 1}, {pid: 5, ppid: 1, group: 5, session: 1}, {pid: 7, ppid: 2, group: 7, session: 7}})
+	pids := func(list []*stat) (all []int) {
+		for _, s := range list {
+			all = append(all, s.pid)
+		}
+		slices.Sort(all)
+		return all
+	}
+	for _, tt := range []struct {
+		name      string
+		got, want []int
+	}{
+		{"children of 2", pids(c.children(2)), []int{7, 9}},
+		{"children of 1", pids(c.children(1)), []int{5}},
+		{"children of 3", pids(c.children(3)), nil},
+		{"group 5", pids(c.group(5)), []int{5, 9}},
+		{"session 1", pids(c.session(1)), []int{5, 9}},
+		{"session 8", pids(c.session(8)), nil},
+	} {
+		if !slices.Equal(tt.got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, tt.got, tt.want)
+		}
+	}
+	if s := c.pid(7); s == nil || s.pid != 7 || c.pid(6) != nil || c.pid(10) != nil {
+		t.Errorf("pid 7 is %v, 6 is %v, 10 is %v", s, c.pid(6), c.pid(10))
+	}
+}
+
+// A kill does not wait until scans have had a rest, also after the exit of the program.
+func TestKillDoesNotRest(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode})
+			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
+			left := w.pids(protocol.Stdout, 1)[0]
+			w.until(w.has(FactExited))
+			c := searchesOf(h)
+			c.running.Lock()
+			c.rested = time.Now().Add(time.Hour)
+			c.running.Unlock()
+			done := make(chan error, 1)
+			w.KillTree(func(err error) { done <- err })
+			select {
+			case err := <-done:
+				if err != nil || running(left) {
+					t.Errorf("KillTree: %v; what was left runs: %v", err, running(left))
+				}
+			case <-time.After(time.Minute):
+				t.Error("KillTree waits for the rest of a scan")
+			}
+		})
+	}
+}
