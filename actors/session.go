@@ -77,6 +77,7 @@ type sessionRecord struct {
 	closes context.Context
 	giveUp context.CancelCauseFunc
 
+	attaching *actor.PID // whose Attach is under way, and who was not attached before; nil: nobody
 	owner     *actor.PID // nil: detached
 	observers map[who]*actor.PID
 	former    map[who]*actor.PID // evicted owners that have not ended
@@ -218,6 +219,10 @@ func (s *session) start(ctx actor.Context) {
 		s.first = nil // not before: who opened it waits for the answer
 		return
 	}
+	if half := s.attaching; half != nil { // the guard has told it that its Attach failed
+		s.attaching = nil
+		s.terminated(ctx, half)
+	}
 	// Watching what is gone is answered with Terminated.
 	for _, pid := range s.attached() {
 		ctx.Watch(pid)
@@ -296,6 +301,9 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 			s.viewerGone(ctx, viewerGone{s.owner, true})
 			s.former[whoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
 		}
+		if !m.sender.Equal(s.owner) {
+			s.attaching = m.sender
+		}
 		s.owner = m.sender
 		s.shared.at(ctx, ownerSet)
 		s.expires = time.Time{}
@@ -305,6 +313,9 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 			s.tellDetached(ctx)
 		}
 	} else {
+		if s.observers[whoOf(m.sender)] == nil {
+			s.attaching = m.sender
+		}
 		s.observers[whoOf(m.sender)] = m.sender
 	}
 	s.alone = time.Time{}
@@ -320,6 +331,7 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 		answer.Removed = append(answer.Removed, r.ProcessRemoved)
 	}
 	ctx.Send(m.sender, answer)
+	s.attaching = nil
 }
 
 // terminated handles the end of one who was attached, or of a process.
