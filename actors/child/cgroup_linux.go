@@ -140,7 +140,7 @@ func (c *cgroups) allows(limits protocol.ProcessLimits) error {
 }
 
 func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error) {
-	l := &leaf{kin: c.kin.search(name), dir: filepath.Join(c.dir, name)}
+	l := &leaf{dir: filepath.Join(c.dir, name)}
 	if err := makeCgroup(l.dir); err != nil {
 		return nil, err
 	}
@@ -152,6 +152,7 @@ func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error)
 		os.Remove(l.dir)
 		return nil, err
 	}
+	l.kin = c.kin.search(name) // which stays until remove
 	return l, nil
 }
 

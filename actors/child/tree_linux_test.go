@@ -314,3 +314,27 @@ func panicOn(yes bool) {
 		panic("injected")
 	}
 }
+
+// A start that fails leaves no tree behind: each tree that is there keeps strays from being attributed.
+func TestFailedStartLeavesNoTree(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainCgroup})
+	trees := func() (n int) {
+		for range searchesOf(h).trees.Range {
+			n++
+		}
+		return n
+	}
+	if _, err := h.containment.tree("no/such/directory", protocol.ProcessLimits{}); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("a cgroup in a directory that is not there: %v", err)
+	}
+	if n := trees(); n != 0 {
+		t.Errorf("%d trees are left of a start without a cgroup", n)
+	}
+	memory := uint64(1 << 20)
+	if tree, err := h.containment.tree("limited", protocol.ProcessLimits{MemoryBytes: &memory}); err == nil {
+		tree.remove()
+	}
+	if n := trees(); n != 0 {
+		t.Errorf("%d trees are left of a start whose limits were refused", n)
+	}
+}
