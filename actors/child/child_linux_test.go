@@ -1028,6 +1028,10 @@ func TestStartErrors(t *testing.T) {
 	plain := write("plain", "no program", 0o644)
 	garbage := write("garbage", "no program", 0o755)
 	orphan := write("orphan", "#!/no/such/interpreter\n", 0o755)
+	loop := dir + "/loop"
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Fatal(err)
+	}
 	nul := "a\x00b"
 	env := func(e ...string) Spec { return Spec{Argv: []string{"nosuchbin"}, Env: e} }
 
@@ -1043,6 +1047,8 @@ func TestStartErrors(t *testing.T) {
 		{Spec{Argv: []string{"/no/such"}}, ErrNoProgram, `no such program "/no/such"`},
 		{Spec{Argv: []string{"./no"}, Dir: dir}, ErrNoProgram, `no such program "./no" in working directory "` + dir + `"`},
 		{Spec{Argv: []string{plain + "/x"}}, ErrNoProgram, `no such program "` + plain + `/x": a part of its path is not a directory`},
+		{Spec{Argv: []string{loop}}, ErrNoProgram, `no such program "` + loop + `": stat ` + loop + `: too many levels of symbolic links`},
+		{Spec{Argv: []string{"/bin/true"}, Dir: loop}, ErrDir, `working directory "` + loop + `": stat ` + loop + `: too many levels of symbolic links`},
 		{Spec{Argv: []string{orphan}}, ErrNoProgram, `no such program: the interpreter that "` + orphan + `" names`},
 		{Spec{Argv: []string{plain}}, ErrPermission, `permission denied: program "` + plain + `" is not executable`},
 		{Spec{Argv: []string{"plain"}, Env: []string{"PATH=" + dir}}, ErrPermission, `permission denied: program "` + plain + `" is not executable`},

@@ -229,3 +229,25 @@ func TestInterpreter(t *testing.T) {
 		t.Error("what is local is not seen")
 	}
 }
+
+// A disk that fails is neither a program that is missing nor one that may not be executed.
+func TestBrokenFilesystem(t *testing.T) {
+	fs := hangfs.Mount(t, map[string]string{"program": "#!/bin/sh\n"})
+	fs.Free() // all fails with ENOTCONN
+	h := newHost(t, HostConfig{})
+	for _, spec := range []Spec{
+		{Argv: []string{fs.Path("program")}},
+		{Argv: []string{"program"}, Env: []string{"PATH=/usr/bin:" + fs.Dir + ":/bin"}},
+		{Argv: []string{"/bin/true"}, Dir: fs.Dir},
+	} {
+		spec.Name = script("").Name
+		_, err := tryStart(t, h, spec, 1<<20)
+		if !errors.Is(err, unix.ENOTCONN) || errors.Is(err, ErrNoProgram) || errors.Is(err, ErrPermission) || errors.Is(err, ErrDir) {
+			t.Errorf("%q: %v", spec.Argv, err)
+		}
+	}
+	found := Spec{Name: script("").Name, Argv: []string{"true"}, Env: []string{"PATH=" + fs.Dir + ":/usr/bin:/bin"}}
+	if _, err := tryStart(t, h, found, 1<<20); err != nil {
+		t.Errorf("a broken directory in PATH hides the others: %v", err)
+	}
+}

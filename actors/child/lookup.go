@@ -84,12 +84,19 @@ func checkDir(dir string) error {
 		return fmt.Errorf("%w %q: %w", ErrDir, dir, ErrPermission)
 	case errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir():
 		return fmt.Errorf("%w %q is not a directory", ErrDir, dir)
-	case err != nil:
+	case ofPath(err):
 		return fmt.Errorf("%w %q: %w", ErrDir, dir, err)
+	case err != nil:
+		return fmt.Errorf("look up working directory: %w", err)
 	case unix.Faccessat(unix.AT_FDCWD, dir, unix.X_OK, unix.AT_EACCESS) != nil:
 		return fmt.Errorf("%w %q: %w", ErrDir, dir, ErrPermission)
 	}
 	return nil
+}
+
+// ofPath reports whether err says something about the path itself, not about its disk or the system.
+func ofPath(err error) bool {
+	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENAMETOOLONG)
 }
 
 // checkProgram says why path, relative to dir, cannot be executed. What it does
@@ -105,10 +112,14 @@ func checkProgram(dir, path string) error {
 		return fmt.Errorf("%w: program %q", ErrPermission, path)
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w %q: a part of its path is not a directory", ErrNoProgram, path)
-	case err != nil && filepath.IsAbs(path):
+	case errors.Is(err, fs.ErrNotExist) && filepath.IsAbs(path):
 		return fmt.Errorf("%w %q", ErrNoProgram, path)
-	case err != nil:
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %q in working directory %q", ErrNoProgram, path, dir)
+	case ofPath(err):
+		return fmt.Errorf("%w %q: %w", ErrNoProgram, path, err)
+	case err != nil:
+		return fmt.Errorf("look up program: %w", err)
 	case info.IsDir():
 		return fmt.Errorf("%w: program %q is a directory", ErrPermission, path)
 	case !info.Mode().IsRegular():
@@ -120,8 +131,8 @@ func checkProgram(dir, path string) error {
 }
 
 // lookPath searches the PATH of the child, as execvp(3) would there: an empty
-// element is the working directory, and a file that may not be executed does
-// not end the search.
+// element is the working directory, and a file that may not be executed, or a
+// directory that cannot be read, does not end the search.
 func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	path, found := defaultPath, false
 	for _, entry := range spec.Env {
@@ -133,7 +144,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	if n := strings.Count(path, ":") + 1; len(path) > maxPath || n > maxPathDirs {
 		return "", fmt.Errorf("%w: PATH has %d bytes and %d directories, the limits are %d and %d", ErrArgument, len(path), n, maxPath, maxPathDirs)
 	}
-	var denied error
+	var why error // a better reason than that there is no such program
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
 		if dir == "" || dir == "." {
@@ -144,13 +155,13 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 		if err == nil {
 			return file, nil
 		}
-		if denied == nil && errors.Is(err, ErrPermission) {
-			denied = err
+		if why == nil && !errors.Is(err, ErrNoProgram) {
+			why = err
 		}
 	}
 	switch {
-	case denied != nil:
-		return "", denied
+	case why != nil:
+		return "", why
 	case !found:
 		return "", fmt.Errorf("%w %q in the default PATH %q: the environment sets none", ErrNoProgram, name, path)
 	}
