@@ -371,7 +371,14 @@ func (p *process) finish() error {
 	p.in.Abort()
 	p.Abandon()
 	<-p.closed
-	return p.Release()
+	// The tree was seen gone. Its cgroup may take some tries: rmdir can fail for want of memory.
+	var pause backoff
+	err := p.Release()
+	for try := 1; err != nil && try < killTries; try++ {
+		pause.wait()
+		err = p.Release()
+	}
+	return err
 }
 
 // exitStatus turns what wait(2) tells into what the wire says: a process killed

@@ -1,0 +1,157 @@
+package tests
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// A failure is a system call of the server that the kernel refuses, as strace(1) injects it: of
+// each thread some calls, the first of them and then each so many-th ("1+3"). The calls of
+// a child between fork and exec are among them.
+type failure struct{ call, errno, when string }
+
+// failures are the calls that the server makes for programs and files, each with what the
+// kernel may answer when something has run out. Without read, write, futex and mmap neither the
+// Go runtime nor a socket works: these are left out. Of calls that each look at all processes makes
+// in hundreds, few fail: else nothing could be seen gone, and each kill would take 10 s.
+var failures = []failure{
+	{"openat", "EMFILE", "3+700"}, {"openat", "ENOMEM", "2+700"}, {"clone3", "EAGAIN", "1+3"}, {"clone3", "ENOMEM", "2+1"},
+	{"pipe2", "EMFILE", "1+3"}, {"mkdirat", "ENOSPC", "1+3"}, {"mkdirat", "ENOMEM", "2+1"}, {"dup3", "EMFILE", "2+2"},
+	{"chdir", "ENOMEM", "1+3"}, {"setsid", "ENOMEM", "1+3"}, {"prctl", "ENOMEM", "1+3"}, {"prlimit64", "ENOMEM", "2+700"},
+	{"pidfd_open", "EMFILE", "1+3"}, {"pidfd_open", "ENOMEM", "2+1"}, {"pidfd_getfd", "EMFILE", "1+3"},
+	{"epoll_ctl", "ENOMEM", "1+3"}, {"epoll_ctl", "ENOSPC", "2+3"}, {"fcntl", "EMFILE", "1+3"}, {"ioctl", "ENOMEM", "1+3"},
+	{"getdents64", "ENOMEM", "2+9"},
+	{"newfstatat", "ENOMEM", "1+3"}, {"fstat", "ENOMEM", "1+3"}, {"statx", "ENOMEM", "1+3"}, {"fstatfs", "ENOMEM", "1+3"},
+	{"openat2", "ENOMEM", "1+3"}, {"readlinkat", "ENOMEM", "1+3"}, {"faccessat2", "ENOMEM", "1+3"}, {"unlinkat", "ENOMEM", "1+3"},
+	{"pread64", "ENOMEM", "1+3"}, {"pwrite64", "ENOSPC", "1+3"}, {"fallocate", "ENOSPC", "1+3"},
+	{"copy_file_range", "ENOSPC", "1+3"}, {"linkat", "ENOSPC", "1+3"}, {"renameat", "ENOSPC", "1+3"}, {"fchmod", "ENOSPC", "1+3"},
+}
+
+// TestSystemCallsFail: whatever system call fails while programs are started, killed and looked
+// for, and files are written, each request is answered, what a started program does comes in order,
+// session/close answers {} only if nothing is left, and when calls succeed again all of it works.
+func TestSystemCallsFail(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("strace is not installed, and .ci/run installs it")
+		}
+		t.Skip("strace is not installed")
+	}
+	t.Parallel()
+	s := startServer(t, "--kill-grace", "0s")
+	for _, f := range failures {
+		t.Run(f.call+" "+f.errno+" "+f.when, func(t *testing.T) {
+			if testing.Short() && f.call != "openat" && f.call != "clone3" {
+				t.Skip("short: openat and clone3 alone")
+			}
+			s := s.in(t)
+			token := newToken(t)
+			c := s.session(obj{"capabilities": obj{"restarted": true, "gap": true}})
+			stop := inject(t, s.cmd.Process.Pid, f)
+			ordinaryWork(t, c, token, true)
+			answer := c.reply(c.request("session/close", obj{}))
+			left := describeKin(token)
+			stop()
+			if e := errorOf(answer); e != nil {
+				t.Logf("session/close: %s", e["message"])
+			} else if left != "" {
+				t.Errorf("session/close answered %s and left %s", jsonText(answer), left)
+			}
+			awaitNoKin(t, token)
+
+			c = s.session(obj{"capabilities": obj{"restarted": true, "gap": true}})
+			token = newToken(t)
+			for _, failed := range ordinaryWork(t, c, token, false) {
+				t.Errorf("when calls succeed again: %s", failed)
+			}
+			c.call("session/close", obj{})
+			wantNoKin(t, "after session/close", token)
+		})
+	}
+	c := s.session(nil)
+	var info obj
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("in the end: %s", jsonText(info))
+		}
+	})
+	eventually(t, "nothing of it left in the server", func() bool {
+		info = c.call("server/info", obj{})
+		return num(info["children"]) == 0 && num(info["sessions"]) == 1 && num(info["heldBytes"]) == 0
+	})
+}
+
+// inject makes system calls of a process and its threads fail until stop is called.
+func inject(t *testing.T, pid int, f failure) (stop func()) {
+	t.Helper()
+	rule := fmt.Sprintf("inject=%s:error=%s:when=%s", f.call, f.errno, f.when)
+	cmd := exec.Command("strace", "-f", "-b", "execve", "-e", rule, "-o", os.DevNull, "-p", fmt.Sprint(pid))
+	said := &tap{}
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); said.update(func() {}); close(ended) }()
+	stop = func() {
+		cmd.Process.Signal(os.Interrupt)
+		<-ended
+	}
+	t.Cleanup(stop)
+	if !said.await(factTimeout, func() bool { return strings.Contains(string(said.data), "attached") }) {
+		t.Fatalf("strace did not attach: %s", said)
+	}
+	return stop
+}
+
+// ordinaryWork does what clients do, until all that it has started has ended, and returns the
+// answers that are errors. If calls fail, a program may be tried again for ever: that one is terminated.
+func ordinaryWork(t *testing.T, c *conn, token string, failing bool) (failed []string) {
+	t.Helper()
+	dir := t.TempDir()
+	started := make(map[string]int64)
+	start := func(id string, params obj) {
+		started[id] = c.request("process/start", startParams(id, params))
+	}
+	start("pipe", obj{"argv": sh("echo out; setsid sleep " + token + " >/dev/null 2>&1 & echo err >&2")})
+	start("tty", obj{"argv": sh("echo tty; sleep " + token), "tty": true})
+	start("limited", obj{"argv": sh("echo limited"), "limits": obj{"openFiles": 64}})
+	start("again", obj{"argv": sh("echo again; exit 1"), "restart": obj{
+		"policy": "permanent", "backoff": obj{"initialMs": 1, "maxMs": 2, "factor": 2, "jitter": 0}, "intensity": obj{"restarts": 2, "periodMs": 10_000}}})
+	start("spool", obj{"argv": sh("head -c 300000 /dev/zero"), "retention": obj{"bytes": 65536, "onFull": "spool"}})
+	var running []*proc
+	for id, request := range started {
+		if e := errorOf(c.reply(request)); e != nil {
+			failed = append(failed, fmt.Sprintf("start of %s: %s", id, e["message"]))
+		} else {
+			running = append(running, c.process(id))
+		}
+	}
+	for _, p := range running {
+		if p.id == "tty" || p.id == "again" && failing {
+			c.reply(c.request("process/terminate", obj{"processId": p.id, "tree": true}))
+		}
+		p.c.awaitFact("the end of "+p.id, func() bool { return p.closed })
+	}
+	uri := "file://" + dir + "/"
+	call := func(method string, params obj) {
+		if e := errorOf(c.reply(c.request(method, params))); e != nil {
+			failed = append(failed, fmt.Sprintf("%s: %s", method, e["message"]))
+		}
+	}
+	call("fs/createDirectory", obj{"path": uri + "d"})
+	call("fs/writeFile", obj{"path": uri + "d/f", "dataBase64": base64.StdEncoding.EncodeToString(make([]byte, 100_000))})
+	call("fs/readFile", obj{"path": uri + "d/f"})
+	call("fs/readDirectory", obj{"path": uri + "d"})
+	call("fs/walk", obj{"path": uri, "options": obj{"maxDepth": 3, "maxDirectories": 10, "maxEntries": 10, "followDirectorySymlinks": false}})
+	call("fs/getMetadata", obj{"path": uri + "d/f"})
+	call("fs/canonicalize", obj{"path": uri + "d/f"})
+	call("fs/copy", obj{"sourcePath": uri + "d", "destinationPath": uri + "e", "recursive": true})
+	call("fs/remove", obj{"path": uri + "d"})
+	call("fs/remove", obj{"path": uri + "e"})
+	return failed
+}
