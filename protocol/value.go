@@ -98,7 +98,7 @@ func newPurse(payload []byte) purse {
 	return purse{left: decodeFactor*len(payload) + decodeFree, bounded: true}
 }
 
-var errTooMuch = fmt.Errorf("too many small values: in memory they would have more than %d times the bytes that they have in the message", decodeFactor)
+var errTooMuch = fmt.Errorf("too many small values: in memory they would take more than %d times the bytes of the message, and %d bytes more: send fewer at once", decodeFactor, decodeFree)
 
 // spend takes n bytes.
 func (p *purse) spend(n int) error {

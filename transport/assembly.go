@@ -81,5 +81,5 @@ type slowError struct{}
 
 func (slowError) Error() string { return "transport: " + slowError{}.reason() }
 func (slowError) reason() string {
-	return fmt.Sprintf("an unfinished message did not grow by %d bytes within %v", paceBytes, paceTime)
+	return fmt.Sprintf("an unfinished message did not grow by %d bytes within %v: connect again, and send without pauses", paceBytes, paceTime)
 }

@@ -116,7 +116,7 @@ func (l *lobby) place(g *guest) bool {
 		}
 		shut := oldest.close
 		oldest.remove()
-		shut(fmt.Sprintf("%d connections have not sent initialize, which is the most, and this one is the oldest of them: try again", l.max))
+		shut(fmt.Sprintf("%d connections have no session, which is the limit, and this one gives way: try again, and send initialize at once", l.max))
 	}
 	h := l.hosts[g.key]
 	if h == nil {
@@ -224,7 +224,7 @@ func (g *guest) late() {
 		return
 	}
 	shut := g.close
-	shut(fmt.Sprintf("no successful initialize, and no message for %v: try again", time.Since(g.heard).Round(time.Second)))
+	shut(fmt.Sprintf("no successful initialize, and no message for %v: try again, and send initialize at once", time.Since(g.heard).Round(time.Second)))
 	g.remove()
 }
 

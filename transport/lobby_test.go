@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -256,6 +257,32 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 			}
 			s.listener.lobby.mu.Unlock()
 		})
+	}
+}
+
+// A guest leaves also when its handshake fails after HTTP has let go of it.
+func TestBrokenHandshakeLeaves(t *testing.T) {
+	s, _ := serveAll(t)
+	for range 5 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// A frame before the answer to the handshake: gorilla closes the connection.
+		c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x80abcd"))
+		io.Copy(io.Discard, c)
+	}
+	l := s.listener.lobby
+	left := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.n
+	}
+	for deadline := time.Now().Add(30 * time.Second); left() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	}
+	if n := left(); n != 0 {
+		t.Errorf("%d guests have no connection any more", n)
 	}
 }
 

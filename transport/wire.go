@@ -83,6 +83,12 @@ func (w *streamWire) Write(p []byte) (int, error) {
 	return w.stream.Write(p)
 }
 
+// Close is HTTP's and gorilla's, which ends a handshake so after HTTP has let go of the connection.
+func (w *streamWire) Close() error {
+	w.guest.leave()
+	return w.stream.Close()
+}
+
 func (w *streamWire) writev(a, b []byte) (int, error) { return w.direct.writev(a, b) }
 func (w *streamWire) linger()                         { w.lingerOn(w.stream) }
 
