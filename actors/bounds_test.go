@@ -86,6 +86,14 @@ func (s *stiff) start(id, more string, argv ...string) {
 	s.answer(`"start"`)
 }
 
+// measured skips a test of how much memory something takes: with -short, and so under the race
+// detector, which takes memory of its own.
+func measured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("memory is measured without -short")
+	}
+}
+
 // inUse is what is in the heap and not garbage, in bytes.
 func inUse() int64 {
 	runtime.GC()

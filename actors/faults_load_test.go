@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -63,14 +64,16 @@ func (v *vandal) chooses(self *actor.PID) bool {
 	return true
 }
 
+var vandalismFlag = flag.Duration("vandalism", 15*time.Second, "how long TestVandalism has actors fail")
+
 // TestVandalism: panics in random actors at random moments, during a load of 200
 // processes: what each of them writes comes complete and once, or its client is told that
 // it was given up; nothing is left of any; and the tree is as it is drawn.
 func TestVandalism(t *testing.T) {
 	t.Parallel()
-	length := 60 * time.Second
+	length := *vandalismFlag
 	if testing.Short() {
-		length = 10 * time.Second
+		length = 5 * time.Second
 	}
 	v := &vandal{recent: make(map[string][]time.Time)}
 	troupe := start(t, actors.WithFaults(actors.Config{Retention: 16 << 10, Window: 64 << 10, KillGrace: -1}, v.message, nil))

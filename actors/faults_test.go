@@ -523,7 +523,8 @@ func numbers(n int) string {
 	return b.String()
 }
 
-// TestFaults injects a panic wherever the scenario comes by, one at a time.
+// TestFaults injects a panic wherever the scenario comes by, one at a time; with -short at every
+// fourth of these points.
 func TestFaults(t *testing.T) {
 	var clean saboteur
 	if !t.Run("clean", func(t *testing.T) {
@@ -541,7 +542,10 @@ func TestFaults(t *testing.T) {
 	points := slices.SortedFunc(maps.Keys(clean.seen), func(a, b point) int {
 		return strings.Compare(a.kind+a.what, b.kind+b.what)
 	})
-	for _, at := range points {
+	for i, at := range points {
+		if testing.Short() && i%4 > 0 {
+			continue
+		}
 		saboteurs := []*saboteur{{at: at, nth: 1}}
 		if n := clean.seen[at]; n > 1 {
 			saboteurs = append(saboteurs, &saboteur{at: at, nth: n/2 + 1, restarting: true})

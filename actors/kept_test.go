@@ -12,6 +12,7 @@ import (
 // What processes wait with, or may be run again from, is bounded for the session: also
 // after a cut, and what has ended gives it back.
 func TestKeptEnvironmentsAreBounded(t *testing.T) {
+	measured(t)
 	const size, limit, slack = 4 << 20, 32 << 20, 16 << 20
 	troupe := start(t, actors.Config{KillGrace: -1})
 	p := connect(t, troupe)
@@ -84,6 +85,7 @@ func TestKeptArguments(t *testing.T) {
 
 // Processes of a group that are given the same environment keep one.
 func TestEqualEnvironmentsAreShared(t *testing.T) {
+	measured(t)
 	const members, size, slack = 100, 400 << 10, 16 << 20
 	p := connect(t, start(t, actors.Config{KillGrace: -1}))
 	p.open("")

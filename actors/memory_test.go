@@ -23,6 +23,7 @@ import (
 // being read (TestUnfinishedMessagesAreBounded), answers to process/read (TestUnreadReadsAreBounded), output (TestMemoryIsBounded), what one message
 // becomes (TestMessagesDoNotGrowInMemory), lists of files (TestListsAreBoundedInBytes).
 func TestClientBytesAreBounded(t *testing.T) {
+	measured(t)
 	const (
 		connections = 20
 		size        = 12 << 20
@@ -97,7 +98,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 				}()
 			}
 			most, mostTaken := int64(0), int64(0)
-			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				held := min(inUse(), inUse(), inUse()) // what is allocated during a collection counts as held
 				most, mostTaken = max(most, held-before), max(mostTaken, taken())
 			}
@@ -120,6 +121,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 
 // What a client says in initialize is not kept until it says initialized, which it may never do.
 func TestGreetingsAreNotKept(t *testing.T) {
+	measured(t)
 	const connections, names, constant = 20, 5000, 256 << 10
 	troupe := start(t, actors.Config{KillGrace: -1})
 	resumeFrom := make(map[string]int)

@@ -40,9 +40,9 @@ func TestResetsAmongFailures(t *testing.T) {
 }
 
 func resets(t *testing.T, v *vandal) {
-	n := 1000
+	n := 500
 	if testing.Short() {
-		n = 300
+		n = 150
 	}
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "a beginning")

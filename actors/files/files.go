@@ -29,7 +29,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-const (
+// Variables: tests have smaller ones.
+var (
 	// maxEntries is how many entries fs/walk returns, and how many of one directory it looks at.
 	maxEntries = 100_000
 	// maxListed is how many entries fs/readDirectory returns. (exec-server wire §8.)
@@ -38,6 +39,9 @@ const (
 	// fs/walk as at the peer, of fs/readDirectory enough for maxListed names of 255 bytes.
 	maxWalkBytes = 4 << 20
 	maxListBytes = 16 << 20
+)
+
+const (
 	// maxNames is how much of one directory is read, in bytes: names and entryBytes each.
 	maxNames   = 16 << 20
 	entryBytes = 100
@@ -263,7 +267,7 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold)
 	if _, err := once(seen, path); err != nil {
 		return r, err
 	}
-	o.MaxEntries = min(o.MaxEntries, maxEntries)
+	o.MaxEntries = min(o.MaxEntries, uint64(maxEntries))
 	directories, size := uint64(0), 0
 	fits := func(uri, text string) bool { // each in turn: what does not fit ends the walk
 		size += len(uri) + encodedLen(text) + len(`{"path":"","message":""},`)

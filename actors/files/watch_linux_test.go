@@ -410,9 +410,9 @@ func TestWatchFollows(t *testing.T) {
 func TestWatchRaces(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
-	rounds := 2000
+	rounds := 500
 	if testing.Short() {
-		rounds = 200
+		rounds = 100
 	}
 	watch(t, r, []string{dir + "/none"}, nil) // to close an instance takes the kernel 10 ms
 	for i := range rounds {
