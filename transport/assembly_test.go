@@ -134,8 +134,7 @@ func (i impatient) Take(n int, _ time.Duration) error { return i.Account.Take(n,
 
 // A byte now and then does not keep an unfinished message alive, nor do pongs.
 func TestSlowMessage(t *testing.T) {
-	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
-	s.handler.settings.pace = 300 * time.Millisecond
+	s, accepted := servePaced(t, "ws://127.0.0.1:0", nil, 300*time.Millisecond)
 	for _, fragments := range []bool{false, true} {
 		p := newPeer(t, s.URL())
 		c := <-accepted

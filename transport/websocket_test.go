@@ -29,10 +29,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a server that is closed with the test, and hands over what it accepts.
 func serve(t testing.TB, url string, o *ServerOptions) (*Server, <-chan Conn) {
 	t.Helper()
+	return servePaced(t, url, o, paceTime)
+}
+
+// servePaced is serve with another pace for messages.
+func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) (*Server, <-chan Conn) {
+	t.Helper()
 	s, err := Listen(url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.handler.settings.pace = pace
 	accepted, served, done := make(chan Conn), make(chan error), make(chan struct{})
 	go func() {
 		served <- s.Serve(func(c Conn) {
