@@ -81,25 +81,33 @@ func (e *exits) reserve(pid int) (pidfd int) {
 
 // watch calls p.wait, on a goroutine of its own, once when p has exited.
 func (e *exits) watch(p *process) {
+	if e.await(p) {
+		return
+	}
+	p.host.log.Warn("the exit of a child is polled: the system has no room for a pidfd or an epoll member", "pid", p.pid)
+	go e.poll(p)
+}
+
+// await reports false for a process that the set cannot watch.
+func (e *exits) await(p *process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
-		return
+		return true // nobody needs to wait
 	}
-	if p.pidfd >= 0 {
-		e.mu.Lock()
-		e.waiting[int32(p.pidfd)] = p
-		e.mu.Unlock()
-		err := e.control(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT)
-		if err == nil {
-			return
-		}
+	if p.pidfd < 0 {
+		return false
+	}
+	e.mu.Lock()
+	e.waiting[int32(p.pidfd)] = p
+	e.mu.Unlock()
+	err := e.control(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT)
+	if err != nil {
 		e.mu.Lock()
 		delete(e.waiting, int32(p.pidfd))
 		e.mu.Unlock()
 	}
-	p.host.log.Warn("the exit of a child is polled: the system has no room for a pidfd or an epoll member", "pid", p.pid)
-	go e.poll(p)
+	return err == nil
 }
 
 // poll is watch for a child that is no member of the set.

@@ -1,6 +1,8 @@
 package child
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -38,3 +40,39 @@ func TestExitIsPolled(t *testing.T) {
 		}
 	}
 }
+
+// A log that takes its time stops nobody who asks for the process.
+func TestExitIsPolledWithoutLock(t *testing.T) {
+	asked := make(chan bool, 10)
+	var w *watched
+	h := newHost(t, HostConfig{Log: slog.New(handlerFunc(func(slog.Record) {
+		if w == nil {
+			return
+		}
+		p := w.Handle.(*process)
+		free := p.mu.TryLock()
+		if free {
+			p.mu.Unlock()
+		}
+		asked <- free
+	}))})
+	w = start(t, h, script("exec sleep 1000"))
+	h.exits.set.Close()
+	h.exits.watch(w.Handle.(*process))
+	if !<-asked {
+		t.Error("the process is locked while a line is logged")
+	}
+	if err := w.killTree(); err != nil {
+		t.Error(err)
+	}
+}
+
+type handlerFunc func(slog.Record)
+
+func (handlerFunc) Enabled(context.Context, slog.Level) bool { return true }
+func (f handlerFunc) Handle(_ context.Context, r slog.Record) error {
+	f(r)
+	return nil
+}
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler      { return f }
