@@ -281,6 +281,21 @@ func TestMaxConnections(t *testing.T) {
 	waitFor(t, "the place of the second to be free", func() bool { return dial() == nil })
 }
 
+// As many strangers as a transport may have take no place from a client that resumes.
+func TestSilentStrangersLeaveRoomToResume(t *testing.T) {
+	const strangers = 1024
+	troupe := start(t, actors.Config{MaxConnections: 1})
+	owner := connect(t, troupe)
+	sessionID := owner.open("")
+	for range strangers {
+		newStiff(t, troupe)
+	}
+	resuming := newStiff(t, troupe)
+	if id := resuming.open(`,"role":"observer","resumeSessionId":"` + sessionID + `"`); id != sessionID {
+		t.Errorf("session %q, want %q", id, sessionID)
+	}
+}
+
 // However little a server is told to keep, output moves.
 func TestSmallRetention(t *testing.T) {
 	p := connect(t, start(t, actors.Config{Retention: 3}))

@@ -19,8 +19,9 @@ type connections struct {
 }
 
 // spareConnections is how many connections there may be beyond MaxConnections, for clients that
-// resume: they have a session that they would lose, and strangers must not keep them from it.
-const spareConnections = 256
+// resume: they have a session that they would lose. A transport may have 1,024 strangers
+// (transport/lobby.go), who give way there and not here, so there is room for 256 beside these.
+const spareConnections = 1024 + 256
 
 func (s *shared) tooManyConnections() string {
 	return fmt.Sprintf("the server has %d connections, its limit: try again later", s.MaxConnections)
