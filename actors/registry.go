@@ -109,8 +109,10 @@ func (r *registry) Receive(ctx actor.Context) {
 		}
 		if m.since.IsZero() && m.id == r.evicting {
 			r.evicting = "" // its owner was faster
+			r.relieve(ctx)
+		} else if !m.since.IsZero() { // it is spared for that long, so there is no need to look at all of them now
+			r.relieveSoon(ctx, relieveAfter)
 		}
-		r.relieve(ctx)
 		r.rated(ctx, m)
 	case roomDue:
 		r.left(ctx, r.leaving)
@@ -243,10 +245,22 @@ const refundTime = time.Second
 // relieveWorth is how much must be held for a session that is ended for that, in bytes.
 const relieveWorth = 256 << 10
 
+// mayRelieve reports whether a session may have to end for what it holds.
+func (r *registry) mayRelieve() bool {
+	return r.EvictForMemory && r.evicting == "" && len(r.detached) > 0 && r.budget.Short()
+}
+
+// relieveSoon looks at the sessions later.
+func (r *registry) relieveSoon(ctx actor.Context, d time.Duration) {
+	if r.mayRelieve() {
+		r.relieveAt.sooner(ctx, d, relieveDue{})
+	}
+}
+
 // relieve ends the session that has been without an owner the longest, of those that
 // hold something, if what is held is in the way of others.
 func (r *registry) relieve(ctx actor.Context) {
-	if !r.EvictForMemory || r.evicting != "" || len(r.detached) == 0 || !r.budget.Short() {
+	if !r.mayRelieve() {
 		return
 	}
 	var oldest *detached
@@ -256,11 +270,11 @@ func (r *registry) relieve(ctx actor.Context) {
 		}
 	}
 	if oldest == nil {
-		r.relieveAt.sooner(ctx, relieveAfter, relieveDue{})
+		r.relieveSoon(ctx, relieveAfter)
 		return
 	}
 	if left := relieveAfter - time.Since(oldest.since); left > 0 {
-		r.relieveAt.sooner(ctx, left, relieveDue{})
+		r.relieveSoon(ctx, left)
 		return
 	}
 	r.evicting = oldest.id
