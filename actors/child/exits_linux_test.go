@@ -19,7 +19,8 @@ func TestExitIsPolled(t *testing.T) {
 			t.Run(name+" "+string(mode), func(t *testing.T) {
 				h := newHost(t, HostConfig{Containment: mode})
 				lose(h)
-				w := start(t, h, piped(script("(setsid sh -c 'echo there; exec sleep 1000' &); read line; exit 3")))
+				w := start(t, h, piped(script("read line; (setsid sh -c 'echo there; exec sleep 1000' &); read line; exit 3")))
+				w.Write([]byte("\n")) // it has its tag: the start is over
 				w.untilOutput(protocol.Stdout, "there\n")
 				if name == "after the start" {
 					h.exits.set.Close()
