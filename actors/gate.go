@@ -92,7 +92,7 @@ func (s *shared) undelivered(root *actor.RootContext, to *actor.PID, message any
 // until the returned function is called.
 func (s *shared) watchDeadLetters(system *actor.ActorSystem, troupe *actor.PID) (end func()) {
 	ours := func(pid *actor.PID) bool {
-		return pid != nil && (pid.Id == troupe.Id || strings.HasPrefix(pid.Id, troupe.Id+"/"))
+		return pid != nil && pid.Address == troupe.Address && (pid.Id == troupe.Id || strings.HasPrefix(pid.Id, troupe.Id+"/"))
 	}
 	letters := system.EventStream.Subscribe(func(event any) {
 		if e, ok := event.(*actor.DeadLetterEvent); ok && (ours(e.PID) || ours(e.Sender)) {

@@ -175,6 +175,23 @@ func TestSentToTheDead(t *testing.T) {
 	})
 }
 
+// A troupe of the same name on another machine is none of ours.
+func TestSentToAnotherMachine(t *testing.T) {
+	onGate(t, new(supervision.Strategy), func(t *testing.T, system *actor.ActorSystem, it *actor.PID, _ chan struct{}, received *[]string) {
+		answered := false
+		sender := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+			_, reply := ctx.Message().(Reply)
+			answered = answered || reply
+		}))
+		system.Root.RequestWithCustomSender(actor.NewPID("elsewhere:1", it.Id), Attach{Token: 1}, sender)
+		synctest.Wait()
+		if answered {
+			t.Error("this troupe has answered for another one")
+		}
+		system.Root.StopFuture(sender).Wait()
+	})
+}
+
 // An actor that fails, and is to stop before it is restarted, stops.
 func TestNotRestartedOnceStopping(t *testing.T) {
 	later := &supervision.Strategy{
