@@ -363,10 +363,15 @@ func (s *session) viewerGone(ctx actor.Context, m viewerGone) {
 	if !m.evicted {
 		s.dropStops(m.pid)
 	}
+	asked := func(r request) bool { return !m.evicted && m.pid.Equal(r.sender) }
 	for _, p := range s.processes {
+		p.asked = slices.DeleteFunc(p.asked, asked)
 		if p.pid != nil {
 			ctx.Send(p.pid, m)
 		}
+	}
+	for _, g := range s.groups {
+		g.asked = slices.DeleteFunc(g.asked, asked)
 	}
 }
 

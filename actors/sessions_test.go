@@ -46,3 +46,15 @@ func TestSessionListStaysAsItIs(t *testing.T) {
 		t.Errorf("the list was %v, and is %v", copied, before)
 	}
 }
+
+// Who asked for a start, and has gone, is not remembered until the start has an answer.
+func TestStartsOfTheGoneAreForgotten(t *testing.T) {
+	gone, other := actor.NewPID("", "gone"), actor.NewPID("", "other")
+	asked := func() []request { return []request{{gone, 1}, {other, 2}, {gone, 3}} }
+	p, g := &member{asked: asked()}, &ensemble{asked: asked()}
+	s := session{&sessionRecord{processes: map[string]*member{"p": p}, groups: map[string]*ensemble{"g": g}}}
+	s.viewerGone(nil, viewerGone{pid: gone})
+	if want := []request{{other, 2}}; !slices.Equal(p.asked, want) || !slices.Equal(g.asked, want) {
+		t.Errorf("a process and a group are asked for by %v and %v, want %v", p.asked, g.asked, want)
+	}
+}
