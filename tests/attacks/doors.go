@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync/atomic"
 	"time"
 )
@@ -21,6 +23,16 @@ var doorAttacks = []*attack{
 		does: "Opens 2,000 connections from 20 addresses and says nothing on them.",
 		must: "Others connect, resume and ask for /healthz meanwhile.",
 		run:  func(ctx context.Context, t *target) error { return silent(ctx, t, 2000, 20) },
+	},
+	{
+		name: "talking 1200",
+		does: "Opens 1,200 websockets from 20 addresses and sends a message that is refused on each three times a second.",
+		must: "Others connect, resume and ask for /healthz meanwhile.",
+		run: func(ctx context.Context, t *target) error {
+			_, release := t.occupy(ctx, 1200, 20, talk)
+			defer release()
+			return t.othersGoOn(ctx)
+		},
 	},
 	{
 		name: "empty sessions", bound: 5 * time.Minute,
@@ -42,9 +54,33 @@ var doorAttacks = []*attack{
 	},
 }
 
-// occupy opens n TCP connections from some addresses, and holds them until release. One
-// that the server ends is opened again. held is how many were accepted so far.
-func (t *target) occupy(ctx context.Context, n, addresses int) (held *atomic.Int64, release func()) {
+// listen says nothing until the connection ends.
+func listen(c net.Conn) { c.Read(make([]byte, 1)) }
+
+// talk opens a websocket and sends a request that is refused, again and again until the connection ends.
+func talk(c net.Conn) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		io.Copy(io.Discard, c)
+	}()
+	const refused = `{"id":1,"method":"process/list","params":{}}`
+	next := []byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	for {
+		c.Write(next)
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Second / 3):
+		}
+		next = append([]byte{0x81, 0x80 | byte(len(refused)), 0, 0, 0, 0}, refused...) // masked with zeros
+	}
+}
+
+// occupy opens n TCP connections from some addresses, and holds them until release; use returns when
+// the server ends one, which then is opened again. held is how many were accepted so far.
+func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn)) (held *atomic.Int64, release func()) {
 	holding, cancel := context.WithCancel(ctx)
 	held = new(atomic.Int64)
 	silence := make(chan struct{})
@@ -60,7 +96,7 @@ func (t *target) occupy(ctx context.Context, n, addresses int) (held *atomic.Int
 				}
 				held.Add(1)
 				stop := context.AfterFunc(holding, func() { c.Close() })
-				c.Read(make([]byte, 1))
+				use(c)
 				stop()
 				c.Close()
 				hold(holding, 10*time.Millisecond)
@@ -73,7 +109,7 @@ func (t *target) occupy(ctx context.Context, n, addresses int) (held *atomic.Int
 
 // silent occupies the server until the well-behaved client has gone on.
 func silent(ctx context.Context, t *target, n, addresses int) error {
-	held, release := t.occupy(ctx, n, addresses)
+	held, release := t.occupy(ctx, n, addresses, listen)
 	defer release()
 	err := eventually(ctx, answerWithin, func() error {
 		if n := held.Load(); n < 280 {

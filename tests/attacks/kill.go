@@ -181,7 +181,7 @@ func closeWithoutFiles(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	_, release := t.occupy(ctx, 100, 1) // connections take what is left, and what becomes free
+	_, release := t.occupy(ctx, 100, 1, listen) // connections take what is left, and what becomes free
 	defer release()
 	hold(ctx, 2*time.Second)
 	if err := t.closedTruly(p.call(ctx, "session/close", obj{}, nil)); err != nil {
