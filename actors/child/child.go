@@ -34,7 +34,7 @@ type Spec struct {
 	Size protocol.Size // of the TTY; a zero field means 24 rows or 80 columns
 
 	Stdin      bool // a pipe; false: /dev/null. A TTY always has one.
-	StdinQueue int  // bytes that may wait for the child to read them
+	StdinQueue int  // bytes that may wait for the child to read them; 0 or less means 64 KiB
 
 	Merge bool // stderr is stdout
 

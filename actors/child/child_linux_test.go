@@ -807,6 +807,19 @@ func TestStdin(t *testing.T) {
 			t.Error("stdin was never full")
 		}
 	})
+	t.Run("a queue of no size", func(t *testing.T) {
+		spec := piped(script(`exec cat`))
+		spec.StdinQueue = 0
+		w := start(t, h, spec)
+		if n, err := w.Write([]byte("all")); n != 3 || err != nil {
+			t.Errorf("%d bytes were taken, %v", n, err)
+		}
+		w.CloseStdin()
+		w.untilClosed()
+		if got := string(w.out[protocol.Stdout]); got != "all" {
+			t.Errorf("%q came back", got)
+		}
+	})
 	t.Run("tty", func(t *testing.T) {
 		spec := tty(script(`stty -echo -opost; echo ready; sleep 0.1; exec cat`))
 		spec.StdinQueue = 8 << 10

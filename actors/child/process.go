@@ -381,6 +381,11 @@ func (p *process) finish() error {
 	return err
 }
 
+// lostStatus is for a child that other code of this program has reaped.
+func lostStatus() *protocol.ExitStatus {
+	return &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
+}
+
 // exitStatus turns what wait(2) tells into what the wire says: a process killed
 // by a signal has 128 plus its number as exit code, as in a shell.
 func exitStatus(code int, sig syscall.Signal, dumped bool, usage *unix.Rusage) *protocol.ExitStatus {

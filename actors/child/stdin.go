@@ -11,6 +11,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
+const defaultStdinQueue = 64 << 10
+
 // stdin is the bounded queue in front of a child's standard input. Its writer
 // goroutine lives only while something is queued: what the kernel takes at
 // once is written at once, which saves an echo one wakeup.
@@ -32,6 +34,9 @@ type stdin struct {
 
 // init sets up the queue for file; with nil the child has no stdin.
 func (s *stdin) init(p *process, file *os.File, max int) {
+	if max <= 0 {
+		max = defaultStdinQueue
+	}
 	s.p, s.max = p, max
 	if file == nil {
 		return

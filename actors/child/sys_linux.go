@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 const (
@@ -64,7 +62,7 @@ func (p *process) takeStatus() bool {
 	info, usage, err := p.waitid(options)
 	switch {
 	case errors.Is(err, unix.ECHILD):
-		p.status = &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
+		p.status = lostStatus()
 	case err != nil || info.pid == 0:
 		return false
 	case info.code == cldExited:

@@ -97,16 +97,18 @@ func (p *process) takeStatus() bool {
 	}
 	var ws unix.WaitStatus
 	var usage unix.Rusage
-	for {
-		if _, err := unix.Wait4(p.pid, &ws, 0, &usage); !errors.Is(err, unix.EINTR) {
-			break
-		}
+	var err error = unix.EINTR
+	for errors.Is(err, unix.EINTR) {
+		_, err = unix.Wait4(p.pid, &ws, 0, &usage)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ws.Signaled() {
+	switch {
+	case err != nil:
+		p.status = lostStatus()
+	case ws.Signaled():
 		p.status = exitStatus(0, ws.Signal(), ws.CoreDump(), &usage)
-	} else {
+	default:
 		p.status = exitStatus(ws.ExitStatus(), 0, false, &usage)
 	}
 	return true
