@@ -76,6 +76,7 @@ type guest struct {
 	waits func() bool         // its bytes wait to be read: the server is to blame
 	close func(reason string) // does not block
 	due   *time.Timer         // when it must have sent a message; nil: others see to it
+	spent bool                // it was late once while its bytes waited
 
 	left atomic.Bool // in is nil for good
 }
@@ -216,11 +217,17 @@ func (g *guest) speaks() {
 	g.due.Reset(speakWithin)
 }
 
-// late ends the guest: it was to send a message.
+// late ends the guest: it has sent no message in time. If bytes of it wait, the server may have slept: once,
+// the guest has as long again.
 func (g *guest) late() {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
 	if g.in == nil {
+		return
+	}
+	if !g.spent && g.waits() {
+		g.spent = true
+		g.due.Reset(DefaultHandshakeTimeout)
 		return
 	}
 	shut := g.close

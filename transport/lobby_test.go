@@ -183,6 +183,19 @@ func TestGuestsMustSpeak(t *testing.T) {
 		guests[3].speaks()
 		time.Sleep(19 * time.Second)
 		guests[3].speaks()
+		behind := l.enter(&caller{from: "10.0.0.1:1"}) // its bytes wait: the server is behind, or it sends too slowly
+		behind.waits = func() bool { return true }
+		from := time.Now()
+		behind.opens(func(string) {
+			if took := time.Since(from); took != 2*DefaultHandshakeTimeout {
+				t.Errorf("whose bytes wait was ended after %v", took)
+			}
+		})
+		time.Sleep(DefaultHandshakeTimeout)
+		synctest.Wait()
+		if behind.left.Load() {
+			t.Error("whose bytes wait was ended at once")
+		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for i, want := range []time.Duration{DefaultHandshakeTimeout, 5*time.Second + speakWithin, 0, 24*time.Second + speakWithin} {
