@@ -456,6 +456,9 @@ func (c *searches) isStray(s *stat) bool {
 	if c.isStranger == nil || c.tags.off || s.zombie || s.ppid != c.server.pid {
 		return false
 	}
+	if c.server.pid == 1 && s.tag.server == tagInfinity {
+		return false // process 1 gets all orphans, also those of docker exec, which have no limit
+	}
 	return !c.tells(s) && c.isStranger(s) && (c.inLeaf == nil || !c.inLeaf(s, ""))
 }
 

@@ -338,3 +338,25 @@ func TestFailedStartLeavesNoTree(t *testing.T) {
 		t.Errorf("%d trees are left of a start whose limits were refused", n)
 	}
 }
+
+// Process 1 of a container gets all orphans, also those of docker exec, which no program of the server
+// started. These have no limit.
+func TestStraysOfProcessOne(t *testing.T) {
+	none, set := tag{tagInfinity, tagInfinity}, tag{0, 0}
+	for _, tt := range []struct {
+		name string
+		pid  int
+		tag  tag
+		want bool
+	}{
+		{"a subreaper has descendants only", 7, none, true},
+		{"a descendant that has changed its limit", 7, set, true},
+		{"process 1: who has no limit may be from outside", 1, none, false},
+		{"process 1: who has one descends from a program", 1, set, true},
+	} {
+		c := &searches{server: server{pid: tt.pid}, isStranger: func(*stat) bool { return true }}
+		if got := c.isStray(&stat{pid: 9, ppid: tt.pid, tag: tt.tag}); got != tt.want {
+			t.Errorf("%s: stray %v", tt.name, got)
+		}
+	}
+}
