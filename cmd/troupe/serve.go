@@ -67,7 +67,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that a process may hold for its client before it has to wait")
-	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold: five eighths for output, beyond 64 KiB of each process, a quarter for messages, requests and answers, beyond 64 KiB of each connection, and an eighth for what processes are started from, beyond 64 KiB of each session")
+	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold: five eighths for output, beyond 64 KiB of each process, a quarter for messages, requests and answers, beyond 64 KiB of each connection, and an eighth for what processes are started from, beyond 64 KiB of each session; negative: no bound")
 	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: that of temporary files)")
 	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: there is no spool")
 	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
