@@ -457,7 +457,8 @@ func (c *command) exit(ctx actor.Context, status *protocol.ExitStatus) {
 	c.drainAt.set(ctx, drainTime, drainDue{})
 }
 
-// drained ends the wait for what others may yet write: behind what is there now.
+// drained stops waiting for descendants that hold the output open. Output that is queued is still
+// delivered.
 func (c *command) drained(ctx actor.Context) {
 	if !c.draining && !c.ended {
 		c.draining = true

@@ -186,7 +186,7 @@ func (c *connection) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped: // both: ending is harmless twice
 		c.end()
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), gone{m.Who}) // behind what it had said: this one overtakes
+		ctx.Send(ctx.Self(), gone{m.Who}) // Terminated overtakes what its sender said before; gone does not
 	case gone:
 		if c.session.Equal(m.who) {
 			c.evicted(ctx, "the session has ended")

@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// maxHTTPCalls is how many requests of a connection are under way at a time, those included
-	// of which the client has not been written all; allHTTPCalls is how many of all
-	// connections are.
+	// maxHTTPCalls is how many requests of a connection are under way at a time: until the last byte
+	// of the response was written to the client. allHTTPCalls is the same for all connections.
 	maxHTTPCalls = 16
 	allHTTPCalls = 1024
 	// httpRoom is how many bytes the bodies have that are answered whole, beside the small ones.
@@ -72,7 +71,7 @@ type httpCalls struct {
 	waiting []*httpCall
 	running int
 	asked   int             // of those running: without an answer
-	streams map[string]bool // by requestId: those of which the last has not been passed to the writer
+	streams map[string]bool // by requestId: until the writer has the last piece
 }
 
 func newHTTPCalls() *httpCalls {
@@ -99,7 +98,7 @@ func (h *httpCalls) pending() int {
 func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 	p := in.params.(protocol.HTTPRequestParams)
 	if !c.AllowHTTP {
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because what it sends comes from the server's network: the server is to be started with --allow-http", in.method))
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
 		return
 	}
 	if err := tooLong("requestId", p.RequestID); err != nil {
@@ -270,7 +269,7 @@ func (c *connection) httpDelta(ctx actor.Context, m httpDelta) {
 	c.writer.output(outgoing{written: func() { written <- struct{}{} }})
 }
 
-// httpOver is when the last of a call has been passed to the writer. What it returns is to follow.
+// httpOver ends a call whose last piece the writer has. The caller queues the result after that piece.
 func (c *connection) httpOver(ctx actor.Context, call *httpCall) outgoing {
 	call.cancel()
 	if call.streamed {

@@ -177,7 +177,7 @@ func (c *connection) ponged(ctx actor.Context) {
 	c.flush(ctx, c.Window)
 }
 
-// resubscribe goes on behind what was passed to the writer.
+// resubscribe goes on after the last entry that the writer has.
 func (c *connection) resubscribe(ctx actor.Context, m Resubscribe) {
 	s := c.streams[m.Process.ID]
 	if s == nil || s.closed || !s.ref.PID.Equal(m.Process.PID) {

@@ -26,7 +26,7 @@ type fileTurns struct {
 // fileWaiter is a connection that may wait for a turn.
 type fileWaiter struct{ told func() }
 
-// newFileTurns are so many that they hold no more than threads.
+// newFileTurns returns turns for as many calls as threads, and for 3 at least.
 func newFileTurns(threads int) *fileTurns {
 	most := max(threads, 3)
 	return &fileTurns{all: most * 2 / 3, most: most, hangs: fileHangs}
@@ -89,7 +89,7 @@ func (t *fileTurns) close(call func()) {
 	t.run(call)
 }
 
-// forget is when the connection of w, which waits or was told, uses no turn: others may.
+// forget says that the connection of w, which waits or was told, takes no turn. Others may.
 func (t *fileTurns) forget(w *fileWaiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -96,7 +96,7 @@ func (g *group) Receive(ctx actor.Context) {
 		g.endedAt.stop()
 		return
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), gone{m.Who}) // behind what it had said: this one overtakes
+		ctx.Send(ctx.Self(), gone{m.Who}) // Terminated overtakes what its sender said before; gone does not
 		return
 	case gone:
 		g.terminated(now, lastName(m.who))

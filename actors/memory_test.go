@@ -25,7 +25,7 @@ import (
 func TestClientBytesAreBounded(t *testing.T) {
 	measured(t)
 	const (
-		connections = 20
+		connections = 12
 		size        = 12 << 20
 		clients     = 32 << 20      // a quarter of the budget
 		beyond      = budget.Beyond // one of them

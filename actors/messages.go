@@ -121,7 +121,7 @@ type (
 
 type (
 	// Subscribe is for a process: the sender becomes a viewer, or moves its cursor.
-	// It gets a Delivery for each Pull, the first of which is in here.
+	// It gets a Delivery for each Pull. Pull below is the first one.
 	Subscribe struct {
 		Pull  int    // as Pull.Bytes; 0: none yet
 		After uint64 // the cursor starts behind this seq
@@ -155,7 +155,7 @@ type (
 	// Ack is from an owner: it has made all entries after From up to To its own.
 	Ack struct{ From, To uint64 }
 
-	// Refused answers a Subscribe that starts behind what there is.
+	// Refused answers a Subscribe that starts after the last entry.
 	Refused struct {
 		Process string
 		Err     *protocol.Error

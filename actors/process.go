@@ -109,7 +109,7 @@ type processRecord struct {
 	asked     int // the run that the spawner was last asked for
 	begun     int // the last run whose child was taken over: it is watched
 	log       outlog.Log
-	logged    *child.Intake       // of which the oldest fact is in the log, and not settled; nil: none
+	logged    *child.Intake       // its oldest fact is in the log, and not settled; nil: none
 	exits     int                 // the last run whose exited is in the log, plus one
 	status    protocol.ExitStatus // from exited on
 	timedOut  bool
@@ -131,7 +131,7 @@ type processRecord struct {
 
 	fault     string // why it was ended, if that is its own failure
 	health    health
-	killRest  bool      // what the program leaves when it ends is to be killed
+	killRest  bool      // kill what the program leaves when it ends
 	killing   bool      // KillTree runs
 	treeDone  bool      // while stopping, the tree was seen empty, or could not be killed
 	survivors error     // it could not: closed may never come

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interval is the time between two runs, or behind one that was one too many. All
-// that the old run left is to be gone first, and its output to be logged.
+// interval is the time between two runs, or after the last one. It ends when the tree of the old run
+// is gone and the output of that run is logged.
 type interval struct {
 	verdict  supervision.Verdict // Again or GivenUp; Over if somebody ended it meanwhile
 	reason   string
@@ -33,7 +33,7 @@ type interval struct {
 
 	// Of a process of a group, which says what follows:
 	held bool             // it has not yet
-	told int              // the run of which it was told that it has ended
+	told int              // the run whose end the group was told
 	end  *supervision.End // of the last run; nil: there was none
 }
 
@@ -180,7 +180,7 @@ func (p *process) full() bool {
 	return !p.evicts() && p.pinned() >= limit
 }
 
-// finishRun lets go of the last child, of which nothing is left.
+// finishRun lets go of the last child, whose tree is gone.
 func (p *process) finishRun() {
 	h := p.handleNow()
 	if h == nil {

@@ -51,7 +51,7 @@ func (r *registry) noRoom(from string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))
 }
 
-// left says that the session which was to make room has made it, or will not.
+// left says that the session id has ended, or does not end: the next one may make room.
 func (r *registry) left(ctx actor.Context, id string) {
 	if id == r.leaving {
 		r.leaving = ""

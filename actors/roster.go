@@ -76,7 +76,7 @@ func (r *roster) idles(id string, since time.Time) {
 	}
 }
 
-// busy says that it is not, or that it is not to be had any more.
+// busy says that a session has an owner or a process, or is ending: it makes no room.
 func (r *roster) busy(id string) {
 	if s := r.seats[id]; s != nil && s.at[0] >= 0 {
 		heap.Remove(&r.idle, s.at[0])

@@ -47,14 +47,15 @@ type (
 	expireDue struct{} // the detached TTL has passed, unless an owner came
 	idleDue   struct{} // nobody may have been attached, and nothing written, for the idle time
 	ageDue    struct{} // it has reached its age, or almost
-	// registry: more is held than may be, and this is the session to end for it
+	// registry: end this session, because the server holds too much output, or needs its place
 	evict struct {
 		reason string
-		ifIdle bool // only if it has no process either; else it says what it has
+		ifIdle bool // only if it has no process; else the session answers with detached
 	}
 	// registry, when it is new: answered with detached
 	tellDetached struct{}
-	// to the registry and back, the way of a drain: it is ephemeral, and has no owner
+	// An ephemeral session that has lost its owner sends this to the registry, which sends it back: so
+	// it comes after a drain that is on its way.
 	abandoned struct{ id string }
 )
 
@@ -145,7 +146,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case *actor.Started:
 		s.start(ctx)
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), gone{m.Who}) // behind what it had said: this one overtakes
+		ctx.Send(ctx.Self(), gone{m.Who}) // Terminated overtakes what its sender said before; gone does not
 	case gone:
 		s.terminated(ctx, m.who)
 
@@ -524,7 +525,7 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 		}
 		return
 	}
-	// First tell, and then change the table: what is told twice does no harm.
+	// Tell first, then change the table: to tell twice does no harm.
 	if m.err != nil {
 		for _, r := range p.asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
@@ -603,7 +604,7 @@ func (s *session) ended(m processEnded) {
 	}
 }
 
-// maxLeft bounds the processes of which a session says what is left.
+// maxLeft is how many processes a session names that were not seen gone.
 const maxLeft = 20
 
 // removal is a process that was given up, and when.

@@ -103,7 +103,8 @@ func (w *writer) next() (o outgoing, ok bool) {
 	return o, ok
 }
 
-// rest reports whether there is nothing more to write now; over: or ever, but for end.
+// rest reports that nothing is queued, or that the writer is over: it writes nothing more, and then
+// closes the connection with end if that is not nil.
 func (w *writer) rest() (end *closeFrame, over, nothing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +161,7 @@ func (w *writer) drain() (err error) {
 	return w.conn.Flush()
 }
 
-// queue is first in, first out. Its memory is used again, but for that of a burst.
+// queue is first in, first out. An empty queue keeps the memory of keepItems, and no more.
 type queue struct {
 	items []outgoing
 	head  int // of items, the first that is in the queue
