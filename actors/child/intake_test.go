@@ -295,9 +295,9 @@ func TestWaiterAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max = 128 << 10
 		var hog *Intake
-		calls := 0
+		var calls atomic.Int64
 		b := NewBudget(max, func() {
-			if calls++; calls == 3 {
+			if calls.Add(1) == 3 {
 				hog.Hold(0, 0)
 			}
 		})
@@ -308,12 +308,12 @@ func TestWaiterAsksAgain(t *testing.T) {
 		if n, ok := take(other, 8<<10); n != 8<<10 || !ok {
 			t.Errorf("took %d, %v", n, ok)
 		}
-		if asked := calls; asked != 3 {
+		if asked := calls.Load(); asked != 3 {
 			t.Errorf("asked %d times, want 3", asked)
 		}
 		time.Sleep(10 * askAgain)
-		if calls != 3 {
-			t.Errorf("asked %d times with nobody waiting", calls)
+		if asked := calls.Load(); asked != 3 {
+			t.Errorf("asked %d times with nobody waiting", asked)
 		}
 		other.Close()
 		hog.Close()
