@@ -62,7 +62,7 @@ type Config struct {
 	// processes hold, beyond the first 64 KiB of each; a quarter the messages, requests and
 	// answers of all connections, beyond the first 64 KiB of each; an eighth the arguments and
 	// environments kept to start processes, the same of each session. One holder at a time may go
-	// beyond. 0 means 1 GiB; negative means no bound.
+	// beyond. 0 means 1 GiB; negative means no bound; 1 to 7 mean 8.
 	Budget int64
 	// SpoolDir is where processes with retention spool keep what is beyond their
 	// Retention; "" means os.TempDir(). SpoolLimit is the most for each; 0 means 1 GiB,
@@ -115,6 +115,9 @@ func (c Config) withDefaults() Config {
 	c.Retention = max(c.Retention, minRetention)
 	c.MaxRetention = max(c.MaxRetention, c.Retention)
 	setDefault(&c.Budget, 1<<30)
+	if c.Budget > 0 {
+		c.Budget = max(c.Budget, minBudget)
+	}
 	setDefault(&c.SpoolLimit, 1<<30)
 	setDefault(&c.SpoolBudget, 10<<30)
 	setDefault(&c.Window, 512<<10)
@@ -125,6 +128,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxPending, 1024)
 	return c
 }
+
+// minBudget has an eighth: a part of 0 would be no bound.
+const minBudget = 8
 
 func setDefault[T comparable](v *T, def T) {
 	var zero T
