@@ -256,7 +256,7 @@ func TestStrays(t *testing.T) {
 		p, stray := l.drop(t, c)
 		killKin(p.pid(), stray)
 		p.awaitExit()
-		want := regexp.MustCompile(`\b\d+ \(sleep\): a program of this server started it, and which is not known`)
+		want := regexp.MustCompile(`\b\d+ \(sleep\): an unknown program of this server started it`)
 		if code, text := c.callError("session/close", obj{}); code != -32603 || !want.MatchString(text) {
 			t.Errorf("session/close: %d %q, want -32603 and %s", code, text, want)
 		}

@@ -3,6 +3,7 @@ package child
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -63,7 +64,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
-		return pid, h.noAnswer("what executes " + j.path)
+		return pid, h.noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir))
 	case n > 0:
 		h.bury(pid)
 		err = syscall.Errno(binary.NativeEndian.Uint64(buf))
@@ -82,7 +83,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 		}
 		if time.Since(begun) > h.answerTime {
 			unix.Kill(pid, unix.SIGKILL)
-			return pid, h.noAnswer("what executes " + j.path)
+			return pid, h.noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir))
 		}
 	}
 	if err := f.confine(pid, j.spec.Limits); err != nil {

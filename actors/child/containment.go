@@ -8,7 +8,7 @@ import (
 )
 
 // errStray means that it cannot be told of which tree a process is.
-var errStray = errors.New("a program of this server started it, and which is not known")
+var errStray = errors.New("an unknown program of this server started it")
 
 // A containment finds and kills the trees of children.
 type containment interface {

@@ -29,13 +29,13 @@ func program(spec *Spec, step func(what string)) (string, error) {
 	if err := noNUL(spec); err != nil {
 		return "", err
 	}
-	step(fmt.Sprintf("working directory %q", spec.Dir))
+	step(fmt.Sprintf("look-up of working directory %q", spec.Dir))
 	if err := checkDir(spec.Dir); err != nil {
 		return "", err
 	}
 	name := spec.Argv[0]
 	if strings.Contains(name, "/") {
-		step(fmt.Sprintf("program %q", name))
+		step(fmt.Sprintf("look-up of program %q", name))
 		return name, checkProgram(spec.Dir, name)
 	}
 	return lookPath(spec, name, step)
@@ -150,7 +150,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 		if dir == "" || dir == "." {
 			file = "./" + name
 		}
-		step(fmt.Sprintf("program %q", file))
+		step(fmt.Sprintf("look-up of program %q", file))
 		err := checkProgram(spec.Dir, file)
 		if err == nil {
 			return file, nil

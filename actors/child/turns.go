@@ -183,7 +183,7 @@ func (h *Host) overdue(j *job) {
 }
 
 func (h *Host) noAnswer(what string) error {
-	return fmt.Errorf("%w: %s was not found within %v", ErrNoAnswer, what, h.answerTime)
+	return fmt.Errorf("%w: the %s took longer than %v", ErrNoAnswer, what, h.answerTime)
 }
 
 // giveUp fails a start, unless its child is there or about to be.
