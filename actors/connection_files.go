@@ -204,6 +204,7 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	c.finished++
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
+	m.call.in.params, m.call.do = nil, nil // what they hold stops counting when the answer is written
 	switch {
 	case m.err != nil:
 		if isWatch {
