@@ -185,7 +185,12 @@ func (p *peer) request(method string, params any) (chan peerAnswer, error) {
 	}
 	p.waiting[id] = answer
 	p.mu.Unlock()
-	return answer, p.send(obj{"id": id, "method": method, "params": params})
+	err := p.send(obj{"id": id, "method": method, "params": params})
+	if errors.Is(err, websocket.ErrCloseSent) { // in answer to the server's, which says why
+		<-p.done
+		err = p.ended()
+	}
+	return answer, err
 }
 
 // errNoAnswer means that a request had no answer within answerWithin.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
+	"github.com/gorilla/websocket"
 )
 
 const (
@@ -21,8 +22,8 @@ const (
 
 // A tally counts what an attack did in the time of all.
 type tally struct {
-	rounds, failed int
-	first          error
+	rounds, failed, turnedAway int
+	first                      error
 }
 
 // together makes all attacks at once, with small numbers, for so long: those that can share a
@@ -54,7 +55,10 @@ func (r *runner) together(ctx context.Context, all []*attack, long time.Duration
 		}
 		n := tallies[a.name]
 		n.rounds++
-		if err != nil {
+		switch {
+		case turnedAway(err):
+			n.turnedAway++
+		case err != nil:
 			n.failed++
 			if n.first == nil {
 				n.first = err
@@ -121,6 +125,9 @@ func (r *runner) together(ctx context.Context, all []*attack, long time.Duration
 	for _, a := range all {
 		if n := tallies[a.name]; n != nil {
 			fmt.Fprintf(out, "%-24s %4d times", a.name, n.rounds)
+			if n.turnedAway > 0 {
+				fmt.Fprintf(out, ", %d turned away: try again later", n.turnedAway)
+			}
 			if n.failed > 0 {
 				fmt.Fprintf(out, ", %d failed, the first: %v", n.failed, n.first)
 				res.wrong = append(res.wrong, fmt.Errorf("%s: %d of %d failed", a.name, n.failed, n.rounds))
@@ -132,6 +139,13 @@ func (r *runner) together(ctx context.Context, all []*attack, long time.Duration
 	lines.header()
 	lines.line(res)
 	return errors.Join(res.wrong...)
+}
+
+// turnedAway reports whether err is a Close with 1013. When other attacks have used up what clients may make
+// the server hold, it answers so to messages over 64 KiB, and the client may send them again.
+func turnedAway(err error) bool {
+	closed, ok := errors.AsType[*websocket.CloseError](err)
+	return ok && closed.Code == websocket.CloseTryAgainLater
 }
 
 // round makes one attack on a server that others attack as well.
