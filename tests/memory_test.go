@@ -11,6 +11,9 @@ import (
 // has for them and no more; whoever sends little is served meanwhile; and when they have gone,
 // the system has that memory back.
 func TestUnfinishedMessagesOfTheServer(t *testing.T) {
+	if underRace() {
+		t.Skip("the race detector takes memory of its own")
+	}
 	const clients, budget = 12, 256 * mib // a quarter is for clients, and one goes beyond
 	s := startServer(t, "--memory-budget", "268435456")
 	other := newWitness(s)
@@ -48,6 +51,9 @@ func TestUnfinishedMessagesOfTheServer(t *testing.T) {
 // TestMemoryGoesBack: what one large message needed the system has again, although the server is
 // idle and allocates nothing that would make it look for garbage.
 func TestMemoryGoesBack(t *testing.T) {
+	if underRace() {
+		t.Skip("the race detector takes memory of its own")
+	}
 	s := startServer(t)
 	c := s.session(nil)
 	before := s.rss()

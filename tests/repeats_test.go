@@ -373,7 +373,7 @@ func TestClientRepeats(t *testing.T) {
 		answered := make(chan error)
 		go func() { answered <- cmd.Signal(ctx, protocol.SignalInterrupt) }()
 		eventually(t, "the signal", func() bool { return lines(file) > n })
-		last.Load().Close(1006, "")
+		last.Load().Close(transport.CloseGoingAway, "")
 		if err := <-answered; err != nil {
 			t.Fatal(err)
 		}
