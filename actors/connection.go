@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"math"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -477,13 +477,7 @@ func (c *connection) tellGroups(ctx actor.Context) {
 	c.writer.control(outgoing{written: func() { root.Send(self, groupsWritten{}) }})
 }
 
-// clip makes a client's text fit for an error or a Close frame.
-func clip(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
-}
+func clip(s string) string { return wireerr.Clip(s) }
 
 func (c *connection) notify(method string, params any) {
 	c.writer.control(outgoing{method: method, body: params})

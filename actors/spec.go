@@ -2,7 +2,6 @@ package actors
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -21,9 +21,6 @@ const (
 	// minRetention is the least a client may ask for, in bytes: below it a flood
 	// moves in reads of a few bytes.
 	minRetention = 4 << 10
-	// maxName bounds the names that clients give, in bytes: of a process, of a
-	// session, of a start. They are kept, and stand in every message.
-	maxName = 1 << 10
 	// maxKillGrace bounds how long a process may outlive the end of its session.
 	maxKillGrace = time.Hour
 )
@@ -131,13 +128,7 @@ func clipArgv(argv []string) []string {
 	return argv
 }
 
-// tooLong refuses a client's name that is over maxName.
-func tooLong(what, name string) *protocol.Error {
-	if n := len(name); n > maxName {
-		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", what, n, maxName)
-	}
-	return nil
-}
+func tooLong(what, name string) *protocol.Error { return wireerr.LongName(what, name) }
 
 // graceError refuses a grace, in milliseconds, that is over maxKillGrace.
 func graceError(what string, ms *uint64) *protocol.Error {
@@ -252,17 +243,7 @@ func (s *shared) spool(r *protocol.Retention) *spool.File {
 	return s.disk.New(limit)
 }
 
-// startError is what the client is told about a spawn that failed.
-func startError(err error) *protocol.Error {
-	if err == nil {
-		return nil
-	}
-	var wire *protocol.Error
-	if errors.As(err, &wire) {
-		return wire
-	}
-	return protocol.Errorf(protocol.CodeInternal, "%v", err).Because(err)
-}
+func startError(err error) *protocol.Error { return wireerr.From(err) }
 
 // environmentInfo is what is true of this machine.
 func environmentInfo(config Config) *protocol.EnvironmentInfo {

@@ -1,0 +1,44 @@
+// Package wireerr makes the errors of the wire that several actors answer with.
+package wireerr
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// MaxName bounds the names that clients give, in bytes: of a process, of a session, of a command.
+// The server keeps them and repeats them in every message.
+const MaxName = 1 << 10
+
+// maxClip bounds a client's text within an error, in bytes.
+const maxClip = 60
+
+// From returns err as an error of the wire. An err that wraps none becomes the cause of a new
+// internal error. A nil err gives nil.
+func From(err error) *protocol.Error {
+	if err == nil {
+		return nil
+	}
+	if wire, ok := errors.AsType[*protocol.Error](err); ok {
+		return wire
+	}
+	return protocol.Errorf(protocol.CodeInternal, "%v", err).Because(err)
+}
+
+// Clip shortens a client's text for an error or a Close frame, and makes it valid UTF-8.
+func Clip(s string) string {
+	if len(s) > maxClip {
+		s = s[:maxClip] + "…"
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// LongName refuses a name of more than MaxName bytes; member is where the client gave it.
+func LongName(member, name string) *protocol.Error {
+	if n := len(name); n > MaxName {
+		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", member, n, MaxName)
+	}
+	return nil
+}
