@@ -165,8 +165,8 @@ func (h *heldOutput) give(n int64) {
 	h.memory.Give(int(heldCopies * n))
 }
 
-// release is for a parcel that the connection did not live to handle.
-func (m parcel) release() {
+// giveBack is for a parcel that the connection did not live to handle.
+func (m parcel) giveBack() {
 	for _, o := range m.out {
 		if o.written != nil {
 			o.written()

@@ -11,9 +11,9 @@ import (
 // earlier failure asked for it. A child that is spawned after Stopping is stopped by nobody, and
 // its parent waits for it for ever. The gate closes all three, for every actor of the tree.
 
-// A holder is a message that carries something to be given back. release gives it back when no
+// A holder is a message that carries something to be given back. giveBack does so when no
 // actor handles the message. It may not block.
-type holder interface{ release() }
+type holder interface{ giveBack() }
 
 // gate stands between the mailbox of one actor and its Receive, for all instances of the
 // actor. From Stopping on, Receive gets only what ends an actor: Stopping and Stopped, once,
@@ -79,7 +79,7 @@ func (g *gate) MailboxEmpty()     {}
 func (s *shared) undelivered(root *actor.RootContext, to *actor.PID, message any, sender *actor.PID) {
 	// A message whose handling failed (again) may have been given back by the one who failed.
 	if h, ok := message.(holder); ok {
-		h.release()
+		h.giveBack()
 	}
 	if a, ok := message.(answerable); ok && sender != nil {
 		if answer := a.unheard(to); answer != nil {

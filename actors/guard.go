@@ -97,7 +97,7 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 					go m.conn.Close(closeInternal, "internal error") // it may wait for the peer a little
 				case answerable:
 					if h, ok := m.(holder); ok {
-						h.release() // who asked is told that nothing came of it
+						h.giveBack() // who asked is told that nothing came of it
 					}
 					if env.Sender != nil {
 						root.Send(env.Sender, m.failed(protocol.Errorf(protocol.CodeInternal,

@@ -208,7 +208,7 @@ func (m Request) unheard(to *actor.PID) any {
 	}
 }
 
-func (m Delivery) release() { m.Release() }
+func (m Delivery) giveBack() { m.Release() }
 
 // What reaches nobody, because it was on its way when its actor ended, is no news.
 

@@ -53,7 +53,7 @@ func (p *process) probe(ctx actor.Context) {
 			h.probing.Store(false)
 			root.Send(self, m)
 		}()
-		m.fault, m.ours = s.runProbe(watched, limit, spec)
+		m.fault, m.ours = runProbe(watched, s, limit, spec)
 	})
 }
 
@@ -69,7 +69,7 @@ var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram,
 // runProbe runs a command to its end, with all that it starts; ctx ends it, and limit from
 // when it was started on. fault is "" if it ended with exit code 0, and else what went wrong.
 // ours is why the server could not run it.
-func (s *shared) runProbe(ctx context.Context, limit time.Duration, spec child.Spec) (fault string, ours error) {
+func runProbe(ctx context.Context, s *shared, limit time.Duration, spec child.Spec) (fault string, ours error) {
 	news := make(chan struct{}, 1)
 	in := child.NewIntake(minRetention, s.budget, nil, func() {
 		select {

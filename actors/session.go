@@ -477,11 +477,11 @@ func (s *session) ask(ctx actor.Context, m *member) {
 
 func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams, envs environments) (*processRecord, *protocol.Error) {
 	name := "p-" + ulid.Make().String()
-	spec, err := s.shared.spec(params, name)
+	spec, err := specOf(s.shared, params, name)
 	if err != nil {
 		return nil, err
 	}
-	retention, err := s.shared.retention(params.Retention)
+	retention, err := retentionOf(s.shared, params.Retention)
 	if err != nil {
 		return nil, err
 	}
@@ -504,7 +504,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		params:    params,
 		spec:      spec,
 		retention: retention,
-		spool:     s.shared.spool(params.Retention),
+		spool:     spoolOf(s.shared, params.Retention),
 		restart:   restart,
 		session:   self,
 		gauge:     s.gauge,

@@ -59,7 +59,7 @@ func (m spawnProcess) unheard(*actor.PID) any {
 	return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", clip(m.record.id)))
 }
 
-func (m spawnProcess) release() {
+func (m spawnProcess) giveBack() {
 	m.record.release()
 	m.record.destroy()
 }

@@ -150,8 +150,8 @@ func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 	return nil
 }
 
-// spec is what to run for params, under the name of its actor.
-func (s *shared) spec(params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
+// specOf is what to run for params, under the name of its actor.
+func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
 	if err := cmp.Or(
 		tooLong("processId", params.ProcessID),
 		tooLong("startToken", params.StartToken),
@@ -209,8 +209,8 @@ func hasName(env []string, name string) bool {
 	return false
 }
 
-// retention is how much a process may hold for its owner, in bytes.
-func (s *shared) retention(r *protocol.Retention) (int64, *protocol.Error) {
+// retentionOf is how much a process may hold for its owner, in bytes.
+func retentionOf(s *shared, r *protocol.Retention) (int64, *protocol.Error) {
 	if r == nil {
 		return s.Retention, nil
 	}
@@ -231,8 +231,8 @@ func (s *shared) retention(r *protocol.Retention) (int64, *protocol.Error) {
 	return int64(*r.Bytes), nil
 }
 
-// spool is where a process keeps what is beyond its retention; nil: nowhere.
-func (s *shared) spool(r *protocol.Retention) *spool.File {
+// spoolOf is where a process keeps what is beyond its retention; nil: nowhere.
+func spoolOf(s *shared, r *protocol.Retention) *spool.File {
 	if r == nil || r.OnFull != protocol.OnFullSpool {
 		return nil
 	}

@@ -25,7 +25,7 @@ const killTime = 30 * time.Second
 // connect is from Accept, to the root and on to connections.
 type connect struct{ conn Conn }
 
-func (m connect) release() { go m.conn.Close(closeGoingAway, reasonShutdown) } // it may wait for the peer a little
+func (m connect) giveBack() { go m.conn.Close(closeGoingAway, reasonShutdown) } // it may wait for the peer a little
 
 // Troupe is a running tree. Any goroutine may use it, once its Props have been
 // spawned: until then its methods wait.
@@ -136,7 +136,7 @@ func (t *Troupe) Accept(conn Conn) {
 	t.send(m)
 	select {
 	case <-t.stopped: // nobody is sure to have it
-		m.release()
+		m.giveBack()
 	default:
 	}
 }
