@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// The sister APIs (app-server wire) run their programs in sessions and processes like
-// all others. A command translates; what each API says, and in which words, is its
-// dialect.
+// The sister APIs (app-server wire) run their programs in sessions and processes like all others.
+// Package dialect has the wording of each API.
 
 const (
 	// drainTime is how long the output of a command is awaited after its exit, while
@@ -28,59 +28,7 @@ const (
 	// maxCommandOutput is how much output the commands of a connection may hold that
 	// is not passed on before they end, in bytes.
 	maxCommandOutput = 64 << 20
-
-	timedOutCode = 124 // as of timeout(1)
-	lostCode     = -1
 )
-
-// commandSpec is what a client asks for.
-type commandSpec struct {
-	dialect dialect
-	name    string // the client's, or ours
-	unnamed bool   // nobody can name it
-	params  protocol.ProcessStartParams
-	stdin   bool  // the client may write to it
-	stream  bool  // output is passed on as it comes, else at the end
-	limit   int64 // of the output of each stream, in bytes
-	quiet   bool  // drainQuiet counts
-}
-
-// dialect is how one of the APIs says it.
-type dialect interface {
-	// api tells its names from those of others.
-	api() string
-	// started answers the start; nil: the end does.
-	started(name string) any
-	delta(name string, s protocol.Stream, data []byte, capReached bool) (method string, params any)
-	// ended is a notification, or without a method what answers the start.
-	ended(name string, e commandEnd) (method string, body any)
-	// called answers a call that was made.
-	called(c commandCall) any
-
-	// Errors in its words. The first two have an answer if the call is none the less right.
-
-	unknown(name string, c commandCall) (any, *protocol.Error) // there is no such command
-	over(name string, c commandCall) (any, *protocol.Error)    // it has exited
-	duplicate(name string) *protocol.Error
-	noStdin(name string) *protocol.Error
-	noSpawn(what string) *protocol.Error
-}
-
-// commandCall is a call about a command that runs.
-type commandCall struct {
-	write      *[]byte
-	closeStdin bool
-	resize     *protocol.Size
-	kill       bool
-}
-
-// commandEnd is how a command has ended.
-type commandEnd struct {
-	code       int
-	timedOut   bool // others held its output open
-	out        [2]string
-	capReached [2]bool
-}
 
 // Messages between a connection and its commands, beside those of messages.go: to the connection
 // a command is much like a process.
@@ -106,7 +54,7 @@ type (
 // that it runs in. It lives under its connection, and the session no longer than it.
 type command struct {
 	// Fixed at spawn.
-	spec       *commandSpec
+	spec       *dialect.Spec
 	key        commandKey // what the connection calls it
 	from       string     // see Attach
 	troupe     *actor.PID
@@ -135,7 +83,7 @@ type command struct {
 	chunks   int    // of output since the exit
 	draining bool   // the time for that is over
 	until    uint64 // and then it ends here; 0: not yet known
-	end      *commandEnd
+	end      *dialect.End
 	drainAt  alarm
 	quietAt  alarm
 }
@@ -183,13 +131,13 @@ type commandStream struct {
 
 type heldCall struct {
 	token uint64
-	call  commandCall
+	call  dialect.Call
 }
 
 // runningCall is a call that the process has yet to answer.
 type runningCall struct {
 	token uint64 // of the connection
-	call  commandCall
+	call  dialect.Call
 	left  int  // requests without an answer
 	over  bool // one came too late
 
@@ -215,7 +163,7 @@ func (c *command) Receive(ctx actor.Context) {
 	case Attached:
 		c.session = m.Session
 		ctx.Watch(m.Session)
-		ctx.Request(m.Session, Request{Params: c.spec.params})
+		ctx.Request(m.Session, Request{Params: c.spec.Params})
 	case Reply:
 		c.reply(ctx, m)
 	case Delivery:
@@ -245,8 +193,8 @@ func (c *command) request(ctx actor.Context, m Request) {
 	switch call := m.Params.(type) {
 	case startCommand:
 		c.start, c.pulled = m.Token, true
-		ctx.Request(c.troupe, Attach{Ephemeral: true, From: c.from, Options: protocol.SessionOptions{Name: c.spec.dialect.api()}})
-	case commandCall:
+		ctx.Request(c.troupe, Attach{Ephemeral: true, From: c.from, Options: protocol.SessionOptions{Name: c.spec.Dialect.API()}})
+	case dialect.Call:
 		if c.process.PID == nil {
 			c.waiting = append(c.waiting, heldCall{m.Token, call})
 			return
@@ -259,37 +207,28 @@ func (c *command) answer(ctx actor.Context, token uint64, result any, err *proto
 	ctx.Request(c.connection, Reply{Token: token, Result: result, Err: err})
 }
 
-func (c *command) call(ctx actor.Context, token uint64, call commandCall) {
-	d, name := c.spec.dialect, c.spec.name
+func (c *command) call(ctx actor.Context, token uint64, call dialect.Call) {
 	if c.exited {
-		result, err := d.over(name, call)
+		result, err := c.spec.Dialect.Over(c.spec.Name, call)
 		c.answer(ctx, token, result, err)
 		return
 	}
-	if (call.write != nil || call.closeStdin) && !c.spec.stdin {
-		c.answer(ctx, token, nil, d.noStdin(name))
+	if err := c.spec.Refuses(call, c.noMore); err != nil {
+		c.answer(ctx, token, nil, err)
 		return
 	}
-	if call.write != nil && c.noMore {
-		c.answer(ctx, token, nil, protocol.Errorf(protocol.CodeInvalidRequest, "stdin is already closed"))
-		return
-	}
-	c.noMore = c.noMore || call.closeStdin
-	if call.resize != nil && !c.spec.params.TTY {
-		c.answer(ctx, token, nil, protocol.Errorf(protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY"))
-		return
-	}
+	c.noMore = c.noMore || call.CloseStdin
 	var params []any
-	if call.write != nil {
-		params = append(params, protocol.ProcessWriteParams{Chunk: *call.write, WriteID: strconv.FormatUint(c.token, 36)})
+	if call.Write != nil {
+		params = append(params, protocol.ProcessWriteParams{Chunk: *call.Write, WriteID: strconv.FormatUint(c.token, 36)})
 	}
-	if call.closeStdin {
+	if call.CloseStdin {
 		params = append(params, protocol.ProcessCloseStdinParams{})
 	}
-	if call.resize != nil {
-		params = append(params, protocol.ProcessResizeParams{Size: *call.resize})
+	if call.Resize != nil {
+		params = append(params, protocol.ProcessResizeParams{Size: *call.Resize})
 	}
-	if call.kill {
+	if call.Kill {
 		params = append(params, killTreeRequest{})
 	}
 	r := &runningCall{token: token, call: call, left: len(params)}
@@ -315,8 +254,8 @@ func (c *command) reply(ctx actor.Context, m Reply) {
 		return
 	}
 	c.process = started.Process
-	c.spec.params = protocol.ProcessStartParams{TTY: c.spec.params.TTY} // the process has the rest
-	if result := c.spec.dialect.started(c.spec.name); result != nil {
+	c.spec.Params = protocol.ProcessStartParams{TTY: c.spec.Params.TTY} // the process has the rest
+	if result := c.spec.Dialect.Started(c.spec.Name); result != nil {
 		c.started = true
 		c.answer(ctx, c.start, result, nil)
 	}
@@ -329,12 +268,9 @@ func (c *command) reply(ctx actor.Context, m Reply) {
 
 // refuse answers a start that has failed, and ends the command.
 func (c *command) refuse(ctx actor.Context, err *protocol.Error) {
-	if what := osError(err); what != "" {
-		err = c.spec.dialect.noSpawn(what + ": " + err.Message)
-	}
-	c.answer(ctx, c.start, nil, err)
+	c.answer(ctx, c.start, nil, c.spec.NotStarted(err))
 	for _, h := range c.waiting {
-		result, err := c.spec.dialect.unknown(c.spec.name, h.call)
+		result, err := c.spec.Dialect.Unknown(c.spec.Name, h.call)
 		c.answer(ctx, h.token, result, err)
 	}
 	c.started, c.ended = true, true
@@ -370,17 +306,17 @@ func (c *command) callReply(ctx actor.Context, m Reply) {
 		r.left = 0
 		c.answer(ctx, r.token, nil, m.Err)
 	case r.over:
-		result, err := c.spec.dialect.over(c.spec.name, r.call)
+		result, err := c.spec.Dialect.Over(c.spec.Name, r.call)
 		c.answer(ctx, r.token, result, err)
 	default:
-		c.answer(ctx, r.token, c.spec.dialect.called(r.call), nil)
+		c.answer(ctx, r.token, c.spec.Dialect.Called(r.call), nil)
 	}
 }
 
 // subscribe has the process deliver.
 func (c *command) subscribe(ctx actor.Context, m Subscribe) {
 	m.Owner, m.Pull = true, deliveryBytes
-	if c.spec.stream && !c.ended && !c.pulled {
+	if c.spec.Stream && !c.ended && !c.pulled {
 		m.Pull = 0
 	}
 	ctx.Request(c.process.PID, m)
@@ -418,7 +354,7 @@ func (c *command) delivery(ctx actor.Context, m Delivery) {
 // output passes a piece of output on, or keeps it for the end.
 func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
 	if c.exited && !c.ended {
-		if c.chunks++; c.spec.quiet {
+		if c.chunks++; c.spec.Quiet {
 			c.quietAt.set(ctx, drainQuiet, quietDue{c.chunks})
 		}
 	}
@@ -431,12 +367,12 @@ func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
 		return
 	}
 	data := e.Data
-	if left := c.spec.limit - out.n; int64(len(data)) >= left {
+	if left := c.spec.Limit - out.n; int64(len(data)) >= left {
 		data, out.full = data[:left], true
 	}
 	out.n += int64(len(data))
-	if c.spec.stream {
-		method, params := c.spec.dialect.delta(c.spec.name, stream, data, out.full)
+	if c.spec.Stream {
+		method, params := c.spec.Dialect.Delta(c.spec.Name, stream, data, out.full)
 		p.out = append(p.out, outgoing{method: method, body: params})
 		p.bytes += entryBytes + int64(len(data))
 		return
@@ -452,7 +388,7 @@ func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
 func (c *command) exit(ctx actor.Context, status *protocol.ExitStatus) {
 	c.exited, c.code = true, status.ExitCode
 	if status.TimedOut {
-		c.code = timedOutCode
+		c.code = dialect.TimedOutCode
 	}
 	c.drainAt.set(ctx, drainTime, drainDue{})
 }
@@ -477,7 +413,7 @@ func (c *command) goOn(ctx actor.Context) {
 	switch {
 	case c.closed && c.ended:
 		c.leave(ctx)
-	case c.closed, c.spec.stream && !c.ended && !c.pulled:
+	case c.closed, c.spec.Stream && !c.ended && !c.pulled:
 	default: // once its end was told, its output is read and dropped
 		ctx.Request(c.process.PID, Pull{deliveryBytes})
 	}
@@ -496,23 +432,23 @@ func (c *command) leave(ctx actor.Context) {
 
 // finish makes the end of what there is.
 func (c *command) finish() {
-	c.end = &commandEnd{code: c.code, timedOut: !c.closed}
+	c.end = &dialect.End{Code: c.code, DrainTimedOut: !c.closed}
 	for i := range c.out {
 		out := &c.out[i]
-		c.end.out[i], c.end.capReached[i] = text(out.data, out.full), out.full
+		c.end.Output[i], c.end.CapReached[i] = text(out.data, out.full), out.full
 		out.data = nil
 	}
 }
 
 func (c *command) tellEnd(ctx actor.Context) {
-	p := parcel{to: c.last, last: true, bytes: int64(entryBytes + len(c.end.out[0]) + len(c.end.out[1]))}
-	method, body := c.spec.dialect.ended(c.spec.name, *c.end)
+	p := parcel{to: c.last, last: true, bytes: int64(entryBytes + len(c.end.Output[0]) + len(c.end.Output[1]))}
+	method, body := c.spec.Dialect.Ended(c.spec.Name, *c.end)
 	if method != "" {
 		p.out = []outgoing{{method: method, body: body}}
 	} else {
 		p.answer = &Reply{Token: c.start, Result: body}
 	}
-	c.ended, c.end.out = true, [2]string{}
+	c.ended, c.end.Output = true, [2]string{}
 	c.drainAt.stop()
 	c.quietAt.stop()
 	if held, store := c.held, c.store; held > 0 {
@@ -537,7 +473,7 @@ func (c *command) lost(ctx actor.Context, why string) {
 		return
 	default:
 		if c.finish(); !c.exited {
-			c.end.code = lostCode
+			c.end.Code = dialect.LostCode
 		}
 	}
 	c.closed = true

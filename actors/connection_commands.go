@@ -1,7 +1,11 @@
 package actors
 
 import (
+	"os"
+
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -9,8 +13,9 @@ import (
 type commands struct {
 	active map[commandKey]*runningCommand // until the writer has their end
 	serial uint64                         // of the newest without a name
-	firsts int                            // how many there were of the first wire
 	output heldOutput                     // they add to it
+
+	translator *dialect.Translator // nil: no request came yet
 }
 
 // commandKey is what a command is called.
@@ -23,7 +28,7 @@ type commandKey struct {
 type runningCommand struct {
 	stream
 	key     commandKey
-	dialect dialect
+	dialect dialect.Dialect
 	parcel  *parcel // for the window; nil: none
 	asked   pending // what it answers
 }
@@ -43,85 +48,65 @@ func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.
 
 // command is a request of the sister APIs; false: it is of none.
 func (c *connection) command(ctx actor.Context, in inbound) bool {
-	var (
-		d    dialect
-		name string
-		call commandCall
-		spec *commandSpec
-		err  *protocol.Error
-	)
-	switch p := in.params.(type) {
-	case protocol.ProcessSpawnParams:
-		spec, err = spawnDialect{}.spec(c, p)
-	case protocol.ProcessWriteStdinParams:
-		d, name = spawnDialect{}, p.ProcessHandle
-		call, err = spawnDialect{}.write(p)
-	case protocol.ProcessResizePtyParams:
-		d, name = spawnDialect{}, p.ProcessHandle
-		call, err = spawnDialect{}.resize(p)
-	case protocol.ProcessKillParams:
-		d, name, call = spawnDialect{}, p.ProcessHandle, commandCall{kill: true}
-
-	case protocol.CommandExecParams:
-		spec, err = execDialect{}.spec(c, p)
-	case protocol.CommandExecWriteParams:
-		d, name = execDialect{}, p.ProcessID
-		call, err = execDialect{}.write(p)
-	case protocol.CommandExecResizeParams:
-		d, name = execDialect{}, p.ProcessID
-		call, err = execDialect{}.resize(p)
-	case protocol.CommandExecTerminateParams:
-		d, name, call = execDialect{}, p.ProcessID, commandCall{kill: true}
-
-	case protocol.FirstExecParams:
-		spec, err = firstDialect{}.spec(c, p)
-	case protocol.FirstExecWriteParams:
-		d, name, call = firstDialect{}, p.SessionID, commandCall{write: &p.Chunk}
-	case protocol.FirstExecTerminateParams:
-		d, name, call = firstDialect{}, p.SessionID, commandCall{kill: true}
-	default:
+	r, ok, err := c.translator().Request(in.params)
+	if !ok {
 		return false
 	}
 	switch {
 	case err != nil:
 		c.fail(in, err)
-	case spec != nil:
-		c.startCommand(ctx, in, spec)
+	case r.Start != nil:
+		c.startCommand(ctx, in, r.Start)
 	default:
-		cmd := c.commands.active[commandKey{api: d.api(), name: name}]
-		if cmd == nil {
-			result, err := d.unknown(name, call)
-			c.answer(pending{id: in.id, weight: in.weight}, result, err)
-			return true
-		}
-		if cmd.over() { // its actor may be gone
-			result, err := d.over(name, call)
-			c.answer(pending{id: in.id, weight: in.weight}, result, err)
-			return true
-		}
-		asked := call // or each request would cost an allocation, also those of others
-		in.params = asked
-		c.ask(ctx, cmd.ref.PID, in, pending{command: cmd, call: &asked})
+		c.callCommand(ctx, in, r)
 	}
 	return true
 }
 
-func (c *connection) startCommand(ctx actor.Context, in inbound, spec *commandSpec) {
-	key := commandKey{api: spec.dialect.api(), name: spec.name}
-	if spec.unnamed {
+// translator returns the one translator of the connection.
+func (c *connection) translator() *dialect.Translator {
+	if c.commands.translator == nil {
+		c.commands.translator = &dialect.Translator{
+			Cwd:        c.info.Cwd,
+			Env:        serverEnv,
+			MaxMessage: c.limits().MaxMessageBytes,
+		}
+	}
+	return c.commands.translator
+}
+
+// serverEnv is the server's environment without its secrets.
+func serverEnv() map[string]string { return child.WithoutSecrets(os.Environ()) }
+
+// callCommand passes a call to its command, or answers the call if the command has ended.
+func (c *connection) callCommand(ctx actor.Context, in inbound, r dialect.Request) {
+	cmd := c.commands.active[commandKey{api: r.Dialect.API(), name: r.Name}]
+	switch {
+	case cmd == nil:
+		result, err := r.Dialect.Unknown(r.Name, r.Call)
+		c.answer(pending{id: in.id, weight: in.weight}, result, err)
+	case cmd.over(): // its actor may be gone
+		result, err := r.Dialect.Over(r.Name, r.Call)
+		c.answer(pending{id: in.id, weight: in.weight}, result, err)
+	default:
+		in.params = r.Call
+		c.ask(ctx, cmd.ref.PID, in, pending{command: cmd, call: &r.Call})
+	}
+}
+
+func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.Spec) {
+	key := commandKey{api: spec.Dialect.API(), name: spec.Name}
+	if spec.Unnamed {
 		c.commands.serial++
 		key.serial = c.commands.serial
 	}
 	if c.commands.active[key] != nil {
-		c.fail(in, spec.dialect.duplicate(spec.name))
+		c.fail(in, spec.Dialect.Duplicate(spec.Name))
 		return
-	}
-	if !spec.stream {
-		spec.limit = c.heldCap(spec.limit)
 	}
 	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), store: &c.commands.output}
 	pid := ctx.Spawn(c.props(func() actor.Actor { return it }, escalated))
-	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.dialect}
+	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
 	cmd.stream.command = cmd
 	if c.commands.active == nil {
 		c.commands.active = make(map[commandKey]*runningCommand)
@@ -182,7 +167,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 			begun = false
 			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
 		default:
-			result, err := p.command.dialect.unknown(p.command.key.name, *p.call)
+			result, err := p.command.dialect.Unknown(p.command.key.name, *p.call)
 			c.reply(ctx, Reply{Token: token, Result: result, Err: err})
 		}
 	}
@@ -192,7 +177,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	if failed.parcel != nil { // it comes before
 		c.passParcel(ctx, failed)
 	}
-	if method, body := failed.dialect.ended(failed.key.name, commandEnd{code: lostCode}); method != "" {
+	if method, body := failed.dialect.Ended(failed.key.name, dialect.End{Code: dialect.LostCode}); method != "" {
 		c.writer.output(outgoing{method: method, body: body})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -20,7 +21,7 @@ type pending struct {
 	read    *protocol.ProcessReadParams
 	list    *listing        // it is one part of a process/list
 	command *runningCommand // that it is about; nil: none
-	call    *commandCall    // of that; nil: its start
+	call    *dialect.Call   // of that; nil: its start
 	server  bool            // see waitsForServer
 }
 

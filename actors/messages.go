@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -194,7 +195,7 @@ func (m Attach) unheard(*actor.PID) any {
 
 func (m Request) unheard(to *actor.PID) any {
 	switch m.Params.(type) {
-	case startCommand, commandCall: // the connection answers when its child ends
+	case startCommand, dialect.Call: // the connection answers when its child ends
 		return nil
 	}
 	path := strings.Split(to.Id, "/")

@@ -48,6 +48,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/httpcall", module + "/actors", "the edge to other servers knows no actors"},
 		{"/actors/httpcall", "github.com/asynkron/protoactor-go", "the edge to other servers knows no actors"},
 		{"/actors/outlog", module + "/actors", "a data structure"},
+		{"/actors/command/dialect", "github.com/asynkron/protoactor-go", "words know no actors"},
 		{"/actors/child", module + "/actors", "the edge to the system knows no actors"},
 		{"/actors/child", "github.com/asynkron/protoactor-go", "the edge to the system knows no actors"},
 		{"/actors", module + "/transport", "it declares what it needs of a connection"},

@@ -1,0 +1,107 @@
+// Package dialect translates between the wire of the sister APIs, as the app-server wire has them,
+// and programs. Each API is a Dialect: process/spawn, command/exec, and the command/exec of the
+// first exec-server wire. The package does no I/O and knows no actors.
+package dialect
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Exit codes that no program gave.
+const (
+	TimedOutCode = 124 // the timeout killed the program; as timeout(1) has it
+	LostCode     = -1  // nobody saw the program's end
+)
+
+// Spec is a program that a client wants to run.
+type Spec struct {
+	Dialect Dialect
+	Name    string // the client's, or the server's; "" if Unnamed
+	Unnamed bool   // no later request can name the program
+	Params  protocol.ProcessStartParams
+	Stdin   bool  // the client may write to stdin
+	Stream  bool  // deltas carry the output as it comes; else the end carries all of it
+	Limit   int64 // of the output of each stream, in bytes
+	// Quiet: the end may be told once the output has been quiet for a moment after the exit,
+	// although descendants hold the output open.
+	Quiet bool
+}
+
+// Call is a request about a program that runs.
+type Call struct {
+	Write      *[]byte // nil: nothing is written
+	CloseStdin bool    // after the write
+	Resize     *protocol.Size
+	Kill       bool
+}
+
+// End is how a program has ended. The arrays have stdout first, and stderr second.
+type End struct {
+	Code          int
+	DrainTimedOut bool      // descendants held the output open for too long
+	Output        [2]string // "" if it was streamed
+	CapReached    [2]bool
+}
+
+// Dialect is the wording of one API.
+type Dialect interface {
+	// API names the API. Programs of different APIs may have the same name.
+	API() string
+	// Started is the answer to the start. Nil: the end answers the start.
+	Started(name string) any
+	// Delta is the notification for output that is streamed.
+	Delta(name string, s protocol.Stream, data []byte, capReached bool) (method string, params any)
+	// Ended is the notification of the end. An empty method: body answers the start.
+	Ended(name string, e End) (method string, body any)
+	// Called is the answer to a Call that was carried out.
+	Called(Call) any
+
+	// Unknown answers a Call if there is no such program, and Over if the program has exited.
+	// Some calls succeed then.
+	Unknown(name string, c Call) (any, *protocol.Error)
+	Over(name string, c Call) (any, *protocol.Error)
+
+	// The errors of a start whose name is in use, of a write without Spec.Stdin, and of a program
+	// that the system does not run.
+	Duplicate(name string) *protocol.Error
+	NoStdin(name string) *protocol.Error
+	NoSpawn(why string) *protocol.Error
+}
+
+// Refuses is the error of a call that a program of s does not take. stdinClosed: an earlier call
+// has closed stdin.
+func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
+	switch {
+	case (c.Write != nil || c.CloseStdin) && !s.Stdin:
+		return s.Dialect.NoStdin(s.Name)
+	case c.Write != nil && stdinClosed:
+		return protocol.Errorf(protocol.CodeInvalidRequest, "stdin is already closed")
+	case c.Resize != nil && !s.Params.TTY:
+		return protocol.Errorf(protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")
+	}
+	return nil
+}
+
+// NotStarted is the error of a start that failed with err, in the words of the dialect if the
+// system refused the program.
+func (s *Spec) NotStarted(err *protocol.Error) *protocol.Error {
+	for _, e := range []struct {
+		is error
+		as syscall.Errno
+	}{
+		{child.ErrNoProgram, syscall.ENOENT},
+		{child.ErrPermission, syscall.EACCES},
+		{child.ErrDir, syscall.ENOENT},
+		{child.ErrExecFormat, syscall.ENOEXEC},
+	} {
+		if errors.Is(err, e.is) {
+			return s.Dialect.NoSpawn(files.Text(e.as) + ": " + err.Message)
+		}
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package dialect
+
+import (
+	"math"
+	"path/filepath"
+
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// exec is command/exec and its family. (app-server wire.)
+type exec struct{}
+
+func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error) {
+	d := exec{}
+	if err := p.Unsupported(); err != nil {
+		return nil, wireerr.From(err)
+	}
+	switch {
+	case len(p.Command) == 0:
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command must not be empty")
+	case p.ProcessID == nil && (p.TTY || p.StreamStdin || p.StreamStdoutStderr):
+		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command/exec tty or streaming requires a client-supplied processId")
+	case p.OutputBytesCap != nil && p.DisableOutputCap:
+		return nil, protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both outputBytesCap and disableOutputCap")
+	case p.TimeoutMs != nil && p.DisableTimeout:
+		return nil, protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both timeoutMs and disableTimeout")
+	}
+	if p.ProcessID != nil {
+		if err := wireerr.LongName("processId", *p.ProcessID); err != nil {
+			return nil, err
+		}
+	}
+	size, err := firstSize(d.API(), d.API(), p.TTY, p.Size)
+	if err != nil {
+		return nil, err
+	}
+	cwd, err := t.cwd(p.Cwd)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spec{
+		Dialect: d,
+		Unnamed: p.ProcessID == nil,
+		Params: protocol.ProcessStartParams{
+			Argv:      p.Command,
+			Cwd:       protocol.FileURI(cwd),
+			Env:       t.env(p.Env),
+			TTY:       p.TTY,
+			PipeStdin: p.StreamStdin,
+			Size:      size,
+		},
+		Stdin:  p.TTY || p.StreamStdin,
+		Stream: p.TTY || p.StreamStdoutStderr,
+		Limit:  defaultLimit,
+		Quiet:  true,
+	}
+	if p.ProcessID != nil {
+		s.Name = *p.ProcessID
+	}
+	timeout := int64(defaultTimeoutMs)
+	if p.TimeoutMs != nil {
+		timeout = *p.TimeoutMs
+	}
+	if !p.DisableTimeout {
+		if s.Params.TimeoutMs, err = timeoutMs(d.API(), timeout); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case p.DisableOutputCap:
+		s.Limit = unlimited
+	case p.OutputBytesCap != nil:
+		s.Limit = int64(min(*p.OutputBytesCap, math.MaxInt64))
+	}
+	return s, nil
+}
+
+// cwd is the directory that path names, from the server's; nil is the server's.
+func (t *Translator) cwd(path *string) (string, *protocol.Error) {
+	cwd, err := protocol.ParseFileURI(t.Cwd)
+	switch {
+	case err != nil:
+		return "", wireerr.From(err)
+	case path == nil:
+		return cwd, nil
+	case filepath.IsAbs(*path):
+		return *path, nil
+	}
+	return filepath.Join(cwd, *path), nil
+}
+
+func (exec) API() string { return "command/exec" }
+
+func (exec) Started(string) any { return nil }
+
+func (exec) Delta(name string, s protocol.Stream, data []byte, capReached bool) (string, any) {
+	return protocol.NotifyCommandExecOutputDelta, protocol.CommandExecOutputDeltaNotification{ProcessID: name, Stream: s, DeltaBase64: data, CapReached: capReached}
+}
+
+func (exec) Ended(_ string, e End) (string, any) {
+	return "", protocol.CommandExecResult{ExitCode: e.Code, Stdout: e.Output[0], Stderr: e.Output[1]}
+}
+
+func (exec) Called(Call) any { return protocol.Empty{} }
+
+func (exec) Unknown(name string, _ Call) (any, *protocol.Error) {
+	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "no active command/exec for process id %q", wireerr.Clip(name))
+}
+
+func (exec) Over(name string, _ Call) (any, *protocol.Error) {
+	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command/exec %q is no longer running", wireerr.Clip(name))
+}
+
+func (exec) Duplicate(name string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeInvalidRequest, "duplicate active command/exec process id: %q", wireerr.Clip(name))
+}
+
+func (exec) NoStdin(string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeInvalidRequest, "stdin streaming is not enabled for this command/exec")
+}
+
+func (exec) NoSpawn(why string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeInternal, "failed to spawn command: %s", why)
+}
