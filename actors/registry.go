@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
 )
@@ -182,16 +183,11 @@ func (r *registry) want(ctx actor.Context, m attachRequest) {
 		shared:   r.shared,
 		id:       uuid.NewString(),
 		name:     m.Options.Name,
-		created:  time.Now(),
-		ttl:      ttl,
-		idle:     idle,
-		age:      age,
+		life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, Idle: idle, Age: age, Ephemeral: m.Ephemeral}),
 		registry: ctx.Self(),
 		gauge:    &gauge{account: r.shared.kept.Account()},
 		first:    &m,
 		from:     m.From,
-
-		ephemeral: m.Ephemeral,
 	})
 	r.seat(ctx)
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"path"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/oklog/ulid/v2"
 )
@@ -44,9 +43,7 @@ type (
 		name string
 		info protocol.GroupInfo
 	}
-	expireDue struct{} // the detached TTL has passed, unless an owner came
-	idleDue   struct{} // nobody may have been attached, and nothing written, for the idle time
-	ageDue    struct{} // it has reached its age, or almost
+	lifeDue struct{} // itself: the lifetime has something to do
 	// registry: end this session, because the server holds too much output, or needs its place
 	evict struct {
 		reason string
@@ -65,11 +62,7 @@ type sessionRecord struct {
 	// Fixed at spawn.
 	shared     *shared
 	id, name   string
-	created    time.Time
-	ttl        time.Duration // negative: for ever
-	idle, age  time.Duration // 0 or less: for ever
-	ephemeral  bool          // see Attach
-	from       string        // see Attach
+	from       string // see Attach
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *attachRequest // who opened it; nil once attached
@@ -82,13 +75,9 @@ type sessionRecord struct {
 	owner     *actor.PID // nil: detached
 	observers map[who]*actor.PID
 	former    map[who]*actor.PID // evicted owners that have not ended
-	expires   time.Time          // while detached
-	expiresAt alarm              // the same
-	detached  time.Time          // since when there is no owner; zero: there is one
-	toldEmpty bool               // the registry knows it as one without processes
-	alone     time.Time          // since when nobody is attached; zero: somebody is
-	idleAt    alarm              // while alone
-	ageAt     alarm
+	life      *lifetime.Life
+	lifeAt    alarm    // life.Next
+	told      standing // as the registry knows it
 	gauge     *gauge
 	processes map[string]*member    // by the client's id
 	ids       map[string]string     // the client's id, by actor name: of those
@@ -98,16 +87,7 @@ type sessionRecord struct {
 	groupIDs  map[string]string     // the client's id, by actor name: of those
 	left      []error               // of processes that have ended: what was not seen gone
 	answers   answers               // to requests that may be sent again
-	closing   *closing              // nil: it lives
-}
-
-// gauge is what the processes of a session store, and it and the registry look at.
-type gauge struct {
-	account *budget.Account // of kept, with the server; closed when the session has ended
-	wrote   atomic.Int64    // when one last did, as Unix nanoseconds
-	held    atomic.Int64    // what all of them keep for the owner, in bytes
-	looks   atomic.Int64    // at files, that wait for a filesystem
-	kept    atomic.Int64    // what they are started from, in bytes; see maxKept
+	closers   []request             // session/close
 }
 
 // attachRequest is an Attach with its sender.
@@ -167,30 +147,15 @@ func (s *session) Receive(ctx actor.Context) {
 		}
 	case groupTold:
 		s.groupTold(ctx, m)
-	case expireDue:
-		if s.owner == nil && !time.Now().Before(s.expires) {
-			s.evict(ctx, "session expired: no owner for "+s.ttl.String())
-		}
+	case lifeDue:
+		s.lifeAt.cancel() // the clock may have been set back: live sets it again
 	case abandoned:
-		if s.closing == nil { // else with the grace that was given
-			s.close(ctx, reasonClosed, -1)
-		}
-	case idleDue:
-		s.idleDue(ctx)
-	case ageDue:
-		s.ageDue(ctx)
+		s.abandoned(ctx)
 	case evict:
-		switch {
-		case m.ifIdle && (s.owner != nil || !s.empty()):
-			s.tellDetached(ctx)
-		case s.owner == nil:
-			s.evict(ctx, m.reason)
-		}
+		s.evict(ctx, m)
 	case tellDetached:
 		s.tellDetached(ctx)
-		if s.ephemeral && s.owner == nil {
-			s.detach(ctx) // what the one before was asked may be lost
-		}
+		s.sinceAttached(ctx) // the registry before may have lost what an ephemeral session told it
 	case drain:
 		s.drain(ctx)
 
@@ -199,7 +164,7 @@ func (s *session) Receive(ctx actor.Context) {
 	default:
 		s.shared.Log.Warn("unexpected message", "actor", s.id, "message", m)
 	}
-	s.tellEmpty(ctx)
+	s.live(ctx)
 }
 
 // start attaches who opened the session. A later instance finds the record as
@@ -213,7 +178,6 @@ func (s *session) start(ctx actor.Context) {
 		s.lingering = make(map[string]*actor.PID)
 		s.groups = make(map[string]*ensemble)
 		s.groupIDs = make(map[string]string)
-		s.ageDue(ctx)
 	}
 	if first := s.first; first != nil {
 		s.attach(ctx, *first)
@@ -224,6 +188,7 @@ func (s *session) start(ctx actor.Context) {
 		s.attaching = nil
 		s.terminated(ctx, half)
 	}
+	s.lifeAt.cancel() // a lifeDue may be lost
 	// Watching what is gone is answered with Terminated.
 	for _, pid := range s.attached() {
 		ctx.Watch(pid)
@@ -251,12 +216,9 @@ func (s *session) start(ctx actor.Context) {
 		s.allAnnounced(ctx, g)
 		s.stopNow(ctx, g)
 	}
-	if s.owner == nil {
-		s.detach(ctx)
-		s.leave(ctx)
-	}
-	if s.closing != nil {
-		s.close(ctx, s.closing.reason, s.closing.shutdown)
+	s.sinceAttached(ctx)
+	if _, closing := s.life.Closing(); closing {
+		s.end(ctx)
 	}
 }
 
@@ -283,7 +245,7 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 }
 
 func (s *session) attach(ctx actor.Context, m attachRequest) {
-	if s.closing != nil && s.closing.reason != reasonShutdown { // that gives time to come back for the end
+	if !s.life.Admits() {
 		ctx.Send(m.sender, m.failed(unknownSession(s.id)))
 		return
 	}
@@ -307,20 +269,13 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 		}
 		s.owner = m.sender
 		s.shared.at(ctx, ownerSet)
-		s.expires = time.Time{}
-		s.expiresAt.stop()
-		if !s.detached.IsZero() {
-			s.detached = time.Time{}
-			s.tellDetached(ctx)
-		}
 	} else {
 		if s.observers[whoOf(m.sender)] == nil {
 			s.attaching = m.sender
 		}
 		s.observers[whoOf(m.sender)] = m.sender
 	}
-	s.alone = time.Time{}
-	s.idleAt.stop()
+	s.sinceAttached(ctx)
 	ctx.Watch(m.sender)
 	answer := Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
 	for id, p := range s.processes {
@@ -342,12 +297,11 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 		s.viewerGone(ctx, viewerGone{pid, false})
 		s.owner = nil
 		s.shared.at(ctx, ownerGone)
-		s.detach(ctx)
-		s.leave(ctx)
+		s.sinceAttached(ctx)
 	case s.observers[whoOf(pid)] != nil:
 		s.viewerGone(ctx, viewerGone{pid, false})
 		delete(s.observers, whoOf(pid))
-		s.leave(ctx)
+		s.sinceAttached(ctx)
 	case s.former[whoOf(pid)] != nil:
 		s.viewerGone(ctx, viewerGone{pid, false})
 		delete(s.former, whoOf(pid))
@@ -387,22 +341,22 @@ func (s *session) request(ctx actor.Context, m Request) {
 	case GroupListRequest:
 		s.listGroups(ctx, m)
 	case SessionInfoRequest:
+		limits := s.life.Limits()
 		ctx.Respond(Reply{Token: m.Token, Result: protocol.SessionInfoResult{
 			SessionID:     s.id,
 			Name:          s.name,
-			CreatedAtMs:   s.created.UnixMilli(),
+			CreatedAtMs:   s.life.Created().UnixMilli(),
 			Role:          s.roleOf(ctx.Sender()),
 			Attached:      s.owner != nil,
 			Observers:     len(s.observers),
 			Processes:     len(s.processes),
-			DetachedTTLMs: milliseconds(s.ttl),
-			IdleMs:        milliseconds(s.idle),
-			MaxAgeMs:      milliseconds(s.age),
+			DetachedTTLMs: milliseconds(limits.TTL),
+			IdleMs:        milliseconds(limits.Idle),
+			MaxAgeMs:      milliseconds(limits.Age),
 		}})
 	case protocol.SessionCloseParams:
-		s.beginClose(reasonClosed, -1)
-		s.closing.asked = append(s.closing.asked, request{ctx.Sender(), m.Token}) // before it ends
-		s.close(ctx, reasonClosed, -1)
+		s.closers = append(s.closers, request{ctx.Sender(), m.Token}) // before it ends
+		s.close(ctx, reasonClosed)
 	default:
 		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
 	}
@@ -448,8 +402,8 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 
 // mayStart refuses n more processes where there is no place for them.
 func (s *session) mayStart(n int) *protocol.Error {
-	if s.closing != nil {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, s.closing.reason)
+	if reason, closing := s.life.Closing(); closing {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
 	}
 	if has := len(s.processes); n > s.shared.MaxProcesses-has {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", has, s.shared.MaxProcesses)
@@ -490,7 +444,8 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		return nil, err
 	}
 	spec.Owner, spec.Context = s.id, s.closes
-	if s.ephemeral && s.owner != nil {
+	ephemeral := s.life.Limits().Ephemeral
+	if ephemeral && s.owner != nil {
 		spec.Owner = path.Dir(s.owner.Id) // the connection: each of its commands has a session
 	}
 	// The spec has them: the record is kept for long.
@@ -509,7 +464,7 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 		session:   self,
 		gauge:     s.gauge,
 		created:   time.Now(),
-		ephemeral: s.ephemeral,
+		ephemeral: ephemeral,
 	}
 	return record, record.keep(envs)
 }
@@ -554,8 +509,8 @@ func (s *session) processStarted(ctx actor.Context, m processStarted) {
 	if p.group != "" {
 		s.announced(ctx, m.id, p.group)
 	}
-	if s.closing != nil {
-		ctx.Send(p.pid, stop{s.closing.reason, s.closing.shutdown})
+	if reason, closing := s.life.Closing(); closing {
+		ctx.Send(p.pid, stop{reason, s.life.Grace()})
 	}
 }
 
@@ -565,8 +520,8 @@ func (s *session) processRetired(ctx actor.Context, m processRetired) {
 		s.shared.at(ctx, retiredTold)
 		s.forget(m.id)
 		s.lingering[m.name] = p.pid
-		if s.closing != nil {
-			ctx.Send(p.pid, stop{reason: s.closing.reason})
+		if reason, closing := s.life.Closing(); closing {
+			ctx.Send(p.pid, stop{reason: reason})
 		}
 	}
 	ctx.Respond(forgotten{}) // however often it asks
@@ -578,9 +533,9 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 	delete(s.lingering, name)
 	if id, ok := s.ids[name]; ok {
 		p := s.processes[id]
-		reason := "its actor failed too often"
-		if s.closing != nil {
-			reason = s.closing.reason
+		reason, closing := s.life.Closing()
+		if !closing {
+			reason = "its actor failed too often"
 		}
 		for _, r := range p.asked {
 			ctx.Send(r.sender, Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})

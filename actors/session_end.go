@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -16,117 +17,94 @@ const (
 	reasonClosed   = "session closed by request"
 )
 
-type closing struct {
-	reason   string
-	shutdown time.Duration // as in stop
-	asked    []request     // session/close
+// standing is all that the registry has to know of a session in order to choose one that ends.
+type standing struct {
+	since time.Time // when the session lost its owner; zero: it has one
+	empty bool      // no process is left
 }
 
-// evict ends a session for a policy of the server's.
-func (s *session) evict(ctx actor.Context, reason string) {
-	if s.closing != nil {
-		return // with the grace that it was given
+// live does what the lifetime asks for by now, and waits for the next time. It follows every message.
+func (s *session) live(ctx actor.Context) {
+	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.lastWrite()))
+	if next := s.life.Next(); next.IsZero() {
+		s.lifeAt.cancel()
+	} else if s.lifeAt.timer == nil || !s.lifeAt.due.Equal(next) {
+		s.lifeAt.set(ctx, time.Until(next), lifeDue{})
+		s.lifeAt.due = next
 	}
-	s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", reason, "processes", len(s.processes))
-	s.close(ctx, reason, -1)
+	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
+		s.tellDetached(ctx)
+	}
 }
 
-// leave begins the idle time when nobody is attached any more.
-func (s *session) leave(ctx actor.Context) {
-	if s.idle <= 0 || s.closing != nil || s.owner != nil || len(s.observers) > 0 {
+// sinceAttached tells the lifetime who is attached. May be repeated.
+func (s *session) sinceAttached(ctx actor.Context) {
+	s.follow(ctx, s.life.Attached(time.Now(), s.owner != nil, len(s.observers)))
+}
+
+func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
+	for _, a := range actions {
+		switch a.Kind {
+		case lifetime.Warn:
+			s.tellAttached(ctx, Expiring{milliseconds(a.In), a.Reason})
+		case lifetime.Abandon:
+			ctx.Send(s.registry, abandoned{s.id})
+		case lifetime.End:
+			s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", len(s.processes))
+			s.end(ctx)
+		}
+	}
+}
+
+// abandoned closes an ephemeral session that has lost its owner, unless it is closing with the grace
+// of a drain.
+func (s *session) abandoned(ctx actor.Context) {
+	if _, closing := s.life.Closing(); !closing {
+		s.close(ctx, reasonClosed)
+	}
+}
+
+// evict ends the session, unless it has an owner. If only its place is wanted, a session with
+// processes stays, too.
+func (s *session) evict(ctx actor.Context, m evict) {
+	if m.ifIdle && (s.owner != nil || !s.empty()) {
+		s.tellDetached(ctx)
 		return
 	}
-	if s.alone.IsZero() {
-		s.alone = time.Now()
-	}
-	s.idleAt.set(ctx, s.idle-time.Since(s.alone), idleDue{})
+	s.follow(ctx, s.life.Evict(m.reason))
 }
 
-func (s *session) idleDue(ctx actor.Context) {
-	if s.alone.IsZero() {
-		return
-	}
-	quiet := min(time.Since(s.alone), time.Since(time.Unix(0, s.gauge.wrote.Load())))
-	if left := s.idle - quiet; left > 0 {
-		s.idleAt.set(ctx, left, idleDue{})
-		return
-	}
-	s.evict(ctx, "session idle: nobody attached and no output for "+s.idle.String())
-}
-
-// ageWarning is how long before its end a session that reaches its age is told, if that
-// is not more than a tenth of it.
-const ageWarning = time.Minute
-
-func (s *session) ageDue(ctx actor.Context) {
-	if s.age <= 0 || s.closing != nil {
-		return
-	}
-	reason := "session reached its maximum age of " + s.age.String()
-	left, warning := s.age-time.Since(s.created), min(ageWarning, s.age/10)
-	switch {
-	case left <= 0:
-		s.evict(ctx, reason)
-	case left <= warning:
-		s.tellAttached(ctx, Expiring{milliseconds(left), reason})
-		s.ageAt.set(ctx, left, ageDue{})
-	default:
-		s.ageAt.set(ctx, left-warning, ageDue{})
-	}
-}
+func (s *session) standing() standing { return standing{s.life.Detached(), s.empty()} }
 
 // tellDetached tells the registry whether there is an owner, and if not, since when.
 func (s *session) tellDetached(ctx actor.Context) {
-	s.toldEmpty = s.empty()
-	ctx.Send(s.registry, detached{s.id, s.detached, s.from, s.toldEmpty, s.gauge})
+	s.told = s.standing()
+	ctx.Send(s.registry, detached{s.id, s.told.since, s.from, s.told.empty, s.gauge})
 }
 
-// empty reports whether there is no process, nor what is left of one.
+// empty reports whether no process is left, nor the tree of one.
 func (s *session) empty() bool { return len(s.processes)+len(s.lingering) == 0 }
 
-// tellEmpty tells the registry when that has changed, if it matters.
-func (s *session) tellEmpty(ctx actor.Context) {
-	if !s.detached.IsZero() && s.toldEmpty != s.empty() {
-		s.tellDetached(ctx)
-	}
+// close ends the session for a reason of its clients'.
+func (s *session) close(ctx actor.Context, reason string) {
+	s.life.Close(reason)
+	s.end(ctx)
 }
 
-// detach starts the time after which the session expires.
-func (s *session) detach(ctx actor.Context) {
-	if s.ephemeral {
-		ctx.Send(s.registry, abandoned{s.id}) // back it comes behind a drain that is on its way
-		return
-	}
-	if s.detached.IsZero() {
-		s.detached = time.Now()
-		s.tellDetached(ctx)
-	}
-	if s.ttl < 0 || s.closing != nil {
-		return
-	}
-	if s.expires.IsZero() {
-		s.expires = time.Now().Add(s.ttl)
-		s.tellAttached(ctx, Expiring{milliseconds(s.ttl), "it has no owner"})
-	}
-	s.expiresAt.set(ctx, time.Until(s.expires), expireDue{})
+func (s *session) drain(ctx actor.Context) {
+	s.follow(ctx, s.life.Drain(reasonShutdown, max(s.shared.KillGrace, 0)))
+	s.end(ctx)
 }
 
-// beginClose says why the session is closing, unless it was closing before.
-func (s *session) beginClose(reason string, shutdown time.Duration) {
-	if s.closing == nil {
-		s.closing = &closing{reason: reason, shutdown: shutdown}
-		s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
-	}
-}
-
-// close ends every process with all of its tree, and then the session. shutdown
-// is as in stop.
-func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration) {
-	s.beginClose(reason, shutdown)
+// end ends every process of a closing session with all of its tree, and then the session. May be
+// repeated.
+func (s *session) end(ctx actor.Context) {
+	reason, _ := s.life.Closing()
+	s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
 	s.shared.at(ctx, closingSet)
 	for _, p := range s.processes {
 		if p.pid != nil {
-			ctx.Send(p.pid, stop{reason, shutdown})
+			ctx.Send(p.pid, stop{reason, s.life.Grace()})
 		}
 	}
 	for _, pid := range s.lingering {
@@ -135,34 +113,24 @@ func (s *session) close(ctx actor.Context, reason string, shutdown time.Duration
 	s.mayEnd(ctx)
 }
 
-func (s *session) drain(ctx actor.Context) {
-	grace := max(s.shared.KillGrace, 0)
-	if s.closing != nil { // it may be on a client's grace, which is longer
-		s.closing.shutdown = grace
-		s.close(ctx, s.closing.reason, s.closing.shutdown)
-		return
-	}
-	s.tellAttached(ctx, Expiring{milliseconds(grace), reasonShutdown})
-	s.close(ctx, reasonShutdown, grace)
-}
-
-// mayEnd ends a closing session once no process of it is left.
+// mayEnd stops the actor of a closing session once no process is left.
 func (s *session) mayEnd(ctx actor.Context) {
-	if s.closing == nil || len(s.processes) > 0 || len(s.lingering) > 0 {
+	reason, closing := s.life.Closing()
+	if !closing || !s.empty() {
 		return
 	}
 	var left *protocol.Error
 	if len(s.left) > 0 {
 		err := errors.Join(s.left...)
-		s.shared.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", s.closing.reason, "err", err)
+		s.shared.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
 		left = protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {
 		s.stopped(ctx, g, left) // whatever it had yet to tell: its processes have ended
 	}
-	for _, r := range s.closing.asked {
+	for _, r := range s.closers {
 		ctx.Send(r.sender, replyOf(r.token, left))
 	}
-	s.tellAttached(ctx, Evicted{s.closing.reason})
+	s.tellAttached(ctx, Evicted{reason})
 	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered
 }

@@ -40,6 +40,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/transport", module + "/actors", "a connection knows no actors"},
 		{"/transport", "github.com/asynkron/protoactor-go", "a connection knows no actors"},
 		{"/supervision", module + "/actors", "policy knows no mechanism"},
+		{"/actors/session/lifetime", module, "it is arithmetic"},
+		{"/actors/session/lifetime", "github.com/asynkron/protoactor-go", "it is arithmetic"},
 		{"/actors/slab", module, "it is memory"},
 		{"/actors/spool", module + "/protocol", "it is a disk"},
 		{"/actors/spool", "github.com/asynkron/protoactor-go", "it is a disk"},

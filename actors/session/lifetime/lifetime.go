@@ -1,0 +1,216 @@
+// Package lifetime decides when a session ends, and why. It is arithmetic: the session's actor
+// says who is attached and how late it is, and does what the returned actions say.
+package lifetime
+
+import "time"
+
+// Limits are fixed when the session is opened.
+type Limits struct {
+	TTL  time.Duration // how long the session lives without an owner; negative: no limit
+	Idle time.Duration // how long it lives with nobody attached and no output; 0 or less: no limit
+	Age  time.Duration // how long it lives at all; 0 or less: no limit
+	// Ephemeral sessions end as soon as they have no owner; TTL does not count.
+	Ephemeral bool
+}
+
+// Kind says what an Action asks for.
+type Kind int
+
+const (
+	// Warn: tell all who are attached that the session ends after In, for Reason.
+	Warn Kind = iota
+	// Abandon: an ephemeral session has lost its owner. It closes once everything that the
+	// registry has sent so far was handled. Abandon may come more than once.
+	Abandon
+	// End: the session is closing from now on, for Reason. End comes once.
+	End
+)
+
+// Action is something that the session's actor does at once.
+type Action struct {
+	Kind   Kind
+	In     time.Duration // of Warn
+	Reason string        // of Warn and End; clients are told
+}
+
+// ageWarning is how long before its maximum age a session warns; a tenth of the age if that is less.
+const ageWarning = time.Minute
+
+// OwnGrace, as a grace, leaves each process its own time between SIGTERM and SIGKILL.
+const OwnGrace time.Duration = -1
+
+// Life is the lifetime of one session. The session's actor owns it.
+type Life struct {
+	limits  Limits
+	created time.Time
+
+	// owned says that the session has an owner.
+	owned bool
+	// detached is when the session lost its owner. Zero if it has one, if it never had one,
+	// or if it is ephemeral.
+	detached time.Time
+	// expires is when the session ends for want of an owner. Zero if it has an owner, if it has
+	// no TTL, or if it was closing already when the owner left. Else it is detached plus TTL.
+	expires time.Time
+	// quiet is the last time at which, as far as is known, somebody was attached or something
+	// was written. Zero while somebody is attached, and if there is no idle limit. It only
+	// grows until somebody attaches.
+	quiet time.Time
+	// warned says that the end for age was announced. It never becomes false again.
+	warned bool
+
+	// closing says that the session ends, for reason. It never becomes false again, and reason
+	// never changes.
+	closing bool
+	reason  string
+	// grace is the most time between SIGTERM and SIGKILL, or OwnGrace. Only Drain changes it
+	// once the session is closing.
+	grace time.Duration
+	// drained says that the session closes because of Drain: clients may attach for the end.
+	drained bool
+}
+
+// New returns the lifetime of a session that nobody is attached to yet.
+func New(created time.Time, limits Limits) *Life {
+	return &Life{limits: limits, created: created}
+}
+
+func (l *Life) Created() time.Time { return l.created }
+func (l *Life) Limits() Limits     { return l.limits }
+
+// Owned reports whether the session has an owner.
+func (l *Life) Owned() bool { return l.owned }
+
+// Detached returns since when the session has had no owner. It is zero if there is an owner, if
+// there never was one, and for ephemeral sessions.
+func (l *Life) Detached() time.Time { return l.detached }
+
+// Closing reports whether the session ends, and why.
+func (l *Life) Closing() (reason string, closing bool) { return l.reason, l.closing }
+
+// Grace returns the most time that the processes of a closing session have between SIGTERM and
+// SIGKILL. If it is OwnGrace, only each process's own limit counts.
+func (l *Life) Grace() time.Duration { return l.grace }
+
+// Admits reports whether somebody may attach: always, unless the session is closing for another
+// reason than Drain.
+func (l *Life) Admits() bool { return !l.closing || l.drained }
+
+// Attached says who is attached now: an owner, and observers. It may be repeated: only a repeated
+// Abandon follows.
+func (l *Life) Attached(now time.Time, owned bool, observers int) []Action {
+	l.owned = owned
+	switch {
+	case owned || observers > 0:
+		l.quiet = time.Time{}
+	case l.quiet.IsZero() && l.limits.Idle > 0 && !l.closing:
+		l.quiet = now
+	}
+	if owned {
+		l.detached, l.expires = time.Time{}, time.Time{}
+		return nil
+	}
+	if l.limits.Ephemeral {
+		return []Action{{Kind: Abandon}}
+	}
+	if l.detached.IsZero() {
+		l.detached = now
+	}
+	if l.limits.TTL < 0 || l.closing || !l.expires.IsZero() {
+		return nil
+	}
+	l.expires = now.Add(l.limits.TTL)
+	return []Action{{Warn, l.limits.TTL, "it has no owner"}}
+}
+
+// Tick does what is due now. wrote is when a process of the session last wrote something.
+func (l *Life) Tick(now, wrote time.Time) []Action {
+	if l.closing {
+		return nil
+	}
+	if l.limits.Age > 0 {
+		reason := "session reached its maximum age of " + l.limits.Age.String()
+		left := l.created.Add(l.limits.Age).Sub(now)
+		if left <= 0 {
+			return l.end(reason)
+		}
+		if left <= l.warning() && !l.warned {
+			l.warned = true
+			return append([]Action{{Warn, left, reason}}, l.Tick(now, wrote)...)
+		}
+	}
+	if !l.expires.IsZero() && !now.Before(l.expires) {
+		return l.end("session expired: no owner for " + l.limits.TTL.String())
+	}
+	if !l.quiet.IsZero() {
+		if wrote.After(l.quiet) {
+			l.quiet = wrote
+		}
+		if now.Sub(l.quiet) >= l.limits.Idle {
+			return l.end("session idle: nobody attached and no output for " + l.limits.Idle.String())
+		}
+	}
+	return nil
+}
+
+// Next returns when Tick has something to do, if nothing happens before. Zero: never.
+func (l *Life) Next() (next time.Time) {
+	if l.closing {
+		return time.Time{}
+	}
+	sooner := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if l.limits.Age > 0 {
+		end := l.created.Add(l.limits.Age)
+		if !l.warned {
+			end = end.Add(-l.warning())
+		}
+		sooner(end)
+	}
+	if !l.expires.IsZero() {
+		sooner(l.expires)
+	}
+	if !l.quiet.IsZero() {
+		sooner(l.quiet.Add(l.limits.Idle))
+	}
+	return next
+}
+
+func (l *Life) warning() time.Duration { return min(ageWarning, l.limits.Age/10) }
+
+// Evict ends the session for a policy of the server's. A session with an owner is never evicted.
+func (l *Life) Evict(reason string) []Action {
+	if l.owned || l.closing {
+		return nil
+	}
+	return l.end(reason)
+}
+
+func (l *Life) end(reason string) []Action {
+	l.Close(reason)
+	return []Action{{Kind: End, Reason: reason}}
+}
+
+// Close begins the end of the session, unless that has begun for another reason. Processes have
+// their OwnGrace.
+func (l *Life) Close(reason string) {
+	if !l.closing {
+		l.closing, l.reason, l.grace = true, reason, OwnGrace
+	}
+}
+
+// Drain begins the end of the session because the server shuts down: grace is 0 or more. A session
+// that was closing before keeps its reason, and gets the grace of the server.
+func (l *Life) Drain(reason string, grace time.Duration) []Action {
+	var warn []Action
+	if !l.closing {
+		l.drained = true
+		l.Close(reason)
+		warn = []Action{{Warn, grace, reason}}
+	}
+	l.grace = grace
+	return warn
+}

@@ -1,0 +1,227 @@
+package lifetime
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var begin = time.Unix(1_000_000, 0)
+
+func at(d time.Duration) time.Time { return begin.Add(d) }
+
+// never is a session in which no process has written.
+var never = time.Unix(0, 0)
+
+func want(t *testing.T, what string, got []Action, want ...Action) {
+	t.Helper()
+	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+func wantNext(t *testing.T, l *Life, d time.Duration) {
+	t.Helper()
+	if got := l.Next(); !got.Equal(at(d)) {
+		t.Errorf("the next tick is after %v, want %v", got.Sub(begin), d)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	l := New(begin, Limits{TTL: time.Minute})
+	want(t, "an owner", l.Attached(at(0), true, 0))
+	if !l.Next().IsZero() {
+		t.Errorf("a session with an owner waits for %v", l.Next())
+	}
+	want(t, "its end", l.Attached(at(time.Second), false, 0), Action{Warn, time.Minute, "it has no owner"})
+	want(t, "its end once more", l.Attached(at(30*time.Second), false, 1))
+	wantNext(t, l, 61*time.Second)
+	want(t, "too early", l.Tick(at(61*time.Second-1), never))
+	want(t, "the owner is back", l.Attached(at(61*time.Second-1), true, 0))
+	want(t, "a late tick", l.Tick(at(time.Hour), never))
+	want(t, "the owner leaves again", l.Attached(at(time.Hour), false, 0), Action{Warn, time.Minute, "it has no owner"})
+	want(t, "expired", l.Tick(at(time.Hour+time.Minute), never), Action{End, 0, "session expired: no owner for 1m0s"})
+	want(t, "another tick", l.Tick(at(2*time.Hour), never))
+	if reason, closing := l.Closing(); !closing || reason != "session expired: no owner for 1m0s" || l.Grace() != OwnGrace || l.Admits() {
+		t.Errorf("closing %v for %q with %v, admits %v", closing, reason, l.Grace(), l.Admits())
+	}
+}
+
+func TestNoTTL(t *testing.T) {
+	l := New(begin, Limits{TTL: -1})
+	want(t, "no owner", l.Attached(at(0), false, 0))
+	want(t, "much later", l.Tick(at(1e6*time.Hour), never))
+	if !l.Next().IsZero() || !l.Detached().Equal(begin) {
+		t.Errorf("waits for %v, detached since %v", l.Next(), l.Detached())
+	}
+}
+
+func TestIdle(t *testing.T) {
+	const reason = "session idle: nobody attached and no output for 1m0s"
+	l := New(begin, Limits{TTL: -1, Idle: time.Minute})
+	l.Attached(at(0), false, 1)
+	if !l.Next().IsZero() {
+		t.Errorf("with an observer it waits for %v", l.Next())
+	}
+	l.Attached(at(0), false, 0)
+	wantNext(t, l, time.Minute)
+	want(t, "output meanwhile", l.Tick(at(time.Minute), at(20*time.Second)))
+	wantNext(t, l, 80*time.Second)
+	want(t, "somebody looks", l.Attached(at(79*time.Second), false, 1))
+	want(t, "while somebody looks", l.Tick(at(time.Hour), never))
+	want(t, "it leaves", l.Attached(at(time.Hour), false, 0))
+	want(t, "too early", l.Tick(at(time.Hour+time.Minute-1), at(0)))
+	want(t, "idle", l.Tick(at(time.Hour+time.Minute), at(0)), Action{End, 0, reason})
+}
+
+func TestAge(t *testing.T) {
+	for _, test := range []struct{ age, warning time.Duration }{
+		{time.Hour, time.Minute},
+		{100 * time.Second, 10 * time.Second},
+	} {
+		reason := "session reached its maximum age of " + test.age.String()
+		l := New(begin, Limits{TTL: -1, Age: test.age})
+		l.Attached(at(0), true, 0)
+		wantNext(t, l, test.age-test.warning)
+		want(t, "before the warning", l.Tick(at(test.age-test.warning-1), never))
+		want(t, "the warning", l.Tick(at(test.age-test.warning), never), Action{Warn, test.warning, reason})
+		want(t, "no second warning", l.Tick(at(test.age-1), never))
+		wantNext(t, l, test.age)
+		want(t, "the end, with an owner", l.Tick(at(test.age), never), Action{End, 0, reason})
+	}
+}
+
+func TestEphemeral(t *testing.T) {
+	l := New(begin, Limits{TTL: time.Minute, Ephemeral: true})
+	l.Attached(at(0), true, 0)
+	for range 2 {
+		want(t, "the owner leaves", l.Attached(at(1), false, 0), Action{Kind: Abandon})
+	}
+	if !l.Detached().IsZero() || !l.Next().IsZero() {
+		t.Errorf("detached since %v, waits for %v", l.Detached(), l.Next())
+	}
+}
+
+func TestEvict(t *testing.T) {
+	l := New(begin, Limits{TTL: time.Minute})
+	l.Attached(at(0), true, 0)
+	want(t, "with an owner", l.Evict("memory"))
+	l.Attached(at(0), false, 3)
+	want(t, "with observers", l.Evict("memory"), Action{End, 0, "memory"})
+	want(t, "again", l.Evict("place"))
+}
+
+func TestDrain(t *testing.T) {
+	l := New(begin, Limits{TTL: time.Minute})
+	want(t, "it lives", l.Drain("shutdown", 0), Action{Warn, 0, "shutdown"})
+	if !l.Admits() || l.Grace() != 0 {
+		t.Errorf("admits %v, grace %v", l.Admits(), l.Grace())
+	}
+	l.Close("by request")
+	if reason, _ := l.Closing(); reason != "shutdown" {
+		t.Errorf("the reason has become %q", reason)
+	}
+	want(t, "no owner while it is closing", l.Attached(at(0), false, 0))
+
+	l = New(begin, Limits{TTL: time.Minute})
+	l.Close("by request")
+	want(t, "it was closing", l.Drain("shutdown", time.Second))
+	if reason, _ := l.Closing(); reason != "by request" || l.Admits() || l.Grace() != time.Second {
+		t.Errorf("closing for %q, admits %v, grace %v", reason, l.Admits(), l.Grace())
+	}
+}
+
+// Whatever happens, a session ends once, never before its time and at the first tick after that.
+func TestLife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := func(name string) time.Duration {
+			return time.Duration(rapid.SampledFrom([]int{-1, 7, 20, 100}).Draw(t, name)) * time.Second
+		}
+		limits := Limits{TTL: limit("ttl"), Idle: limit("idle"), Age: limit("age"), Ephemeral: rapid.Bool().Draw(t, "ephemeral")}
+		l, now, wrote := New(begin, limits), begin, never
+		var lost, alone time.Time // since when there is no owner, and nobody
+		owned, observers, ends := false, 0, 0
+		take := func(t *rapid.T, actions []Action) {
+			for _, a := range actions {
+				reason, closing := l.Closing()
+				if a.Kind != End {
+					continue
+				}
+				if ends++; ends > 1 || !closing || reason != a.Reason {
+					t.Fatalf("end %d for %q: closing %v for %q", ends, a.Reason, closing, reason)
+				}
+			}
+		}
+		attached := func(t *rapid.T) {
+			switch {
+			case owned:
+				lost = time.Time{}
+			case lost.IsZero():
+				lost = now
+			}
+			switch {
+			case owned || observers > 0:
+				alone = time.Time{}
+			case alone.IsZero():
+				alone = now
+			}
+			take(t, l.Attached(now, owned, observers))
+		}
+		past := func(limit time.Duration, since time.Time) bool {
+			return limit > 0 && !since.IsZero() && now.Sub(since) >= limit
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"owner":     func(t *rapid.T) { owned = rapid.Bool().Draw(t, "owned"); attached(t) },
+			"observers": func(t *rapid.T) { observers = rapid.IntRange(0, 2).Draw(t, "observers"); attached(t) },
+			"write":     func(t *rapid.T) { wrote = now },
+			"tick": func(t *rapid.T) {
+				next := l.Next()
+				now = now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
+				_, was := l.Closing()
+				quiet := alone
+				if !alone.IsZero() && wrote.After(alone) {
+					quiet = wrote
+				}
+				due := !was && (past(limits.Age, begin) || past(limits.TTL, lost) && !limits.Ephemeral || past(limits.Idle, quiet))
+				actions := l.Tick(now, wrote)
+				if len(actions) > 0 && (next.IsZero() || now.Before(next)) {
+					t.Fatalf("%+v at %v, which Next did not foresee: %v", actions, now, next)
+				}
+				if ended := len(actions) > 0 && actions[len(actions)-1].Kind == End; ended != due {
+					t.Fatalf("%+v at %v, due: %v", actions, now, due)
+				}
+				if next := l.Next(); !next.IsZero() && !next.After(now) {
+					t.Fatalf("ticked at %v, and is to be ticked at %v", now, next)
+				}
+				take(t, actions)
+			},
+			"evict": func(t *rapid.T) {
+				_, was := l.Closing()
+				actions := l.Evict("evicted")
+				if (len(actions) > 0) != (!owned && !was) {
+					t.Fatalf("%+v, owned %v, closing %v", actions, owned, was)
+				}
+				take(t, actions)
+			},
+			"drain": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "rarely") == 0 {
+					take(t, l.Drain("drain", time.Second))
+				}
+			},
+			"": func(t *rapid.T) {
+				_, closing := l.Closing()
+				if closing && !l.Next().IsZero() {
+					t.Fatal("a closing session waits")
+				}
+				if l.Owned() != owned || !l.Detached().IsZero() && (owned || limits.Ephemeral) {
+					t.Fatalf("owned %v, want %v; detached since %v", l.Owned(), owned, l.Detached())
+				}
+				if !limits.Ephemeral && !l.Detached().Equal(lost) {
+					t.Fatalf("detached since %v, want %v", l.Detached(), lost)
+				}
+			},
+		})
+	})
+}
