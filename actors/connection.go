@@ -447,7 +447,7 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 	case in.method == protocol.MethodSessionAck:
 		c.violation(ctx, "session/ack: "+in.err.Message)
 	default:
-		c.violation(ctx, "unknown notification "+clip(in.method))
+		c.violation(ctx, "unknown notification "+wireerr.Clip(in.method))
 	}
 }
 
@@ -476,8 +476,6 @@ func (c *connection) tellGroups(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	c.writer.control(outgoing{written: func() { root.Send(self, groupsWritten{}) }})
 }
-
-func clip(s string) string { return wireerr.Clip(s) }
 
 func (c *connection) notify(method string, params any) {
 	c.writer.control(outgoing{method: method, body: params})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -322,7 +323,7 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 		call.do = func(context.Context) (any, error) { return done(files.Write(p, m.Data)) }
 	case protocol.FsOpenParams:
 		p := path(m.Path)
-		if long := tooLong("handleId", m.HandleID); err == nil && long != nil {
+		if long := wireerr.LongName("handleId", m.HandleID); err == nil && long != nil {
 			err = long
 		}
 		call.handle = handle(m.HandleID)

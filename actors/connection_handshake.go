@@ -2,6 +2,7 @@ package actors
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -10,7 +11,7 @@ func (c *connection) attach(ctx actor.Context, in inbound) {
 	m := Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
-			c.fail(in, unknownSession(""))
+			c.fail(in, wireerr.UnknownSession(""))
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -101,13 +102,13 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
 		return
 	}
-	if err := tooLong("requestId", p.RequestID); err != nil {
+	if err := wireerr.LongName("requestId", p.RequestID); err != nil {
 		c.fail(in, err)
 		return
 	}
 	request, err := httpcall.NewRequest(p)
 	if err != nil {
-		c.fail(in, startError(err))
+		c.fail(in, wireerr.From(err))
 		return
 	}
 	if c.http == nil {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -223,7 +224,7 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 	}
 	for token, p := range c.pending {
 		if p.about && p.process == m.ID {
-			c.reply(ctx, Reply{Token: token, Err: unknownProcess(m.ID)})
+			c.reply(ctx, Reply{Token: token, Err: wireerr.UnknownProcess(m.ID)})
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -50,13 +51,13 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case in.method == protocol.MethodInitialized || in.method == protocol.MethodSessionAck:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
 	case family == "":
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", clip(in.method)))
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", wireerr.Clip(in.method)))
 	case c.stage == opened:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", family))
 	case c.stage == attached:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", family))
 	case !known:
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", clip(in.method)))
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case c.observer && changes(in):
 		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
 	case family == filesystem:
@@ -88,7 +89,7 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 		c.startAll(ctx, in, ids)
 	case protocol.SessionCloseParams:
 		if p.SessionID != nil && *p.SessionID != c.sessionID {
-			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, clip(*p.SessionID)))
+			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
 			return
 		}
 		c.ask(ctx, c.session, in, pending{})
@@ -130,7 +131,7 @@ func (c *connection) process(ctx actor.Context, in inbound) {
 	case protocol.ProcessTerminateParams:
 		c.respond(in, protocol.ProcessTerminateResult{Running: false})
 	default:
-		c.fail(in, unknownProcess(id))
+		c.fail(in, wireerr.UnknownProcess(id))
 	}
 }
 
@@ -291,7 +292,7 @@ func fit(r *protocol.ProcessReadResult, most int) {
 func (c *connection) readAgain(ctx actor.Context, p pending) {
 	s := c.streams[p.process]
 	if s == nil {
-		c.answer(p, nil, unknownProcess(p.process))
+		c.answer(p, nil, wireerr.UnknownProcess(p.process))
 		c.mayClose(ctx)
 		return
 	}

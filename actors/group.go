@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -201,7 +202,7 @@ func (s *session) groupOf(self *actor.PID, name string, params protocol.GroupSta
 	}
 	machine, wrong := supervision.NewGroup(supervision.GroupStrategy(strategy), intensity, all)
 	if wrong != nil {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", clip(params.GroupID), wrong)
+		return nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(params.GroupID), wrong)
 	}
 	return &groupRecord{shared: s.shared, id: params.GroupID, name: name, strategy: strategy, session: self, members: members, group: machine}, nil
 }

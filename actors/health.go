@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -390,11 +391,11 @@ func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 		}
 	}
 	if r.TCP != "" {
-		if err := tooLong("ready.tcp", r.TCP); err != nil {
+		if err := wireerr.LongName("ready.tcp", r.TCP); err != nil {
 			return err
 		}
 		if _, _, err := net.SplitHostPort(r.TCP); err != nil {
-			return protocol.Errorf(protocol.CodeInvalidParams, "ready.tcp is %q, expected host:port: %v", clip(r.TCP), err)
+			return protocol.Errorf(protocol.CodeInvalidParams, "ready.tcp is %q, expected host:port: %v", wireerr.Clip(r.TCP), err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package actors
 import (
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -80,7 +81,7 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 func params[T any](c protocol.Codec, payload []byte) (any, *protocol.Error) {
 	var v T
 	if err := c.Unmarshal(payload, &v); err != nil {
-		return nil, startError(err)
+		return nil, wireerr.From(err)
 	}
 	return v, nil
 }
@@ -153,7 +154,7 @@ func decode(codec protocol.Codec, frame []byte) inbound {
 	in := inbound{weight: max(len(frame), 1)}
 	msg, err := codec.Decode(frame)
 	if err != nil {
-		in.id, in.err = protocol.InvalidID, startError(err)
+		in.id, in.err = protocol.InvalidID, wireerr.From(err)
 		return in
 	}
 	in.kind, in.id, in.method = msg.Kind, msg.ID, msg.Method

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -71,11 +72,11 @@ func (r *processRecord) keep(envs environments) *protocol.Error {
 	}
 	if has := r.gauge.kept.Load(); has+argv+env > maxKept {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
-			clip(r.id), argv+env, has, int64(maxKept))
+			wireerr.Clip(r.id), argv+env, has, int64(maxKept))
 	}
 	if !r.gauge.account.Try(int(argv + env)) {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may (--memory-budget): try again later, or give it less",
-			clip(r.id), argv+env)
+			wireerr.Clip(r.id), argv+env)
 	}
 	use := func(h *hold, k *kept) {
 		k.users.Add(1)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -188,9 +189,9 @@ func (m Request) failed(e *protocol.Error) any { return Reply{Token: m.Token, Er
 
 func (m Attach) unheard(*actor.PID) any {
 	if m.SessionID != "" {
-		return m.failed(unknownSession(m.SessionID))
+		return m.failed(wireerr.UnknownSession(m.SessionID))
 	}
-	return m.failed(errShutdown)
+	return m.failed(wireerr.ErrShutdown)
 }
 
 func (m Request) unheard(to *actor.PID) any {
@@ -201,11 +202,11 @@ func (m Request) unheard(to *actor.PID) any {
 	path := strings.Split(to.Id, "/")
 	switch name := path[len(path)-1]; {
 	case strings.HasPrefix(name, "p-"):
-		return m.failed(unknownProcess(processOf(m.Params)))
+		return m.failed(wireerr.UnknownProcess(processOf(m.Params)))
 	case name == sessionName && len(path) > 1:
 		return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
 	default:
-		return m.failed(errShutdown)
+		return m.failed(wireerr.ErrShutdown)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -416,7 +417,7 @@ func (p *process) announce(ctx actor.Context) {
 	case err == nil:
 		return // not known yet
 	}
-	ctx.Send(p.session, processStarted{id: p.id, name: p.name, ref: p.ref(ctx), err: startError(err)})
+	ctx.Send(p.session, processStarted{id: p.id, name: p.name, ref: p.ref(ctx), err: wireerr.From(err)})
 }
 
 // takeFacts logs what the child did, and passes it on. After its share it lets
@@ -553,7 +554,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
 		return
 	case retired:
-		ctx.Respond(m.failed(unknownProcess(p.id)))
+		ctx.Respond(m.failed(wireerr.UnknownProcess(p.id)))
 		return
 	}
 	if reply, ok := p.answers.to(m.Params, m.Token); ok {

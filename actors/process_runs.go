@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -317,7 +318,7 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		}
 		for _, name := range g.Signals {
 			if unix.SignalNum(name) == 0 {
-				return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.signals has %q, expected names such as SIGSEGV", clip(name))
+				return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.signals has %q, expected names such as SIGSEGV", wireerr.Clip(name))
 			}
 		}
 		if g.Count > maxRestarts {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
@@ -160,9 +161,9 @@ func (r *registry) attach(ctx actor.Context, m attachRequest) {
 			ctx.RequestWithCustomSender(actor.NewPID(s.Address, s.Id+"/"+sessionName), m.Attach, m.sender)
 			return
 		}
-		ctx.Send(m.sender, m.failed(unknownSession(m.SessionID)))
+		ctx.Send(m.sender, m.failed(wireerr.UnknownSession(m.SessionID)))
 	case r.draining:
-		ctx.Send(m.sender, m.failed(errShutdown))
+		ctx.Send(m.sender, m.failed(wireerr.ErrShutdown))
 	case m.Role == protocol.RoleObserver:
 		ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
 	default:
@@ -175,7 +176,7 @@ func (r *registry) want(ctx actor.Context, m attachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
 	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.IdleTimeout)
 	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.MaxAge)
-	if err = cmp.Or(err, idleErr, ageErr, tooLong("session.name", m.Options.Name)); err != nil {
+	if err = cmp.Or(err, idleErr, ageErr, wireerr.LongName("session.name", m.Options.Name)); err != nil {
 		ctx.Send(m.sender, m.failed(err))
 		return
 	}
@@ -292,14 +293,4 @@ func (r *registry) mayEnd(ctx actor.Context) {
 		r.drained()
 		r.drained = nil
 	}
-}
-
-var errShutdown = protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")
-
-func unknownSession(id string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", clip(id))
-}
-
-func unknownProcess(id string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", clip(id))
 }

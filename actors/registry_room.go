@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -19,7 +20,7 @@ func (r *registry) seat(ctx actor.Context) {
 		worth, ok := r.roster.room(first.from)
 		switch {
 		case r.draining:
-			r.refuse(ctx, errShutdown)
+			r.refuse(ctx, wireerr.ErrShutdown)
 		case ok:
 			r.wanted = r.wanted[1:]
 			r.open(ctx, first)

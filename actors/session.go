@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/oklog/ulid/v2"
@@ -246,7 +247,7 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 
 func (s *session) attach(ctx actor.Context, m attachRequest) {
 	if !s.life.Admits() {
-		ctx.Send(m.sender, m.failed(unknownSession(s.id)))
+		ctx.Send(m.sender, m.failed(wireerr.UnknownSession(s.id)))
 		return
 	}
 	role := m.Role

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 	"github.com/oklog/ulid/v2"
@@ -89,11 +90,11 @@ func (s *session) askGroup(ctx actor.Context, g *ensemble) {
 // newGroup makes the record of a group, and those of its processes, if all of it is
 // in order.
 func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupStartParams) (*groupRecord, []*processRecord, *protocol.Error) {
-	if err := cmp.Or(tooLong("groupId", params.GroupID), tooLong("startToken", params.StartToken)); err != nil {
+	if err := cmp.Or(wireerr.LongName("groupId", params.GroupID), wireerr.LongName("startToken", params.StartToken)); err != nil {
 		return nil, nil, err
 	}
 	if n := len(params.Processes); n > maxGroup {
-		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", clip(params.GroupID), n, maxGroup)
+		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
 	}
 	if s.groups[params.GroupID] != nil {
 		return nil, nil, protocol.Errorf(protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
@@ -106,7 +107,7 @@ func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupSt
 		depends += len(params.Processes[i].DependsOn)
 	}
 	if depends > maxDepends {
-		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", clip(params.GroupID), depends, maxDepends)
+		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
 	}
 	var records []*processRecord
 	refused := true
@@ -122,7 +123,7 @@ func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupSt
 	for _, p := range params.Processes {
 		record, err := s.newMember(self, p, envs)
 		if err != nil {
-			return nil, nil, protocol.Errorf(err.Code, "process %s of the group: %s", clip(p.ProcessID), err.Message)
+			return nil, nil, protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(p.ProcessID), err.Message)
 		}
 		record.group, record.groupID = s.processPID(name), params.GroupID
 		members[record.id] = s.processPID(record.name)
@@ -141,7 +142,7 @@ func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams, envs
 		return nil, errGroupIntensity
 	}
 	for _, id := range p.DependsOn {
-		if err := tooLong("dependsOn", id); err != nil {
+		if err := wireerr.LongName("dependsOn", id); err != nil {
 			return nil, err
 		}
 	}
@@ -211,7 +212,7 @@ func (s *session) stopGroup(ctx actor.Context, m Request, params protocol.GroupS
 	}
 	g := s.groups[params.GroupID]
 	if g == nil {
-		reply := Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", clip(params.GroupID))}
+		reply := Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
 		s.answers.add(params, reply)
 		ctx.Respond(reply)
 		return
@@ -219,7 +220,7 @@ func (s *session) stopGroup(ctx actor.Context, m Request, params protocol.GroupS
 	// Sent again while it waits, the newest is answered.
 	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
 	if len(g.stops) >= maxAnswers {
-		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), clip(params.GroupID))))
+		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
 		return
 	}
 	g.stopping = true

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -56,7 +57,7 @@ func (m spawnProcess) failed(e *protocol.Error) any {
 }
 
 func (m spawnProcess) unheard(*actor.PID) any {
-	return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", clip(m.record.id)))
+	return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(m.record.id)))
 }
 
 func (m spawnProcess) giveBack() {

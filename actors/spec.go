@@ -91,7 +91,7 @@ func groupParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
 	work := int64(0)
 	for i := range group.Processes {
 		if err := applyPolicy(&group.Processes[i], &work); err != nil {
-			return nil, protocol.Errorf(err.Code, "process %s of the group: %s", clip(group.Processes[i].ProcessID), err.Message)
+			return nil, protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(group.Processes[i].ProcessID), err.Message)
 		}
 	}
 	return group, nil
@@ -128,8 +128,6 @@ func clipArgv(argv []string) []string {
 	return argv
 }
 
-func tooLong(what, name string) *protocol.Error { return wireerr.LongName(what, name) }
-
 // graceError refuses a grace, in milliseconds, that is over maxKillGrace.
 func graceError(what string, ms *uint64) *protocol.Error {
 	if ms != nil && fromMillis(*ms) > maxKillGrace {
@@ -153,8 +151,8 @@ func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 // specOf is what to run for params, under the name of its actor.
 func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
 	if err := cmp.Or(
-		tooLong("processId", params.ProcessID),
-		tooLong("startToken", params.StartToken),
+		wireerr.LongName("processId", params.ProcessID),
+		wireerr.LongName("startToken", params.StartToken),
 		graceError("killGraceMs", params.KillGraceMs),
 		healthError(params.Ready, params.Restart),
 		streamError(&params),
@@ -163,7 +161,7 @@ func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.S
 		return child.Spec{}, err
 	}
 	if err := params.Unsupported(); err != nil {
-		return child.Spec{}, startError(err)
+		return child.Spec{}, wireerr.From(err)
 	}
 	dir, err := protocol.ParseFileURI(params.Cwd)
 	if err != nil {
@@ -192,7 +190,7 @@ func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.S
 	}
 	if params.Limits != nil {
 		if err := s.children.Allows(*params.Limits); err != nil {
-			return child.Spec{}, startError(err)
+			return child.Spec{}, wireerr.From(err)
 		}
 		spec.Limits = *params.Limits
 	}
@@ -242,8 +240,6 @@ func spoolOf(s *shared, r *protocol.Retention) *spool.File {
 	}
 	return s.disk.New(limit)
 }
-
-func startError(err error) *protocol.Error { return wireerr.From(err) }
 
 // environmentInfo is what is true of this machine.
 func environmentInfo(config Config) *protocol.EnvironmentInfo {

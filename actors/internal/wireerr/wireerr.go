@@ -42,3 +42,16 @@ func LongName(member, name string) *protocol.Error {
 	}
 	return nil
 }
+
+// UnknownSession refuses a session that the server does not have, or has no more.
+func UnknownSession(id string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", Clip(id))
+}
+
+// UnknownProcess refuses a process that its session does not have, or has no more.
+func UnknownProcess(id string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", Clip(id))
+}
+
+// ErrShutdown refuses a session while the server shuts down.
+var ErrShutdown = protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")
