@@ -14,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -98,8 +99,8 @@ type Config struct {
 	Containment child.Containment
 	Subreaper   bool
 
-	fault      func(self *actor.PID, message any) // tests: may panic in place of a message
-	childFault func(point string)                 // tests: may panic in a pump, the waiter, stdin
+	// Faults is for the tests of this module: other modules cannot set it.
+	Faults faults.Hooks
 }
 
 func (c Config) withDefaults() Config {

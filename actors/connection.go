@@ -324,7 +324,7 @@ func (c *connection) limit(bytes int) {
 
 // faultOf is what each goroutine of the connection calls with its name: a test may stop it there.
 func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
-	fault := c.fault
+	fault := c.Faults.Actor
 	if fault == nil {
 		return func(string) {}
 	}

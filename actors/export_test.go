@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 )
 
 // Place is a place within a handler.
@@ -14,7 +15,7 @@ type Place = place
 // to an actor (and once for each goroutine of a connection, with its name as the
 // message, and at each Place with that), child where child.HostConfig.Fault says.
 func WithFaults(c Config, fault func(self *actor.PID, message any), child func(point string)) Config {
-	c.fault, c.childFault = fault, child
+	c.Faults = faults.Hooks{Actor: fault, Child: child}
 	return c
 }
 

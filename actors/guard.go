@@ -112,8 +112,8 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 					panic(reason)
 				}
 			}()
-			if s.fault != nil {
-				s.fault(ctx.Self(), env.Message)
+			if s.Faults.Actor != nil {
+				s.Faults.Actor(ctx.Self(), env.Message)
 			}
 			next(ctx, env)
 		}

@@ -49,7 +49,7 @@ const (
 
 // at is where a handler comes by a place.
 func (s *shared) at(ctx actor.Context, p place) {
-	if s.fault != nil {
-		s.fault(ctx.Self(), p)
+	if s.Faults.Actor != nil {
+		s.Faults.Actor(ctx.Self(), p)
 	}
 }

@@ -173,11 +173,3 @@ func sinceMs(t time.Time) uint64 {
 	}
 	return milliseconds(time.Since(t))
 }
-
-// untilMs is 0 for the zero Time.
-func untilMs(t time.Time) uint64 {
-	if t.IsZero() {
-		return 0
-	}
-	return milliseconds(time.Until(t))
-}

@@ -65,3 +65,11 @@ type who struct{ address, id string }
 func whoOf(pid *actor.PID) who { return who{pid.Address, pid.Id} }
 
 func milliseconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Millisecond) }
+
+// untilMs is 0 for the zero Time.
+func untilMs(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return milliseconds(time.Until(t))
+}

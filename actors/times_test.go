@@ -816,7 +816,7 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.shared.fault = func(_ *actor.PID, m any) {
+			r.shared.Faults.Actor = func(_ *actor.PID, m any) {
 				if m == deliveryRead && !failed {
 					failed = true
 					panic("injected")

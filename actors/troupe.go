@@ -76,7 +76,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Containment: s.Containment,
 		Subreaper:   s.Subreaper,
 		Log:         s.Log,
-		Fault:       s.childFault,
+		Fault:       s.Faults.Child,
 	})
 	if err != nil {
 		return nil, nil, err
