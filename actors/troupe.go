@@ -30,7 +30,7 @@ func (m connect) giveBack() { go m.conn.Close(closeGoingAway, reasonShutdown) } 
 // Troupe is a running tree. Any goroutine may use it, once its Props have been
 // spawned: until then its methods wait.
 type Troupe struct {
-	*shared
+	env     *shared
 	log     *loglimit.Handler
 	spawned chan struct{} // closed by the root when it has started
 	started sync.Once
@@ -55,8 +55,8 @@ func Start(system *actor.ActorSystem, config Config) (*Troupe, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := system.Root.SpawnNamed(props, t.Name); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %q: %w", t.Name, err), t.children.Close(context.Background()))
+	if _, err := system.Root.SpawnNamed(props, t.env.Name); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %q: %w", t.env.Name, err), t.env.children.Close(context.Background()))
 	}
 	<-t.spawned
 	return t, nil
@@ -91,7 +91,7 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 		Counters:  &s.counts.actors,
 	}
 	s.once = &supervision.Strategy{Log: s.Log, Counters: &s.counts.actors}
-	t := &Troupe{shared: s, log: log, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
+	t := &Troupe{env: s, log: log, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.workers = newWorkers(t.stopped)
 	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
 	s.watcher = files.NewWatcher()
@@ -123,11 +123,11 @@ func (t *Troupe) PID() *actor.PID {
 
 // Containment is how processes are held together, for the best that this
 // machine allows.
-func (t *Troupe) Containment() child.Containment { return t.children.Containment() }
+func (t *Troupe) Containment() child.Containment { return t.env.children.Containment() }
 
 // Memory is an account with the Config.Budget for the messages that one connection reads, before
 // the troupe has them. Whoever reads them closes it with the connection.
-func (t *Troupe) Memory() *budget.Account { return t.memory.Account() }
+func (t *Troupe) Memory() *budget.Account { return t.env.memory.Account() }
 
 // Accept gives the troupe a connection that speaks the wire; it is closed when
 // the troupe stops.
@@ -161,7 +161,7 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 		// What is still there after the actors is killed without regard to ctx.
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 		defer cancel()
-		t.err = errors.Join(stopErr, t.children.Close(kill))
+		t.err = errors.Join(stopErr, t.env.children.Close(kill))
 		t.log.Flush()
 	})
 	<-t.down
@@ -198,12 +198,12 @@ func (r *root) Receive(ctx actor.Context) {
 			r.letters()
 		}
 		r.stop.Do(func() { close(r.stopped) })
-		r.httpClient.CloseIdle()
+		r.env.httpClient.CloseIdle()
 		go func() { // whoever stopped us: nothing is left behind
 			kill, cancel := context.WithTimeout(context.Background(), killTime)
 			defer cancel()
-			if err := r.children.Close(kill); err != nil {
-				r.Log.Error("processes left behind", "err", err)
+			if err := r.env.children.Close(kill); err != nil {
+				r.env.Log.Error("processes left behind", "err", err)
 			}
 		}()
 	case connect, disconnectAll:
@@ -218,24 +218,24 @@ func (r *root) Receive(ctx actor.Context) {
 
 func (r *root) start(ctx actor.Context) {
 	spawn := func(name string, re reaction, produce actor.Producer, opts ...actor.PropsOption) *actor.PID {
-		pid, err := ctx.SpawnNamed(r.props(produce, re, opts...), name)
+		pid, err := ctx.SpawnNamed(r.env.props(produce, re, opts...), name)
 		if err != nil {
 			panic(err) // the names are ours alone
 		}
 		return pid
 	}
-	r.sessions = spawn("sessions", contained, func() actor.Actor { return &sessions{r.shared} })
+	r.sessions = spawn("sessions", contained, func() actor.Actor { return &sessions{r.env} })
 	record := &registryRecord{drained: sync.OnceFunc(func() { close(r.drained) })}
 	r.registry = spawn("registry", escalated, func() actor.Actor {
-		return &registry{shared: r.shared, registryRecord: record, sessions: r.sessions}
+		return &registry{shared: r.env, registryRecord: record, sessions: r.sessions}
 	})
 	troupe := ctx.Self()
 	if r.letters == nil {
-		r.letters = r.watchDeadLetters(ctx.ActorSystem(), troupe)
+		r.letters = r.env.watchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
-	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.shared, troupe, end} },
-		actor.WithSupervisor(r.once)) // a connection that fails is stopped: its client resumes
+	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.env, troupe, end} },
+		actor.WithSupervisor(r.env.once)) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)
