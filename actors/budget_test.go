@@ -29,7 +29,7 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 			synctest.Wait()
 			tell(Pull{max})
 		}
-		last := record.log.Last()
+		last := record.feed.Log.Last()
 		tell(Ack{0, last})
 		tell(Subscribe{Owner: true, Explicit: true}) // from the beginning again
 
@@ -42,12 +42,12 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 			took <- credit.N + credit2.N
 		}()
 		synctest.Wait()
-		if record.log.First() != 1 || len(took) > 0 {
-			t.Fatalf("the log begins at %d, another took %d: this tests nothing", record.log.First(), len(took))
+		if record.feed.Log.First() != 1 || len(took) > 0 {
+			t.Fatalf("the log begins at %d, another took %d: this tests nothing", record.feed.Log.First(), len(took))
 		}
 		tell(Pull{max})
-		if record.log.First() <= last || len(took) != 1 {
-			t.Errorf("the log still begins at %d of %d, and who waits for the budget has nothing", record.log.First(), last)
+		if record.feed.Log.First() <= last || len(took) != 1 {
+			t.Errorf("the log still begins at %d of %d, and who waits for the budget has nothing", record.feed.Log.First(), last)
 		}
 		other.Close()
 	})

@@ -273,7 +273,7 @@ func (p *process) isReady(ctx actor.Context) {
 	h.ready, h.pattern, h.lines, h.matching = true, nil, nil, nil
 	h.readyAt.stop()
 	if p.params.Ready != nil {
-		p.log.AppendReady(p.run)
+		p.feed.Log.AppendReady(p.run)
 		p.spread(ctx)
 	}
 	p.report(ctx)

@@ -212,7 +212,7 @@ func TestHeldBackDoesNotCount(t *testing.T) {
 			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 				const kept = 64 << 10
 				pid, record, c := fakeProcessOf(test.params, spawn, func(r *processRecord) {
-					r.retention = kept
+					r.feed.Retention = kept
 					probes(r, func(int) (int, error) { return test.probe, nil })
 				})
 				held := make(chan struct{})
@@ -241,7 +241,7 @@ func TestHeldBackDoesNotCount(t *testing.T) {
 				system.Root.RequestWithCustomSender(pid, Subscribe{Owner: true, Explicit: true}, owner)
 				system.Root.RequestWithCustomSender(pid, Pull{kept * 2}, owner)
 				synctest.Wait()
-				system.Root.RequestWithCustomSender(pid, Ack{0, record.log.Last()}, owner)
+				system.Root.RequestWithCustomSender(pid, Ack{0, record.feed.Log.Last()}, owner)
 				synctest.Wait()
 				<-held
 				time.Sleep(5 * time.Second)

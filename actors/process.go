@@ -7,7 +7,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
-	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -84,18 +83,16 @@ func (p phase) String() string {
 // it has one owner, Receive; mu guards only what the spawner hands over.
 type processRecord struct {
 	// Fixed at spawn.
-	shared    *shared
-	id, name  string // the client's, and the actor's
-	params    protocol.ProcessStartParams
-	spec      child.Spec
-	retention int64
-	spool     *spool.File // nil: what is beyond the retention waits
-	session   *actor.PID
-	group     *actor.PID // nil: it is of none
-	groupID   string     // the client's
-	gauge     *gauge     // of the session
-	created   time.Time
-	ephemeral bool // it is forgotten once it has closed and its owner has had it
+	shared   *shared
+	id, name string // the client's, and the actor's
+	params   protocol.ProcessStartParams
+	spec     child.Spec
+	spool    *spool.File // nil: what is beyond the retention waits
+	session  *actor.PID
+	group    *actor.PID // nil: it is of none
+	groupID  string     // the client's
+	gauge    *gauge     // of the session
+	created  time.Time
 	// What spec and params keep to start it from.
 	keptArgv, keptEnv hold
 
@@ -107,9 +104,9 @@ type processRecord struct {
 	// Owned by Receive.
 	phase     phase
 	intake    *child.Intake
-	asked     int // the run that the spawner was last asked for
-	begun     int // the last run whose child was taken over: it is watched
-	log       outlog.Log
+	asked     int                 // the run that the spawner was last asked for
+	begun     int                 // the last run whose child was taken over: it is watched
+	feed      processFeed         // its log and its viewers
 	logged    *child.Intake       // its oldest fact is in the log, and not settled; nil: none
 	exits     int                 // the last run whose exited is in the log, plus one
 	status    protocol.ExitStatus // from exited on
@@ -140,15 +137,11 @@ type processRecord struct {
 	forgotten bool      // the session has taken it from its table
 	closedAt  time.Time
 	lingers   time.Duration // before the last look whether the tree of a retired process has ended
-	last      uint64        // once retired: of what was the log
 
-	gauged   int64 // of gauge.held, what is of this process
-	owner    ownership
-	viewers  map[who]*viewer
-	evicted  map[who]bool // owners that were, and have not ended yet
-	reads    []*parked    // process/read and process/wait
-	unspool  []*parked    // process/read that waits for another's turn at the disk
-	stdin    []*parked    // process/write and process/closeStdin, in order
+	gauged   int64     // of gauge.held, what is of this process
+	reads    []*parked // process/read and process/wait
+	unspool  []*parked // process/read that waits for another's turn at the disk
+	stdin    []*parked // process/write and process/closeStdin, in order
 	stdinEnd bool
 	// A goroutine reads the disk for a process/read: unspooled comes.
 	unspooling bool
@@ -156,9 +149,7 @@ type processRecord struct {
 	writeIDs   recent
 	answers    answers // to requests that may be sent again
 
-	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt alarm
-	// aheadAt.due: until then the owner gets no more live than the peer's client can hold.
-	aheadAt alarm
+	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt, aheadAt alarm
 }
 
 // parked is a request that waits.
@@ -175,7 +166,7 @@ type parked struct {
 type process struct{ *processRecord }
 
 func (p *process) Receive(ctx actor.Context) {
-	if from := ctx.Sender(); len(p.evicted) > 0 && from != nil && p.evicted[whoOf(from)] {
+	if from := ctx.Sender(); from != nil && p.feed.Barred(whoOf(from)) {
 		return
 	}
 	switch m := ctx.Message().(type) {
@@ -183,7 +174,7 @@ func (p *process) Receive(ctx actor.Context) {
 		p.start(ctx)
 	case *actor.Stopping:
 		p.answerTrees(ctx, errUnseen)
-		ctx.Send(p.session, processEnded{p.name, max(p.last, p.log.Last()), p.phase >= closed, p.unseen()})
+		ctx.Send(p.session, processEnded{p.name, p.feed.Last(), p.phase >= closed, p.unseen()})
 		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt, &p.aheadAt} {
 			a.stop()
 		}
@@ -213,23 +204,16 @@ func (p *process) Receive(ctx actor.Context) {
 	case Subscribe:
 		p.subscribe(ctx, m)
 	case Pull:
-		if v := p.viewers[whoOf(ctx.Sender())]; v != nil {
-			v.pull = m.Bytes
-			p.deliver(ctx, v)
-			p.mayGo(ctx)
-		}
+		p.pulled(ctx, whoOf(ctx.Sender()), m.Bytes)
 	case Ack:
-		// Also of an owner that is no viewer, as long as it has to resubscribe.
-		if v := p.viewers[whoOf(ctx.Sender())]; v != nil && v.owner || ctx.Sender().Equal(p.owner.pid) {
-			p.acked(ctx, m.From, m.To)
-		}
+		p.acked(ctx, m)
 	case Unsubscribe:
 		p.removeViewer(ctx, ctx.Sender())
 	case viewerGone:
 		if m.evicted {
-			p.evicted[whoOf(m.pid)] = true
+			p.feed.Bar(whoOf(m.pid))
 		} else {
-			delete(p.evicted, whoOf(m.pid))
+			p.feed.Unbar(whoOf(m.pid))
 		}
 		p.removeViewer(ctx, m.pid)
 	case budgetLow:
@@ -279,12 +263,13 @@ func (p *process) Receive(ctx actor.Context) {
 	case retireDue:
 		p.retire(ctx)
 	case aheadDue:
+		p.awaitAhead(ctx) // it may be of an earlier limit
 		p.spread(ctx)
 	case forgotten:
 		p.forgotten = true
 		p.retire(ctx)
 	case flushDue:
-		clear(p.viewers)
+		p.feed.Dismiss()
 		p.intake.Abort() // a pump that waits for a reader's credit waits in vain
 		p.mayGo(ctx)
 
@@ -298,10 +283,6 @@ func (p *process) Receive(ctx actor.Context) {
 // start asks for the child the first time; a later instance finds it as the
 // earlier one left it.
 func (p *process) start(ctx actor.Context) {
-	if p.viewers == nil {
-		p.viewers = make(map[who]*viewer)
-		p.evicted = make(map[who]bool)
-	}
 	if p.intake == nil { // nothing has begun
 		if p.group != nil {
 			p.join(ctx)
@@ -316,10 +297,9 @@ func (p *process) start(ctx actor.Context) {
 	if p.asked < p.run && (p.phase == starting || p.interval != nil && p.interval.spawning) {
 		p.spawn(ctx)
 	}
-	for _, v := range p.viewers {
-		ctx.Send(v.pid, Resubscribe{p.ref(ctx), v.cursor.Seq})
-	}
-	clear(p.viewers)
+	p.feed.Each(func(v *viewer) { ctx.Send(v.To, Resubscribe{p.ref(ctx), v.Seq()}) })
+	p.feed.Dismiss()
+	p.awaitAhead(ctx)
 	p.killing = false
 	p.announce(ctx)
 	p.spawned(ctx)
@@ -437,9 +417,9 @@ func (p *process) takeFacts(ctx actor.Context) {
 			switch {
 			case p.logged == in: // by an instance that failed before it was settled
 			case f.Spool != nil:
-				p.log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
+				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
 			default:
-				p.log.Append(f.Stream, f.Data, f.Slab)
+				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
 			p.logged = in
 			p.shared.at(ctx, factLogged)
@@ -472,16 +452,14 @@ func (p *process) takeFacts(ctx actor.Context) {
 
 // spread gives what is new in the log to those who wait for it.
 func (p *process) spread(ctx actor.Context) {
-	for _, v := range p.viewers {
-		p.deliver(ctx, v)
-	}
+	p.feed.Each(func(v *viewer) { p.deliver(ctx, v) })
 	p.answerReads(ctx)
 	p.mayGo(ctx)
 }
 
 // close ends the log. May be repeated.
 func (p *process) close(ctx actor.Context) {
-	p.log.AppendClosed()
+	p.feed.Log.AppendClosed()
 	p.shared.at(ctx, closeLogged)
 	p.phase = closed
 	p.closedAt = time.Now()
@@ -518,7 +496,7 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 // logExit logs the end of the current run, once.
 func (p *process) logExit(ctx actor.Context, st protocol.ExitStatus) {
 	if p.status = st; p.exits <= p.run {
-		p.log.AppendExited(st)
+		p.feed.Log.AppendExited(st)
 		p.exits = p.run + 1
 	}
 	p.shared.at(ctx, exitLogged)
@@ -568,9 +546,10 @@ func (p *process) request(ctx actor.Context, m Request) {
 	}
 	switch params := m.Params.(type) {
 	case protocol.ProcessReadParams:
-		if v := p.viewers[whoOf(r.sender)]; v != nil && v.owner && !v.explicit {
-			// Who wants what follows has what comes before (PROTOCOL.md).
-			p.acked(ctx, 0, params.AfterSeq)
+		// A client that reads after a seq has the output up to there (PROTOCOL.md).
+		if p.feed.AckRead(time.Now(), whoOf(r.sender), params.AfterSeq) {
+			p.awaitAhead(ctx)
+			p.held()
 		}
 		p.park(ctx, r, &params.WaitMs)
 	case protocol.ProcessWaitParams:

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -226,14 +225,14 @@ func (p *process) mayGo(ctx actor.Context) {
 	if p.stopping == nil || !p.treeDone || p.phase < closed && p.survivors == nil || p.health.probing.Load() {
 		return
 	}
-	if !p.watched() {
+	if !p.feed.Watched() {
 		ctx.Stop(ctx.Self())
 	}
 }
 
 // keeps is how long the process can be read once it has closed.
 func (p *process) keeps() time.Duration {
-	if p.ephemeral {
+	if p.feed.Ephemeral {
 		return 0
 	}
 	return max(p.shared.ClosedRetention, 0)
@@ -251,24 +250,22 @@ func (p *process) retire(ctx actor.Context) {
 		case len(p.trees) > 0: // their answer needs the process
 			p.retireAt.set(ctx, minLinger, retireDue{})
 			return
-		case !p.owner.had(p.log.Last(), wait), p.watched() && -left < max(wait, flushTime):
+		case !p.feed.Done(time.Now(), p.closedAt.Add(wait), wait, max(wait, flushTime)):
 			p.retireAt.set(ctx, max(wait, time.Second), retireDue{})
 			return
 		}
-		p.last = p.log.Last()
 		p.phase = retired
 		p.shared.at(ctx, retiredPhase)
 	}
 	if p.phase == retired {
-		p.log.Close()
-		p.log = outlog.Log{}
+		p.feed.Close()
 		p.intake.Hold(p.holds())
 	}
 	switch {
 	case p.phase < closed:
 		return
 	case !p.forgotten: // said again until the session has heard it
-		ctx.Request(p.session, processRetired{p.id, p.name, p.last})
+		ctx.Request(p.session, processRetired{p.id, p.name, p.feed.Last()})
 	case p.handleNow() == nil || p.handleNow().TreeEmpty():
 		ctx.Stop(ctx.Self())
 		return
@@ -277,22 +274,12 @@ func (p *process) retire(ctx actor.Context) {
 	p.retireAt.set(ctx, p.lingers, retireDue{})
 }
 
-// watched reports whether a viewer is on its way to the end.
-func (p *process) watched() bool {
-	for _, v := range p.viewers {
-		if v.cursor.Seq < p.log.Last() {
-			return true
-		}
-	}
-	return false
-}
-
 // leave is the last that the actor does.
 func (p *process) leave() {
 	p.gauge.held.Add(-p.gauged)
 	p.gauged = 0
 	p.release()
-	p.log.Close()
+	p.feed.Close()
 	if p.intake != nil {
 		p.intake.Hold(0, 0) // now: the end of its tree may take long, or not come
 	}

@@ -19,7 +19,7 @@ var errGroupIntensity = protocol.Errorf(protocol.CodeInvalidParams, "restart.int
 // join is how a process of a group begins.
 func (p *process) join(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	p.intake = child.NewIntake(p.retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
+	p.intake = child.NewIntake(p.feed.Retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
 	p.phase, p.interval = restarting, &interval{verdict: supervision.Again, held: true, treeGone: true, closed: true, logged: true}
 	p.announce(ctx)
 }

@@ -10,6 +10,7 @@ import (
 )
 
 func (p *process) describe() protocol.ProcessInfo {
+	retained, unacked := p.feed.Held()
 	info := protocol.ProcessInfo{
 		ProcessID:   p.id,
 		State:       p.state(),
@@ -19,10 +20,10 @@ func (p *process) describe() protocol.ProcessInfo {
 		Cwd:         p.params.Cwd,
 		TTY:         p.spec.TTY,
 		StartedAtMs: p.created.UnixMilli(),
-		FirstSeq:    p.log.First(),
-		NextSeq:     p.log.Last() + 1,
-		Retained:    p.log.Cost(0),
-		Unacked:     p.pinned(),
+		FirstSeq:    p.feed.Log.First(),
+		NextSeq:     p.feed.Log.Last() + 1,
+		Retained:    retained,
+		Unacked:     unacked,
 	}
 	if h := p.handleNow(); h != nil {
 		if p.phase == running {
@@ -77,8 +78,8 @@ func (p *process) info() protocol.ProcessInfoResult {
 		ProcessInfo:   p.describe(),
 		WaitsFor:      p.waitsFor(p.handleNow()),
 		PendingWrites: len(p.stdin),
-		DroppedBytes:  p.log.Dropped(),
-		SpooledBytes:  p.log.Spooled(),
+		DroppedBytes:  p.feed.Log.Dropped(),
+		SpooledBytes:  p.feed.Log.Spooled(),
 		Viewers:       []protocol.Viewer{},
 	}
 	if err := p.health.ours; err != nil && p.health.ready && p.phase == running {
@@ -87,16 +88,16 @@ func (p *process) info() protocol.ProcessInfoResult {
 	if !p.health.heard.IsZero() {
 		info.QuietMs = sinceMs(p.health.heard)
 	}
-	for _, v := range p.viewers {
+	p.feed.Each(func(v *viewer) {
 		viewer := protocol.Viewer{Role: protocol.RoleObserver}
-		if v.owner {
+		if v.Owner {
 			viewer.Role = protocol.RoleOwner
 		}
-		if !v.behind.IsZero() {
-			viewer.LagBytes, viewer.LagMs = p.log.Cost(v.cursor.Seq), max(sinceMs(v.behind), 1)
+		if lag, since := p.feed.Lag(v); !since.IsZero() {
+			viewer.LagBytes, viewer.LagMs = lag, max(sinceMs(since), 1)
 		}
 		info.Viewers = append(info.Viewers, viewer)
-	}
+	})
 	slices.SortFunc(info.Viewers, func(a, b protocol.Viewer) int { return int(b.LagBytes - a.LagBytes) })
 	return info
 }
@@ -114,13 +115,14 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		wait(protocol.Wait{For: protocol.WaitStart})
 		return waits
 	}
+	_, pinned := p.feed.Held()
 	switch since, budget := p.intake.Starved(); {
 	case since.IsZero():
 	case budget:
 		wait(protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"})
 	default:
-		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: p.pinned(), Reason: "its owner is attached, and has not read it"}
-		if p.owner.pid == nil {
+		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: pinned, Reason: "its owner is attached, and has not read it"}
+		if !p.feed.Attached() {
 			w.Reason = "nobody is attached as owner"
 		}
 		if p.spool != nil && p.spool.Err() != nil {
@@ -130,7 +132,7 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	}
 	switch {
 	case n != nil && !n.held && p.full():
-		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.ended), Bytes: p.pinned(), Reason: "its next run waits until some of what it has written is read"})
+		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.ended), Bytes: pinned, Reason: "its next run waits until some of what it has written is read"})
 	case n != nil && n.held:
 		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.ended), InMs: untilMs(n.at), Reason: n.reason})
 	case n != nil:

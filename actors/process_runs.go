@@ -41,7 +41,7 @@ type interval struct {
 // spawn asks for a child for the current run.
 func (p *process) spawn(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
+	in := child.NewIntake(p.feed.Retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
 	if p.intake != nil {
 		in.Succeed(p.intake)
 	}
@@ -130,7 +130,7 @@ func (p *process) advance(ctx actor.Context) {
 		switch {
 		case n.over: // by an instance that failed over the rest
 		case n.verdict == supervision.GivenUp, n.logged && p.run > 0:
-			p.log.AppendEvicted(n.reason)
+			p.feed.Log.AppendEvicted(n.reason)
 		case p.run == 0:
 			p.logExit(ctx, protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason})
 		}
@@ -151,7 +151,7 @@ func (p *process) advance(ctx actor.Context) {
 		if h := p.handleNow(); h != nil {
 			lost = h.StdinUnread()
 		}
-		p.log.AppendRestarted(outlog.Restart{Run: p.run + 1, Reason: n.reason, Delay: n.delay, StdinLost: lost})
+		p.feed.Log.AppendRestarted(outlog.Restart{Run: p.run + 1, Reason: n.reason, Delay: n.delay, StdinLost: lost})
 		n.logged = true
 		p.shared.at(ctx, restartLogged)
 		p.spread(ctx)
@@ -174,11 +174,11 @@ func (p *process) advance(ctx actor.Context) {
 
 // full reports whether the owner has to have some of the log first: ends cost, too.
 func (p *process) full() bool {
-	limit := p.retention
+	extra := int64(0)
 	if p.spool != nil {
-		limit += child.SpoolOverhead
+		extra = child.SpoolOverhead
 	}
-	return !p.evicts() && p.pinned() >= limit
+	return p.feed.Full(extra)
 }
 
 // finishRun lets go of the last child, whose tree is gone.

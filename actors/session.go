@@ -454,18 +454,17 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	params.Argv = clipArgv(params.Argv)
 	params.Cwd = protocol.FileURI(spec.Dir) // as it came it may be far longer
 	record := &processRecord{
-		shared:    s.shared,
-		id:        params.ProcessID,
-		name:      name,
-		params:    params,
-		spec:      spec,
-		retention: retention,
-		spool:     spoolOf(s.shared, params.Retention),
-		restart:   restart,
-		session:   self,
-		gauge:     s.gauge,
-		created:   time.Now(),
-		ephemeral: ephemeral,
+		shared:  s.shared,
+		id:      params.ProcessID,
+		name:    name,
+		params:  params,
+		spec:    spec,
+		feed:    feedOf(params.Retention, retention, ephemeral),
+		spool:   spoolOf(s.shared, params.Retention),
+		restart: restart,
+		session: self,
+		gauge:   s.gauge,
+		created: time.Now(),
 	}
 	return record, record.keep(envs)
 }

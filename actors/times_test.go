@@ -142,12 +142,12 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 			c.intake = in
 			done(c, nil)
 		}},
-		id:        "p",
-		name:      "p-1",
-		params:    params,
-		retention: 1 << 20,
-		gauge:     new(gauge),
-		session:   spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
+		id:      "p",
+		name:    "p-1",
+		params:  params,
+		feed:    feedOf(params.Retention, 1<<20, false),
+		gauge:   new(gauge),
+		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
 	change(record)
 	pid := spawn(func() actor.Actor { return &process{record} })
@@ -342,7 +342,7 @@ func TestStalledConnection(t *testing.T) {
 func TestSmallRetentionDoesNotPause(t *testing.T) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const kept, all = 16 << 10, 1 << 20
-		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.retention = kept })
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.feed.Retention = kept })
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request)} })
 		ours, theirs := transport.Pipe("")
 		s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
@@ -455,7 +455,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 				done(c, nil)
 			}
 		}},
-		id: "p", name: "p-1", retention: 1 << 20, restart: &restart,
+		id: "p", name: "p-1", feed: feedOf(nil, 1<<20, false), restart: &restart,
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
 	starts.pid = spawn(func() actor.Actor { return &process{record} })
@@ -565,10 +565,10 @@ func TestRunsWaitForTheOwner(t *testing.T) {
 			synctest.Wait()
 		}
 		n := starts.count()
-		if held := record.log.Cost(0); held > record.retention+1000 || record.phase != restarting {
-			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.retention, record.phase)
+		if held := record.feed.Log.Cost(0); held > record.feed.Retention+1000 || record.phase != restarting {
+			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.feed.Retention, record.phase)
 		}
-		system.Root.RequestWithCustomSender(starts.pid, Subscribe{After: record.log.Last(), Owner: true}, record.session)
+		system.Root.RequestWithCustomSender(starts.pid, Subscribe{After: record.feed.Log.Last(), Owner: true}, record.session)
 		synctest.Wait()
 		if record.phase != running || starts.count() != n+1 {
 			t.Errorf("phase %v after %d starts, want another run than those %d", record.phase, starts.count(), n)
@@ -802,7 +802,7 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 					synctest.Wait()
 				}
 				got, newest := seen()
-				if newest.Kind != outlog.Closed && (newest.Seq != record.log.Last() || record.stopping != nil) {
+				if newest.Kind != outlog.Closed && (newest.Seq != record.feed.Log.Last() || record.stopping != nil) {
 					t.Errorf("%d entries came in the end, and not the last", got)
 				}
 			})

@@ -51,6 +51,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/httpcall", "github.com/asynkron/protoactor-go", "the edge to other servers knows no actors"},
 		{"/actors/outlog", module + "/actors", "a data structure"},
 		{"/actors/command/dialect", "github.com/asynkron/protoactor-go", "words know no actors"},
+		{"/actors/process/feed", "github.com/asynkron/protoactor-go", "a machine knows no actors"},
+		{"/actors/process/feed", module + "/actors/child", "a machine knows no system"},
 		{"/actors/child", module + "/actors", "the edge to the system knows no actors"},
 		{"/actors/child", "github.com/asynkron/protoactor-go", "the edge to the system knows no actors"},
 		{"/actors", module + "/transport", "it declares what it needs of a connection"},

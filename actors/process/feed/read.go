@@ -1,0 +1,58 @@
+package feed
+
+import (
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxRead is how much output one process/read returns, in bytes.
+	maxRead = 8 << 20
+	// maxSpooledRead is the same while part of the log lies on disk: it is read into memory.
+	maxSpooledRead = 128 << 10
+)
+
+// Read is what one process/read gets.
+type Read struct {
+	// Result lacks Exited, Closed and ExitCode. Its Chunks lack the output that lies on disk.
+	Result protocol.ProcessReadResult
+	// Entries are what the read went over, each held once more. An entry that nobody releases
+	// is left to the garbage collector.
+	Entries []outlog.Entry
+	Spooled bool // some of Entries lie on disk
+	// To is the last entry that the result accounts for, From the one before the first.
+	From, To uint64
+}
+
+// Has reports whether there are entries after seq.
+func (f *Feed[K, A]) Has(seq uint64) bool { return seq < f.Log.Last() }
+
+// Read is the algorithm of process/read. Without limit it returns up to maxRead bytes. The
+// first chunk is returned whatever its size.
+func (f *Feed[K, A]) Read(after uint64, limit *uint64) Read {
+	last, most := f.Log.Last(), uint64(maxRead)
+	if f.Log.Spooled() > 0 {
+		most = maxSpooledRead
+	}
+	if limit != nil {
+		most = min(most, *limit)
+	}
+	cursor := f.Log.At(after)
+	r := Read{From: min(after, last), Result: protocol.ProcessReadResult{
+		Chunks:   []protocol.Chunk{},
+		NextSeq:  last + 1,
+		FirstSeq: f.Log.First(),
+	}}
+	r.Entries, _ = f.Log.Read(&cursor, int(most), nil)
+	for _, e := range r.Entries {
+		if e.Kind == outlog.Output {
+			r.Result.Chunks = append(r.Result.Chunks, protocol.Chunk{Seq: e.Seq, Stream: e.Stream, Chunk: e.Data})
+			r.Spooled = r.Spooled || e.Spooled != nil
+		}
+	}
+	if n := len(r.Result.Chunks); n > 0 && (limit != nil || cursor.Seq < last) {
+		r.Result.NextSeq = r.Result.Chunks[n-1].Seq + 1
+	}
+	r.To = r.Result.NextSeq - 1
+	return r
+}
