@@ -574,7 +574,7 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
-// What the code of a Close says counts: PROTOCOL.md, "Connecting".
+// What the code of a Close says counts: PROTOCOL.md, "Close codes".
 func TestCloseCodes(t *testing.T) {
 	for code, gone := range map[int]bool{1001: false, 1008: false, 1009: false, 1011: false, 1013: false, 4002: false, 1002: true, 4001: true} {
 		synctest.Test(t, func(t *testing.T) {

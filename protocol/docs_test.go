@@ -15,11 +15,11 @@ func TestMsgpackOfTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(text), "\n### msgpack\n")
-	if !ok {
+	heading := regexp.MustCompile(`\n###[0-9. ]* msgpack\n`).FindIndex(text)
+	if heading == nil {
 		t.Fatal("there is no section of msgpack")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	section, _, _ := strings.Cut(string(text[heading[1]:]), "\n##")
 	parts := regexp.MustCompile("`({\"id\".*})`").Split(section, -1)
 	frames := regexp.MustCompile("`({\"id\".*})`").FindAllStringSubmatch(section, -1)
 	if len(frames) != 2 {

@@ -59,7 +59,7 @@ type difference struct {
 	// notifications that are about no process and that ours does not send:
 	// "27", "1/27" on connection 1, "process m7", "end of 1", "fs/missingChanged".
 	at string
-	// why quotes the row of the table in docs/PROTOCOL.md, or names what we add.
+	// why names the row of Appendix A in docs/PROTOCOL.md, or the method that only this server has.
 	why string
 	// ours is the answer, what is in "result" or "error" being enough; of a process
 	// some of exitCode, stdout, stderr, pty; of an end its close code.
