@@ -113,7 +113,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 	}
 	c.commands.active[key] = cmd
 	in.params = startCommand{}
-	c.ask(ctx, pid, in, pending{command: cmd})
+	c.ask(ctx, pid, in, pending{command: cmd, server: spec.Dialect.Started(spec.Name) != nil})
 }
 
 // parcel takes what a command has to say; it is passed to the writer in turn with the output of

@@ -151,7 +151,7 @@ func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
 	c.token++
-	p.id, p.weight, p.server = in.id, in.weight, waitsForServer(in.params)
+	p.id, p.weight, p.server = in.id, in.weight, p.server || waitsForServer(in.params)
 	c.pending[c.token] = p
 	ctx.Request(pid, Request{c.token, in.params})
 }

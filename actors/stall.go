@@ -47,7 +47,7 @@ func (s *stall) look(released, finished uint64, working bool) bool {
 // wait for the program, or for the client to read.
 func waitsForServer(params any) bool {
 	switch params.(type) {
-	case protocol.ProcessStartParams, protocol.GroupStartParams, protocol.SessionCloseParams, protocol.ProcessSpawnParams:
+	case protocol.ProcessStartParams, protocol.GroupStartParams, protocol.SessionCloseParams:
 		return true
 	}
 	return false

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -66,7 +67,7 @@ func slowDisk(t *testing.T, turns *fileTurns, test func(t *testing.T, disk chan 
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
-		s := &shared{fileTurns: turns, Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
+		s := &shared{fileTurns: turns, info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}
@@ -180,4 +181,37 @@ func TestGoneIsNoticedWhileUnread(t *testing.T) {
 		close(disk)
 		synctest.Wait()
 	})
+}
+
+// A client whose starts wait for the server's forks is not at fault. The answer to command/exec
+// waits for the program.
+func TestSlowStartIsNoStall(t *testing.T) {
+	for _, start := range []struct {
+		method, params string
+		stalls         bool
+	}{
+		{"process/start", `"processId":"%d","argv":["%s"],"cwd":"file:///","env":{},"tty":false`, false},
+		{"process/spawn", `"processHandle":"%d","command":["%s"],"cwd":"/"`, false},
+		{"command/exec", `"env":{"A":"%d"},"argv":["%s"],"cwd":"/","tty":false`, false},
+		{"command/exec", `"processId":"%d","command":["%s"]`, true},
+	} {
+		slowDisk(t, newFileTurns(100), func(t *testing.T, _ chan struct{}, _ *goneConn, send func(string), answers chan string, ended chan error) {
+			for id := range 4 {
+				params := fmt.Sprintf(start.params, id, strings.Repeat("a", maxPendingBytes/4))
+				send(fmt.Sprintf(`{"id":%d,"method":"%s","params":{%s}}`, 2+id, start.method, params))
+			}
+			select {
+			case answer := <-answers:
+				t.Errorf("%s was answered: %s", start.method, answer)
+			case err := <-ended:
+				if !start.stalls {
+					t.Errorf("%s: while the starts were slow: %v", start.method, err)
+				}
+			case <-time.After(time.Hour):
+				if start.stalls {
+					t.Errorf("%s: an hour without an answer", start.method)
+				}
+			}
+		})
+	}
 }
