@@ -104,7 +104,7 @@ const (
 // client is not reading. It owns nothing that must survive it.
 type connection struct {
 	// Fixed at spawn.
-	*shared
+	env    *shared
 	troupe *actor.PID
 	conn   Conn
 	most   int  // bytes that a message may have; 0: as many as limits say
@@ -161,7 +161,7 @@ type connection struct {
 
 func newConnection(s *shared, troupe *actor.PID, conn Conn, spare bool) *connection {
 	c := &connection{
-		shared:   s,
+		env:      s,
 		troupe:   troupe,
 		conn:     conn,
 		spare:    spare,
@@ -260,12 +260,16 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.unreadSince(ctx)
 	case stallDue:
 		c.stallDue(ctx)
+
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
 	}
 }
 
 // start starts the two goroutines of the connection.
 func (c *connection) start(ctx actor.Context) {
-	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.shared
+	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.env
 	fault := c.faultOf(self)
 	pong := func(serial uint64) {
 		// RFC 6455 §5.5.3 allows Pongs that nobody asked for. One goroutine calls this: no other
@@ -324,7 +328,7 @@ func (c *connection) limit(bytes int) {
 
 // faultOf is what each goroutine of the connection calls with its name: a test may stop it there.
 func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
-	fault := c.Faults.Actor
+	fault := c.env.Faults.Actor
 	if fault == nil {
 		return func(string) {}
 	}
@@ -333,7 +337,7 @@ func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
 
 // ended stops the actor, but answers first what came before the end of an input.
 func (c *connection) ended(ctx actor.Context, err error) {
-	c.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+	c.env.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	var input interface{ InputEnded() bool }
 	if !errors.As(err, &input) || !input.InputEnded() {
 		c.broken = true
@@ -341,7 +345,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		return
 	}
 	if !errors.Is(err, io.EOF) {
-		c.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	}
 	c.inputEnded = true
 	after(ctx, endTime, endDue{})
@@ -366,7 +370,7 @@ func (c *connection) end() {
 		}
 	}
 	if c.files != nil {
-		c.files.end(c.fileTurns)
+		c.files.end(c.env.fileTurns)
 	}
 	c.http.end()
 	if c.writer != nil {
@@ -423,7 +427,7 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 }
 
 func (c *connection) violation(ctx actor.Context, what string) {
-	c.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
+	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
 	c.closeFor(ctx, closeProtocol, what)
 }
 

@@ -67,7 +67,7 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 func (c *connection) translator() *dialect.Translator {
 	if c.commands.translator == nil {
 		c.commands.translator = &dialect.Translator{
-			Cwd:        c.info.Cwd,
+			Cwd:        c.env.info.Cwd,
 			Env:        serverEnv,
 			MaxMessage: c.limits().MaxMessageBytes,
 		}
@@ -105,7 +105,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		return
 	}
 	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), store: &c.commands.output}
-	pid := ctx.Spawn(c.props(func() actor.Actor { return it }, escalated))
+	pid := ctx.Spawn(c.env.props(func() actor.Actor { return it }, escalated))
 	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
 	cmd.stream.command = cmd
 	if c.commands.active == nil {
@@ -129,7 +129,7 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 		cmd.asked = c.pending[m.answer.Token]
 		delete(c.pending, m.answer.Token)
 	}
-	c.flush(ctx, c.Window)
+	c.flush(ctx, c.env.Window)
 }
 
 // passParcel passes what a command has said to the writer.

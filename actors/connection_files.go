@@ -150,7 +150,7 @@ func (f *fileCalls) written(call *fileCall) {
 // fileRequest takes a request about the filesystem.
 func (c *connection) fileRequest(ctx actor.Context, in inbound) {
 	if c.files == nil {
-		c.files = newFileCalls(c.watcher, c.memory)
+		c.files = newFileCalls(c.env.watcher, c.memory)
 	}
 	call, err := newFileCall(c.files, in)
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *connection) runFiles(ctx actor.Context) {
 			return false
 		}
 		w := &fileWaiter{func() { root.Send(self, fileTurn{}) }}
-		ok, err := c.fileTurns.take(c.files.running, w)
+		ok, err := c.env.fileTurns.take(c.files.running, w)
 		if refused = err; !ok && err == nil {
 			c.files.waiter = w
 		}
@@ -182,8 +182,8 @@ func (c *connection) runFiles(ctx actor.Context) {
 			continue
 		}
 		until := c.files.ctx
-		c.run(root, self, "file", func() {
-			c.fileTurns.run(func() {
+		c.env.run(root, self, "file", func() {
+			c.env.fileTurns.run(func() {
 				fault("file")
 				result, err := call.do(until)
 				root.Send(self, fileDone{call, result, err})
@@ -197,7 +197,7 @@ func (c *connection) fileTurn(ctx actor.Context) {
 	c.files.waiter = nil
 	c.runFiles(ctx)
 	if c.files.running == before && c.files.waiter == nil {
-		c.fileTurns.forget(w)
+		c.env.fileTurns.forget(w)
 	}
 }
 

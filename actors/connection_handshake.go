@@ -17,7 +17,7 @@ func (c *connection) attach(ctx actor.Context, in inbound) {
 	}
 	if c.spare && m.SessionID == "" {
 		c.admit.release(in.weight)
-		c.closeFor(ctx, closeTryLater, c.tooManyConnections())
+		c.closeFor(ctx, closeTryLater, c.env.tooManyConnections())
 		return
 	}
 	c.token++
@@ -70,8 +70,8 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	ctx.Watch(m.Session)
 	result := protocol.InitializeResult{
 		SessionID:       m.SessionID,
-		EnvironmentInfo: c.info,
-		Server:          protocol.ServerInfo{Name: "troupe", Version: c.Version},
+		EnvironmentInfo: c.env.info,
+		Server:          protocol.ServerInfo{Name: "troupe", Version: c.env.Version},
 		ProtocolVersion: protocol.Version,
 		Limits:          c.limits(),
 	}
@@ -79,8 +79,8 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 		result.ProtocolVersion = protocol.FirstVersion
 	}
 	if c.init.ClientInfo != nil {
-		result.UserAgent = "troupe/" + c.Version
-		result.PlatformFamily, result.PlatformOS = "unix", c.info.PlatformOS
+		result.UserAgent = "troupe/" + c.env.Version
+		result.PlatformFamily, result.PlatformOS = "unix", c.env.info.PlatformOS
 	}
 	c.answer(c.initReq, result, nil)
 	c.resume = make(map[string]uint64)
@@ -121,7 +121,7 @@ func (c *connection) replay(ctx actor.Context) {
 
 // limits are those of the server, and of this connection.
 func (c *connection) limits() protocol.Limits {
-	l := c.shared.limits()
+	l := c.env.limits()
 	if c.most > 0 {
 		l.MaxFrameBytes, l.MaxMessageBytes = int64(c.most), int64(c.most)
 	}

@@ -98,7 +98,7 @@ func (h *httpCalls) pending() int {
 // httpRequest takes a request to be sent.
 func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 	p := in.params.(protocol.HTTPRequestParams)
-	if !c.AllowHTTP {
+	if !c.env.AllowHTTP {
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
 		return
 	}
@@ -119,7 +119,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", p.RequestID))
 		return
 	}
-	if len(h.waiting) >= c.MaxPending/2 {
+	if len(h.waiting) >= c.env.MaxPending/2 {
 		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", len(h.waiting)))
 		return
 	}
@@ -150,7 +150,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 
 // runHTTP begins what may begin, in the order in which it came.
 func (c *connection) runHTTP(ctx actor.Context) {
-	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.httpClient
+	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.env.httpClient
 	for h.running < maxHTTPCalls && len(h.waiting) > 0 {
 		call := h.waiting[0]
 		h.waiting = h.waiting[1:]
@@ -159,13 +159,13 @@ func (c *connection) runHTTP(ctx actor.Context) {
 		call.due()
 		request, room := call.request, h.room
 		call.request = nil
-		if c.counts.httpCalls.Add(1) > allHTTPCalls {
-			c.counts.httpCalls.Add(-1)
+		if c.env.counts.httpCalls.Add(1) > allHTTPCalls {
+			c.env.counts.httpCalls.Add(-1)
 			ctx.Send(self, httpAnswered{call: call, err: fmt.Errorf("%d requests are under way, which is the most: try again later", allHTTPCalls)})
 			continue
 		}
-		c.run(root, self, "http", func() {
-			defer c.counts.httpCalls.Add(-1)
+		c.env.run(root, self, "http", func() {
+			defer c.env.counts.httpCalls.Add(-1)
 			call.make(client, request, room, func(m any) { root.Send(self, m) })
 		})
 	}

@@ -77,7 +77,7 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	}
 	s.waiting = &m
 	c.queue = append(c.queue, s)
-	c.flush(ctx, c.Window)
+	c.flush(ctx, c.env.Window)
 }
 
 // flush passes deliveries to the writer, each process in turn, while the client
@@ -135,7 +135,7 @@ func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackE
 	} else {
 		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, s.command != nil, from, to, n})
 	}
-	most := c.Window / 8
+	most := c.env.Window / 8
 	if ackEvery > 0 {
 		most = min(most, ackEvery)
 	}
@@ -175,7 +175,7 @@ func (c *connection) ponged(ctx actor.Context) {
 	if c.sent = c.sent[n:]; len(c.sent) == 0 {
 		c.sent = nil
 	}
-	c.flush(ctx, c.Window)
+	c.flush(ctx, c.env.Window)
 }
 
 // resubscribe goes on after the last entry that the writer has.

@@ -72,9 +72,9 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 func (c *connection) dispatch(ctx actor.Context, in inbound) {
 	switch p := in.params.(type) {
 	case environmentInfoRequest:
-		c.respond(in, c.info)
+		c.respond(in, c.env.info)
 	case serverInfoRequest:
-		info := c.serverInfo()
+		info := c.env.serverInfo()
 		info.Limits = c.limits()
 		c.respond(in, info)
 	case environmentStatusRequest:
@@ -224,7 +224,7 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 			c.showNew(ctx, p)
 		}
 	case protocol.ProcessReadResult:
-		if len(result.Chunks) > 0 && c.unread >= c.Window {
+		if len(result.Chunks) > 0 && c.unread >= c.env.Window {
 			c.reads = append(c.reads, p) // not its output: that is read again
 			return
 		}

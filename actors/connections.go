@@ -13,7 +13,7 @@ type disconnectAll struct{}
 // connections has an actor for each transport connection. No logic: it only
 // spawns. A connection that fails is stopped; its client resumes the session.
 type connections struct {
-	*shared
+	env    *shared
 	troupe *actor.PID
 	ending *ending
 }
@@ -41,14 +41,14 @@ func (c *connections) Receive(ctx actor.Context) {
 			return
 		}
 		live := c.count(ctx)
-		if live >= c.MaxConnections+spareConnections {
-			c.refuse(ctx, m.conn, closeTryLater, c.tooManyConnections())
+		if live >= c.env.MaxConnections+spareConnections {
+			c.refuse(ctx, m.conn, closeTryLater, c.env.tooManyConnections())
 			return
 		}
-		spare := live >= c.MaxConnections
-		props := c.props(func() actor.Actor { return newConnection(c.shared, c.troupe, m.conn, spare) }, escalated, actor.WithSupervisor(c.once))
+		spare := live >= c.env.MaxConnections
+		props := c.env.props(func() actor.Actor { return newConnection(c.env, c.troupe, m.conn, spare) }, escalated, actor.WithSupervisor(c.env.once))
 		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
-			c.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
+			c.env.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.conn, closeInternal, "internal error")
 			return
 		}
@@ -61,17 +61,20 @@ func (c *connections) Receive(ctx actor.Context) {
 		c.mayEnd(ctx)
 	case *actor.Terminated:
 		c.mayEnd(ctx)
+	case actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
 	}
 }
 
 func (c *connections) refuse(ctx actor.Context, conn Conn, code int, reason string) {
-	c.run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
+	c.env.run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 
 // count counts the connections: whatever failed, it is as many as there are.
 func (c *connections) count(ctx actor.Context) int {
 	live := len(ctx.Children())
-	c.counts.connections.Store(int64(live))
+	c.env.counts.connections.Store(int64(live))
 	return live
 }
 

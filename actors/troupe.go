@@ -234,7 +234,7 @@ func (r *root) start(ctx actor.Context) {
 		r.letters = r.env.watchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
-	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{r.env, troupe, end} },
+	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
 		actor.WithSupervisor(r.env.once)) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
