@@ -19,3 +19,6 @@ type gauge struct {
 
 // lastWrite returns when a process of the session last wrote something.
 func (g *gauge) lastWrite() time.Time { return time.Unix(0, g.wrote.Load()) }
+
+// Held is how much the session's processes keep for its owner, in bytes.
+func (g *gauge) Held() int64 { return g.held.Load() }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/registry/roster"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
@@ -51,12 +52,11 @@ type registry struct {
 	ready bool                  // known is complete
 	known map[string]*actor.PID // the supervisors of the sessions, by session id
 
-	roster  *roster // of those known
-	leaving string  // the session that is being ended to make room; "": none
-	roomAt  alarm   // while one is
+	roster  *roster.Roster // of those known
+	leaving string         // the session that is being ended to make room; "": none
+	roomAt  alarm          // while one is
 
-	detached  map[string]detached // by session id: those without an owner
-	evicting  string              // the session that is being ended for its memory; "": none
+	relief    *roster.Relief // of those known
 	relieveAt alarm
 }
 
@@ -64,8 +64,8 @@ func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.known = make(map[string]*actor.PID)
-		r.roster = newRoster(r.MaxSessions, r.MaxSessionsEach)
-		r.detached = make(map[string]detached)
+		r.roster = roster.New(r.MaxSessions, r.MaxSessionsEach)
+		r.relief = roster.NewRelief()
 		ctx.Request(r.sessions, listSessions{})
 	case sessionList:
 		r.rebuilt(ctx, m.supervisors)
@@ -91,39 +91,16 @@ func (r *registry) Receive(ctx actor.Context) {
 		r.relieveAt.stop()
 		r.roomAt.stop()
 	case *actor.Terminated:
-		defer r.count()
-		id := lastName(m.Who)
-		delete(r.known, id)
-		delete(r.detached, id)
-		r.roster.leave(id)
-		if id == r.evicting {
-			r.relieveAt.set(ctx, refundTime, relieveDue{})
-		}
-		r.left(ctx, id)
-		r.mayEnd(ctx)
+		r.terminated(ctx, lastName(m.Who))
 	case abandoned:
 		if s := r.known[m.id]; s != nil {
 			ctx.Send(s, m)
 		}
 	case detached:
-		if delete(r.detached, m.id); !m.since.IsZero() && r.known[m.id] != nil {
-			r.detached[m.id] = m
-		}
-		if m.since.IsZero() && m.id == r.evicting {
-			r.evicting = "" // its owner was faster
-			r.relieve(ctx)
-		} else if !m.since.IsZero() { // it is spared for that long, so there is no need to look at all of them now
-			r.relieveSoon(ctx, relieveAfter)
-		}
-		r.rated(ctx, m)
+		r.detached(ctx, m)
 	case roomDue:
 		r.left(ctx, r.leaving)
-	case budgetLow:
-		r.relieve(ctx)
-	case relieveDue:
-		if r.known[r.evicting] == nil {
-			r.evicting = ""
-		}
+	case budgetLow, relieveDue:
 		r.relieve(ctx)
 	case drainAll:
 		r.draining = true
@@ -138,7 +115,7 @@ func lastName(pid *actor.PID) string { return pid.Id[strings.LastIndexByte(pid.I
 func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
 		r.known[lastName(s)] = s
-		r.roster.take(lastName(s), "") // it says itself whose it is
+		r.roster.Take(lastName(s), "") // it says itself whose it is
 		ctx.Watch(s)
 		ctx.Send(s, tellDetached{})
 	}
@@ -197,7 +174,7 @@ func (r *registry) open(ctx actor.Context, record *sessionRecord) {
 	record.closes, record.giveUp = context.WithCancelCause(context.Background())
 	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
-	r.roster.take(record.id, record.from)
+	r.roster.Take(record.id, record.from)
 	r.at(ctx, sessionKnown)
 	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, record.first.sender)
 	ctx.Request(r.sessions, sessionSpawned{record.id})
@@ -231,51 +208,49 @@ func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *proto
 	return d, nil
 }
 
-// relieveAfter is how long a session is spared that has just lost its owner, who may be
-// on the way back.
-const relieveAfter = 10 * time.Second
-
-// refundTime is how long after its end a session's memory may yet be counted: what was
-// its is given back by goroutines of their own.
-const refundTime = time.Second
-
-// relieveWorth is how much must be held for a session that is ended for that, in bytes.
-const relieveWorth = 256 << 10
-
-// mayRelieve reports whether a session may have to end for what it holds.
-func (r *registry) mayRelieve() bool {
-	return r.EvictForMemory && r.evicting == "" && len(r.detached) > 0 && r.budget.Short()
-}
-
-// relieveSoon looks at the sessions later.
-func (r *registry) relieveSoon(ctx actor.Context, d time.Duration) {
-	if r.mayRelieve() {
-		r.relieveAt.sooner(ctx, d, relieveDue{})
+func (r *registry) terminated(ctx actor.Context, id string) {
+	delete(r.known, id)
+	r.count()
+	r.roster.Leave(id)
+	if r.relief.Ended(time.Now(), id) {
+		r.relieve(ctx)
 	}
+	r.left(ctx, id)
+	r.mayEnd(ctx)
 }
 
-// relieve ends the session that has been without an owner the longest, of those that
-// hold something, if what is held is in the way of others.
-func (r *registry) relieve(ctx actor.Context) {
-	if !r.mayRelieve() {
+// detached takes what a session says of itself.
+func (r *registry) detached(ctx actor.Context, m detached) {
+	if r.known[m.id] == nil {
 		return
 	}
-	var oldest *detached
-	for _, d := range r.detached {
-		if d.gauge.held.Load() >= relieveWorth && (oldest == nil || d.since.Before(oldest.since)) {
-			oldest = &d
+	if m.since.IsZero() {
+		if r.relief.Back(m.id) { // its owner was faster
+			r.relieve(ctx)
+		}
+	} else {
+		r.relief.Away(m.id, m.since, m.gauge)
+		if r.short() { // it is spared that long: no need to look at all sessions now
+			r.relieveAt.sooner(ctx, roster.Spared, relieveDue{})
 		}
 	}
-	if oldest == nil {
-		r.relieveSoon(ctx, relieveAfter)
+	r.rated(ctx, m)
+}
+
+// short reports whether sessions may be ended for the memory they hold.
+func (r *registry) short() bool { return r.EvictForMemory && r.budget.Short() }
+
+// relieve ends a session if what it holds is in the way of others.
+func (r *registry) relieve(ctx actor.Context) {
+	if !r.short() {
 		return
 	}
-	if left := relieveAfter - time.Since(oldest.since); left > 0 {
-		r.relieveSoon(ctx, left)
-		return
+	id, again := r.relief.Choose(time.Now())
+	if id != "" {
+		ctx.Send(r.known[id], evict{reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
+	} else if !again.IsZero() {
+		r.relieveAt.sooner(ctx, time.Until(again), relieveDue{})
 	}
-	r.evicting = oldest.id
-	ctx.Send(r.known[oldest.id], evict{reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
 }
 
 func (r *registry) count() { r.counts.sessions.Store(int64(len(r.known))) }

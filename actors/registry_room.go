@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -11,13 +12,16 @@ import (
 // roomDue is the registry's own: the session that was to make room may have taken too long.
 type roomDue struct{}
 
+// roomTime is how long the next session waits for the one that is to make room.
+const roomTime = time.Second
+
 // seat opens the sessions that are wanted, in order, as far as there is room. For the first one without
 // room it ends the session that is worth the least, and waits for that. It refuses if
 // there is none to end.
 func (r *registry) seat(ctx actor.Context) {
 	for r.ready && len(r.wanted) > 0 {
 		first := r.wanted[0]
-		worth, ok := r.roster.room(first.from)
+		worth, ok := r.roster.Room(first.from)
 		switch {
 		case r.draining:
 			r.refuse(ctx, wireerr.ErrShutdown)
@@ -30,8 +34,8 @@ func (r *registry) seat(ctx actor.Context) {
 			r.refuse(ctx, r.noRoom(first.from))
 		default:
 			r.leaving = worth
-			r.roster.busy(worth)
-			r.roomAt.set(ctx, refundTime, roomDue{})
+			r.roster.Busy(worth)
+			r.roomAt.set(ctx, roomTime, roomDue{})
 			ctx.Send(r.known[worth], evict{reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.MaxSessions), ifIdle: true})
 			return
 		}
@@ -46,7 +50,7 @@ func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 }
 
 func (r *registry) noRoom(from string) *protocol.Error {
-	if _, elsewhere := r.roster.room(""); elsewhere && from != "" {
+	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "%s has %d sessions, the limit of one address: close one, or try again when one has expired", from, r.MaxSessionsEach)
 	}
 	return protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))
@@ -61,18 +65,15 @@ func (r *registry) left(ctx actor.Context, id string) {
 	r.seat(ctx)
 }
 
-// rated takes what a session says of itself.
+// rated says whether a session may make room.
 func (r *registry) rated(ctx actor.Context, m detached) {
-	if r.known[m.id] == nil {
-		return
-	}
-	r.roster.take(m.id, m.from)
+	r.roster.Take(m.id, m.from)
 	if !m.since.IsZero() && m.empty {
 		if m.id != r.leaving {
-			r.roster.idles(m.id, m.since)
+			r.roster.Idle(m.id, m.since)
 		}
 		return
 	}
-	r.roster.busy(m.id)
+	r.roster.Busy(m.id)
 	r.left(ctx, m.id)
 }

@@ -40,6 +40,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/transport", module + "/actors", "a connection knows no actors"},
 		{"/transport", "github.com/asynkron/protoactor-go", "a connection knows no actors"},
 		{"/supervision", module + "/actors", "policy knows no mechanism"},
+		{"/actors/registry/roster", module, "it is arithmetic"},
+		{"/actors/registry/roster", "github.com/asynkron/protoactor-go", "it is arithmetic"},
 		{"/actors/session/lifetime", module, "it is arithmetic"},
 		{"/actors/session/lifetime", "github.com/asynkron/protoactor-go", "it is arithmetic"},
 		{"/actors/slab", module, "it is memory"},

@@ -1,4 +1,4 @@
-package actors
+package roster
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestRoster(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		most, each := rapid.IntRange(1, 6).Draw(t, "most"), rapid.IntRange(0, 3).Draw(t, "each")
-		r, model := newRoster(most, each), make(map[string]session)
+		r, model := New(most, each), make(map[string]session)
 		clock, next := time.Unix(0, 0), 0
 		any := func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, max(next, 1)).Draw(t, "id")) }
 		from := rapid.SampledFrom([]string{"a", "b", ""})
@@ -27,21 +27,21 @@ func TestRoster(t *testing.T) {
 					next++
 					id = fmt.Sprint(next)
 				}
-				r.take(id, f)
+				r.Take(id, f)
 				if s, ok := model[id]; !ok || s.from != f {
 					model[id] = session{from: f}
 				}
 			},
 			"leave": func(t *rapid.T) {
 				id := any(t)
-				r.leave(id)
+				r.Leave(id)
 				delete(model, id)
 			},
-			"idles": func(t *rapid.T) {
+			"idle": func(t *rapid.T) {
 				id := any(t)
 				clock = clock.Add(time.Second)
 				since := clock
-				r.idles(id, since)
+				r.Idle(id, since)
 				if s, ok := model[id]; ok {
 					s.idle = since
 					model[id] = s
@@ -49,7 +49,7 @@ func TestRoster(t *testing.T) {
 			},
 			"busy": func(t *rapid.T) {
 				id := any(t)
-				r.busy(id)
+				r.Busy(id)
 				if s, ok := model[id]; ok {
 					s.idle = time.Time{}
 					model[id] = s
@@ -70,7 +70,7 @@ func TestRoster(t *testing.T) {
 							want = id
 						}
 					}
-					if got, room := r.room(from); got != want || room != ok {
+					if got, room := r.Room(from); got != want || room != ok {
 						t.Fatalf("room for %q: %q, %v, want %q, %v; %v", from, got, room, want, ok, model)
 					}
 				}

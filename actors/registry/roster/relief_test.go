@@ -1,0 +1,114 @@
+package roster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var begin = time.Unix(1_000_000, 0)
+
+type holds int64
+
+func (h holds) Held() int64 { return int64(h) }
+
+func wantChoice(t *testing.T, r *Relief, now time.Duration, id string, again time.Duration) {
+	t.Helper()
+	want := time.Time{}
+	if again > 0 {
+		want = begin.Add(again)
+	}
+	if got, at := r.Choose(begin.Add(now)); got != id || !at.Equal(want) {
+		t.Errorf("after %v: %q and again after %v, want %q and %v", now, got, at.Sub(begin), id, again)
+	}
+}
+
+// The session that was left first ends first, and the next one when its memory has come back.
+func TestOldestEndsFirst(t *testing.T) {
+	r := NewRelief()
+	wantChoice(t, r, 0, "", 0)
+	r.Away("small", begin, holds(Worth-1))
+	wantChoice(t, r, time.Minute, "", time.Minute+Spared)
+	r.Away("newest", begin.Add(3*time.Second), holds(Worth))
+	r.Away("oldest", begin.Add(1*time.Second), holds(Worth))
+	r.Away("middle", begin.Add(2*time.Second), holds(Worth))
+	wantChoice(t, r, 3*time.Second, "", 11*time.Second)
+	wantChoice(t, r, 11*time.Second-1, "", 11*time.Second)
+	wantChoice(t, r, 11*time.Second, "oldest", 0)
+	wantChoice(t, r, 12*time.Second, "", 0)
+	r.Ended(begin.Add(13*time.Second), "oldest")
+	wantChoice(t, r, 14*time.Second-1, "", 14*time.Second)
+	wantChoice(t, r, 14*time.Second, "middle", 0)
+	r.Back("middle") // its owner was faster
+	wantChoice(t, r, 14*time.Second, "newest", 0)
+}
+
+// Whatever sessions do, Choose takes the one that a plain list of them says.
+func TestRelief(t *testing.T) {
+	type session struct {
+		since time.Time // zero: it has an owner
+		held  int64
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r, now, model := NewRelief(), begin, make(map[string]session)
+		chosen, refund := "", time.Time{}
+		id := func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id")) }
+		back := func(id string) {
+			if id == chosen && refund.IsZero() {
+				chosen = ""
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"away": func(t *rapid.T) {
+				id := id(t)
+				if model[id].since.IsZero() {
+					now = now.Add(1) // no two at once
+					model[id] = session{since: now, held: rapid.Int64Range(Worth-1, Worth).Draw(t, "held")}
+					r.Away(id, now, holds(model[id].held))
+				}
+			},
+			"back": func(t *rapid.T) {
+				id := id(t)
+				model[id] = session{}
+				back(id)
+				r.Back(id)
+			},
+			"ended": func(t *rapid.T) {
+				id := id(t)
+				delete(model, id)
+				if id == chosen && refund.IsZero() {
+					refund = now.Add(Refund)
+				}
+				r.Ended(now, id)
+			},
+			"choose": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(t, "ms")) * time.Millisecond)
+				if !refund.IsZero() && !now.Before(refund) {
+					chosen, refund = "", time.Time{}
+				}
+				want := ""
+				for id, s := range model {
+					if chosen == "" && !s.since.IsZero() && s.held >= Worth && (want == "" || s.since.Before(model[want].since)) {
+						want = id
+					}
+				}
+				if want != "" && now.Sub(model[want].since) < Spared {
+					want = ""
+				}
+				got, again := r.Choose(now)
+				if got != want {
+					t.Fatalf("%q, want %q of %v", got, want, model)
+				}
+				if got != "" {
+					chosen = got
+				} else if !again.IsZero() && !again.After(now) {
+					t.Fatalf("asked at %v, and is to be asked again at %v", now, again)
+				} else if again.IsZero() && chosen == "" && len(r.away) > 0 {
+					t.Fatal("never asks again")
+				}
+			},
+		})
+	})
+}
