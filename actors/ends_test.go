@@ -118,12 +118,12 @@ func TestResumeWhileForgotten(t *testing.T) {
 	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	subscribes := 0 // of one process: its actor counts
 	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
-		switch fmt.Sprintf("%s %T", kindOf(self), m) {
-		case "process actors.retireDue":
+		switch kindOf(self) + " " + actors.TypeName(m) {
+		case "process retireDue":
 			retire.Do(func() { <-attached })
-		case "session actors.processRetired":
+		case "session processRetired":
 			forget.Do(func() { close(retired); <-subscribed })
-		case "process actors.Subscribe":
+		case "process subscribe":
 			if subscribes++; subscribes == 2 {
 				defer close(subscribed)
 			}

@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
@@ -27,3 +29,11 @@ func (t *Troupe) System() *actor.ActorSystem {
 
 // Methods are the requests and notifications that are understood.
 func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
+
+// TypeName returns the name of a message's type, without its package and with a lower-case
+// first letter.
+func TypeName(message any) string {
+	name := fmt.Sprintf("%T", message)
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	return strings.ToLower(name[:1]) + name[1:]
+}

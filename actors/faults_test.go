@@ -75,7 +75,7 @@ func (s *saboteur) visit(p point) {
 }
 
 func (s *saboteur) message(self *actor.PID, m any) {
-	what := fmt.Sprintf("%T", m)
+	what := actors.TypeName(m)
 	switch m := m.(type) {
 	case string:
 		what = "goroutine " + m
@@ -366,7 +366,7 @@ func (r *resumer) pids(pids map[string]int) {
 }
 
 // retired is what happens in a scenario only if it waits for the retention.
-var retired = []string{"actors.retireDue", "actors.processRetired", "actors.ProcessRemoved", "actors.endedDue",
+var retired = []string{"retireDue", "processRetired", "processRemoved", "endedDue",
 	placed("the phase is retired, the log holds its memory"),
 	placed("a retired process was announced, and is in the table"),
 	placed("the end of a group's actor was told, the group is in the table"),
@@ -568,12 +568,12 @@ func TestFaults(t *testing.T) {
 // is beside them goes on.
 func TestFloodOfFaults(t *testing.T) {
 	for _, at := range []point{
-		{"process", "actors.factsReady"},
-		{"process", "actors.Request"},
-		{"process", "actors.Subscribe"},
-		{"session", "actors.Request"},
-		{"connection", "actors.inbound"},
-		{"registry", "actors.Attach"},
+		{"process", "factsReady"},
+		{"process", "request"},
+		{"process", "subscribe"},
+		{"session", "request"},
+		{"connection", "inbound"},
+		{"registry", "attach"},
 	} {
 		t.Run(at.kind+"/"+at.what, func(t *testing.T) {
 			t.Parallel()
@@ -582,7 +582,7 @@ func TestFloodOfFaults(t *testing.T) {
 			armed := false
 			troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
 				mu.Lock()
-				p := point{kindOf(self), fmt.Sprintf("%T", m)}
+				p := point{kindOf(self), actors.TypeName(m)}
 				if armed {
 					seen[p]++
 				}
@@ -625,10 +625,10 @@ func TestFloodOfFaults(t *testing.T) {
 			arm(true)
 			for i := range 12 {
 				switch at.what {
-				case "actors.Subscribe": // one for each process
+				case "subscribe": // one for each process
 					victim.send(fmt.Sprintf(`{"id":"%d","method":"process/start","params":{"processId":"v%d","argv":["cat"],"cwd":"file:///","env":{"PATH":"/bin:/usr/bin"},"tty":false,"pipeStdin":true}}`, i, i))
-				case "actors.factsReady": // below: one write after the other
-				case "actors.Request":
+				case "factsReady": // below: one write after the other
+				case "request":
 					if at.kind == "session" {
 						victim.send(fmt.Sprintf(`{"id":"%d","method":"session/info"}`, i))
 					} else {
@@ -642,9 +642,9 @@ func TestFloodOfFaults(t *testing.T) {
 					}
 				}
 			}
-			if at.kind == "process" && at.what != "actors.Subscribe" {
+			if at.kind == "process" && at.what != "subscribe" {
 				for n := 0; ; n++ {
-					if at.what == "actors.factsReady" {
+					if at.what == "factsReady" {
 						victim.send(fmt.Sprintf(`{"id":%d,"method":"process/write","params":{"processId":"v","writeId":"%d","chunk":"YQo="}}`, n, n))
 					}
 					m, ok := victim.next()
@@ -678,9 +678,9 @@ func TestFloodOfFaults(t *testing.T) {
 // A group whose actor fails again and again leaves nobody waiting: its processes end,
 // and say why.
 func TestGroupGivenUp(t *testing.T) {
-	failing := point{"group", "actors.memberEnded"}
+	failing := point{"group", "memberEnded"}
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
-		if (point{kindOf(self), fmt.Sprintf("%T", m)}) == failing {
+		if (point{kindOf(self), actors.TypeName(m)}) == failing {
 			panic("injected")
 		}
 	}, nil))

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -109,7 +108,7 @@ func onStage(t *testing.T, test func(t *testing.T, system *actor.ActorSystem, sp
 			pid := system.Root.Spawn(actor.PropsFromProducer(produce, actor.WithReceiverMiddleware(func(next actor.ReceiverFunc) actor.ReceiverFunc {
 				return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
 					mu.Lock()
-					seen[fmt.Sprintf("%T", env.Message)]++
+					seen[TypeName(env.Message)]++
 					mu.Unlock()
 					next(ctx, env)
 				}
@@ -181,7 +180,7 @@ func TestOneTimerOfAKind(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if kills, timeouts := count("actors.killDue"), count("actors.timeoutDue"); kills != 1 || timeouts != 0 {
+		if kills, timeouts := count("killDue"), count("timeoutDue"); kills != 1 || timeouts != 0 {
 			t.Errorf("%d killDue and %d timeoutDue came, want 1 and none", kills, timeouts)
 		}
 	})
@@ -197,7 +196,7 @@ func TestEndedIsNotTimedOut(t *testing.T) {
 		c.mu.Unlock()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if count("actors.timeoutDue") != 1 {
+		if count("timeoutDue") != 1 {
 			t.Error("its time is not up, and this tests nothing")
 		}
 		record.intake.Exited(protocol.ExitStatus{ExitCode: 3})
@@ -644,8 +643,8 @@ func TestOrderWhileStarting(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if count("actors.memberEnded") != 1 || record.status.Reason != "enough" {
-			t.Errorf("its end was told %d times, with %q", count("actors.memberEnded"), record.status.Reason)
+		if count("memberEnded") != 1 || record.status.Reason != "enough" {
+			t.Errorf("its end was told %d times, with %q", count("memberEnded"), record.status.Reason)
 		}
 		say(supervision.MemberStatus{State: supervision.Ending, Run: 1, Reason: "enough"}) // late
 		say(supervision.MemberStatus{State: supervision.Left, Run: 1})
