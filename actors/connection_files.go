@@ -332,7 +332,7 @@ func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
 		}
 	case protocol.FsReadBlockParams:
 		call.handle = handle(m.HandleID)
-		if m.Len < 1 || m.Len > protocol.FsMaxBlock {
+		if err == nil && (m.Len < 1 || m.Len > protocol.FsMaxBlock) {
 			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
 		}
 		call.do = func(context.Context) (any, error) {

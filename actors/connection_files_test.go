@@ -23,6 +23,21 @@ func TestHandleWithoutName(t *testing.T) {
 	}
 }
 
+// A sandbox is refused whatever else is wrong with a request.
+func TestSandboxIsRefusedFirst(t *testing.T) {
+	f := newFileCalls(nil, nil)
+	defer f.end(newFileTurns(9))
+	asks := protocol.Confinement{Sandbox: []byte("{}")}
+	for _, params := range []any{
+		protocol.FsReadFileParams{Confinement: asks, Path: "no URI"}, protocol.FsReadBlockParams{Confinement: asks},
+		protocol.FsOpenParams{Confinement: asks, HandleID: strings.Repeat("h", 1025)}, protocol.FsCopyParams{Confinement: asks},
+	} {
+		if _, err := newFileCall(f, inbound{params: params}); err == nil || !strings.HasPrefix(err.Error(), asks.Unsupported().Error()) {
+			t.Errorf("%T: %v", params, err)
+		}
+	}
+}
+
 // However calls come and end: those about one handle run one at a time and in the order sent,
 // one large one at a time, no more than may; and whatever may run does.
 func TestFileCallsTakeTurns(t *testing.T) {
