@@ -207,8 +207,8 @@ func heapBytes() int64 {
 
 func (s *shared) limits() protocol.Limits {
 	return protocol.Limits{
-		MaxFrameBytes:      16 << 20,
-		MaxMessageBytes:    64 << 20,
+		MaxFrameBytes:      protocol.MaxFrame,
+		MaxMessageBytes:    protocol.MaxMessage,
 		MaxProcesses:       s.MaxProcesses,
 		MaxPendingRequests: s.MaxPending,
 		WindowBytes:        s.Window,
@@ -218,7 +218,7 @@ func (s *shared) limits() protocol.Limits {
 		StdinQueueBytes:    int64(s.StdinQueue),
 		DetachedTTLMs:      milliseconds(s.DetachedTTL),
 		ClosedRetentionMs:  milliseconds(s.ClosedRetention),
-		PingIntervalMs:     15_000,
-		DeadConnectionMs:   30_000,
+		PingIntervalMs:     milliseconds(protocol.PingEvery),
+		DeadConnectionMs:   milliseconds(protocol.DeadAfter),
 	}
 }

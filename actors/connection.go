@@ -47,18 +47,6 @@ type Conn interface {
 	// method Peer() string, which names the machine or user at the other side: see Config.MaxSessionsEach.
 }
 
-// Codes of Close frames (RFC 6455 §7.4.1; from 4000 on ours).
-const (
-	closeNormal    = 1000
-	closeGoingAway = 1001 // the server shuts down
-	closeProtocol  = 1002 // the client broke the protocol, and nothing else: clients give up on it
-	closePolicy    = 1008
-	closeInternal  = 1011
-	closeTryLater  = 1013
-	closeEvicted   = 4001 // the session was taken over, or has ended
-	closeLost      = 4002 // the connection was dead or broke: the client resumes
-)
-
 // Messages to a connection actor, beside those of messages.go.
 type (
 	ended         struct{ err error } // reader or writer: the transport is gone
@@ -356,7 +344,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 // an answer.
 func (c *connection) mayClose(ctx actor.Context) {
 	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
-		c.closeFor(ctx, closeNormal, "")
+		c.closeFor(ctx, protocol.CloseNormal, "")
 	}
 }
 
@@ -376,9 +364,9 @@ func (c *connection) end() {
 	if c.writer != nil {
 		c.writer.stop()
 	}
-	conn, code, reason := c.conn, closeInternal, "internal error: resume the session"
+	conn, code, reason := c.conn, protocol.CloseInternalError, "internal error: resume the session"
 	if c.broken {
-		code, reason = closeLost, "the connection broke: resume the session" // unless the transport knew better
+		code, reason = protocol.CloseLost, "the connection broke: resume the session" // unless the transport knew better
 	}
 	go conn.Close(code, reason) // it may wait for the peer a little
 }
@@ -399,12 +387,12 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 		c.flush(ctx, math.MaxInt64)
 		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
 	}
-	code := closeEvicted
+	code := protocol.CloseEvicted
 	switch reason {
 	case reasonShutdown:
-		code = closeGoingAway
+		code = protocol.CloseGoingAway
 	case reasonClosed:
-		code = closeNormal
+		code = protocol.CloseNormal
 	}
 	c.closeFor(ctx, code, reason)
 }
@@ -428,7 +416,7 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 
 func (c *connection) violation(ctx actor.Context, what string) {
 	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
-	c.closeFor(ctx, closeProtocol, what)
+	c.closeFor(ctx, protocol.CloseProtocolError, what)
 }
 
 func (c *connection) notification(ctx actor.Context, in inbound) {

@@ -17,7 +17,7 @@ func (c *connection) attach(ctx actor.Context, in inbound) {
 	}
 	if c.spare && m.SessionID == "" {
 		c.admit.release(in.weight)
-		c.closeFor(ctx, closeTryLater, c.env.tooManyConnections())
+		c.closeFor(ctx, protocol.CloseTryLater, c.env.tooManyConnections())
 		return
 	}
 	c.token++
@@ -55,7 +55,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	if c.stage != attaching || m.Token != c.token {
 		// Too late: the client was told that it failed. Nobody watches this session
 		// for it; ending is what detaches.
-		c.closeFor(ctx, closeInternal, "attached too late, resume again")
+		c.closeFor(ctx, protocol.CloseInternalError, "attached too late, resume again")
 		return
 	}
 	c.stage = attached

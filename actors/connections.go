@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/oklog/ulid/v2"
 )
 
@@ -37,19 +38,19 @@ func (c *connections) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case connect:
 		if c.ending.on {
-			c.refuse(ctx, m.conn, closeGoingAway, reasonShutdown)
+			c.refuse(ctx, m.conn, protocol.CloseGoingAway, reasonShutdown)
 			return
 		}
 		live := c.count(ctx)
 		if live >= c.env.MaxConnections+spareConnections {
-			c.refuse(ctx, m.conn, closeTryLater, c.env.tooManyConnections())
+			c.refuse(ctx, m.conn, protocol.CloseTryLater, c.env.tooManyConnections())
 			return
 		}
 		spare := live >= c.env.MaxConnections
 		props := c.env.props(func() actor.Actor { return newConnection(c.env, c.troupe, m.conn, spare) }, escalated, actor.WithSupervisor(c.env.once))
 		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
 			c.env.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
-			c.refuse(ctx, m.conn, closeInternal, "internal error")
+			c.refuse(ctx, m.conn, protocol.CloseInternalError, "internal error")
 			return
 		}
 		c.count(ctx)

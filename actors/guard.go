@@ -94,7 +94,7 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 				case *actor.Started:
 					panic(reason)
 				case connect:
-					go m.conn.Close(closeInternal, "internal error") // it may wait for the peer a little
+					go m.conn.Close(protocol.CloseInternalError, "internal error") // it may wait for the peer a little
 				case answerable:
 					if h, ok := m.(holder); ok {
 						h.giveBack() // who asked is told that nothing came of it

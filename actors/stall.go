@@ -91,10 +91,10 @@ func (c *connection) stallDue(ctx actor.Context) {
 	}
 	if c.stall.look(released, c.finished, c.working()) {
 		if over {
-			c.closeFor(ctx, closeTryLater, budget.ErrFull.Error()+", and requests of this connection wait: try again later")
+			c.closeFor(ctx, protocol.CloseTryLater, budget.ErrFull.Error()+", and requests of this connection wait: try again later")
 			return
 		}
-		c.closeFor(ctx, closePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
+		c.closeFor(ctx, protocol.ClosePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
 		return
 	}
 	after(ctx, stallTime/stallParts, stallDue{})

@@ -320,7 +320,7 @@ func TestStalledConnection(t *testing.T) {
 				select {
 				case err := <-ended:
 					closed, ok := errors.AsType[*transport.CloseError](err)
-					if !ok || closed.Code != closePolicy {
+					if !ok || closed.Code != protocol.ClosePolicy {
 						t.Errorf("ended by %v, want Close 1008", err)
 					}
 					if at := time.Since(begin); at > test.closed {

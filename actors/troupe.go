@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
@@ -25,7 +26,7 @@ const killTime = 30 * time.Second
 // connect is from Accept, to the root and on to connections.
 type connect struct{ conn Conn }
 
-func (m connect) giveBack() { go m.conn.Close(closeGoingAway, reasonShutdown) } // it may wait for the peer a little
+func (m connect) giveBack() { go m.conn.Close(protocol.CloseGoingAway, reasonShutdown) } // it may wait for the peer a little
 
 // Troupe is a running tree. Any goroutine may use it, once its Props have been
 // spawned: until then its methods wait.

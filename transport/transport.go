@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Conn carries whole messages over one connection.
@@ -67,27 +69,25 @@ type Memory interface {
 	Close() // gives all back, and ends a wait
 }
 
-// Codes for Close. Source: RFC 6455 §7.4.1.
+// Codes for Close; package protocol says what each means.
 const (
-	CloseNormal        = 1000
-	CloseGoingAway     = 1001
-	CloseProtocolError = 1002
-	ClosePolicy        = 1008
-	CloseTooBig        = 1009
-	CloseInternalError = 1011
-	CloseTryLater      = 1013
-
-	// CloseLost is our own: the connection was dead or broke, and nobody is to blame.
-	CloseLost = 4002
+	CloseNormal        = protocol.CloseNormal
+	CloseGoingAway     = protocol.CloseGoingAway
+	CloseProtocolError = protocol.CloseProtocolError
+	ClosePolicy        = protocol.ClosePolicy
+	CloseTooBig        = protocol.CloseTooBig
+	CloseInternalError = protocol.CloseInternalError
+	CloseTryLater      = protocol.CloseTryLater
+	CloseLost          = protocol.CloseLost
 )
 
 // What an option left at zero means.
 const (
-	DefaultMaxFrame         = 16 << 20 // bytes of payload; exec-server wire §1
-	DefaultMaxMessage       = 64 << 20 // bytes; exec-server wire §1
+	DefaultMaxFrame         = protocol.MaxFrame   // bytes of payload
+	DefaultMaxMessage       = protocol.MaxMessage // bytes
 	DefaultWriteTimeout     = 30 * time.Second
-	DefaultPingEvery        = 15 * time.Second
-	DefaultDeadAfter        = 30 * time.Second
+	DefaultPingEvery        = protocol.PingEvery
+	DefaultDeadAfter        = protocol.DeadAfter
 	DefaultHandshakeTimeout = 10 * time.Second
 )
 
