@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -15,23 +16,23 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const max = 256 << 10
 		var pid *actor.PID
-		budget := child.NewBudget(max, func() { system.Root.Send(pid, budgetLow{}) })
-		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.shared.budget = budget })
+		budget := child.NewBudget(max, func() { system.Root.Send(pid, message.BudgetLow{}) })
+		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.shared.OutputBudget = budget })
 		owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 		tell := func(m any) {
 			system.Root.RequestWithCustomSender(pid, m, owner)
 			synctest.Wait()
 		}
-		tell(Subscribe{Owner: true, Explicit: true, Pull: max})
+		tell(message.Subscribe{Owner: true, Explicit: true, Pull: max})
 		for range 3 {
 			credit, _ := c.intake.Take(64 << 10)
 			c.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
 			synctest.Wait()
-			tell(Pull{max})
+			tell(message.Pull{Bytes: max})
 		}
 		last := record.feed.Log.Last()
-		tell(Ack{0, last})
-		tell(Subscribe{Owner: true, Explicit: true}) // from the beginning again
+		tell(message.Ack{From: 0, To: last})
+		tell(message.Subscribe{Owner: true, Explicit: true}) // from the beginning again
 
 		other := child.NewIntake(1<<20, budget, nil, func() {})
 		took := make(chan int, 1)
@@ -45,7 +46,7 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 		if record.feed.Log.First() != 1 || len(took) > 0 {
 			t.Fatalf("the log begins at %d, another took %d: this tests nothing", record.feed.Log.First(), len(took))
 		}
-		tell(Pull{max})
+		tell(message.Pull{Bytes: max})
 		if record.feed.Log.First() <= last || len(took) != 1 {
 			t.Errorf("the log still begins at %d of %d, and who waits for the budget has nothing", record.feed.Log.First(), last)
 		}
@@ -58,7 +59,7 @@ func TestStoppedHoldsNoBudget(t *testing.T) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		budget := child.NewBudget(1<<20, func() {})
 		tree := make(chan struct{})
-		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.shared.budget = budget })
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.shared.OutputBudget = budget })
 		c.tree = tree
 		for range 3 {
 			credit, _ := c.intake.Take(64 << 10)

@@ -9,13 +9,12 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// The sister APIs (app-server wire) run their programs in sessions and processes like all others.
-// Package dialect has the wording of each API.
 
 const (
 	// drainTime is how long the output of a command is awaited after its exit, while
@@ -30,10 +29,7 @@ const (
 	maxCommandOutput = 64 << 20
 )
 
-// Messages between a connection and its commands, beside those of messages.go: to the connection
-// a command is much like a process.
 type (
-	startCommand struct{} // in a Request
 	// parcel is for the writer, once for each Pull.
 	parcel struct {
 		key      commandKey
@@ -44,7 +40,7 @@ type (
 		last     bool
 		// answer has the token and the result of the start, for what out has no other way to
 		// say; nil: it was answered, or is not yet to be.
-		answer *Reply
+		answer *message.Reply
 	}
 	drainDue struct{}
 	quietDue struct{ chunks int }
@@ -66,8 +62,8 @@ type command struct {
 	started bool   // it was answered, or need not be
 	ended   bool   // its end was told
 	session *actor.PID
-	process ProcessRef // its PID is nil before it has started
-	waiting []heldCall // for the start; bounded by the admission
+	process message.ProcessRef // its PID is nil before it has started
+	waiting []heldCall         // for the start; bounded by the admission
 	calls   map[uint64]*runningCall
 	token   uint64 // of the newest Request
 
@@ -84,8 +80,8 @@ type command struct {
 	draining bool   // the time for that is over
 	until    uint64 // and then it ends here; 0: not yet known
 	end      *dialect.End
-	drainAt  alarm
-	quietAt  alarm
+	drainAt  env.Alarm
+	quietAt  env.Alarm
 }
 
 // heldOutput counts the output that the commands of one connection hold until they end. Any
@@ -113,8 +109,8 @@ func (h *heldOutput) give(n int64) {
 	h.memory.Give(int(heldCopies * n))
 }
 
-// giveBack is for a parcel that the connection did not live to handle.
-func (m parcel) giveBack() {
+// GiveBack is for a parcel that the connection did not live to handle.
+func (m parcel) GiveBack() {
 	for _, o := range m.out {
 		if o.written != nil {
 			o.written()
@@ -149,8 +145,8 @@ func (c *command) Receive(ctx actor.Context) {
 	case *actor.Started:
 		c.calls = make(map[uint64]*runningCall)
 	case *actor.Stopping:
-		c.drainAt.stop()
-		c.quietAt.stop()
+		c.drainAt.Stop()
+		c.quietAt.Stop()
 		c.store.give(c.held)
 		c.held = 0
 	case *actor.Terminated:
@@ -160,17 +156,17 @@ func (c *command) Receive(ctx actor.Context) {
 		}
 		c.lost(ctx, "its session has ended")
 
-	case Attached:
+	case message.Attached:
 		c.session = m.Session
 		ctx.Watch(m.Session)
-		ctx.Request(m.Session, Request{Params: c.spec.Params})
-	case Reply:
+		ctx.Request(m.Session, message.Request{Params: c.spec.Params})
+	case message.Reply:
 		c.reply(ctx, m)
-	case Delivery:
+	case message.Delivery:
 		c.delivery(ctx, m)
-	case Resubscribe:
-		c.subscribe(ctx, Subscribe{After: c.last, Resumed: true})
-	case ProcessRemoved:
+	case message.Resubscribe:
+		c.subscribe(ctx, message.Subscribe{After: c.last, Resumed: true})
+	case message.ProcessRemoved:
 		c.lost(ctx, m.Reason)
 	case drainDue:
 		c.drained(ctx)
@@ -179,21 +175,21 @@ func (c *command) Receive(ctx actor.Context) {
 			c.drained(ctx)
 		}
 
-	case Request:
+	case message.Request:
 		c.request(ctx, m)
-	case Pull:
+	case message.Pull:
 		c.pulled = true
 		c.goOn(ctx)
-	case Ack:
+	case message.Ack:
 		ctx.Request(c.process.PID, m)
 	}
 }
 
-func (c *command) request(ctx actor.Context, m Request) {
+func (c *command) request(ctx actor.Context, m message.Request) {
 	switch call := m.Params.(type) {
-	case startCommand:
+	case message.StartCommand:
 		c.start, c.pulled = m.Token, true
-		ctx.Request(c.troupe, Attach{Ephemeral: true, From: c.from, Options: protocol.SessionOptions{Name: c.spec.Dialect.API()}})
+		ctx.Request(c.troupe, message.Attach{Ephemeral: true, From: c.from, Options: protocol.SessionOptions{Name: c.spec.Dialect.API()}})
 	case dialect.Call:
 		if c.process.PID == nil {
 			c.waiting = append(c.waiting, heldCall{m.Token, call})
@@ -204,7 +200,7 @@ func (c *command) request(ctx actor.Context, m Request) {
 }
 
 func (c *command) answer(ctx actor.Context, token uint64, result any, err *protocol.Error) {
-	ctx.Request(c.connection, Reply{Token: token, Result: result, Err: err})
+	ctx.Request(c.connection, message.Reply{Token: token, Result: result, Err: err})
 }
 
 func (c *command) call(ctx actor.Context, token uint64, call dialect.Call) {
@@ -229,7 +225,7 @@ func (c *command) call(ctx actor.Context, token uint64, call dialect.Call) {
 		params = append(params, protocol.ProcessResizeParams{Size: *call.Resize})
 	}
 	if call.Kill {
-		params = append(params, killTreeRequest{})
+		params = append(params, message.KillTreeRequest{})
 	}
 	r := &runningCall{token: token, call: call, left: len(params)}
 	for _, p := range params {
@@ -240,15 +236,15 @@ func (c *command) call(ctx actor.Context, token uint64, call dialect.Call) {
 func (c *command) ask(ctx actor.Context, params any, r *runningCall) {
 	c.token++
 	c.calls[c.token] = r
-	ctx.Request(c.process.PID, Request{c.token, params})
+	ctx.Request(c.process.PID, message.Request{Token: c.token, Params: params})
 }
 
-func (c *command) reply(ctx actor.Context, m Reply) {
+func (c *command) reply(ctx actor.Context, m message.Reply) {
 	if m.Token != 0 {
 		c.callReply(ctx, m)
 		return
 	}
-	started, ok := m.Result.(Started)
+	started, ok := m.Result.(message.Started)
 	if !ok {
 		c.refuse(ctx, m.Err)
 		return
@@ -259,7 +255,7 @@ func (c *command) reply(ctx actor.Context, m Reply) {
 		c.started = true
 		c.answer(ctx, c.start, result, nil)
 	}
-	c.subscribe(ctx, Subscribe{})
+	c.subscribe(ctx, message.Subscribe{})
 	for _, h := range c.waiting {
 		c.call(ctx, h.token, h.call)
 	}
@@ -277,7 +273,7 @@ func (c *command) refuse(ctx actor.Context, err *protocol.Error) {
 	ctx.Stop(ctx.Self())
 }
 
-func (c *command) callReply(ctx actor.Context, m Reply) {
+func (c *command) callReply(ctx actor.Context, m message.Reply) {
 	r := c.calls[m.Token]
 	if r == nil {
 		return
@@ -314,7 +310,7 @@ func (c *command) callReply(ctx actor.Context, m Reply) {
 }
 
 // subscribe has the process deliver.
-func (c *command) subscribe(ctx actor.Context, m Subscribe) {
+func (c *command) subscribe(ctx actor.Context, m message.Subscribe) {
 	m.Owner, m.Pull = true, deliveryBytes
 	if c.spec.Stream && !c.ended && !c.pulled {
 		m.Pull = 0
@@ -322,10 +318,10 @@ func (c *command) subscribe(ctx actor.Context, m Subscribe) {
 	ctx.Request(c.process.PID, m)
 }
 
-func (c *command) delivery(ctx actor.Context, m Delivery) {
+func (c *command) delivery(ctx actor.Context, m message.Delivery) {
 	if len(m.Entries) == 0 || m.Entries[0].Seq != c.last+1 {
 		m.Release()
-		c.subscribe(ctx, Subscribe{After: c.last, Resumed: true})
+		c.subscribe(ctx, message.Subscribe{After: c.last, Resumed: true})
 		return
 	}
 	p := parcel{ackEvery: m.AckEvery}
@@ -346,7 +342,7 @@ func (c *command) delivery(ctx actor.Context, m Delivery) {
 		c.send(ctx, p)
 	} else {
 		m.Release()
-		ctx.Request(c.process.PID, Ack{0, p.to}) // it may overtake that of a parcel
+		ctx.Request(c.process.PID, message.Ack{From: 0, To: p.to}) // it may overtake that of a parcel
 	}
 	c.goOn(ctx)
 }
@@ -355,7 +351,7 @@ func (c *command) delivery(ctx actor.Context, m Delivery) {
 func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
 	if c.exited && !c.ended {
 		if c.chunks++; c.spec.Quiet {
-			c.quietAt.set(ctx, drainQuiet, quietDue{c.chunks})
+			c.quietAt.Set(ctx, drainQuiet, quietDue{c.chunks})
 		}
 	}
 	stream := protocol.Stdout
@@ -390,7 +386,7 @@ func (c *command) exit(ctx actor.Context, status *protocol.ExitStatus) {
 	if status.TimedOut {
 		c.code = dialect.TimedOutCode
 	}
-	c.drainAt.set(ctx, drainTime, drainDue{})
+	c.drainAt.Set(ctx, drainTime, drainDue{})
 }
 
 // drained stops waiting for descendants that hold the output open. Output that is queued is still
@@ -398,7 +394,7 @@ func (c *command) exit(ctx actor.Context, status *protocol.ExitStatus) {
 func (c *command) drained(ctx actor.Context) {
 	if !c.draining && !c.ended {
 		c.draining = true
-		c.ask(ctx, DescribeRequest{}, &runningCall{describe: true})
+		c.ask(ctx, message.DescribeRequest{}, &runningCall{describe: true})
 	}
 }
 
@@ -415,7 +411,7 @@ func (c *command) goOn(ctx actor.Context) {
 		c.leave(ctx)
 	case c.closed, c.spec.Stream && !c.ended && !c.pulled:
 	default: // once its end was told, its output is read and dropped
-		ctx.Request(c.process.PID, Pull{deliveryBytes})
+		ctx.Request(c.process.PID, message.Pull{Bytes: deliveryBytes})
 	}
 }
 
@@ -424,8 +420,8 @@ func (c *command) goOn(ctx actor.Context) {
 func (c *command) leave(ctx actor.Context) {
 	if !c.left {
 		c.left = true
-		ctx.Request(c.process.PID, Ack{0, c.last})
-		ctx.Request(c.process.PID, Unsubscribe{})
+		ctx.Request(c.process.PID, message.Ack{From: 0, To: c.last})
+		ctx.Request(c.process.PID, message.Unsubscribe{})
 		ctx.Watch(c.process.PID)
 	}
 }
@@ -446,11 +442,11 @@ func (c *command) tellEnd(ctx actor.Context) {
 	if method != "" {
 		p.out = []outgoing{{method: method, body: body}}
 	} else {
-		p.answer = &Reply{Token: c.start, Result: body}
+		p.answer = &message.Reply{Token: c.start, Result: body}
 	}
 	c.ended, c.end.Output = true, [2]string{}
-	c.drainAt.stop()
-	c.quietAt.stop()
+	c.drainAt.Stop()
+	c.quietAt.Stop()
 	if held, store := c.held, c.store; held > 0 {
 		p.out = append(p.out, outgoing{written: func() { store.give(held) }})
 		c.held = 0

@@ -9,43 +9,12 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// Conn is what a troupe needs of a transport connection. Package transport has
-// several.
-type Conn interface {
-	// ReadMessage returns the next message, which is valid until the next call.
-	//
-	// An error with a method InputEnded() bool that reports true means that the other
-	// side sends no more and may still read: what it has sent is answered.
-	ReadMessage() ([]byte, error)
-	// WriteMessage writes one message. Ping sends the payload behind it, to come
-	// back to the handler of pongs; its error is an errors.ErrUnsupported if the
-	// transport has none. Both may wait for more until Flush. One goroutine calls these.
-	WriteMessage(msg []byte, binary bool) error
-	Ping(payload []byte) error
-	Flush() error
-	// SetPongHandler is called before the first ReadMessage; the handler runs
-	// within ReadMessage.
-	SetPongHandler(func(payload []byte))
-	// Close ends the connection, if it can with a Close frame (RFC 6455 §7.4).
-	// Any goroutine, any number of times.
-	Close(code int, reason string) error
-	RemoteAddr() string
-	// Subprotocol is troupe.msgpack for that; anything else means JSON. It is asked once,
-	// when the first message has come.
-	Subprotocol() string
-
-	// A Conn may have a method MaxMessage() int: the most that a message may have on it,
-	// in bytes, in either direction. It may have a method Gone() bool: the other side neither
-	// reads nor writes any more. That is asked while nobody calls ReadMessage. It may have a
-	// method Admit(): the client has a session, and is no stranger any more; and a method
-	// SetMaxMessage(bytes int): messages may have that many from now on, 0 means MaxMessage. It may have a
-	// method Peer() string, which names the machine or user at the other side: see Config.MaxSessionsEach.
-}
 
 // Messages to a connection actor, beside those of messages.go.
 type (
@@ -56,6 +25,7 @@ type (
 	groupsWritten struct{}            // writer: what it was given of group/changed
 	attachDue     struct{ token uint64 }
 	endDue        struct{} // the client had its time to read the end
+
 )
 
 const (
@@ -92,9 +62,9 @@ const (
 // client is not reading. It owns nothing that must survive it.
 type connection struct {
 	// Fixed at spawn.
-	env    *shared
+	env    *env.Env
 	troupe *actor.PID
-	conn   Conn
+	conn   message.Conn
 	most   int  // bytes that a message may have; 0: as many as limits say
 	spare  bool // there are MaxConnections without it: it is for a client that resumes
 	writer *writer
@@ -112,7 +82,7 @@ type connection struct {
 	initReq   pending                    // initialize, while attaching
 	resume    map[string]uint64          // resumeFrom, until initialized: of the processes that there are or were
 	held      []inbound                  // while attaching
-	gone      []ProcessRemoved           // before it was attached; told after initialized
+	gone      []message.ProcessRemoved   // before it was attached; told after initialized
 	session   *actor.PID
 	sessionID string
 	observer  bool
@@ -132,8 +102,8 @@ type connection struct {
 	stall    stall  // while the reader waits for admission
 	finished uint64 // answers that waited for the server alone, since the beginning
 
-	groups        map[string]GroupChanged // by group id: what the client was not told
-	groupsWaiting bool                    // for groupsWritten
+	groups        map[string]message.GroupChanged // by group id: what the client was not told
+	groupsWaiting bool                            // for groupsWritten
 
 	streams map[string]*stream // by process id
 	queue   []*stream          // those with a delivery, in turn
@@ -147,7 +117,7 @@ type connection struct {
 	broken     bool // the transport is
 }
 
-func newConnection(s *shared, troupe *actor.PID, conn Conn, spare bool) *connection {
+func newConnection(s *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *connection {
 	c := &connection{
 		env:      s,
 		troupe:   troupe,
@@ -158,7 +128,7 @@ func newConnection(s *shared, troupe *actor.PID, conn Conn, spare bool) *connect
 		streams:  make(map[string]*stream),
 		serial:   1,
 	}
-	c.memory = s.memory.Account()
+	c.memory = s.ClientBudget.Account()
 	c.commands.output.memory = c.memory
 	c.admit = newAdmission(s.MaxPending, c.memory)
 	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
@@ -174,13 +144,13 @@ func (c *connection) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped: // both: ending is harmless twice
 		c.end()
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), gone{m.Who}) // Terminated overtakes what its sender said before; gone does not
-	case gone:
-		if c.session.Equal(m.who) {
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
+	case message.Gone:
+		if c.session.Equal(m.Who) {
 			c.evicted(ctx, "the session has ended")
 		}
-		c.commandGone(ctx, m.who)
-	case crashed:
+		c.commandGone(ctx, m.Who)
+	case env.Crashed:
 		panic(m)
 	case ended:
 		c.ended(ctx, m.err)
@@ -209,30 +179,30 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.listing = nil
 		c.list(ctx)
 		c.mayClose(ctx)
-	case Attached:
+	case message.Attached:
 		c.attached(ctx, m)
-	case Reply:
+	case message.Reply:
 		c.reply(ctx, m)
-	case Delivery:
+	case message.Delivery:
 		c.delivery(ctx, m)
 	case parcel:
 		c.parcel(ctx, m)
-	case Resubscribe:
+	case message.Resubscribe:
 		c.resubscribe(ctx, m)
-	case Refused:
+	case message.Refused:
 		c.violation(ctx, "resumeFrom: "+m.Err.Message)
-	case ProcessAdded:
+	case message.ProcessAdded:
 		c.showNew(ctx, m.Process)
-	case ProcessRemoved:
+	case message.ProcessRemoved:
 		c.removed(ctx, m)
-	case Evicted:
+	case message.Evicted:
 		c.evicted(ctx, m.Reason)
-	case GroupChanged:
+	case message.GroupChanged:
 		c.groupChanged(ctx, m)
 	case groupsWritten:
 		c.groupsWaiting = false
 		c.tellGroups(ctx)
-	case Expiring:
+	case message.Expiring:
 		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
 
 	case ponged:
@@ -280,12 +250,12 @@ func (c *connection) start(ctx actor.Context) {
 	c.writer.most = c.most
 	w, conn, admit := c.writer, c.conn, c.admit
 	w.failed = func(err error) { root.Send(self, ended{err}) }
-	write := s.guarded(root, self, "writer", func() {
+	write := s.Guarded(root, self, "writer", func() {
 		fault("writer")
 		w.work()
 	})
-	w.begin = func() { s.onWorker(write) }
-	s.run(root, self, "reader", func() {
+	w.begin = func() { s.OnWorker(write) }
+	s.Run(root, self, "reader", func() {
 		fault("reader")
 		full := func() { root.Send(self, unread{}) }
 		var codec protocol.Codec
@@ -336,7 +306,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	}
 	c.inputEnded = true
-	after(ctx, endTime, endDue{})
+	env.After(ctx, endTime, endDue{})
 	c.mayClose(ctx)
 }
 
@@ -358,7 +328,7 @@ func (c *connection) end() {
 		}
 	}
 	if c.files != nil {
-		c.files.end(c.env.fileTurns)
+		c.files.end(c.env.FileTurns)
 	}
 	c.http.end()
 	if c.writer != nil {
@@ -375,7 +345,7 @@ func (c *connection) end() {
 func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
 	c.stage = evicted
 	c.writer.close(code, reason)
-	after(ctx, endTime, endDue{})
+	env.After(ctx, endTime, endDue{})
 }
 
 func (c *connection) evicted(ctx actor.Context, reason string) {
@@ -389,9 +359,9 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 	}
 	code := protocol.CloseEvicted
 	switch reason {
-	case reasonShutdown:
+	case message.ReasonShutdown:
 		code = protocol.CloseGoingAway
-	case reasonClosed:
+	case message.ReasonClosed:
 		code = protocol.CloseNormal
 	}
 	c.closeFor(ctx, code, reason)
@@ -432,7 +402,7 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 		if c.acks && !c.observer {
 			for id, seq := range in.params.(protocol.SessionAckParams).Processes {
 				if s := c.streams[id]; s != nil {
-					ctx.Request(s.ref.PID, Ack{0, seq})
+					ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
 				}
 			}
 		}
@@ -445,12 +415,12 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 
 // groupChanged keeps the newest of each group until the writer has written the last: who
 // reads slowly is not told of all that was in between.
-func (c *connection) groupChanged(ctx actor.Context, m GroupChanged) {
+func (c *connection) groupChanged(ctx actor.Context, m message.GroupChanged) {
 	if c.stage < attached || c.stage == evicted || !c.writer.caps.Groups {
 		return
 	}
 	if c.groups == nil {
-		c.groups = make(map[string]GroupChanged)
+		c.groups = make(map[string]message.GroupChanged)
 	}
 	c.groups[m.GroupID] = m
 	c.tellGroups(ctx)

@@ -6,6 +6,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -67,7 +69,7 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 func (c *connection) translator() *dialect.Translator {
 	if c.commands.translator == nil {
 		c.commands.translator = &dialect.Translator{
-			Cwd:        c.env.info.Cwd,
+			Cwd:        c.env.Info.Cwd,
 			Env:        serverEnv,
 			MaxMessage: c.limits().MaxMessageBytes,
 		}
@@ -105,14 +107,14 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		return
 	}
 	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), store: &c.commands.output}
-	pid := ctx.Spawn(c.env.props(func() actor.Actor { return it }, escalated))
-	cmd := &runningCommand{stream: stream{ref: ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
+	pid := ctx.Spawn(c.env.Props(func() actor.Actor { return it }, env.Escalated))
+	cmd := &runningCommand{stream: stream{ref: message.ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
 	cmd.stream.command = cmd
 	if c.commands.active == nil {
 		c.commands.active = make(map[commandKey]*runningCommand)
 	}
 	c.commands.active[key] = cmd
-	in.params = startCommand{}
+	in.params = message.StartCommand{}
 	c.ask(ctx, pid, in, pending{command: cmd, server: spec.Dialect.Started(spec.Name) != nil})
 }
 
@@ -165,10 +167,10 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 		case p.command == nil || !p.command.ref.PID.Equal(pid):
 		case p.begins():
 			begun = false
-			c.reply(ctx, Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
+			c.reply(ctx, message.Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
 		default:
 			result, err := p.command.dialect.Unknown(p.command.key.name, *p.call)
-			c.reply(ctx, Reply{Token: token, Result: result, Err: err})
+			c.reply(ctx, message.Reply{Token: token, Result: result, Err: err})
 		}
 	}
 	if failed == nil || !begun {

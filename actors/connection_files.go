@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -60,7 +61,7 @@ type fileCalls struct {
 	large     bool            // such a one is running, or its answer is not written
 	unwritten int             // bytes of answers
 	watches   map[uint64]bool // by watchId: those asked for, and not told
-	waiter    *fileWaiter     // for a turn; fileTurn comes; nil: it does not wait
+	waiter    *turns.Waiter   // for a turn; fileTurn comes; nil: it does not wait
 	memory    *budget.Account // of the connection
 }
 
@@ -97,12 +98,12 @@ func tryLater(err error) error {
 
 // end drops what was written and not closed, and ends the watches. What runs goes on until it
 // sees it.
-func (f *fileCalls) end(turns *fileTurns) {
+func (f *fileCalls) end(turns *turns.Turns) {
 	f.cancel()
 	if f.waiter != nil {
-		turns.forget(f.waiter)
+		turns.Forget(f.waiter)
 	}
-	go turns.close(f.handles.CloseAll)
+	go turns.Close(f.handles.CloseAll)
 }
 
 // pending is how many have no answer; f may be nil.
@@ -150,7 +151,7 @@ func (f *fileCalls) written(call *fileCall) {
 // fileRequest takes a request about the filesystem.
 func (c *connection) fileRequest(ctx actor.Context, in inbound) {
 	if c.files == nil {
-		c.files = newFileCalls(c.env.watcher, c.memory)
+		c.files = newFileCalls(c.env.Watcher, c.memory)
 	}
 	call, err := newFileCall(c.files, in)
 	if err != nil {
@@ -169,8 +170,8 @@ func (c *connection) runFiles(ctx actor.Context) {
 		if c.files.waiter != nil {
 			return false
 		}
-		w := &fileWaiter{func() { root.Send(self, fileTurn{}) }}
-		ok, err := c.env.fileTurns.take(c.files.running, w)
+		w := &turns.Waiter{Told: func() { root.Send(self, fileTurn{}) }}
+		ok, err := c.env.FileTurns.Take(c.files.running, w)
 		if refused = err; !ok && err == nil {
 			c.files.waiter = w
 		}
@@ -182,8 +183,8 @@ func (c *connection) runFiles(ctx actor.Context) {
 			continue
 		}
 		until := c.files.ctx
-		c.env.run(root, self, "file", func() {
-			c.env.fileTurns.run(func() {
+		c.env.Run(root, self, "file", func() {
+			c.env.FileTurns.Run(func() {
 				fault("file")
 				result, err := call.do(until)
 				root.Send(self, fileDone{call, result, err})
@@ -197,7 +198,7 @@ func (c *connection) fileTurn(ctx actor.Context) {
 	c.files.waiter = nil
 	c.runFiles(ctx)
 	if c.files.running == before && c.files.waiter == nil {
-		c.env.fileTurns.forget(w)
+		c.env.FileTurns.Forget(w)
 	}
 }
 

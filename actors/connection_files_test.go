@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
 )
@@ -13,7 +14,7 @@ import (
 // An id may be empty, and its calls have an order as well.
 func TestHandleWithoutName(t *testing.T) {
 	f := newFileCalls(nil, nil)
-	defer f.end(newFileTurns(9))
+	defer f.end(turns.New(9))
 	for _, params := range []any{
 		protocol.FsOpenParams{Path: "file:///a"}, protocol.FsReadBlockParams{Len: 1}, protocol.FsWriteBlockParams{}, protocol.FsCloseParams{},
 	} {
@@ -26,7 +27,7 @@ func TestHandleWithoutName(t *testing.T) {
 // A sandbox is refused whatever else is wrong with a request.
 func TestSandboxIsRefusedFirst(t *testing.T) {
 	f := newFileCalls(nil, nil)
-	defer f.end(newFileTurns(9))
+	defer f.end(turns.New(9))
 	asks := protocol.Confinement{Sandbox: []byte("{}")}
 	for _, params := range []any{
 		protocol.FsReadFileParams{Confinement: asks, Path: "no URI"}, protocol.FsReadBlockParams{Confinement: asks},

@@ -2,13 +2,15 @@ package actors
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func (c *connection) attach(ctx actor.Context, in inbound) {
 	p := in.params.(protocol.InitializeParams)
-	m := Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
+	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
 			c.fail(in, wireerr.UnknownSession(""))
@@ -17,19 +19,19 @@ func (c *connection) attach(ctx actor.Context, in inbound) {
 	}
 	if c.spare && m.SessionID == "" {
 		c.admit.release(in.weight)
-		c.closeFor(ctx, protocol.CloseTryLater, c.env.tooManyConnections())
+		c.closeFor(ctx, protocol.CloseTryLater, c.env.TooManyConnections())
 		return
 	}
 	c.token++
 	m.Token = c.token
 	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
 	ctx.Request(c.troupe, m)
-	after(ctx, attachTime, attachDue{c.token})
+	env.After(ctx, attachTime, attachDue{c.token})
 }
 
 // ownerKey says whom the sessions count for that are opened over a connection. Without
 // authentication that is where it comes from.
-func ownerKey(conn Conn) string {
+func ownerKey(conn message.Conn) string {
 	if known, ok := conn.(interface{ Peer() string }); ok {
 		return known.Peer()
 	}
@@ -51,7 +53,7 @@ func (c *connection) replayHeld(ctx actor.Context) {
 	c.mayClose(ctx)
 }
 
-func (c *connection) attached(ctx actor.Context, m Attached) {
+func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	if c.stage != attaching || m.Token != c.token {
 		// Too late: the client was told that it failed. Nobody watches this session
 		// for it; ending is what detaches.
@@ -70,7 +72,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	ctx.Watch(m.Session)
 	result := protocol.InitializeResult{
 		SessionID:       m.SessionID,
-		EnvironmentInfo: c.env.info,
+		EnvironmentInfo: c.env.Info,
 		Server:          protocol.ServerInfo{Name: "troupe", Version: c.env.Version},
 		ProtocolVersion: protocol.Version,
 		Limits:          c.limits(),
@@ -80,7 +82,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 	}
 	if c.init.ClientInfo != nil {
 		result.UserAgent = "troupe/" + c.env.Version
-		result.PlatformFamily, result.PlatformOS = "unix", c.env.info.PlatformOS
+		result.PlatformFamily, result.PlatformOS = "unix", c.env.Info.PlatformOS
 	}
 	c.answer(c.initReq, result, nil)
 	c.resume = make(map[string]uint64)
@@ -89,7 +91,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 			c.resume[p.ID] = after
 			c.streams[p.ID] = &stream{ref: p, placed: true, begin: after, last: after} // replayed after initialized
 		} else {
-			c.show(ctx, p, Subscribe{Now: true})
+			c.show(ctx, p, message.Subscribe{Now: true})
 		}
 	}
 	for _, gone := range m.Removed {
@@ -106,7 +108,7 @@ func (c *connection) attached(ctx actor.Context, m Attached) {
 func (c *connection) replay(ctx actor.Context) {
 	for id, after := range c.resume {
 		if s := c.streams[id]; s != nil && !s.shown {
-			c.show(ctx, s.ref, Subscribe{After: after})
+			c.show(ctx, s.ref, message.Subscribe{After: after})
 		}
 	}
 	for _, gone := range c.gone {
@@ -121,7 +123,7 @@ func (c *connection) replay(ctx actor.Context) {
 
 // limits are those of the server, and of this connection.
 func (c *connection) limits() protocol.Limits {
-	l := c.env.limits()
+	l := c.env.Limits()
 	if c.most > 0 {
 		l.MaxFrameBytes, l.MaxMessageBytes = int64(c.most), int64(c.most)
 	}

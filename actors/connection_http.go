@@ -8,12 +8,12 @@ import (
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"golang.org/x/sync/semaphore"
-
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -42,6 +42,7 @@ type (
 	}
 	httpWritten struct{ call *httpCall } // all of it
 	httpDue     struct{ call *httpCall } // it has not begun, and has no more time
+
 )
 
 // httpCall is a request that is sent for the client.
@@ -135,7 +136,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 	if t := p.TimeoutMs; t == nil || *t == 0 {
 		call.ctx, call.cancel = context.WithCancel(h.ctx)
 	} else {
-		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, fromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
+		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, env.FromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
 		self, root := ctx.Self(), ctx.ActorSystem().Root
 		call.due = context.AfterFunc(call.ctx, func() { root.Send(self, httpDue{call}) })
 	}
@@ -150,7 +151,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound) {
 
 // runHTTP begins what may begin, in the order in which it came.
 func (c *connection) runHTTP(ctx actor.Context) {
-	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.env.httpClient
+	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.env.HTTPClient
 	for h.running < maxHTTPCalls && len(h.waiting) > 0 {
 		call := h.waiting[0]
 		h.waiting = h.waiting[1:]
@@ -159,13 +160,13 @@ func (c *connection) runHTTP(ctx actor.Context) {
 		call.due()
 		request, room := call.request, h.room
 		call.request = nil
-		if c.env.counts.httpCalls.Add(1) > allHTTPCalls {
-			c.env.counts.httpCalls.Add(-1)
+		if c.env.Counts.HTTPCalls.Add(1) > allHTTPCalls {
+			c.env.Counts.HTTPCalls.Add(-1)
 			ctx.Send(self, httpAnswered{call: call, err: fmt.Errorf("%d requests are under way, which is the most: try again later", allHTTPCalls)})
 			continue
 		}
-		c.env.run(root, self, "http", func() {
-			defer c.env.counts.httpCalls.Add(-1)
+		c.env.Run(root, self, "http", func() {
+			defer c.env.Counts.HTTPCalls.Add(-1)
 			call.make(client, request, room, func(m any) { root.Send(self, m) })
 		})
 	}

@@ -2,21 +2,23 @@ package actors
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // stream is the output of one process on this connection.
 type stream struct {
-	ref     ProcessRef
-	shown   bool            // it was subscribed to
-	placed  bool            // last counts
-	closed  bool            // last was process/closed
-	begin   uint64          // seq after which it began: all that follows, up to last, was passed on
-	last    uint64          // seq of the last entry passed to the writer
-	waiting *Delivery       // for the window
-	command *runningCommand // nil: it is a process
+	ref     message.ProcessRef
+	shown   bool              // it was subscribed to
+	placed  bool              // last counts
+	closed  bool              // last was process/closed
+	begin   uint64            // seq after which it began: all that follows, up to last, was passed on
+	last    uint64            // seq of the last entry passed to the writer
+	waiting *message.Delivery // for the window
+	command *runningCommand   // nil: it is a process
 }
 
 // sentMark is output that was passed to the writer before Ping serial. Of a stream
@@ -30,7 +32,7 @@ type sentMark struct {
 }
 
 // show subscribes to a process, from where m says, with a standing Pull.
-func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
+func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Subscribe) {
 	if c.stage == evicted {
 		return
 	}
@@ -50,13 +52,13 @@ func (c *connection) show(ctx actor.Context, p ProcessRef, m Subscribe) {
 }
 
 // showNew shows a process from its beginning, if it is not shown.
-func (c *connection) showNew(ctx actor.Context, p ProcessRef) {
+func (c *connection) showNew(ctx actor.Context, p message.ProcessRef) {
 	if s := c.streams[p.ID]; s == nil || !s.ref.PID.Equal(p.PID) {
-		c.show(ctx, p, Subscribe{})
+		c.show(ctx, p, message.Subscribe{})
 	}
 }
 
-func (c *connection) delivery(ctx actor.Context, m Delivery) {
+func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 	s := c.streams[m.Process]
 	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
 		m.Release()
@@ -72,7 +74,7 @@ func (c *connection) delivery(ctx actor.Context, m Delivery) {
 	if next != s.last+1 {
 		// An actor failed between moving the cursor and sending: begin again.
 		m.Release()
-		c.resubscribe(ctx, Resubscribe{Process: s.ref, After: s.last})
+		c.resubscribe(ctx, message.Resubscribe{Process: s.ref, After: s.last})
 		return
 	}
 	s.waiting = &m
@@ -99,7 +101,7 @@ func (c *connection) flush(ctx actor.Context, window int64) {
 		default:
 			continue // it was subscribed to anew, or has gone
 		}
-		ctx.Request(s.ref.PID, Pull{deliveryBytes})
+		ctx.Request(s.ref.PID, message.Pull{Bytes: deliveryBytes})
 	}
 	if len(c.queue) == 0 {
 		c.queue = nil
@@ -144,7 +146,7 @@ func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackE
 		c.ping()
 	case !c.pausing:
 		c.pausing = true
-		after(ctx, pingPause, pingDue{})
+		env.After(ctx, pingPause, pingDue{})
 	}
 }
 
@@ -168,7 +170,7 @@ func (c *connection) ponged(ctx actor.Context) {
 		m := &c.sent[n]
 		c.unread -= m.bytes
 		if !c.observer && !c.acks || m.command {
-			ctx.Request(m.process, Ack{m.from, m.to})
+			ctx.Request(m.process, message.Ack{From: m.from, To: m.to})
 		}
 		n++
 	}
@@ -179,7 +181,7 @@ func (c *connection) ponged(ctx actor.Context) {
 }
 
 // resubscribe goes on after the last entry that the writer has.
-func (c *connection) resubscribe(ctx actor.Context, m Resubscribe) {
+func (c *connection) resubscribe(ctx actor.Context, m message.Resubscribe) {
 	s := c.streams[m.Process.ID]
 	if s == nil || s.closed || !s.ref.PID.Equal(m.Process.PID) {
 		return
@@ -188,11 +190,11 @@ func (c *connection) resubscribe(ctx actor.Context, m Resubscribe) {
 	if s.placed {
 		last = s.last
 	}
-	c.show(ctx, s.ref, Subscribe{After: last, Resumed: true})
+	c.show(ctx, s.ref, message.Subscribe{After: last, Resumed: true})
 }
 
 // removed forgets a process, and answers what can no longer be answered.
-func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
+func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 	s := c.streams[m.ID]
 	if s == nil {
 		return
@@ -207,7 +209,7 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 	switch {
 	case s.closed, m.Closed && s.last >= m.Last:
 	case m.Reason == "": // it was too slow, for an observer or with evict
-		closed := &Delivery{Process: m.ID, Entries: []outlog.Entry{{Seq: m.Last, Kind: outlog.Closed}}}
+		closed := &message.Delivery{Process: m.ID, Entries: []outlog.Entry{{Seq: m.Last, Kind: outlog.Closed}}}
 		if s.last+1 < m.Last {
 			closed.Gap = outlog.Gap{From: s.last + 1, To: m.Last - 1}
 		}
@@ -217,14 +219,14 @@ func (c *connection) removed(ctx actor.Context, m ProcessRemoved) {
 		// lane of its output, which comes before.
 		last := max(m.Last, s.last)
 		if s.last < last {
-			c.writer.output(outgoing{delivery: &Delivery{Process: m.ID, Gap: outlog.Gap{From: s.last + 1, To: last}}})
+			c.writer.output(outgoing{delivery: &message.Delivery{Process: m.ID, Gap: outlog.Gap{From: s.last + 1, To: last}}})
 		}
 		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: last + 1, Reason: m.Reason}})
 		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: last + 2}})
 	}
 	for token, p := range c.pending {
 		if p.about && p.process == m.ID {
-			c.reply(ctx, Reply{Token: token, Err: wireerr.UnknownProcess(m.ID)})
+			c.reply(ctx, message.Reply{Token: token, Err: wireerr.UnknownProcess(m.ID)})
 		}
 	}
 }

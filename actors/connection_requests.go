@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -72,14 +73,14 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 func (c *connection) dispatch(ctx actor.Context, in inbound) {
 	switch p := in.params.(type) {
 	case environmentInfoRequest:
-		c.respond(in, c.env.info)
+		c.respond(in, c.env.Info)
 	case serverInfoRequest:
-		info := c.env.serverInfo()
+		info := c.env.ServerInfo()
 		info.Limits = c.limits()
 		c.respond(in, info)
 	case environmentStatusRequest:
 		c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
-	case SessionInfoRequest, GroupListRequest, protocol.GroupStopParams:
+	case message.SessionInfoRequest, message.GroupListRequest, protocol.GroupStopParams:
 		c.ask(ctx, c.session, in, pending{})
 	case protocol.GroupStartParams:
 		var ids []string
@@ -106,7 +107,7 @@ func (c *connection) dispatch(ctx actor.Context, in inbound) {
 // process passes on a request about one process. What comes behind a start that
 // has no answer yet waits for it.
 func (c *connection) process(ctx actor.Context, in inbound) {
-	id := processOf(in.params)
+	id := message.ProcessOf(in.params)
 	if held, ok := c.starting[id]; ok {
 		c.starting[id] = append(held, in) // bounded by the admission
 		return
@@ -153,7 +154,7 @@ func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pendin
 	c.token++
 	p.id, p.weight, p.server = in.id, in.weight, p.server || waitsForServer(in.params)
 	c.pending[c.token] = p
-	ctx.Request(pid, Request{c.token, in.params})
+	ctx.Request(pid, message.Request{Token: c.token, Params: in.params})
 }
 
 func (c *connection) list(ctx actor.Context) {
@@ -165,7 +166,7 @@ func (c *connection) list(ctx actor.Context) {
 	for id, s := range c.streams {
 		c.token++
 		c.pending[c.token] = pending{process: id, about: true, list: l}
-		ctx.Request(s.ref.PID, Request{c.token, DescribeRequest{}})
+		ctx.Request(s.ref.PID, message.Request{Token: c.token, Params: message.DescribeRequest{}})
 	}
 	c.listed(ctx, l)
 }
@@ -187,7 +188,7 @@ func (c *connection) listed(ctx actor.Context, l *listing) {
 	c.writer.control(outgoing{held: held, written: func() { root.Send(self, listWritten{}) }})
 }
 
-func (c *connection) reply(ctx actor.Context, m Reply) {
+func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	if c.stage == attaching && m.Token == c.token && m.Err != nil {
 		c.attachFailed(ctx, m.Err)
 		return
@@ -215,10 +216,10 @@ func (c *connection) reply(ctx actor.Context, m Reply) {
 		return
 	}
 	switch result := m.Result.(type) {
-	case Started:
+	case message.Started:
 		c.answer(p, result.ProcessStartResult, nil)
 		c.showNew(ctx, result.Process)
-	case GroupStarted:
+	case message.GroupStarted:
 		c.answer(p, result.GroupStartResult, nil)
 		for _, p := range result.Processes {
 			c.showNew(ctx, p)
@@ -300,7 +301,7 @@ func (c *connection) readAgain(ctx actor.Context, p pending) {
 	now.WaitMs = 0 // there was something
 	c.token++
 	c.pending[c.token] = p
-	ctx.Request(s.ref.PID, Request{c.token, now})
+	ctx.Request(s.ref.PID, message.Request{Token: c.token, Params: now})
 }
 
 func (c *connection) answer(p pending, result any, err *protocol.Error) {

@@ -8,22 +8,24 @@ import (
 	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // A message that no case of a Receive names is logged: somebody has sent it for nothing.
 func TestConnectionLogsUnknownMessages(t *testing.T) {
-	for name, produce := range map[string]func(*shared) actor.Actor{
-		"connection": func(s *shared) actor.Actor {
+	for name, produce := range map[string]func(*env.Env) actor.Actor{
+		"connection": func(s *env.Env) actor.Actor {
 			_, theirs := transport.Pipe("")
 			return newConnection(s, nil, theirs, false)
 		},
-		"connections": func(s *shared) actor.Actor { return &connections{env: s, ending: &ending{}} },
+		"connections": func(s *env.Env) actor.Actor { return &connections{env: s, ending: &ending{}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 				var log bytes.Buffer // slog locks it; it is read when all is quiet
-				s := &shared{Config: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults()}
+				s := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
 				pid := spawn(func() actor.Actor { return produce(s) })
 				synctest.Wait()
 				if log.Len() > 0 {

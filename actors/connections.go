@@ -1,20 +1,17 @@
 package actors
 
 import (
-	"fmt"
-
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/oklog/ulid/v2"
 )
 
-// disconnectAll is from Shutdown, when no session is left: let no connection live.
-type disconnectAll struct{}
-
 // connections has an actor for each transport connection. No logic: it only
 // spawns. A connection that fails is stopped; its client resumes the session.
 type connections struct {
-	env    *shared
+	env    *env.Env
 	troupe *actor.PID
 	ending *ending
 }
@@ -24,10 +21,6 @@ type connections struct {
 // (transport/lobby.go), who give way there and not here, so there is room for 256 beside these.
 const spareConnections = 1024 + 256
 
-func (s *shared) tooManyConnections() string {
-	return fmt.Sprintf("the server has %d connections, its limit: try again later", s.MaxConnections)
-}
-
 // ending outlives an instance.
 type ending struct {
 	on   bool
@@ -36,28 +29,28 @@ type ending struct {
 
 func (c *connections) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case connect:
+	case message.Connect:
 		if c.ending.on {
-			c.refuse(ctx, m.conn, protocol.CloseGoingAway, reasonShutdown)
+			c.refuse(ctx, m.Conn, protocol.CloseGoingAway, message.ReasonShutdown)
 			return
 		}
 		live := c.count(ctx)
 		if live >= c.env.MaxConnections+spareConnections {
-			c.refuse(ctx, m.conn, protocol.CloseTryLater, c.env.tooManyConnections())
+			c.refuse(ctx, m.Conn, protocol.CloseTryLater, c.env.TooManyConnections())
 			return
 		}
 		spare := live >= c.env.MaxConnections
-		props := c.env.props(func() actor.Actor { return newConnection(c.env, c.troupe, m.conn, spare) }, escalated, actor.WithSupervisor(c.env.once))
+		props := c.env.Props(func() actor.Actor { return newConnection(c.env, c.troupe, m.Conn, spare) }, env.Escalated, actor.WithSupervisor(c.env.Once))
 		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
-			c.env.Log.Error("spawn connection", "remote", m.conn.RemoteAddr(), "err", err)
-			c.refuse(ctx, m.conn, protocol.CloseInternalError, "internal error")
+			c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
+			c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 			return
 		}
 		c.count(ctx)
-	case disconnectAll:
+	case message.DisconnectAll:
 		c.ending.on = true
 		for _, pid := range ctx.Children() {
-			ctx.Send(pid, Evicted{reasonShutdown})
+			ctx.Send(pid, message.Evicted{Reason: message.ReasonShutdown})
 		}
 		c.mayEnd(ctx)
 	case *actor.Terminated:
@@ -68,14 +61,14 @@ func (c *connections) Receive(ctx actor.Context) {
 	}
 }
 
-func (c *connections) refuse(ctx actor.Context, conn Conn, code int, reason string) {
-	c.env.run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
+func (c *connections) refuse(ctx actor.Context, conn message.Conn, code int, reason string) {
+	c.env.Run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 
 // count counts the connections: whatever failed, it is as many as there are.
 func (c *connections) count(ctx actor.Context) int {
 	live := len(ctx.Children())
-	c.env.counts.connections.Store(int64(live))
+	c.env.Counts.Connections.Store(int64(live))
 	return live
 }
 

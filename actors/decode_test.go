@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // paramsOf are the types of the params of each method that has some; of some methods two.

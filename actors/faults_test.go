@@ -90,7 +90,7 @@ func placed(p actors.Place) string { return "at " + string(p) }
 
 // places are all places that the actors come by, as places.go has them.
 func places(t *testing.T) (all []actors.Place) {
-	file, err := parser.ParseFile(token.NewFileSet(), "places.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "internal/env/places.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // closedConn counts how often it is closed.
 type closedConn struct {
-	Conn
+	message.Conn
 	closed atomic.Int64
 }
 
@@ -64,17 +67,17 @@ func onGate(t *testing.T, strategy *supervision.Strategy, test func(t *testing.T
 			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
 			actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
 		strategy.Log = quiet
-		s := &shared{Config: Config{Log: quiet}.withDefaults(), strategy: strategy}
+		s := &env.Env{Config: config.Config{Log: quiet}.WithDefaults(), Strategy: strategy}
 		hold, received := make(chan struct{}), new([]string)
 		spawned := make(chan *actor.PID, 1)
-		top := system.Root.Spawn(s.props(func() actor.Actor {
+		top := system.Root.Spawn(s.Props(func() actor.Actor {
 			return actor.ReceiveFunc(func(ctx actor.Context) {
 				if _, ok := ctx.Message().(*actor.Started); ok {
-					spawned <- ctx.Spawn(s.props(func() actor.Actor { return parent{hold, received} }, escalated))
+					spawned <- ctx.Spawn(s.Props(func() actor.Actor { return parent{hold, received} }, env.Escalated))
 				}
 			})
-		}, contained))
-		end := s.watchDeadLetters(system, top)
+		}, env.Contained))
+		end := s.WatchDeadLetters(system, top)
 		test(t, system, <-spawned, hold, received)
 		if err := system.Root.StopFuture(top).Wait(); err != nil {
 			t.Errorf("stop what is above: %v", err)
@@ -88,17 +91,17 @@ func onGate(t *testing.T, strategy *supervision.Strategy, test func(t *testing.T
 // unanswered sends an actor what it should not handle, and returns a function that says whether
 // all of it was answered and given back.
 func unanswered(t *testing.T, system *actor.ActorSystem, it *actor.PID) (check func()) {
-	var answers []Reply
+	var answers []message.Reply
 	sender := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-		if m, ok := ctx.Message().(Reply); ok {
+		if m, ok := ctx.Message().(message.Reply); ok {
 			answers = append(answers, m)
 		}
 	}))
 	conn := new(closedConn)
 	system.Root.Send(it, spawnChild{})
-	system.Root.RequestWithCustomSender(it, Request{Token: 1, Params: SessionInfoRequest{}}, sender)
-	system.Root.RequestWithCustomSender(it, Attach{Token: 2, SessionID: "s"}, sender)
-	system.Root.Send(it, connect{conn})
+	system.Root.RequestWithCustomSender(it, message.Request{Token: 1, Params: message.SessionInfoRequest{}}, sender)
+	system.Root.RequestWithCustomSender(it, message.Attach{Token: 2, SessionID: "s"}, sender)
+	system.Root.Send(it, message.Connect{Conn: conn})
 	return func() {
 		t.Helper()
 		synctest.Wait()
@@ -180,10 +183,10 @@ func TestSentToAnotherMachine(t *testing.T) {
 	onGate(t, new(supervision.Strategy), func(t *testing.T, system *actor.ActorSystem, it *actor.PID, _ chan struct{}, received *[]string) {
 		answered := false
 		sender := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-			_, reply := ctx.Message().(Reply)
+			_, reply := ctx.Message().(message.Reply)
 			answered = answered || reply
 		}))
-		system.Root.RequestWithCustomSender(actor.NewPID("elsewhere:1", it.Id), Attach{Token: 1}, sender)
+		system.Root.RequestWithCustomSender(actor.NewPID("elsewhere:1", it.Id), message.Attach{Token: 1}, sender)
 		synctest.Wait()
 		if answered {
 			t.Error("this troupe has answered for another one")

@@ -7,60 +7,24 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Messages to a group actor. The first four are from its processes, which repeat what
-// may have been lost.
 type (
-	memberReady struct {
-		id  string
-		run int
-	}
-	memberEnded struct { // a run has, and all that it left is gone
-		id      string
-		run     int
-		end     supervision.End
-		restart supervision.Restart
-		anew    bool // that has been set since the last end
-	}
-	memberGone struct { // it has closed
-		id, reason string
-		givenUp    bool // for that reason, although its policy asks for another run
-	}
-	memberBack struct{ id string } // its actor has been restarted
+	tickDue  struct{} // the time for something has come
+	tellDue  struct{} // itself: tell the session, behind all that has come
+	endedDue struct{} // its retention is over
 
-	stopGroup struct{ reason string } // session; groupTold says when all have ended
-	tickDue   struct{}                // the time for something has come
-	tellDue   struct{}                // itself: tell the session, behind all that has come
-	endedDue  struct{}                // its retention is over
 )
-
-// Messages of a group to its processes, and of the session to the group.
-type (
-	// order is what a process is to do. It comes again when that changes, and may come
-	// oftener; the one with the highest serial counts.
-	order struct {
-		serial uint64
-		status supervision.MemberStatus
-	}
-	// report asks for what was last said: the other has been restarted.
-	report struct{}
-)
-
-func (memberReady) IgnoreDeadLetterLogging() {}
-func (memberEnded) IgnoreDeadLetterLogging() {}
-func (memberGone) IgnoreDeadLetterLogging()  {}
-func (memberBack) IgnoreDeadLetterLogging()  {}
-func (order) IgnoreDeadLetterLogging()       {}
-func (report) IgnoreDeadLetterLogging()      {}
 
 // groupRecord is what of a group survives its actor. One owner: Receive.
 type groupRecord struct {
 	// Fixed at spawn.
-	shared   *shared
+	shared   *env.Env
 	id, name string // the client's, and the actor's
 	strategy protocol.GroupStrategy
 	session  *actor.PID
@@ -69,8 +33,8 @@ type groupRecord struct {
 	group   *supervision.Group
 	serial  uint64             // of the newest order
 	info    protocol.GroupInfo // as the session was told
-	tickAt  alarm
-	endedAt alarm
+	tickAt  env.Alarm
+	endedAt env.Alarm
 }
 
 // group is the actor that has processes of a session run and end together. It decides
@@ -89,34 +53,34 @@ func (g *group) Receive(ctx actor.Context) {
 		g.told = make(map[string]supervision.MemberStatus)
 		for _, pid := range g.members {
 			ctx.Watch(pid) // one that is not there is answered with Terminated
-			ctx.Send(pid, report{})
+			ctx.Send(pid, message.Report{})
 		}
 		g.group.Tick(now)
 	case *actor.Stopping:
-		g.tickAt.stop()
-		g.endedAt.stop()
+		g.tickAt.Stop()
+		g.endedAt.Stop()
 		return
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), gone{m.Who}) // Terminated overtakes what its sender said before; gone does not
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
 		return
-	case gone:
-		g.terminated(now, lastName(m.who))
-	case memberReady:
-		g.group.Ready(now, m.id, m.run)
-	case memberEnded:
-		if m.anew {
-			g.group.Forget(m.id)
+	case message.Gone:
+		g.terminated(now, message.LastName(m.Who))
+	case message.MemberReady:
+		g.group.Ready(now, m.ID, m.Run)
+	case message.MemberEnded:
+		if m.Anew {
+			g.group.Forget(m.ID)
 		}
-		g.group.Ended(now, m.id, m.run, m.end, m.restart, rand.Float64())
-	case memberGone:
-		g.group.Gone(now, m.id, cmp.Or(m.reason, "ended by request"), m.givenUp)
-	case memberBack:
-		delete(g.told, m.id)
-	case stopGroup:
-		g.group.Stop(now, m.reason)
+		g.group.Ended(now, m.ID, m.Run, m.End, m.Restart, rand.Float64())
+	case message.MemberGone:
+		g.group.Gone(now, m.ID, cmp.Or(m.Reason, "ended by request"), m.GivenUp)
+	case message.MemberBack:
+		delete(g.told, m.ID)
+	case message.StopGroup:
+		g.group.Stop(now, m.Reason)
 	case tickDue:
 		g.group.Tick(now)
-	case report:
+	case message.Report:
 		g.info = protocol.GroupInfo{}
 	case tellDue:
 		g.telling = false
@@ -128,14 +92,14 @@ func (g *group) Receive(ctx actor.Context) {
 	default:
 		return
 	}
-	g.shared.at(ctx, groupDecided)
+	g.shared.At(ctx, env.GroupDecided)
 	g.follow(ctx, now)
 }
 
 // terminated is the end of a process whose actor has stopped, of whichever it is.
 func (g *group) terminated(now time.Time, name string) {
 	for id, pid := range g.members {
-		if lastName(pid) == name {
+		if message.LastName(pid) == name {
 			g.group.Gone(now, id, "its actor failed too often", true)
 		}
 	}
@@ -147,21 +111,21 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 		if st := g.group.Status(id); st != g.told[id] {
 			g.told[id] = st
 			g.serial++
-			ctx.Send(g.members[id], order{g.serial, st})
-			g.shared.at(ctx, groupOrdered)
+			ctx.Send(g.members[id], message.Order{Serial: g.serial, Status: st})
+			g.shared.At(ctx, env.GroupOrdered)
 		}
 	}
 	if next := g.group.Next(); next.IsZero() {
-		g.tickAt.stop()
+		g.tickAt.Stop()
 	} else {
-		g.tickAt.set(ctx, next.Sub(now), tickDue{})
+		g.tickAt.Set(ctx, next.Sub(now), tickDue{})
 	}
 	if !g.telling {
 		g.telling = true
 		ctx.Send(ctx.Self(), tellDue{})
 	}
-	if state, _ := g.group.State(); state == supervision.GroupEnded && g.endedAt.timer == nil {
-		g.endedAt.set(ctx, max(g.shared.ClosedRetention, 0), endedDue{})
+	if state, _ := g.group.State(); state == supervision.GroupEnded && g.endedAt.Timer == nil {
+		g.endedAt.Set(ctx, max(g.shared.ClosedRetention, 0), endedDue{})
 	}
 }
 
@@ -180,8 +144,8 @@ func (g *group) tell(ctx actor.Context) {
 		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason})
 	}
 	if info.State != g.info.State || info.Restarts != g.info.Restarts || !slices.Equal(info.Processes, g.info.Processes) {
-		ctx.Send(g.session, groupTold{g.name, info})
-		g.shared.at(ctx, groupStateSaid)
+		ctx.Send(g.session, message.GroupTold{Name: g.name, Info: info})
+		g.shared.At(ctx, env.GroupStateSaid)
 		g.info = info
 	}
 }

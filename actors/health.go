@@ -15,13 +15,11 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
-
-// Whether a run is ready (protocol.Ready), and whether it still lives
-// (protocol.Liveness).
 
 // Messages of a process actor to itself; all are of one run.
 type (
@@ -51,9 +49,12 @@ type (
 // When its actor is gone, nobody waits for the news.
 
 func (readyNow) IgnoreDeadLetterLogging() {}
-func (probed) IgnoreDeadLetterLogging()   {}
-func (matched) IgnoreDeadLetterLogging()  {}
-func (blinded) IgnoreDeadLetterLogging()  {}
+
+func (probed) IgnoreDeadLetterLogging() {}
+
+func (matched) IgnoreDeadLetterLogging() {}
+
+func (blinded) IgnoreDeadLetterLogging() {}
 
 const (
 	// readyTime is how long a run may take to be ready, unless its start says.
@@ -62,8 +63,7 @@ const (
 	maxLine = 4 << 10
 	// lookEvery is the longest pause between two looks whether a run is ready, and
 	// lookTime how long one may take.
-	lookEvery, lookTime = 250 * time.Millisecond, time.Second
-
+	lookEvery, lookTime                                       = 250 * time.Millisecond, time.Second
 	defaultProbeEvery, defaultProbeTime, defaultProbeFailures = 10 * time.Second, 5 * time.Second, 3
 )
 
@@ -84,7 +84,7 @@ type health struct {
 	probing  atomic.Bool                // there is one, perhaps of an older run; its goroutine says when not
 	probes   int                        // since the process began: of their names
 
-	readyAt, silenceAt, probeAt alarm
+	readyAt, silenceAt, probeAt env.Alarm
 }
 
 // watch begins with a new run.
@@ -96,7 +96,7 @@ func (p *process) watch(ctx actor.Context) {
 	h.ready, h.failures, h.blind, h.granted, h.ours = false, 0, new(atomic.Int64), 0, nil
 	h.heard, h.held = time.Now(), p.intake.HeldBack()
 	if l := p.params.Liveness; l != nil && l.SilenceMs > 0 {
-		h.silenceAt.set(ctx, fromMillis(l.SilenceMs), silenceDue{p.run})
+		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.run})
 	}
 	r := p.params.Ready
 	switch {
@@ -106,7 +106,7 @@ func (p *process) watch(ctx actor.Context) {
 	case r.Exit:
 		return
 	case r.DelayMs != nil:
-		h.readyAt.set(ctx, fromMillis(*r.DelayMs), readyDue{p.run})
+		h.readyAt.Set(ctx, env.FromMillis(*r.DelayMs), readyDue{p.run})
 		return
 	case r.Line != "":
 		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked when it was decoded
@@ -120,9 +120,9 @@ func (p *process) watch(ctx actor.Context) {
 	}
 	switch t := r.TimeoutMs; {
 	case t == nil:
-		h.readyAt.set(ctx, readyTime, readyDue{p.run})
+		h.readyAt.Set(ctx, readyTime, readyDue{p.run})
 	case *t > 0:
-		h.readyAt.set(ctx, fromMillis(*t), readyDue{p.run})
+		h.readyAt.Set(ctx, env.FromMillis(*t), readyDue{p.run})
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *process) watch(ctx actor.Context) {
 // itself stands in the way, time does not count.
 func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
 	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.run, p.health.watched, p.health.blind
-	p.shared.run(root, self, "ready", func() {
+	p.shared.Run(root, self, "ready", func() {
 		var told error
 		for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, lookEvery) {
 			begun, err := time.Now(), look(watched)
@@ -168,7 +168,7 @@ const (
 var errLooks = fmt.Errorf("%d looks at files of this session, or %d in all, wait for a filesystem", looksEach, looksAll)
 
 func (p *process) bounded(look func(context.Context) error) func(context.Context) error {
-	each, all := &p.gauge.looks, &p.shared.counts.looks
+	each, all := &p.gauge.Looks, &p.shared.Counts.Looks
 	return func(ctx context.Context) error {
 		defer each.Add(-1)
 		defer all.Add(-1)
@@ -237,8 +237,8 @@ func (p *process) unwatch() {
 		h.stop()
 	}
 	h.pattern, h.lines, h.matching = nil, nil, nil
-	for _, a := range []*alarm{&h.readyAt, &h.silenceAt, &h.probeAt} {
-		a.stop()
+	for _, a := range []*env.Alarm{&h.readyAt, &h.silenceAt, &h.probeAt} {
+		a.Stop()
 	}
 }
 
@@ -252,15 +252,15 @@ func (p *process) rewatch(ctx actor.Context) {
 		p.match(ctx)
 	}
 	if l != nil && l.SilenceMs > 0 {
-		h.silenceAt.set(ctx, fromMillis(l.SilenceMs), silenceDue{p.run})
+		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.run})
 	}
 	switch {
 	case h.ready:
 		if !h.probing.Load() {
 			p.probeLater(ctx)
 		}
-	case r != nil && h.readyAt.timer != nil:
-		h.readyAt.set(ctx, time.Until(h.readyAt.due), readyDue{p.run})
+	case r != nil && h.readyAt.Timer != nil:
+		h.readyAt.Set(ctx, time.Until(h.readyAt.Due), readyDue{p.run})
 	}
 }
 
@@ -271,7 +271,7 @@ func (p *process) isReady(ctx actor.Context) {
 		return
 	}
 	h.ready, h.pattern, h.lines, h.matching = true, nil, nil, nil
-	h.readyAt.stop()
+	h.readyAt.Stop()
 	if p.params.Ready != nil {
 		p.feed.Log.AppendReady(p.run)
 		p.spread(ctx)
@@ -289,11 +289,11 @@ func (p *process) readyDue(ctx actor.Context) {
 	case p.excused() > h.granted:
 		more := p.excused() - h.granted
 		h.granted += more
-		h.readyAt.set(ctx, more, readyDue{p.run})
+		h.readyAt.Set(ctx, more, readyDue{p.run})
 	default:
 		after := readyTime
 		if r.TimeoutMs != nil {
-			after = fromMillis(*r.TimeoutMs)
+			after = env.FromMillis(*r.TimeoutMs)
 		}
 		p.fail(ctx, fmt.Sprintf("not ready after %v", after))
 	}
@@ -303,7 +303,7 @@ func (p *process) readyDue(ctx actor.Context) {
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	h := &p.health
 	h.heard, h.held = time.Now(), p.intake.HeldBack()
-	p.gauge.wrote.Store(h.heard.UnixNano())
+	p.gauge.Wrote.Store(h.heard.UnixNano())
 	if h.pattern == nil || p.params.Ready.Stream != 0 && p.params.Ready.Stream != s {
 		return
 	}
@@ -329,7 +329,7 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 func (p *process) match(ctx actor.Context) {
 	h := &p.health
 	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.run}
-	p.shared.run(root, self, "match", func() {
+	p.shared.Run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
 			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // a TTY's lines have one
 		})
@@ -364,11 +364,11 @@ func (p *process) silence(ctx actor.Context) {
 	if !p.lives() {
 		return
 	}
-	limit := fromMillis(p.params.Liveness.SilenceMs)
+	limit := env.FromMillis(p.params.Liveness.SilenceMs)
 	heldBack := p.intake.HeldBack() - h.held
 	switch left := limit - (time.Since(h.heard) - heldBack); {
 	case left > 0:
-		h.silenceAt.set(ctx, left, silenceDue{p.run})
+		h.silenceAt.Set(ctx, left, silenceDue{p.run})
 	default:
 		p.fail(ctx, fmt.Sprintf("no output for %v", limit))
 	}

@@ -13,6 +13,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -21,20 +24,20 @@ import (
 func infoOf(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pid *actor.PID) (info protocol.ProcessInfoResult) {
 	asker := spawn(func() actor.Actor {
 		return actor.ReceiveFunc(func(ctx actor.Context) {
-			if m, ok := ctx.Message().(Reply); ok {
+			if m, ok := ctx.Message().(message.Reply); ok {
 				info, _ = m.Result.(protocol.ProcessInfoResult)
 			}
 		})
 	})
-	system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessInfoParams{ProcessID: "p"}}, asker)
+	system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessInfoParams{ProcessID: "p"}}, asker)
 	synctest.Wait()
 	return info
 }
 
 // probes answers the starts of probes: with the exit code that result returns, or with its error.
 func probes(r *processRecord, result func(n int) (int, error)) *atomic.Int64 {
-	start, count := r.shared.start, new(atomic.Int64)
-	r.shared.start = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+	start, count := r.shared.StartChild, new(atomic.Int64)
+	r.shared.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 		if !strings.Contains(spec.Name, ".probe") {
 			start(spec, in, done)
 			return
@@ -118,8 +121,8 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 		params := protocol.ProcessStartParams{Restart: &protocol.Restart{Policy: "permanent"}}
 		pid, record, c := fakeProcessOf(params, spawn, func(r *processRecord) {
 			r.restart = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 2, Period: time.Hour}}
-			start := r.shared.start
-			r.shared.start = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			start := r.shared.StartChild
+			r.shared.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				starts.Add(1)
 				if lacking.Load() {
 					done(nil, fmt.Errorf("%w: file descriptors: %w", child.ErrLimit, syscall.EMFILE))
@@ -151,7 +154,7 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 		lacking.Store(true) // and it can be ended while it waits
 		c.kill()
 		time.Sleep(10 * time.Second)
-		system.Root.Send(pid, stop{reason: "test", shutdown: -1})
+		system.Root.Send(pid, message.Stop{Reason: "test", Shutdown: -1})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if record.phase != closed {
@@ -238,10 +241,10 @@ func TestHeldBackDoesNotCount(t *testing.T) {
 					t.Fatalf("nobody has read its output, and it was killed after %v", killed)
 				}
 				owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
-				system.Root.RequestWithCustomSender(pid, Subscribe{Owner: true, Explicit: true}, owner)
-				system.Root.RequestWithCustomSender(pid, Pull{kept * 2}, owner)
+				system.Root.RequestWithCustomSender(pid, message.Subscribe{Owner: true, Explicit: true}, owner)
+				system.Root.RequestWithCustomSender(pid, message.Pull{Bytes: kept * 2}, owner)
 				synctest.Wait()
-				system.Root.RequestWithCustomSender(pid, Ack{0, record.feed.Log.Last()}, owner)
+				system.Root.RequestWithCustomSender(pid, message.Ack{From: 0, To: record.feed.Log.Last()}, owner)
 				synctest.Wait()
 				<-held
 				time.Sleep(5 * time.Second)
@@ -277,23 +280,23 @@ func TestLooksThatHang(t *testing.T) {
 			}
 		}
 		defer func() { lookFor = look }()
-		common := &shared{
-			Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults(),
-			budget: child.NewBudget(0, func() {}),
-			start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		common := &env.Env{
+			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
+			OutputBudget: child.NewBudget(0, func() {}),
+			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				done(&fakeChild{born: time.Now(), intake: in}, nil)
 			},
 		}
 		var records []*processRecord
 		var pids []*actor.PID
-		start := func(g *gauge) {
+		start := func(g *message.Gauge) {
 			pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{Ready: &protocol.Ready{File: "file:///x", TimeoutMs: ms(time.Minute)}}, spawn, func(r *processRecord) {
 				r.shared, r.gauge = common, g
 			})
 			pids, records = append(pids, pid), append(records, record)
 		}
 		for s := range sessions {
-			g := new(gauge)
+			g := new(message.Gauge)
 			for range each {
 				start(g)
 			}

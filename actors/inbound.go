@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -71,9 +72,9 @@ var methods = map[string]func(protocol.Codec, []byte) (any, *protocol.Error){
 
 	protocol.MethodGroupStart:   groupParams,
 	protocol.MethodGroupStop:    params[protocol.GroupStopParams],
-	protocol.MethodGroupList:    ignoring[GroupListRequest],
+	protocol.MethodGroupList:    ignoring[message.GroupListRequest],
 	protocol.MethodServerInfo:   ignoring[serverInfoRequest],
-	protocol.MethodSessionInfo:  ignoring[SessionInfoRequest],
+	protocol.MethodSessionInfo:  ignoring[message.SessionInfoRequest],
 	protocol.MethodSessionClose: optional[protocol.SessionCloseParams],
 	protocol.MethodSessionAck:   params[protocol.SessionAckParams],
 }
@@ -163,35 +164,6 @@ func decode(codec protocol.Codec, frame []byte) inbound {
 		in.weight = max(in.weight, footprint(in.params))
 	}
 	return in
-}
-
-// processOf is the id of the process that a request is about.
-func processOf(params any) string {
-	switch p := params.(type) {
-	case protocol.ProcessStartParams:
-		return p.ProcessID
-	case protocol.ProcessReadParams:
-		return p.ProcessID
-	case protocol.ProcessWriteParams:
-		return p.ProcessID
-	case protocol.ProcessCloseStdinParams:
-		return p.ProcessID
-	case protocol.ProcessResizeParams:
-		return p.ProcessID
-	case protocol.ProcessSignalParams:
-		return p.ProcessID
-	case protocol.ProcessTerminateParams:
-		return p.ProcessID
-	case protocol.ProcessWaitParams:
-		return p.ProcessID
-	case protocol.ProcessInfoParams:
-		return p.ProcessID
-	case protocol.ProcessRestartParams:
-		return p.ProcessID
-	case protocol.ProcessSetRestartParams:
-		return p.ProcessID
-	}
-	return ""
 }
 
 // changes reports whether a request changes something: an observer may not.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -18,7 +19,7 @@ const maxKept = 32 << 20
 
 // kept counts bytes of gauge.kept until all that use them have let go.
 type kept struct {
-	gauge *gauge
+	gauge *message.Gauge
 	bytes int64
 	users atomic.Int64
 }
@@ -36,8 +37,8 @@ func (h *hold) release() {
 	}
 	h.once.Do(func() {
 		if h.of.users.Add(-1) == 0 {
-			h.of.gauge.kept.Add(-h.of.bytes)
-			h.of.gauge.account.Give(int(h.of.bytes))
+			h.of.gauge.KeptBytes.Add(-h.of.bytes)
+			h.of.gauge.Account.Give(int(h.of.bytes))
 		}
 	})
 }
@@ -70,11 +71,11 @@ func (r *processRecord) keep(envs environments) *protocol.Error {
 			first, env = o, 0
 		}
 	}
-	if has := r.gauge.kept.Load(); has+argv+env > maxKept {
+	if has := r.gauge.KeptBytes.Load(); has+argv+env > maxKept {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
 			wireerr.Clip(r.id), argv+env, has, int64(maxKept))
 	}
-	if !r.gauge.account.Try(int(argv + env)) {
+	if !r.gauge.Account.Try(int(argv + env)) {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may (--memory-budget): try again later, or give it less",
 			wireerr.Clip(r.id), argv+env)
 	}
@@ -92,7 +93,7 @@ func (r *processRecord) keep(envs environments) *protocol.Error {
 			envs[key] = r
 		}
 	}
-	r.gauge.kept.Add(argv + env)
+	r.gauge.KeptBytes.Add(argv + env)
 	return nil
 }
 

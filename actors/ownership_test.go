@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -64,8 +65,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		return protocol.ProcessSignalParams{Repeatable: protocol.Repeatable{RequestID: fmt.Sprint(i)}}
 	}
 	for i := range 3 * maxAnswers {
-		a.add(params(i), Reply{Token: 1, Result: i})
-		a.add(params(i), Reply{Token: 1, Result: i})
+		a.add(params(i), message.Reply{Token: 1, Result: i})
+		a.add(params(i), message.Reply{Token: 1, Result: i})
 	}
 	for i := range 3 * maxAnswers {
 		reply, ok := a.to(params(i), 7)
@@ -76,11 +77,11 @@ func TestAnswersAreBounded(t *testing.T) {
 	if len(a.known) != maxAnswers || len(a.ring) != maxAnswers {
 		t.Errorf("%d are remembered, in a ring of %d", len(a.known), len(a.ring))
 	}
-	a.add(params(0), Reply{Err: protocol.Errorf(protocol.CodeInvalidRequest, "%s", strings.Repeat("é", 1<<20))})
+	a.add(params(0), message.Reply{Err: protocol.Errorf(protocol.CodeInvalidRequest, "%s", strings.Repeat("é", 1<<20))})
 	if reply, _ := a.to(params(0), 1); reply.Err == nil || reply.Err.Code != protocol.CodeInvalidRequest || len(reply.Err.Message) > maxErrorText+len("…") || !utf8.ValidString(reply.Err.Message) {
 		t.Errorf("of a long error %+v is remembered", reply.Err)
 	}
-	a.add(protocol.ProcessSignalParams{}, Reply{})
+	a.add(protocol.ProcessSignalParams{}, message.Reply{})
 	if _, ok := a.to(protocol.ProcessSignalParams{}, 1); ok {
 		t.Error("a request without an id is remembered")
 	}

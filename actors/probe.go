@@ -9,6 +9,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 )
 
 // Probes: commands that are run beside a process and say whether it lives
@@ -16,7 +18,7 @@ import (
 
 func (p *process) probeLater(ctx actor.Context) {
 	if l := p.params.Liveness; l != nil && l.Probe != nil && p.phase == running {
-		p.health.probeAt.set(ctx, orDefault(l.Probe.EveryMs, defaultProbeEvery), probeDue{p.run})
+		p.health.probeAt.Set(ctx, orDefault(l.Probe.EveryMs, defaultProbeEvery), probeDue{p.run})
 	}
 }
 
@@ -24,7 +26,7 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 	if ms == 0 {
 		return d
 	}
-	return fromMillis(ms)
+	return env.FromMillis(ms)
 }
 
 // probe runs the command once. There is one at a time.
@@ -47,7 +49,7 @@ func (p *process) probe(ctx actor.Context) {
 	}
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.run, held: p.intake.HeldBack()}, p.shared
-	s.run(root, self, "probe", func() {
+	s.Run(root, self, "probe", func() {
 		m.ours = errors.New("internal error")
 		defer func() {
 			h.probing.Store(false)
@@ -69,9 +71,9 @@ var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram,
 // runProbe runs a command to its end, with all that it starts; ctx ends it, and limit from
 // when it was started on. fault is "" if it ended with exit code 0, and else what went wrong.
 // ours is why the server could not run it.
-func runProbe(ctx context.Context, s *shared, limit time.Duration, spec child.Spec) (fault string, ours error) {
+func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.Spec) (fault string, ours error) {
 	news := make(chan struct{}, 1)
-	in := child.NewIntake(minRetention, s.budget, nil, func() {
+	in := child.NewIntake(config.MinRetention, s.OutputBudget, nil, func() {
 		select {
 		case news <- struct{}{}:
 		default:
@@ -83,7 +85,7 @@ func runProbe(ctx context.Context, s *shared, limit time.Duration, spec child.Sp
 		err    error
 	}
 	started := make(chan start, 1)
-	s.start(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
+	s.StartChild(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
 	st := <-started // a spawner always answers
 	if st.err != nil {
 		if ofCommand(st.err) {

@@ -6,7 +6,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -16,39 +18,31 @@ import (
 type (
 	spawned    struct{} // spawner goroutine: record has the handle or the error
 	factsReady struct{} // intake, and the actor itself when it had its share
-	forgotten  struct{} // session, to processRetired
-	announce   struct{} // session, after a restart: say again that you have started
-	unspooled  struct{} // the goroutine that read the disk for a process/read
-	treeGone   struct { // KillTree, of that run
+
+)
+
+type (
+	unspooled struct{} // the goroutine that read the disk for a process/read
+	treeGone  struct { // KillTree, of that run
 		run int
 		err error
 	}
+)
 
-	// stop is from the session; our Terminated is the answer.
-	stop struct {
-		reason string
-		// shutdown is the server's grace at its own end: the default, and the most,
-		// between SIGTERM and SIGKILL. Negative: only the process's own killGraceMs
-		// counts.
-		shutdown time.Duration
-	}
-	// session: it has stopped; or it was evicted, and what it may still send comes
-	// too late: its successor sends again what was not answered.
-	viewerGone struct {
-		pid     *actor.PID
-		evicted bool
-	}
-
+type (
 	timeoutDue struct{ run int } // timeoutMs has passed, of that run
 	restartDue struct{}          // the backoff has passed
 	killDue    struct{ run int } // grace has passed, of that run
 	stdinDue   struct{}          // a child that closed its stdin has not ended
 	retireDue  struct{}          // look whether the closed process may go
-	// killTreeRequest is process/terminate with tree, which is answered at once.
-	killTreeRequest struct{}
-	readDue         struct{ r *parked } // waitMs or timeoutMs has passed
-	flushDue        struct{}            // viewers had their time to get the end
-	aheadDue        struct{}            // the owner had its time to read what it missed
+
+)
+
+type (
+	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
+	flushDue struct{}            // viewers had their time to get the end
+	aheadDue struct{}            // the owner had its time to read what it missed
+
 )
 
 // turnBytes is how much output an actor logs before it looks at other messages.
@@ -83,15 +77,15 @@ func (p phase) String() string {
 // it has one owner, Receive; mu guards only what the spawner hands over.
 type processRecord struct {
 	// Fixed at spawn.
-	shared   *shared
+	shared   *env.Env
 	id, name string // the client's, and the actor's
 	params   protocol.ProcessStartParams
 	spec     child.Spec
 	spool    *spool.File // nil: what is beyond the retention waits
 	session  *actor.PID
-	group    *actor.PID // nil: it is of none
-	groupID  string     // the client's
-	gauge    *gauge     // of the session
+	group    *actor.PID     // nil: it is of none
+	groupID  string         // the client's
+	gauge    *message.Gauge // of the session
 	created  time.Time
 	// What spec and params keep to start it from.
 	keptArgv, keptEnv hold
@@ -112,7 +106,7 @@ type processRecord struct {
 	status    protocol.ExitStatus // from exited on
 	timedOut  bool
 	endReason string // why it was killed, by us; "": it was not
-	stopping  *stop
+	stopping  *message.Stop
 	restart   *supervision.Restart // nil: it is run once
 	history   supervision.History
 	run       int       // the current or last one, from 1
@@ -121,11 +115,11 @@ type processRecord struct {
 	// none is.
 	restartAsked, terminated bool
 	// Of a process of a group:
-	order      order  // the newest
-	endOrdered bool   // it was told to end this run
-	restartSet bool   // process/setRestart, since the last end
-	unread     int    // the run whose end was told before its output was taken; 0: none
-	leaving    string // why it was given up, if not by the group
+	order      message.Order // the newest
+	endOrdered bool          // it was told to end this run
+	restartSet bool          // process/setRestart, since the last end
+	unread     int           // the run whose end was told before its output was taken; 0: none
+	leaving    string        // why it was given up, if not by the group
 
 	fault     string // why it was ended, if that is its own failure
 	health    health
@@ -149,7 +143,7 @@ type processRecord struct {
 	writeIDs   recent
 	answers    answers // to requests that may be sent again
 
-	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt, aheadAt alarm
+	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt, aheadAt env.Alarm
 }
 
 // parked is a request that waits.
@@ -166,7 +160,7 @@ type parked struct {
 type process struct{ *processRecord }
 
 func (p *process) Receive(ctx actor.Context) {
-	if from := ctx.Sender(); from != nil && p.feed.Barred(whoOf(from)) {
+	if from := ctx.Sender(); from != nil && p.feed.Barred(message.WhoOf(from)) {
 		return
 	}
 	switch m := ctx.Message().(type) {
@@ -174,9 +168,9 @@ func (p *process) Receive(ctx actor.Context) {
 		p.start(ctx)
 	case *actor.Stopping:
 		p.answerTrees(ctx, errUnseen)
-		ctx.Send(p.session, processEnded{p.name, p.feed.Last(), p.phase >= closed, p.unseen()})
-		for _, a := range []*alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt, &p.aheadAt} {
-			a.stop()
+		ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.phase >= closed, Left: p.unseen()})
+		for _, a := range []*env.Alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt, &p.aheadAt} {
+			a.Stop()
 		}
 		p.unwatch()
 		p.interval = nil // no other run
@@ -186,37 +180,37 @@ func (p *process) Receive(ctx actor.Context) {
 
 	case spawned:
 		p.spawned(ctx)
-	case announce:
+	case message.Announce:
 		p.announce(ctx)
 	case factsReady:
 		p.takeFacts(ctx)
-	case order:
+	case message.Order:
 		p.ordered(ctx, m)
-	case report:
+	case message.Report:
 		p.report(ctx)
-	case stop:
+	case message.Stop:
 		p.stop(ctx, m)
 	case treeGone:
 		p.treeGone(ctx, m)
 
-	case Request:
+	case message.Request:
 		p.request(ctx, m)
-	case Subscribe:
+	case message.Subscribe:
 		p.subscribe(ctx, m)
-	case Pull:
-		p.pulled(ctx, whoOf(ctx.Sender()), m.Bytes)
-	case Ack:
+	case message.Pull:
+		p.pulled(ctx, message.WhoOf(ctx.Sender()), m.Bytes)
+	case message.Ack:
 		p.acked(ctx, m)
-	case Unsubscribe:
+	case message.Unsubscribe:
 		p.removeViewer(ctx, ctx.Sender())
-	case viewerGone:
-		if m.evicted {
-			p.feed.Bar(whoOf(m.pid))
+	case message.ViewerGone:
+		if m.Evicted {
+			p.feed.Bar(message.WhoOf(m.PID))
 		} else {
-			p.feed.Unbar(whoOf(m.pid))
+			p.feed.Unbar(message.WhoOf(m.PID))
 		}
-		p.removeViewer(ctx, m.pid)
-	case budgetLow:
+		p.removeViewer(ctx, m.PID)
+	case message.BudgetLow:
 		p.held()
 
 	case timeoutDue:
@@ -255,7 +249,7 @@ func (p *process) Receive(ctx actor.Context) {
 		p.inspected(ctx, m)
 	case unspooled:
 		p.unspooled(ctx)
-	case crashed: // a goroutine of its health, or that read the disk
+	case env.Crashed: // a goroutine of its health, or that read the disk
 		panic(m)
 	case restartDue: // below
 	case readDue:
@@ -265,7 +259,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case aheadDue:
 		p.awaitAhead(ctx) // it may be of an earlier limit
 		p.spread(ctx)
-	case forgotten:
+	case message.Forgotten:
 		p.forgotten = true
 		p.retire(ctx)
 	case flushDue:
@@ -297,7 +291,7 @@ func (p *process) start(ctx actor.Context) {
 	if p.asked < p.run && (p.phase == starting || p.interval != nil && p.interval.spawning) {
 		p.spawn(ctx)
 	}
-	p.feed.Each(func(v *viewer) { ctx.Send(v.To, Resubscribe{p.ref(ctx), v.Seq()}) })
+	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
 	p.feed.Dismiss()
 	p.awaitAhead(ctx)
 	p.killing = false
@@ -319,7 +313,7 @@ func (p *process) start(ctx actor.Context) {
 		p.killTree(ctx)
 	}
 	if p.group != nil {
-		ctx.Send(p.group, memberBack{p.id})
+		ctx.Send(p.group, message.MemberBack{ID: p.id})
 		p.report(ctx)
 	}
 	p.rewatch(ctx)
@@ -332,7 +326,9 @@ func (p *process) start(ctx actor.Context) {
 	}
 }
 
-func (p *process) ref(ctx actor.Context) ProcessRef { return ProcessRef{p.id, ctx.Self()} }
+func (p *process) ref(ctx actor.Context) message.ProcessRef {
+	return message.ProcessRef{ID: p.id, PID: ctx.Self()}
+}
 
 // spawned moves on from starting, if the spawner has answered.
 func (p *process) spawned(ctx actor.Context) {
@@ -359,7 +355,7 @@ func (p *process) spawned(ctx actor.Context) {
 		}
 	}
 	p.phase = running // before it is announced
-	p.shared.at(ctx, runningSet)
+	p.shared.At(ctx, env.RunningSet)
 	p.announce(ctx)
 	p.begin(ctx)
 }
@@ -367,10 +363,10 @@ func (p *process) spawned(ctx actor.Context) {
 // begin begins a run that has a child. May be repeated.
 func (p *process) begin(ctx actor.Context) {
 	p.phase = running
-	p.shared.at(ctx, runBegun)
+	p.shared.At(ctx, env.RunBegun)
 	p.unwatch()
 	if t := p.params.TimeoutMs; t != nil && *t > 0 {
-		p.timeoutAt.set(ctx, fromMillis(*t), timeoutDue{p.run})
+		p.timeoutAt.Set(ctx, env.FromMillis(*t), timeoutDue{p.run})
 	}
 	p.watch(ctx)
 	if p.stopping != nil {
@@ -397,7 +393,7 @@ func (p *process) announce(ctx actor.Context) {
 	case err == nil:
 		return // not known yet
 	}
-	ctx.Send(p.session, processStarted{id: p.id, name: p.name, ref: p.ref(ctx), err: wireerr.From(err)})
+	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err)})
 }
 
 // takeFacts logs what the child did, and passes it on. After its share it lets
@@ -422,7 +418,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
 			p.logged = in
-			p.shared.at(ctx, factLogged)
+			p.shared.At(ctx, env.FactLogged)
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
@@ -460,13 +456,13 @@ func (p *process) spread(ctx actor.Context) {
 // close ends the log. May be repeated.
 func (p *process) close(ctx actor.Context) {
 	p.feed.Log.AppendClosed()
-	p.shared.at(ctx, closeLogged)
+	p.shared.At(ctx, env.CloseLogged)
 	p.phase = closed
 	p.closedAt = time.Now()
-	p.shared.at(ctx, closePhase)
+	p.shared.At(ctx, env.ClosePhase)
 	p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
 	p.release()
-	p.retireAt.set(ctx, p.keeps(), retireDue{})
+	p.retireAt.Set(ctx, p.keeps(), retireDue{})
 	p.acceptStdin(ctx) // nothing is: it has ended
 	p.report(ctx)
 }
@@ -477,8 +473,8 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	st.TimedOut = p.timedOut
 	st.Reason = p.endReason
 	st.OOMKilled = st.OOMKilled && p.endReason == "" // else it was we who killed it
-	p.killAt.stop()
-	p.timeoutAt.stop()
+	p.killAt.Stop()
+	p.timeoutAt.Stop()
 	if r := p.params.Ready; r != nil && r.Exit && p.endReason == "" && st.ExitCode == 0 {
 		p.isReady(ctx)
 	}
@@ -489,7 +485,7 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 		return
 	}
 	p.phase = exited
-	p.shared.at(ctx, exitPhase)
+	p.shared.At(ctx, env.ExitPhase)
 	p.afterExit(ctx)
 }
 
@@ -499,7 +495,7 @@ func (p *process) logExit(ctx actor.Context, st protocol.ExitStatus) {
 		p.feed.Log.AppendExited(st)
 		p.exits = p.run + 1
 	}
-	p.shared.at(ctx, exitLogged)
+	p.shared.At(ctx, env.ExitLogged)
 }
 
 // afterExit does what follows the end of the last run. May be repeated.
@@ -526,13 +522,13 @@ func (p *process) handleNow() child.Handle {
 	return p.handle
 }
 
-func (p *process) request(ctx actor.Context, m Request) {
+func (p *process) request(ctx actor.Context, m message.Request) {
 	switch p.phase {
 	case starting: // only one who got its PID by other means than Started can be so early
-		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
 		return
 	case retired:
-		ctx.Respond(m.failed(wireerr.UnknownProcess(p.id)))
+		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
 		return
 	}
 	if reply, ok := p.answers.to(m.Params, m.Token); ok {
@@ -547,7 +543,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 	switch params := m.Params.(type) {
 	case protocol.ProcessReadParams:
 		// A client that reads after a seq has the output up to there (PROTOCOL.md).
-		if p.feed.AckRead(time.Now(), whoOf(r.sender), params.AfterSeq) {
+		if p.feed.AckRead(time.Now(), message.WhoOf(r.sender), params.AfterSeq) {
 			p.awaitAhead(ctx)
 			p.held()
 		}
@@ -576,7 +572,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 			p.reply(ctx, r, result, nil)
 		}
 		p.terminate(ctx, params)
-	case killTreeRequest:
+	case message.KillTreeRequest:
 		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
 		p.terminate(ctx, protocol.ProcessTerminateParams{Tree: true})
 	case protocol.ProcessRestartParams:
@@ -585,7 +581,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
 	case protocol.ProcessInfoParams:
 		p.inspect(ctx, r)
-	case DescribeRequest:
+	case message.DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:
 		p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "a process does not answer %T", m.Params))
@@ -593,7 +589,7 @@ func (p *process) request(ctx actor.Context, m Request) {
 }
 
 func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
-	reply := Reply{Token: r.token, Result: result, Err: err}
+	reply := message.Reply{Token: r.token, Result: result, Err: err}
 	p.answers.add(r.params, reply)
 	ctx.Send(r.sender, reply)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -42,7 +44,7 @@ func (p *process) terminate(ctx actor.Context, m protocol.ProcessTerminateParams
 	}
 	grace := time.Duration(0)
 	if m.GraceMs != nil {
-		grace = fromMillis(*m.GraceMs)
+		grace = env.FromMillis(*m.GraceMs)
 	}
 	p.kill(ctx, grace)
 }
@@ -70,7 +72,7 @@ func (p *process) fail(ctx actor.Context, fault string) {
 // negative if it did not.
 func (p *process) killGrace() time.Duration {
 	if g := p.params.KillGraceMs; g != nil {
-		return fromMillis(*g)
+		return env.FromMillis(*g)
 	}
 	return -1
 }
@@ -86,7 +88,7 @@ func (p *process) kill(ctx actor.Context, grace time.Duration) {
 		signal = s
 	}
 	p.logErr("stop", p.handleNow().Signal(signal))
-	p.killAt.sooner(ctx, grace, killDue{p.run}) // no later wish puts it off
+	p.killAt.Sooner(ctx, grace, killDue{p.run}) // no later wish puts it off
 }
 
 // killNow kills the program, and where that was asked for all that it started.
@@ -101,9 +103,9 @@ func (p *process) killNow(ctx actor.Context) {
 }
 
 // stop ends the process with all of its tree, and then the actor.
-func (p *process) stop(ctx actor.Context, m stop) {
+func (p *process) stop(ctx actor.Context, m message.Stop) {
 	p.stopping = &m
-	p.shared.at(ctx, stopSet)
+	p.shared.At(ctx, env.StopSet)
 	if p.handleNow() == nil {
 		if p.phase > starting && (p.interval == nil || !p.interval.spawning) {
 			p.treeGone(ctx, treeGone{run: p.run}) // the last run could not be started: nothing is left of any
@@ -111,14 +113,14 @@ func (p *process) stop(ctx actor.Context, m stop) {
 		return // else spawned comes back to it
 	}
 	if p.lives() && p.endReason == "" {
-		p.endReason = m.reason
+		p.endReason = m.Reason
 	}
 	grace := p.killGrace()
-	if m.shutdown >= 0 {
+	if m.Shutdown >= 0 {
 		if grace < 0 {
-			grace = m.shutdown
+			grace = m.Shutdown
 		}
-		grace = min(grace, m.shutdown)
+		grace = min(grace, m.Shutdown)
 	}
 	p.kill(ctx, grace)
 }
@@ -147,7 +149,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	}
 	p.killing = false
 	p.answerTrees(ctx, m.err)
-	p.shared.at(ctx, treeGoneSet)
+	p.shared.At(ctx, env.TreeGoneSet)
 	if n := p.interval; n != nil {
 		n.treeGone = true
 		if m.err != nil {
@@ -165,7 +167,7 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	if h := p.handleNow(); h != nil {
 		h.Abandon()
 	}
-	p.flushAt.set(ctx, flushTime, flushDue{})
+	p.flushAt.Set(ctx, flushTime, flushDue{})
 	p.spread(ctx) // what was held back, too
 }
 
@@ -245,17 +247,17 @@ func (p *process) retire(ctx actor.Context) {
 		wait := p.keeps()
 		switch left := wait - time.Since(p.closedAt); {
 		case left > 0:
-			p.retireAt.set(ctx, left, retireDue{})
+			p.retireAt.Set(ctx, left, retireDue{})
 			return
 		case len(p.trees) > 0: // their answer needs the process
-			p.retireAt.set(ctx, minLinger, retireDue{})
+			p.retireAt.Set(ctx, minLinger, retireDue{})
 			return
 		case !p.feed.Done(time.Now(), p.closedAt.Add(wait), wait, max(wait, flushTime)):
-			p.retireAt.set(ctx, max(wait, time.Second), retireDue{})
+			p.retireAt.Set(ctx, max(wait, time.Second), retireDue{})
 			return
 		}
 		p.phase = retired
-		p.shared.at(ctx, retiredPhase)
+		p.shared.At(ctx, env.RetiredPhase)
 	}
 	if p.phase == retired {
 		p.feed.Close()
@@ -265,18 +267,18 @@ func (p *process) retire(ctx actor.Context) {
 	case p.phase < closed:
 		return
 	case !p.forgotten: // said again until the session has heard it
-		ctx.Request(p.session, processRetired{p.id, p.name, p.feed.Last()})
+		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last()})
 	case p.handleNow() == nil || p.handleNow().TreeEmpty():
 		ctx.Stop(ctx.Self())
 		return
 	}
 	p.lingers = min(max(2*p.lingers, minLinger), maxLinger)
-	p.retireAt.set(ctx, p.lingers, retireDue{})
+	p.retireAt.Set(ctx, p.lingers, retireDue{})
 }
 
 // leave is the last that the actor does.
 func (p *process) leave() {
-	p.gauge.held.Add(-p.gauged)
+	p.gauge.HeldBytes.Add(-p.gauged)
 	p.gauged = 0
 	p.release()
 	p.feed.Close()

@@ -6,6 +6,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -19,23 +21,23 @@ var errGroupIntensity = protocol.Errorf(protocol.CodeInvalidParams, "restart.int
 // join is how a process of a group begins.
 func (p *process) join(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	p.intake = child.NewIntake(p.feed.Retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
+	p.intake = child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 	p.phase, p.interval = restarting, &interval{verdict: supervision.Again, held: true, treeGone: true, closed: true, logged: true}
 	p.announce(ctx)
 }
 
 // ordered keeps the newest order: a failure may put an older one behind it.
-func (p *process) ordered(ctx actor.Context, m order) {
-	if m.serial > p.order.serial {
+func (p *process) ordered(ctx actor.Context, m message.Order) {
+	if m.Serial > p.order.Serial {
 		p.order = m
-		p.shared.at(ctx, orderTaken)
+		p.shared.At(ctx, env.OrderTaken)
 		p.obey(ctx)
 	}
 }
 
 // obey does what the group wants, as far as that can be done now. May be repeated.
 func (p *process) obey(ctx actor.Context) {
-	m, n := p.order.status, p.interval
+	m, n := p.order.Status, p.interval
 	held := n != nil && n.held && n.verdict == supervision.Again
 	between := n != nil && !n.spawning && n.verdict == supervision.Again
 	switch m.State {
@@ -82,7 +84,7 @@ func (p *process) tellEnded(ctx actor.Context) {
 		return
 	}
 	n.told = p.run
-	ctx.Send(p.group, memberEnded{p.id, p.run, *n.end, *p.restart, p.restartSet})
+	ctx.Send(p.group, message.MemberEnded{ID: p.id, Run: p.run, End: *n.end, Restart: *p.restart, Anew: p.restartSet})
 	p.restartSet = false
 }
 
@@ -91,8 +93,8 @@ func (p *process) report(ctx actor.Context) {
 	switch n := p.interval; {
 	case p.group == nil:
 	case p.phase >= closed:
-		m := memberGone{id: p.id, reason: p.leaving}
-		m.givenUp = m.reason != ""
+		m := message.MemberGone{ID: p.id, Reason: p.leaving}
+		m.GivenUp = m.Reason != ""
 		ctx.Send(p.group, m)
 	case n != nil && n.held && n.told > p.run: // it was ended before it had begun
 		p.tellOver(ctx, n.told)
@@ -101,13 +103,13 @@ func (p *process) report(ctx actor.Context) {
 	case p.unread == p.run && p.phase == running:
 		p.endedUnread(ctx)
 	case p.phase == running && p.health.ready:
-		ctx.Send(p.group, memberReady{p.id, p.run})
+		ctx.Send(p.group, message.MemberReady{ID: p.id, Run: p.run})
 	}
 }
 
 // endRun ends a run, but not the process, with its grace.
 func (p *process) endRun(ctx actor.Context, reason string) {
-	p.shared.at(ctx, runEnding)
+	p.shared.At(ctx, env.RunEnding)
 	grace := p.killGrace()
 	if grace < 0 {
 		grace = max(p.shared.KillGrace, 0)
@@ -117,7 +119,7 @@ func (p *process) endRun(ctx actor.Context, reason string) {
 	case !p.lives():
 		p.killNow(ctx)
 	case p.endReason != "": // it has had its SIGTERM
-		p.killAt.sooner(ctx, grace, killDue{p.run})
+		p.killAt.Sooner(ctx, grace, killDue{p.run})
 	default:
 		p.endReason = reason
 		p.kill(ctx, grace)
@@ -130,7 +132,7 @@ func (p *process) endedUnread(ctx actor.Context) {
 	if p.group != nil && p.interval == nil && p.endOrdered && p.phase == running {
 		p.unread = p.run
 		if st, ok := p.handleNow().Status(); ok && p.endReason == "" { // it had ended by itself
-			ctx.Send(p.group, memberEnded{p.id, p.run, p.endOf(st), *p.restart, p.restartSet})
+			ctx.Send(p.group, message.MemberEnded{ID: p.id, Run: p.run, End: p.endOf(st), Restart: *p.restart, Anew: p.restartSet})
 			return
 		}
 		p.tellOver(ctx, p.run)
@@ -139,5 +141,5 @@ func (p *process) endedUnread(ctx actor.Context) {
 
 // tellOver tells the group that a run is over, of whose end nothing more is known.
 func (p *process) tellOver(ctx actor.Context, run int) {
-	ctx.Send(p.group, memberEnded{id: p.id, run: run, end: supervision.End{Requested: true}, restart: *p.restart})
+	ctx.Send(p.group, message.MemberEnded{ID: p.id, Run: run, End: supervision.End{Requested: true}, Restart: *p.restart})
 }

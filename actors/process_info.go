@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -36,7 +37,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	}
 	info.Ready = p.phase == running && p.health.ready
 	if n := p.interval; n != nil && !n.at.IsZero() {
-		info.RestartInMs = milliseconds(time.Until(n.at))
+		info.RestartInMs = env.Milliseconds(time.Until(n.at))
 	}
 	return info
 }
@@ -134,9 +135,9 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	case n != nil && !n.held && p.full():
 		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.ended), Bytes: pinned, Reason: "its next run waits until some of what it has written is read"})
 	case n != nil && n.held:
-		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.ended), InMs: untilMs(n.at), Reason: n.reason})
+		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.ended), InMs: env.UntilMs(n.at), Reason: n.reason})
 	case n != nil:
-		wait(protocol.Wait{For: protocol.WaitBackoff, SinceMs: sinceMs(n.ended), InMs: untilMs(n.at), Reason: n.reason})
+		wait(protocol.Wait{For: protocol.WaitBackoff, SinceMs: sinceMs(n.ended), InMs: env.UntilMs(n.at), Reason: n.reason})
 	case p.phase == exited:
 		wait(protocol.Wait{For: protocol.WaitDescendants})
 	case handle == nil:
@@ -154,12 +155,12 @@ func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
 		wait(protocol.Wait{For: protocol.WaitStopped, Reason: "stopped by a signal"})
 	}
 	if p.endReason != "" {
-		wait(protocol.Wait{For: protocol.WaitEnd, InMs: p.killAt.left(), Reason: p.endReason})
+		wait(protocol.Wait{For: protocol.WaitEnd, InMs: p.killAt.Left(), Reason: p.endReason})
 	}
 	if p.params.Ready != nil && !p.health.ready {
-		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.left()}
+		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.Left()}
 		if w.InMs > 0 {
-			w.InMs += milliseconds(p.excused() - p.health.granted)
+			w.InMs += env.Milliseconds(p.excused() - p.health.granted)
 		}
 		if err := p.health.ours; err != nil {
 			w.Reason = "the server cannot look: " + err.Error()
@@ -173,5 +174,5 @@ func sinceMs(t time.Time) uint64 {
 	if t.IsZero() {
 		return 0
 	}
-	return milliseconds(time.Since(t))
+	return env.Milliseconds(time.Since(t))
 }

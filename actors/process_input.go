@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -28,7 +29,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
 			return // no room: the intake will say
 		}
-		p.shared.at(ctx, stdinTaken)
+		p.shared.At(ctx, env.StdinTaken)
 		var result any = protocol.Empty{}
 		if w, ok := r.params.(protocol.ProcessWriteParams); ok {
 			status := protocol.WriteAccepted
@@ -38,7 +39,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			result = protocol.ProcessWriteResult{Status: status}
 		}
 		p.reply(ctx, r, result, nil)
-		p.shared.at(ctx, stdinAnswered)
+		p.shared.At(ctx, env.StdinAnswered)
 		p.stdin = p.stdin[1:]
 	}
 	p.stdin = nil
@@ -90,7 +91,7 @@ func (p *process) stdinRefused(ctx actor.Context) bool {
 		p.refused = time.Now()
 	}
 	if left := stdinTime - time.Since(p.refused); p.restart != nil && left > 0 {
-		p.stdinAt.sooner(ctx, left, stdinDue{})
+		p.stdinAt.Sooner(ctx, left, stdinDue{})
 		return false
 	}
 	p.stdinEnd = true

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/process/feed"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -12,7 +14,7 @@ import (
 
 type (
 	// processFeed is the log of a process with its viewers.
-	processFeed = feed.Feed[who, *actor.PID]
+	processFeed = feed.Feed[message.Who, *actor.PID]
 	viewer      = feed.Viewer[*actor.PID]
 )
 
@@ -25,13 +27,13 @@ func feedOf(r *protocol.Retention, retention int64, ephemeral bool) processFeed 
 // of the session hears of.
 func (p *process) holds() (retained, pinned int64) {
 	retained, pinned = p.feed.Held()
-	p.gauge.held.Add(pinned - p.gauged)
+	p.gauge.HeldBytes.Add(pinned - p.gauged)
 	p.gauged = pinned
 	return retained, pinned
 }
 
 // trim drops entries that need not be kept.
-func (p *process) trim() { p.feed.Trim(p.shared.budget.Short()) }
+func (p *process) trim() { p.feed.Trim(p.shared.OutputBudget.Short()) }
 
 // held tells the pumps how much the log holds, once that may have become less.
 func (p *process) held() {
@@ -39,12 +41,12 @@ func (p *process) held() {
 	p.intake.Hold(p.holds())
 }
 
-func (p *process) subscribe(ctx actor.Context, m Subscribe) {
+func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 	if last := p.feed.Log.Last(); !m.Now && m.After > last && p.phase < retired {
-		ctx.Respond(Refused{p.id, protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
+		ctx.Respond(message.Refused{Process: p.id, Err: protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
 		return
 	}
-	key := whoOf(ctx.Sender())
+	key := message.WhoOf(ctx.Sender())
 	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Owner: m.Owner, Explicit: m.Explicit, Resumed: m.Resumed})
 	if m.Owner {
 		p.awaitAhead(ctx)
@@ -54,15 +56,15 @@ func (p *process) subscribe(ctx actor.Context, m Subscribe) {
 }
 
 // pulled records that a viewer waits for up to n bytes.
-func (p *process) pulled(ctx actor.Context, key who, n int) {
+func (p *process) pulled(ctx actor.Context, key message.Who, n int) {
 	if v := p.feed.Pull(key, n); v != nil {
 		p.deliver(ctx, v)
 		p.mayGo(ctx)
 	}
 }
 
-func (p *process) acked(ctx actor.Context, m Ack) {
-	if p.feed.Ack(time.Now(), whoOf(ctx.Sender()), m.From, m.To) {
+func (p *process) acked(ctx actor.Context, m message.Ack) {
+	if p.feed.Ack(time.Now(), message.WhoOf(ctx.Sender()), m.From, m.To) {
 		p.awaitAhead(ctx)
 		p.held()
 	}
@@ -72,7 +74,7 @@ func (p *process) acked(ctx actor.Context, m Ack) {
 func (p *process) awaitAhead(ctx actor.Context) {
 	if at := p.feed.Ahead(); !at.IsZero() {
 		if left := time.Until(at); left > 0 {
-			p.aheadAt.sooner(ctx, left, aheadDue{})
+			p.aheadAt.Sooner(ctx, left, aheadDue{})
 		}
 	}
 }
@@ -84,20 +86,20 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 	if !ok {
 		return
 	}
-	p.shared.at(ctx, deliveryRead)
-	ctx.Request(v.To, Delivery{p.id, d.Gap, d.Entries, p.feed.Retention / 4})
-	p.shared.at(ctx, deliverySent)
+	p.shared.At(ctx, env.DeliveryRead)
+	ctx.Request(v.To, message.Delivery{Process: p.id, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
+	p.shared.At(ctx, env.DeliverySent)
 	if p.feed.Sent(now, v, &d) { // not before: who does not get it subscribes again from here
 		p.held()
 	}
 }
 
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
-	key := whoOf(pid)
+	key := message.WhoOf(pid)
 	p.feed.Remove(key)
 	p.held()
 	gone := func(r *parked) bool {
-		if whoOf(r.sender) != key {
+		if message.WhoOf(r.sender) != key {
 			return false
 		}
 		r.stopTimer()
@@ -122,7 +124,7 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 		return
 	}
 	if ms != nil {
-		r.timer = after(ctx, fromMillis(*ms), readDue{r})
+		r.timer = env.After(ctx, env.FromMillis(*ms), readDue{r})
 	}
 	p.reads = append(p.reads, r)
 }
@@ -131,7 +133,7 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 func (p *process) answerParked(ctx actor.Context, r *parked) {
 	if i := slices.Index(p.reads, r); i >= 0 {
 		p.answer(ctx, r, true)
-		p.shared.at(ctx, readAnswered)
+		p.shared.At(ctx, env.ReadAnswered)
 		p.reads = slices.Delete(p.reads, i, i+1)
 	}
 }
@@ -178,7 +180,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	if code := p.status.ExitCode; res.Exited {
 		res.ExitCode = &code
 	}
-	reply := Reply{Token: r.token, Result: res, From: read.From, To: read.To}
+	reply := message.Reply{Token: r.token, Result: res, From: read.From, To: read.To}
 	if !read.Spooled {
 		ctx.Send(r.sender, reply)
 		return true
@@ -186,7 +188,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	// Not from here, for a disk may be slow; and one at a time, for what was read is memory.
 	p.unspooling = true
 	sender, self, root := r.sender, ctx.Self(), ctx.ActorSystem().Root
-	p.shared.run(root, self, "spool", func() {
+	p.shared.Run(root, self, "spool", func() {
 		root.Send(sender, unspool(reply, res.Chunks, read.Entries))
 		root.Send(self, unspooled{})
 	})
@@ -204,12 +206,12 @@ func (p *process) unspooled(ctx actor.Context) {
 }
 
 // unspool fills in what of chunks lies on disk.
-func unspool(reply Reply, chunks []protocol.Chunk, entries []outlog.Entry) Reply {
+func unspool(reply message.Reply, chunks []protocol.Chunk, entries []outlog.Entry) message.Reply {
 	for i := range entries {
 		if e := &entries[i]; e.Spooled != nil {
 			data, err := e.Spooled.Read(nil)
 			if err != nil {
-				return Reply{Token: reply.Token, Err: protocol.Errorf(protocol.CodeInternal, "%v", err)}
+				return message.Reply{Token: reply.Token, Err: protocol.Errorf(protocol.CodeInternal, "%v", err)}
 			}
 			chunks[0].Chunk = data
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -41,7 +42,7 @@ type interval struct {
 // spawn asks for a child for the current run.
 func (p *process) spawn(ctx actor.Context) {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.feed.Retention, p.shared.budget, p.spool, func() { root.Send(self, factsReady{}) })
+	in := child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 	if p.intake != nil {
 		in.Succeed(p.intake)
 	}
@@ -55,9 +56,9 @@ func (p *process) spawn(ctx actor.Context) {
 		spec.Name += "." + strconv.Itoa(p.run) // of its cgroup, and its mark
 	}
 	r := p.processRecord
-	p.shared.at(ctx, spawnPrepared)
+	p.shared.At(ctx, env.SpawnPrepared)
 	p.asked = p.run
-	p.shared.start(spec, p.intake, func(h child.Handle, err error) {
+	p.shared.StartChild(spec, p.intake, func(h child.Handle, err error) {
 		r.mu.Lock()
 		r.handle, r.startErr = h, err
 		gone := r.gone
@@ -67,7 +68,7 @@ func (p *process) spawn(ctx actor.Context) {
 		}
 		root.Send(self, spawned{})
 	})
-	p.shared.at(ctx, spawnAsked)
+	p.shared.At(ctx, env.SpawnAsked)
 }
 
 // runEnded decides what follows a run. It reports false if that was the last, in
@@ -88,7 +89,7 @@ func (p *process) runEnded(ctx actor.Context, st protocol.ExitStatus) bool {
 	n.treeGone = p.handleNow() == nil // it could not be started
 	n.closed = n.treeGone
 	p.phase, p.interval = restarting, n
-	p.shared.at(ctx, runOver)
+	p.shared.At(ctx, env.RunOver)
 	return true
 }
 
@@ -119,7 +120,7 @@ func (p *process) advance(ctx actor.Context) {
 		p.obey(ctx)
 	}
 	if p.stopping != nil {
-		n.verdict, n.reason = supervision.Over, p.stopping.reason
+		n.verdict, n.reason = supervision.Over, p.stopping.Reason
 	}
 	if n.held && n.verdict == supervision.Again {
 		p.tellEnded(ctx)
@@ -153,22 +154,22 @@ func (p *process) advance(ctx actor.Context) {
 		}
 		p.feed.Log.AppendRestarted(outlog.Restart{Run: p.run + 1, Reason: n.reason, Delay: n.delay, StdinLost: lost})
 		n.logged = true
-		p.shared.at(ctx, restartLogged)
+		p.shared.At(ctx, env.RestartLogged)
 		p.spread(ctx)
 	}
 	if wait := time.Until(n.at); wait > 0 {
-		p.restartAt.sooner(ctx, wait, restartDue{})
+		p.restartAt.Sooner(ctx, wait, restartDue{})
 		return
 	}
-	p.restartAt.stop()
+	p.restartAt.Stop()
 	p.finishRun()
 	p.run, n.spawning = p.run+1, true
 	p.killing, p.endOrdered, p.unread = false, false, 0
 	p.timedOut, p.endReason, p.fault, p.restartAsked, p.killRest = false, "", "", false, false
 	p.stdinEnd, p.refused = false, time.Time{}
-	p.stdinAt.stop()
+	p.stdinAt.Stop()
 	p.writeIDs.nextRun()
-	p.shared.at(ctx, runCounted)
+	p.shared.At(ctx, env.RunCounted)
 	p.spawn(ctx)
 }
 
@@ -306,7 +307,7 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		if b.Jitter < 0 || b.Jitter > 1 {
 			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.backoff.jitter is %v, expected 0 to 1", b.Jitter)
 		}
-		s.Backoff = supervision.Backoff{Initial: fromMillis(b.InitialMs), Max: fromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
+		s.Backoff = supervision.Backoff{Initial: env.FromMillis(b.InitialMs), Max: env.FromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
 	}
 	var err *protocol.Error
 	if s.Intensity, err = intensityOf("restart.intensity", r.Intensity); err != nil {
@@ -324,7 +325,7 @@ func restartOf(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		if g.Count > maxRestarts {
 			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.count is %d, the limit is %d", g.Count, maxRestarts)
 		}
-		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: fromMillis(g.PeriodMs)}
+		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: env.FromMillis(g.PeriodMs)}
 	}
 	return s, nil
 }
@@ -337,7 +338,7 @@ func intensityOf(name string, in *protocol.Intensity) (supervision.Intensity, *p
 	if in.Restarts > maxRestarts {
 		return supervision.Intensity{}, protocol.Errorf(protocol.CodeInvalidParams, "%s.restarts is %d, the limit is %d", name, in.Restarts, maxRestarts)
 	}
-	return supervision.Intensity{Restarts: int(in.Restarts), Period: fromMillis(in.PeriodMs)}, nil
+	return supervision.Intensity{Restarts: int(in.Restarts), Period: env.FromMillis(in.PeriodMs)}, nil
 }
 
 const (

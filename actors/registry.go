@@ -4,48 +4,39 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/registry/roster"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
 )
 
-// Messages to the registry, beside Attach and sessionSpawned.
 type (
-	// sessions: what listSessions asked for, or that it could not be answered
-	sessionList       struct{ supervisors []*actor.PID }
-	sessionListFailed struct{}
-	listSessionsDue   struct{}
-	// session: it has had no owner since then; the zero Time: it has one
-	detached struct {
-		id    string
-		since time.Time
-		from  string // see Attach
-		empty bool   // nor a process
-		gauge *gauge
-	}
+	listSessionsDue struct{}
+)
+
+type (
 	relieveDue struct{} // a session may have been without an owner for long enough
-	// Shutdown: let no session live
-	drainAll struct{}
+
 )
 
 // registryRecord is what of the registry survives its actor.
 type registryRecord struct {
 	draining bool
-	drained  func()           // called once, when that is done; nil afterwards
-	waiting  []attachRequest  // until it is known which sessions there are
-	wanted   []*sessionRecord // those to open, in order, when there is room
+	drained  func()                  // called once, when that is done; nil afterwards
+	waiting  []message.AttachRequest // until it is known which sessions there are
+	wanted   []*sessionRecord        // those to open, in order, when there is room
 }
 
 // registry knows which sessions there are. After a failure it asks the sessions
 // actor; who asks meanwhile waits.
 type registry struct {
-	*shared
+	*env.Env
 	*registryRecord
 	sessions *actor.PID
 
@@ -54,10 +45,10 @@ type registry struct {
 
 	roster  *roster.Roster // of those known
 	leaving string         // the session that is being ended to make room; "": none
-	roomAt  alarm          // while one is
+	roomAt  env.Alarm      // while one is
 
 	relief    *roster.Relief // of those known
-	relieveAt alarm
+	relieveAt env.Alarm
 }
 
 func (r *registry) Receive(ctx actor.Context) {
@@ -66,63 +57,59 @@ func (r *registry) Receive(ctx actor.Context) {
 		r.known = make(map[string]*actor.PID)
 		r.roster = roster.New(r.MaxSessions, r.MaxSessionsEach)
 		r.relief = roster.NewRelief()
-		ctx.Request(r.sessions, listSessions{})
-	case sessionList:
-		r.rebuilt(ctx, m.supervisors)
-	case sessionListFailed:
-		after(ctx, 100*time.Millisecond, listSessionsDue{})
+		ctx.Request(r.sessions, message.ListSessions{})
+	case message.SessionList:
+		r.rebuilt(ctx, m.Supervisors)
+	case message.SessionListFailed:
+		env.After(ctx, 100*time.Millisecond, listSessionsDue{})
 	case listSessionsDue:
-		ctx.Request(r.sessions, listSessions{})
+		ctx.Request(r.sessions, message.ListSessions{})
 
-	case Attach:
-		if it := (attachRequest{m, ctx.Sender()}); r.ready {
+	case message.Attach:
+		if it := (message.AttachRequest{Attach: m, Sender: ctx.Sender()}); r.ready {
 			r.attach(ctx, it)
 		} else {
 			r.waiting = append(r.waiting, it)
 		}
-	case sessionSpawned:
-		if s := r.known[m.id]; s != nil {
+	case message.SessionSpawned:
+		if s := r.known[m.ID]; s != nil {
 			ctx.Watch(s) // one that is not there is answered with Terminated
 			if r.draining {
-				ctx.Send(s, drain{}) // it was not there for the first one
+				ctx.Send(s, message.Drain{}) // it was not there for the first one
 			}
 		}
 	case *actor.Stopping, *actor.Restarting:
-		r.relieveAt.stop()
-		r.roomAt.stop()
+		r.relieveAt.Stop()
+		r.roomAt.Stop()
 	case *actor.Terminated:
-		r.terminated(ctx, lastName(m.Who))
-	case abandoned:
-		if s := r.known[m.id]; s != nil {
+		r.terminated(ctx, message.LastName(m.Who))
+	case message.Abandoned:
+		if s := r.known[m.ID]; s != nil {
 			ctx.Send(s, m)
 		}
-	case detached:
+	case message.Detached:
 		r.detached(ctx, m)
 	case roomDue:
 		r.left(ctx, r.leaving)
-	case budgetLow, relieveDue:
+	case message.BudgetLow, relieveDue:
 		r.relieve(ctx)
-	case drainAll:
+	case message.DrainAll:
 		r.draining = true
 		r.drain(ctx)
 	}
 }
 
-// lastName is the name of an actor under its parent: for the supervisor of a
-// session, the session's id.
-func lastName(pid *actor.PID) string { return pid.Id[strings.LastIndexByte(pid.Id, '/')+1:] }
-
 func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
-		r.known[lastName(s)] = s
-		r.roster.Take(lastName(s), "") // it says itself whose it is
+		r.known[message.LastName(s)] = s
+		r.roster.Take(message.LastName(s), "") // it says itself whose it is
 		ctx.Watch(s)
-		ctx.Send(s, tellDetached{})
+		ctx.Send(s, message.TellDetached{})
 	}
 	r.count()
 	r.ready = true
 	for _, m := range r.waiting { // each in its turn: a failure costs one of them
-		ctx.RequestWithCustomSender(ctx.Self(), m.Attach, m.sender)
+		ctx.RequestWithCustomSender(ctx.Self(), m.Attach, m.Sender)
 	}
 	r.waiting = nil
 	r.seat(ctx)
@@ -131,39 +118,39 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	}
 }
 
-func (r *registry) attach(ctx actor.Context, m attachRequest) {
+func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	switch {
 	case m.SessionID != "":
 		if s := r.known[m.SessionID]; s != nil {
-			ctx.RequestWithCustomSender(actor.NewPID(s.Address, s.Id+"/"+sessionName), m.Attach, m.sender)
+			ctx.RequestWithCustomSender(actor.NewPID(s.Address, s.Id+"/"+message.SessionName), m.Attach, m.Sender)
 			return
 		}
-		ctx.Send(m.sender, m.failed(wireerr.UnknownSession(m.SessionID)))
+		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(m.SessionID)))
 	case r.draining:
-		ctx.Send(m.sender, m.failed(wireerr.ErrShutdown))
+		ctx.Send(m.Sender, m.Failed(wireerr.ErrShutdown))
 	case m.Role == protocol.RoleObserver:
-		ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
+		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
 	default:
 		r.want(ctx, m)
 	}
 }
 
 // want asks for a session for m, which opens it.
-func (r *registry) want(ctx actor.Context, m attachRequest) {
+func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
 	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.IdleTimeout)
 	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.MaxAge)
 	if err = cmp.Or(err, idleErr, ageErr, wireerr.LongName("session.name", m.Options.Name)); err != nil {
-		ctx.Send(m.sender, m.failed(err))
+		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
 	r.wanted = append(r.wanted, &sessionRecord{
-		shared:   r.shared,
+		shared:   r.Env,
 		id:       uuid.NewString(),
 		name:     m.Options.Name,
 		life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, Idle: idle, Age: age, Ephemeral: m.Ephemeral}),
 		registry: ctx.Self(),
-		gauge:    &gauge{account: r.shared.kept.Account()},
+		gauge:    &message.Gauge{Account: r.Env.StartBudget.Account()},
 		first:    &m,
 		from:     m.From,
 	})
@@ -175,9 +162,9 @@ func (r *registry) open(ctx actor.Context, record *sessionRecord) {
 	defer r.count()
 	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
 	r.roster.Take(record.id, record.from)
-	r.at(ctx, sessionKnown)
-	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, record.first.sender)
-	ctx.Request(r.sessions, sessionSpawned{record.id})
+	r.At(ctx, env.SessionKnown)
+	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, record.first.Sender)
+	ctx.Request(r.sessions, message.SessionSpawned{ID: record.id})
 }
 
 // detachedTTL is the TTL of a session for which the client asked for ms.
@@ -185,7 +172,7 @@ func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
 	if ms == nil {
 		return r.DetachedTTL, nil
 	}
-	ttl := fromMillis(*ms)
+	ttl := env.FromMillis(*ms)
 	if ttl == 0 {
 		ttl = -1 // for ever
 	}
@@ -201,7 +188,7 @@ func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *proto
 	if ms == nil {
 		return max(limit, 0), nil
 	}
-	d := fromMillis(*ms)
+	d := env.FromMillis(*ms)
 	if limit > 0 && (d == 0 || d > limit) {
 		return 0, protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", name, *ms, limit.Milliseconds())
 	}
@@ -220,25 +207,25 @@ func (r *registry) terminated(ctx actor.Context, id string) {
 }
 
 // detached takes what a session says of itself.
-func (r *registry) detached(ctx actor.Context, m detached) {
-	if r.known[m.id] == nil {
+func (r *registry) detached(ctx actor.Context, m message.Detached) {
+	if r.known[m.ID] == nil {
 		return
 	}
-	if m.since.IsZero() {
-		if r.relief.Back(m.id) { // its owner was faster
+	if m.Since.IsZero() {
+		if r.relief.Back(m.ID) { // its owner was faster
 			r.relieve(ctx)
 		}
 	} else {
-		r.relief.Away(m.id, m.since, m.gauge)
+		r.relief.Away(m.ID, m.Since, m.Gauge)
 		if r.short() { // it is spared that long: no need to look at all sessions now
-			r.relieveAt.sooner(ctx, roster.Spared, relieveDue{})
+			r.relieveAt.Sooner(ctx, roster.Spared, relieveDue{})
 		}
 	}
 	r.rated(ctx, m)
 }
 
 // short reports whether sessions may be ended for the memory they hold.
-func (r *registry) short() bool { return r.EvictForMemory && r.budget.Short() }
+func (r *registry) short() bool { return r.EvictForMemory && r.OutputBudget.Short() }
 
 // relieve ends a session if what it holds is in the way of others.
 func (r *registry) relieve(ctx actor.Context) {
@@ -247,17 +234,17 @@ func (r *registry) relieve(ctx actor.Context) {
 	}
 	id, again := r.relief.Choose(time.Now())
 	if id != "" {
-		ctx.Send(r.known[id], evict{reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
+		ctx.Send(r.known[id], message.Evict{Reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
 	} else if !again.IsZero() {
-		r.relieveAt.sooner(ctx, time.Until(again), relieveDue{})
+		r.relieveAt.Sooner(ctx, time.Until(again), relieveDue{})
 	}
 }
 
-func (r *registry) count() { r.counts.sessions.Store(int64(len(r.known))) }
+func (r *registry) count() { r.Counts.Sessions.Store(int64(len(r.known))) }
 
 func (r *registry) drain(ctx actor.Context) {
 	for _, s := range r.known {
-		ctx.Send(s, drain{})
+		ctx.Send(s, message.Drain{})
 	}
 	r.seat(ctx)
 	r.mayEnd(ctx)

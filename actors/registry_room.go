@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -35,8 +36,8 @@ func (r *registry) seat(ctx actor.Context) {
 		default:
 			r.leaving = worth
 			r.roster.Busy(worth)
-			r.roomAt.set(ctx, roomTime, roomDue{})
-			ctx.Send(r.known[worth], evict{reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.MaxSessions), ifIdle: true})
+			r.roomAt.Set(ctx, roomTime, roomDue{})
+			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.MaxSessions), IfIdle: true})
 			return
 		}
 	}
@@ -46,7 +47,7 @@ func (r *registry) seat(ctx actor.Context) {
 func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 	m := r.wanted[0].first
 	r.wanted = r.wanted[1:]
-	ctx.Send(m.sender, m.failed(err))
+	ctx.Send(m.Sender, m.Failed(err))
 }
 
 func (r *registry) noRoom(from string) *protocol.Error {
@@ -60,20 +61,20 @@ func (r *registry) noRoom(from string) *protocol.Error {
 func (r *registry) left(ctx actor.Context, id string) {
 	if id == r.leaving {
 		r.leaving = ""
-		r.roomAt.stop()
+		r.roomAt.Stop()
 	}
 	r.seat(ctx)
 }
 
 // rated says whether a session may make room.
-func (r *registry) rated(ctx actor.Context, m detached) {
-	r.roster.Take(m.id, m.from)
-	if !m.since.IsZero() && m.empty {
-		if m.id != r.leaving {
-			r.roster.Idle(m.id, m.since)
+func (r *registry) rated(ctx actor.Context, m message.Detached) {
+	r.roster.Take(m.ID, m.From)
+	if !m.Since.IsZero() && m.Empty {
+		if m.ID != r.leaving {
+			r.roster.Idle(m.ID, m.Since)
 		}
 		return
 	}
-	r.roster.Busy(m.id)
-	r.left(ctx, m.id)
+	r.roster.Busy(m.ID)
+	r.left(ctx, m.ID)
 }

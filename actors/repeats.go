@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -16,7 +17,7 @@ const maxAnswers = 1024
 type answers struct {
 	ring  []idHash
 	next  int
-	known map[idHash]Reply
+	known map[idHash]message.Reply
 }
 
 // keyOf is what tells a request from others when it is sent again; ok is false if nothing
@@ -30,10 +31,10 @@ func keyOf(params any) (key idHash, ok bool) {
 }
 
 // to is what was answered to a request with this key, for whoever asks now.
-func (a *answers) to(params any, token uint64) (Reply, bool) {
+func (a *answers) to(params any, token uint64) (message.Reply, bool) {
 	key, ok := keyOf(params)
 	if !ok {
-		return Reply{}, false
+		return message.Reply{}, false
 	}
 	reply, ok := a.known[key]
 	reply.Token = token
@@ -45,7 +46,7 @@ func (a *answers) to(params any, token uint64) (Reply, bool) {
 const maxErrorText = 256
 
 // add remembers an answer, if its request may be sent again.
-func (a *answers) add(params any, reply Reply) {
+func (a *answers) add(params any, reply message.Reply) {
 	key, ok := keyOf(params)
 	if !ok {
 		return
@@ -54,7 +55,7 @@ func (a *answers) add(params any, reply Reply) {
 		reply.Err = protocol.Errorf(e.Code, "%s…", strings.ToValidUTF8(e.Message[:maxErrorText], ""))
 	}
 	if a.known == nil {
-		a.known = make(map[idHash]Reply)
+		a.known = make(map[idHash]message.Reply)
 	}
 	if _, ok := a.known[key]; !ok {
 		if len(a.ring) < maxAnswers {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -15,11 +16,11 @@ func TestTerminateTreeAgain(t *testing.T) {
 		tree := make(chan struct{})
 		it, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
 		c.tree = tree
-		var got []Reply
+		var got []message.Reply
 		client := func() *actor.PID {
 			return spawn(func() actor.Actor {
 				return actor.ReceiveFunc(func(ctx actor.Context) {
-					if m, ok := ctx.Message().(Reply); ok {
+					if m, ok := ctx.Message().(message.Reply); ok {
 						got = append(got, m)
 					}
 				})
@@ -28,11 +29,11 @@ func TestTerminateTreeAgain(t *testing.T) {
 		first, second := client(), client()
 		terminate := func(from *actor.PID, token uint64) {
 			params := protocol.ProcessTerminateParams{ProcessID: "p", Tree: true, Repeatable: protocol.Repeatable{RequestID: "end"}}
-			system.Root.RequestWithCustomSender(it, Request{token, params}, from)
+			system.Root.RequestWithCustomSender(it, message.Request{Token: token, Params: params}, from)
 			synctest.Wait()
 		}
 		terminate(first, 1)
-		system.Root.Send(it, viewerGone{first, false})
+		system.Root.Send(it, message.ViewerGone{PID: first, Evicted: false})
 		terminate(second, 2)
 		terminate(second, 3)
 		if len(got) > 0 || len(record.trees) != 1 {

@@ -7,66 +7,29 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/oklog/ulid/v2"
 )
 
-// Messages to a session actor, beside those of messages.go; a connection sends
-// itself gone, too.
 type (
-	// processStarted is from a process, or from the supervisor that could not
-	// spawn one; once, and again after an announce.
-	processStarted struct {
-		id, name string
-		ref      ProcessRef
-		err      *protocol.Error // it could not be started
-	}
-	// process: its retention is over; last is the seq of closed. Answered with forgotten.
-	processRetired struct {
-		id, name string
-		last     uint64
-	}
-	// processEnded is a process's last word: how far its log came, whether that
-	// ended with closed, and what of the process was not seen gone.
-	processEnded struct {
-		name   string
-		last   uint64
-		closed bool
-		left   error
-	}
-	drain        struct{}                 // registry: the server shuts down
-	gone         struct{ who *actor.PID } // itself: Terminated, in its turn; supervisor: of any
-	groupSpawned struct{ name string }    // supervisor
-	// group: how it stands now
-	groupTold struct {
-		name string
-		info protocol.GroupInfo
-	}
 	lifeDue struct{} // itself: the lifetime has something to do
-	// registry: end this session, because the server holds too much output, or needs its place
-	evict struct {
-		reason string
-		ifIdle bool // only if it has no process; else the session answers with detached
-	}
-	// registry, when it is new: answered with detached
-	tellDetached struct{}
-	// An ephemeral session that has lost its owner sends this to the registry, which sends it back: so
-	// it comes after a drain that is on its way.
-	abandoned struct{ id string }
+
 )
 
 // sessionRecord is what of a session survives its actor, whose Props close over
 // it. One owner: Receive.
 type sessionRecord struct {
 	// Fixed at spawn.
-	shared     *shared
+	shared     *env.Env
 	id, name   string
 	from       string // see Attach
 	registry   *actor.PID
 	supervisor *actor.PID
-	first      *attachRequest // who opened it; nil once attached
+	first      *message.AttachRequest // who opened it; nil once attached
 
 	// closes is done when the session closes: starts that have no child yet are given up.
 	closes context.Context
@@ -74,12 +37,12 @@ type sessionRecord struct {
 
 	attaching *actor.PID // whose Attach is under way, and who was not attached before; nil: nobody
 	owner     *actor.PID // nil: detached
-	observers map[who]*actor.PID
-	former    map[who]*actor.PID // evicted owners that have not ended
+	observers map[message.Who]*actor.PID
+	former    map[message.Who]*actor.PID // evicted owners that have not ended
 	life      *lifetime.Life
-	lifeAt    alarm    // life.Next
-	told      standing // as the registry knows it
-	gauge     *gauge
+	lifeAt    env.Alarm // life.Next
+	told      standing  // as the registry knows it
+	gauge     *message.Gauge
 	processes map[string]*member    // by the client's id
 	ids       map[string]string     // the client's id, by actor name: of those
 	lingering map[string]*actor.PID // by actor name: retired, their trees not yet gone
@@ -91,12 +54,6 @@ type sessionRecord struct {
 	closers   []request             // session/close
 }
 
-// attachRequest is an Attach with its sender.
-type attachRequest struct {
-	Attach
-	sender *actor.PID
-}
-
 // member is a process in the session's table.
 type member struct {
 	name   string
@@ -105,7 +62,7 @@ type member struct {
 	pid    *actor.PID     // nil while it is being started
 	result protocol.ProcessStartResult
 	asked  []request // who waits for the start
-	ended  processEnded
+	ended  message.ProcessEnded
 	group  string // name of the actor of its group; "": none
 }
 
@@ -127,40 +84,40 @@ func (s *session) Receive(ctx actor.Context) {
 	case *actor.Started:
 		s.start(ctx)
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), gone{m.Who}) // Terminated overtakes what its sender said before; gone does not
-	case gone:
-		s.terminated(ctx, m.who)
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
+	case message.Gone:
+		s.terminated(ctx, m.Who)
 
-	case Attach:
-		s.attach(ctx, attachRequest{m, ctx.Sender()})
-	case Request:
+	case message.Attach:
+		s.attach(ctx, message.AttachRequest{Attach: m, Sender: ctx.Sender()})
+	case message.Request:
 		s.request(ctx, m)
-	case processStarted:
+	case message.ProcessStarted:
 		s.processStarted(ctx, m)
-	case processRetired:
+	case message.ProcessRetired:
 		s.processRetired(ctx, m)
-	case processEnded:
+	case message.ProcessEnded:
 		s.ended(m)
-	case groupSpawned:
-		if g := s.groups[s.groupIDs[m.name]]; g != nil && g.name == m.name {
+	case message.GroupSpawned:
+		if g := s.groups[s.groupIDs[m.Name]]; g != nil && g.name == m.Name {
 			g.watched = true
-			ctx.Watch(s.processPID(m.name))
+			ctx.Watch(s.processPID(m.Name))
 		}
-	case groupTold:
+	case message.GroupTold:
 		s.groupTold(ctx, m)
 	case lifeDue:
-		s.lifeAt.cancel() // the clock may have been set back: live sets it again
-	case abandoned:
+		s.lifeAt.Cancel() // the clock may have been set back: live sets it again
+	case message.Abandoned:
 		s.abandoned(ctx)
-	case evict:
+	case message.Evict:
 		s.evict(ctx, m)
-	case tellDetached:
+	case message.TellDetached:
 		s.tellDetached(ctx)
 		s.sinceAttached(ctx) // the registry before may have lost what an ephemeral session told it
-	case drain:
+	case message.Drain:
 		s.drain(ctx)
 
-	case budgetLow: // is for the processes
+	case message.BudgetLow: // is for the processes
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		s.shared.Log.Warn("unexpected message", "actor", s.id, "message", m)
@@ -174,8 +131,8 @@ func (s *session) start(ctx actor.Context) {
 	if s.processes == nil {
 		s.processes = make(map[string]*member)
 		s.ids = make(map[string]string)
-		s.observers = make(map[who]*actor.PID)
-		s.former = make(map[who]*actor.PID)
+		s.observers = make(map[message.Who]*actor.PID)
+		s.former = make(map[message.Who]*actor.PID)
 		s.lingering = make(map[string]*actor.PID)
 		s.groups = make(map[string]*ensemble)
 		s.groupIDs = make(map[string]string)
@@ -189,7 +146,7 @@ func (s *session) start(ctx actor.Context) {
 		s.attaching = nil
 		s.terminated(ctx, half)
 	}
-	s.lifeAt.cancel() // a lifeDue may be lost
+	s.lifeAt.Cancel() // a lifeDue may be lost
 	// Watching what is gone is answered with Terminated.
 	for _, pid := range s.attached() {
 		ctx.Watch(pid)
@@ -203,7 +160,7 @@ func (s *session) start(ctx actor.Context) {
 			continue
 		}
 		ctx.Watch(m.pid)
-		ctx.Send(m.pid, announce{})
+		ctx.Send(m.pid, message.Announce{})
 	}
 	for _, pid := range s.lingering {
 		ctx.Watch(pid)
@@ -213,7 +170,7 @@ func (s *session) start(ctx actor.Context) {
 			continue // groupSpawned comes
 		}
 		ctx.Watch(s.processPID(g.name))
-		ctx.Send(s.processPID(g.name), report{})
+		ctx.Send(s.processPID(g.name), message.Report{})
 		s.allAnnounced(ctx, g)
 		s.stopNow(ctx, g)
 	}
@@ -245,9 +202,9 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 	}
 }
 
-func (s *session) attach(ctx actor.Context, m attachRequest) {
+func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	if !s.life.Admits() {
-		ctx.Send(m.sender, m.failed(wireerr.UnknownSession(s.id)))
+		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(s.id)))
 		return
 	}
 	role := m.Role
@@ -255,39 +212,39 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 		role = protocol.RoleOwner
 	}
 	if role == protocol.RoleOwner {
-		if s.owner != nil && !s.owner.Equal(m.sender) {
+		if s.owner != nil && !s.owner.Equal(m.Sender) {
 			if !m.Takeover {
-				ctx.Send(m.sender, m.failed(protocol.Errorf(protocol.CodeAlreadyAttached,
+				ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeAlreadyAttached,
 					"session %s is already attached to another connection: try again when that has ended, or with takeover true", s.id)))
 				return
 			}
-			ctx.Send(s.owner, Evicted{"taken over by another connection"})
-			s.viewerGone(ctx, viewerGone{s.owner, true})
-			s.former[whoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
+			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
+			s.viewerGone(ctx, message.ViewerGone{PID: s.owner, Evicted: true})
+			s.former[message.WhoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
 		}
-		if !m.sender.Equal(s.owner) {
-			s.attaching = m.sender
+		if !m.Sender.Equal(s.owner) {
+			s.attaching = m.Sender
 		}
-		s.owner = m.sender
-		s.shared.at(ctx, ownerSet)
+		s.owner = m.Sender
+		s.shared.At(ctx, env.OwnerSet)
 	} else {
-		if s.observers[whoOf(m.sender)] == nil {
-			s.attaching = m.sender
+		if s.observers[message.WhoOf(m.Sender)] == nil {
+			s.attaching = m.Sender
 		}
-		s.observers[whoOf(m.sender)] = m.sender
+		s.observers[message.WhoOf(m.Sender)] = m.Sender
 	}
 	s.sinceAttached(ctx)
-	ctx.Watch(m.sender)
-	answer := Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
+	ctx.Watch(m.Sender)
+	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
 	for id, p := range s.processes {
 		if p.pid != nil {
-			answer.Processes = append(answer.Processes, ProcessRef{id, p.pid})
+			answer.Processes = append(answer.Processes, message.ProcessRef{ID: id, PID: p.pid})
 		}
 	}
 	for _, r := range s.removed {
 		answer.Removed = append(answer.Removed, r.ProcessRemoved)
 	}
-	ctx.Send(m.sender, answer)
+	ctx.Send(m.Sender, answer)
 	s.attaching = nil
 }
 
@@ -295,31 +252,31 @@ func (s *session) attach(ctx actor.Context, m attachRequest) {
 func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	switch {
 	case pid.Equal(s.owner): // not the other way round: a nil PID cannot be asked
-		s.viewerGone(ctx, viewerGone{pid, false})
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
 		s.owner = nil
-		s.shared.at(ctx, ownerGone)
+		s.shared.At(ctx, env.OwnerGone)
 		s.sinceAttached(ctx)
-	case s.observers[whoOf(pid)] != nil:
-		s.viewerGone(ctx, viewerGone{pid, false})
-		delete(s.observers, whoOf(pid))
+	case s.observers[message.WhoOf(pid)] != nil:
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
+		delete(s.observers, message.WhoOf(pid))
 		s.sinceAttached(ctx)
-	case s.former[whoOf(pid)] != nil:
-		s.viewerGone(ctx, viewerGone{pid, false})
-		delete(s.former, whoOf(pid))
+	case s.former[message.WhoOf(pid)] != nil:
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
+		delete(s.former, message.WhoOf(pid))
 	default:
-		if _, ok := s.groupIDs[lastName(pid)]; ok {
-			s.groupGone(ctx, lastName(pid))
+		if _, ok := s.groupIDs[message.LastName(pid)]; ok {
+			s.groupGone(ctx, message.LastName(pid))
 			return
 		}
 		s.processGone(ctx, pid)
 	}
 }
 
-func (s *session) viewerGone(ctx actor.Context, m viewerGone) {
-	if !m.evicted {
-		s.dropStops(m.pid)
+func (s *session) viewerGone(ctx actor.Context, m message.ViewerGone) {
+	if !m.Evicted {
+		s.dropStops(m.PID)
 	}
-	asked := func(r request) bool { return !m.evicted && m.pid.Equal(r.sender) }
+	asked := func(r request) bool { return !m.Evicted && m.PID.Equal(r.sender) }
 	for _, p := range s.processes {
 		p.asked = slices.DeleteFunc(p.asked, asked)
 		if p.pid != nil {
@@ -331,7 +288,7 @@ func (s *session) viewerGone(ctx actor.Context, m viewerGone) {
 	}
 }
 
-func (s *session) request(ctx actor.Context, m Request) {
+func (s *session) request(ctx actor.Context, m message.Request) {
 	switch params := m.Params.(type) {
 	case protocol.ProcessStartParams:
 		s.startProcess(ctx, request{ctx.Sender(), m.Token}, params)
@@ -339,11 +296,11 @@ func (s *session) request(ctx actor.Context, m Request) {
 		s.startGroup(ctx, request{ctx.Sender(), m.Token}, params)
 	case protocol.GroupStopParams:
 		s.stopGroup(ctx, m, params)
-	case GroupListRequest:
+	case message.GroupListRequest:
 		s.listGroups(ctx, m)
-	case SessionInfoRequest:
+	case message.SessionInfoRequest:
 		limits := s.life.Limits()
-		ctx.Respond(Reply{Token: m.Token, Result: protocol.SessionInfoResult{
+		ctx.Respond(message.Reply{Token: m.Token, Result: protocol.SessionInfoResult{
 			SessionID:     s.id,
 			Name:          s.name,
 			CreatedAtMs:   s.life.Created().UnixMilli(),
@@ -351,27 +308,27 @@ func (s *session) request(ctx actor.Context, m Request) {
 			Attached:      s.owner != nil,
 			Observers:     len(s.observers),
 			Processes:     len(s.processes),
-			DetachedTTLMs: milliseconds(limits.TTL),
-			IdleMs:        milliseconds(limits.Idle),
-			MaxAgeMs:      milliseconds(limits.Age),
+			DetachedTTLMs: env.Milliseconds(limits.TTL),
+			IdleMs:        env.Milliseconds(limits.Idle),
+			MaxAgeMs:      env.Milliseconds(limits.Age),
 		}})
 	case protocol.SessionCloseParams:
 		s.closers = append(s.closers, request{ctx.Sender(), m.Token}) // before it ends
-		s.close(ctx, reasonClosed)
+		s.close(ctx, message.ReasonClosed)
 	default:
-		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
 	}
 }
 
 func (s *session) roleOf(pid *actor.PID) protocol.Role {
-	if s.observers[whoOf(pid)] != nil {
+	if s.observers[message.WhoOf(pid)] != nil {
 		return protocol.RoleObserver
 	}
 	return protocol.RoleOwner
 }
 
 func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
-	refuse := func(err *protocol.Error) { ctx.Send(r.sender, Reply{Token: r.token, Err: err}) }
+	refuse := func(err *protocol.Error) { ctx.Send(r.sender, message.Reply{Token: r.token, Err: err}) }
 	if m := s.processes[params.ProcessID]; m != nil {
 		switch {
 		case params.StartToken == "" || params.StartToken != m.token:
@@ -379,7 +336,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		case m.pid == nil:
 			m.asked = append(m.asked, r)
 		default:
-			ctx.Send(r.sender, Reply{Token: r.token, Result: Started{m.result, ProcessRef{params.ProcessID, m.pid}}})
+			ctx.Send(r.sender, message.Reply{Token: r.token, Result: message.Started{ProcessStartResult: m.result, Process: message.ProcessRef{ID: params.ProcessID, PID: m.pid}}})
 		}
 		return
 	}
@@ -423,7 +380,7 @@ func (s *session) add(record *processRecord, m *member) {
 
 // ask has the actor of a process spawned, once.
 func (s *session) ask(ctx actor.Context, m *member) {
-	s.shared.at(ctx, tabled)
+	s.shared.At(ctx, env.Tabled)
 	if m.record != nil {
 		ctx.Request(s.supervisor, spawnProcess{m.record})
 		m.record = nil
@@ -469,67 +426,67 @@ func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams
 	return record, record.keep(envs)
 }
 
-func (s *session) processStarted(ctx actor.Context, m processStarted) {
-	p := s.processes[m.id]
+func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
+	p := s.processes[m.ID]
 	switch {
-	case p != nil && p.name == m.name && p.pid != nil || s.lingering[m.name] != nil:
+	case p != nil && p.name == m.Name && p.pid != nil || s.lingering[m.Name] != nil:
 		return // announced once more than needed
-	case p == nil || p.name != m.name:
-		if m.err == nil { // we failed, and took it for gone before it was spawned
-			ctx.Send(m.ref.PID, stop{reason: "given up by its session"})
+	case p == nil || p.name != m.Name:
+		if m.Err == nil { // we failed, and took it for gone before it was spawned
+			ctx.Send(m.Ref.PID, message.Stop{Reason: "given up by its session"})
 		}
 		return
 	}
 	// Tell first, then change the table: to tell twice does no harm.
-	if m.err != nil {
+	if m.Err != nil {
 		for _, r := range p.asked {
-			ctx.Send(r.sender, Reply{Token: r.token, Err: m.err})
+			ctx.Send(r.sender, message.Reply{Token: r.token, Err: m.Err})
 		}
-		s.shared.at(ctx, startTold)
-		s.notAnnounced(ctx, m.id, p)
-		s.forget(m.id)
+		s.shared.At(ctx, env.StartTold)
+		s.notAnnounced(ctx, m.ID, p)
+		s.forget(m.ID)
 		s.mayEnd(ctx)
 		return
 	}
-	ctx.Watch(m.ref.PID)
-	told := make(map[who]bool)
+	ctx.Watch(m.Ref.PID)
+	told := make(map[message.Who]bool)
 	for _, r := range p.asked {
-		told[whoOf(r.sender)] = true
-		ctx.Send(r.sender, Reply{Token: r.token, Result: Started{p.result, m.ref}})
+		told[message.WhoOf(r.sender)] = true
+		ctx.Send(r.sender, message.Reply{Token: r.token, Result: message.Started{ProcessStartResult: p.result, Process: m.Ref}})
 	}
 	if p.group == "" {
 		for _, pid := range s.attached() {
-			if !told[whoOf(pid)] {
-				ctx.Send(pid, ProcessAdded{m.ref})
+			if !told[message.WhoOf(pid)] {
+				ctx.Send(pid, message.ProcessAdded{Process: m.Ref})
 			}
 		}
 	}
-	s.shared.at(ctx, startTold)
-	p.pid, p.asked = m.ref.PID, nil
+	s.shared.At(ctx, env.StartTold)
+	p.pid, p.asked = m.Ref.PID, nil
 	if p.group != "" {
-		s.announced(ctx, m.id, p.group)
+		s.announced(ctx, m.ID, p.group)
 	}
 	if reason, closing := s.life.Closing(); closing {
-		ctx.Send(p.pid, stop{reason, s.life.Grace()})
+		ctx.Send(p.pid, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
 	}
 }
 
-func (s *session) processRetired(ctx actor.Context, m processRetired) {
-	if p := s.processes[m.id]; p != nil && p.name == m.name {
-		s.tellAttached(ctx, ProcessRemoved{ID: m.id, Last: m.last, Closed: true})
-		s.shared.at(ctx, retiredTold)
-		s.forget(m.id)
-		s.lingering[m.name] = p.pid
+func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
+	if p := s.processes[m.ID]; p != nil && p.name == m.Name {
+		s.tellAttached(ctx, message.ProcessRemoved{ID: m.ID, Last: m.Last, Closed: true})
+		s.shared.At(ctx, env.RetiredTold)
+		s.forget(m.ID)
+		s.lingering[m.Name] = p.pid
 		if reason, closing := s.life.Closing(); closing {
-			ctx.Send(p.pid, stop{reason: reason})
+			ctx.Send(p.pid, message.Stop{Reason: reason})
 		}
 	}
-	ctx.Respond(forgotten{}) // however often it asks
+	ctx.Respond(message.Forgotten{}) // however often it asks
 }
 
 // processGone forgets a process whose actor has stopped.
 func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
-	name := lastName(pid)
+	name := message.LastName(pid)
 	delete(s.lingering, name)
 	if id, ok := s.ids[name]; ok {
 		p := s.processes[id]
@@ -538,11 +495,11 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 			reason = "its actor failed too often"
 		}
 		for _, r := range p.asked {
-			ctx.Send(r.sender, Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})
+			ctx.Send(r.sender, message.Reply{Token: r.token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", id, reason)})
 		}
-		s.remember(ProcessRemoved{ID: id, Reason: reason, Last: p.ended.last, Closed: p.ended.closed})
+		s.remember(message.ProcessRemoved{ID: id, Reason: reason, Last: p.ended.Last, Closed: p.ended.Closed})
 		s.tellAttached(ctx, s.removed[len(s.removed)-1].ProcessRemoved)
-		s.shared.at(ctx, goneTold)
+		s.shared.At(ctx, env.GoneTold)
 		s.notAnnounced(ctx, id, p)
 		s.forget(id)
 	}
@@ -550,12 +507,12 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 }
 
 // ended notes the last word of a process.
-func (s *session) ended(m processEnded) {
-	if p := s.processes[s.ids[m.name]]; p != nil && p.name == m.name {
+func (s *session) ended(m message.ProcessEnded) {
+	if p := s.processes[s.ids[m.Name]]; p != nil && p.name == m.Name {
 		p.ended = m
 	}
-	if m.left != nil && len(s.left) < maxLeft {
-		s.left = append(s.left, m.left)
+	if m.Left != nil && len(s.left) < maxLeft {
+		s.left = append(s.left, m.Left)
 	}
 }
 
@@ -564,7 +521,7 @@ const maxLeft = 20
 
 // removal is a process that was given up, and when.
 type removal struct {
-	ProcessRemoved
+	message.ProcessRemoved
 	at time.Time
 }
 
@@ -573,7 +530,7 @@ const maxRemoved = 1000
 
 // remember keeps a removal for as long as the end of a process is kept that closed in
 // good order: whoever comes back is to hear of it.
-func (s *session) remember(m ProcessRemoved) {
+func (s *session) remember(m message.ProcessRemoved) {
 	now := time.Now()
 	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool {
 		return r.ID == m.ID || now.Sub(r.at) > max(s.shared.ClosedRetention, 0)

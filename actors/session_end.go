@@ -7,14 +7,10 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/protocol"
-)
-
-// Why a session ends; clients are told.
-const (
-	reasonShutdown = "server shutdown"
-	reasonClosed   = "session closed by request"
 )
 
 // standing is all that the registry has to know of a session in order to choose one that ends.
@@ -25,12 +21,12 @@ type standing struct {
 
 // live does what the lifetime asks for by now, and waits for the next time. It follows every message.
 func (s *session) live(ctx actor.Context) {
-	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.lastWrite()))
+	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
 	if next := s.life.Next(); next.IsZero() {
-		s.lifeAt.cancel()
-	} else if s.lifeAt.timer == nil || !s.lifeAt.due.Equal(next) {
-		s.lifeAt.set(ctx, time.Until(next), lifeDue{})
-		s.lifeAt.due = next
+		s.lifeAt.Cancel()
+	} else if s.lifeAt.Timer == nil || !s.lifeAt.Due.Equal(next) {
+		s.lifeAt.Set(ctx, time.Until(next), lifeDue{})
+		s.lifeAt.Due = next
 	}
 	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
 		s.tellDetached(ctx)
@@ -46,9 +42,9 @@ func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 	for _, a := range actions {
 		switch a.Kind {
 		case lifetime.Warn:
-			s.tellAttached(ctx, Expiring{milliseconds(a.In), a.Reason})
+			s.tellAttached(ctx, message.Expiring{InMs: env.Milliseconds(a.In), Reason: a.Reason})
 		case lifetime.Abandon:
-			ctx.Send(s.registry, abandoned{s.id})
+			ctx.Send(s.registry, message.Abandoned{ID: s.id})
 		case lifetime.End:
 			s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", len(s.processes))
 			s.end(ctx)
@@ -60,18 +56,18 @@ func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 // of a drain.
 func (s *session) abandoned(ctx actor.Context) {
 	if _, closing := s.life.Closing(); !closing {
-		s.close(ctx, reasonClosed)
+		s.close(ctx, message.ReasonClosed)
 	}
 }
 
 // evict ends the session, unless it has an owner. If only its place is wanted, a session with
 // processes stays, too.
-func (s *session) evict(ctx actor.Context, m evict) {
-	if m.ifIdle && (s.owner != nil || !s.empty()) {
+func (s *session) evict(ctx actor.Context, m message.Evict) {
+	if m.IfIdle && (s.owner != nil || !s.empty()) {
 		s.tellDetached(ctx)
 		return
 	}
-	s.follow(ctx, s.life.Evict(m.reason))
+	s.follow(ctx, s.life.Evict(m.Reason))
 }
 
 func (s *session) standing() standing { return standing{s.life.Detached(), s.empty()} }
@@ -79,7 +75,7 @@ func (s *session) standing() standing { return standing{s.life.Detached(), s.emp
 // tellDetached tells the registry whether there is an owner, and if not, since when.
 func (s *session) tellDetached(ctx actor.Context) {
 	s.told = s.standing()
-	ctx.Send(s.registry, detached{s.id, s.told.since, s.from, s.told.empty, s.gauge})
+	ctx.Send(s.registry, message.Detached{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
 }
 
 // empty reports whether no process is left, nor the tree of one.
@@ -92,7 +88,7 @@ func (s *session) close(ctx actor.Context, reason string) {
 }
 
 func (s *session) drain(ctx actor.Context) {
-	s.follow(ctx, s.life.Drain(reasonShutdown, max(s.shared.KillGrace, 0)))
+	s.follow(ctx, s.life.Drain(message.ReasonShutdown, max(s.shared.KillGrace, 0)))
 	s.end(ctx)
 }
 
@@ -101,14 +97,14 @@ func (s *session) drain(ctx actor.Context) {
 func (s *session) end(ctx actor.Context) {
 	reason, _ := s.life.Closing()
 	s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
-	s.shared.at(ctx, closingSet)
+	s.shared.At(ctx, env.ClosingSet)
 	for _, p := range s.processes {
 		if p.pid != nil {
-			ctx.Send(p.pid, stop{reason, s.life.Grace()})
+			ctx.Send(p.pid, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
 		}
 	}
 	for _, pid := range s.lingering {
-		ctx.Send(pid, stop{reason: reason})
+		ctx.Send(pid, message.Stop{Reason: reason})
 	}
 	s.mayEnd(ctx)
 }
@@ -131,6 +127,6 @@ func (s *session) mayEnd(ctx actor.Context) {
 	for _, r := range s.closers {
 		ctx.Send(r.sender, replyOf(r.token, left))
 	}
-	s.tellAttached(ctx, Evicted{reason})
+	s.tellAttached(ctx, message.Evicted{Reason: reason})
 	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 	"github.com/oklog/ulid/v2"
@@ -46,14 +48,14 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		if len(g.left) > 0 {
 			g.asked = append(g.asked, r)
 		} else {
-			ctx.Send(r.sender, Reply{Token: r.token, Result: s.groupStarted(g)})
+			ctx.Send(r.sender, message.Reply{Token: r.token, Result: s.groupStarted(g)})
 		}
 		return
 	}
 	name := "g-" + ulid.Make().String()
 	group, records, err := s.newGroup(ctx.Self(), name, params)
 	if err != nil {
-		ctx.Send(r.sender, Reply{Token: r.token, Err: err})
+		ctx.Send(r.sender, message.Reply{Token: r.token, Err: err})
 		return
 	}
 	s.groups[group.id] = &ensemble{
@@ -80,7 +82,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 
 // askGroup has the actor of a group spawned, once, behind those of its processes.
 func (s *session) askGroup(ctx actor.Context, g *ensemble) {
-	s.shared.at(ctx, groupTabled)
+	s.shared.At(ctx, env.GroupTabled)
 	if g.record != nil {
 		ctx.Request(s.supervisor, spawnGroup{g.record})
 		g.record = nil
@@ -170,29 +172,29 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 	if len(g.left) > 0 || g.announced {
 		return
 	}
-	told := make(map[who]bool)
+	told := make(map[message.Who]bool)
 	for _, r := range g.asked {
-		told[whoOf(r.sender)] = true
-		ctx.Send(r.sender, Reply{Token: r.token, Result: s.groupStarted(g)})
+		told[message.WhoOf(r.sender)] = true
+		ctx.Send(r.sender, message.Reply{Token: r.token, Result: s.groupStarted(g)})
 	}
 	for _, pid := range s.attached() {
-		if told[whoOf(pid)] {
+		if told[message.WhoOf(pid)] {
 			continue
 		}
 		for _, p := range s.groupStarted(g).Processes {
-			ctx.Send(pid, ProcessAdded{p})
+			ctx.Send(pid, message.ProcessAdded{Process: p})
 		}
 	}
-	s.shared.at(ctx, groupAnswered)
+	s.shared.At(ctx, env.GroupAnswered)
 	g.asked, g.announced = nil, true
 }
 
 // groupStarted are those of a group's processes that are still there.
-func (s *session) groupStarted(g *ensemble) GroupStarted {
-	started := GroupStarted{GroupStartResult: g.result}
+func (s *session) groupStarted(g *ensemble) message.GroupStarted {
+	started := message.GroupStarted{GroupStartResult: g.result}
 	for _, id := range g.result.Processes {
 		if p := s.processes[id]; p != nil && p.pid != nil && p.group == g.name {
-			started.Processes = append(started.Processes, ProcessRef{id, p.pid})
+			started.Processes = append(started.Processes, message.ProcessRef{ID: id, PID: p.pid})
 		}
 	}
 	return started
@@ -205,14 +207,14 @@ func (s *session) notAnnounced(ctx actor.Context, id string, p *member) {
 	}
 }
 
-func (s *session) stopGroup(ctx actor.Context, m Request, params protocol.GroupStopParams) {
+func (s *session) stopGroup(ctx actor.Context, m message.Request, params protocol.GroupStopParams) {
 	if reply, ok := s.answers.to(params, m.Token); ok {
 		ctx.Respond(reply) // it was done before a cut
 		return
 	}
 	g := s.groups[params.GroupID]
 	if g == nil {
-		reply := Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
+		reply := message.Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
 		s.answers.add(params, reply)
 		ctx.Respond(reply)
 		return
@@ -220,7 +222,7 @@ func (s *session) stopGroup(ctx actor.Context, m Request, params protocol.GroupS
 	// Sent again while it waits, the newest is answered.
 	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
 	if len(g.stops) >= maxAnswers {
-		ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
 		return
 	}
 	g.stopping = true
@@ -235,7 +237,7 @@ func (s *session) stopNow(ctx actor.Context, g *ensemble) {
 	case g.info.State == string(supervision.GroupEnded):
 		s.stopped(ctx, g, nil)
 	case g.told: // else it may not be there yet
-		ctx.Send(s.processPID(g.name), stopGroup{reasonStopped})
+		ctx.Send(s.processPID(g.name), message.StopGroup{Reason: reasonStopped})
 	}
 }
 
@@ -255,11 +257,11 @@ func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
 	g.stops = nil
 }
 
-func replyOf(token uint64, err *protocol.Error) Reply {
+func replyOf(token uint64, err *protocol.Error) message.Reply {
 	if err != nil {
-		return Reply{Token: token, Err: err}
+		return message.Reply{Token: token, Err: err}
 	}
-	return Reply{Token: token, Result: protocol.Empty{}}
+	return message.Reply{Token: token, Result: protocol.Empty{}}
 }
 
 // dropStops forgets the group/stop of one who has gone, unless it can be sent again: then
@@ -270,26 +272,26 @@ func (s *session) dropStops(gone *actor.PID) {
 	}
 }
 
-func (s *session) listGroups(ctx actor.Context, m Request) {
+func (s *session) listGroups(ctx actor.Context, m message.Request) {
 	result := protocol.GroupListResult{Groups: []protocol.GroupInfo{}}
 	for _, g := range s.groups {
 		result.Groups = append(result.Groups, g.info)
 	}
 	slices.SortFunc(result.Groups, func(a, b protocol.GroupInfo) int { return strings.Compare(a.GroupID, b.GroupID) })
-	ctx.Respond(Reply{Token: m.Token, Result: result})
+	ctx.Respond(message.Reply{Token: m.Token, Result: result})
 }
 
-func (s *session) groupTold(ctx actor.Context, m groupTold) {
-	g := s.groups[m.info.GroupID]
-	if g == nil || g.name != m.name {
+func (s *session) groupTold(ctx actor.Context, m message.GroupTold) {
+	g := s.groups[m.Info.GroupID]
+	if g == nil || g.name != m.Name {
 		return
 	}
-	first, changed := !g.told, g.info.State != m.info.State
+	first, changed := !g.told, g.info.State != m.Info.State
 	if first || changed {
-		s.tellAttached(ctx, GroupChanged{protocol.GroupChangedNotification{GroupID: m.info.GroupID, State: m.info.State, Reason: m.info.Reason}})
+		s.tellAttached(ctx, message.GroupChanged{GroupChangedNotification: protocol.GroupChangedNotification{GroupID: m.Info.GroupID, State: m.Info.State, Reason: m.Info.Reason}})
 	}
-	s.shared.at(ctx, groupStateTold)
-	g.told, g.info = true, m.info
+	s.shared.At(ctx, env.GroupStateTold)
+	g.told, g.info = true, m.Info
 	if first || changed {
 		s.stopNow(ctx, g)
 	}
@@ -312,7 +314,7 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	if !ended {
 		s.endMembers(ctx, name)
 	}
-	s.shared.at(ctx, groupGoneTold)
+	s.shared.At(ctx, env.GroupGoneTold)
 	delete(s.groups, id)
 	delete(s.groupIDs, name)
 }
@@ -321,7 +323,7 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 func (s *session) endMembers(ctx actor.Context, name string) {
 	for _, p := range s.processes {
 		if p.group == name && p.pid != nil {
-			ctx.Send(p.pid, stop{reason: reasonGroupFailed, shutdown: -1})
+			ctx.Send(p.pid, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
 		}
 	}
 }

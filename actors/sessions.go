@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -12,34 +14,28 @@ import (
 type (
 	// registry, with the sender of the Attach as sender
 	spawnSession struct{ record *sessionRecord }
-	// registry, behind each spawnSession: comes back
-	sessionSpawned struct{ id string }
-	listSessions   struct{} // registry, when it is new
-	budgetLow      struct{} // budget; to every process: keep nothing that your owner has had
 )
 
-func (m spawnSession) failed(e *protocol.Error) any { return m.record.first.failed(e) }
-func (listSessions) failed(*protocol.Error) any     { return sessionListFailed{} }
+func (m spawnSession) Failed(e *protocol.Error) any { return m.record.first.Failed(e) }
 
-func (m spawnSession) unheard(to *actor.PID) any { return m.record.first.unheard(to) }
-func (listSessions) unheard(*actor.PID) any      { return nil }
+func (m spawnSession) Unheard(to *actor.PID) any { return m.record.first.Unheard(to) }
 
 // sessions has a supervisor for each session under it. No logic: it only spawns.
-type sessions struct{ *shared }
+type sessions struct{ *env.Env }
 
 func (s *sessions) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case spawnSession:
-		props := s.props(func() actor.Actor { return &sessionSupervisor{record: m.record} }, contained)
+		props := s.Props(func() actor.Actor { return &sessionSupervisor{record: m.record} }, env.Contained)
 		if _, err := ctx.SpawnNamed(props, m.record.id); err != nil {
-			ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "spawn session %s: %v", m.record.id, err)))
+			ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "spawn session %s: %v", m.record.id, err)))
 		}
-	case sessionSpawned:
+	case message.SessionSpawned:
 		ctx.Respond(m)
-	case budgetLow:
+	case message.BudgetLow:
 		toChildren(ctx, m)
-	case listSessions:
-		ctx.Respond(sessionList{slices.Clone(ctx.Children())}) // ours changes with each child
+	case message.ListSessions:
+		ctx.Respond(message.SessionList{Supervisors: slices.Clone(ctx.Children())}) // ours changes with each child
 	}
 }
 
@@ -52,25 +48,21 @@ func toChildren(ctx actor.Context, m any) {
 // spawnProcess is from the session.
 type spawnProcess struct{ record *processRecord }
 
-func (m spawnProcess) failed(e *protocol.Error) any {
-	return processStarted{id: m.record.id, name: m.record.name, err: e}
+func (m spawnProcess) Failed(e *protocol.Error) any {
+	return message.ProcessStarted{ID: m.record.id, Name: m.record.name, Err: e}
 }
 
-func (m spawnProcess) unheard(*actor.PID) any {
-	return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(m.record.id)))
+func (m spawnProcess) Unheard(*actor.PID) any {
+	return m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(m.record.id)))
 }
 
-func (m spawnProcess) giveBack() {
+func (m spawnProcess) GiveBack() {
 	m.record.release()
 	m.record.destroy()
 }
 
 // spawnGroup is from the session, behind the spawnProcess of all its processes.
 type spawnGroup struct{ record *groupRecord }
-
-// sessionName is the name of a session actor, under the supervisor that is named
-// by the session's id.
-const sessionName = "session"
 
 // sessionSupervisor holds one session and its processes side by side. No logic:
 // it spawns, and ends when the session does, with all that is under it.
@@ -81,34 +73,34 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		s.record.supervisor = ctx.Self()
-		s.spawn(ctx, sessionName, func() actor.Actor { return &session{s.record} })
+		s.spawn(ctx, message.SessionName, func() actor.Actor { return &session{s.record} })
 	case *actor.Stopped:
-		s.record.gauge.account.Close()
+		s.record.gauge.Account.Close()
 	case spawnProcess:
 		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &process{m.record} }); err != nil {
 			m.record.release()
-			ctx.Respond(m.failed(protocol.Errorf(protocol.CodeInternal, "spawn process %s: %v", m.record.id, err)))
+			ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "spawn process %s: %v", m.record.id, err)))
 		}
 	case spawnGroup:
 		if err := s.spawn(ctx, m.record.name, func() actor.Actor { return &group{groupRecord: m.record} }); err != nil {
 			shared.Log.Error("spawn group", "group", m.record.id, "err", err)
 		}
-		ctx.Respond(groupSpawned{m.record.name}) // watching one that is not there tells
-	case drain, evict, tellDetached, abandoned:
-		ctx.Send(actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName), m)
-	case budgetLow:
+		ctx.Respond(message.GroupSpawned{Name: m.record.name}) // watching one that is not there tells
+	case message.Drain, message.Evict, message.TellDetached, message.Abandoned:
+		ctx.Send(actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+message.SessionName), m)
+	case message.BudgetLow:
 		toChildren(ctx, m)
 	case *actor.Terminated:
-		shared.strategy.Forget(m.Who)
-		if session := actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+sessionName); m.Who.Id == session.Id {
+		shared.Strategy.Forget(m.Who)
+		if session := actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+message.SessionName); m.Who.Id == session.Id {
 			ctx.Stop(ctx.Self()) // it has ended; or failed too often, and its processes go with it
 		} else {
-			ctx.Send(session, gone{m.Who}) // the session may not have heard of it yet
+			ctx.Send(session, message.Gone{Who: m.Who}) // the session may not have heard of it yet
 		}
 	}
 }
 
 func (s *sessionSupervisor) spawn(ctx actor.Context, name string, produce actor.Producer) error {
-	_, err := ctx.SpawnNamed(s.record.shared.props(produce, escalated), name)
+	_, err := ctx.SpawnNamed(s.record.shared.Props(produce, env.Escalated), name)
 	return err
 }

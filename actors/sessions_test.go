@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -18,7 +20,7 @@ func TestSessionListStaysAsItIs(t *testing.T) {
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
 		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
 	defer system.Shutdown()
-	troupe, err := Start(system, Config{Log: quiet})
+	troupe, err := Start(system, config.Config{Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,14 +34,14 @@ func TestSessionListStaysAsItIs(t *testing.T) {
 		return answer
 	}
 	sessions := actor.NewPID(troupe.PID().Address, troupe.PID().Id+"/sessions")
-	list := func() []*actor.PID { return ask(sessions, listSessions{}).(sessionList).supervisors }
+	list := func() []*actor.PID { return ask(sessions, message.ListSessions{}).(message.SessionList).Supervisors }
 	for range 3 {
-		ask(troupe.PID(), Attach{})
+		ask(troupe.PID(), message.Attach{})
 	}
 	before := list()
-	first := actor.NewPID(before[0].Address, before[0].Id+"/"+sessionName)
+	first := actor.NewPID(before[0].Address, before[0].Id+"/"+message.SessionName)
 	copied := slices.Clone(before)
-	ask(first, Request{Params: protocol.SessionCloseParams{}})
+	ask(first, message.Request{Params: protocol.SessionCloseParams{}})
 	for deadline := time.Now().Add(time.Minute); len(list()) != 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if !slices.Equal(before, copied) {
@@ -53,7 +55,7 @@ func TestStartsOfTheGoneAreForgotten(t *testing.T) {
 	asked := func() []request { return []request{{gone, 1}, {other, 2}, {gone, 3}} }
 	p, g := &member{asked: asked()}, &ensemble{asked: asked()}
 	s := session{&sessionRecord{processes: map[string]*member{"p": p}, groups: map[string]*ensemble{"g": g}}}
-	s.viewerGone(nil, viewerGone{pid: gone})
+	s.viewerGone(nil, message.ViewerGone{PID: gone})
 	if want := []request{{other, 2}}; !slices.Equal(p.asked, want) || !slices.Equal(g.asked, want) {
 		t.Errorf("a process and a group are asked for by %v and %v, want %v", p.asked, g.asked, want)
 	}

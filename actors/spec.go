@@ -3,24 +3,19 @@ package actors
 import (
 	"cmp"
 	"os"
-	"os/user"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 const (
-	// minRetention is the least a client may ask for, in bytes: below it a flood
-	// moves in reads of a few bytes.
-	minRetention = 4 << 10
 	// maxKillGrace bounds how long a process may outlive the end of its session.
 	maxKillGrace = time.Hour
 )
@@ -130,7 +125,7 @@ func clipArgv(argv []string) []string {
 
 // graceError refuses a grace, in milliseconds, that is over maxKillGrace.
 func graceError(what string, ms *uint64) *protocol.Error {
-	if ms != nil && fromMillis(*ms) > maxKillGrace {
+	if ms != nil && env.FromMillis(*ms) > maxKillGrace {
 		return protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
 	}
 	return nil
@@ -149,7 +144,7 @@ func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 }
 
 // specOf is what to run for params, under the name of its actor.
-func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
+func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
 	if err := cmp.Or(
 		wireerr.LongName("processId", params.ProcessID),
 		wireerr.LongName("startToken", params.StartToken),
@@ -169,7 +164,7 @@ func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.S
 	}
 	env := child.Environ(params.EnvPolicy, os.Environ(), params.Env)
 	if params.TTY && !hasName(env, "SHELL") {
-		env = append(env, "SHELL="+s.info.Shell.Path) // as the peer
+		env = append(env, "SHELL="+s.Info.Shell.Path) // as the peer
 	}
 	spec := child.Spec{
 		Argv:       params.Argv,
@@ -189,7 +184,7 @@ func specOf(s *shared, params protocol.ProcessStartParams, name string) (child.S
 		spec.Size = *params.Size
 	}
 	if params.Limits != nil {
-		if err := s.children.Allows(*params.Limits); err != nil {
+		if err := s.Host.Allows(*params.Limits); err != nil {
 			return child.Spec{}, wireerr.From(err)
 		}
 		spec.Limits = *params.Limits
@@ -208,7 +203,7 @@ func hasName(env []string, name string) bool {
 }
 
 // retentionOf is how much a process may hold for its owner, in bytes.
-func retentionOf(s *shared, r *protocol.Retention) (int64, *protocol.Error) {
+func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
 	if r == nil {
 		return s.Retention, nil
 	}
@@ -223,14 +218,14 @@ func retentionOf(s *shared, r *protocol.Retention) (int64, *protocol.Error) {
 	if r.Bytes == nil {
 		return s.Retention, nil
 	}
-	if n := *r.Bytes; n < minRetention || n > uint64(s.MaxRetention) {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, minRetention, s.MaxRetention)
+	if n := *r.Bytes; n < config.MinRetention || n > uint64(s.MaxRetention) {
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, config.MinRetention, s.MaxRetention)
 	}
 	return int64(*r.Bytes), nil
 }
 
 // spoolOf is where a process keeps what is beyond its retention; nil: nowhere.
-func spoolOf(s *shared, r *protocol.Retention) *spool.File {
+func spoolOf(s *env.Env, r *protocol.Retention) *spool.File {
 	if r == nil || r.OnFull != protocol.OnFullSpool {
 		return nil
 	}
@@ -238,47 +233,5 @@ func spoolOf(s *shared, r *protocol.Retention) *spool.File {
 	if r.SpoolBytes != nil {
 		limit = int64(*r.SpoolBytes)
 	}
-	return s.disk.New(limit)
-}
-
-// environmentInfo is what is true of this machine.
-func environmentInfo(config Config) *protocol.EnvironmentInfo {
-	shell := os.Getenv("SHELL")
-	if !filepath.IsAbs(shell) {
-		shell = "/bin/sh"
-		if _, err := os.Stat("/bin/bash"); err == nil {
-			shell = "/bin/bash"
-		}
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "/"
-		if u, err := user.Current(); err == nil && u.HomeDir != "" {
-			home = u.HomeDir
-		}
-	}
-	cwd, err := os.Getwd()
-	if err != nil {
-		cwd = "/"
-	}
-	// Only what is done here: a client that sees a capability uses it.
-	capabilities := map[string]bool{"fileWriteStreaming": true}
-	if files.CanWatch() {
-		capabilities["fsWatchMissing"] = true
-	}
-	if config.AllowHTTP {
-		capabilities["httpRequest"] = true // ours
-	}
-	return &protocol.EnvironmentInfo{
-		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},
-		ExecutorVersion:      config.Version,
-		ProviderID:           "troupe",
-		Cwd:                  protocol.FileURI(cwd),
-		UserHomeDir:          protocol.FileURI(home),
-		PlatformOS:           runtime.GOOS,
-		PrependPathDirs:      []string{},
-		TemporaryDirectories: []string{},
-		TempDir:              protocol.FileURI(os.TempDir()),
-		Capabilities:         capabilities,
-	}
+	return s.Disk.New(limit)
 }

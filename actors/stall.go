@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -12,6 +13,7 @@ import (
 type (
 	unread   struct{} // reader: it has begun to wait; at most one until admission says otherwise
 	stallDue struct{} // look whether anything has moved
+
 )
 
 const (
@@ -74,7 +76,7 @@ func (c *connection) unreadSince(ctx actor.Context) {
 		return // and the next time that it waits, the reader says so
 	}
 	c.stall = stall{released: released, finished: c.finished}
-	after(ctx, stallTime/stallParts, stallDue{})
+	env.After(ctx, stallTime/stallParts, stallDue{})
 }
 
 // stallDue closes the connection if it has stalled, or if nobody is there any more: a reader that
@@ -97,5 +99,5 @@ func (c *connection) stallDue(ctx actor.Context) {
 		c.closeFor(ctx, protocol.ClosePolicy, "too many requests without an answer, and none has been answered for "+stallTime.String()+": wait for answers before sending more")
 		return
 	}
-	after(ctx, stallTime/stallParts, stallDue{})
+	env.After(ctx, stallTime/stallParts, stallDue{})
 }

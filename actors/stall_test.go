@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -61,17 +64,17 @@ func (c *goneConn) Gone() bool { return c.gone.Load() }
 
 // slowDisk is a connection with a client that reads all, on a machine whose disk does nothing
 // until it is closed.
-func slowDisk(t *testing.T, turns *fileTurns, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
+func slowDisk(t *testing.T, turns *turns.Turns, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
-		s := &shared{fileTurns: turns, info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: WithFaults(Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
+		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: WithFaults(config.Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}
-		}, nil).withDefaults()}
+		}, nil).WithDefaults()}
 		spawn(func() actor.Actor { return newConnection(s, troupe, conn, false) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {
@@ -106,7 +109,7 @@ func large(id int, path string) string {
 // Honest requests, however slow the disk, do not end their connection.
 func TestSlowDiskIsNoStall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	slowDisk(t, newFileTurns(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
+	slowDisk(t, turns.New(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
 		for id := range 4 {
 			send(large(2+id, fmt.Sprint(path, id)))
 		}
@@ -135,11 +138,11 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 // A connection whose file calls have no turn waits for others, and not for its client.
 func TestNoTurnIsNoStall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	turns := newFileTurns(3)
+	turns := turns.New(3)
 	slowDisk(t, turns, func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
 		close(disk)
 		for range 3 { // others have all
-			if ok, err := turns.take(0, nil); !ok {
+			if ok, err := turns.Take(0, nil); !ok {
 				t.Fatal(err)
 			}
 		}
@@ -152,7 +155,7 @@ func TestNoTurnIsNoStall(t *testing.T) {
 		case <-time.After(time.Hour):
 		}
 		for range 3 {
-			turns.run(func() {})
+			turns.Run(func() {})
 		}
 		for range 4 {
 			if answer := <-answers; !strings.Contains(answer, `"result"`) {
@@ -166,7 +169,7 @@ func TestNoTurnIsNoStall(t *testing.T) {
 // A client that has gone is noticed although its connection is not read.
 func TestGoneIsNoticedWhileUnread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	slowDisk(t, newFileTurns(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
+	slowDisk(t, turns.New(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {
 		for id := range 4 {
 			send(large(2+id, fmt.Sprint(path, id)))
 		}
@@ -195,7 +198,7 @@ func TestSlowStartIsNoStall(t *testing.T) {
 		{"command/exec", `"env":{"A":"%d"},"argv":["%s"],"cwd":"/","tty":false`, false},
 		{"command/exec", `"processId":"%d","command":["%s"]`, true},
 	} {
-		slowDisk(t, newFileTurns(100), func(t *testing.T, _ chan struct{}, _ *goneConn, send func(string), answers chan string, ended chan error) {
+		slowDisk(t, turns.New(100), func(t *testing.T, _ chan struct{}, _ *goneConn, send func(string), answers chan string, ended chan error) {
 			for id := range 4 {
 				params := fmt.Sprintf(start.params, id, strings.Repeat("a", maxPendingBytes/4))
 				send(fmt.Sprintf(`{"id":%d,"method":"%s","params":{%s}}`, 2+id, start.method, params))

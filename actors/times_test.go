@@ -13,6 +13,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -68,6 +71,7 @@ func (c *fakeChild) was() (polite int, killed time.Duration) {
 }
 
 func (c *fakeChild) Kill() error { return c.Signal(syscall.SIGKILL) }
+
 func (c *fakeChild) KillTree(done func(error)) {
 	c.kill()
 	go func() {
@@ -77,21 +81,34 @@ func (c *fakeChild) KillTree(done func(error)) {
 		done(nil)
 	}()
 }
-func (c *fakeChild) Finish(done func(error))        { c.KillTree(done) }
-func (c *fakeChild) PID() int                       { return 1 << 30 }
+
+func (c *fakeChild) Finish(done func(error)) { c.KillTree(done) }
+
+func (c *fakeChild) PID() int { return 1 << 30 }
+
 func (c *fakeChild) Containment() child.Containment { return "fake" }
-func (c *fakeChild) Write(b []byte) (int, error)    { return len(b), nil }
-func (c *fakeChild) CloseStdin() error              { return nil }
-func (c *fakeChild) Resize(s protocol.Size) error   { c.size = s; return nil }
+
+func (c *fakeChild) Write(b []byte) (int, error) { return len(b), nil }
+
+func (c *fakeChild) CloseStdin() error { return nil }
+
+func (c *fakeChild) Resize(s protocol.Size) error { c.size = s; return nil }
+
 func (c *fakeChild) Status() (st protocol.ExitStatus, ok bool) {
 	return protocol.ExitStatus{ExitCode: 137}, c.Exited()
 }
-func (c *fakeChild) Stopped() bool                    { return false }
+
+func (c *fakeChild) Stopped() bool { return false }
+
 func (c *fakeChild) Usage(done func(*protocol.Usage)) { go done(nil) }
-func (c *fakeChild) Abandon()                         {}
-func (c *fakeChild) TreeEmpty() bool                  { return true }
-func (c *fakeChild) Release() error                   { return nil }
-func (c *fakeChild) StdinUnread() int64               { return 0 }
+
+func (c *fakeChild) Abandon() {}
+
+func (c *fakeChild) TreeEmpty() bool { return true }
+
+func (c *fakeChild) Release() error { return nil }
+
+func (c *fakeChild) StdinUnread() int64 { return 0 }
 
 // onStage runs a test in fake time, with an actor system. spawn spawns an actor that
 // counts its messages; count is how many of a type there were.
@@ -134,10 +151,10 @@ func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) 
 }
 
 func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID, change func(*processRecord)) (*actor.PID, *processRecord, *fakeChild) {
-	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	c := &fakeChild{born: time.Now()}
 	record := &processRecord{
-		shared: &shared{Config: config, budget: child.NewBudget(0, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(0, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			c.intake = in
 			done(c, nil)
 		}},
@@ -145,7 +162,7 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 		name:    "p-1",
 		params:  params,
 		feed:    feedOf(params.Retention, 1<<20, false),
-		gauge:   new(gauge),
+		gauge:   new(message.Gauge),
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
 	}
 	change(record)
@@ -155,7 +172,7 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 }
 
 func ms(d time.Duration) *uint64 {
-	n := milliseconds(d)
+	n := env.Milliseconds(d)
 	return &n
 }
 
@@ -166,7 +183,7 @@ func TestOneTimerOfAKind(t *testing.T) {
 		pid, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(2 * time.Hour)}, spawn)
 		const n = 1000
 		for range n {
-			system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
+			system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
 		}
 		time.Sleep(time.Hour - 1)
 		synctest.Wait()
@@ -211,7 +228,7 @@ func TestEndedIsNotTimedOut(t *testing.T) {
 // kill it later: not that of the server's shutdown by its client.
 func TestKillIsNotPutOff(t *testing.T) {
 	terminate := func(grace time.Duration) any {
-		return Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(grace)}}
+		return message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(grace)}}
 	}
 	for _, test := range []struct {
 		name     string
@@ -222,10 +239,10 @@ func TestKillIsNotPutOff(t *testing.T) {
 		{"terminate again", protocol.ProcessStartParams{}, []any{terminate(5 * time.Second), terminate(time.Hour)}, 5 * time.Second},
 		{"terminate each second", protocol.ProcessStartParams{}, []any{terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second)}, 2 * time.Second},
 		{"terminate sooner", protocol.ProcessStartParams{}, []any{terminate(time.Hour), terminate(2 * time.Second)}, 3 * time.Second},
-		{"terminate during shutdown", protocol.ProcessStartParams{}, []any{stop{reasonShutdown, 2 * time.Second}, terminate(time.Hour)}, 2 * time.Second},
+		{"terminate during shutdown", protocol.ProcessStartParams{}, []any{message.Stop{Reason: message.ReasonShutdown, Shutdown: 2 * time.Second}, terminate(time.Hour)}, 2 * time.Second},
 		{"terminate after the timeout", protocol.ProcessStartParams{TimeoutMs: ms(time.Second), KillGraceMs: ms(2 * time.Second)}, []any{nil, nil, terminate(time.Hour)}, 3 * time.Second},
-		{"session/close after terminate", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{terminate(2 * time.Second), stop{reasonClosed, -1}}, 2 * time.Second},
-		{"shutdown after session/close", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{stop{reasonClosed, -1}, stop{reasonClosed, 2 * time.Second}}, 3 * time.Second},
+		{"session/close after terminate", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{terminate(2 * time.Second), message.Stop{Reason: message.ReasonClosed, Shutdown: -1}}, 2 * time.Second},
+		{"shutdown after session/close", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, message.Stop{Reason: message.ReasonClosed, Shutdown: 2 * time.Second}}, 3 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
@@ -252,9 +269,9 @@ type slowSession struct{ requests chan request }
 
 func (s slowSession) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case Attach:
-		ctx.Respond(Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
-	case Request:
+	case message.Attach:
+		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+	case message.Request:
 		s.requests <- request{ctx.Sender(), m.Token}
 	}
 }
@@ -278,7 +295,7 @@ func TestStalledConnection(t *testing.T) {
 				session := slowSession{make(chan request, 10)}
 				troupe := spawn(func() actor.Actor { return session })
 				ours, theirs := transport.Pipe("")
-				s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
+				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
 				connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })
 				ended := make(chan error, 1)
 				go func() {
@@ -310,7 +327,7 @@ func TestStalledConnection(t *testing.T) {
 					time.Sleep(at - time.Since(begin))
 					for range []int{1, larges}[i] {
 						r := <-session.requests
-						system.Root.RequestWithCustomSender(r.sender, Reply{Token: r.token, Result: protocol.SessionInfoResult{}}, troupe)
+						system.Root.RequestWithCustomSender(r.sender, message.Reply{Token: r.token, Result: protocol.SessionInfoResult{}}, troupe)
 					}
 				}
 				if len(test.answers) == 2 {
@@ -344,7 +361,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.feed.Retention = kept })
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan request)} })
 		ours, theirs := transport.Pipe("")
-		s := &shared{Config: Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()}
+		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
 		connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
@@ -380,7 +397,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 				got += len(output.Chunk)
 			case m.ID == protocol.IntID(1):
 				synctest.Wait()
-				system.Root.RequestWithCustomSender(connection, ProcessAdded{ProcessRef{"p", pid}}, troupe)
+				system.Root.RequestWithCustomSender(connection, message.ProcessAdded{Process: message.ProcessRef{ID: "p", PID: pid}}, troupe)
 			}
 		}
 		if waited := time.Since(begin); waited > 0 {
@@ -421,7 +438,7 @@ type fakeStarts struct {
 
 // ask has the process do something.
 func (s *fakeStarts) ask(root *actor.RootContext, params any) {
-	root.RequestWithCustomSender(s.pid, Request{Params: params}, s.pid)
+	root.RequestWithCustomSender(s.pid, message.Request{Params: params}, s.pid)
 	synctest.Wait()
 }
 
@@ -440,10 +457,10 @@ func (s *fakeStarts) last() *fakeChild {
 // fakeRuns is a process that is run again, over fake children with that tree.
 func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart, tree chan struct{}) (*processRecord, *fakeStarts) {
 	begin, starts := time.Now(), new(fakeStarts)
-	config := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
+	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	record := &processRecord{
-		gauge: new(gauge),
-		shared: &shared{Config: config, budget: child.NewBudget(1<<30, func() {}), start: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		gauge: new(message.Gauge),
+		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			c := &fakeChild{born: time.Now(), intake: in, tree: tree}
 			starts.at, starts.children = append(starts.at, time.Since(begin)), append(starts.children, c)
@@ -567,7 +584,7 @@ func TestRunsWaitForTheOwner(t *testing.T) {
 		if held := record.feed.Log.Cost(0); held > record.feed.Retention+1000 || record.phase != restarting {
 			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.feed.Retention, record.phase)
 		}
-		system.Root.RequestWithCustomSender(starts.pid, Subscribe{After: record.feed.Log.Last(), Owner: true}, record.session)
+		system.Root.RequestWithCustomSender(starts.pid, message.Subscribe{After: record.feed.Log.Last(), Owner: true}, record.session)
 		synctest.Wait()
 		if record.phase != running || starts.count() != n+1 {
 			t.Errorf("phase %v after %d starts, want another run than those %d", record.phase, starts.count(), n)
@@ -587,7 +604,7 @@ func TestNextRunTakesOver(t *testing.T) {
 			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
 			synctest.Wait()
 		}
-		before := record.shared.budget.Used()
+		before := record.shared.OutputBudget.Used()
 		starts.slow = true
 		starts.last().kill()
 		synctest.Wait()
@@ -595,7 +612,7 @@ func TestNextRunTakesOver(t *testing.T) {
 		starts.ask(system.Root, protocol.ProcessResizeParams{ProcessID: "p", Size: size})
 		starts.done(starts.last(), nil)
 		synctest.Wait()
-		if used := record.shared.budget.Used(); before == 0 || used < before {
+		if used := record.shared.OutputBudget.Used(); before == 0 || used < before {
 			t.Errorf("%d bytes are charged after the restart, %d before", used, before)
 		}
 		if got := starts.last().size; got != size {
@@ -613,7 +630,7 @@ func TestOrderWhileStarting(t *testing.T) {
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{KillGraceMs: ms(time.Second)}, spawn, func(r *processRecord) {
 			r.group = r.session
 			r.restart = &supervision.Restart{Policy: supervision.Permanent}
-			r.shared.start = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			r.shared.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				c.intake = in
 				starts = append(starts, func() { done(c, nil) })
 			}
@@ -622,7 +639,7 @@ func TestOrderWhileStarting(t *testing.T) {
 		say := func(st supervision.MemberStatus) {
 			serial++
 			for _, late := range []uint64{serial, serial, serial - 1} { // the last is as from a failure
-				system.Root.Send(pid, order{late, st})
+				system.Root.Send(pid, message.Order{Serial: late, Status: st})
 				st = supervision.MemberStatus{State: supervision.Running, Run: 7}
 			}
 			synctest.Wait()
@@ -662,7 +679,7 @@ func TestOOMKilledIsNotOurDoing(t *testing.T) {
 		onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
 			pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
 			if asked {
-				system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
+				system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
 				synctest.Wait()
 			}
 			c.mu.Lock()
@@ -697,13 +714,13 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 		synctest.Wait()
 		starts.done(nil, errors.New("no such program"))
 		synctest.Wait()
-		if record.shared.budget.Used() == 0 || record.gauge.held.Load() == 0 {
+		if record.shared.OutputBudget.Used() == 0 || record.gauge.HeldBytes.Load() == 0 {
 			t.Error("nothing is charged, and this tests nothing")
 		}
-		system.Root.Send(starts.pid, stop{reason: "session closed", shutdown: -1})
+		system.Root.Send(starts.pid, message.Stop{Reason: "session closed", Shutdown: -1})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if used, held := record.shared.budget.Used(), record.gauge.held.Load(); used != 0 || held != 0 {
+		if used, held := record.shared.OutputBudget.Used(), record.gauge.HeldBytes.Load(); used != 0 || held != 0 {
 			t.Errorf("after its end %d bytes are charged, and %d held for its owner", used, held)
 		}
 	})
@@ -727,18 +744,18 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 		{"lines", "", false, true, line, 300, 128, nil, 45 * time.Second},
 		{"blocks", "", false, true, block, 20, 16, nil, 45 * time.Second},
 		{"it reads", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
-			system.Root.RequestWithCustomSender(pid, Ack{0, 1}, owner)
+			system.Root.RequestWithCustomSender(pid, message.Ack{From: 0, To: 1}, owner)
 		}, 100 * time.Millisecond},
 		{"it has had it", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
-			system.Root.RequestWithCustomSender(pid, Request{Params: protocol.ProcessReadParams{AfterSeq: 1}}, owner)
+			system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessReadParams{AfterSeq: 1}}, owner)
 		}, 100 * time.Millisecond},
 		{"the session ends", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
-			system.Root.RequestWithCustomSender(pid, stop{reasonClosed, -1}, owner)
+			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
 		}, 0},
 		{"it has ended, and then the session", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fakeChild) {
 			c.kill()
 			synctest.Wait()
-			system.Root.RequestWithCustomSender(pid, stop{reasonClosed, -1}, owner)
+			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
 		}, 0},
 		{"it missed nothing", "", false, false, line, 300, 300, nil, 0},
 		{"it acknowledges by itself", "", true, true, line, 300, 300, nil, 0},
@@ -769,16 +786,16 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 				}
 				owner := spawn(func() actor.Actor {
 					return actor.ReceiveFunc(func(ctx actor.Context) {
-						if m, ok := ctx.Message().(Delivery); ok {
+						if m, ok := ctx.Message().(message.Delivery); ok {
 							mu.Lock()
 							entries += uint64(len(m.Entries))
 							newest = m.Entries[len(m.Entries)-1]
 							mu.Unlock()
-							ctx.Request(ctx.Sender(), Pull{deliveryBytes})
+							ctx.Request(ctx.Sender(), message.Pull{Bytes: deliveryBytes})
 						}
 					})
 				})
-				system.Root.RequestWithCustomSender(pid, Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: deliveryBytes}, owner)
+				system.Root.RequestWithCustomSender(pid, message.Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: deliveryBytes}, owner)
 				synctest.Wait()
 				for range test.n {
 					write(test.size)
@@ -816,7 +833,7 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 		failed := false
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
 			r.shared.Faults.Actor = func(_ *actor.PID, m any) {
-				if m == deliveryRead && !failed {
+				if m == env.DeliveryRead && !failed {
 					failed = true
 					panic("injected")
 				}
@@ -826,16 +843,16 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 		viewer := spawn(func() actor.Actor {
 			return actor.ReceiveFunc(func(ctx actor.Context) {
 				switch m := ctx.Message().(type) {
-				case Delivery:
+				case message.Delivery:
 					for _, e := range m.Entries {
 						got = append(got, e.Seq)
 					}
-				case Resubscribe:
-					ctx.Request(m.Process.PID, Subscribe{After: m.After, Pull: 1 << 10, Resumed: true})
+				case message.Resubscribe:
+					ctx.Request(m.Process.PID, message.Subscribe{After: m.After, Pull: 1 << 10, Resumed: true})
 				}
 			})
 		})
-		system.Root.RequestWithCustomSender(pid, Subscribe{Now: true, Pull: 1 << 10}, viewer)
+		system.Root.RequestWithCustomSender(pid, message.Subscribe{Now: true, Pull: 1 << 10}, viewer)
 		synctest.Wait()
 		credit, _ := record.intake.Take(1 << 10)
 		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)

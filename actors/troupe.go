@@ -11,27 +11,25 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/turns"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
-	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // killTime is how long SIGKILL may take to end what is left.
 const killTime = 30 * time.Second
 
-// connect is from Accept, to the root and on to connections.
-type connect struct{ conn Conn }
-
-func (m connect) giveBack() { go m.conn.Close(protocol.CloseGoingAway, reasonShutdown) } // it may wait for the peer a little
-
 // Troupe is a running tree. Any goroutine may use it, once its Props have been
 // spawned: until then its methods wait.
 type Troupe struct {
-	env     *shared
+	env     *env.Env
 	log     *loglimit.Handler
 	spawned chan struct{} // closed by the root when it has started
 	started sync.Once
@@ -51,13 +49,13 @@ type Troupe struct {
 
 // Start puts a troupe at the root of system, under the name of config. It
 // touches nothing global, and stops nothing that it did not start.
-func Start(system *actor.ActorSystem, config Config) (*Troupe, error) {
+func Start(system *actor.ActorSystem, config config.Config) (*Troupe, error) {
 	props, t, err := Props(config)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := system.Root.SpawnNamed(props, t.env.Name); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %q: %w", t.env.Name, err), t.env.children.Close(context.Background()))
+		return nil, errors.Join(fmt.Errorf("start %q: %w", t.env.Name, err), t.env.Host.Close(context.Background()))
 	}
 	<-t.spawned
 	return t, nil
@@ -68,8 +66,8 @@ func Start(system *actor.ActorSystem, config Config) (*Troupe, error) {
 // never comes to act on it, for its root lets no panic out. When the host's actor stops, every
 // process of the troupe is killed; only Shutdown waits for that. The error is one
 // of child.NewHost.
-func Props(config Config) (*actor.Props, *Troupe, error) {
-	s := &shared{Config: config.withDefaults()}
+func Props(config config.Config) (*actor.Props, *Troupe, error) {
+	s := &env.Env{Config: config.WithDefaults()}
 	log := loglimit.New(s.Log.Handler())
 	s.Log = slog.New(log)
 	host, err := child.NewHost(child.HostConfig{
@@ -82,33 +80,33 @@ func Props(config Config) (*actor.Props, *Troupe, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.children, s.start = host, host.Start
-	s.info, s.started = environmentInfo(s.Config), time.Now()
-	s.httpClient = httpcall.NewClient()
-	s.strategy = &supervision.Strategy{
+	s.Host, s.StartChild = host, host.Start
+	s.Info, s.Started = env.EnvironmentInfo(s.Config), time.Now()
+	s.HTTPClient = httpcall.NewClient()
+	s.Strategy = &supervision.Strategy{
 		Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},
 		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
 		Log:       s.Log,
-		Counters:  &s.counts.actors,
+		Counters:  &s.Counts.Actors,
 	}
-	s.once = &supervision.Strategy{Log: s.Log, Counters: &s.counts.actors}
+	s.Once = &supervision.Strategy{Log: s.Log, Counters: &s.Counts.Actors}
 	t := &Troupe{env: s, log: log, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
-	s.workers = newWorkers(t.stopped)
-	s.disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
-	s.watcher = files.NewWatcher()
-	s.fileTurns = newFileTurns(host.Threads())
-	s.budget = child.NewBudget(s.Budget-s.Budget/4-s.Budget/8, func() { t.send(budgetLow{}) })
-	s.memory = budget.New(s.Budget / 4)
-	s.kept = budget.New(s.Budget / 8)
+	s.Workers = env.NewWorkers(t.stopped)
+	s.Disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
+	s.Watcher = files.NewWatcher()
+	s.FileTurns = turns.New(host.Threads())
+	s.OutputBudget = child.NewBudget(s.Budget-s.Budget/4-s.Budget/8, func() { t.send(message.BudgetLow{}) })
+	s.ClientBudget = budget.New(s.Budget / 4)
+	s.StartBudget = budget.New(s.Budget / 8)
 	// What is right under the root is never given up, at one restart a second at
 	// most: it holds nothing, and without it there is nothing.
 	forever := &supervision.Strategy{
-		Backoff:   s.strategy.Backoff,
+		Backoff:   s.Strategy.Backoff,
 		Intensity: supervision.Intensity{Restarts: math.MaxInt, Period: 30 * time.Second},
 		Log:       s.Log,
-		Counters:  &s.counts.actors,
+		Counters:  &s.Counts.Actors,
 	}
-	return s.props(func() actor.Actor { return &root{Troupe: t} }, contained, actor.WithSupervisor(forever)), t, nil
+	return s.Props(func() actor.Actor { return &root{Troupe: t} }, env.Contained, actor.WithSupervisor(forever)), t, nil
 }
 
 func (t *Troupe) send(m any) {
@@ -124,20 +122,20 @@ func (t *Troupe) PID() *actor.PID {
 
 // Containment is how processes are held together, for the best that this
 // machine allows.
-func (t *Troupe) Containment() child.Containment { return t.env.children.Containment() }
+func (t *Troupe) Containment() child.Containment { return t.env.Host.Containment() }
 
 // Memory is an account with the Config.Budget for the messages that one connection reads, before
 // the troupe has them. Whoever reads them closes it with the connection.
-func (t *Troupe) Memory() *budget.Account { return t.env.memory.Account() }
+func (t *Troupe) Memory() *budget.Account { return t.env.ClientBudget.Account() }
 
 // Accept gives the troupe a connection that speaks the wire; it is closed when
 // the troupe stops.
-func (t *Troupe) Accept(conn Conn) {
-	m := connect{conn}
+func (t *Troupe) Accept(conn message.Conn) {
+	m := message.Connect{Conn: conn}
 	t.send(m)
 	select {
 	case <-t.stopped: // nobody is sure to have it
-		m.giveBack()
+		m.GiveBack()
 	default:
 	}
 }
@@ -151,9 +149,9 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 	t.shutdown.Do(func() {
 		defer close(t.down)
 		<-t.spawned
-		t.system.Root.Send(t.pid, drainAll{})
+		t.system.Root.Send(t.pid, message.DrainAll{})
 		t.await(ctx, t.drained)
-		t.system.Root.Send(t.pid, disconnectAll{})
+		t.system.Root.Send(t.pid, message.DisconnectAll{})
 		t.await(ctx, t.disconnected)
 		stopErr := t.system.Root.StopFuture(t.pid).Wait()
 		if stopErr != nil {
@@ -162,7 +160,7 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 		// What is still there after the actors is killed without regard to ctx.
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 		defer cancel()
-		t.err = errors.Join(stopErr, t.env.children.Close(kill))
+		t.err = errors.Join(stopErr, t.env.Host.Close(kill))
 		t.log.Flush()
 	})
 	<-t.down
@@ -199,44 +197,44 @@ func (r *root) Receive(ctx actor.Context) {
 			r.letters()
 		}
 		r.stop.Do(func() { close(r.stopped) })
-		r.env.httpClient.CloseIdle()
+		r.env.HTTPClient.CloseIdle()
 		go func() { // whoever stopped us: nothing is left behind
 			kill, cancel := context.WithTimeout(context.Background(), killTime)
 			defer cancel()
-			if err := r.env.children.Close(kill); err != nil {
+			if err := r.env.Host.Close(kill); err != nil {
 				r.env.Log.Error("processes left behind", "err", err)
 			}
 		}()
-	case connect, disconnectAll:
+	case message.Connect, message.DisconnectAll:
 		ctx.Send(r.connections, m)
-	case Attach, drainAll:
+	case message.Attach, message.DrainAll:
 		ctx.Forward(r.registry)
-	case budgetLow:
+	case message.BudgetLow:
 		ctx.Send(r.sessions, m)
 		ctx.Send(r.registry, m)
 	}
 }
 
 func (r *root) start(ctx actor.Context) {
-	spawn := func(name string, re reaction, produce actor.Producer, opts ...actor.PropsOption) *actor.PID {
-		pid, err := ctx.SpawnNamed(r.env.props(produce, re, opts...), name)
+	spawn := func(name string, re env.Reaction, produce actor.Producer, opts ...actor.PropsOption) *actor.PID {
+		pid, err := ctx.SpawnNamed(r.env.Props(produce, re, opts...), name)
 		if err != nil {
 			panic(err) // the names are ours alone
 		}
 		return pid
 	}
-	r.sessions = spawn("sessions", contained, func() actor.Actor { return &sessions{r.env} })
+	r.sessions = spawn("sessions", env.Contained, func() actor.Actor { return &sessions{r.env} })
 	record := &registryRecord{drained: sync.OnceFunc(func() { close(r.drained) })}
-	r.registry = spawn("registry", escalated, func() actor.Actor {
-		return &registry{shared: r.env, registryRecord: record, sessions: r.sessions}
+	r.registry = spawn("registry", env.Escalated, func() actor.Actor {
+		return &registry{Env: r.env, registryRecord: record, sessions: r.sessions}
 	})
 	troupe := ctx.Self()
 	if r.letters == nil {
-		r.letters = r.env.watchDeadLetters(ctx.ActorSystem(), troupe)
+		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
-	r.connections = spawn("connections", contained, func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
-		actor.WithSupervisor(r.env.once)) // a connection that fails is stopped: its client resumes
+	r.connections = spawn("connections", env.Contained, func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
+		actor.WithSupervisor(r.env.Once)) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -14,7 +16,7 @@ import (
 // requests that were admitted, each of which holds its place until its answer is
 // written; output, by the window.
 type writer struct {
-	conn    Conn
+	conn    message.Conn
 	codec   protocol.Codec // of the client; set before anything is sent
 	admit   *admission
 	caps    protocol.Capabilities // of the client; set before output is sent
@@ -41,7 +43,7 @@ type outgoing struct {
 	body     any             // result or params
 	weight   int             // of an answer: what its request holds of the admission; 0: nothing
 	held     int             // of the connection's memory, until it is written
-	delivery *Delivery
+	delivery *message.Delivery
 	ping     uint64 // serial; 0: it is none
 	written  func() // may not block
 }
@@ -51,7 +53,7 @@ type closeFrame struct {
 	reason string
 }
 
-func newWriter(conn Conn, admit *admission, ponged func(uint64)) *writer {
+func newWriter(conn message.Conn, admit *admission, ponged func(uint64)) *writer {
 	return &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
 }
 
@@ -247,7 +249,7 @@ func (w *writer) lost(send func(string, any) error, process string, e *outlog.En
 }
 
 // deliver writes a message for each entry.
-func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
+func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) {
 	send := func(method string, params any) error {
 		if buf, err = w.codec.AppendNotification(buf[:0], method, params); err != nil {
 			return err
@@ -285,7 +287,7 @@ func (w *writer) deliver(buf []byte, d *Delivery) (_ []byte, err error) {
 		case outlog.Restarted:
 			if r := e.Restart; w.caps.Restarted {
 				err = send(protocol.NotifyRestarted, &protocol.RestartedNotification{
-					ProcessID: d.Process, Seq: e.Seq, Run: r.Run, Reason: r.Reason, DelayMs: milliseconds(r.Delay), StdinLostBytes: r.StdinLost})
+					ProcessID: d.Process, Seq: e.Seq, Run: r.Run, Reason: r.Reason, DelayMs: env.Milliseconds(r.Delay), StdinLostBytes: r.StdinLost})
 			}
 		case outlog.Ready:
 			if w.caps.Ready {

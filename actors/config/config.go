@@ -1,24 +1,14 @@
 // Package actors is the tree that owns every session, process and connection.
 // It is started at the root of an actor system (Start) or under an actor of the
 // host's (Props); docs/ARCHITECTURE.md draws it.
-package actors
+package config
 
 import (
 	"log/slog"
-	"runtime"
-	"runtime/metrics"
-	"sync/atomic"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/files"
-	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
-	"github.com/b6f6fdd7/troupe/actors/spool"
-	"github.com/b6f6fdd7/troupe/internal/budget"
-	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/supervision"
 )
 
 // Config is how a troupe behaves. The zero Config is a good one. Sizes are in
@@ -103,7 +93,7 @@ type Config struct {
 	Faults faults.Hooks
 }
 
-func (c Config) withDefaults() Config {
+func (c Config) WithDefaults() Config {
 	setDefault(&c.Name, "troupe")
 	setDefault(&c.Version, "devel")
 	setDefault(&c.Log, slog.Default())
@@ -113,7 +103,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.KillGrace, 2*time.Second)
 	setDefault(&c.Retention, 1<<20)
 	setDefault(&c.MaxRetention, 64<<20)
-	c.Retention = max(c.Retention, minRetention)
+	c.Retention = max(c.Retention, MinRetention)
 	c.MaxRetention = max(c.MaxRetention, c.Retention)
 	setDefault(&c.Budget, 1<<30)
 	if c.Budget > 0 {
@@ -140,85 +130,8 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// shared is what all actors of one troupe have in common. Nothing in it changes.
-type shared struct {
-	Config
-	children   *child.Host
-	start      func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
-	budget     *child.Budget
-	memory     *budget.Pool // of connections; of tests: nil, no bound
-	kept       *budget.Pool // of sessions: what processes are started from; of tests: nil
-	disk       *spool.Disk
-	watcher    *files.Watcher
-	fileTurns  *fileTurns
-	httpClient *httpcall.Client
-	workers    actor.Dispatcher      // of all actors; of tests: nil, protoactor's
-	strategy   *supervision.Strategy // of what may be restarted: registry, session, process
-	once       *supervision.Strategy // of what is stopped when it fails: connection, command
-	info       *protocol.EnvironmentInfo
-	started    time.Time
-	counts     counts
-}
-
-// counts are for server/info. Any actor adds to them; nothing else depends on them.
-type counts struct {
-	sessions, connections atomic.Int64
-	looks                 atomic.Int64         // at files, for readiness, that wait
-	httpCalls             atomic.Int64         // that are running
-	panics                atomic.Int64         // in actors, and in goroutines of theirs
-	actors                supervision.Counters // what became of those that failed
-}
-
-func (s *shared) serverInfo() protocol.ServerInfoResult {
-	var notes []string
-	childLimit, why := s.children.ChildLimit()
-	if why != "" {
-		notes = append(notes, why)
-	}
-	return protocol.ServerInfoResult{
-		Server:          protocol.ServerInfo{Name: "troupe", Version: s.Version},
-		ProtocolVersion: protocol.Version,
-		Limits:          s.limits(),
-		Containment:     string(s.children.Containment()),
-		StartedAtMs:     s.started.UnixMilli(),
-		Connections:     s.counts.connections.Load(),
-		Sessions:        s.counts.sessions.Load(),
-		Children:        s.children.Live(),
-		HeldBytes:       s.budget.Used(),
-		ClientBytes:     s.memory.Used(),
-		SpooledBytes:    s.disk.Used(),
-		ChildLimit:      childLimit,
-		FileCallsHung:   s.fileTurns.hanging(),
-		Notes:           notes,
-		Goroutines:      runtime.NumGoroutine(),
-		HeapBytes:       heapBytes(),
-		Panics:          s.counts.panics.Load(),
-		ActorRestarts:   s.counts.actors.Restarts.Load(),
-		ActorsGivenUp:   s.counts.actors.GivenUp.Load(),
-	}
-}
-
-// heapBytes is the memory of heap objects. Reading it stops nothing, as runtime.ReadMemStats would.
-func heapBytes() int64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return int64(sample[0].Value.Uint64())
-}
-
-func (s *shared) limits() protocol.Limits {
-	return protocol.Limits{
-		MaxFrameBytes:      protocol.MaxFrame,
-		MaxMessageBytes:    protocol.MaxMessage,
-		MaxProcesses:       s.MaxProcesses,
-		MaxPendingRequests: s.MaxPending,
-		WindowBytes:        s.Window,
-		RetentionBytes:     s.Retention,
-		MaxRetentionBytes:  s.MaxRetention,
-		MaxSpoolBytes:      max(s.SpoolLimit, 0),
-		StdinQueueBytes:    int64(s.StdinQueue),
-		DetachedTTLMs:      milliseconds(s.DetachedTTL),
-		ClosedRetentionMs:  milliseconds(s.ClosedRetention),
-		PingIntervalMs:     milliseconds(protocol.PingEvery),
-		DeadConnectionMs:   milliseconds(protocol.DeadAfter),
-	}
-}
+const (
+	// MinRetention is the least a client may ask for, in bytes: below it a flood
+	// moves in reads of a few bytes.
+	MinRetention = 4 << 10
+)

@@ -1,6 +1,8 @@
-package actors
+package env
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+)
 
 const (
 	// idleWorkers is how many goroutines may wait for an actor to run; each has a stack of
@@ -19,7 +21,7 @@ type workers struct {
 	idle atomic.Int32
 }
 
-func newWorkers(over chan struct{}) *workers {
+func NewWorkers(over chan struct{}) *workers {
 	return &workers{next: make(chan func()), over: over}
 }
 

@@ -1,4 +1,4 @@
-package actors
+package env
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -13,15 +14,15 @@ import (
 // lost (protoactor delivers it to no later instance), and nobody else would.
 type answerable interface {
 	// failed is the message to the sender that says so.
-	failed(*protocol.Error) any
+	Failed(*protocol.Error) any
 	// unheard is the message to the sender when the actor to has ended, and did not handle the
 	// request; nil: the sender hears of that end by other means.
-	unheard(to *actor.PID) any
+	Unheard(to *actor.PID) any
 }
 
-// crashed is sent by a goroutine of an actor that panicked, to that actor, which
+// Crashed is sent by a goroutine of an actor that panicked, to that actor, which
 // panics with it: supervision decides, as if it had happened in Receive.
-type crashed struct {
+type Crashed struct {
 	Goroutine string
 	Reason    any
 }
@@ -37,27 +38,27 @@ type again struct {
 // only one that tells of an end, and a message that fails each time ends a restartable actor.
 const maxTries = 5
 
-// reaction is what becomes of an actor that panics in Receive.
-type reaction bool
+// Reaction is what becomes of an actor that panics in Receive.
+type Reaction bool
 
 const (
 	// contained: the actor goes on. For the error kernel: what owns children, and
 	// has no state that could be broken. A restart there would stop every child;
 	// only Started, before which it has none, is escalated.
-	contained reaction = false
+	Contained Reaction = false
 	// escalated: the parent's strategy decides.
-	escalated reaction = true
+	Escalated Reaction = true
 )
 
-// props returns the Props of every actor of the tree: with the gate and the guard around its
+// Props returns the Props of every actor of the tree: with the gate and the guard around its
 // Receive, and with the one strategy for its children. They are for one actor each.
-func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOption) *actor.Props {
+func (s *Env) Props(produce actor.Producer, r Reaction, opts ...actor.PropsOption) *actor.Props {
 	g := &gate{shared: s}
 	opts = append([]actor.PropsOption{
 		actor.WithReceiverMiddleware(s.guard(g, r)),
 		actor.WithMailbox(actor.Unbounded(g)),
-		actor.WithSupervisor(s.strategy),
-		actor.WithDispatcher(s.workers),
+		actor.WithSupervisor(s.Strategy),
+		actor.WithDispatcher(s.Workers),
 	}, opts...)
 	return actor.PropsFromProducer(produce, opts...)
 }
@@ -67,7 +68,7 @@ func (s *shared) props(produce actor.Producer, r reaction, opts ...actor.PropsOp
 // mailbox, up to maxTries times. It lets no panic out of the messages that end an actor:
 // protoactor resurrects an actor that panics in Stopping, and waits for ever for
 // the parent of one that panics in Stopped.
-func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
+func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
 			retry, retried := env.Message.(again)
@@ -86,21 +87,21 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 					return
 				}
 				root := ctx.ActorSystem().Root
-				s.counts.panics.Add(1)
+				s.Counts.panics.Add(1)
 				logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", env.Message))
 				switch m := env.Message.(type) {
 				case *actor.Stopping, *actor.Stopped, *actor.Restarting:
 					return
 				case *actor.Started:
 					panic(reason)
-				case connect:
-					go m.conn.Close(protocol.CloseInternalError, "internal error") // it may wait for the peer a little
+				case message.Connect:
+					go m.Conn.Close(protocol.CloseInternalError, "internal error") // it may wait for the peer a little
 				case answerable:
 					if h, ok := m.(holder); ok {
-						h.giveBack() // who asked is told that nothing came of it
+						h.GiveBack() // who asked is told that nothing came of it
 					}
 					if env.Sender != nil {
-						root.Send(env.Sender, m.failed(protocol.Errorf(protocol.CodeInternal,
+						root.Send(env.Sender, m.Failed(protocol.Errorf(protocol.CodeInternal,
 							"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
 					}
 				default:
@@ -108,7 +109,7 @@ func (s *shared) guard(g *gate, r reaction) actor.ReceiverMiddleware {
 						root.RequestWithCustomSender(ctx.Self(), again{m, tries}, env.Sender)
 					}
 				}
-				if r == escalated && !g.stopping { // a restart would bring it back
+				if r == Escalated && !g.stopping { // a restart would bring it back
 					panic(reason)
 				}
 			}()
@@ -124,29 +125,29 @@ func logPanic(log *slog.Logger, reason any, args ...any) {
 	log.Error("panic", append(args, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
 }
 
-// run starts a goroutine of the actor self. It may capture what is passed to it
+// Run starts a goroutine of the actor self. It may capture what is passed to it
 // and self, never the context of the actor or the actor itself.
-func (s *shared) run(root *actor.RootContext, self *actor.PID, name string, body func()) {
-	go s.guarded(root, self, name, body)()
+func (s *Env) Run(root *actor.RootContext, self *actor.PID, name string, body func()) {
+	go s.Guarded(root, self, name, body)()
 }
 
-// onWorker is go f(), for what has little to do and often.
-func (s *shared) onWorker(f func()) {
-	if s.workers == nil {
+// OnWorker is go f(), for what has little to do and often.
+func (s *Env) OnWorker(f func()) {
+	if s.Workers == nil {
 		go f()
 		return
 	}
-	s.workers.Schedule(f)
+	s.Workers.Schedule(f)
 }
 
-// guarded is body for a goroutine of the actor self, which hears of its panic.
-func (s *shared) guarded(root *actor.RootContext, self *actor.PID, name string, body func()) func() {
+// Guarded is body for a goroutine of the actor self, which hears of its panic.
+func (s *Env) Guarded(root *actor.RootContext, self *actor.PID, name string, body func()) func() {
 	return func() {
 		defer func() {
 			if reason := recover(); reason != nil {
-				s.counts.panics.Add(1)
+				s.Counts.panics.Add(1)
 				logPanic(s.Log, reason, "actor", self.GetId(), "goroutine", name)
-				root.Send(self, crashed{name, reason})
+				root.Send(self, Crashed{name, reason})
 			}
 		}()
 		body()

@@ -1,4 +1,4 @@
-package actors
+package env
 
 import (
 	"runtime"
@@ -13,7 +13,7 @@ func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
 		over := make(chan struct{})
-		w := newWorkers(over)
+		w := NewWorkers(over)
 		const atOnce, rounds = 4 * idleWorkers, 50
 		var ran, blocked sync.WaitGroup
 		ran.Add(atOnce * rounds)
@@ -66,7 +66,7 @@ func TestWorkers(t *testing.T) {
 func BenchmarkSchedule(b *testing.B) {
 	over := make(chan struct{})
 	defer close(over)
-	w := newWorkers(over)
+	w := NewWorkers(over)
 	deep := func(done chan struct{}) { // as deep as an actor's Receive
 		var frame [4 << 10]byte
 		runtime.KeepAlive(&frame)

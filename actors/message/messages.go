@@ -1,4 +1,7 @@
-package actors
+// Package message has the messages that the actors of a troupe send to each other, and Conn,
+// through which a connection reaches its client. A message is a value: nobody changes it after
+// it was sent.
+package message
 
 import (
 	"strings"
@@ -9,10 +12,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// What an actor of the host's says to a troupe, and hears from it. The actors of
-// connections use nothing else. All are plain data. Messages that ask for an
-// answer are sent with a sender (Request, RequestFuture, RequestWithCustomSender).
 
 type (
 	// Attach is for the troupe. The sender becomes owner or observer of a session
@@ -33,7 +32,6 @@ type (
 		// once that has had its end.
 		Ephemeral bool
 	}
-
 	// Attached answers an Attach.
 	Attached struct {
 		Token     uint64
@@ -45,13 +43,11 @@ type (
 		// of it then does now.
 		Removed []ProcessRemoved
 	}
-
 	// ProcessRef names a process: by the client's id, and by its actor.
 	ProcessRef struct {
 		ID  string
 		PID *actor.PID
 	}
-
 	// Request is a call of the wire. Params is one of the protocol's params types,
 	// as a value. A session answers ProcessStartParams (with Started),
 	// SessionInfoRequest, SessionCloseParams, GroupStartParams (with GroupStarted),
@@ -60,7 +56,6 @@ type (
 		Token  uint64 // comes back in the Reply
 		Params any
 	}
-
 	// Reply answers a Request. Result is the protocol's result type, as a value.
 	Reply struct {
 		Token  uint64
@@ -70,28 +65,22 @@ type (
 		// From, up to To. They are for an Ack once the client has it.
 		From, To uint64
 	}
-
 	// Started is the Result of a ProcessStartParams.
 	Started struct {
 		protocol.ProcessStartResult
 		Process ProcessRef
 	}
-
 	// GroupStarted is the Result of a GroupStartParams.
 	GroupStarted struct {
 		protocol.GroupStartResult
 		Processes []ProcessRef
 	}
-
 	// SessionInfoRequest asks a session for its protocol.SessionInfoResult.
 	SessionInfoRequest struct{}
-
 	// DescribeRequest asks a process for its protocol.ProcessInfo.
 	DescribeRequest struct{}
-
 	// ProcessAdded tells all who are attached, except those who started it.
 	ProcessAdded struct{ Process ProcessRef }
-
 	// ProcessRemoved tells all who are attached that a process can no longer be
 	// asked. Reason is "" when it had closed and its retention is over. Else Last is
 	// the last seq there was, and Closed says that it was the one of closed: who
@@ -101,18 +90,14 @@ type (
 		Last       uint64
 		Closed     bool
 	}
-
 	// GroupListRequest asks a session for its protocol.GroupListResult.
 	GroupListRequest struct{}
-
 	// GroupChanged tells all who are attached that a group is in another state.
 	GroupChanged struct {
 		protocol.GroupChangedNotification
 	}
-
 	// Evicted tells one who was attached that it is no longer.
 	Evicted struct{ Reason string }
-
 	// Expiring tells an observer that its session has lost its owner, and all who
 	// are attached that it has reached its age, or the server shuts down.
 	Expiring struct {
@@ -137,11 +122,9 @@ type (
 		// it owes; else, but with Now, it acknowledges all up to After.
 		Resumed bool
 	}
-
 	// Pull asks for one Delivery of at most Bytes of output, at least one entry. It
 	// is answered when there is something. A second one replaces the first.
 	Pull struct{ Bytes int }
-
 	// Delivery answers a Pull. Entries continue where the last one ended, or behind
 	// Gap. Neither may be changed: all viewers share them. An Entry whose process has a
 	// spool may be Spooled: then its output is on disk, and reading it blocks.
@@ -153,19 +136,15 @@ type (
 		// program wait: what is kept for it is a few times that.
 		AckEvery int64
 	}
-
 	// Ack is from an owner: it has made all entries after From up to To its own.
 	Ack struct{ From, To uint64 }
-
 	// Refused answers a Subscribe that starts after the last entry.
 	Refused struct {
 		Process string
 		Err     *protocol.Error
 	}
-
 	// Unsubscribe ends what Subscribe began.
 	Unsubscribe struct{}
-
 	// Resubscribe tells a viewer that the process's actor has been restarted: it
 	// should Subscribe after the last entry it had, and Pull;
 	// or after After if it had none yet.
@@ -184,40 +163,47 @@ func (m *Delivery) Release() {
 	}
 }
 
-func (m Attach) failed(e *protocol.Error) any  { return Reply{Token: m.Token, Err: e} }
-func (m Request) failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+func (m Attach) Failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
 
-func (m Attach) unheard(*actor.PID) any {
+func (m Request) Failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+func (m Attach) Unheard(*actor.PID) any {
 	if m.SessionID != "" {
-		return m.failed(wireerr.UnknownSession(m.SessionID))
+		return m.Failed(wireerr.UnknownSession(m.SessionID))
 	}
-	return m.failed(wireerr.ErrShutdown)
+	return m.Failed(wireerr.ErrShutdown)
 }
 
-func (m Request) unheard(to *actor.PID) any {
+func (m Request) Unheard(to *actor.PID) any {
 	switch m.Params.(type) {
-	case startCommand, dialect.Call: // the connection answers when its child ends
+	case StartCommand, dialect.Call: // the connection answers when its child ends
 		return nil
 	}
 	path := strings.Split(to.Id, "/")
 	switch name := path[len(path)-1]; {
 	case strings.HasPrefix(name, "p-"):
-		return m.failed(wireerr.UnknownProcess(processOf(m.Params)))
-	case name == sessionName && len(path) > 1:
-		return m.failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
+		return m.Failed(wireerr.UnknownProcess(ProcessOf(m.Params)))
+	case name == SessionName && len(path) > 1:
+		return m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
 	default:
-		return m.failed(wireerr.ErrShutdown)
+		return m.Failed(wireerr.ErrShutdown)
 	}
 }
 
-func (m Delivery) giveBack() { m.Release() }
+func (m Delivery) GiveBack() { m.Release() }
 
 // What reaches nobody, because it was on its way when its actor ended, is no news.
 
-func (Pull) IgnoreDeadLetterLogging()        {}
-func (Delivery) IgnoreDeadLetterLogging()    {}
-func (Ack) IgnoreDeadLetterLogging()         {}
-func (Subscribe) IgnoreDeadLetterLogging()   {}
+func (Pull) IgnoreDeadLetterLogging() {}
+
+func (Delivery) IgnoreDeadLetterLogging() {}
+
+func (Ack) IgnoreDeadLetterLogging() {}
+
+func (Subscribe) IgnoreDeadLetterLogging() {}
+
 func (Unsubscribe) IgnoreDeadLetterLogging() {}
-func (Reply) IgnoreDeadLetterLogging()       {}
+
+func (Reply) IgnoreDeadLetterLogging() {}
+
 func (Resubscribe) IgnoreDeadLetterLogging() {}

@@ -1,4 +1,4 @@
-package actors
+package env
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 
 // A holder is a message that carries something to be given back. giveBack does so when no
 // actor handles the message. It may not block.
-type holder interface{ giveBack() }
+type holder interface{ GiveBack() }
 
 // gate stands between the mailbox of one actor and its Receive, for all instances of the
 // actor. From Stopping on, Receive gets only what ends an actor: Stopping and Stopped, once,
@@ -21,7 +21,7 @@ type holder interface{ giveBack() }
 //
 // The goroutine that runs the actor's mailbox is the only one that uses it.
 type gate struct {
-	shared   *shared
+	shared   *Env
 	self     *actor.PID
 	root     *actor.RootContext
 	stopping bool
@@ -71,26 +71,28 @@ func (g *gate) MessageReceived(message any) {
 }
 
 func (g *gate) MessagePosted(any) {}
-func (g *gate) MailboxStarted()   {}
-func (g *gate) MailboxEmpty()     {}
+
+func (g *gate) MailboxStarted() {}
+
+func (g *gate) MailboxEmpty() {}
 
 // undelivered answers a message that no actor will handle if it is a request, and has it give
 // back what it holds. Any goroutine.
-func (s *shared) undelivered(root *actor.RootContext, to *actor.PID, message any, sender *actor.PID) {
+func (s *Env) undelivered(root *actor.RootContext, to *actor.PID, message any, sender *actor.PID) {
 	// A message whose handling failed (again) may have been given back by the one who failed.
 	if h, ok := message.(holder); ok {
-		h.giveBack()
+		h.GiveBack()
 	}
 	if a, ok := message.(answerable); ok && sender != nil {
-		if answer := a.unheard(to); answer != nil {
+		if answer := a.Unheard(to); answer != nil {
 			root.Send(sender, answer)
 		}
 	}
 }
 
-// watchDeadLetters has the messages to actors under troupe that are gone count as undelivered,
+// WatchDeadLetters has the messages to actors under troupe that are gone count as undelivered,
 // until the returned function is called.
-func (s *shared) watchDeadLetters(system *actor.ActorSystem, troupe *actor.PID) (end func()) {
+func (s *Env) WatchDeadLetters(system *actor.ActorSystem, troupe *actor.PID) (end func()) {
 	ours := func(pid *actor.PID) bool {
 		return pid != nil && pid.Address == troupe.Address && (pid.Id == troupe.Id || strings.HasPrefix(pid.Id, troupe.Id+"/"))
 	}

@@ -1,4 +1,5 @@
-package actors
+// Package turns bounds the calls that may wait for a filesystem.
+package turns
 
 import (
 	"slices"
@@ -11,30 +12,30 @@ import (
 // fileHangs is how long a file call may take before it counts as one that hangs.
 const fileHangs = 10 * time.Second
 
-// fileTurns bounds the file calls of all connections: each holds a thread while its filesystem
+// Turns bounds the file calls of all connections: each holds a thread while its filesystem
 // does not answer, also after the end of its connection. A connection without a call under way
 // may have one when the others have none left. Any goroutine may call its methods.
-type fileTurns struct {
+type Turns struct {
 	all, most int // with calls under way, and without
 	hangs     time.Duration
 
 	mu            sync.Mutex
 	running, late int // late ones run, too, and count as hanging
-	waiting       []*fileWaiter
+	waiting       []*Waiter
 }
 
-// fileWaiter is a connection that may wait for a turn.
-type fileWaiter struct{ told func() }
+// Waiter is a connection that may wait for a turn.
+type Waiter struct{ Told func() }
 
-// newFileTurns returns turns for as many calls as threads, and for 3 at least.
-func newFileTurns(threads int) *fileTurns {
+// New returns turns for as many calls as threads, and for 3 at least.
+func New(threads int) *Turns {
 	most := max(threads, 3)
-	return &fileTurns{all: most * 2 / 3, most: most, hangs: fileHangs}
+	return &Turns{all: most * 2 / 3, most: most, hangs: fileHangs}
 }
 
-// take takes a turn for a connection that has so many calls under way. Without one, w is told
+// Take takes a turn for a connection that has so many calls under way. Without one, w is told
 // when there may be one; and if all turns hang, there is an error instead.
-func (t *fileTurns) take(under int, w *fileWaiter) (ok bool, err *protocol.Error) {
+func (t *Turns) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	most := t.all
@@ -52,8 +53,8 @@ func (t *fileTurns) take(under int, w *fileWaiter) (ok bool, err *protocol.Error
 	return false, nil
 }
 
-// run makes a call that has a turn, and gives the turn back.
-func (t *fileTurns) run(call func()) {
+// Run makes a call that has a turn, and gives the turn back.
+func (t *Turns) Run(call func()) {
 	done, late := false, false
 	timer := time.AfterFunc(t.hangs, func() {
 		t.mu.Lock()
@@ -81,33 +82,33 @@ func (t *fileTurns) run(call func()) {
 	call()
 }
 
-// close makes a call that is made in any case, at the end of a connection.
-func (t *fileTurns) close(call func()) {
+// Close makes a call that is made in any case, at the end of a connection.
+func (t *Turns) Close(call func()) {
 	t.mu.Lock()
 	t.running++
 	t.mu.Unlock()
-	t.run(call)
+	t.Run(call)
 }
 
-// forget says that the connection of w, which waits or was told, takes no turn. Others may.
-func (t *fileTurns) forget(w *fileWaiter) {
+// Forget says that the connection of w, which waits or was told, takes no turn. Others may.
+func (t *Turns) Forget(w *Waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting = slices.DeleteFunc(t.waiting, func(other *fileWaiter) bool { return other == w })
+	t.waiting = slices.DeleteFunc(t.waiting, func(other *Waiter) bool { return other == w })
 	t.tell(t.most - t.running)
 }
 
 // tell has up to n of those that wait look again.
-func (t *fileTurns) tell(n int) {
+func (t *Turns) tell(n int) {
 	for ; n > 0 && len(t.waiting) > 0; n-- {
-		t.waiting[0].told()
+		t.waiting[0].Told()
 		t.waiting[0] = nil
 		t.waiting = t.waiting[1:]
 	}
 }
 
-// hanging is how many calls have had no answer for long.
-func (t *fileTurns) hanging() int {
+// Hanging is how many calls have had no answer for long.
+func (t *Turns) Hanging() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.late

@@ -1,0 +1,54 @@
+package env
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// EnvironmentInfo is what is true of this machine.
+func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
+	shell := os.Getenv("SHELL")
+	if !filepath.IsAbs(shell) {
+		shell = "/bin/sh"
+		if _, err := os.Stat("/bin/bash"); err == nil {
+			shell = "/bin/bash"
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+		if u, err := user.Current(); err == nil && u.HomeDir != "" {
+			home = u.HomeDir
+		}
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = "/"
+	}
+	// Only what is done here: a client that sees a capability uses it.
+	capabilities := map[string]bool{"fileWriteStreaming": true}
+	if files.CanWatch() {
+		capabilities["fsWatchMissing"] = true
+	}
+	if config.AllowHTTP {
+		capabilities["httpRequest"] = true // ours
+	}
+	return &protocol.EnvironmentInfo{
+		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},
+		ExecutorVersion:      config.Version,
+		ProviderID:           "troupe",
+		Cwd:                  protocol.FileURI(cwd),
+		UserHomeDir:          protocol.FileURI(home),
+		PlatformOS:           runtime.GOOS,
+		PrependPathDirs:      []string{},
+		TemporaryDirectories: []string{},
+		TempDir:              protocol.FileURI(os.TempDir()),
+		Capabilities:         capabilities,
+	}
+}

@@ -1,0 +1,57 @@
+package env
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// A place is a point within a handler, between two changes of state that belong together.
+// Tests have an actor fail at each of them: the next instance finishes what was begun, and
+// neither loses nor repeats what was done.
+type Place string
+
+const (
+	FactLogged     Place = "a fact is in the log, not settled"
+	ExitLogged     Place = "exited is in the log, the phase is running"
+	ExitPhase      Place = "the phase is exited, what follows is not done"
+	RunOver        Place = "the next run is decided, what the last one left is there"
+	CloseLogged    Place = "closed is in the log, the phase is not closed"
+	ClosePhase     Place = "the phase is closed, nobody was told"
+	SpawnPrepared  Place = "a run has its intake, the spawner was not asked"
+	SpawnAsked     Place = "the spawner was asked, nothing else is done"
+	RunningSet     Place = "a child is there, its start was not announced"
+	RunBegun       Place = "the start was announced, the run is not watched"
+	RestartLogged  Place = "restarted is in the log, the next run was not asked for"
+	RunCounted     Place = "the next run counts, the spawner was not asked"
+	DeliveryRead   Place = "a delivery was read, not sent"
+	DeliverySent   Place = "a delivery was sent, its cursor is where it was"
+	ReadAnswered   Place = "a parked read was answered, and is still parked"
+	StdinTaken     Place = "a write is in the queue of stdin, not answered"
+	StdinAnswered  Place = "a write was answered, and is still parked"
+	StopSet        Place = "the process is to stop, nothing was signalled"
+	RunEnding      Place = "a run is to end, nothing was signalled"
+	OrderTaken     Place = "an order was taken, not followed"
+	TreeGoneSet    Place = "the tree is gone, what follows is not done"
+	RetiredPhase   Place = "the phase is retired, the log holds its memory"
+	OwnerSet       Place = "the session has an owner, who was not told"
+	Tabled         Place = "a process is in the table, its actor was not asked for"
+	StartTold      Place = "who started a process was told, the table not"
+	RetiredTold    Place = "a retired process was announced, and is in the table"
+	GoneTold       Place = "a process that went was announced, and is in the table"
+	OwnerGone      Place = "the session has no owner, its time does not run"
+	ClosingSet     Place = "the session is closing, no process was told"
+	GroupTabled    Place = "a group is in the table, its actor was not asked for"
+	GroupAnswered  Place = "group/start was answered, and may be again"
+	GroupGoneTold  Place = "the end of a group's actor was told, the group is in the table"
+	GroupStateTold Place = "the state of a group was told, the table has the old one"
+	GroupDecided   Place = "a group has decided, no process was told"
+	GroupOrdered   Place = "a group has sent an order"
+	GroupStateSaid Place = "a group has told its state, and may tell it again"
+	SessionKnown   Place = "the registry knows a session, which was not asked for"
+)
+
+// At is where a handler comes by a place.
+func (s *Env) At(ctx actor.Context, p Place) {
+	if s.Faults.Actor != nil {
+		s.Faults.Actor(ctx.Self(), p)
+	}
+}
