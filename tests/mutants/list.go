@@ -1,0 +1,4 @@
+package main
+
+// mutants are the changes that the tests of each package must notice.
+var mutants = []mutant{}
