@@ -23,6 +23,7 @@ func TestOwnership(t *testing.T) {
 		{"read again from the beginning", 2, 7, []ack{{0, 7}}, 7},
 		{"read beyond the hole's end", 2, 7, []ack{{2, 9}}, 9},
 		{"a read that begins behind the hole", 2, 7, []ack{{4, 7}}, 2},
+		{"live, in the wrong order", 2, 7, []ack{{7, 9}, {7, 8}, {2, 7}}, 9},
 		{"late", 5, 5, []ack{{0, 3}}, 5},
 	} {
 		o := ownership[string]{acked: c.acked, liveFrom: c.liveFrom, liveAcked: c.liveFrom}

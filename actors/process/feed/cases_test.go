@@ -1,0 +1,320 @@
+package feed
+
+import (
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+var start = time.Unix(1e9, 0)
+
+// lines is a feed of n entries of size bytes.
+func lines(f Feed[string, string], n, size int) *Feed[string, string] {
+	for i := range n {
+		f.Log.Append([]protocol.Stream{protocol.Stdout, protocol.Stderr}[i%2], make([]byte, size), nil)
+	}
+	return &f
+}
+
+// An owner that resumes after everything gets only what the peer's client can buffer, until it
+// has the output that it missed and a little longer, or until its time is over.
+func TestAhead(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		size int
+		want int // entries, until the owner has what it missed
+	}{
+		{"small entries", 1, aheadEvents},
+		{"large entries", 32 << 10, aheadBytes / (32 << 10)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			subscribed := func() (*Feed[string, string], *Viewer[string]) {
+				f := lines(Feed[string, string]{Retention: 1 << 20}, 3, 10)
+				v := f.Subscribe(start, "o", "o", Subscription{Now: true, Owner: true})
+				return lines(*f, 200, test.size), v
+			}
+			got := func(f *Feed[string, string], v *Viewer[string], now time.Time, hurry bool) int {
+				for {
+					f.Pull("o", 1<<30)
+					d, ok := f.Next(now, v, hurry)
+					if !ok {
+						return int(v.Seq() - 3)
+					}
+					f.Sent(now, v, &d)
+				}
+			}
+			f, v := subscribed()
+			if n := got(f, v, start.Add(aheadTime-1), false); n != test.want {
+				t.Errorf("%d entries come ahead, want %d", n, test.want)
+			}
+			if since := f.Ahead().Sub(start); since != aheadTime {
+				t.Errorf("the limit lasts %v, want %v", since, aheadTime)
+			}
+			if n := got(f, v, start.Add(aheadTime), false); n != 200 {
+				t.Errorf("%d entries come in the end, want 200", n)
+			}
+
+			f, v = subscribed()
+			f.Subscribe(start, "w", "w", Subscription{After: 3})
+			f.Pull("w", 200*test.size)
+			if d, _ := f.Next(start, f.viewers["w"], false); len(d.Entries) != 200 {
+				t.Errorf("an observer gets %d entries, want 200", len(d.Entries))
+			}
+			f.Ack(start.Add(aheadTime-1), "o", 0, 3)
+			if since := f.Ahead().Sub(start); since != aheadTime {
+				t.Errorf("the limit lasts %v although it was about to end", since)
+			}
+			f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
+			if !f.Ahead().IsZero() {
+				t.Error("there is a limit for an owner that has subscribed again")
+			}
+
+			f, v = subscribed()
+			if n := got(f, v, start, true); n != 200 {
+				t.Errorf("%d entries come in a hurry, want 200", n)
+			}
+
+			f, v = subscribed()
+			f.Ack(start, "o", 0, 2)
+			if since := f.Ahead().Sub(start); since != aheadTime {
+				t.Errorf("the limit lasts %v after a part was read, want %v", since, aheadTime)
+			}
+			f.AckRead(start, "o", 3)
+			if n := got(f, v, start.Add(joinTime-1), false); n == 200 {
+				t.Error("all entries come before the client can sort them")
+			}
+			if n := got(f, v, start.Add(joinTime), false); n != 200 {
+				t.Errorf("%d entries come after the client had the output it missed, want 200", n)
+			}
+		})
+	}
+	for _, test := range []struct {
+		who    string
+		acked  uint64
+		evicts bool
+		s      Subscription
+	}{
+		{"goes on", 0, false, Subscription{Now: true, Owner: true, Resumed: true}},
+		{"acknowledges by itself", 0, false, Subscription{Now: true, Owner: true, Explicit: true}},
+		{"watches", 0, false, Subscription{Now: true}},
+		{"asks from the start", 0, false, Subscription{Owner: true}},
+		{"missed nothing", 3, false, Subscription{Now: true, Owner: true}},
+		{"chose to lose", 0, true, Subscription{Now: true, Owner: true}},
+	} {
+		f := lines(Feed[string, string]{Evicts: test.evicts}, 3, 10)
+		f.Subscribe(start, "o", "o", Subscription{After: test.acked, Owner: true})
+		f.Subscribe(start, "o", "o", test.s)
+		if !f.Ahead().IsZero() {
+			t.Errorf("there is a limit for one who %s", test.who)
+		}
+	}
+}
+
+// The log of a closed process waits for its owner, and for observers as long again; then they
+// get a gap.
+func TestDone(t *testing.T) {
+	const keep = time.Minute
+	over := start.Add(keep)
+	for _, test := range []struct {
+		name string
+		do   func(*Feed[string, string])
+		at   time.Duration // after over
+		want bool
+	}{
+		{"nobody has read it", func(*Feed[string, string]) {}, time.Hour, false},
+		{"its owner has read it, and is away", func(f *Feed[string, string]) {
+			f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
+			f.Remove("o")
+		}, 0, true},
+		{"its owner is attached, and has the live output", func(f *Feed[string, string]) {
+			f.Subscribe(start, "o", "o", Subscription{Now: true, Owner: true})
+		}, 0, true},
+		{"its owner came just now, and has the live output", func(f *Feed[string, string]) {
+			f.Subscribe(over.Add(-1), "o", "o", Subscription{Now: true, Owner: true})
+		}, 0, false},
+		{"an observer lags", func(f *Feed[string, string]) {
+			f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
+			f.Subscribe(start, "w", "w", Subscription{After: 2})
+		}, keep - 1, false},
+		{"an observer lags too long", func(f *Feed[string, string]) {
+			f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
+			f.Subscribe(start, "w", "w", Subscription{After: 2})
+		}, keep, true},
+		{"an observer has it", func(f *Feed[string, string]) {
+			f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
+			f.Subscribe(start, "w", "w", Subscription{After: 3})
+		}, 0, true},
+	} {
+		f := lines(Feed[string, string]{}, 3, 10)
+		test.do(f)
+		if done := f.Done(over.Add(test.at), over, keep, keep); done != test.want {
+			t.Errorf("%s: may go is %t %v after its retention", test.name, done, test.at)
+		}
+	}
+}
+
+// What is dropped depends on the owner, the retention, the memory of the server, and whether
+// anybody reads it again.
+func TestTrim(t *testing.T) {
+	const entry = 1000 + 128 // what an entry of 1000 bytes costs
+	for _, test := range []struct {
+		name  string
+		feed  Feed[string, string]
+		acked uint64
+		short bool
+		first uint64
+		full  bool
+	}{
+		{"nothing was had", Feed[string, string]{Retention: 2 * entry}, 0, false, 1, true},
+		{"some was had", Feed[string, string]{Retention: 2 * entry}, 5, false, 6, true},
+		{"most was had", Feed[string, string]{Retention: 2 * entry}, 9, false, 9, false},
+		{"all was had", Feed[string, string]{Retention: 2 * entry}, 10, false, 9, false},
+		{"all was had, and memory is short", Feed[string, string]{Retention: 2 * entry}, 10, true, 11, false},
+		{"some was had, and memory is short", Feed[string, string]{Retention: 20 * entry}, 5, true, 6, false},
+		{"all was had, and nobody reads it again", Feed[string, string]{Retention: 2 * entry, Ephemeral: true}, 10, false, 11, false},
+		{"it evicts", Feed[string, string]{Retention: 2 * entry, Evicts: true}, 0, false, 9, false},
+		{"it evicts, and keeps next to nothing", Feed[string, string]{Evicts: true}, 0, true, 10, false},
+	} {
+		f := lines(test.feed, 10, 1000)
+		f.Subscribe(start, "o", "o", Subscription{After: test.acked, Owner: true})
+		f.Trim(test.short)
+		if first := f.Log.First(); first != test.first {
+			t.Errorf("%s: the log begins at %d, want %d", test.name, first, test.first)
+		}
+		if f.Full(0) != test.full {
+			t.Errorf("%s: the log is full: %t", test.name, !test.full)
+		}
+		if f.Full(10 * entry) {
+			t.Errorf("%s: the log is full, with room for more than there is", test.name)
+		}
+	}
+}
+
+// Until the predecessor of an owner is removed, the log keeps what either has not been sent.
+func TestTwoOwners(t *testing.T) {
+	f := lines(Feed[string, string]{}, 5, 10)
+	f.Subscribe(start, "old", "old", Subscription{After: 2, Owner: true})
+	f.Subscribe(start, "new", "new", Subscription{After: 4, Owner: true})
+	f.Subscribe(start, "observer", "observer", Subscription{After: 1})
+	if pin := f.Pin(); pin != 2 {
+		t.Errorf("the log keeps what is after %d, want 2", pin)
+	}
+	f.Bar("old")
+	f.Remove("old")
+	if pin := f.Pin(); pin != 4 || !f.Attached() || !f.Barred("old") || f.Barred("new") {
+		t.Errorf("the log keeps what is after %d, an owner is attached %t", pin, f.Attached())
+	}
+	f.Dismiss()
+	if !f.Ack(start, "new", 4, 99) || f.Ack(start, "old", 4, 5) || f.Pin() != 5 {
+		t.Errorf("an owner that has yet to resubscribe cannot acknowledge: the pin is %d", f.Pin())
+	}
+	f.Remove("new")
+	f.Unbar("old")
+	if f.Attached() || f.Barred("old") {
+		t.Error("an owner is attached that was removed, or barred that has ended")
+	}
+}
+
+// A viewer lags from when there is something that it has not asked for.
+func TestLag(t *testing.T) {
+	f := lines(Feed[string, string]{}, 2, 10)
+	v := f.Subscribe(start, "v", "v", Subscription{})
+	lag := func(at time.Time) time.Duration {
+		if d, ok := f.Next(at, v, false); ok {
+			f.Sent(at, v, &d)
+		}
+		_, since := f.Lag(v)
+		if since.IsZero() {
+			return -1
+		}
+		return since.Sub(start)
+	}
+	lag(start)
+	if since := lag(start.Add(1)); since != 0 {
+		t.Errorf("it lags since %v, want 0", since)
+	}
+	f.Pull("v", 15)
+	if since := lag(start.Add(2)); since != 2 {
+		t.Errorf("after half of it, it lags since %v, want 2", since)
+	}
+	if bytes, _ := f.Lag(v); bytes != 10+128 {
+		t.Errorf("it lags by %d bytes, want %d", bytes, 10+128)
+	}
+	f.Pull("v", 15)
+	for range 2 {
+		if since := lag(start.Add(3)); since != -1 {
+			t.Errorf("after all of it, it lags since %v", since)
+		}
+	}
+}
+
+// A process/read returns chunks up to its limit, and says from where to go on.
+func TestRead(t *testing.T) {
+	limit := func(n uint64) *uint64 { return &n }
+	for _, test := range []struct {
+		name             string
+		after            uint64
+		limit            *uint64
+		chunks           int
+		next, from, upTo uint64
+	}{
+		{"all", 0, nil, 3, 5, 0, 4},
+		{"all that is after", 2, nil, 1, 5, 2, 4},
+		{"nothing", 4, nil, 0, 5, 4, 4},
+		{"beyond the end", 9, nil, 0, 5, 4, 4},
+		{"two", 0, limit(29), 2, 3, 0, 2},
+		{"one, whatever its size", 0, limit(1), 1, 2, 0, 1},
+		{"all within a limit: what is no chunk comes again", 0, limit(30), 3, 4, 0, 3},
+		{"what is no chunk", 3, limit(30), 0, 5, 3, 4},
+	} {
+		f := lines(Feed[string, string]{}, 3, 10)
+		f.Log.AppendClosed()
+		r := f.Read(test.after, test.limit)
+		if len(r.Result.Chunks) != test.chunks || r.Result.NextSeq != test.next || r.From != test.from || r.To != test.upTo {
+			t.Errorf("%s: %d chunks, next %d, after %d up to %d", test.name, len(r.Result.Chunks), r.Result.NextSeq, r.From, r.To)
+		}
+		if f.Has(test.after) != (test.after < 4) {
+			t.Errorf("%s: there is something after %d: %t", test.name, test.after, f.Has(test.after))
+		}
+	}
+	f := lines(Feed[string, string]{}, 10, 1<<20)
+	for _, most := range []*uint64{nil, limit(1 << 40)} {
+		if r := f.Read(0, most); len(r.Result.Chunks) != maxRead>>20 || r.To != maxRead>>20 || r.Spooled {
+			t.Errorf("%d MiB in one read, up to %d, spooled %t", len(r.Result.Chunks), r.To, r.Spooled)
+		}
+	}
+	file := spool.NewDisk(t.TempDir(), 1<<30).New(1 << 30)
+	for range 10 {
+		f.Log.AppendSpooled(protocol.Stdout, file, 0, maxSpooledRead)
+	}
+	if r := f.Read(10, nil); len(r.Result.Chunks) != 1 || !r.Spooled {
+		t.Errorf("%d chunks of a log on disk in one read, spooled %t", len(r.Result.Chunks), r.Spooled)
+	}
+}
+
+// An owner that is sent again the entries it acknowledged pins them only until then.
+func TestSentAgain(t *testing.T) {
+	f := lines(Feed[string, string]{}, 4, 10)
+	f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})
+	v := f.Subscribe(start, "o", "o", Subscription{After: 2, Owner: true, Resumed: true})
+	for _, want := range []bool{true, false} {
+		f.Pull("o", 10)
+		d, _ := f.Next(start, v, false)
+		if freed := f.Sent(start, v, &d); freed != want || f.Pin() != 3 {
+			t.Errorf("after a delivery up to %d, the log may hold less: %t; the pin is %d", v.Seq(), freed, f.Pin())
+		}
+	}
+}
+
+// A closed feed knows its last seq, and holds nothing.
+func TestClose(t *testing.T) {
+	f := lines(Feed[string, string]{}, 3, 10)
+	for range 2 {
+		f.Close()
+		if retained, pinned := f.Held(); f.Last() != 3 || retained != 0 || pinned != 0 {
+			t.Errorf("the last is %d, %d bytes are held, %d pinned", f.Last(), retained, pinned)
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package feed
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"pgregory.net/rapid"
+)
+
+// model knows what a process wrote and what each of its viewers got, and checks a Feed by it.
+type model struct {
+	*rapid.T
+	feed    Feed[string, string]
+	now     time.Time
+	written []byte
+	ends    []int           // by seq: how much was written up to there
+	had     map[uint64]bool // what the owner acknowledged
+	missed  uint64          // the owner has yet to acknowledge up to here, and may get only so much ahead
+	until   time.Time       // that limit ends
+	live    uint64          // where the owner's live output begins
+	viewers map[string]*watcher
+	owner   string // "": none
+	acked   uint64 // of the feed, before the last action
+}
+
+type watcher struct {
+	owner, explicit bool
+	seq             uint64 // it has all up to here, or a gap
+	acked           uint64 // of its live output
+	pull            int
+}
+
+func newModel(t *rapid.T) *model {
+	return &model{
+		T: t, now: time.Unix(1e9, 0), ends: []int{0}, had: make(map[uint64]bool), viewers: make(map[string]*watcher),
+		feed: Feed[string, string]{
+			Retention: rapid.Int64Range(0, 100<<10).Draw(t, "retention"),
+			Evicts:    rapid.IntRange(0, 3).Draw(t, "evicts") == 0,
+			Ephemeral: rapid.IntRange(0, 7).Draw(t, "ephemeral") == 0,
+		},
+	}
+}
+
+func (m *model) some(what string) (string, *watcher) {
+	if len(m.viewers) == 0 {
+		m.Skip("no viewer")
+	}
+	key := rapid.SampledFrom(slices.Sorted(maps.Keys(m.viewers))).Draw(m.T, what)
+	return key, m.viewers[key]
+}
+
+func (m *model) write(*rapid.T) {
+	size := rapid.SampledFrom([]int{1, 10, 5 << 10, 40 << 10}).Draw(m.T, "size")
+	for i := range rapid.IntRange(1, 60).Draw(m.T, "entries") {
+		if i == 6 && size > 10 {
+			break
+		}
+		data := make([]byte, size)
+		for j := range data {
+			data[j] = byte((len(m.written) + j) * 251 >> 3)
+		}
+		m.written = append(m.written, data...)
+		m.feed.Log.Append([]protocol.Stream{protocol.Stdout, protocol.Stderr}[i%2], data, nil)
+		m.logged()
+	}
+}
+
+func (m *model) mark(*rapid.T) {
+	m.feed.Log.AppendReady(1)
+	m.logged()
+}
+
+func (m *model) logged() {
+	for uint64(len(m.ends)) <= m.feed.Log.Last() {
+		m.ends = append(m.ends, 0)
+	}
+	m.ends[m.feed.Log.Last()] = len(m.written)
+}
+
+func (m *model) trim(*rapid.T) {
+	short := rapid.Bool().Draw(m.T, "short")
+	m.feed.Trim(short)
+	limit := m.feed.Retention
+	if short || m.feed.Ephemeral {
+		limit = 0
+	}
+	retained, pinned := m.feed.Held()
+	switch {
+	case m.feed.Evicts:
+		if pinned != 0 {
+			m.Errorf("%d bytes are pinned in a log that evicts", pinned)
+		}
+		if last := m.feed.Log.Last(); last > 0 && (m.feed.Log.First() > last || retained > limit && m.feed.Log.First() < last) {
+			m.Errorf("%d bytes from %d to %d after a trim to %d", retained, m.feed.Log.First(), last, limit)
+		}
+	case retained > limit && retained > pinned:
+		m.Errorf("%d bytes are kept, %d of them for the owner, the limit is %d", retained, pinned, limit)
+	}
+}
+
+func (m *model) tick(*rapid.T) {
+	m.now = m.now.Add(rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 30 * time.Second}).Draw(m.T, "time"))
+}
+
+// got marks what the owner acknowledges.
+func (m *model) got(from, to uint64) {
+	for seq := from + 1; seq <= to; seq++ {
+		m.had[seq] = true
+	}
+	if m.missed == 0 {
+		return
+	}
+	for seq := range m.missed {
+		if !m.had[seq+1] {
+			return
+		}
+	}
+	m.missed = 0
+	if soon := m.now.Add(joinTime); soon.Before(m.until) {
+		m.until = soon
+	}
+}
+
+func (m *model) subscribe(*rapid.T) {
+	key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(m.T, "who")
+	s := Subscription{
+		After:    rapid.Uint64Range(0, m.feed.Log.Last()).Draw(m.T, "after"),
+		Now:      rapid.Bool().Draw(m.T, "now"),
+		Owner:    rapid.Bool().Draw(m.T, "owner"),
+		Explicit: rapid.Bool().Draw(m.T, "explicit"),
+	}
+	if s.Owner && m.owner != "" && m.owner != key {
+		m.Skip("there is an owner") // two at once are tested apart
+	}
+	m.join(key, s)
+}
+
+func (m *model) join(key string, s Subscription) {
+	v := m.feed.Subscribe(m.now, key, key, s)
+	after := s.After
+	if s.Now {
+		after = m.feed.Log.Last()
+	}
+	if v.Seq() != after {
+		m.Fatalf("a viewer after %d begins after %d", after, v.Seq())
+	}
+	old := m.viewers[key]
+	m.viewers[key] = &watcher{owner: s.Owner, explicit: s.Explicit, seq: after, acked: after}
+	switch {
+	case !s.Owner && m.owner == key:
+		// It has no cursor that pins, and may acknowledge as before.
+	case !s.Owner:
+	case s.Resumed:
+		m.viewers[key].acked = old.acked
+		m.owner = key
+	default:
+		m.owner, m.live, m.until, m.missed = key, after, time.Time{}, 0
+		if !s.Explicit && !s.Now {
+			m.got(0, after)
+		}
+		if !s.Explicit && s.Now && !m.feed.Evicts && m.feed.owner.acked < after {
+			m.until, m.missed = m.now.Add(aheadTime), after
+		}
+	}
+}
+
+func (m *model) pull(*rapid.T) {
+	key, w := m.some("who")
+	w.pull = rapid.SampledFrom([]int{1, 1000, 128 << 10}).Draw(m.T, "pull")
+	m.feed.Pull(key, w.pull)
+}
+
+func (m *model) deliver(*rapid.T) {
+	key, _ := m.some("who")
+	if !m.next(key, rapid.IntRange(0, 9).Draw(m.T, "fails") == 0) {
+		m.failed()
+	}
+}
+
+// next gives a viewer its delivery, if there is one; false: the actor failed on the way.
+func (m *model) next(key string, fails bool) bool {
+	w, v := m.viewers[key], m.feed.viewers[key]
+	limited := w.owner && m.now.Before(m.until)
+	d, ok := m.feed.Next(m.now, v, false)
+	switch {
+	case !ok:
+		if w.pull > 0 && w.seq < m.feed.Log.Last() && !limited {
+			m.Fatalf("%s is after %d of %d, waits for %d bytes, and gets nothing", key, w.seq, m.feed.Log.Last(), w.pull)
+		}
+		return true
+	case w.pull == 0:
+		m.Fatalf("%s gets what it has not asked for", key)
+	case fails && w.seq%2 == 0:
+		return false // it was not sent
+	}
+	if d.Gap.From != 0 {
+		m.gap(w, d.Gap)
+	}
+	bytes := 0
+	for _, e := range d.Entries {
+		if e.Seq != w.seq+1 {
+			m.Fatalf("%s gets seq %d after %d", key, e.Seq, w.seq)
+		}
+		if limited && (e.Seq > m.live+aheadEvents || m.ends[w.seq]-m.ends[m.live] >= aheadBytes) {
+			m.Errorf("the owner gets seq %d, %d bytes ahead, and has not read the output up to %d", e.Seq, m.ends[w.seq]-m.ends[m.live], m.live)
+		}
+		if bytes += len(e.Data); bytes > w.pull && bytes > len(e.Data) && len(e.Data) > 0 { // the first comes whatever its size
+			m.Errorf("%s gets %d bytes in %d entries, and asked for %d", key, bytes, len(d.Entries), w.pull)
+		}
+		m.same(e)
+		w.seq = e.Seq
+	}
+	if fails {
+		return false // it was sent, and that was not noted
+	}
+	m.feed.Sent(m.now, v, &d)
+	if w.pull = 0; v.Seq() != w.seq {
+		m.Errorf("the cursor of %s is after %d, it has got %d", key, v.Seq(), w.seq)
+	}
+	return true
+}
+
+func (m *model) gap(w *watcher, g outlog.Gap) {
+	if g.From != w.seq+1 || g.To < g.From || g.To >= m.feed.Log.First() {
+		m.Fatalf("a gap from %d to %d after %d, the log has %d to %d", g.From, g.To, w.seq, m.feed.Log.First(), m.feed.Log.Last())
+	}
+	if n := m.ends[g.To] - m.ends[w.seq]; g.Bytes != 0 && g.Bytes != uint64(n) {
+		m.Errorf("a gap of %d bytes, missing are %d", g.Bytes, n)
+	}
+	for seq := g.From; w.owner && !m.feed.Evicts && seq <= g.To; seq++ {
+		if !m.had[seq] {
+			m.Fatalf("the owner misses seq %d, which it never had", seq)
+		}
+	}
+	w.seq = g.To
+}
+
+// same checks that an entry is as it was written.
+func (m *model) same(e outlog.Entry) {
+	want := m.written[m.ends[e.Seq-1]:m.ends[e.Seq]]
+	if !bytes.Equal(e.Data, want) {
+		m.Fatalf("seq %d has %d bytes that are not the %d that were written", e.Seq, len(e.Data), len(want))
+	}
+}
+
+// failed has all viewers resubscribe after the last entry that they got.
+func (m *model) failed() {
+	m.feed.Each(func(v *Viewer[string]) {
+		if w := m.viewers[v.To]; v.Seq() > w.seq {
+			m.Errorf("%s is to go on after %d, and has got %d", v.To, v.Seq(), w.seq)
+		}
+	})
+	m.feed.Dismiss()
+	for _, key := range slices.Sorted(maps.Keys(m.viewers)) {
+		w := m.viewers[key]
+		m.join(key, Subscription{After: w.seq, Owner: w.owner, Explicit: w.explicit, Resumed: true})
+	}
+}
+
+func (m *model) ack(*rapid.T) {
+	key, w := m.some("who")
+	to := rapid.Uint64Range(w.acked, max(w.acked, w.seq)).Draw(m.T, "to")
+	counts := w.owner || m.owner == key
+	if m.feed.Ack(m.now, key, w.acked, to) != counts {
+		m.Fatalf("an ack of %s counts: %t", key, !counts)
+	}
+	if counts {
+		m.got(w.acked, to)
+		w.acked = to
+	}
+}
+
+func (m *model) read(*rapid.T) {
+	key, w := m.some("who")
+	after := rapid.Uint64Range(0, m.feed.Log.Last()).Draw(m.T, "after")
+	counts := w.owner && !w.explicit
+	if m.feed.AckRead(m.now, key, after) != counts {
+		m.Fatalf("a read of %s acknowledges: %t", key, !counts)
+	}
+	if counts {
+		m.got(0, after)
+	}
+	limit := rapid.Uint64Range(1, 100<<10).Draw(m.T, "limit")
+	r := m.feed.Read(after, &limit)
+	seq := max(r.From, m.feed.Log.First()-1) // FirstSeq tells of the dropped entries
+	for _, e := range r.Entries {
+		if seq++; e.Seq != seq {
+			m.Fatalf("a read after %d has seq %d, want %d", after, e.Seq, seq)
+		}
+		m.same(e)
+	}
+	if r.To > seq {
+		m.Fatalf("a read after %d accounts for up to %d, and has entries up to %d", after, r.To, seq)
+	}
+	if w.owner && rapid.Bool().Draw(m.T, "acknowledged") {
+		m.feed.Ack(m.now, key, r.From, r.To)
+		m.got(r.From, r.To)
+	}
+}
+
+func (m *model) remove(*rapid.T) {
+	key, _ := m.some("who")
+	m.feed.Remove(key)
+	delete(m.viewers, key)
+	if m.owner == key {
+		m.owner = ""
+	}
+}
+
+// check is what is always so.
+func (m *model) check(*rapid.T) {
+	if m.feed.owner.acked < m.acked {
+		m.Fatalf("the owner had all up to %d, and now only up to %d", m.acked, m.feed.owner.acked)
+	}
+	m.acked = m.feed.owner.acked
+	for seq := uint64(1); seq < m.feed.Log.First() && !m.feed.Evicts; seq++ {
+		if !m.had[seq] {
+			m.Fatalf("seq %d was dropped, and the owner never had it", seq)
+		}
+	}
+	for key, v := range m.feed.viewers {
+		if w := m.viewers[key]; w.owner && !m.feed.Evicts && m.feed.Pin() > v.Seq() {
+			m.Fatalf("the log keeps what is after %d, the owner has yet to be sent what is after %d", m.feed.Pin(), v.Seq())
+		}
+	}
+	if m.feed.Attached() != (m.owner != "") {
+		m.Fatalf("an owner is attached: %t", m.feed.Attached())
+	}
+}
+
+// Whatever happens in whatever order, each viewer gets each entry once, in order and as it was
+// written, or one gap in its place; and the owner misses nothing that it never had.
+func TestEachEntryOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"": m.check, "write": m.write, "mark": m.mark, "trim": m.trim, "tick": m.tick, "subscribe": m.subscribe, "pull": m.pull,
+			"deliver": m.deliver, "ack": m.ack, "read": m.read, "remove": m.remove,
+		})
+		m.now = m.now.Add(time.Hour)
+		for key, w := range m.viewers {
+			for w.seq < m.feed.Log.Last() {
+				w.pull = 64 << 10
+				m.feed.Pull(key, w.pull)
+				m.next(key, false)
+			}
+		}
+		if m.feed.Watched() {
+			t.Error("a viewer has all, and is yet to be sent the last entry")
+		}
+	})
+}
