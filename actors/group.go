@@ -24,7 +24,7 @@ type (
 // groupRecord is what of a group survives its actor. One owner: Receive.
 type groupRecord struct {
 	// Fixed at spawn.
-	shared   *env.Env
+	env      *env.Env
 	id, name string // the client's, and the actor's
 	strategy protocol.GroupStrategy
 	session  *actor.PID
@@ -89,10 +89,13 @@ func (g *group) Receive(ctx actor.Context) {
 	case endedDue:
 		ctx.Stop(ctx.Self())
 		return
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+		return
 	default:
+		g.env.Log.Warn("unexpected message", "actor", g.name, "message", m)
 		return
 	}
-	g.shared.At(ctx, env.GroupDecided)
+	g.env.At(ctx, env.GroupDecided)
 	g.follow(ctx, now)
 }
 
@@ -112,7 +115,7 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 			g.told[id] = st
 			g.serial++
 			ctx.Send(g.members[id], message.Order{Serial: g.serial, Status: st})
-			g.shared.At(ctx, env.GroupOrdered)
+			g.env.At(ctx, env.GroupOrdered)
 		}
 	}
 	if next := g.group.Next(); next.IsZero() {
@@ -125,7 +128,7 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 		ctx.Send(ctx.Self(), tellDue{})
 	}
 	if state, _ := g.group.State(); state == supervision.GroupEnded && g.endedAt.Timer == nil {
-		g.endedAt.Set(ctx, max(g.shared.ClosedRetention, 0), endedDue{})
+		g.endedAt.Set(ctx, max(g.env.ClosedRetention, 0), endedDue{})
 	}
 }
 
@@ -145,28 +148,54 @@ func (g *group) tell(ctx actor.Context) {
 	}
 	if info.State != g.info.State || info.Restarts != g.info.Restarts || !slices.Equal(info.Processes, g.info.Processes) {
 		ctx.Send(g.session, message.GroupTold{Name: g.name, Info: info})
-		g.shared.At(ctx, env.GroupStateSaid)
+		g.env.At(ctx, env.GroupStateSaid)
 		g.info = info
 	}
 }
 
-// groupOf makes a group of params, for processes that have the names of their actors.
-func (s *session) groupOf(self *actor.PID, name string, params protocol.GroupStartParams, members map[string]*actor.PID) (*groupRecord, *protocol.Error) {
-	strategy := params.Strategy
+// groupOptions say what group to make, and for whom.
+type groupOptions struct {
+	name    string // of the actor
+	params  protocol.GroupStartParams
+	session *actor.PID
+	members map[string]*actor.PID // where its processes will be, by their ids
+}
+
+// madeGroup is a group that has no actor yet.
+type madeGroup struct {
+	start message.Spawn      // answered with groupSpawned; for after its processes were asked for
+	order []string           // of the processes, each after those that it depends on
+	info  protocol.GroupInfo // until the group tells another
+}
+
+// newGroup prepares a group, or says what is wrong with it.
+func newGroup(e *env.Env, o groupOptions) (madeGroup, *protocol.Error) {
+	strategy := o.params.Strategy
 	if strategy == "" {
 		strategy = protocol.OneForOne
 	}
-	intensity, err := intensityOf("intensity", params.Intensity)
+	intensity, err := intensityOf("intensity", o.params.Intensity)
 	if err != nil {
-		return nil, err
+		return madeGroup{}, err
 	}
 	var all []supervision.Member
-	for _, p := range params.Processes {
+	for _, p := range o.params.Processes {
 		all = append(all, supervision.Member{ID: p.ProcessID, After: p.DependsOn, OnSuccess: p.Ready != nil && p.Ready.Exit})
 	}
+	id := o.params.GroupID
 	machine, wrong := supervision.NewGroup(supervision.GroupStrategy(strategy), intensity, all)
 	if wrong != nil {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(params.GroupID), wrong)
+		return madeGroup{}, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(id), wrong)
 	}
-	return &groupRecord{shared: s.shared, id: params.GroupID, name: name, strategy: strategy, session: self, members: members, group: machine}, nil
+	record := &groupRecord{env: e, id: id, name: o.name, strategy: strategy, session: o.session, members: o.members, group: machine}
+	return madeGroup{
+		start: message.Spawn{
+			Name:  o.name,
+			Props: e.Props(func() actor.Actor { return &group{groupRecord: record} }, env.Escalated),
+			What:  "group " + id,
+			Done:  message.GroupSpawned{Name: o.name},
+		},
+		order: machine.Order(),
+		info:  protocol.GroupInfo{GroupID: id, Strategy: strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
+	}, nil
 }

@@ -151,7 +151,7 @@ func TestKeptOfAllSessions(t *testing.T) {
 func TestFailedSpawnKeepsNothing(t *testing.T) {
 	const size, limit = 4 << 20, 32 << 20
 	p := connect(t, start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
-		if kindOf(self) == "supervisor" && actors.TypeName(m) == "spawnProcess" {
+		if kindOf(self) == "supervisor" && actors.TypeName(m) == "spawnRequest" {
 			panic("injected")
 		}
 	}, nil)))

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"time"
 
@@ -30,13 +29,13 @@ type registryRecord struct {
 	draining bool
 	drained  func()                  // called once, when that is done; nil afterwards
 	waiting  []message.AttachRequest // until it is known which sessions there are
-	wanted   []*sessionRecord        // those to open, in order, when there is room
+	wanted   []sessionOptions        // those to open, in order, when there is room
 }
 
 // registry knows which sessions there are. After a failure it asks the sessions
 // actor; who asks meanwhile waits.
 type registry struct {
-	*env.Env
+	env *env.Env
 	*registryRecord
 	sessions *actor.PID
 
@@ -55,7 +54,7 @@ func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.known = make(map[string]*actor.PID)
-		r.roster = roster.New(r.MaxSessions, r.MaxSessionsEach)
+		r.roster = roster.New(r.env.MaxSessions, r.env.MaxSessionsEach)
 		r.relief = roster.NewRelief()
 		ctx.Request(r.sessions, message.ListSessions{})
 	case message.SessionList:
@@ -96,6 +95,9 @@ func (r *registry) Receive(ctx actor.Context) {
 	case message.DrainAll:
 		r.draining = true
 		r.drain(ctx)
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		r.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
 	}
 }
 
@@ -138,46 +140,43 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 // want asks for a session for m, which opens it.
 func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
-	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.IdleTimeout)
-	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.MaxAge)
+	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.env.IdleTimeout)
+	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.env.MaxAge)
 	if err = cmp.Or(err, idleErr, ageErr, wireerr.LongName("session.name", m.Options.Name)); err != nil {
 		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
-	r.wanted = append(r.wanted, &sessionRecord{
-		shared:   r.Env,
+	r.wanted = append(r.wanted, sessionOptions{
 		id:       uuid.NewString(),
 		name:     m.Options.Name,
 		life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, Idle: idle, Age: age, Ephemeral: m.Ephemeral}),
-		registry: ctx.Self(),
-		gauge:    &message.Gauge{Account: r.Env.StartBudget.Account()},
-		first:    &m,
 		from:     m.From,
+		first:    m,
+		registry: ctx.Self(),
 	})
 	r.seat(ctx)
 }
 
-func (r *registry) open(ctx actor.Context, record *sessionRecord) {
-	record.closes, record.giveUp = context.WithCancelCause(context.Background())
-	defer r.count()
-	r.known[record.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+record.id)
-	r.roster.Take(record.id, record.from)
-	r.At(ctx, env.SessionKnown)
-	ctx.RequestWithCustomSender(r.sessions, spawnSession{record}, record.first.Sender)
-	ctx.Request(r.sessions, message.SessionSpawned{ID: record.id})
+func (r *registry) open(ctx actor.Context, o sessionOptions) {
+	r.known[o.id] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+o.id)
+	r.count()
+	r.roster.Take(o.id, o.from)
+	r.env.At(ctx, env.SessionKnown)
+	ctx.RequestWithCustomSender(r.sessions, newSession(r.env, o), o.first.Sender)
+	ctx.Request(r.sessions, message.SessionSpawned{ID: o.id})
 }
 
 // detachedTTL is the TTL of a session for which the client asked for ms.
 func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
 	if ms == nil {
-		return r.DetachedTTL, nil
+		return r.env.DetachedTTL, nil
 	}
 	ttl := env.FromMillis(*ms)
 	if ttl == 0 {
 		ttl = -1 // for ever
 	}
-	if r.MaxDetachedTTL > 0 && (ttl < 0 || ttl > r.MaxDetachedTTL) {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.MaxDetachedTTL.Milliseconds())
+	if r.env.MaxDetachedTTL > 0 && (ttl < 0 || ttl > r.env.MaxDetachedTTL) {
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.env.MaxDetachedTTL.Milliseconds())
 	}
 	return ttl, nil
 }
@@ -225,7 +224,7 @@ func (r *registry) detached(ctx actor.Context, m message.Detached) {
 }
 
 // short reports whether sessions may be ended for the memory they hold.
-func (r *registry) short() bool { return r.EvictForMemory && r.OutputBudget.Short() }
+func (r *registry) short() bool { return r.env.EvictForMemory && r.env.OutputBudget.Short() }
 
 // relieve ends a session if what it holds is in the way of others.
 func (r *registry) relieve(ctx actor.Context) {
@@ -234,13 +233,13 @@ func (r *registry) relieve(ctx actor.Context) {
 	}
 	id, again := r.relief.Choose(time.Now())
 	if id != "" {
-		ctx.Send(r.known[id], message.Evict{Reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.Budget)})
+		ctx.Send(r.known[id], message.Evict{Reason: fmt.Sprintf("session evicted: the server holds as much output as it may, %d bytes", r.env.Budget)})
 	} else if !again.IsZero() {
 		r.relieveAt.Sooner(ctx, time.Until(again), relieveDue{})
 	}
 }
 
-func (r *registry) count() { r.Counts.Sessions.Store(int64(len(r.known))) }
+func (r *registry) count() { r.env.Counts.Sessions.Store(int64(len(r.known))) }
 
 func (r *registry) drain(ctx actor.Context) {
 	for _, s := range r.known {

@@ -37,7 +37,7 @@ func (r *registry) seat(ctx actor.Context) {
 			r.leaving = worth
 			r.roster.Busy(worth)
 			r.roomAt.Set(ctx, roomTime, roomDue{})
-			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.MaxSessions), IfIdle: true})
+			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.env.MaxSessions), IfIdle: true})
 			return
 		}
 	}
@@ -52,7 +52,7 @@ func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 
 func (r *registry) noRoom(from string) *protocol.Error {
 	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "%s has %d sessions, the limit of one address: close one, or try again when one has expired", from, r.MaxSessionsEach)
+		return protocol.Errorf(protocol.CodeInvalidRequest, "%s has %d sessions, the limit of one address: close one, or try again when one has expired", from, r.env.MaxSessionsEach)
 	}
 	return protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))
 }

@@ -24,7 +24,7 @@ type (
 // it. One owner: Receive.
 type sessionRecord struct {
 	// Fixed at spawn.
-	shared     *env.Env
+	env        *env.Env
 	id, name   string
 	from       string // see Attach
 	registry   *actor.PID
@@ -57,9 +57,9 @@ type sessionRecord struct {
 // member is a process in the session's table.
 type member struct {
 	name   string
-	token  string         // startToken
-	record *processRecord // nil once its actor has been asked for
-	pid    *actor.PID     // nil while it is being started
+	token  string                // startToken
+	start  *message.SpawnRequest // nil once its actor has been asked for
+	pid    *actor.PID            // nil while it is being started
 	result protocol.ProcessStartResult
 	asked  []request // who waits for the start
 	ended  message.ProcessEnded
@@ -120,7 +120,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case message.BudgetLow: // is for the processes
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		s.shared.Log.Warn("unexpected message", "actor", s.id, "message", m)
+		s.env.Log.Warn("unexpected message", "actor", s.id, "message", m)
 	}
 	s.live(ctx)
 }
@@ -226,7 +226,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 			s.attaching = m.Sender
 		}
 		s.owner = m.Sender
-		s.shared.At(ctx, env.OwnerSet)
+		s.env.At(ctx, env.OwnerSet)
 	} else {
 		if s.observers[message.WhoOf(m.Sender)] == nil {
 			s.attaching = m.Sender
@@ -254,7 +254,7 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	case pid.Equal(s.owner): // not the other way round: a nil PID cannot be asked
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
 		s.owner = nil
-		s.shared.At(ctx, env.OwnerGone)
+		s.env.At(ctx, env.OwnerGone)
 		s.sinceAttached(ctx)
 	case s.observers[message.WhoOf(pid)] != nil:
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
@@ -344,17 +344,13 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		refuse(err)
 		return
 	}
-	if len(params.DependsOn) > 0 {
-		refuse(protocol.Errorf(protocol.CodeInvalidParams, "dependsOn is for the processes of a group: use group/start, or leave it out"))
-		return
-	}
-	record, err := s.newProcess(ctx.Self(), params, nil)
+	start, err := newProcess(s.env, s.processOptions(ctx, params))
 	if err != nil {
 		refuse(err)
 		return
 	}
 	m := &member{token: params.StartToken, asked: []request{r}}
-	s.add(record, m)
+	s.add(params.ProcessID, start, m)
 	s.ask(ctx, m)
 }
 
@@ -363,67 +359,45 @@ func (s *session) mayStart(n int) *protocol.Error {
 	if reason, closing := s.life.Closing(); closing {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
 	}
-	if has := len(s.processes); n > s.shared.MaxProcesses-has {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", has, s.shared.MaxProcesses)
+	if has := len(s.processes); n > s.env.MaxProcesses-has {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", has, s.env.MaxProcesses)
 	}
 	return nil
 }
 
 // add puts a process into the table. ask follows.
-func (s *session) add(record *processRecord, m *member) {
-	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool { return r.ID == record.id })
-	m.name, m.record = record.name, record
-	m.result = protocol.ProcessStartResult{ProcessID: record.id, SandboxType: "none"}
-	s.ids[record.name] = record.id
-	s.processes[record.id] = m
+func (s *session) add(id string, start message.SpawnRequest, m *member) {
+	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool { return r.ID == id })
+	m.name, m.start = start.Name, &start
+	m.result = protocol.ProcessStartResult{ProcessID: id, SandboxType: "none"}
+	s.ids[m.name] = id
+	s.processes[id] = m
 }
 
 // ask has the actor of a process spawned, once.
 func (s *session) ask(ctx actor.Context, m *member) {
-	s.shared.At(ctx, env.Tabled)
-	if m.record != nil {
-		ctx.Request(s.supervisor, spawnProcess{m.record})
-		m.record = nil
+	s.env.At(ctx, env.Tabled)
+	if m.start != nil {
+		ctx.Request(s.supervisor, *m.start)
+		m.start = nil
 	}
 }
 
-func (s *session) newProcess(self *actor.PID, params protocol.ProcessStartParams, envs environments) (*processRecord, *protocol.Error) {
-	name := "p-" + ulid.Make().String()
-	spec, err := specOf(s.shared, params, name)
-	if err != nil {
-		return nil, err
+// processOptions are those of a process that is in no group.
+func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams) processOptions {
+	o := processOptions{
+		name:      "p-" + ulid.Make().String(),
+		params:    params,
+		session:   ctx.Self(),
+		closes:    s.closes,
+		owner:     s.id,
+		gauge:     s.gauge,
+		ephemeral: s.life.Limits().Ephemeral,
 	}
-	retention, err := retentionOf(s.shared, params.Retention)
-	if err != nil {
-		return nil, err
+	if o.ephemeral && s.owner != nil {
+		o.owner = path.Dir(s.owner.Id) // the connection: each of its commands has a session
 	}
-	restart, err := restartOf(params.Restart)
-	if err != nil {
-		return nil, err
-	}
-	spec.Owner, spec.Context = s.id, s.closes
-	ephemeral := s.life.Limits().Ephemeral
-	if ephemeral && s.owner != nil {
-		spec.Owner = path.Dir(s.owner.Id) // the connection: each of its commands has a session
-	}
-	// The spec has them: the record is kept for long.
-	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
-	params.Argv = clipArgv(params.Argv)
-	params.Cwd = protocol.FileURI(spec.Dir) // as it came it may be far longer
-	record := &processRecord{
-		shared:  s.shared,
-		id:      params.ProcessID,
-		name:    name,
-		params:  params,
-		spec:    spec,
-		feed:    feedOf(params.Retention, retention, ephemeral),
-		spool:   spoolOf(s.shared, params.Retention),
-		restart: restart,
-		session: self,
-		gauge:   s.gauge,
-		created: time.Now(),
-	}
-	return record, record.keep(envs)
+	return o
 }
 
 func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
@@ -442,7 +416,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		for _, r := range p.asked {
 			ctx.Send(r.sender, message.Reply{Token: r.token, Err: m.Err})
 		}
-		s.shared.At(ctx, env.StartTold)
+		s.env.At(ctx, env.StartTold)
 		s.notAnnounced(ctx, m.ID, p)
 		s.forget(m.ID)
 		s.mayEnd(ctx)
@@ -461,7 +435,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 			}
 		}
 	}
-	s.shared.At(ctx, env.StartTold)
+	s.env.At(ctx, env.StartTold)
 	p.pid, p.asked = m.Ref.PID, nil
 	if p.group != "" {
 		s.announced(ctx, m.ID, p.group)
@@ -474,7 +448,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
 	if p := s.processes[m.ID]; p != nil && p.name == m.Name {
 		s.tellAttached(ctx, message.ProcessRemoved{ID: m.ID, Last: m.Last, Closed: true})
-		s.shared.At(ctx, env.RetiredTold)
+		s.env.At(ctx, env.RetiredTold)
 		s.forget(m.ID)
 		s.lingering[m.Name] = p.pid
 		if reason, closing := s.life.Closing(); closing {
@@ -499,7 +473,7 @@ func (s *session) processGone(ctx actor.Context, pid *actor.PID) {
 		}
 		s.remember(message.ProcessRemoved{ID: id, Reason: reason, Last: p.ended.Last, Closed: p.ended.Closed})
 		s.tellAttached(ctx, s.removed[len(s.removed)-1].ProcessRemoved)
-		s.shared.At(ctx, env.GoneTold)
+		s.env.At(ctx, env.GoneTold)
 		s.notAnnounced(ctx, id, p)
 		s.forget(id)
 	}
@@ -533,7 +507,7 @@ const maxRemoved = 1000
 func (s *session) remember(m message.ProcessRemoved) {
 	now := time.Now()
 	s.removed = slices.DeleteFunc(s.removed, func(r removal) bool {
-		return r.ID == m.ID || now.Sub(r.at) > max(s.shared.ClosedRetention, 0)
+		return r.ID == m.ID || now.Sub(r.at) > max(s.env.ClosedRetention, 0)
 	})
 	if len(s.removed) == maxRemoved {
 		s.removed = slices.Delete(s.removed, 0, 1)

@@ -46,7 +46,7 @@ func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 		case lifetime.Abandon:
 			ctx.Send(s.registry, message.Abandoned{ID: s.id})
 		case lifetime.End:
-			s.shared.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", len(s.processes))
+			s.env.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", len(s.processes))
 			s.end(ctx)
 		}
 	}
@@ -88,7 +88,7 @@ func (s *session) close(ctx actor.Context, reason string) {
 }
 
 func (s *session) drain(ctx actor.Context) {
-	s.follow(ctx, s.life.Drain(message.ReasonShutdown, max(s.shared.KillGrace, 0)))
+	s.follow(ctx, s.life.Drain(message.ReasonShutdown, max(s.env.KillGrace, 0)))
 	s.end(ctx)
 }
 
@@ -97,7 +97,7 @@ func (s *session) drain(ctx actor.Context) {
 func (s *session) end(ctx actor.Context) {
 	reason, _ := s.life.Closing()
 	s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
-	s.shared.At(ctx, env.ClosingSet)
+	s.env.At(ctx, env.ClosingSet)
 	for _, p := range s.processes {
 		if p.pid != nil {
 			ctx.Send(p.pid, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
@@ -118,7 +118,7 @@ func (s *session) mayEnd(ctx actor.Context) {
 	var left *protocol.Error
 	if len(s.left) > 0 {
 		err := errors.Join(s.left...)
-		s.shared.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
+		s.env.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
 		left = protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {

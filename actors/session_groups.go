@@ -17,9 +17,9 @@ import (
 // ensemble is a group in the session's table.
 type ensemble struct {
 	name    string
-	token   string       // startToken
-	record  *groupRecord // nil once its actor has been asked for
-	watched bool         // groupSpawned has come
+	token   string         // startToken
+	start   *message.Spawn // nil once its actor has been asked for
+	watched bool           // groupSpawned has come
 	info    protocol.GroupInfo
 	told    bool // info is the group's
 	result  protocol.GroupStartResult
@@ -52,107 +52,101 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		}
 		return
 	}
-	name := "g-" + ulid.Make().String()
-	group, records, err := s.newGroup(ctx.Self(), name, params)
+	group, members, err := s.newGroup(ctx, params)
 	if err != nil {
 		ctx.Send(r.sender, message.Reply{Token: r.token, Err: err})
 		return
 	}
-	s.groups[group.id] = &ensemble{
-		name:   name,
+	g := &ensemble{
+		name:   group.start.Name,
 		token:  params.StartToken,
-		info:   protocol.GroupInfo{GroupID: group.id, Strategy: group.strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
+		info:   group.info,
 		asked:  []request{r},
-		result: protocol.GroupStartResult{GroupID: group.id, Processes: group.group.Order()},
+		result: protocol.GroupStartResult{GroupID: params.GroupID, Processes: group.order},
 		left:   make(map[string]bool),
-		record: group,
+		start:  &group.start,
 	}
-	s.groupIDs[name] = group.id
-	for _, record := range records {
-		s.groups[group.id].left[record.id] = true
+	s.groups[params.GroupID] = g
+	s.groupIDs[g.name] = params.GroupID
+	for i := range members {
+		g.left[params.Processes[i].ProcessID] = true
 	}
-	for _, record := range records {
-		s.add(record, &member{group: name})
+	for i, m := range members {
+		s.add(params.Processes[i].ProcessID, m, &member{group: g.name})
 	}
-	for _, record := range records {
-		s.ask(ctx, s.processes[record.id])
+	for i := range members {
+		s.ask(ctx, s.processes[params.Processes[i].ProcessID])
 	}
-	s.askGroup(ctx, s.groups[group.id])
+	s.askGroup(ctx, g)
 }
 
 // askGroup has the actor of a group spawned, once, behind those of its processes.
 func (s *session) askGroup(ctx actor.Context, g *ensemble) {
-	s.shared.At(ctx, env.GroupTabled)
-	if g.record != nil {
-		ctx.Request(s.supervisor, spawnGroup{g.record})
-		g.record = nil
+	s.env.At(ctx, env.GroupTabled)
+	if g.start != nil {
+		ctx.Request(s.supervisor, *g.start)
+		g.start = nil
 	}
 }
 
-// newGroup makes the record of a group, and those of its processes, if all of it is
-// in order.
-func (s *session) newGroup(self *actor.PID, name string, params protocol.GroupStartParams) (*groupRecord, []*processRecord, *protocol.Error) {
+// newGroup prepares a group and all its processes, in the order of params, or none of them.
+func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (_ madeGroup, members []message.SpawnRequest, err *protocol.Error) {
+	if err := s.mayStartGroup(params); err != nil {
+		return madeGroup{}, nil, err
+	}
+	defer func() {
+		for _, m := range members {
+			if err != nil {
+				m.Unused()
+			}
+		}
+	}()
+	o := groupOptions{name: "g-" + ulid.Make().String(), params: params, session: ctx.Self(), members: make(map[string]*actor.PID)}
+	shares := make(environments)
+	for _, p := range params.Processes {
+		if s.processes[p.ProcessID] != nil {
+			return madeGroup{}, members, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
+		}
+		of := s.processOptions(ctx, p)
+		of.group, of.groupID, of.shares = s.processPID(o.name), params.GroupID, shares
+		m, err := newProcess(s.env, of)
+		if err != nil {
+			return madeGroup{}, members, notInGroup(p.ProcessID, err)
+		}
+		o.members[p.ProcessID] = s.processPID(m.Name)
+		members = append(members, m)
+	}
+	group, err := newGroup(s.env, o)
+	return group, members, err
+}
+
+// notInGroup is err, which refuses a process, as an error of its group.
+func notInGroup(id string, err *protocol.Error) *protocol.Error {
+	return protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(id), err.Message)
+}
+
+// mayStartGroup refuses a group for which there is no place.
+func (s *session) mayStartGroup(params protocol.GroupStartParams) *protocol.Error {
 	if err := cmp.Or(wireerr.LongName("groupId", params.GroupID), wireerr.LongName("startToken", params.StartToken)); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if n := len(params.Processes); n > maxGroup {
-		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
+		return protocol.Errorf(protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
 	}
 	if s.groups[params.GroupID] != nil {
-		return nil, nil, protocol.Errorf(protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
+		return protocol.Errorf(protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
 	}
 	if err := s.mayStart(len(params.Processes)); err != nil {
-		return nil, nil, err
+		return err
 	}
 	depends := 0
 	for i := range params.Processes {
 		depends += len(params.Processes[i].DependsOn)
 	}
 	if depends > maxDepends {
-		return nil, nil, protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
+		return protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
 	}
-	var records []*processRecord
-	refused := true
-	defer func() {
-		for _, r := range records {
-			if refused {
-				r.release()
-			}
-		}
-	}()
-	envs := make(environments)
-	members := make(map[string]*actor.PID)
-	for _, p := range params.Processes {
-		record, err := s.newMember(self, p, envs)
-		if err != nil {
-			return nil, nil, protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(p.ProcessID), err.Message)
-		}
-		record.group, record.groupID = s.processPID(name), params.GroupID
-		members[record.id] = s.processPID(record.name)
-		records = append(records, record)
-	}
-	group, err := s.groupOf(self, name, params, members)
-	refused = err != nil
-	return group, records, err
-}
-
-func (s *session) newMember(self *actor.PID, p protocol.ProcessStartParams, envs environments) (*processRecord, *protocol.Error) {
-	if s.processes[p.ProcessID] != nil {
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists")
-	}
-	if p.Restart != nil && p.Restart.Intensity != nil {
-		return nil, errGroupIntensity
-	}
-	for _, id := range p.DependsOn {
-		if err := wireerr.LongName("dependsOn", id); err != nil {
-			return nil, err
-		}
-	}
-	record, err := s.newProcess(self, p, envs)
-	if err == nil && record.restart == nil {
-		record.restart = &supervision.Restart{Policy: supervision.Temporary}
-	}
-	return record, err
+	return nil
 }
 
 // announced answers a group/start once all processes of the group can be asked, and
@@ -185,7 +179,7 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 			ctx.Send(pid, message.ProcessAdded{Process: p})
 		}
 	}
-	s.shared.At(ctx, env.GroupAnswered)
+	s.env.At(ctx, env.GroupAnswered)
 	g.asked, g.announced = nil, true
 }
 
@@ -290,7 +284,7 @@ func (s *session) groupTold(ctx actor.Context, m message.GroupTold) {
 	if first || changed {
 		s.tellAttached(ctx, message.GroupChanged{GroupChangedNotification: protocol.GroupChangedNotification{GroupID: m.Info.GroupID, State: m.Info.State, Reason: m.Info.Reason}})
 	}
-	s.shared.At(ctx, env.GroupStateTold)
+	s.env.At(ctx, env.GroupStateTold)
 	g.told, g.info = true, m.Info
 	if first || changed {
 		s.stopNow(ctx, g)
@@ -314,7 +308,7 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	if !ended {
 		s.endMembers(ctx, name)
 	}
-	s.shared.At(ctx, env.GroupGoneTold)
+	s.env.At(ctx, env.GroupGoneTold)
 	delete(s.groups, id)
 	delete(s.groupIDs, name)
 }

@@ -212,6 +212,9 @@ func (r *root) Receive(ctx actor.Context) {
 	case message.BudgetLow:
 		ctx.Send(r.sessions, m)
 		ctx.Send(r.registry, m)
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		r.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
 	}
 }
 
@@ -226,7 +229,7 @@ func (r *root) start(ctx actor.Context) {
 	r.sessions = spawn("sessions", env.Contained, func() actor.Actor { return &sessions{r.env} })
 	record := &registryRecord{drained: sync.OnceFunc(func() { close(r.drained) })}
 	r.registry = spawn("registry", env.Escalated, func() actor.Actor {
-		return &registry{Env: r.env, registryRecord: record, sessions: r.sessions}
+		return &registry{env: r.env, registryRecord: record, sessions: r.sessions}
 	})
 	troupe := ctx.Self()
 	if r.letters == nil {

@@ -17,8 +17,9 @@ type (
 	DrainAll struct{}
 )
 
+// Messages to the sessions actor, beside spawnRequest.
 type (
-	// registry, behind each spawnSession: comes back
+	// registry, behind each spawnRequest: comes back
 	SessionSpawned struct{ ID string }
 	ListSessions   struct{} // registry, when it is new
 	BudgetLow      struct{} // budget; to every process: keep nothing that your owner has had
