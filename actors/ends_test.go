@@ -119,7 +119,7 @@ func TestResumeWhileForgotten(t *testing.T) {
 	subscribes := 0 // of one process: its actor counts
 	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
 		switch kindOf(self) + " " + actors.TypeName(m) {
-		case "process retireDue":
+		case "process wakeDue":
 			retire.Do(func() { <-attached })
 		case "session processRetired":
 			forget.Do(func() { close(retired); <-subscribed })

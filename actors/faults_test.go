@@ -366,7 +366,7 @@ func (r *resumer) pids(pids map[string]int) {
 }
 
 // retired is what happens in a scenario only if it waits for the retention.
-var retired = []string{"retireDue", "processRetired", "processRemoved", "endedDue",
+var retired = []string{"processRetired", "processRemoved", "endedDue",
 	placed("the phase is retired, the log holds its memory"),
 	placed("a retired process was announced, and is in the table"),
 	placed("the end of a group's actor was told, the group is in the table"),

@@ -17,6 +17,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -87,6 +88,38 @@ type health struct {
 	readyAt, silenceAt, probeAt env.Alarm
 }
 
+// receiveHealth handles the messages about readiness and liveness.
+func (p *process) receiveHealth(ctx actor.Context) bool {
+	run := p.life.Run()
+	switch m := ctx.Message().(type) {
+	case readyNow:
+		if m.run == run {
+			p.isReady(ctx)
+		}
+	case readyDue:
+		if m.run == run {
+			p.readyDue(ctx)
+		}
+	case silenceDue:
+		if m.run == run {
+			p.silence(ctx)
+		}
+	case probeDue:
+		if m.run == run {
+			p.probe(ctx)
+		}
+	case probed:
+		p.probed(ctx, m)
+	case matched:
+		p.matched(ctx, m)
+	case blinded:
+		p.blinded(m)
+	default:
+		return false
+	}
+	return true
+}
+
 // watch begins with a new run.
 func (p *process) watch(ctx actor.Context) {
 	h := &p.health
@@ -96,7 +129,7 @@ func (p *process) watch(ctx actor.Context) {
 	h.ready, h.failures, h.blind, h.granted, h.ours = false, 0, new(atomic.Int64), 0, nil
 	h.heard, h.held = time.Now(), p.intake.HeldBack()
 	if l := p.params.Liveness; l != nil && l.SilenceMs > 0 {
-		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.run})
+		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.life.Run()})
 	}
 	r := p.params.Ready
 	switch {
@@ -106,7 +139,7 @@ func (p *process) watch(ctx actor.Context) {
 	case r.Exit:
 		return
 	case r.DelayMs != nil:
-		h.readyAt.Set(ctx, env.FromMillis(*r.DelayMs), readyDue{p.run})
+		h.readyAt.Set(ctx, env.FromMillis(*r.DelayMs), readyDue{p.life.Run()})
 		return
 	case r.Line != "":
 		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked when it was decoded
@@ -120,16 +153,16 @@ func (p *process) watch(ctx actor.Context) {
 	}
 	switch t := r.TimeoutMs; {
 	case t == nil:
-		h.readyAt.Set(ctx, readyTime, readyDue{p.run})
+		h.readyAt.Set(ctx, readyTime, readyDue{p.life.Run()})
 	case *t > 0:
-		h.readyAt.Set(ctx, env.FromMillis(*t), readyDue{p.run})
+		h.readyAt.Set(ctx, env.FromMillis(*t), readyDue{p.life.Run()})
 	}
 }
 
 // lookout looks, on a goroutine, until the run is ready or has ended. While the server
 // itself stands in the way, time does not count.
 func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
-	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.run, p.health.watched, p.health.blind
+	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.watched, p.health.blind
 	p.shared.Run(root, self, "ready", func() {
 		var told error
 		for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, lookEvery) {
@@ -215,7 +248,7 @@ func lacking(err error) bool {
 // blinded is told in process/info, and in the log once until it can look again.
 func (p *process) blinded(m blinded) {
 	h := &p.health
-	if m.run != p.run || h.ready {
+	if m.run != p.life.Run() || h.ready {
 		return
 	}
 	h.ours = m.err
@@ -245,14 +278,14 @@ func (p *process) unwatch() {
 // rewatch sets the timers of a run that is watched again: what they had sent may be lost.
 func (p *process) rewatch(ctx actor.Context) {
 	h, r, l := &p.health, p.params.Ready, p.params.Liveness
-	if p.phase != running {
+	if p.life.Phase() != life.Running {
 		return
 	}
 	if h.matching != nil {
 		p.match(ctx)
 	}
 	if l != nil && l.SilenceMs > 0 {
-		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.run})
+		h.silenceAt.Set(ctx, env.FromMillis(l.SilenceMs), silenceDue{p.life.Run()})
 	}
 	switch {
 	case h.ready:
@@ -260,23 +293,23 @@ func (p *process) rewatch(ctx actor.Context) {
 			p.probeLater(ctx)
 		}
 	case r != nil && h.readyAt.Timer != nil:
-		h.readyAt.Set(ctx, time.Until(h.readyAt.Due), readyDue{p.run})
+		h.readyAt.Set(ctx, time.Until(h.readyAt.Due), readyDue{p.life.Run()})
 	}
 }
 
 // isReady is said once of a run.
 func (p *process) isReady(ctx actor.Context) {
 	h := &p.health
-	if h.ready || p.phase != running {
+	if h.ready || p.life.Phase() != life.Running {
 		return
 	}
 	h.ready, h.pattern, h.lines, h.matching = true, nil, nil, nil
 	h.readyAt.Stop()
 	if p.params.Ready != nil {
-		p.feed.Log.AppendReady(p.run)
+		p.feed.Log.AppendReady(p.life.Run())
 		p.spread(ctx)
 	}
-	p.report(ctx)
+	p.life.Report(p.now())
 	p.probeLater(ctx)
 }
 
@@ -289,13 +322,13 @@ func (p *process) readyDue(ctx actor.Context) {
 	case p.excused() > h.granted:
 		more := p.excused() - h.granted
 		h.granted += more
-		h.readyAt.Set(ctx, more, readyDue{p.run})
+		h.readyAt.Set(ctx, more, readyDue{p.life.Run()})
 	default:
 		after := readyTime
 		if r.TimeoutMs != nil {
 			after = env.FromMillis(*r.TimeoutMs)
 		}
-		p.fail(ctx, fmt.Sprintf("not ready after %v", after))
+		p.life.Fault(p.now(), fmt.Sprintf("not ready after %v", after))
 	}
 }
 
@@ -328,7 +361,7 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 // ready has its place in the sequence, and the program waits if it writes faster.
 func (p *process) match(ctx actor.Context) {
 	h := &p.health
-	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.run}
+	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.life.Run()}
 	p.shared.Run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
 			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // a TTY's lines have one
@@ -338,7 +371,7 @@ func (p *process) match(ctx actor.Context) {
 }
 
 func (p *process) matched(ctx actor.Context, m matched) {
-	if p.health.matching == nil || m.run != p.run {
+	if p.health.matching == nil || m.run != p.life.Run() {
 		return // nobody waits for it any more
 	}
 	p.health.matching = nil
@@ -368,9 +401,9 @@ func (p *process) silence(ctx actor.Context) {
 	heldBack := p.intake.HeldBack() - h.held
 	switch left := limit - (time.Since(h.heard) - heldBack); {
 	case left > 0:
-		h.silenceAt.Set(ctx, left, silenceDue{p.run})
+		h.silenceAt.Set(ctx, left, silenceDue{p.life.Run()})
 	default:
-		p.fail(ctx, fmt.Sprintf("no output for %v", limit))
+		p.life.Fault(p.now(), fmt.Sprintf("no output for %v", limit))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -141,14 +142,14 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		info := infoOf(system, spawn, pid)
-		if record.phase != restarting || starts.Load() < 50 || info.Run != 1 || len(info.WaitsFor) != 1 || !strings.Contains(info.WaitsFor[0].Reason, "the server could not start it") {
-			t.Fatalf("after %d starts it is %v, and waits for %+v", starts.Load(), record.phase, info.WaitsFor)
+		if record.life.Phase() != life.Restarting || starts.Load() < 50 || info.Run != 1 || len(info.WaitsFor) != 1 || !strings.Contains(info.WaitsFor[0].Reason, "the server could not start it") {
+			t.Fatalf("after %d starts it is %v, and waits for %+v", starts.Load(), record.life.Phase(), info.WaitsFor)
 		}
 		lacking.Store(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if info := infoOf(system, spawn, pid); record.phase != running || info.Run != 2 {
-			t.Errorf("it is %v, run %d", record.phase, info.Run)
+		if info := infoOf(system, spawn, pid); record.life.Phase() != life.Running || info.Run != 2 {
+			t.Errorf("it is %v, run %d", record.life.Phase(), info.Run)
 		}
 
 		lacking.Store(true) // and it can be ended while it waits
@@ -157,8 +158,8 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 		system.Root.Send(pid, message.Stop{Reason: "test", Shutdown: -1})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if record.phase != closed {
-			t.Errorf("stopped, it is %v", record.phase)
+		if record.life.Phase() != life.Closed {
+			t.Errorf("stopped, it is %v", record.life.Phase())
 		}
 	})
 }

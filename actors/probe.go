@@ -11,14 +11,15 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 )
 
 // Probes: commands that are run beside a process and say whether it lives
 // (protocol.Probe).
 
 func (p *process) probeLater(ctx actor.Context) {
-	if l := p.params.Liveness; l != nil && l.Probe != nil && p.phase == running {
-		p.health.probeAt.Set(ctx, orDefault(l.Probe.EveryMs, defaultProbeEvery), probeDue{p.run})
+	if l := p.params.Liveness; l != nil && l.Probe != nil && p.life.Phase() == life.Running {
+		p.health.probeAt.Set(ctx, orDefault(l.Probe.EveryMs, defaultProbeEvery), probeDue{p.life.Run()})
 	}
 }
 
@@ -32,7 +33,7 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 // probe runs the command once. There is one at a time.
 func (p *process) probe(ctx actor.Context) {
 	h := &p.health
-	if h.probing.Load() || !p.lives() || p.endReason != "" {
+	if h.probing.Load() || !p.lives() || p.life.Reason() != "" {
 		return
 	}
 	h.probing.Store(true)
@@ -48,7 +49,7 @@ func (p *process) probe(ctx actor.Context) {
 		Context: h.watched,
 	}
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
-	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.run, held: p.intake.HeldBack()}, p.shared
+	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.shared
 	s.Run(root, self, "probe", func() {
 		m.ours = errors.New("internal error")
 		defer func() {
@@ -124,8 +125,7 @@ func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.S
 // says nothing, nor does one that failed while it held the program's output back.
 func (p *process) probed(ctx actor.Context, m probed) {
 	h := &p.health
-	defer p.mayGo(ctx) // perhaps only that was left; an interval goes on by itself
-	if m.run != p.run || !p.lives() {
+	if m.run != p.life.Run() || !p.lives() {
 		return
 	}
 	if m.ours != nil && h.ours == nil {
@@ -152,5 +152,5 @@ func (p *process) probed(ctx actor.Context, m probed) {
 		p.probeLater(ctx)
 		return
 	}
-	p.fail(ctx, fmt.Sprintf("its probe failed %d times: %s", h.failures, m.fault))
+	p.life.Fault(p.now(), fmt.Sprintf("its probe failed %d times: %s", h.failures, m.fault))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -30,47 +31,19 @@ type (
 )
 
 type (
-	timeoutDue struct{ run int } // timeoutMs has passed, of that run
-	restartDue struct{}          // the backoff has passed
-	killDue    struct{ run int } // grace has passed, of that run
-	stdinDue   struct{}          // a child that closed its stdin has not ended
-	retireDue  struct{}          // look whether the closed process may go
+	wakeDue  struct{} // life.Wake has come
+	stdinDue struct{} // a child that closed its stdin has not ended
 
 )
 
 type (
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
-	flushDue struct{}            // viewers had their time to get the end
 	aheadDue struct{}            // the owner had its time to read what it missed
 
 )
 
 // turnBytes is how much output an actor logs before it looks at other messages.
 const turnBytes = 128 << 10
-
-// phase is where a process is in its life.
-//
-//	             restarting ── given up, terminated ──────────────▶ ┐
-//	               ▲     │                                          ▼
-//	starting ─▶ running ◀┘─ leader exits ─▶ exited ─ streams end ─▶ closed ─▶ retired
-//	    └──────────┴─────────── stop: any of them, and then gone ────┴──────────┘
-//
-// restarting: a run has ended and its policy asks for another.
-// retired: forgotten by its session, waiting for what it left behind to end.
-type phase int
-
-const (
-	starting phase = iota
-	running
-	restarting
-	exited
-	closed
-	retired
-)
-
-func (p phase) String() string {
-	return [...]string{"starting", "running", "restarting", "exited", "closed", "retired"}[p]
-}
 
 // processRecord is what of a process survives its actor: the child and all that
 // was promised about it. The Props of the actor close over it. Between restarts
@@ -95,42 +68,19 @@ type processRecord struct {
 	startErr error
 	gone     bool // the actor has stopped: whoever gets a handle kills the child
 
-	// Owned by Receive.
-	phase     phase
-	intake    *child.Intake
-	asked     int                 // the run that the spawner was last asked for
-	begun     int                 // the last run whose child was taken over: it is watched
-	feed      processFeed         // its log and its viewers
-	logged    *child.Intake       // its oldest fact is in the log, and not settled; nil: none
-	exits     int                 // the last run whose exited is in the log, plus one
-	status    protocol.ExitStatus // from exited on
-	timedOut  bool
-	endReason string // why it was killed, by us; "": it was not
-	stopping  *message.Stop
-	restart   *supervision.Restart // nil: it is run once
-	history   supervision.History
-	run       int       // the current or last one, from 1
-	interval  *interval // while restarting
-	// process/restart: the run that ends is followed by another; process/terminate:
-	// none is.
-	restartAsked, terminated bool
-	// Of a process of a group:
-	order      message.Order // the newest
-	endOrdered bool          // it was told to end this run
-	restartSet bool          // process/setRestart, since the last end
-	unread     int           // the run whose end was told before its output was taken; 0: none
-	leaving    string        // why it was given up, if not by the group
+	// restart is the policy at the start; nil: the process is run once. life has the current one.
+	restart *supervision.Restart
 
-	fault     string // why it was ended, if that is its own failure
-	health    health
-	killRest  bool      // kill what the program leaves when it ends
-	killing   bool      // KillTree runs
-	treeDone  bool      // while stopping, the tree was seen empty, or could not be killed
-	survivors error     // it could not: closed may never come
-	trees     []*parked // process/terminate, until the tree was seen empty, or could not be killed
-	forgotten bool      // the session has taken it from its table
-	closedAt  time.Time
-	lingers   time.Duration // before the last look whether the tree of a retired process has ended
+	// Owned by Receive.
+	life   life.Life // decides; act does the actions that it asks for
+	acting bool      // act is on the stack of this instance
+	wakeAt env.Alarm // at life.Wake
+	intake *child.Intake
+	feed   processFeed   // its log and its viewers
+	logged *child.Intake // its oldest fact is in the log, and not settled; nil: none
+
+	health health
+	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
 
 	gauged   int64     // of gauge.held, what is of this process
 	reads    []*parked // process/read and process/wait
@@ -143,7 +93,7 @@ type processRecord struct {
 	writeIDs   recent
 	answers    answers // to requests that may be sent again
 
-	killAt, timeoutAt, restartAt, stdinAt, retireAt, flushAt, aheadAt env.Alarm
+	stdinAt, aheadAt env.Alarm
 }
 
 // parked is a request that waits.
@@ -167,17 +117,25 @@ func (p *process) Receive(ctx actor.Context) {
 	case *actor.Started:
 		p.start(ctx)
 	case *actor.Stopping:
-		p.answerTrees(ctx, errUnseen)
-		ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.phase >= closed, Left: p.unseen()})
-		for _, a := range []*env.Alarm{&p.killAt, &p.timeoutAt, &p.restartAt, &p.stdinAt, &p.retireAt, &p.flushAt, &p.aheadAt} {
-			a.Stop()
-		}
-		p.unwatch()
-		p.interval = nil // no other run
-		p.leave()
+		p.end(ctx)
 	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
 		p.leave()
+	case *actor.Restarting:
+		return // the next instance goes on, with the action over which this one failed
+	case env.Crashed: // a goroutine of its health, or that read the disk
+		panic(m)
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) {
+			p.shared.Log.Warn("unexpected message", "actor", p.name, "message", m)
+		}
+	}
+	p.advance(ctx)
+}
 
+// receiveLife handles the messages about the life of the process.
+func (p *process) receiveLife(ctx actor.Context) bool {
+	switch m := ctx.Message().(type) {
 	case spawned:
 		p.spawned(ctx)
 	case message.Announce:
@@ -185,14 +143,27 @@ func (p *process) Receive(ctx actor.Context) {
 	case factsReady:
 		p.takeFacts(ctx)
 	case message.Order:
-		p.ordered(ctx, m)
+		p.life.Order(p.now(), m.Serial, m.Status)
+		p.shared.At(ctx, env.OrderTaken)
 	case message.Report:
-		p.report(ctx)
+		p.life.Report(p.now())
 	case message.Stop:
-		p.stop(ctx, m)
+		p.life.Stop(p.now(), m.Reason, m.Shutdown)
+		p.shared.At(ctx, env.StopSet)
 	case treeGone:
 		p.treeGone(ctx, m)
+	case message.Forgotten:
+		p.life.Forgotten(p.now())
+	case wakeDue: // advance does what is due
+	default:
+		return false
+	}
+	return true
+}
 
+// receiveViewer handles the messages of those who watch the process or ask about it.
+func (p *process) receiveViewer(ctx actor.Context) bool {
+	switch m := ctx.Message().(type) {
 	case message.Request:
 		p.request(ctx, m)
 	case message.Subscribe:
@@ -212,174 +183,70 @@ func (p *process) Receive(ctx actor.Context) {
 		p.removeViewer(ctx, m.PID)
 	case message.BudgetLow:
 		p.held()
-
-	case timeoutDue:
-		if m.run == p.run {
-			p.timeout(ctx)
-		}
-	case readyNow:
-		if m.run == p.run {
-			p.isReady(ctx)
-		}
-	case readyDue:
-		if m.run == p.run {
-			p.readyDue(ctx)
-		}
-	case silenceDue:
-		if m.run == p.run {
-			p.silence(ctx)
-		}
-	case probeDue:
-		if m.run == p.run {
-			p.probe(ctx)
-		}
-	case probed:
-		p.probed(ctx, m)
-	case matched:
-		p.matched(ctx, m)
-	case blinded:
-		p.blinded(m)
-	case killDue:
-		if m.run == p.run {
-			p.killNow(ctx)
-		}
 	case stdinDue:
 		p.acceptStdin(ctx)
 	case inspected:
 		p.inspected(ctx, m)
 	case unspooled:
 		p.unspooled(ctx)
-	case env.Crashed: // a goroutine of its health, or that read the disk
-		panic(m)
-	case restartDue: // below
 	case readDue:
 		p.answerParked(ctx, m.r)
-	case retireDue:
-		p.retire(ctx)
 	case aheadDue:
 		p.awaitAhead(ctx) // it may be of an earlier limit
 		p.spread(ctx)
-	case message.Forgotten:
-		p.forgotten = true
-		p.retire(ctx)
-	case flushDue:
-		p.feed.Dismiss()
-		p.intake.Abort() // a pump that waits for a reader's credit waits in vain
-		p.mayGo(ctx)
-
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		p.shared.Log.Warn("unexpected message", "actor", p.name, "message", m)
+		return false
 	}
-	p.advance(ctx) // whatever it was that it waits for
+	return true
 }
 
-// start asks for the child the first time; a later instance finds it as the
-// earlier one left it.
+// start begins the life of the process; a later instance goes on where the last one failed.
 func (p *process) start(ctx actor.Context) {
-	if p.intake == nil { // nothing has begun
-		if p.group != nil {
-			p.join(ctx)
-			return
+	p.acting = false
+	if !p.life.Begun() {
+		if p.group != nil { // requests come before the first run
+			self, root := ctx.Self(), ctx.ActorSystem().Root
+			p.intake = child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 		}
-		p.run = 1
-		p.spawn(ctx)
+		p.life = life.New(p.lifeConfig())
+		p.life.Start()
 		return
 	}
 	// Whatever message was lost, and whatever the last instance had only begun: look at
 	// everything again.
-	if p.asked < p.run && (p.phase == starting || p.interval != nil && p.interval.spawning) {
-		p.spawn(ctx)
-	}
+	p.wakeAt.Cancel()
+	p.act(ctx)
 	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
 	p.feed.Dismiss()
 	p.awaitAhead(ctx)
-	p.killing = false
 	p.announce(ctx)
+	p.life.Resume(p.now())
 	p.spawned(ctx)
-	if p.phase == running && p.begun < p.run {
-		p.begin(ctx)
-	}
-	if p.phase == exited {
-		p.afterExit(ctx)
-	}
-	if p.stopping != nil {
-		p.stop(ctx, *p.stopping)
-	}
-	if n := p.interval; n != nil && !n.treeGone {
-		p.clearRun(ctx)
-	}
-	if len(p.trees) > 0 {
-		p.killTree(ctx)
-	}
 	if p.group != nil {
 		ctx.Send(p.group, message.MemberBack{ID: p.id})
-		p.report(ctx)
+		p.life.Report(p.now())
 	}
 	p.rewatch(ctx)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.unspooled(ctx)
 	p.takeFacts(ctx)
-	if p.phase >= closed {
-		p.retire(ctx)
+}
+
+// end is the last that the actor does.
+func (p *process) end(ctx actor.Context) {
+	p.life.End()
+	p.answerTrees(ctx, errUnseen)
+	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt} {
+		a.Stop()
 	}
+	p.unwatch()
+	p.leave()
 }
 
 func (p *process) ref(ctx actor.Context) message.ProcessRef {
 	return message.ProcessRef{ID: p.id, PID: ctx.Self()}
-}
-
-// spawned moves on from starting, if the spawner has answered.
-func (p *process) spawned(ctx actor.Context) {
-	p.mu.Lock()
-	handle, err := p.handle, p.startErr
-	p.mu.Unlock()
-	respawned := p.interval != nil && p.interval.spawning
-	switch {
-	case p.phase != starting && !respawned, handle == nil && err == nil:
-		return
-	case respawned:
-		p.respawned(ctx, handle, err)
-		return
-	case err != nil:
-		p.announce(ctx)
-		ctx.Stop(ctx.Self())
-		return
-	}
-	if p.restart == nil {
-		p.spec.Argv = nil // the child has them: the record is kept for long
-		if l := p.params.Liveness; l == nil || l.Probe == nil {
-			p.spec.Env = nil
-			p.release()
-		}
-	}
-	p.phase = running // before it is announced
-	p.shared.At(ctx, env.RunningSet)
-	p.announce(ctx)
-	p.begin(ctx)
-}
-
-// begin begins a run that has a child. May be repeated.
-func (p *process) begin(ctx actor.Context) {
-	p.phase = running
-	p.shared.At(ctx, env.RunBegun)
-	p.unwatch()
-	if t := p.params.TimeoutMs; t != nil && *t > 0 {
-		p.timeoutAt.Set(ctx, env.FromMillis(*t), timeoutDue{p.run})
-	}
-	p.watch(ctx)
-	if p.stopping != nil {
-		p.stop(ctx, *p.stopping)
-	}
-	switch {
-	case p.terminated: // while there was no child
-		p.endReason, p.killRest = reasonTerminated, true
-		p.killNow(ctx)
-	case p.group != nil:
-		p.obey(ctx) // it may be to end already
-	}
-	p.begun = p.run
 }
 
 // announce tells the session how the start went.
@@ -388,7 +255,7 @@ func (p *process) announce(ctx actor.Context) {
 	err := p.startErr
 	p.mu.Unlock()
 	switch {
-	case p.phase > starting:
+	case p.life.Phase() > life.Starting:
 		err = nil // what a later run came to is another matter
 	case err == nil:
 		return // not known yet
@@ -399,9 +266,8 @@ func (p *process) announce(ctx actor.Context) {
 // takeFacts logs what the child did, and passes it on. After its share it lets
 // other messages in: a flood does not delay a signal.
 func (p *process) takeFacts(ctx actor.Context) {
-	if n := p.interval; n != nil && n.spawning {
-		p.spawned(ctx) // whose facts they are
-	}
+	p.spawned(ctx) // whose facts they are
+	p.act(ctx)
 	more, in := true, p.intake
 	for n := 0; n < turnBytes && more && p.health.matching == nil; {
 		var f child.Fact
@@ -422,16 +288,10 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
-			if p.phase < restarting { // not again, if we failed before it was settled
-				p.exited(ctx, f.Status)
-			}
+			p.exited(ctx, f.Status)
 		case child.FactClosed:
-			switch {
-			case p.interval != nil:
-				p.interval.closed = true
-			case p.phase < closed:
-				p.close(ctx)
-			}
+			p.check(p.life.StreamsEnded(p.now()))
+			p.act(ctx)
 		case child.FactStdinRoom:
 			p.acceptStdin(ctx)
 		}
@@ -443,76 +303,13 @@ func (p *process) takeFacts(ctx actor.Context) {
 		ctx.Send(ctx.Self(), factsReady{})
 	}
 	p.spread(ctx)
-	p.advance(ctx)
 }
 
 // spread gives what is new in the log to those who wait for it.
 func (p *process) spread(ctx actor.Context) {
 	p.feed.Each(func(v *viewer) { p.deliver(ctx, v) })
 	p.answerReads(ctx)
-	p.mayGo(ctx)
 }
-
-// close ends the log. May be repeated.
-func (p *process) close(ctx actor.Context) {
-	p.feed.Log.AppendClosed()
-	p.shared.At(ctx, env.CloseLogged)
-	p.phase = closed
-	p.closedAt = time.Now()
-	p.shared.At(ctx, env.ClosePhase)
-	p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
-	p.release()
-	p.retireAt.Set(ctx, p.keeps(), retireDue{})
-	p.acceptStdin(ctx) // nothing is: it has ended
-	p.report(ctx)
-}
-
-// exited is the end of a run. May be repeated.
-func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
-	st.Run = p.run
-	st.TimedOut = p.timedOut
-	st.Reason = p.endReason
-	st.OOMKilled = st.OOMKilled && p.endReason == "" // else it was we who killed it
-	p.killAt.Stop()
-	p.timeoutAt.Stop()
-	if r := p.params.Ready; r != nil && r.Exit && p.endReason == "" && st.ExitCode == 0 {
-		p.isReady(ctx)
-	}
-	p.unwatch()
-	p.logExit(ctx, st)
-	if p.runEnded(ctx, st) {
-		p.clearRun(ctx)
-		return
-	}
-	p.phase = exited
-	p.shared.At(ctx, env.ExitPhase)
-	p.afterExit(ctx)
-}
-
-// logExit logs the end of the current run, once.
-func (p *process) logExit(ctx actor.Context, st protocol.ExitStatus) {
-	if p.status = st; p.exits <= p.run {
-		p.feed.Log.AppendExited(st)
-		p.exits = p.run + 1
-	}
-	p.shared.At(ctx, env.ExitLogged)
-}
-
-// afterExit does what follows the end of the last run. May be repeated.
-func (p *process) afterExit(ctx actor.Context) {
-	p.acceptStdin(ctx) // nothing is: it has ended
-	if p.endReason != "" {
-		// It was killed: descendants that still hold its streams do not keep it open.
-		p.handleNow().Abandon()
-	}
-	if p.killRest || p.stopping != nil {
-		p.killTree(ctx)
-	}
-}
-
-// lives reports whether the program runs. It may have ended although its exit,
-// behind output that nobody has read, is not in the log yet.
-func (p *process) lives() bool { return p.phase == running && !p.handleNow().Exited() }
 
 // handleNow is the handle of a process that is past starting; nil if its last run
 // could not be started, or the next one is being.
@@ -523,11 +320,11 @@ func (p *process) handleNow() child.Handle {
 }
 
 func (p *process) request(ctx actor.Context, m message.Request) {
-	switch p.phase {
-	case starting: // only one who got its PID by other means than Started can be so early
+	switch p.life.Phase() {
+	case life.Starting: // only one who got its PID by other means than Started can be so early
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
 		return
-	case retired:
+	case life.Retired:
 		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
 		return
 	}
@@ -571,12 +368,12 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		} else {
 			p.reply(ctx, r, result, nil)
 		}
-		p.terminate(ctx, params)
+		p.terminate(params)
 	case message.KillTreeRequest:
 		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
-		p.terminate(ctx, protocol.ProcessTerminateParams{Tree: true})
+		p.terminate(protocol.ProcessTerminateParams{Tree: true})
 	case protocol.ProcessRestartParams:
-		p.reply(ctx, r, protocol.Empty{}, p.restartNow(ctx))
+		p.reply(ctx, r, protocol.Empty{}, p.restartNow())
 	case protocol.ProcessSetRestartParams:
 		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
 	case protocol.ProcessInfoParams:

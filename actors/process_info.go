@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -16,7 +17,7 @@ func (p *process) describe() protocol.ProcessInfo {
 		ProcessID:   p.id,
 		State:       p.state(),
 		Group:       p.groupID,
-		Run:         p.run,
+		Run:         p.life.Run(),
 		Argv:        p.params.Argv,
 		Cwd:         p.params.Cwd,
 		TTY:         p.spec.TTY,
@@ -27,26 +28,26 @@ func (p *process) describe() protocol.ProcessInfo {
 		Unacked:     unacked,
 	}
 	if h := p.handleNow(); h != nil {
-		if p.phase == running {
+		if p.life.Phase() == life.Running {
 			info.PID = h.PID()
 		}
 		info.Containment = string(h.Containment())
 	}
-	if st := p.status; p.phase >= restarting && (p.run > 0 || p.phase > restarting) {
+	if st := p.life.Status(); p.life.Phase() >= life.Restarting && (p.life.Run() > 0 || p.life.Phase() > life.Restarting) {
 		info.Status = &st
 	}
-	info.Ready = p.phase == running && p.health.ready
-	if n := p.interval; n != nil && !n.at.IsZero() {
-		info.RestartInMs = env.Milliseconds(time.Until(n.at))
+	info.Ready = p.life.Phase() == life.Running && p.health.ready
+	if n, ok := p.life.Waits(); ok && !n.At.IsZero() {
+		info.RestartInMs = env.Milliseconds(time.Until(n.At))
 	}
 	return info
 }
 
 func (p *process) state() string {
-	if n := p.interval; n != nil && n.held {
+	if n, ok := p.life.Waits(); ok && n.Held {
 		return "waiting" // for its group
 	}
-	return p.phase.String()
+	return p.life.Phase().String()
 }
 
 // inspected is from the goroutine that looked what the process uses.
@@ -60,7 +61,7 @@ func (inspected) IgnoreDeadLetterLogging() {}
 // inspect is process/info.
 func (p *process) inspect(ctx actor.Context, r *parked) {
 	handle := p.handleNow()
-	if handle == nil || p.phase != running {
+	if handle == nil || p.life.Phase() != life.Running {
 		p.inspected(ctx, inspected{r: r})
 		return
 	}
@@ -83,7 +84,7 @@ func (p *process) info() protocol.ProcessInfoResult {
 		SpooledBytes:  p.feed.Log.Spooled(),
 		Viewers:       []protocol.Viewer{},
 	}
-	if err := p.health.ours; err != nil && p.health.ready && p.phase == running {
+	if err := p.health.ours; err != nil && p.health.ready && p.life.Phase() == life.Running {
 		info.ProbeError = err.Error()
 	}
 	if !p.health.heard.IsZero() {
@@ -108,11 +109,11 @@ func (p *process) info() protocol.ProcessInfoResult {
 func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	waits := []protocol.Wait{}
 	wait := func(w protocol.Wait) { waits = append(waits, w) }
-	n := p.interval
+	n, between := p.life.Waits()
 	switch {
-	case p.phase >= closed:
+	case p.life.Phase() >= life.Closed:
 		return waits
-	case p.phase == starting, n != nil && n.spawning:
+	case p.life.Spawning():
 		wait(protocol.Wait{For: protocol.WaitStart})
 		return waits
 	}
@@ -132,13 +133,13 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		wait(w)
 	}
 	switch {
-	case n != nil && !n.held && p.full():
-		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.ended), Bytes: pinned, Reason: "its next run waits until some of what it has written is read"})
-	case n != nil && n.held:
-		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.ended), InMs: env.UntilMs(n.at), Reason: n.reason})
-	case n != nil:
-		wait(protocol.Wait{For: protocol.WaitBackoff, SinceMs: sinceMs(n.ended), InMs: env.UntilMs(n.at), Reason: n.reason})
-	case p.phase == exited:
+	case between && !n.Held && p.full():
+		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.Ended), Bytes: pinned, Reason: "its next run waits until some of what it has written is read"})
+	case between && n.Held:
+		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.Ended), InMs: env.UntilMs(n.At), Reason: n.Reason})
+	case between:
+		wait(protocol.Wait{For: protocol.WaitBackoff, SinceMs: sinceMs(n.Ended), InMs: env.UntilMs(n.At), Reason: n.Reason})
+	case p.life.Phase() == life.Exited:
 		wait(protocol.Wait{For: protocol.WaitDescendants})
 	case handle == nil:
 	default:
@@ -154,8 +155,8 @@ func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
 	if handle.Stopped() {
 		wait(protocol.Wait{For: protocol.WaitStopped, Reason: "stopped by a signal"})
 	}
-	if p.endReason != "" {
-		wait(protocol.Wait{For: protocol.WaitEnd, InMs: p.killAt.Left(), Reason: p.endReason})
+	if p.life.Reason() != "" {
+		wait(protocol.Wait{For: protocol.WaitEnd, InMs: env.UntilMs(p.life.KillAt()), Reason: p.life.Reason()})
 	}
 	if p.params.Ready != nil && !p.health.ready {
 		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.Left()}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -17,7 +18,7 @@ const writeIDs = 4096
 // there is room. Once nothing more can be written, all of it is answered.
 func (p *process) acceptStdin(ctx actor.Context) {
 	for len(p.stdin) > 0 {
-		if p.phase == restarting || p.restart != nil && p.phase == running && p.handleNow().Exited() {
+		if p.life.Phase() == life.Restarting || p.life.Restartable() && p.life.Phase() == life.Running && p.handleNow().Exited() {
 			return // it is for the next run, if there is one
 		}
 		r := p.stdin[0]
@@ -26,7 +27,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			p.reply(ctx, r, result, nil)
 			continue
 		}
-		if open := p.phase < exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
+		if open := p.life.Phase() < life.Exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
 			return // no room: the intake will say
 		}
 		p.shared.At(ctx, env.StdinTaken)
@@ -90,7 +91,7 @@ func (p *process) stdinRefused(ctx actor.Context) bool {
 	if p.refused.IsZero() {
 		p.refused = time.Now()
 	}
-	if left := stdinTime - time.Since(p.refused); p.restart != nil && left > 0 {
+	if left := stdinTime - time.Since(p.refused); p.life.Restartable() && left > 0 {
 		p.stdinAt.Sooner(ctx, left, stdinDue{})
 		return false
 	}
@@ -103,7 +104,7 @@ func (p *process) resize(size protocol.Size) *protocol.Error {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
 	}
 	p.spec.Size = size // of later runs
-	if p.phase != running {
+	if p.life.Phase() != life.Running {
 		return nil
 	}
 	if err := p.handleNow().Resize(size); err != nil {
@@ -117,7 +118,7 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	if !ok {
 		return protocol.Errorf(protocol.CodeInvalidParams, "no signal %q here", s)
 	}
-	if p.phase != running {
+	if p.life.Phase() != life.Running {
 		return nil
 	}
 	if err := p.handleNow().Signal(number); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/process/feed"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -42,7 +43,7 @@ func (p *process) held() {
 }
 
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
-	if last := p.feed.Log.Last(); !m.Now && m.After > last && p.phase < retired {
+	if last := p.feed.Log.Last(); !m.Now && m.After > last && p.life.Phase() < life.Retired {
 		ctx.Respond(message.Refused{Process: p.id, Err: protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
 		return
 	}
@@ -59,7 +60,6 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 func (p *process) pulled(ctx actor.Context, key message.Who, n int) {
 	if v := p.feed.Pull(key, n); v != nil {
 		p.deliver(ctx, v)
-		p.mayGo(ctx)
 	}
 }
 
@@ -82,7 +82,7 @@ func (p *process) awaitAhead(ctx actor.Context) {
 // deliver sends v the delivery that it waits for, if there is one.
 func (p *process) deliver(ctx actor.Context, v *viewer) {
 	now := time.Now()
-	d, ok := p.feed.Next(now, v, p.stopping != nil)
+	d, ok := p.feed.Next(now, v, p.life.Stopping())
 	if !ok {
 		return
 	}
@@ -111,9 +111,8 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	// Not answered, so not accepted: the client will write them again.
 	p.stdin = slices.DeleteFunc(p.stdin, gone)
 	p.acceptStdin(ctx)
-	p.mayGo(ctx)
 	if p.feed.Ephemeral {
-		p.retire(ctx) // nobody else will read it
+		p.life.Retire(p.now()) // nobody else will read it
 	}
 }
 
@@ -154,11 +153,11 @@ func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
 	if params, ok := r.params.(protocol.ProcessReadParams); ok {
 		return p.read(ctx, r, params, now)
 	}
-	if p.phase < exited && !now {
+	if p.life.Phase() < life.Exited && !now {
 		return false
 	}
-	res := protocol.ProcessWaitResult{Exited: p.phase >= exited, Closed: p.phase >= closed}
-	if st := p.status; res.Exited {
+	res := protocol.ProcessWaitResult{Exited: p.life.Phase() >= life.Exited, Closed: p.life.Phase() >= life.Closed}
+	if st := p.life.Status(); res.Exited {
 		res.Status = &st
 	}
 	p.reply(ctx, r, res, nil)
@@ -167,7 +166,7 @@ func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
 
 // read answers a process/read, unless it must wait.
 func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessReadParams, now bool) bool {
-	if !p.feed.Has(params.AfterSeq) && p.phase < closed && !now {
+	if !p.feed.Has(params.AfterSeq) && p.life.Phase() < life.Closed && !now {
 		return false
 	}
 	if p.feed.Log.Spooled() > 0 && p.unspooling {
@@ -176,8 +175,8 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	}
 	read := p.feed.Read(params.AfterSeq, params.MaxBytes)
 	res := read.Result
-	res.Exited, res.Closed = p.phase >= exited, p.phase >= closed
-	if code := p.status.ExitCode; res.Exited {
+	res.Exited, res.Closed = p.life.Phase() >= life.Exited, p.life.Phase() >= life.Closed
+	if code := p.life.Status().ExitCode; res.Exited {
 		res.ExitCode = &code
 	}
 	reply := message.Reply{Token: r.token, Result: res, From: read.From, To: read.To}

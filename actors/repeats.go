@@ -73,8 +73,8 @@ func (a *answers) add(params any, reply message.Reply) {
 // is at; ok is false if it is for that, or for any.
 func (p *process) otherRun(params any) (result protocol.OtherRun, ok bool) {
 	r, ok := params.(interface{ ForRun() uint64 })
-	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.run) {
+	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.life.Run()) {
 		return result, false
 	}
-	return protocol.OtherRun{Run: p.run}, true
+	return protocol.OtherRun{Run: p.life.Run()}, true
 }

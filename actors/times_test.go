@@ -17,6 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -195,10 +196,13 @@ func TestOneTimerOfAKind(t *testing.T) {
 		if _, killed := c.was(); killed != time.Hour {
 			t.Errorf("killed after %v, want an hour", killed)
 		}
+		if n := count("wakeDue"); n != 1 {
+			t.Errorf("%d wakeDue came, want 1", n)
+		}
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if kills, timeouts := count("killDue"), count("timeoutDue"); kills != 1 || timeouts != 0 {
-			t.Errorf("%d killDue and %d timeoutDue came, want 1 and none", kills, timeouts)
+		if record.life.Status().TimedOut {
+			t.Error("it has timed out after its end")
 		}
 	})
 }
@@ -213,12 +217,12 @@ func TestEndedIsNotTimedOut(t *testing.T) {
 		c.mu.Unlock()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if count("timeoutDue") != 1 {
+		if count("wakeDue") != 1 {
 			t.Error("its time is not up, and this tests nothing")
 		}
 		record.intake.Exited(protocol.ExitStatus{ExitCode: 3})
 		synctest.Wait()
-		if st := record.status; st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
+		if st := record.life.Status(); st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
 			t.Errorf("%+v, want exit code 3, not timed out, and no reason", st)
 		}
 	})
@@ -415,13 +419,13 @@ func TestNextRunWaitsForTheTree(t *testing.T) {
 		starts.last().kill()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := starts.count(); n != 1 || record.phase != restarting {
-			t.Errorf("%d starts with the old tree still there, phase %v", n, record.phase)
+		if n := starts.count(); n != 1 || record.life.Phase() != life.Restarting {
+			t.Errorf("%d starts with the old tree still there, phase %v", n, record.life.Phase())
 		}
 		close(tree)
 		synctest.Wait()
-		if n := starts.count(); n != 2 || record.phase != running {
-			t.Errorf("%d starts with the old tree gone, phase %v", n, record.phase)
+		if n := starts.count(); n != 2 || record.life.Phase() != life.Running {
+			t.Errorf("%d starts with the old tree gone, phase %v", n, record.life.Phase())
 		}
 	})
 }
@@ -519,8 +523,8 @@ func TestBackoffBetweenRuns(t *testing.T) {
 			synctest.Wait()
 		}
 		die(0) // the fourth within the period
-		if record.phase != closed {
-			t.Errorf("the process is %v after too many restarts, want closed", record.phase)
+		if record.life.Phase() != life.Closed {
+			t.Errorf("the process is %v after too many restarts, want closed", record.life.Phase())
 		}
 	})
 }
@@ -546,8 +550,8 @@ func TestTerminatedRunsNoMore(t *testing.T) {
 					starts.done(starts.last(), nil)
 				}
 				synctest.Wait()
-				if record.phase != closed || starts.count() != 2 {
-					t.Errorf("phase %v after %d starts, want closed after 2", record.phase, starts.count())
+				if record.life.Phase() != life.Closed || starts.count() != 2 {
+					t.Errorf("phase %v after %d starts, want closed after 2", record.life.Phase(), starts.count())
 				}
 			})
 		})
@@ -563,8 +567,8 @@ func TestTerminatedRunsNoMore(t *testing.T) {
 			c.intake.Exited(protocol.ExitStatus{ExitCode: 1})
 			c.intake.Closed()
 			synctest.Wait()
-			if record.phase != closed || starts.count() != 1 {
-				t.Errorf("phase %v after %d starts, want closed after 1", record.phase, starts.count())
+			if record.life.Phase() != life.Closed || starts.count() != 1 {
+				t.Errorf("phase %v after %d starts, want closed after 1", record.life.Phase(), starts.count())
 			}
 		})
 	})
@@ -581,13 +585,13 @@ func TestRunsWaitForTheOwner(t *testing.T) {
 			synctest.Wait()
 		}
 		n := starts.count()
-		if held := record.feed.Log.Cost(0); held > record.feed.Retention+1000 || record.phase != restarting {
-			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.feed.Retention, record.phase)
+		if held := record.feed.Log.Cost(0); held > record.feed.Retention+1000 || record.life.Phase() != life.Restarting {
+			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.feed.Retention, record.life.Phase())
 		}
 		system.Root.RequestWithCustomSender(starts.pid, message.Subscribe{After: record.feed.Log.Last(), Owner: true}, record.session)
 		synctest.Wait()
-		if record.phase != running || starts.count() != n+1 {
-			t.Errorf("phase %v after %d starts, want another run than those %d", record.phase, starts.count(), n)
+		if record.life.Phase() != life.Running || starts.count() != n+1 {
+			t.Errorf("phase %v after %d starts, want another run than those %d", record.life.Phase(), starts.count(), n)
 		}
 	})
 }
@@ -660,14 +664,14 @@ func TestOrderWhileStarting(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if count("memberEnded") != 1 || record.status.Reason != "enough" {
-			t.Errorf("its end was told %d times, with %q", count("memberEnded"), record.status.Reason)
+		if count("memberEnded") != 1 || record.life.Status().Reason != "enough" {
+			t.Errorf("its end was told %d times, with %q", count("memberEnded"), record.life.Status().Reason)
 		}
 		say(supervision.MemberStatus{State: supervision.Ending, Run: 1, Reason: "enough"}) // late
 		say(supervision.MemberStatus{State: supervision.Left, Run: 1})
 		say(supervision.MemberStatus{State: supervision.Running, Run: 2}) // too late
-		if len(starts) != 1 || record.phase != closed {
-			t.Errorf("%d starts, and it is %v", len(starts), record.phase)
+		if len(starts) != 1 || record.life.Phase() != life.Closed {
+			t.Errorf("%d starts, and it is %v", len(starts), record.life.Phase())
 		}
 	})
 }
@@ -688,7 +692,7 @@ func TestOOMKilledIsNotOurDoing(t *testing.T) {
 			c.intake.Closed()
 			c.mu.Unlock()
 			synctest.Wait()
-			if st := record.status; st.ExitCode != 137 || st.OOMKilled == asked {
+			if st := record.life.Status(); st.ExitCode != 137 || st.OOMKilled == asked {
 				t.Errorf("terminated by request %v: %+v", asked, st)
 			}
 		})
@@ -818,7 +822,7 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 					synctest.Wait()
 				}
 				got, newest := seen()
-				if newest.Kind != outlog.Closed && (newest.Seq != record.feed.Log.Last() || record.stopping != nil) {
+				if newest.Kind != outlog.Closed && (newest.Seq != record.feed.Log.Last() || record.life.Stopping()) {
 					t.Errorf("%d entries came in the end, and not the last", got)
 				}
 			})

@@ -1,0 +1,97 @@
+package life
+
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// An Action is one thing that the shell must do. Actions with a Run are about that run only.
+type Action any
+
+type (
+	// Spawn asks for the child of a run. Spawned, StartFailed or NotStarted follows.
+	Spawn struct{ Run int }
+	// Begin watches the run, which has a child now. It precedes everything else about the run.
+	Begin struct{ Run int }
+	// Unwatch ends the watch of a run that has ended.
+	Unwatch struct{ Run int }
+	// Finish forgets the child of the run, whose tree is gone. A Spawn follows.
+	Finish struct{ Run int }
+
+	// Signal sends the stop signal to the program.
+	Signal struct{ Run int }
+	// Kill kills the process group of the program.
+	Kill struct{ Run int }
+	// KillTree kills all descendants of the child. TreeGone follows.
+	KillTree struct{ Run int }
+	// Abandon stops waiting for descendants that hold the streams open. StreamsEnded follows.
+	Abandon struct{ Run int }
+
+	// LogExited puts the end of a run into the log.
+	LogExited struct{ Status protocol.ExitStatus }
+	// LogRestarted puts the begin of the next run into the log.
+	LogRestarted struct {
+		Run    int // the next one
+		Reason string
+		Delay  time.Duration
+	}
+	// LogEvicted puts the end of the process into the log, when the reason is not an end of a run.
+	LogEvicted struct{ Reason string }
+	// LogClosed ends the log. Nothing is logged afterwards, and no run follows.
+	LogClosed struct{}
+	// Unstarted logs, for the operator, that the server could not start a run and tries again.
+	Unstarted struct {
+		Run int
+		Err error
+	}
+
+	// Announce tells the session how the start went.
+	Announce struct{}
+	// AnswerTrees answers each process/terminate that waits for the tree. A nil Err means: it is gone.
+	AnswerTrees struct{ Err error }
+	// TellReady tells the group that the run is ready.
+	TellReady struct{ Run int }
+	// TellEnded tells the group that a run is over and that nothing of it is left.
+	TellEnded struct {
+		Run     int
+		End     supervision.End
+		Restart supervision.Restart
+		Anew    bool // SetRestart was called since the last TellEnded
+	}
+	// TellGone tells the group that the process has closed.
+	TellGone struct {
+		Reason  string
+		GivenUp bool
+	}
+
+	// DropViewers ends the wait for viewers that have not fetched the end of the log.
+	DropViewers struct{}
+	// DropLog frees the log of a process that nobody can ask for any more.
+	DropLog struct{}
+	// TellRetired tells the session to forget the process. Forgotten follows.
+	TellRetired struct{}
+	// StopActor stops the actor.
+	StopActor struct{}
+)
+
+// Next returns the oldest action that is not done; ok is false if there is none. A pending action
+// survives a panic of the shell: the next instance of the actor begins with it.
+func (l *Life) Next() (a Action, ok bool) {
+	if len(l.pending) == 0 {
+		return nil, false
+	}
+	return l.pending[0], true
+}
+
+// Done removes the action that Next returned. The shell calls it right after the effect: a panic
+// before Done repeats the action, and a panic after Done does not.
+func (l *Life) Done() {
+	l.pending[0] = nil
+	if l.pending = l.pending[1:]; len(l.pending) == 0 {
+		l.pending = nil // an idle process holds no memory for actions
+	}
+}
+
+func (l *Life) do(a ...Action) { l.pending = append(l.pending, a...) }

@@ -1,0 +1,196 @@
+package life
+
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// lives reports whether the program runs. It may have ended although its exit is not logged.
+func (l *Life) lives(now Now) bool { return l.phase == Running && now.Child && !now.Exited }
+
+// Terminate is process/terminate: the run ends after grace, and no other follows. With tree, all
+// that descends from the program ends too.
+func (l *Life) Terminate(now Now, grace time.Duration, tree bool) {
+	l.ending.rest = l.ending.rest || tree
+	if l.lives(now) {
+		l.ending.reason = ReasonTerminated
+	}
+	l.ending.again, l.terminated = false, true
+	if n := l.between; n != nil {
+		n.verdict, n.reason = supervision.Over, ReasonTerminated
+		if n.treeGone && !n.spawning {
+			l.do(AnswerTrees{})
+		}
+		return
+	}
+	l.kill(now, grace)
+}
+
+// timeout ends a run that has had its time.
+func (l *Life) timeout(now Now) {
+	switch {
+	case !l.lives(now):
+	case l.ending.reason != "": // the grace that it has is bounded as if it began now
+		l.hasten(now, l.config.KillGrace)
+	default:
+		l.ending.timedOut = true
+		l.Fault(now, "timed out")
+	}
+}
+
+// Fault ends the current run for a failure of the program, unless it is being ended.
+func (l *Life) Fault(now Now, fault string) {
+	if l.phase == Running && l.ending.reason == "" {
+		l.ending.fault, l.ending.reason, l.ending.rest = fault, fault, true
+		l.kill(now, l.config.KillGrace)
+	}
+}
+
+// kill sends the stop signal and kills after grace. A program that has ended gets no grace.
+func (l *Life) kill(now Now, grace time.Duration) {
+	if l.lives(now) && grace > 0 {
+		l.do(Signal{l.run})
+	}
+	l.hasten(now, grace)
+}
+
+// hasten kills the current run after grace, or earlier if that was due. It sends no stop signal.
+func (l *Life) hasten(now Now, grace time.Duration) {
+	if !l.lives(now) || grace <= 0 {
+		l.killNow(now)
+		return
+	}
+	sooner(&l.ending.killAt, now.Time.Add(grace))
+}
+
+// killNow kills the program, and if somebody asked for that, everything that it started.
+func (l *Life) killNow(now Now) {
+	switch {
+	case l.ending.rest || l.stopping != nil:
+		l.killTree(now)
+	case l.phase == Running:
+		l.do(Kill{l.run})
+	}
+}
+
+// killTree kills everything that descends from the child.
+func (l *Life) killTree(now Now) {
+	switch {
+	case !now.Child:
+		l.do(AnswerTrees{}) // it could not be started
+	case !l.ending.killing:
+		l.ending.killing = true
+		l.do(KillTree{l.run})
+	}
+}
+
+// TreeGone is the answer to KillTree of a run: the tree is gone, or could not be killed.
+func (l *Life) TreeGone(now Now, run int, err error) {
+	if run == l.run { // else it was asked for twice, and the run is over
+		l.treeGone(now, err)
+	}
+}
+
+func (l *Life) treeGone(now Now, err error) {
+	l.ending.killing = false
+	l.do(AnswerTrees{err})
+	if n := l.between; n != nil {
+		n.treeGone = true
+		if err != nil {
+			n.verdict, n.reason = supervision.GivenUp, reasonTreeLeft
+		}
+	} else if err == nil {
+		l.endedUnread(now)
+	}
+	if l.stopping == nil {
+		return
+	}
+	l.treeDone, l.survivors = true, err
+	if now.Child {
+		l.do(Abandon{l.run})
+	}
+	l.flushAt = now.Time.Add(FlushTime)
+}
+
+// Stop ends the process with its whole tree, and then the actor. It may be repeated: the newest
+// shutdown counts.
+func (l *Life) Stop(now Now, reason string, shutdown time.Duration) {
+	l.stopping = &stopping{reason, shutdown}
+	l.stop(now)
+}
+
+func (l *Life) stop(now Now) {
+	if !now.Child {
+		if l.phase > Starting && !l.Spawning() {
+			l.treeGone(now, nil) // the last run could not be started: no tree is left
+		}
+		return // else Spawned comes back to it
+	}
+	if l.lives(now) && l.ending.reason == "" {
+		l.ending.reason = l.stopping.reason
+	}
+	grace := l.config.KillGrace
+	if limit := l.stopping.shutdown; limit >= 0 {
+		if grace < 0 {
+			grace = limit
+		}
+		grace = min(grace, limit)
+	}
+	if l.ending.stopped {
+		l.hasten(now, grace)
+		return
+	}
+	l.ending.stopped = true
+	l.kill(now, grace)
+}
+
+// mayStop stops the actor, if Stop was called, the tree is gone, and the viewers have the end of
+// the log or have had their time for it.
+func (l *Life) mayStop(now Now) {
+	if l.stopping == nil || !l.treeDone || l.phase < Closed && l.survivors == nil || now.Probing || now.Watched || l.leaving {
+		return
+	}
+	l.leaving = true
+	l.do(StopActor{})
+}
+
+// Forgotten is the answer to TellRetired: no request can come any more.
+func (l *Life) Forgotten(now Now) {
+	l.forgotten = true
+	l.Retire(now)
+}
+
+// Retire forgets a closed process once its time is over and its owner has had a chance to read it.
+// The actor stays until the tree is gone. The shell calls Retire when an owner leaves who alone
+// could read the log; Tick does everything else.
+func (l *Life) Retire(now Now) {
+	if l.over || l.phase < Closed {
+		return
+	}
+	if l.phase == Closed {
+		over := l.closedAt.Add(l.config.Keep)
+		switch {
+		case now.Time.Before(over):
+			l.retireAt = over
+			return
+		case now.Trees: // the answer needs the process
+			l.retireAt = now.Time.Add(minLinger)
+			return
+		case !now.Served:
+			l.retireAt = now.Time.Add(max(l.config.Keep, time.Second))
+			return
+		}
+		l.phase = Retired
+		l.do(DropLog{})
+	}
+	switch {
+	case !l.forgotten: // said again until the session has heard it
+		l.do(TellRetired{})
+	case now.TreeEmpty && !l.leaving:
+		l.leaving = true
+		l.do(StopActor{})
+	}
+	l.lingers = min(max(2*l.lingers, minLinger), maxLinger)
+	l.retireAt = now.Time.Add(l.lingers)
+}

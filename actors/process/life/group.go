@@ -1,0 +1,144 @@
+package life
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// A process of a group is between two runs until its group orders the next one. Orders have
+// serials and name a run, so an order that comes twice or late does nothing.
+
+// order is an order of the group.
+type order struct {
+	serial uint64
+	supervision.MemberStatus
+}
+
+// Order is an order of the group. The order with the highest serial counts: after a failure an
+// older one may come later.
+func (l *Life) Order(now Now, serial uint64, status supervision.MemberStatus) {
+	if serial > l.order.serial {
+		l.order = order{serial, status}
+		l.obey(now)
+	}
+}
+
+// obey does what the group has ordered, as far as that can be done now. It may be repeated.
+func (l *Life) obey(now Now) {
+	m, n := l.order, l.between
+	held := n != nil && n.held && n.verdict == supervision.Again
+	switch m.State {
+	case supervision.Waiting:
+		if held {
+			n.at, n.reason = m.At, m.Reason
+		}
+	case supervision.Running:
+		if held && m.Run > l.run {
+			l.run = m.Run - 1 // a run that was ended before it had begun has no other trace
+			n.held, n.reason, n.at = false, m.Reason, time.Time{}
+			n.delay = now.Time.Sub(n.ended)
+		}
+	case supervision.Ending:
+		l.obeyEnding(now)
+	case supervision.Left:
+		if held {
+			n.verdict, n.reason = supervision.Over, cmp.Or(m.Reason, "it has left its group")
+			if m.GivenUp {
+				n.verdict = supervision.GivenUp
+			}
+		}
+	}
+}
+
+// obeyEnding ends the run that the group has ordered to end.
+func (l *Life) obeyEnding(now Now) {
+	m, n := l.order, l.between
+	switch {
+	case n != nil:
+		if !n.spawning && n.verdict == supervision.Again && m.Run > l.run && n.told < m.Run { // it has not begun
+			n.held, n.told = true, m.Run
+			l.tellOver(m.Run)
+		}
+	case l.ending.unread:
+		if m.Run > l.run {
+			l.tellOver(m.Run)
+		}
+	case l.ending.ordered: // a second stop signal may mean something else
+	case l.phase == Running && m.Run == l.run:
+		l.ending.ordered = true
+		l.endRun(now, m.Reason)
+	case l.phase == Exited: // it was terminated, and others hold its streams
+		l.ending.ordered, l.ending.rest = true, true
+		l.do(Abandon{l.run})
+		l.killTree(now)
+	}
+}
+
+// endRun ends a run, with its grace; the process goes on.
+func (l *Life) endRun(now Now, reason string) {
+	grace := l.config.KillGrace
+	if grace < 0 {
+		grace = l.config.GroupGrace
+	}
+	l.ending.rest = true
+	if l.ending.reason != "" { // it has had its stop signal
+		l.hasten(now, grace)
+		return
+	}
+	if l.lives(now) {
+		l.ending.reason = reason
+	}
+	l.kill(now, grace)
+}
+
+// tellEnded tells the group the end of the last run, once.
+func (l *Life) tellEnded() {
+	n := l.between
+	if n.end == nil || n.told >= l.run {
+		return
+	}
+	n.told = l.run
+	l.do(TellEnded{l.run, *n.end, *l.config.Restart, l.anew})
+	l.anew = false
+}
+
+// endedUnread tells the group that a run has ended whose output waits for the owner: the other
+// members do not wait for that.
+func (l *Life) endedUnread(now Now) {
+	if !l.config.Grouped || !l.ending.ordered || l.phase != Running {
+		return
+	}
+	l.ending.unread = true
+	if now.Exited && l.ending.reason == "" { // it had ended by itself
+		l.do(TellEnded{l.run, l.endOf(now.Status), *l.config.Restart, l.anew})
+		return
+	}
+	l.tellOver(l.run)
+}
+
+// tellOver tells the group that a run is over whose end nobody knows.
+func (l *Life) tellOver(run int) {
+	l.do(TellEnded{Run: run, End: supervision.End{Requested: true}, Restart: *l.config.Restart})
+}
+
+// Report tells the group again what it may have missed.
+func (l *Life) Report(now Now) {
+	if !l.config.Grouped || l.over {
+		return
+	}
+	switch n := l.between; {
+	case l.phase >= Closed:
+		l.do(TellGone{l.gaveUp, l.gaveUp != ""})
+	case n != nil && n.held && n.told > l.run: // it was ended before it had begun
+		l.tellOver(n.told)
+	case n != nil && n.held:
+		n.told = 0 // advance tells it
+	case l.phase != Running:
+	case l.ending.unread:
+		l.endedUnread(now)
+	case now.Ready:
+		l.do(TellReady{l.run})
+	}
+}

@@ -1,0 +1,298 @@
+// Package life decides what follows in the life of one managed process: when a run starts, when it
+// is signalled and killed, what is logged about it, and when the process is forgotten.
+//
+// A Life has no clock, no goroutine and no actor. Its owner, the shell, reports each event with an
+// input (Exited, Terminate, Tick, …), does the actions that Next returns, and calls Tick at Wake.
+package life
+
+import (
+	"errors"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// Now is the time of an input, and the facts that the shell sees at that time.
+type Now struct {
+	Time   time.Time
+	Chance float64 // at random from [0, 1), for the jitter of a backoff
+
+	Child     bool                // the current or last run has a child
+	Exited    bool                // the child has ended; its exit may wait in the intake after unread output
+	Status    protocol.ExitStatus // of the child; set only with Exited
+	Ready     bool                // the current run is ready
+	Probing   bool                // a probe, perhaps of an older run, has not ended
+	Full      bool                // the log has no room for another run until the owner has received some of it
+	Watched   bool                // a viewer has not received the whole log
+	Served    bool                // owner and viewers have received the log of a closed process, or have had the time to
+	Trees     bool                // a process/terminate waits for AnswerTrees
+	TreeEmpty bool                // there is no child, or the child and all its descendants are gone
+}
+
+// Config is fixed when the process is started.
+type Config struct {
+	// Grouped: a group decides when a run starts (Order), not the restart policy.
+	Grouped bool
+	// Restart is the restart policy. Nil: there is one run.
+	Restart *supervision.Restart
+	// KillGrace is the time between the stop signal and SIGKILL. Negative: the client did not say.
+	KillGrace time.Duration
+	// GroupGrace replaces a negative KillGrace when the group ends a run.
+	GroupGrace time.Duration
+	// Timeout bounds each run. 0 or less: no bound.
+	Timeout time.Duration
+	// Keep is how long a closed process can be read.
+	Keep time.Duration
+}
+
+const (
+	// FlushTime is how long a stopped process waits for its viewers to fetch the end of the log.
+	FlushTime = 2 * time.Second
+	// StartRetry is the pause after a start that failed for a reason of the server.
+	StartRetry = time.Second
+	// A retired process looks whether its tree has ended after minLinger, and then after pauses
+	// that double up to maxLinger.
+	minLinger = 50 * time.Millisecond
+	maxLinger = 10 * time.Second
+)
+
+// ReasonTerminated is the reason of an end by process/terminate.
+const ReasonTerminated = "terminated by request"
+
+const (
+	reasonRestarted  = "restarted by request"
+	reasonNotStarted = "it could not be started"
+	reasonTreeLeft   = "what the last run left could not be killed"
+)
+
+// Errors of Restart and SetRestart; a sentence begins with the name of the process.
+var (
+	ErrOnce  = errors.New("was started without restart: nothing is kept to start it from")
+	ErrEnded = errors.New("has ended: start it anew")
+	ErrHeld  = errors.New("waits for its group, which says when it is run")
+)
+
+// Life is the life of one process. It is not for several goroutines at once.
+type Life struct {
+	config Config
+
+	begun bool  // Start was called
+	over  bool  // End was called: there are no actions any more
+	phase Phase // changes only along follows
+	run   int   // the current or last run. One Spawn for each number, unless NotStarted took it back
+
+	pending []Action // emitted and not done, oldest first
+
+	ending    ending              // of the current run; zero when a run begins
+	between   *between            // nil in every phase but Restarting
+	timeoutAt time.Time           // zero: none. Set only while Running
+	status    protocol.ExitStatus // of the last run that has ended
+
+	history    supervision.History
+	terminated bool // by process/terminate: no run starts, until process/restart
+
+	order  order  // the newest of the group
+	anew   bool   // SetRestart was called since the group was last told an end
+	gaveUp string // why the process was given up, if not by its group; "": it was not
+
+	stopping  *stopping // nil until Stop; then no run starts and all is killed
+	treeDone  bool      // since Stop the tree was seen gone, or could not be killed. Only while stopping
+	survivors error     // why the tree could not be killed; then the log may never close
+	flushAt   time.Time // viewers have their time until then; zero: it has not begun, or is over
+	leaving   bool      // StopActor was emitted, and is not again
+
+	closedAt  time.Time
+	retireAt  time.Time     // the next look whether the process can be forgotten; zero before Closed
+	lingers   time.Duration // the last pause between two looks at the tree
+	forgotten bool          // the session has forgotten the process
+}
+
+// ending says how the current run is being ended.
+type ending struct {
+	reason   string // why; "": nobody ends it. Later reasons replace it only as an explicit request
+	fault    string // the same, if it is a failure of the program; else ""
+	timedOut bool
+	again    bool // by process/restart: another run follows, whatever the policy
+	rest     bool // what the program leaves is killed with it
+	ordered  bool // its group has told it to end, which it does once
+	stopped  bool // Stop has sent the stop signal, which it does once
+	unread   bool // the group was told the end while output waited for the owner
+	killing  bool // KillTree was emitted, and TreeGone has not come
+	// killAt is when the run is killed; zero: no kill is due. It only moves earlier.
+	killAt time.Time
+}
+
+// between is the time between two runs, or before the first run of a process of a group. It ends
+// when the old tree is gone, its streams have ended, its probe is over, and the next child is there.
+type between struct {
+	verdict  supervision.Verdict // Over: somebody has ended the process meanwhile
+	reason   string
+	delay    time.Duration // what the log says about it
+	at       time.Time     // no start before; zero: at once
+	ended    time.Time     // the last run; zero: there was none
+	treeGone bool
+	closed   bool      // the streams of the last run have ended
+	logged   bool      // LogRestarted was emitted, or is not due: there was no run
+	spawning bool      // Spawn was emitted; only with treeGone, closed and logged
+	waitAt   time.Time // Tick is needed then; zero: something else is waited for
+	// unstarted: the server could not start the run and tries again; because is the reason before.
+	unstarted bool
+	because   string
+
+	// Of a process of a group:
+	held bool             // the group has not ordered the next run
+	told int              // the run whose end the group was told
+	end  *supervision.End // of the last run; nil: there was none
+}
+
+type stopping struct {
+	reason string
+	// shutdown is the default of KillGrace, and its bound. Negative: only KillGrace counts.
+	shutdown time.Duration
+}
+
+// New returns the life of a process that has not started.
+func New(c Config) Life { return Life{config: c} }
+
+// Start is the first input. A process of a group waits for an order; any other asks for a child.
+func (l *Life) Start() {
+	if l.begun {
+		return
+	}
+	l.begun = true
+	if l.config.Grouped {
+		l.phase = Restarting
+		l.between = &between{verdict: supervision.Again, held: true, treeGone: true, closed: true, logged: true}
+		l.do(Announce{})
+		return
+	}
+	l.run = 1
+	l.do(Spawn{l.run})
+}
+
+// Resume is the first input after a panic: replies that were on their way may be lost.
+func (l *Life) Resume(now Now) {
+	l.leaving = false
+	switch {
+	case l.over:
+	case l.ending.killing && now.Child:
+		l.do(KillTree{l.run})
+	case now.Trees:
+		l.killTree(now)
+	}
+}
+
+// End is the last input: the actor stops.
+func (l *Life) End() {
+	l.over, l.pending, l.between = true, nil, nil
+}
+
+// Tick does everything that is due at now or has become possible. The shell calls it at Wake, and
+// after every other input. It may be repeated.
+func (l *Life) Tick(now Now) error {
+	if l.over {
+		return nil
+	}
+	if due(&l.ending.killAt, now) {
+		l.killNow(now)
+	}
+	if due(&l.timeoutAt, now) {
+		l.timeout(now)
+	}
+	if due(&l.flushAt, now) {
+		l.do(DropViewers{})
+	}
+	if due(&l.retireAt, now) {
+		l.Retire(now)
+	}
+	if err := l.advance(now); err != nil {
+		return err
+	}
+	l.mayStop(now)
+	return nil
+}
+
+// due reports whether a time has come, and clears it then.
+func due(at *time.Time, now Now) bool {
+	if at.IsZero() || now.Time.Before(*at) {
+		return false
+	}
+	*at = time.Time{}
+	return true
+}
+
+// sooner moves at to t, if at is later or zero.
+func sooner(at *time.Time, t time.Time) {
+	if at.IsZero() || t.Before(*at) {
+		*at = t
+	}
+}
+
+// Wake returns when Tick is next due; zero: only after another input.
+func (l *Life) Wake() (at time.Time) {
+	if l.over {
+		return at
+	}
+	times := [5]time.Time{l.ending.killAt, l.timeoutAt, l.flushAt, l.retireAt}
+	if l.between != nil {
+		times[4] = l.between.waitAt
+	}
+	for _, t := range times {
+		if !t.IsZero() {
+			sooner(&at, t)
+		}
+	}
+	return at
+}
+
+// Begun reports whether Start was called.
+func (l *Life) Begun() bool { return l.begun }
+
+// Phase returns the current phase.
+func (l *Life) Phase() Phase { return l.phase }
+
+// Run returns the number of the current or last run; 0 before the first.
+func (l *Life) Run() int { return l.run }
+
+// Status returns how the last run ended; zero before that.
+func (l *Life) Status() protocol.ExitStatus { return l.status }
+
+// Reason returns why the current run is being ended; "" if nobody ends it.
+func (l *Life) Reason() string { return l.ending.reason }
+
+// KillAt returns when the current run will be killed; zero if no kill is due.
+func (l *Life) KillAt() time.Time { return l.ending.killAt }
+
+// ClosedAt returns when the log was closed; zero before that.
+func (l *Life) ClosedAt() time.Time { return l.closedAt }
+
+// Stopping reports whether Stop was called.
+func (l *Life) Stopping() bool { return l.stopping != nil }
+
+// Restartable reports whether the process has a restart policy.
+func (l *Life) Restartable() bool { return l.config.Restart != nil }
+
+// Survivors says why the tree could not be killed; nil if it was killed or nobody has tried.
+func (l *Life) Survivors() error { return l.survivors }
+
+// Spawning reports whether a Spawn has had no answer.
+func (l *Life) Spawning() bool {
+	return !l.over && (l.begun && l.phase == Starting || l.between != nil && l.between.spawning)
+}
+
+// Wait describes why a process is not running, while it is Restarting.
+type Wait struct {
+	Held   bool // for its group
+	Reason string
+	At     time.Time // no start before; zero: not known
+	Ended  time.Time // the last run; zero: there was none
+}
+
+// Waits returns the Wait of a process that is Restarting; ok is false in other phases.
+func (l *Life) Waits() (w Wait, ok bool) {
+	if n := l.between; n != nil {
+		return Wait{n.held, n.reason, n.at, n.ended}, true
+	}
+	return w, false
+}

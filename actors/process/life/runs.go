@@ -1,0 +1,269 @@
+package life
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// Spawned is the answer to Spawn: the run has a child.
+func (l *Life) Spawned(now Now) error {
+	if !l.Spawning() {
+		return nil // said again
+	}
+	first := l.phase == Starting
+	if err := l.enter(Running); err != nil {
+		return err
+	}
+	l.between = nil
+	if l.config.Timeout > 0 {
+		l.timeoutAt = now.Time.Add(l.config.Timeout)
+	}
+	if first {
+		l.do(Announce{})
+	}
+	l.do(Begin{l.run})
+	if l.stopping != nil {
+		l.stop(now)
+	}
+	switch {
+	case l.terminated: // while there was no child
+		l.ending.reason, l.ending.rest = ReasonTerminated, true
+		l.killNow(now)
+	case l.config.Grouped:
+		l.obey(now) // its end may have been ordered already
+	}
+	return nil
+}
+
+// StartFailed is the answer to Spawn: the command cannot be started. It counts as an end of the run.
+func (l *Life) StartFailed(now Now, why error) {
+	switch {
+	case !l.Spawning():
+		return
+	case l.phase == Starting:
+		l.do(Announce{}, StopActor{})
+		return
+	}
+	st := protocol.ExitStatus{ExitCode: 127, Run: l.run, Reason: reasonNotStarted}
+	l.logExit(st)
+	n := l.runEnded(now, st)
+	if n == nil {
+		n = l.between
+		n.verdict, n.spawning = supervision.Over, false
+	}
+	n.treeGone, n.closed = true, true
+	if n.end != nil {
+		n.end.Fault = why.Error()
+	}
+	n.reason = fmt.Sprintf("%s: %v", n.reason, why)
+	l.between = n
+	if l.stopping != nil {
+		l.stop(now)
+	}
+}
+
+// NotStarted is the answer to Spawn: the server has not what a start takes. This is no failure of
+// the program and does not count for its policy. The run is tried again after StartRetry.
+func (l *Life) NotStarted(now Now, why error) {
+	if !l.Spawning() || l.phase == Starting {
+		l.StartFailed(now, why)
+		return
+	}
+	n := l.between
+	if !n.unstarted {
+		n.unstarted, n.because = true, n.reason
+		l.do(Unstarted{l.run, why})
+	}
+	if n.verdict == supervision.Again {
+		n.reason = fmt.Sprintf("%s; the server could not start it: %v", n.because, why)
+	}
+	n.at, n.spawning = now.Time.Add(StartRetry), false
+	l.run-- // it has not begun
+	if l.stopping != nil {
+		l.stop(now)
+	}
+}
+
+// Exited is the end of the program of the current run, after its last output. It may be repeated.
+func (l *Life) Exited(now Now, st protocol.ExitStatus) error {
+	switch {
+	case l.phase > Running:
+		return nil // said again
+	case l.phase < Running:
+		return &TransitionError{l.phase, Exited}
+	}
+	st.Run = l.run
+	st.TimedOut = l.ending.timedOut
+	st.Reason = l.ending.reason
+	st.OOMKilled = st.OOMKilled && l.ending.reason == "" // else we have killed it
+	l.ending.killAt, l.timeoutAt = time.Time{}, time.Time{}
+	l.do(Unwatch{l.run})
+	l.logExit(st)
+	if n := l.runEnded(now, st); n != nil {
+		l.between = n
+		l.do(Abandon{l.run})
+		l.killTree(now)
+		return l.enter(Restarting)
+	}
+	if l.ending.reason != "" { // descendants that hold the streams of a killed program do not keep it open
+		l.do(Abandon{l.run})
+	}
+	if l.ending.rest || l.stopping != nil {
+		l.killTree(now)
+	}
+	return l.enter(Exited)
+}
+
+func (l *Life) logExit(st protocol.ExitStatus) {
+	l.status = st
+	l.do(LogExited{st})
+}
+
+// StreamsEnded says that all output of the current run is in the log. It may be repeated.
+func (l *Life) StreamsEnded(now Now) error {
+	switch {
+	case l.between != nil:
+		l.between.closed = true
+		return nil
+	case l.phase >= Closed:
+		return nil
+	}
+	return l.close(now)
+}
+
+// close ends the log.
+func (l *Life) close(now Now) error {
+	if err := l.enter(Closed); err != nil {
+		return err
+	}
+	l.closedAt = now.Time
+	l.retireAt = now.Time.Add(l.config.Keep)
+	l.do(LogClosed{})
+	l.Report(now)
+	return nil
+}
+
+// runEnded returns how to go on after a run; nil if that was the last one, in good order.
+func (l *Life) runEnded(now Now, st protocol.ExitStatus) *between {
+	if l.config.Restart == nil || l.stopping != nil || l.terminated {
+		return nil
+	}
+	end := l.endOf(st)
+	if l.config.Grouped {
+		n := &between{verdict: supervision.Again, ended: now.Time, held: true, end: &end}
+		if l.ending.unread {
+			n.told = l.run
+		}
+		return n
+	}
+	d := l.history.Ended(now.Time, *l.config.Restart, end, now.Chance)
+	if d.Verdict == supervision.Over {
+		return nil
+	}
+	return &between{verdict: d.Verdict, reason: d.Reason, ended: now.Time, delay: d.Delay, at: now.Time.Add(d.Delay)}
+}
+
+// endOf is what supervision is told about the end of the current run.
+func (l *Life) endOf(st protocol.ExitStatus) supervision.End {
+	return supervision.End{
+		ExitCode:  st.ExitCode,
+		Signal:    st.Signal,
+		Fault:     l.ending.fault,
+		Requested: l.ending.reason != "" && l.ending.fault == "",
+		Again:     l.ending.again,
+	}
+}
+
+// advance goes on between two runs as far as it can.
+func (l *Life) advance(now Now) error {
+	n := l.between
+	if n == nil || n.spawning {
+		return nil
+	}
+	n.waitAt = time.Time{}
+	if !n.treeGone || !n.closed || now.Probing {
+		return nil
+	}
+	if l.config.Grouped {
+		l.obey(now)
+	}
+	if l.stopping != nil {
+		n.verdict, n.reason = supervision.Over, l.stopping.reason
+	}
+	switch {
+	case n.verdict != supervision.Again:
+		return l.noOther(now)
+	case n.held:
+		l.tellEnded()
+		return nil
+	case now.Full:
+		return nil
+	}
+	if !n.logged {
+		n.logged = true
+		l.do(LogRestarted{l.run + 1, n.reason, n.delay})
+	}
+	if n.at.After(now.Time) {
+		n.waitAt = n.at
+		return nil
+	}
+	if l.run > 0 {
+		l.do(Finish{l.run})
+	}
+	l.run++
+	l.ending, n.spawning = ending{}, true
+	l.do(Spawn{l.run})
+	return nil
+}
+
+// noOther closes a process that waits for another run, which does not follow.
+func (l *Life) noOther(now Now) error {
+	n := l.between
+	l.do(AnswerTrees{}) // the old tree is gone, and there is no other
+	switch {
+	case n.verdict == supervision.GivenUp, n.logged && l.run > 0:
+		l.do(LogEvicted{n.reason})
+	case l.run == 0:
+		l.logExit(protocol.ExitStatus{ExitCode: 127, Reason: "never run: " + n.reason})
+	}
+	if n.verdict == supervision.GivenUp {
+		l.gaveUp = n.reason
+	}
+	l.between = nil
+	return l.close(now)
+}
+
+// Restart is process/restart. A run that goes on is ended first.
+func (l *Life) Restart(now Now) error {
+	n := l.between
+	switch {
+	case l.config.Restart == nil:
+		return ErrOnce
+	case l.phase >= Exited, l.stopping != nil:
+		return ErrEnded
+	case n != nil && n.held:
+		return ErrHeld
+	case n != nil:
+		n.verdict, n.at = supervision.Again, now.Time
+		l.terminated = false
+	default:
+		l.ending.again, l.terminated = true, false
+		if l.lives(now) {
+			l.ending.reason = reasonRestarted
+		}
+		l.kill(now, l.config.KillGrace)
+	}
+	return nil
+}
+
+// SetRestart is process/setRestart: ends so far no longer count.
+func (l *Life) SetRestart(r supervision.Restart) error {
+	if l.config.Restart == nil {
+		return ErrOnce
+	}
+	l.config.Restart, l.history, l.anew = &r, supervision.History{}, true
+	return nil
+}
