@@ -390,26 +390,25 @@ func (c *connection) violation(ctx actor.Context, what string) {
 }
 
 func (c *connection) notification(ctx actor.Context, in inbound) {
-	switch {
-	case in.method == protocol.MethodInitialized && c.stage == opened:
-		c.violation(ctx, "initialized before a successful initialize")
-	case in.method == protocol.MethodInitialized:
-		if c.stage == attached {
-			c.stage = ready
-			c.replay(ctx)
-		}
-	case in.method == protocol.MethodSessionAck && in.err == nil:
-		if c.acks && !c.observer {
-			for id, seq := range in.params.(protocol.SessionAckParams).Processes {
-				if s := c.streams[id]; s != nil {
-					ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
-				}
-			}
-		}
-	case in.method == protocol.MethodSessionAck:
-		c.violation(ctx, "session/ack: "+in.err.Message)
-	default:
+	switch m := in.entry; {
+	case !m.notification:
 		c.violation(ctx, "unknown notification "+wireerr.Clip(in.method))
+	case in.err != nil:
+		c.violation(ctx, in.method+": "+in.err.Message)
+	default:
+		m.handle(c, ctx, in)
+	}
+}
+
+// acknowledge passes on what a client has made its own.
+func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
+	if !c.acks || c.observer {
+		return
+	}
+	for id, seq := range p.Processes {
+		if s := c.streams[id]; s != nil {
+			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
+		}
 	}
 }
 

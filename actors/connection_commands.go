@@ -48,13 +48,11 @@ func (cs *commands) ending() (n int) {
 // over reports whether the command has told its end, which waits for the window.
 func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.last }
 
-// command is a request of the sister APIs; false: it is of none.
-func (c *connection) command(ctx actor.Context, in inbound) bool {
-	r, ok, err := c.translator().Request(in.params)
-	if !ok {
-		return false
-	}
-	switch {
+// command handles a request of the sister APIs.
+func (c *connection) command(ctx actor.Context, in inbound) {
+	switch r, ok, err := c.translator().Request(in.params); {
+	case !ok:
+		c.fail(in, protocol.Errorf(protocol.CodeInternal, "no sister API has requests with %T", in.params))
 	case err != nil:
 		c.fail(in, err)
 	case r.Start != nil:
@@ -62,7 +60,6 @@ func (c *connection) command(ctx actor.Context, in inbound) bool {
 	default:
 		c.callCommand(ctx, in, r)
 	}
-	return true
 }
 
 // translator returns the one translator of the connection.

@@ -9,7 +9,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
-	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -148,13 +147,13 @@ func (f *fileCalls) written(call *fileCall) {
 	f.large = f.large && !call.large
 }
 
-// fileRequest takes a request about the filesystem.
-func (c *connection) fileRequest(ctx actor.Context, in inbound) {
+// fileRequest takes a request about the filesystem. prepare says what its call does.
+func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCalls, *fileCall) error) {
 	if c.files == nil {
 		c.files = newFileCalls(c.env.Watcher, c.memory)
 	}
-	call, err := newFileCall(c.files, in)
-	if err != nil {
+	call := &fileCall{in: in}
+	if err := prepare(c.files, call); err != nil {
 		c.fail(in, fileError(err))
 		return
 	}
@@ -276,124 +275,4 @@ func fileError(err error) *protocol.Error {
 		code = protocol.CodeNotFound
 	}
 	return protocol.Errorf(code, "%s", files.Text(err))
-}
-
-func pathOf(uri string) (string, error) {
-	path, err := protocol.ParseFileURI(uri)
-	if err != nil {
-		return "", protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
-	}
-	return path, nil
-}
-
-func pathsOf(uris []string) (paths []string, err error) {
-	for _, uri := range uris {
-		path, err := pathOf(uri)
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, path)
-	}
-	return paths, nil
-}
-
-// newFileCall says what a request about the filesystem asks for.
-func newFileCall(f *fileCalls, in inbound) (call *fileCall, err error) {
-	call = &fileCall{in: in}
-	h := f.handles
-	err = in.params.(interface{ Unsupported() error }).Unsupported() // whatever is asked for
-	path := func(uri string) (path string) {
-		if err == nil {
-			path, err = pathOf(uri)
-		}
-		return path
-	}
-	done := func(err error) (any, error) { return protocol.Empty{}, err }
-	handle := func(id string) string { return "handle " + id } // an id may be empty
-	unlessFalse := func(b *bool) bool { return b == nil || *b }
-	switch m := in.params.(type) {
-	case protocol.FsReadFileParams:
-		p := path(m.Path)
-		call.large = true
-		call.do = func(context.Context) (any, error) {
-			data, err := files.Read(p, maxReadFile, call.hold(f.memory))
-			return protocol.FsReadFileResult{Data: data}, err
-		}
-	case protocol.FsWriteFileParams:
-		p := path(m.Path)
-		call.do = func(context.Context) (any, error) { return done(files.Write(p, m.Data)) }
-	case protocol.FsOpenParams:
-		p := path(m.Path)
-		if long := wireerr.LongName("handleId", m.HandleID); err == nil && long != nil {
-			err = long
-		}
-		call.handle = handle(m.HandleID)
-		call.do = func(context.Context) (any, error) {
-			return protocol.FsOpenResult{HandleID: m.HandleID}, h.Open(m.HandleID, p, m.Mode == protocol.FsReplace)
-		}
-	case protocol.FsReadBlockParams:
-		call.handle = handle(m.HandleID)
-		if err == nil && (m.Len < 1 || m.Len > protocol.FsMaxBlock) {
-			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
-		}
-		call.do = func(context.Context) (any, error) {
-			if err := call.hold(f.memory)(int(m.Len)); err != nil {
-				return nil, err
-			}
-			chunk, eof, err := h.Read(m.HandleID, m.Offset, int(m.Len))
-			return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
-		}
-	case protocol.FsWriteBlockParams:
-		call.handle = handle(m.HandleID)
-		call.do = func(context.Context) (any, error) { return done(h.Write(m.HandleID, m.Offset, m.Chunk)) }
-	case protocol.FsCloseParams:
-		call.handle = handle(m.HandleID)
-		call.do = func(context.Context) (any, error) { return done(h.Close(m.HandleID)) }
-	case protocol.FsCreateDirectoryParams:
-		p := path(m.Path)
-		call.do = func(context.Context) (any, error) {
-			return done(files.CreateDirectory(p, unlessFalse(m.Recursive)))
-		}
-	case protocol.FsGetMetadataParams:
-		p := path(m.Path)
-		call.do = func(context.Context) (any, error) { return files.Stat(p) }
-	case protocol.FsCanonicalizeParams:
-		p := path(m.Path)
-		call.do = func(context.Context) (any, error) {
-			real, err := files.Canonicalize(p)
-			return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
-		}
-	case protocol.FsReadDirectoryParams:
-		p := path(m.Path)
-		call.large = true
-		call.do = func(context.Context) (any, error) { return files.ReadDirectory(p, call.hold(f.memory)) }
-	case protocol.FsWalkParams:
-		p := path(m.Path)
-		call.large = true
-		call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, p, m.Options, call.hold(f.memory)) }
-	case protocol.FsRemoveParams:
-		p := path(m.Path)
-		call.do = func(context.Context) (any, error) {
-			return done(files.Remove(p, unlessFalse(m.Recursive), unlessFalse(m.Force)))
-		}
-	case protocol.FsCopyParams:
-		from, to := path(m.SourcePath), path(m.DestinationPath)
-		call.do = func(ctx context.Context) (any, error) { return done(files.Copy(ctx, from, to, m.Recursive)) }
-	case protocol.FsWatchMissingParams:
-		if err == nil {
-			err = f.watch(m.WatchID)
-		}
-		call.do = func(ctx context.Context) (any, error) {
-			missing, err := pathsOf(m.Missing)
-			if err != nil {
-				return nil, err
-			}
-			present, err := pathsOf(m.Present)
-			if err != nil {
-				return nil, err
-			}
-			return f.watcher.Watch(ctx, missing, present)
-		}
-	}
-	return call, err
 }

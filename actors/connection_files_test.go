@@ -15,11 +15,15 @@ import (
 func TestHandleWithoutName(t *testing.T) {
 	f := newFileCalls(nil, nil)
 	defer f.end(turns.New(9))
-	for _, params := range []any{
-		protocol.FsOpenParams{Path: "file:///a"}, protocol.FsReadBlockParams{Len: 1}, protocol.FsWriteBlockParams{}, protocol.FsCloseParams{},
+	for method, prepare := range map[string]func(*fileCall) error{
+		"open":       func(call *fileCall) error { return openFile(f, call, protocol.FsOpenParams{Path: "file:///a"}) },
+		"readBlock":  func(call *fileCall) error { return readBlock(f, call, protocol.FsReadBlockParams{Len: 1}) },
+		"writeBlock": func(call *fileCall) error { return writeBlock(f, call, protocol.FsWriteBlockParams{}) },
+		"close":      func(call *fileCall) error { return closeFile(f, call, protocol.FsCloseParams{}) },
 	} {
-		if call, err := newFileCall(f, inbound{params: params}); err != nil || call.handle == "" {
-			t.Errorf("%T: about %q, %v", params, call.handle, err)
+		call := new(fileCall)
+		if err := prepare(call); err != nil || call.handle == "" {
+			t.Errorf("%s: about %q, %v", method, call.handle, err)
 		}
 	}
 }
@@ -28,13 +32,18 @@ func TestHandleWithoutName(t *testing.T) {
 func TestSandboxIsRefusedFirst(t *testing.T) {
 	f := newFileCalls(nil, nil)
 	defer f.end(turns.New(9))
+	c := &connection{files: f, writer: newWriter(nil, nil, nil)}
+	c.writer.begin = func() {}
 	asks := protocol.Confinement{Sandbox: []byte("{}")}
-	for _, params := range []any{
-		protocol.FsReadFileParams{Confinement: asks, Path: "no URI"}, protocol.FsReadBlockParams{Confinement: asks},
-		protocol.FsOpenParams{Confinement: asks, HandleID: strings.Repeat("h", 1025)}, protocol.FsCopyParams{Confinement: asks},
+	for method, params := range map[string]any{
+		protocol.MethodFsReadFile:  protocol.FsReadFileParams{Confinement: asks, Path: "no URI"},
+		protocol.MethodFsReadBlock: protocol.FsReadBlockParams{Confinement: asks},
+		protocol.MethodFsOpen:      protocol.FsOpenParams{Confinement: asks, HandleID: strings.Repeat("h", 1025)},
+		protocol.MethodFsCopy:      protocol.FsCopyParams{Confinement: asks},
 	} {
-		if _, err := newFileCall(f, inbound{params: params}); err == nil || !strings.HasPrefix(err.Error(), asks.Unsupported().Error()) {
-			t.Errorf("%T: %v", params, err)
+		methods[method].handle(c, nil, inbound{params: params})
+		if answer, ok := c.writer.next(); !ok || answer.err == nil || answer.err.Message != asks.Unsupported().(*protocol.Error).Message {
+			t.Errorf("%s: %v", method, answer.err)
 		}
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-func (c *connection) attach(ctx actor.Context, in inbound) {
-	p := in.params.(protocol.InitializeParams)
+func (c *connection) initialize(ctx actor.Context, in inbound, p protocol.InitializeParams) {
+	if c.stage != opened {
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
+		return
+	}
 	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
@@ -102,6 +105,16 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	}
 	c.init, c.initReq = nil, pending{}
 	c.replayHeld(ctx)
+}
+
+func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {
+	switch c.stage {
+	case opened:
+		c.violation(ctx, "initialized before a successful initialize")
+	case attached:
+		c.stage = ready
+		c.replay(ctx)
+	}
 }
 
 // replay sends what the client has missed of the processes it named.

@@ -97,8 +97,7 @@ func (h *httpCalls) pending() int {
 }
 
 // httpRequest takes a request to be sent.
-func (c *connection) httpRequest(ctx actor.Context, in inbound) {
-	p := in.params.(protocol.HTTPRequestParams)
+func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPRequestParams) {
 	if !c.env.AllowHTTP {
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
 		return

@@ -24,7 +24,7 @@ type pending struct {
 	list    *listing        // it is one part of a process/list
 	command *runningCommand // that it is about; nil: none
 	call    *dialect.Call   // of that; nil: its start
-	server  bool            // see waitsForServer
+	server  bool            // the answer waits for the server alone
 }
 
 // begins reports whether it is the start of a command.
@@ -41,99 +41,91 @@ type listing struct {
 }
 
 func (c *connection) request(ctx actor.Context, in inbound) {
-	family, known := familyOf(in.method)
+	m := in.entry
 	switch {
 	case in.err != nil: // of the frame or its params: before the order of the handshake
 		c.fail(in, in.err)
-	case in.method == protocol.MethodInitialize && c.stage == opened:
-		c.attach(ctx, in)
-	case in.method == protocol.MethodInitialize:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
-	case in.method == protocol.MethodInitialized || in.method == protocol.MethodSessionAck:
+	case m.notification:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
-	case family == "":
+	case m.early:
+		m.handle(c, ctx, in)
+	case m.section.family == "":
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", wireerr.Clip(in.method)))
 	case c.stage == opened:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", family))
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
 	case c.stage == attached:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", family))
-	case !known:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
+	case !m.known():
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
-	case c.observer && changes(in):
+	case c.observer && !m.observer.allows(in.params):
 		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
-	case family == filesystem:
-		c.fileRequest(ctx, in)
-	case in.method == protocol.MethodHTTPRequest:
-		c.httpRequest(ctx, in)
 	default:
-		c.dispatch(ctx, in)
+		m.handle(c, ctx, in)
 	}
 }
 
-func (c *connection) dispatch(ctx actor.Context, in inbound) {
-	switch p := in.params.(type) {
-	case environmentInfoRequest:
-		c.respond(in, c.env.Info)
-	case serverInfoRequest:
-		info := c.env.ServerInfo()
-		info.Limits = c.limits()
-		c.respond(in, info)
-	case environmentStatusRequest:
-		c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
-	case message.SessionInfoRequest, message.GroupListRequest, protocol.GroupStopParams:
-		c.ask(ctx, c.session, in, pending{})
-	case protocol.GroupStartParams:
-		var ids []string
-		for i := range p.Processes {
-			ids = append(ids, p.Processes[i].ProcessID)
-		}
-		c.startAll(ctx, in, ids)
-	case protocol.SessionCloseParams:
-		if p.SessionID != nil && *p.SessionID != c.sessionID {
-			c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
-			return
-		}
-		c.ask(ctx, c.session, in, pending{})
-	case listRequest:
-		c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
-		c.list(ctx)
-	default:
-		if !c.command(ctx, in) {
-			c.process(ctx, in)
-		}
-	}
+// Handlers of the methods about the server, the session and groups.
+
+func (c *connection) environmentInfo(_ actor.Context, in inbound, _ protocol.NoParams) {
+	c.respond(in, c.env.Info)
 }
 
-// process passes on a request about one process. What comes behind a start that
-// has no answer yet waits for it.
-func (c *connection) process(ctx actor.Context, in inbound) {
-	id := message.ProcessOf(in.params)
-	if held, ok := c.starting[id]; ok {
-		c.starting[id] = append(held, in) // bounded by the admission
+func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) {
+	c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
+}
+
+func (c *connection) tellServer(_ actor.Context, in inbound, _ struct{}) {
+	info := c.env.ServerInfo()
+	info.Limits = c.limits()
+	c.respond(in, info)
+}
+
+func (c *connection) closeSession(ctx actor.Context, in inbound, p protocol.SessionCloseParams) {
+	if p.SessionID != nil && *p.SessionID != c.sessionID {
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
 		return
 	}
-	if _, ok := in.params.(protocol.ProcessStartParams); ok {
-		c.startAll(ctx, in, []string{id})
+	c.ask(ctx, c.session, in, pending{})
+}
+
+func (c *connection) listProcesses(ctx actor.Context, in inbound, _ struct{}) {
+	c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
+	c.list(ctx)
+}
+
+func (c *connection) startGroup(ctx actor.Context, in inbound, p protocol.GroupStartParams) {
+	var ids []string
+	for i := range p.Processes {
+		ids = append(ids, p.Processes[i].ProcessID)
+	}
+	c.startAll(ctx, in, ids)
+}
+
+func (c *connection) startProcess(ctx actor.Context, in inbound, p protocol.ProcessStartParams) {
+	c.startAll(ctx, in, []string{p.ProcessID})
+}
+
+func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.ProcessReadParams) {
+	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
+}
+
+// askProcess passes on a request about one process. A request that follows a start without an
+// answer waits for that answer. If there is no such process, the answer is unknown; nil: an error.
+func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknown any) {
+	if held, ok := c.starting[p.process]; ok {
+		c.starting[p.process] = append(held, in) // bounded by the admission
 		return
 	}
-	if s := c.streams[id]; s != nil {
-		p := pending{process: id, about: true}
-		if read, ok := in.params.(protocol.ProcessReadParams); ok {
-			p.read = &read
-		}
+	if s := c.streams[p.process]; s != nil {
+		p.about = true
 		c.ask(ctx, s.ref.PID, in, p)
 		return
 	}
-	switch in.params.(type) { // as the peer answers for a process that it does not know
-	case protocol.ProcessWriteParams:
-		c.respond(in, protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess})
-	case protocol.ProcessSignalParams:
-		c.respond(in, protocol.Empty{})
-	case protocol.ProcessTerminateParams:
-		c.respond(in, protocol.ProcessTerminateResult{Running: false})
-	default:
-		c.fail(in, wireerr.UnknownProcess(id))
+	if unknown == nil {
+		c.fail(in, wireerr.UnknownProcess(p.process))
+		return
 	}
+	c.respond(in, unknown)
 }
 
 // startAll asks for processes. What is about one of them waits for the answer.
@@ -152,7 +144,7 @@ func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
 	c.token++
-	p.id, p.weight, p.server = in.id, in.weight, p.server || waitsForServer(in.params)
+	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.server
 	c.pending[c.token] = p
 	ctx.Request(pid, message.Request{Token: c.token, Params: in.params})
 }

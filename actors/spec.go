@@ -64,29 +64,25 @@ func matchingError(work int64) *protocol.Error {
 
 // startParams and groupParams apply each envPolicy here, on the goroutine that reads the
 // connection: many patterns on many names take long, and only who sent them is to wait.
-func startParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+func startParams(c protocol.Codec, payload []byte) (protocol.ProcessStartParams, *protocol.Error) {
 	p, err := params[protocol.ProcessStartParams](c, payload)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	start := p.(protocol.ProcessStartParams)
 	work := int64(0)
-	if err := applyPolicy(&start, &work); err != nil {
-		return nil, err
-	}
-	return start, nil
+	err = applyPolicy(&p, &work)
+	return p, err
 }
 
-func groupParams(c protocol.Codec, payload []byte) (any, *protocol.Error) {
-	p, err := params[protocol.GroupStartParams](c, payload)
+func groupParams(c protocol.Codec, payload []byte) (protocol.GroupStartParams, *protocol.Error) {
+	group, err := params[protocol.GroupStartParams](c, payload)
 	if err != nil {
-		return nil, err
+		return group, err
 	}
-	group := p.(protocol.GroupStartParams)
 	work := int64(0)
 	for i := range group.Processes {
 		if err := applyPolicy(&group.Processes[i], &work); err != nil {
-			return nil, protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(group.Processes[i].ProcessID), err.Message)
+			return group, protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(group.Processes[i].ProcessID), err.Message)
 		}
 	}
 	return group, nil

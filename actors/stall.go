@@ -45,16 +45,6 @@ func (s *stall) look(released, finished uint64, working bool) bool {
 	return s.quiet >= stallParts
 }
 
-// waitsForServer reports whether the answer to a request waits for the server alone. All others
-// wait for the program, or for the client to read.
-func waitsForServer(params any) bool {
-	switch params.(type) {
-	case protocol.ProcessStartParams, protocol.GroupStartParams, protocol.SessionCloseParams:
-		return true
-	}
-	return false
-}
-
 // working reports whether the server owes the connection an answer that waits for the server, or
 // for a turn that other connections have.
 func (c *connection) working() bool {

@@ -5,6 +5,9 @@ type ProcessInfoParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 }
 
+// Process returns the ProcessID.
+func (p ProcessInfoParams) Process() string { return p.ProcessID }
+
 // ProcessInfoResult is ProcessInfo, and what tells why a process is quiet. (Ours.)
 type ProcessInfoResult struct {
 	ProcessInfo

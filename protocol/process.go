@@ -69,6 +69,12 @@ func (s Size) Validate() error {
 	return nil
 }
 
+// AboutProcess is implemented by the params of requests about one process.
+type AboutProcess interface {
+	// Process returns the id of the process.
+	Process() string
+}
+
 // ProcessStartParams starts a program. Size, Retention and what follows them up to
 // StartToken are ours, the rest is exec-server wire §3.
 type ProcessStartParams struct {
@@ -134,6 +140,9 @@ type ProcessStartParams struct {
 
 	Metadata *Metadata `json:"metadata,omitempty"` // for logs
 }
+
+// Process returns the ProcessID.
+func (p ProcessStartParams) Process() string { return p.ProcessID }
 
 // Validate refuses a start of no program.
 func (p ProcessStartParams) Validate() error {
@@ -253,6 +262,9 @@ type ProcessReadParams struct {
 	WaitMs uint64 `json:"waitMs,omitempty"`
 }
 
+// Process returns the ProcessID.
+func (p ProcessReadParams) Process() string { return p.ProcessID }
+
 // Chunk is a piece of output. Its bytes are never changed once it is sent.
 type Chunk struct {
 	Seq    uint64 `json:"seq" wire:"required"`
@@ -282,6 +294,9 @@ type ProcessWriteParams struct {
 	// is answered again and not written again. Not empty.
 	WriteID string `json:"writeId" wire:"required"`
 }
+
+// Process returns the ProcessID.
+func (p ProcessWriteParams) Process() string { return p.ProcessID }
 
 // Validate refuses a write that could not be told from another.
 func (p ProcessWriteParams) Validate() error {
@@ -313,6 +328,9 @@ type ProcessCloseStdinParams struct {
 	OfRun
 }
 
+// Process returns the ProcessID.
+func (p ProcessCloseStdinParams) Process() string { return p.ProcessID }
+
 // ProcessResizeParams sets the size of a process's PTY. (Ours.)
 type ProcessResizeParams struct {
 	ProcessID string `json:"processId" wire:"required"`
@@ -321,6 +339,9 @@ type ProcessResizeParams struct {
 	OfRun
 }
 
+// Process returns the ProcessID.
+func (p ProcessResizeParams) Process() string { return p.ProcessID }
+
 // ProcessSignalParams signals a process group. (exec-server wire §6.)
 type ProcessSignalParams struct {
 	ProcessID string `json:"processId" wire:"required"`
@@ -328,6 +349,9 @@ type ProcessSignalParams struct {
 	Repeatable
 	OfRun
 }
+
+// Process returns the ProcessID.
+func (p ProcessSignalParams) Process() string { return p.ProcessID }
 
 // ProcessTerminateParams kills a process group. GraceMs and Tree are ours.
 // (exec-server wire §6.)
@@ -345,6 +369,9 @@ type ProcessTerminateParams struct {
 	OfRun
 }
 
+// Process returns the ProcessID.
+func (p ProcessTerminateParams) Process() string { return p.ProcessID }
+
 // ProcessTerminateResult: exec-server wire §6.
 type ProcessTerminateResult struct {
 	Running bool `json:"running"` // it was still running; false also if unknown
@@ -355,6 +382,9 @@ type ProcessWaitParams struct {
 	ProcessID string  `json:"processId" wire:"required"`
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"` // nil: for ever; 0: only look
 }
+
+// Process returns the ProcessID.
+func (p ProcessWaitParams) Process() string { return p.ProcessID }
 
 // ProcessWaitResult is how it stood when the process ended or the time was over.
 // (Ours.)

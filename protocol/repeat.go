@@ -1,69 +1,11 @@
 package protocol
 
-import (
-	"fmt"
-	"maps"
-)
-
-// Repeat says how a request that changes something is recognized when it is sent again,
-// because a cut took its answer. (Ours.)
-type Repeat string
-
-const (
-	RepeatStartToken Repeat = "startToken" // by the member of that name: answered as the first
-	RepeatWriteID    Repeat = "writeId"    // the same
-	RepeatRequestID  Repeat = "requestId"  // the same
-	// RepeatSession: it ends its session, which cannot be resumed then.
-	RepeatSession Repeat = "session"
-	// RepeatConnection: what it is about ends with the connection, or is a file. It is not
-	// recognized: a client must know whether it may be done twice.
-	RepeatConnection Repeat = "connection"
-)
-
-// changing has every request that changes something. MethodFsOpen is not in it: that
-// depends on its mode.
-var changing = map[string]Repeat{
-	MethodProcessStart:      RepeatStartToken,
-	MethodGroupStart:        RepeatStartToken,
-	MethodProcessWrite:      RepeatWriteID,
-	MethodProcessCloseStdin: RepeatRequestID,
-	MethodProcessResize:     RepeatRequestID,
-	MethodProcessSignal:     RepeatRequestID,
-	MethodProcessTerminate:  RepeatRequestID,
-	MethodProcessRestart:    RepeatRequestID,
-	MethodProcessSetRestart: RepeatRequestID,
-	MethodGroupStop:         RepeatRequestID,
-	MethodSessionClose:      RepeatSession,
-
-	MethodFsWriteFile:       RepeatConnection,
-	MethodFsCreateDirectory: RepeatConnection,
-	MethodFsRemove:          RepeatConnection,
-	MethodFsCopy:            RepeatConnection,
-	MethodHTTPRequest:       RepeatConnection,
-
-	MethodProcessSpawn:         RepeatConnection,
-	MethodProcessWriteStdin:    RepeatConnection,
-	MethodProcessResizePty:     RepeatConnection,
-	MethodProcessKill:          RepeatConnection,
-	MethodCommandExec:          RepeatConnection,
-	MethodCommandExecWrite:     RepeatConnection,
-	MethodCommandExecResize:    RepeatConnection,
-	MethodCommandExecTerminate: RepeatConnection,
-}
-
-// Changing returns every request that changes something, whatever its params.
-func Changing() map[string]Repeat { return maps.Clone(changing) }
-
-// Changes reports whether a request changes something, whatever its params.
-func Changes(method string) bool {
-	_, ok := changing[method]
-	return ok
-}
+import "fmt"
 
 // maxRequestID bounds a RequestID, in bytes.
 const maxRequestID = 1 << 10
 
-// Repeatable is embedded in the params of requests with RepeatRequestID.
+// Repeatable is embedded in the params of requests that change something and may be sent again.
 type Repeatable struct {
 	// RequestID makes a request repeatable: one with the same id and method, to the same
 	// process or session, answers as the first did and does nothing more. At most 1,024

@@ -176,6 +176,9 @@ type ProcessRestartParams struct {
 	OfRun
 }
 
+// Process returns the ProcessID.
+func (p ProcessRestartParams) Process() string { return p.ProcessID }
+
 // ProcessSetRestartParams changes the policy of a process that was started with
 // one, from the next end on. What counted so far does not count any more. (Ours.)
 type ProcessSetRestartParams struct {
@@ -183,6 +186,9 @@ type ProcessSetRestartParams struct {
 	Restart   Restart `json:"restart" wire:"required"`
 	Repeatable
 }
+
+// Process returns the ProcessID.
+func (p ProcessSetRestartParams) Process() string { return p.ProcessID }
 
 // RestartedNotification stands between the runs: what comes next is of Run. (Ours.)
 type RestartedNotification struct {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -196,15 +197,37 @@ func startGroup(c *conn) {
 	eventually(c.t, "its process runs", func() bool { return runs(1)(c) })
 }
 
+// changing returns how each method that changes something is recognized when it is repeated, from the
+// list in PROTOCOL.md.
+func changing(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "<!-- methods: begin -->\n")
+	list, _, _ = strings.Cut(list, "<!-- methods: end -->\n")
+	all := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]*)`.* \\| (.*) \\|$").FindAllStringSubmatch(list, -1) {
+		if method, repeat := row[1], row[2]; repeat != "–" {
+			all[method] = repeat
+		}
+	}
+	if len(all) < 24 {
+		t.Fatalf("PROTOCOL.md has %d methods that change something: %v", len(all), all)
+	}
+	return all
+}
+
 // TestRepeatsAreDoneOnce: every request that changes something and may be sent again is done
 // once, though it was sent before a cut and after it.
 func TestRepeatsAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--closed-retention", "0")
-	for method, repeat := range protocol.Changing() {
+	for method, repeat := range changing(t) {
 		test, ok := repeated[method]
 		switch {
-		case repeat == protocol.RepeatConnection:
+		case repeat == "connection":
 			continue
 		case !ok:
 			t.Errorf("%s is recognized by its %s, and not tried here", method, repeat)
@@ -214,7 +237,7 @@ func TestRepeatsAreDoneOnce(t *testing.T) {
 			s := s.in(t)
 			c := s.session(knowing)
 			resume := obj{"resumeSessionId": c.sessionID, "takeover": true, "resumeFrom": obj{"p": 0}, "capabilities": knowing["capabilities"]}
-			if repeat == protocol.RepeatSession {
+			if repeat == "session" {
 				c.request(method, obj{})
 				c.awaitEnd()
 				d := s.dial()
@@ -227,7 +250,7 @@ func TestRepeatsAreDoneOnce(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "count")
 			params, done := test.begin(c, file)
-			if repeat == protocol.RepeatRequestID {
+			if repeat == "requestId" {
 				params["requestId"] = "once"
 			}
 			c.request(method, params)

@@ -182,7 +182,11 @@ func (m Request) Unheard(to *actor.PID) any {
 	path := strings.Split(to.Id, "/")
 	switch name := path[len(path)-1]; {
 	case strings.HasPrefix(name, "p-"):
-		return m.Failed(wireerr.UnknownProcess(ProcessOf(m.Params)))
+		id := ""
+		if about, ok := m.Params.(protocol.AboutProcess); ok {
+			id = about.Process()
+		}
+		return m.Failed(wireerr.UnknownProcess(id))
 	case name == SessionName && len(path) > 1:
 		return m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
 	default:
