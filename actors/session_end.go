@@ -46,7 +46,7 @@ func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 		case lifetime.Abandon:
 			ctx.Send(s.registry, message.Abandoned{ID: s.id})
 		case lifetime.End:
-			s.env.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", len(s.processes))
+			s.env.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", s.processes.Len())
 			s.end(ctx)
 		}
 	}
@@ -63,23 +63,20 @@ func (s *session) abandoned(ctx actor.Context) {
 // evict ends the session, unless it has an owner. If only its place is wanted, a session with
 // processes stays, too.
 func (s *session) evict(ctx actor.Context, m message.Evict) {
-	if m.IfIdle && (s.owner != nil || !s.empty()) {
+	if m.IfIdle && (s.owner != nil || !s.processes.Empty()) {
 		s.tellDetached(ctx)
 		return
 	}
 	s.follow(ctx, s.life.Evict(m.Reason))
 }
 
-func (s *session) standing() standing { return standing{s.life.Detached(), s.empty()} }
+func (s *session) standing() standing { return standing{s.life.Detached(), s.processes.Empty()} }
 
 // tellDetached tells the registry whether there is an owner, and if not, since when.
 func (s *session) tellDetached(ctx actor.Context) {
 	s.told = s.standing()
 	ctx.Send(s.registry, message.Detached{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
 }
-
-// empty reports whether no process is left, nor the tree of one.
-func (s *session) empty() bool { return len(s.processes)+len(s.lingering) == 0 }
 
 // close ends the session for a reason of its clients'.
 func (s *session) close(ctx actor.Context, reason string) {
@@ -98,12 +95,12 @@ func (s *session) end(ctx actor.Context) {
 	reason, _ := s.life.Closing()
 	s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
 	s.env.At(ctx, env.ClosingSet)
-	for _, p := range s.processes {
-		if p.pid != nil {
-			ctx.Send(p.pid, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
+	for p := range s.processes.All() {
+		if p.PID != nil {
+			ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
 		}
 	}
-	for _, pid := range s.lingering {
+	for pid := range s.processes.Lingering() {
 		ctx.Send(pid, message.Stop{Reason: reason})
 	}
 	s.mayEnd(ctx)
@@ -112,7 +109,7 @@ func (s *session) end(ctx actor.Context) {
 // mayEnd stops the actor of a closing session once no process is left.
 func (s *session) mayEnd(ctx actor.Context) {
 	reason, closing := s.life.Closing()
-	if !closing || !s.empty() {
+	if !closing || !s.processes.Empty() {
 		return
 	}
 	var left *protocol.Error
@@ -125,7 +122,7 @@ func (s *session) mayEnd(ctx actor.Context) {
 		s.stopped(ctx, g, left) // whatever it had yet to tell: its processes have ended
 	}
 	for _, r := range s.closers {
-		ctx.Send(r.sender, replyOf(r.token, left))
+		ctx.Send(r.Sender, replyOf(r.Token, left))
 	}
 	s.tellAttached(ctx, message.Evicted{Reason: reason})
 	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered

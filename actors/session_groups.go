@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 	"github.com/oklog/ulid/v2"
@@ -48,13 +49,13 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		if len(g.left) > 0 {
 			g.asked = append(g.asked, r)
 		} else {
-			ctx.Send(r.sender, message.Reply{Token: r.token, Result: s.groupStarted(g)})
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
 		}
 		return
 	}
-	group, members, err := s.newGroup(ctx, params)
+	group, starts, err := s.newGroup(ctx, params)
 	if err != nil {
-		ctx.Send(r.sender, message.Reply{Token: r.token, Err: err})
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
 		return
 	}
 	g := &ensemble{
@@ -68,14 +69,16 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 	}
 	s.groups[params.GroupID] = g
 	s.groupIDs[g.name] = params.GroupID
-	for i := range members {
+	for i := range starts {
 		g.left[params.Processes[i].ProcessID] = true
 	}
-	for i, m := range members {
-		s.add(params.Processes[i].ProcessID, m, &member{group: g.name})
+	for i, start := range starts {
+		m := memberOf(params.Processes[i].ProcessID, start)
+		m.Group = g.name
+		s.processes.Add(m)
 	}
-	for i := range members {
-		s.ask(ctx, s.processes[params.Processes[i].ProcessID])
+	for i := range starts {
+		s.ask(ctx, s.processes.Get(params.Processes[i].ProcessID))
 	}
 	s.askGroup(ctx, g)
 }
@@ -90,12 +93,12 @@ func (s *session) askGroup(ctx actor.Context, g *ensemble) {
 }
 
 // newGroup prepares a group and all its processes, in the order of params, or none of them.
-func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (_ madeGroup, members []message.SpawnRequest, err *protocol.Error) {
+func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (_ madeGroup, starts []message.SpawnRequest, err *protocol.Error) {
 	if err := s.mayStartGroup(params); err != nil {
 		return madeGroup{}, nil, err
 	}
 	defer func() {
-		for _, m := range members {
+		for _, m := range starts {
 			if err != nil {
 				m.Unused()
 			}
@@ -104,20 +107,20 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 	o := groupOptions{name: "g-" + ulid.Make().String(), params: params, session: ctx.Self(), members: make(map[string]*actor.PID)}
 	shares := make(environments)
 	for _, p := range params.Processes {
-		if s.processes[p.ProcessID] != nil {
-			return madeGroup{}, members, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
+		if s.processes.Get(p.ProcessID) != nil {
+			return madeGroup{}, starts, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
 		}
 		of := s.processOptions(ctx, p)
 		of.group, of.groupID, of.shares = s.processPID(o.name), params.GroupID, shares
 		m, err := newProcess(s.env, of)
 		if err != nil {
-			return madeGroup{}, members, notInGroup(p.ProcessID, err)
+			return madeGroup{}, starts, notInGroup(p.ProcessID, err)
 		}
 		o.members[p.ProcessID] = s.processPID(m.Name)
-		members = append(members, m)
+		starts = append(starts, m)
 	}
 	group, err := newGroup(s.env, o)
-	return group, members, err
+	return group, starts, err
 }
 
 // notInGroup is err, which refuses a process, as an error of its group.
@@ -168,8 +171,8 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 	}
 	told := make(map[message.Who]bool)
 	for _, r := range g.asked {
-		told[message.WhoOf(r.sender)] = true
-		ctx.Send(r.sender, message.Reply{Token: r.token, Result: s.groupStarted(g)})
+		told[message.WhoOf(r.Sender)] = true
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
 	}
 	for _, pid := range s.attached() {
 		if told[message.WhoOf(pid)] {
@@ -187,17 +190,17 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 func (s *session) groupStarted(g *ensemble) message.GroupStarted {
 	started := message.GroupStarted{GroupStartResult: g.result}
 	for _, id := range g.result.Processes {
-		if p := s.processes[id]; p != nil && p.pid != nil && p.group == g.name {
-			started.Processes = append(started.Processes, message.ProcessRef{ID: id, PID: p.pid})
+		if p := s.processes.Get(id); p != nil && p.PID != nil && p.Group == g.name {
+			started.Processes = append(started.Processes, message.ProcessRef{ID: id, PID: p.PID})
 		}
 	}
 	return started
 }
 
 // notAnnounced is for a process that is gone without having been there.
-func (s *session) notAnnounced(ctx actor.Context, id string, p *member) {
-	if p.group != "" && p.pid == nil {
-		s.announced(ctx, id, p.group)
+func (s *session) notAnnounced(ctx actor.Context, p *members.Process) {
+	if p.Group != "" && p.PID == nil {
+		s.announced(ctx, p.ID, p.Group)
 	}
 }
 
@@ -220,7 +223,7 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 		return
 	}
 	g.stopping = true
-	g.stops = append(g.stops, stopRequest{request{ctx.Sender(), m.Token}, params})
+	g.stops = append(g.stops, stopRequest{request{Sender: ctx.Sender(), Token: m.Token}, params})
 	s.stopNow(ctx, g)
 }
 
@@ -244,9 +247,9 @@ type stopRequest struct {
 // stopped answers those who wait for the end of a group.
 func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
 	for _, r := range g.stops {
-		reply := replyOf(r.token, err)
+		reply := replyOf(r.Token, err)
 		s.answers.add(r.params, reply)
-		ctx.Send(r.sender, reply)
+		ctx.Send(r.Sender, reply)
 	}
 	g.stops = nil
 }
@@ -262,7 +265,7 @@ func replyOf(token uint64, err *protocol.Error) message.Reply {
 // its answer is remembered.
 func (s *session) dropStops(gone *actor.PID) {
 	for _, g := range s.groups {
-		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.sender.Equal(gone) && r.params.RequestID == "" })
+		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.Sender.Equal(gone) && r.params.RequestID == "" })
 	}
 }
 
@@ -302,7 +305,7 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 		err = protocol.Errorf(protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)
 	}
 	for _, r := range g.asked {
-		ctx.Send(r.sender, replyOf(r.token, err))
+		ctx.Send(r.Sender, replyOf(r.Token, err))
 	}
 	s.stopped(ctx, g, err)
 	if !ended {
@@ -315,9 +318,9 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 
 // endMembers ends the processes of a group that failed, as far as they are there.
 func (s *session) endMembers(ctx actor.Context, name string) {
-	for _, p := range s.processes {
-		if p.group == name && p.pid != nil {
-			ctx.Send(p.pid, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
+	for p := range s.processes.All() {
+		if p.Group == name && p.PID != nil {
+			ctx.Send(p.PID, message.Stop{Reason: reasonGroupFailed, Shutdown: -1})
 		}
 	}
 }

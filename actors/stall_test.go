@@ -67,7 +67,7 @@ func (c *goneConn) Gone() bool { return c.gone.Load() }
 func slowDisk(t *testing.T, turns *turns.Turns, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
-		troupe := spawn(func() actor.Actor { return slowSession{make(chan request, 10)} })
+		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
 		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: WithFaults(config.Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {

@@ -269,14 +269,19 @@ func TestKillIsNotPutOff(t *testing.T) {
 
 // slowSession stands for the troupe and a session: it answers an Attach at once,
 // and a Request when the test says so.
-type slowSession struct{ requests chan request }
+type slowSession struct{ requests chan asked }
+
+type asked struct {
+	sender *actor.PID
+	token  uint64
+}
 
 func (s slowSession) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case message.Attach:
 		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
 	case message.Request:
-		s.requests <- request{ctx.Sender(), m.Token}
+		s.requests <- asked{ctx.Sender(), m.Token}
 	}
 }
 
@@ -296,7 +301,7 @@ func TestStalledConnection(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
-				session := slowSession{make(chan request, 10)}
+				session := slowSession{make(chan asked, 10)}
 				troupe := spawn(func() actor.Actor { return session })
 				ours, theirs := transport.Pipe("")
 				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
@@ -363,7 +368,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const kept, all = 16 << 10, 1 << 20
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.feed.Retention = kept })
-		troupe := spawn(func() actor.Actor { return slowSession{make(chan request)} })
+		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked)} })
 		ours, theirs := transport.Pipe("")
 		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
 		connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })

@@ -1,0 +1,141 @@
+// Package members has the table of a session's processes. It is a data structure: the session's
+// actor owns it, and sends the messages.
+package members
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Request is whom to answer, and with which token.
+type Request struct {
+	Sender *actor.PID
+	Token  uint64
+}
+
+// Process is a process of the session, from its start until its actor has stopped or it retires.
+type Process struct {
+	ID, Name string                // the client's id, and the name of its actor
+	Token    string                // startToken
+	Start    *message.SpawnRequest // nil once its actor has been asked for
+	PID      *actor.PID            // nil while it is being started
+	Result   protocol.ProcessStartResult
+	Asked    []Request // who waits for the start; empty once PID is set
+	Ended    message.ProcessEnded
+	Group    string // name of the actor of its group; "": none
+}
+
+// MaxRemoved is how many removals a Table remembers.
+const MaxRemoved = 1000
+
+// removal is a process that was given up, and when.
+type removal struct {
+	message.ProcessRemoved
+	at time.Time
+}
+
+// Table holds the processes of one session. The zero Table is empty.
+type Table struct {
+	// live holds the processes that clients can name, by the client's id. A client may use an id
+	// again once its process is not live.
+	live map[string]*Process
+	// ids holds the client's id of each live process, by the name of its actor, and no other.
+	ids map[string]string
+	// lingering holds the actors of retired processes until they stop, by their names. None of
+	// them is live.
+	lingering map[string]*actor.PID
+	// removed holds processes that were given up, the oldest first: at most MaxRemoved, and no
+	// id twice. An id that a client uses again is not among them.
+	removed []removal
+}
+
+// Add puts a process into the table. Its id is new: Get returned nil for it.
+func (t *Table) Add(p *Process) {
+	if t.live == nil {
+		t.live, t.ids = make(map[string]*Process), make(map[string]string)
+	}
+	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == p.ID })
+	t.live[p.ID], t.ids[p.Name] = p, p.ID
+}
+
+// Get returns the live process with the client's id; nil: there is none.
+func (t *Table) Get(id string) *Process { return t.live[id] }
+
+// Named returns the live process whose actor has the name; nil: there is none.
+func (t *Table) Named(name string) *Process {
+	if id, ok := t.ids[name]; ok {
+		return t.live[id]
+	}
+	return nil
+}
+
+// Len returns how many processes are live.
+func (t *Table) Len() int { return len(t.live) }
+
+// Empty reports whether no process is live, and none lingers.
+func (t *Table) Empty() bool { return len(t.live)+len(t.lingering) == 0 }
+
+// All are the live processes, in no order.
+func (t *Table) All() iter.Seq[*Process] { return maps.Values(t.live) }
+
+// Lingering are the actors of retired processes, in no order.
+func (t *Table) Lingering() iter.Seq[*actor.PID] { return maps.Values(t.lingering) }
+
+// Announced returns the live process that waits for the start of the actor with the name. If there
+// is none, orphan says that the table does not know the actor at all: nobody would ever stop it.
+func (t *Table) Announced(name string) (p *Process, orphan bool) {
+	switch p := t.Named(name); {
+	case p == nil:
+		return nil, t.lingering[name] == nil
+	case p.PID != nil: // announced once more than needed
+		return nil, false
+	default:
+		return p, false
+	}
+}
+
+// Retire makes a live process linger: its id is free, and its actor has yet to stop.
+func (t *Table) Retire(p *Process) {
+	t.Forget(p)
+	if t.lingering == nil {
+		t.lingering = make(map[string]*actor.PID)
+	}
+	t.lingering[p.Name] = p.PID
+}
+
+// Forget takes a live process from the table.
+func (t *Table) Forget(p *Process) {
+	delete(t.ids, p.Name)
+	delete(t.live, p.ID)
+}
+
+// Gone says that the actor with the name has stopped. It returns the process if that is live: Remember
+// and Forget follow.
+func (t *Table) Gone(name string) *Process {
+	delete(t.lingering, name)
+	return t.Named(name)
+}
+
+// Remember keeps a removal for so long, unless MaxRemoved newer ones come: who attaches by then hears
+// of it.
+func (t *Table) Remember(now time.Time, keep time.Duration, m message.ProcessRemoved) {
+	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == m.ID || now.Sub(r.at) > keep })
+	if len(t.removed) == MaxRemoved {
+		t.removed = slices.Delete(t.removed, 0, 1)
+	}
+	t.removed = append(t.removed, removal{m, now})
+}
+
+// Removed are the removals that are remembered, the oldest first.
+func (t *Table) Removed() (all []message.ProcessRemoved) {
+	for _, r := range t.removed {
+		all = append(all, r.ProcessRemoved)
+	}
+	return all
+}

@@ -1,0 +1,144 @@
+package members
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"pgregory.net/rapid"
+)
+
+var begin = time.Unix(1_000_000, 0)
+
+func pidOf(name string) *actor.PID { return actor.NewPID("here", "session/"+name) }
+
+// Of an actor that announces itself, the table says whether it waits for it, knows it, or has never
+// heard of it.
+func TestAnnounced(t *testing.T) {
+	var table Table
+	want := func(name string, waits, orphan bool) {
+		t.Helper()
+		if p, o := table.Announced(name); (p != nil) != waits || o != orphan {
+			t.Errorf("%s: %v, orphan %v; want waiting %v, orphan %v", name, p, o, waits, orphan)
+		}
+	}
+	want("p-1", false, true)
+	p := &Process{ID: "a", Name: "p-1"}
+	table.Add(p)
+	want("p-1", true, false)
+	want("a", false, true)
+	p.PID = pidOf("p-1")
+	want("p-1", false, false)
+	table.Retire(p)
+	want("p-1", false, false)
+	table.Add(&Process{ID: "a", Name: "p-2"}) // the id is used again
+	want("p-2", true, false)
+	table.Gone("p-1")
+	want("p-1", false, true)
+	table.Forget(table.Get("a"))
+	want("p-2", false, true)
+}
+
+func TestRemoved(t *testing.T) {
+	var table Table
+	want := func(ids ...string) {
+		t.Helper()
+		var got []string
+		for _, r := range table.Removed() {
+			got = append(got, r.ID)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(ids) {
+			t.Errorf("remembers %v, want %v", got, ids)
+		}
+	}
+	remember := func(after time.Duration, id string) {
+		table.Remember(begin.Add(after), time.Minute, message.ProcessRemoved{ID: id})
+	}
+	remember(0, "a")
+	remember(time.Second, "b")
+	remember(time.Minute, "c")
+	want("a", "b", "c") // a minute, and not less
+	remember(time.Minute+1, "d")
+	want("b", "c", "d")
+	remember(time.Minute+2, "c")
+	want("b", "d", "c")
+	table.Add(&Process{ID: "d", Name: "p-1"}) // the id is used again
+	want("b", "c")
+	for i := range MaxRemoved + 1 {
+		remember(time.Minute, fmt.Sprint(i))
+	}
+	if all := table.Removed(); len(all) != MaxRemoved || all[0].ID != "1" {
+		t.Errorf("remembers %d, the first is %s", len(all), all[0].ID)
+	}
+}
+
+// Whatever happens, the table's parts agree.
+func TestTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table Table
+		live, lingering, names := make(map[string]string), make(map[string]bool), 0 // id by name
+		name := func(t *rapid.T) string { return fmt.Sprint("p-", rapid.IntRange(0, names).Draw(t, "name")) }
+		id := rapid.SampledFrom([]string{"a", "b", "c", "p-1"})
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				id := id.Draw(t, "id")
+				if table.Get(id) != nil {
+					return
+				}
+				names++
+				p := &Process{ID: id, Name: fmt.Sprint("p-", names)}
+				table.Add(p)
+				live[p.Name] = id
+			},
+			"announced": func(t *rapid.T) {
+				name := name(t)
+				p, orphan := table.Announced(name)
+				if _, known := live[name]; orphan != (!known && !lingering[name]) || p != nil && !known {
+					t.Fatalf("%s: %v, orphan %v", name, p, orphan)
+				}
+				if p != nil {
+					p.PID = pidOf(name)
+				}
+			},
+			"retire": func(t *rapid.T) {
+				if p := table.Named(name(t)); p != nil && p.PID != nil {
+					table.Retire(p)
+					delete(live, p.Name)
+					lingering[p.Name] = true
+				}
+			},
+			"gone": func(t *rapid.T) {
+				name := name(t)
+				p := table.Gone(name)
+				if _, known := live[name]; (p != nil) != known {
+					t.Fatalf("%s is gone: %v, live: %v", name, p, known)
+				}
+				if p != nil {
+					table.Forget(p)
+				}
+				delete(live, name)
+				delete(lingering, name)
+			},
+			"": func(t *rapid.T) {
+				if table.Len() != len(live) || len(table.ids) != len(live) || len(table.lingering) != len(lingering) {
+					t.Fatalf("%d live, %d names, %d linger; want %d and %d", table.Len(), len(table.ids), len(table.lingering), len(live), len(lingering))
+				}
+				if table.Empty() != (len(live)+len(lingering) == 0) {
+					t.Fatalf("empty: %v", table.Empty())
+				}
+				for name, id := range live {
+					if p := table.Named(name); p == nil || p != table.Get(id) || p.Name != name || p.ID != id || table.lingering[name] != nil {
+						t.Fatalf("%s, %s: %+v", name, id, p)
+					}
+				}
+				for name := range lingering {
+					if pid := table.lingering[name]; pid == nil || !pid.Equal(pidOf(name)) {
+						t.Fatalf("%s lingers as %v", name, pid)
+					}
+				}
+			},
+		})
+	})
+}
