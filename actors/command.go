@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/connection/window"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
@@ -370,7 +371,7 @@ func (c *command) output(ctx actor.Context, p *parcel, e *outlog.Entry) {
 	if c.spec.Stream {
 		method, params := c.spec.Dialect.Delta(c.spec.Name, stream, data, out.full)
 		p.out = append(p.out, outgoing{method: method, body: params})
-		p.bytes += entryBytes + int64(len(data))
+		p.bytes += window.EntryBytes + int64(len(data))
 		return
 	}
 	if !c.store.take(int64(len(data))) {
@@ -437,7 +438,7 @@ func (c *command) finish() {
 }
 
 func (c *command) tellEnd(ctx actor.Context) {
-	p := parcel{to: c.last, last: true, bytes: int64(entryBytes + len(c.end.Output[0]) + len(c.end.Output[1]))}
+	p := parcel{to: c.last, last: true, bytes: int64(window.EntryBytes + len(c.end.Output[0]) + len(c.end.Output[1]))}
 	method, body := c.spec.Dialect.Ended(c.spec.Name, *c.end)
 	if method != "" {
 		p.out = []outgoing{{method: method, body: body}}

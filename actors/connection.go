@@ -4,15 +4,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection/window"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/fifo"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -31,8 +31,6 @@ type (
 const (
 	// deliveryBytes is how much output one process may send before another's turn.
 	deliveryBytes = 128 << 10
-	// pingPause is how long output must pause before a Ping asks what was read.
-	pingPause = 20 * time.Millisecond
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
 	// maxGreeting is how many bytes a message may have until the client has a session: resumeFrom
@@ -72,9 +70,7 @@ type connection struct {
 	memory *budget.Account // what its requests and answers hold
 
 	// Shared with the reader.
-	asked       atomic.Uint64 // serial of the newest Ping
-	pong        atomic.Uint64 // serial of the newest Pong
-	pongPending atomic.Bool   // a ponged is on its way
+	pongs pongs
 
 	// Owned by Receive.
 	stage     stage
@@ -90,7 +86,7 @@ type connection struct {
 
 	token    uint64
 	pending  map[uint64]pending   // requests without an answer
-	reads    []pending            // those that are answered when there is room in the window
+	reads    fifo.Queue[pending]  // those that are answered when there is room in the window
 	lists    []pending            // process/list: all wait for listing
 	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
@@ -106,12 +102,7 @@ type connection struct {
 	groupsWaiting bool                            // for groupsWritten
 
 	streams map[string]*stream // by process id
-	queue   []*stream          // those with a delivery, in turn
-	sent    []sentMark         // output that no Pong has answered yet
-	unread  int64              // bytes of it
-	unasked int64              // bytes of it that no Ping has asked for
-	serial  uint64             // of the next Ping
-	pausing bool               // a pingDue is on its way
+	window  window.Window[*stream]
 
 	inputEnded bool // no more requests will come
 	broken     bool // the transport is
@@ -126,7 +117,7 @@ func newConnection(s *env.Env, troupe *actor.PID, conn message.Conn, spare bool)
 		pending:  make(map[uint64]pending),
 		starting: make(map[string][]inbound),
 		streams:  make(map[string]*stream),
-		serial:   1,
+		window:   window.New[*stream](s.Window),
 	}
 	c.memory = s.ClientBudget.Account()
 	c.commands.output.memory = c.memory
@@ -208,8 +199,7 @@ func (c *connection) Receive(ctx actor.Context) {
 	case ponged:
 		c.ponged(ctx)
 	case pingDue:
-		c.pausing = false
-		c.ping()
+		c.ping(c.window.Due())
 	case attachDue:
 		if c.stage == attaching && m.token == c.token {
 			c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
@@ -229,14 +219,9 @@ func (c *connection) Receive(ctx actor.Context) {
 func (c *connection) start(ctx actor.Context) {
 	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.env
 	fault := c.faultOf(self)
+	pongs := &c.pongs
 	pong := func(serial uint64) {
-		// RFC 6455 §5.5.3 allows Pongs that nobody asked for. One goroutine calls this: no other
-		// stores.
-		if serial <= c.pong.Load() || serial > c.asked.Load() {
-			return
-		}
-		c.pong.Store(serial)
-		if c.pongPending.CompareAndSwap(false, true) {
+		if pongs.take(serial) {
 			root.Send(self, ponged{})
 		}
 	}
@@ -313,7 +298,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 // mayClose ends a connection whose input has ended once nothing of it is without
 // an answer.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && len(c.pending)+len(c.reads)+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
+	if c.inputEnded && c.stage != attaching && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
 		c.closeFor(ctx, protocol.CloseNormal, "")
 	}
 }
@@ -322,10 +307,7 @@ func (c *connection) end() {
 	c.admit.close()
 	c.memory.Close()
 	for _, s := range c.streams {
-		if s.waiting != nil {
-			s.waiting.Release()
-			s.waiting = nil
-		}
+		s.forget()
 	}
 	if c.files != nil {
 		c.files.end(c.env.FileTurns)
@@ -354,7 +336,7 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 	}
 	if c.stage >= attached { // before the first frame nothing can be encoded
 		// The last message: behind the output that is here already, window or not.
-		c.flush(ctx, math.MaxInt64)
+		c.flush(ctx, true)
 		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
 	}
 	code := protocol.CloseEvicted

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/connection/window"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -106,7 +107,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), store: &c.commands.output}
 	pid := ctx.Spawn(c.env.Props(func() actor.Actor { return it }, env.Escalated))
 	cmd := &runningCommand{stream: stream{ref: message.ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
-	cmd.stream.command = cmd
+	cmd.stream.command, cmd.stream.out.Of = cmd, &cmd.stream
 	if c.commands.active == nil {
 		c.commands.active = make(map[commandKey]*runningCommand)
 	}
@@ -123,16 +124,16 @@ func (c *connection) parcel(ctx actor.Context, m parcel) {
 		return
 	}
 	cmd.parcel = &m
-	c.queue = append(c.queue, &cmd.stream)
+	c.window.Offer(&cmd.stream.out, window.Delivery{Last: m.to, Bytes: m.bytes, AckEvery: m.ackEvery})
 	if m.answer != nil { // it is no longer the command that has to answer
 		cmd.asked = c.pending[m.answer.Token]
 		delete(c.pending, m.answer.Token)
 	}
-	c.flush(ctx, c.env.Window)
+	c.flush(ctx, false)
 }
 
 // passParcel passes what a command has said to the writer.
-func (c *connection) passParcel(ctx actor.Context, cmd *runningCommand) {
+func (c *connection) passParcel(cmd *runningCommand) {
 	m := cmd.parcel
 	cmd.parcel = nil
 	for _, o := range m.out {
@@ -144,8 +145,6 @@ func (c *connection) passParcel(ctx actor.Context, cmd *runningCommand) {
 	if m.last {
 		delete(c.commands.active, cmd.key) // what is called so next comes behind it
 	}
-	c.mark(ctx, &cmd.stream, 0, m.to, m.bytes, m.ackEvery)
-	c.mayClose(ctx)
 }
 
 // commandGone is for the end of a command's actor. What was asked meanwhile it does not answer any
@@ -173,9 +172,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	if failed == nil || !begun {
 		return
 	}
-	if failed.parcel != nil { // it comes before
-		c.passParcel(ctx, failed)
-	}
+	c.passLast(ctx, &failed.stream) // it comes before
 	if method, body := failed.dialect.Ended(failed.key.name, dialect.End{Code: dialect.LostCode}); method != "" {
 		c.writer.output(outgoing{method: method, body: body})
 	}

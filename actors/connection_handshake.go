@@ -92,7 +92,9 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	for _, p := range m.Processes {
 		if after, ok := c.init.ResumeFrom[p.ID]; ok {
 			c.resume[p.ID] = after
-			c.streams[p.ID] = &stream{ref: p, placed: true, begin: after, last: after} // replayed after initialized
+			s := newStream(p) // replayed after initialized
+			s.out.Begin(after)
+			c.streams[p.ID] = s
 		} else {
 			c.show(ctx, p, message.Subscribe{Now: true})
 		}
@@ -127,7 +129,9 @@ func (c *connection) replay(ctx actor.Context) {
 	for _, gone := range c.gone {
 		after := c.resume[gone.ID]
 		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else it has heard of it
-			c.streams[gone.ID] = &stream{placed: true, last: after}
+			s := newStream(message.ProcessRef{})
+			s.out.Begin(after)
+			c.streams[gone.ID] = s
 			c.removed(ctx, gone)
 		}
 	}

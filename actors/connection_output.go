@@ -1,7 +1,10 @@
 package actors
 
 import (
+	"sync/atomic"
+
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection/window"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -9,26 +12,32 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// stream is the output of one process on this connection.
+// stream is the output of one process, or of one command, on this connection.
 type stream struct {
+	out     window.Stream[*stream]
 	ref     message.ProcessRef
 	shown   bool              // it was subscribed to
-	placed  bool              // last counts
-	closed  bool              // last was process/closed
-	begin   uint64            // seq after which it began: all that follows, up to last, was passed on
-	last    uint64            // seq of the last entry passed to the writer
-	waiting *message.Delivery // for the window
+	waiting *message.Delivery // its turn, in the window; nil: none
 	command *runningCommand   // nil: it is a process
 }
 
-// sentMark is output that was passed to the writer before Ping serial. Of a stream
-// it counts from where that began: an Ack that is lost is made good by the next.
-type sentMark struct {
-	serial   uint64
-	process  *actor.PID // or command
-	command  bool
-	from, to uint64
-	bytes    int64
+func newStream(p message.ProcessRef) *stream {
+	s := &stream{ref: p}
+	s.out.Of = s
+	return s
+}
+
+// forget gives back the delivery that waits, if one does.
+func (s *stream) forget() {
+	s.out.Drop()
+	s.release()
+}
+
+func (s *stream) release() {
+	if s.waiting != nil {
+		s.waiting.Release()
+		s.waiting = nil
+	}
 }
 
 // show subscribes to a process, from where m says, with a standing Pull.
@@ -36,19 +45,28 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 	if c.stage == evicted {
 		return
 	}
-	s := &stream{ref: p, shown: true, placed: !m.Now, begin: m.After, last: m.After}
-	if old := c.streams[p.ID]; old != nil {
-		if old.waiting != nil {
-			old.waiting.Release() // it comes again
-			old.waiting = nil
+	s := c.streams[p.ID]
+	if s == nil || !s.ref.PID.Equal(p.PID) {
+		if s != nil {
+			s.forget()
 		}
-		if m.Resumed && old.placed {
-			s.begin = old.begin
-		}
+		s = newStream(p)
+		c.streams[p.ID] = s
 	}
-	c.streams[p.ID] = s
+	if m.Now {
+		s.out.BeginNow()
+	} else {
+		s.out.Begin(m.After)
+	}
+	c.subscribe(ctx, s, m)
+}
+
+// subscribe asks the process of s for what follows m.After. What waits comes again.
+func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe) {
+	s.forget()
+	s.shown = true
 	m.Pull, m.Owner, m.Explicit = deliveryBytes, !c.observer, c.acks
-	ctx.Request(p.PID, m)
+	ctx.Request(s.ref.PID, m)
 }
 
 // showNew shows a process from its beginning, if it is not shown.
@@ -64,133 +82,131 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 		m.Release()
 		return // nobody is there any more, to send it or to have it
 	}
-	next := m.Gap.From
-	if next == 0 {
-		next = m.Entries[0].Seq
-	}
-	if !s.placed {
-		s.placed, s.begin, s.last = true, next-1, next-1
-	}
-	if next != s.last+1 {
+	if !c.window.Offer(&s.out, measured(&m)) {
 		// An actor failed between moving the cursor and sending: begin again.
 		m.Release()
-		c.resubscribe(ctx, message.Resubscribe{Process: s.ref, After: s.last})
+		c.resubscribe(ctx, message.Resubscribe{Process: s.ref})
 		return
 	}
+	s.release() // m begins where it did
 	s.waiting = &m
-	c.queue = append(c.queue, s)
-	c.flush(ctx, c.env.Window)
+	c.flush(ctx, false)
 }
 
-// flush passes deliveries to the writer, each process in turn, while the client
-// has less than window unread.
-func (c *connection) flush(ctx actor.Context, window int64) {
-	for len(c.reads) > 0 && c.unread < window {
-		p := c.reads[0]
-		c.reads = c.reads[1:]
+// measured is a delivery as the window sees it.
+func measured(m *message.Delivery) window.Delivery {
+	d := window.Delivery{First: m.Gap.From, Last: m.Gap.To, AckEvery: m.AckEvery}
+	for i := range m.Entries {
+		d.Bytes += window.EntryBytes + int64(m.Entries[i].Len())
+	}
+	if n := len(m.Entries); n > 0 {
+		if d.First == 0 {
+			d.First = m.Entries[0].Seq
+		}
+		d.Last, d.Closed = m.Entries[n-1].Seq, m.Entries[n-1].Kind == outlog.Closed
+	}
+	return d
+}
+
+// flush passes to the writer what has its turn in the window; with force, all that waits.
+func (c *connection) flush(ctx actor.Context, force bool) {
+	for p, ok := c.read(force); ok; p, ok = c.read(force) {
 		c.readAgain(ctx, p)
 	}
-	for len(c.queue) > 0 && c.unread < window {
-		s := c.queue[0]
-		c.queue = c.queue[1:]
-		switch {
-		case s.command != nil && s.command.parcel != nil:
-			c.passParcel(ctx, s.command)
-		case s.waiting != nil:
-			c.pass(ctx, s)
-		default:
-			continue // it was subscribed to anew, or has gone
-		}
+	for s, ask, ok := c.window.Next(force); ok; s, ask, ok = c.window.Next(force) {
+		c.pass(ctx, s, ask)
 		ctx.Request(s.ref.PID, message.Pull{Bytes: deliveryBytes})
 	}
-	if len(c.queue) == 0 {
-		c.queue = nil
-	}
 }
 
-// pass passes the delivery of s that waits to the writer.
-func (c *connection) pass(ctx actor.Context, s *stream) {
-	d := s.waiting
-	s.waiting = nil
-	n := int64(0)
-	s.last = max(s.last, d.Gap.To) + uint64(len(d.Entries))
-	for i := range d.Entries {
-		n += entryBytes + int64(d.Entries[i].Len())
-		s.closed = d.Entries[i].Kind == outlog.Closed
+// read takes the first of the reads that wait for room in the window.
+func (c *connection) read(force bool) (p pending, ok bool) {
+	if c.window.Full() && !force {
+		return p, false
 	}
-	c.writer.output(outgoing{delivery: d})
-	c.mark(ctx, s, s.begin, s.last, n, d.AckEvery)
+	return c.reads.Pop()
 }
 
-// entryBytes is what a message costs the window beside its output, in bytes.
-const entryBytes = 100
-
-// mark remembers output that was passed to the writer, until a Pong says that it
-// has been read. That is asked for once an eighth of the window waits for it, or ackEvery bytes
-// if that is less and not 0.
-func (c *connection) mark(ctx actor.Context, s *stream, from, to uint64, n, ackEvery int64) {
-	c.unread += n
-	c.unasked += n
-	if k := len(c.sent) - 1; k >= 0 && c.sent[k].serial == c.serial && c.sent[k].process == s.ref.PID && c.sent[k].from == from {
-		c.sent[k].to = max(c.sent[k].to, to)
-		c.sent[k].bytes += n
+// pass passes what waits of s to the writer, and then asks whether the client has read it.
+func (c *connection) pass(ctx actor.Context, s *stream, ask window.Ask) {
+	if s.command != nil {
+		c.passParcel(s.command)
 	} else {
-		c.sent = append(c.sent, sentMark{c.serial, s.ref.PID, s.command != nil, from, to, n})
+		c.writer.output(outgoing{delivery: s.waiting})
+		s.waiting = nil
 	}
-	most := c.env.Window / 8
-	if ackEvery > 0 {
-		most = min(most, ackEvery)
-	}
-	switch {
-	case c.unasked >= most:
-		c.ping()
-	case !c.pausing:
-		c.pausing = true
-		env.After(ctx, pingPause, pingDue{})
+	c.askRead(ctx, ask)
+	if s.command != nil {
+		c.mayClose(ctx) // the parcel may have been the last answer
 	}
 }
 
-// ping asks how far the client has read: its Pong to what follows all that was
-// passed to the writer says that it has read all of that (RFC 6455 §5.5.3).
-func (c *connection) ping() {
-	if n := len(c.sent); n == 0 || c.sent[n-1].serial != c.serial {
-		return
+// passLast passes what waits of s out of turn, if something does: no more will come.
+func (c *connection) passLast(ctx actor.Context, s *stream) {
+	if ask, ok := c.window.Take(&s.out); ok {
+		c.pass(ctx, s, ask)
 	}
-	c.asked.Store(c.serial)
-	c.writer.output(outgoing{ping: c.serial})
-	c.serial++
-	c.unasked = 0
 }
 
+// askRead does what the window needs to learn how far the client has read.
+func (c *connection) askRead(ctx actor.Context, a window.Ask) {
+	c.ping(a.Ping)
+	if a.Wait {
+		env.After(ctx, window.Pause, pingDue{})
+	}
+}
+
+// ping writes the Ping serial behind all that was passed to the writer, unless serial is 0.
+func (c *connection) ping(serial uint64) {
+	if serial > 0 {
+		c.pongs.asked.Store(serial)
+		c.writer.output(outgoing{ping: serial})
+	}
+}
+
+// pongs has the newest Pong for the connection. The zero pongs is ready.
+type pongs struct {
+	asked  atomic.Uint64 // serial of the newest Ping; the connection stores
+	newest atomic.Uint64 // serial of the newest Pong, at most asked; only rises
+	told   atomic.Bool   // a ponged is on its way
+}
+
+// take records a Pong and reports whether the connection needs a ponged. One goroutine calls it.
+// RFC 6455 §5.5.3 allows Pongs that nobody asked for: they change nothing.
+func (p *pongs) take(serial uint64) (tell bool) {
+	if serial <= p.newest.Load() || serial > p.asked.Load() {
+		return false
+	}
+	p.newest.Store(serial)
+	return p.told.CompareAndSwap(false, true)
+}
+
+// read is the newest Pong. The next one is told again.
+func (p *pongs) read() uint64 {
+	p.told.Store(false)
+	return p.newest.Load()
+}
+
+// ponged acknowledges what the client has read, and passes on what there is room for now.
 func (c *connection) ponged(ctx actor.Context) {
-	c.pongPending.Store(false)
-	serial := c.pong.Load()
-	n := 0
-	for n < len(c.sent) && c.sent[n].serial <= serial {
-		m := &c.sent[n]
-		c.unread -= m.bytes
-		if !c.observer && !c.acks || m.command {
-			ctx.Request(m.process, message.Ack{From: m.from, To: m.to})
+	serial := c.pongs.read()
+	for a, ok := c.window.Pong(serial); ok; a, ok = c.window.Pong(serial) {
+		if !c.observer && !c.acks || a.Of.command != nil {
+			ctx.Request(a.Of.ref.PID, message.Ack{From: a.From, To: a.To})
 		}
-		n++
 	}
-	if c.sent = c.sent[n:]; len(c.sent) == 0 {
-		c.sent = nil
-	}
-	c.flush(ctx, c.env.Window)
+	c.flush(ctx, false)
 }
 
 // resubscribe goes on after the last entry that the writer has.
 func (c *connection) resubscribe(ctx actor.Context, m message.Resubscribe) {
 	s := c.streams[m.Process.ID]
-	if s == nil || s.closed || !s.ref.PID.Equal(m.Process.PID) {
+	if s == nil || !s.ref.PID.Equal(m.Process.PID) || c.stage == evicted {
 		return
 	}
-	last := m.After
-	if s.placed {
-		last = s.last
+	if after, ok := s.out.Resume(m.After); ok {
+		c.subscribe(ctx, s, message.Subscribe{After: after, Resumed: true})
 	}
-	c.show(ctx, s.ref, message.Subscribe{After: last, Resumed: true})
 }
 
 // removed forgets a process, and answers what can no longer be answered.
@@ -200,26 +216,25 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 		return
 	}
 	delete(c.streams, m.ID)
-	if s.waiting != nil {
-		c.pass(ctx, s) // with or without room: no more will come
-	}
-	if !s.placed {
-		s.last = m.Last // nothing has come since it was subscribed to
+	c.passLast(ctx, s)
+	sent := s.out.Last()
+	if !s.out.Placed() {
+		sent = m.Last // nothing has come since it was subscribed to
 	}
 	switch {
-	case s.closed, m.Closed && s.last >= m.Last:
+	case s.out.Closed(), m.Closed && sent >= m.Last:
 	case m.Reason == "": // it was too slow, for an observer or with evict
 		closed := &message.Delivery{Process: m.ID, Entries: []outlog.Entry{{Seq: m.Last, Kind: outlog.Closed}}}
-		if s.last+1 < m.Last {
-			closed.Gap = outlog.Gap{From: s.last + 1, To: m.Last - 1}
+		if sent+1 < m.Last {
+			closed.Gap = outlog.Gap{From: sent + 1, To: m.Last - 1}
 		}
 		c.writer.output(outgoing{delivery: closed})
 	default:
 		// Its actor is gone, and the end of its log with it: say so, and close. In the
 		// lane of its output, which comes before.
-		last := max(m.Last, s.last)
-		if s.last < last {
-			c.writer.output(outgoing{delivery: &message.Delivery{Process: m.ID, Gap: outlog.Gap{From: s.last + 1, To: last}}})
+		last := max(m.Last, sent)
+		if sent < last {
+			c.writer.output(outgoing{delivery: &message.Delivery{Process: m.ID, Gap: outlog.Gap{From: sent + 1, To: last}}})
 		}
 		c.writer.output(outgoing{method: protocol.NotifyEvicted, body: protocol.EvictedNotification{ProcessID: m.ID, Seq: last + 1, Reason: m.Reason}})
 		c.writer.output(outgoing{method: protocol.NotifyClosed, body: protocol.ClosedNotification{ProcessID: m.ID, Seq: last + 2}})

@@ -217,8 +217,8 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 			c.showNew(ctx, p)
 		}
 	case protocol.ProcessReadResult:
-		if len(result.Chunks) > 0 && c.unread >= c.env.Window {
-			c.reads = append(c.reads, p) // not its output: that is read again
+		if len(result.Chunks) > 0 && c.window.Full() {
+			c.reads.Push(p) // not its output: that is read again
 			return
 		}
 		if c.most > 0 {
@@ -235,7 +235,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		}
 		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
 		if s := c.streams[p.process]; s != nil && m.To > m.From {
-			c.mark(ctx, s, m.From, m.To, int64(n), 0)
+			c.askRead(ctx, c.window.Sent(&s.out, m.From, m.To, int64(n), 0))
 		}
 	default:
 		if p.begins() { // behind the end of another of that name

@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/internal/fifo"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -27,8 +28,8 @@ type writer struct {
 	failed  func(error)           // the transport has; called once, by the goroutine
 
 	mu      sync.Mutex
-	first   queue // answers, notifications
-	second  queue // deliveries, pings, what commands and streams of HTTP say
+	first   fifo.Queue[outgoing] // answers, notifications
+	second  fifo.Queue[outgoing] // deliveries, pings, what commands and streams of HTTP say
 	end     *closeFrame
 	ended   bool // nothing more is written
 	working bool // the goroutine is there, or has ended for good
@@ -57,9 +58,9 @@ func newWriter(conn message.Conn, admit *admission, ponged func(uint64)) *writer
 	return &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
 }
 
-func (w *writer) control(o outgoing) { w.change(func() { w.first.push(o) }) }
+func (w *writer) control(o outgoing) { w.change(func() { w.first.Push(o) }) }
 
-func (w *writer) output(o outgoing) { w.change(func() { w.second.push(o) }) }
+func (w *writer) output(o outgoing) { w.change(func() { w.second.Push(o) }) }
 
 // change makes a change to what there is to do, and has it done.
 func (w *writer) change(f func()) {
@@ -86,12 +87,12 @@ func (w *writer) close(code int, reason string) {
 func (w *writer) stop() {
 	w.mu.Lock()
 	w.ended = true
-	for o, ok := w.second.pop(); ok; o, ok = w.second.pop() {
+	for o, ok := w.second.Pop(); ok; o, ok = w.second.Pop() {
 		if o.delivery != nil {
 			o.delivery.Release()
 		}
 	}
-	w.first = queue{}
+	w.first = fifo.Queue[outgoing]{}
 	w.mu.Unlock()
 }
 
@@ -99,8 +100,8 @@ func (w *writer) stop() {
 func (w *writer) next() (o outgoing, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o, ok = w.first.pop(); !ok {
-		o, ok = w.second.pop()
+	if o, ok = w.first.Pop(); !ok {
+		o, ok = w.second.Pop()
 	}
 	return o, ok
 }
@@ -110,7 +111,7 @@ func (w *writer) next() (o outgoing, ok bool) {
 func (w *writer) rest() (end *closeFrame, over, nothing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	nothing = w.first.empty() && w.second.empty()
+	nothing = w.first.Len()+w.second.Len() == 0
 	over = w.ended || nothing && w.end != nil
 	w.working = over || !nothing
 	return w.end, over, nothing
@@ -161,42 +162,6 @@ func (w *writer) drain() (err error) {
 		w.admit.memory.Give(o.held)
 	}
 	return w.conn.Flush()
-}
-
-// queue is first in, first out. An empty queue keeps the memory of keepItems, and no more.
-type queue struct {
-	items []outgoing
-	head  int // of items, the first that is in the queue
-}
-
-// keepItems is how many an empty queue has room for.
-const keepItems = 4
-
-func (q *queue) empty() bool { return q.head == len(q.items) }
-
-func (q *queue) push(o outgoing) {
-	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, o)
-}
-
-func (q *queue) pop() (o outgoing, ok bool) {
-	if q.empty() {
-		return o, false
-	}
-	o = q.items[q.head]
-	q.items[q.head] = outgoing{}
-	q.head++
-	if q.empty() {
-		q.items, q.head = q.items[:0], 0
-		if cap(q.items) > keepItems {
-			q.items = nil
-		}
-	}
-	return o, true
 }
 
 func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {

@@ -56,6 +56,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/process/feed", "github.com/asynkron/protoactor-go", "a machine knows no actors"},
 		{"/actors/process/feed", module + "/actors/child", "a machine knows no system"},
 		{"/actors/process/life", module + "/actors/child", "a machine knows no system"},
+		{"/actors/connection/window", module + "/actors", "a pure machine"},
+		{"/actors/connection/window", "github.com/asynkron/protoactor-go", "a pure machine"},
 		{"/actors/child", module + "/actors", "the edge to the system knows no actors"},
 		{"/actors/child", "github.com/asynkron/protoactor-go", "the edge to the system knows no actors"},
 		{"/actors", module + "/transport", "it declares what it needs of a connection"},
