@@ -4,6 +4,24 @@ import "encoding/json"
 
 // The filesystem methods. Paths are file URIs: see ParseFileURI. (exec-server wire §8.)
 
+// Methods about the filesystem. The comments name the params and the result.
+const (
+	MethodFsReadFile        = "fs/readFile"        // FsReadFileParams → FsReadFileResult
+	MethodFsOpen            = "fs/open"            // FsOpenParams → FsOpenResult
+	MethodFsReadBlock       = "fs/readBlock"       // FsReadBlockParams → FsReadBlockResult
+	MethodFsWriteBlock      = "fs/writeBlock"      // FsWriteBlockParams → Empty
+	MethodFsClose           = "fs/close"           // FsCloseParams → Empty
+	MethodFsWriteFile       = "fs/writeFile"       // FsWriteFileParams → Empty
+	MethodFsCreateDirectory = "fs/createDirectory" // FsCreateDirectoryParams → Empty
+	MethodFsGetMetadata     = "fs/getMetadata"     // FsGetMetadataParams → FsGetMetadataResult
+	MethodFsCanonicalize    = "fs/canonicalize"    // FsCanonicalizeParams → FsCanonicalizeResult
+	MethodFsReadDirectory   = "fs/readDirectory"   // FsReadDirectoryParams → FsReadDirectoryResult
+	MethodFsWalk            = "fs/walk"            // FsWalkParams → FsWalkResult
+	MethodFsRemove          = "fs/remove"          // FsRemoveParams → Empty
+	MethodFsCopy            = "fs/copy"            // FsCopyParams → Empty
+	MethodFsWatchMissing    = "fs/watchMissing"    // FsWatchMissingParams → FsWatchMissingResult
+)
+
 // Confinement is what the params of every filesystem method may ask for.
 type Confinement struct {
 	// Sandbox is kept as it came; nil means absent or null. See Unsupported.

@@ -2,6 +2,9 @@ package protocol
 
 // A request to an HTTP server, which the exec-server sends. (exec-server wire §8.)
 
+// MethodHTTPRequest has HTTPRequestParams and HTTPRequestResult.
+const MethodHTTPRequest = "http/request"
+
 // HTTPHeader is one header field. A name may come several times.
 type HTTPHeader struct {
 	Name  string `json:"name" wire:"required"`

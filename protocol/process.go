@@ -8,6 +8,24 @@ import (
 	"github.com/google/uuid"
 )
 
+// Methods about one process. The comments name the params and the result.
+const (
+	// exec-server wire §3, §5 and §6.
+	MethodProcessStart     = "process/start"     // ProcessStartParams → ProcessStartResult
+	MethodProcessRead      = "process/read"      // ProcessReadParams → ProcessReadResult
+	MethodProcessWrite     = "process/write"     // ProcessWriteParams → ProcessWriteResult
+	MethodProcessSignal    = "process/signal"    // ProcessSignalParams → Empty
+	MethodProcessTerminate = "process/terminate" // ProcessTerminateParams → ProcessTerminateResult
+
+	// Ours.
+	MethodProcessCloseStdin = "process/closeStdin" // ProcessCloseStdinParams → Empty
+	MethodProcessResize     = "process/resize"     // ProcessResizeParams → Empty
+	MethodProcessWait       = "process/wait"       // ProcessWaitParams → ProcessWaitResult
+	MethodProcessRestart    = "process/restart"    // ProcessRestartParams → Empty
+	MethodProcessSetRestart = "process/setRestart" // ProcessSetRestartParams → Empty
+	MethodProcessInfo       = "process/info"       // ProcessInfoParams → ProcessInfoResult
+)
+
 // Stream is where output was written to. (exec-server wire §4.)
 type Stream uint8
 

@@ -2,6 +2,25 @@ package protocol
 
 import "errors"
 
+// Methods about the connection, the session and the server. The comments name the params and the result.
+const (
+	// exec-server wire §2: the first request of a connection, once.
+	MethodInitialize = "initialize" // InitializeParams → InitializeResult
+	// exec-server wire §2: a notification; only now is the rest allowed.
+	MethodInitialized = "initialized" // Empty
+
+	// exec-server wire §8.
+	MethodEnvironmentInfo   = "environment/info"   // NoParams → EnvironmentInfo
+	MethodEnvironmentStatus = "environment/status" // anything, not unmarshalled → EnvironmentStatusResult
+
+	// Ours.
+	MethodServerInfo   = "server/info"   // Empty → ServerInfoResult
+	MethodSessionInfo  = "session/info"  // Empty → SessionInfoResult
+	MethodSessionClose = "session/close" // SessionCloseParams → Empty
+	MethodSessionAck   = "session/ack"   // SessionAckParams; a notification
+	MethodProcessList  = "process/list"  // Empty → ProcessListResult
+)
+
 // InitializeParams opens a session or resumes one. All but the first three are ours.
 type InitializeParams struct {
 	// ClientName is for logs and listings; it may be empty. (exec-server wire §2.)

@@ -7,6 +7,13 @@ import (
 	"regexp/syntax"
 )
 
+// Methods about groups. (Ours.) The comments name the params and the result.
+const (
+	MethodGroupStart = "group/start" // GroupStartParams → GroupStartResult
+	MethodGroupStop  = "group/stop"  // GroupStopParams → Empty
+	MethodGroupList  = "group/list"  // Empty → GroupListResult
+)
+
 // Restart says when a process is run again, with OTP's terms. (Ours.)
 type Restart struct {
 	// Policy is temporary (never), transient (when it failed: exit code, signal or
