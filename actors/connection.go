@@ -108,20 +108,26 @@ type connection struct {
 	broken     bool // the transport is
 }
 
-func newConnection(s *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *connection {
+// newConnection makes the actor of one connection. spare says that there are MaxConnections without
+// this one.
+func newConnection(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *actor.Props {
+	return e.Props(func() actor.Actor { return connectionOf(e, troupe, conn, spare) }, env.Escalated, actor.WithSupervisor(e.Once))
+}
+
+func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *connection {
 	c := &connection{
-		env:      s,
+		env:      e,
 		troupe:   troupe,
 		conn:     conn,
 		spare:    spare,
 		pending:  make(map[uint64]pending),
 		starting: make(map[string][]inbound),
 		streams:  make(map[string]*stream),
-		window:   window.New[*stream](s.Window),
+		window:   window.New[*stream](e.Window),
 	}
-	c.memory = s.ClientBudget.Account()
+	c.memory = e.ClientBudget.Account()
 	c.commands.output.memory = c.memory
-	c.admit = newAdmission(s.MaxPending, c.memory)
+	c.admit = newAdmission(e.MaxPending, c.memory)
 	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
 		c.most = bounded.MaxMessage()
 	}

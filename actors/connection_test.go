@@ -18,7 +18,7 @@ func TestConnectionLogsUnknownMessages(t *testing.T) {
 	for name, produce := range map[string]func(*env.Env) actor.Actor{
 		"connection": func(s *env.Env) actor.Actor {
 			_, theirs := transport.Pipe("")
-			return newConnection(s, nil, theirs, false)
+			return connectionOf(s, nil, theirs, false)
 		},
 		"connections": func(s *env.Env) actor.Actor { return &connections{env: s, ending: &ending{}} },
 	} {

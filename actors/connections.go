@@ -40,8 +40,7 @@ func (c *connections) Receive(ctx actor.Context) {
 			return
 		}
 		spare := live >= c.env.MaxConnections
-		props := c.env.Props(func() actor.Actor { return newConnection(c.env, c.troupe, m.Conn, spare) }, env.Escalated, actor.WithSupervisor(c.env.Once))
-		if _, err := ctx.SpawnNamed(props, "c-"+ulid.Make().String()); err != nil {
+		if _, err := ctx.SpawnNamed(newConnection(c.env, c.troupe, m.Conn, spare), "c-"+ulid.Make().String()); err != nil {
 			c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 			return

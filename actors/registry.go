@@ -50,6 +50,15 @@ type registry struct {
 	relieveAt env.Alarm
 }
 
+// newRegistry makes the registry. sessions is the actor that spawns sessions. drained is called once,
+// when DrainAll has come and no session is left.
+func newRegistry(e *env.Env, sessions *actor.PID, drained func()) *actor.Props {
+	record := &registryRecord{drained: drained}
+	return e.Props(func() actor.Actor {
+		return &registry{env: e, registryRecord: record, sessions: sessions}
+	}, env.Escalated)
+}
+
 func (r *registry) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:

@@ -75,7 +75,7 @@ func slowDisk(t *testing.T, turns *turns.Turns, test func(t *testing.T, disk cha
 				<-disk
 			}
 		}, nil).WithDefaults()}
-		spawn(func() actor.Actor { return newConnection(s, troupe, conn, false) })
+		spawn(func() actor.Actor { return connectionOf(s, troupe, conn, false) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {
 			for {

@@ -305,7 +305,7 @@ func TestStalledConnection(t *testing.T) {
 				troupe := spawn(func() actor.Actor { return session })
 				ours, theirs := transport.Pipe("")
 				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-				connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })
+				connection := spawn(func() actor.Actor { return connectionOf(s, troupe, theirs, false) })
 				ended := make(chan error, 1)
 				go func() {
 					for {
@@ -371,7 +371,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked)} })
 		ours, theirs := transport.Pipe("")
 		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		connection := spawn(func() actor.Actor { return newConnection(s, troupe, theirs, false) })
+		connection := spawn(func() actor.Actor { return connectionOf(s, troupe, theirs, false) })
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
 				t.Fatal(err)

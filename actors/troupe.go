@@ -219,25 +219,22 @@ func (r *root) Receive(ctx actor.Context) {
 }
 
 func (r *root) start(ctx actor.Context) {
-	spawn := func(name string, re env.Reaction, produce actor.Producer, opts ...actor.PropsOption) *actor.PID {
-		pid, err := ctx.SpawnNamed(r.env.Props(produce, re, opts...), name)
+	spawn := func(name string, props *actor.Props) *actor.PID {
+		pid, err := ctx.SpawnNamed(props, name)
 		if err != nil {
 			panic(err) // the names are ours alone
 		}
 		return pid
 	}
-	r.sessions = spawn("sessions", env.Contained, func() actor.Actor { return &sessions{r.env} })
-	record := &registryRecord{drained: sync.OnceFunc(func() { close(r.drained) })}
-	r.registry = spawn("registry", env.Escalated, func() actor.Actor {
-		return &registry{env: r.env, registryRecord: record, sessions: r.sessions}
-	})
+	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
+	r.registry = spawn("registry", newRegistry(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
 	troupe := ctx.Self()
 	if r.letters == nil {
 		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
-	r.connections = spawn("connections", env.Contained, func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
-		actor.WithSupervisor(r.env.Once)) // a connection that fails is stopped: its client resumes
+	r.connections = spawn("connections", r.env.Props(func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
+		env.Contained, actor.WithSupervisor(r.env.Once))) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)
