@@ -126,7 +126,6 @@ func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) 
 		window:   window.New[*stream](e.Window),
 	}
 	c.memory = e.ClientBudget.Account()
-	c.commands.output.memory = c.memory
 	c.admit = newAdmission(e.MaxPending, c.memory)
 	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
 		c.most = bounded.MaxMessage()
@@ -182,7 +181,7 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.reply(ctx, m)
 	case message.Delivery:
 		c.delivery(ctx, m)
-	case parcel:
+	case message.Parcel:
 		c.parcel(ctx, m)
 	case message.Resubscribe:
 		c.resubscribe(ctx, m)

@@ -5,41 +5,58 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/command"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/connection/window"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxCommandOutput bounds the output that the commands of a connection keep until they end, in
+	// bytes.
+	maxCommandOutput = 64 << 20
+	// outputCopies is how often such output is in memory when a command ends: as it came, as text,
+	// and as it is written.
+	outputCopies = 3
 )
 
 // commands are the programs of the sister APIs that a connection runs.
 type commands struct {
-	active map[commandKey]*runningCommand // until the writer has their end
+	named  map[commandKey]*runningCommand // a name is taken until the writer has the end
+	actors map[string]*runningCommand     // the same, by the id of the actor
 	serial uint64                         // of the newest without a name
-	output heldOutput                     // they add to it
+	room   *budget.Part                   // for the output of all of them; nil before the first
 
-	translator *dialect.Translator // nil: no request came yet
+	translator *dialect.Translator // nil before the first request
 }
 
-// commandKey is what a command is called.
+// commandKey names a command.
 type commandKey struct {
 	api, name string
-	serial    uint64 // of one without a name; else 0
+	serial    uint64 // of a command without a name; else 0
 }
 
-// runningCommand is what a connection has of a command.
+// runningCommand is what a connection knows of a command.
 type runningCommand struct {
 	stream
 	key     commandKey
 	dialect dialect.Dialect
-	parcel  *parcel // for the window; nil: none
-	asked   pending // what it answers
+	parcel  *message.Parcel // waits for the window; nil: none does
+	asked   pending         // the request that parcel.Answer answers
+}
+
+// forget frees the name of a command.
+func (cs *commands) forget(cmd *runningCommand) {
+	delete(cs.named, cmd.key)
+	delete(cs.actors, cmd.ref.PID.Id)
 }
 
 // ending is how many have an answer that waits for the window.
 func (cs *commands) ending() (n int) {
-	for _, cmd := range cs.active {
-		if cmd.parcel != nil && cmd.parcel.answer != nil {
+	for _, cmd := range cs.named {
+		if cmd.parcel != nil && cmd.parcel.Answer != nil {
 			n++
 		}
 	}
@@ -47,7 +64,7 @@ func (cs *commands) ending() (n int) {
 }
 
 // over reports whether the command has told its end, which waits for the window.
-func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.last }
+func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.Last }
 
 // command handles a request of the sister APIs.
 func (c *connection) command(ctx actor.Context, in inbound) {
@@ -80,7 +97,7 @@ func serverEnv() map[string]string { return child.WithoutSecrets(os.Environ()) }
 
 // callCommand passes a call to its command, or answers the call if the command has ended.
 func (c *connection) callCommand(ctx actor.Context, in inbound, r dialect.Request) {
-	cmd := c.commands.active[commandKey{api: r.Dialect.API(), name: r.Name}]
+	cmd := c.commands.named[commandKey{api: r.Dialect.API(), name: r.Name}]
 	switch {
 	case cmd == nil:
 		result, err := r.Dialect.Unknown(r.Name, r.Call)
@@ -100,62 +117,76 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		c.commands.serial++
 		key.serial = c.commands.serial
 	}
-	if c.commands.active[key] != nil {
+	if c.commands.named[key] != nil {
 		c.fail(in, spec.Dialect.Duplicate(spec.Name))
 		return
 	}
-	it := &command{spec: spec, key: key, from: ownerKey(c.conn), troupe: c.troupe, connection: ctx.Self(), store: &c.commands.output}
-	pid := ctx.Spawn(c.env.Props(func() actor.Actor { return it }, env.Escalated))
+	if c.commands.room == nil {
+		c.commands.room = c.memory.Part(maxCommandOutput, outputCopies)
+		c.commands.named = make(map[commandKey]*runningCommand)
+		c.commands.actors = make(map[string]*runningCommand)
+	}
+	pid := ctx.SpawnPrefix(command.New(c.env, command.Start{
+		Spec:       spec,
+		From:       ownerKey(c.conn),
+		Troupe:     c.troupe,
+		Connection: ctx.Self(),
+		Room:       c.commands.room,
+		Pull:       deliveryBytes,
+	}), message.CommandPrefix)
 	cmd := &runningCommand{stream: stream{ref: message.ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
 	cmd.stream.command, cmd.stream.out.Of = cmd, &cmd.stream
-	if c.commands.active == nil {
-		c.commands.active = make(map[commandKey]*runningCommand)
-	}
-	c.commands.active[key] = cmd
+	c.commands.named[key], c.commands.actors[pid.Id] = cmd, cmd
 	in.params = message.StartCommand{}
 	c.ask(ctx, pid, in, pending{command: cmd, server: spec.Dialect.Started(spec.Name) != nil})
 }
 
-// parcel takes what a command has to say; it is passed to the writer in turn with the output of
-// processes.
-func (c *connection) parcel(ctx actor.Context, m parcel) {
-	cmd := c.commands.active[m.key]
-	if cmd == nil || !cmd.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
+// parcel takes what a command has to say. The window passes it to the writer in turn with the
+// output of processes.
+func (c *connection) parcel(ctx actor.Context, m message.Parcel) {
+	cmd := c.commands.actors[ctx.Sender().GetId()]
+	if cmd == nil || c.stage == evicted {
+		m.GiveBack()
 		return
 	}
 	cmd.parcel = &m
-	c.window.Offer(&cmd.stream.out, window.Delivery{Last: m.to, Bytes: m.bytes, AckEvery: m.ackEvery})
-	if m.answer != nil { // it is no longer the command that has to answer
-		cmd.asked = c.pending[m.answer.Token]
-		delete(c.pending, m.answer.Token)
+	d := window.Delivery{Last: m.To, Bytes: m.Bytes + window.EntryBytes*int64(len(m.Notes)), AckEvery: m.AckEvery}
+	if m.Answer != nil { // it is no longer the command that has to answer
+		d.Bytes += window.EntryBytes
+		cmd.asked = c.pending[m.Answer.Token]
+		delete(c.pending, m.Answer.Token)
 	}
+	c.window.Offer(&cmd.stream.out, d)
 	c.flush(ctx, false)
 }
 
-// passParcel passes what a command has said to the writer.
+// passParcel passes the parcel of a command to the writer.
 func (c *connection) passParcel(cmd *runningCommand) {
 	m := cmd.parcel
 	cmd.parcel = nil
-	for _, o := range m.out {
-		c.writer.output(o)
+	for _, note := range m.Notes {
+		c.writer.output(outgoing{method: note.Method, body: note.Params})
 	}
-	if m.answer != nil {
-		c.answerInTurn(cmd.asked, m.answer.Result, nil)
+	if m.Answer != nil {
+		c.answerInTurn(cmd.asked, m.Answer.Result, nil)
 	}
-	if m.last {
-		delete(c.commands.active, cmd.key) // what is called so next comes behind it
+	if m.Release != nil {
+		c.writer.output(outgoing{written: m.Release})
+	}
+	if m.Last {
+		c.commands.forget(cmd) // another command of this name comes after it in the writer
 	}
 }
 
-// commandGone is for the end of a command's actor. What was asked meanwhile it does not answer any
-// more; most often it has told its end before. Else it has failed, and its program is killed.
+// commandGone is for the end of a command's actor. Requests that it has not answered are answered.
+// Most often the client knows the end of the command. Else the actor has failed, and the program is
+// killed with it.
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
-	var failed *runningCommand
-	for key, cmd := range c.commands.active {
-		if cmd.ref.PID.Equal(pid) && !cmd.over() {
-			failed = cmd
-			delete(c.commands.active, key)
-		}
+	failed := c.commands.actors[pid.Id]
+	if failed != nil && failed.over() {
+		failed = nil // its end waits for the window
+	} else if failed != nil {
+		c.commands.forget(failed)
 	}
 	begun := true
 	for token, p := range c.pending {

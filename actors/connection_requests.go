@@ -194,7 +194,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.finished++
 	}
 	if p.begins() && m.Err != nil {
-		delete(c.commands.active, p.command.key) // before the answer: the name is free again
+		c.commands.forget(p.command) // before the answer: the name is free again
 	}
 	if p.list != nil {
 		if info, ok := m.Result.(protocol.ProcessInfo); ok {

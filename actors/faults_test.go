@@ -35,6 +35,8 @@ func kindOf(pid *actor.PID) string {
 		return "group"
 	case strings.HasPrefix(last, "c-"):
 		return "connection"
+	case strings.HasPrefix(last, "command-"):
+		return "command"
 	case len(path) == 3:
 		return "supervisor"
 	}

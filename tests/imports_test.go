@@ -53,6 +53,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/httpcall", "github.com/asynkron/protoactor-go", "the edge to other servers knows no actors"},
 		{"/actors/outlog", module + "/actors", "a data structure"},
 		{"/actors/command/dialect", "github.com/asynkron/protoactor-go", "words know no actors"},
+		{"/actors/command/outcome", "github.com/asynkron/protoactor-go", "a decision knows no actors"},
 		{"/actors/process/feed", "github.com/asynkron/protoactor-go", "a machine knows no actors"},
 		{"/actors/process/feed", module + "/actors/child", "a machine knows no system"},
 		{"/actors/process/life", module + "/actors/child", "a machine knows no system"},

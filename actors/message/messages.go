@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -175,12 +174,10 @@ func (m Attach) Unheard(*actor.PID) any {
 }
 
 func (m Request) Unheard(to *actor.PID) any {
-	switch m.Params.(type) {
-	case StartCommand, dialect.Call: // the connection answers when its child ends
-		return nil
-	}
 	path := strings.Split(to.Id, "/")
 	switch name := path[len(path)-1]; {
+	case strings.HasPrefix(name, CommandPrefix):
+		return nil // its connection answers when it ends
 	case strings.HasPrefix(name, "p-"):
 		id := ""
 		if about, ok := m.Params.(protocol.AboutProcess); ok {

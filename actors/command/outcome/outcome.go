@@ -1,0 +1,207 @@
+// Package outcome decides what the client of one command is told: its output up to a limit, and
+// its end, once. The package is pure: the log of a process and the time go in, and what to say
+// comes out.
+package outcome
+
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// drainTime is how long after the exit the end waits for descendants that hold the output
+	// open.
+	drainTime = 2 * time.Second
+	// drainQuiet is how long after the newest output the end still waits, if that output came
+	// after the exit and Spec.Quiet is set.
+	drainQuiet = 50 * time.Millisecond
+	// drainEntries bounds the entries that are taken after that wait.
+	drainEntries = 256
+)
+
+// Outcome follows the log of one process. The zero Outcome with a Spec is at the start of the log.
+//
+//	running ─ exited ─▶ draining ─ closed ─────────────────▶ end ─▶ told
+//	                        └─ Tick asks ─ LogEnds ─ there ──▲
+//	Lost: from any state to the end
+type Outcome struct {
+	Spec *dialect.Spec // fixed
+
+	last    uint64    // seq of the last entry taken; Take moves it on, and leaves none out
+	streams [2]stream // stdout, stderr
+	held    int       // bytes of the room that are taken: those of all streams' data, until GiveBack
+
+	exited  bool
+	code    int       // once exited
+	drainAt time.Time // drainTime after the exit; zero before
+	quietAt time.Time // drainQuiet after the newest output since the exit; zero: none came
+	asked   bool      // Tick has asked how far the log goes; it asks once
+	until   uint64    // the end comes with this entry; 0: not known. Only LogEnds sets it.
+	closed  bool      // the log has ended
+
+	end  *dialect.End // nil: not yet known. It is made once.
+	told bool         // End has returned it
+}
+
+// stream is the output of stdout or stderr.
+type stream struct {
+	data []byte // the first n bytes, unless they were streamed
+	n    int64  // at most Spec.Limit
+	full bool   // n has reached the limit, or the room was used up; the rest is dropped
+}
+
+// Piece is output to be streamed. Data belongs to the entry.
+type Piece struct {
+	Stream     protocol.Stream
+	Data       []byte
+	CapReached bool // no Piece of this stream follows
+}
+
+// Last is the seq of the last entry that was taken.
+func (o *Outcome) Last() uint64 { return o.last }
+
+// Exited reports whether the program has exited.
+func (o *Outcome) Exited() bool { return o.exited }
+
+// Take takes entries of the log, and returns those to be streamed. It takes nothing and reports
+// false if the entries do not continue the log. Output that is kept for the end takes its bytes
+// from room, and is dropped if room reports false.
+func (o *Outcome) Take(now time.Time, entries []outlog.Entry, room func(bytes int) bool) (pieces []Piece, ok bool) {
+	if len(entries) == 0 || entries[0].Seq != o.last+1 {
+		return nil, false
+	}
+	for i := range entries {
+		e := &entries[i]
+		o.last = e.Seq
+		switch e.Kind {
+		case outlog.Output:
+			if p, ok := o.output(now, e, room); ok {
+				pieces = append(pieces, p)
+			}
+		case outlog.Exited:
+			o.exited, o.code, o.drainAt = true, e.Status.ExitCode, now.Add(drainTime)
+			if e.Status.TimedOut {
+				o.code = dialect.TimedOutCode
+			}
+		case outlog.Closed:
+			o.closed = true
+		}
+	}
+	o.mayEnd()
+	return pieces, true
+}
+
+func (o *Outcome) output(now time.Time, e *outlog.Entry, room func(int) bool) (Piece, bool) {
+	if o.exited {
+		o.quietAt = now.Add(drainQuiet)
+	}
+	p := Piece{Stream: protocol.Stdout, Data: e.Data}
+	if e.Stream == protocol.Stderr { // that of a PTY is stdout
+		p.Stream = protocol.Stderr
+	}
+	s := &o.streams[p.Stream-protocol.Stdout]
+	if s.full || o.end != nil {
+		return Piece{}, false
+	}
+	if left := o.Spec.Limit - s.n; int64(len(p.Data)) >= left {
+		p.Data, s.full = p.Data[:left], true
+	}
+	if o.Spec.Stream {
+		s.n += int64(len(p.Data))
+		p.CapReached = s.full
+		return p, true
+	}
+	if !room(len(p.Data)) {
+		s.full = true
+		return Piece{}, false
+	}
+	s.n += int64(len(p.Data))
+	o.held += len(p.Data)
+	s.data = append(s.data, p.Data...)
+	return Piece{}, false
+}
+
+// Due is when to call Tick; zero: there is nothing to wait for. It may become later.
+func (o *Outcome) Due() time.Time {
+	switch {
+	case !o.exited || o.asked || o.end != nil:
+		return time.Time{}
+	case o.Spec.Quiet && !o.quietAt.IsZero() && o.quietAt.Before(o.drainAt):
+		return o.quietAt
+	}
+	return o.drainAt
+}
+
+// Tick reports whether to ask the process for the last seq of its log: descendants hold the output
+// open, and the end no longer waits for them. LogEnds is the answer.
+func (o *Outcome) Tick(now time.Time) (ask bool) {
+	if due := o.Due(); due.IsZero() || now.Before(due) {
+		return false
+	}
+	o.asked = true
+	return true
+}
+
+// LogEnds has the end come after the entry last, which was the last one of the log, and after at
+// most drainEntries. Zero: the process did not say.
+func (o *Outcome) LogEnds(last uint64) {
+	o.until = max(o.last, min(last, o.last+drainEntries))
+	o.mayEnd()
+}
+
+// Lost ends the log where it is: nobody can read on.
+func (o *Outcome) Lost() {
+	if o.end == nil {
+		if !o.exited {
+			o.code = dialect.LostCode
+		}
+		o.makeEnd()
+	}
+	o.closed = true
+}
+
+func (o *Outcome) mayEnd() {
+	if o.end == nil && (o.closed || o.until > 0 && o.last >= o.until) {
+		o.makeEnd()
+	}
+}
+
+func (o *Outcome) makeEnd() {
+	o.end = &dialect.End{Code: o.code, DrainTimedOut: !o.closed}
+	for i := range o.streams {
+		s := &o.streams[i]
+		o.end.Output[i], o.end.CapReached[i] = text(s.data, s.full), s.full
+		s.data = nil
+	}
+}
+
+// End returns the end when it is known, once.
+func (o *Outcome) End() (end dialect.End, ok bool) {
+	if o.end == nil || o.told {
+		return dialect.End{}, false
+	}
+	end, o.told = *o.end, true
+	o.end.Output = [2]string{}
+	return end, true
+}
+
+// Ended reports whether the end is known.
+func (o *Outcome) Ended() bool { return o.end != nil }
+
+// Wants reports whether to ask the process for more. canStream: the client takes a Piece now.
+// After the end, the output of descendants is read and dropped, so that they can go on.
+func (o *Outcome) Wants(canStream bool) bool {
+	return !o.closed && (canStream || o.told || !o.Spec.Stream)
+}
+
+// Over reports whether nothing is left to read or to tell.
+func (o *Outcome) Over() bool { return o.closed && o.told }
+
+// GiveBack returns how many bytes to give back to the room.
+func (o *Outcome) GiveBack() (bytes int) {
+	bytes, o.held = o.held, 0
+	return bytes
+}
