@@ -3,10 +3,7 @@ package actors
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,22 +212,4 @@ func TestNotRestartedOnceStopping(t *testing.T) {
 			t.Error("it is still there")
 		}
 	})
-}
-
-// Every actor of the package is behind a gate and a guard: no other file makes Props.
-func TestEveryActorHasAGate(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made := strings.Contains(string(text), "actor.PropsFrom")
-		if guard := path == "guard.go"; made != guard && !strings.HasSuffix(path, "_test.go") {
-			t.Errorf("%s makes Props: %t, want %t: use shared.props", path, made, guard)
-		}
-	}
 }

@@ -53,7 +53,9 @@ func TestSessionListStaysAsItIs(t *testing.T) {
 // Who asked for a start, and has gone, is not remembered until the start has an answer.
 func TestStartsOfTheGoneAreForgotten(t *testing.T) {
 	gone, other := actor.NewPID("", "gone"), actor.NewPID("", "other")
-	asked := func() []request { return []request{{Sender: gone, Token: 1}, {Sender: other, Token: 2}, {Sender: gone, Token: 3}} }
+	asked := func() []request {
+		return []request{{Sender: gone, Token: 1}, {Sender: other, Token: 2}, {Sender: gone, Token: 3}}
+	}
 	p, g := &members.Process{Asked: asked()}, &ensemble{asked: asked()}
 	s := session{&sessionRecord{groups: map[string]*ensemble{"g": g}}}
 	s.processes.Add(p)

@@ -362,60 +362,6 @@ func TestStalledConnection(t *testing.T) {
 	}
 }
 
-// A program that writes more than may be kept for its owner waits for what the owner has,
-// and not for a pause that its waiting makes.
-func TestSmallRetentionDoesNotPause(t *testing.T) {
-	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		const kept, all = 16 << 10, 1 << 20
-		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.feed.Retention = kept })
-		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked)} })
-		ours, theirs := transport.Pipe("")
-		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
-		connection := spawn(func() actor.Actor { return connectionOf(s, troupe, theirs, false) })
-		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
-			if err := ours.WriteMessage([]byte(text), false); err != nil {
-				t.Fatal(err)
-			}
-		}
-		begin := time.Now()
-		go func() {
-			for put := 0; put < all; {
-				credit, ok := c.intake.Take(all - put)
-				if !ok {
-					return
-				}
-				c.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
-				put += credit.N
-			}
-		}()
-		for got := 0; got < all; {
-			frame, err := ours.ReadMessage()
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := protocol.JSON.Decode(frame)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var output protocol.OutputNotification
-			switch {
-			case m.Method == protocol.NotifyOutput:
-				if err := protocol.JSON.Unmarshal(m.Payload, &output); err != nil {
-					t.Fatal(err)
-				}
-				got += len(output.Chunk)
-			case m.ID == protocol.IntID(1):
-				synctest.Wait()
-				system.Root.RequestWithCustomSender(connection, message.ProcessAdded{Process: message.ProcessRef{ID: "p", PID: pid}}, troupe)
-			}
-		}
-		if waited := time.Since(begin); waited > 0 {
-			t.Errorf("the program waited %v for a client that reads", waited)
-		}
-		ours.Close(transport.CloseNormal, "")
-	})
-}
-
 // The next run does not begin before all that the last one left is gone.
 func TestNextRunWaitsForTheTree(t *testing.T) {
 	onStage(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {

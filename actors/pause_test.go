@@ -1,0 +1,97 @@
+package actors
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A program that writes more than may be kept for its owner waits for what the owner has,
+// and not for a pause that its waiting makes.
+func TestSmallRetentionDoesNotPause(t *testing.T) {
+	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		const kept, all = 16 << 10, 1 << 20
+		c := &fakeChild{born: time.Now()}
+		e := &env.Env{
+			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
+			OutputBudget: child.NewBudget(0, func() {}),
+			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				c.intake = in
+				done(c, nil)
+			},
+		}
+		troupe := spawn(func() actor.Actor { // and the session
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				if m, ok := ctx.Message().(message.Attach); ok {
+					ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner})
+				}
+			})
+		})
+		request, wrong := newProcess(e, processOptions{
+			name:    "p-1",
+			params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///", Retention: &protocol.Retention{Bytes: new(uint64(kept))}},
+			session: troupe,
+			closes:  t.Context(),
+			gauge:   &message.Gauge{Account: e.StartBudget.Account()},
+		})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		pid := system.Root.Spawn(request.Props)
+		synctest.Wait()
+		ours, theirs := transport.Pipe("")
+		connection := system.Root.Spawn(newConnection(e, troupe, theirs, false))
+		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
+			if err := ours.WriteMessage([]byte(text), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin := time.Now()
+		go func() {
+			for put := 0; put < all; {
+				credit, ok := c.intake.Take(all - put)
+				if !ok {
+					return
+				}
+				c.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
+				put += credit.N
+			}
+		}()
+		for got := 0; got < all; {
+			frame, err := ours.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := protocol.JSON.Decode(frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var output protocol.OutputNotification
+			switch {
+			case m.Method == protocol.NotifyOutput:
+				if err := protocol.JSON.Unmarshal(m.Payload, &output); err != nil {
+					t.Fatal(err)
+				}
+				got += len(output.Chunk)
+			case m.ID == protocol.IntID(1):
+				synctest.Wait()
+				system.Root.RequestWithCustomSender(connection, message.ProcessAdded{Process: message.ProcessRef{ID: "p", PID: pid}}, troupe)
+			}
+		}
+		if waited := time.Since(begin); waited > 0 {
+			t.Errorf("the program waited %v for a client that reads", waited)
+		}
+		ours.Close(transport.CloseNormal, "")
+		system.Root.StopFuture(connection).Wait()
+		system.Root.StopFuture(pid).Wait()
+	})
+}
