@@ -43,6 +43,7 @@ type FsReadFileParams struct {
 	Path string `json:"path" wire:"required"`
 }
 
+// FsReadFileResult is the answer to fs/readFile: the whole file.
 type FsReadFileResult struct {
 	Data []byte `json:"dataBase64"`
 }
@@ -75,6 +76,7 @@ func (p FsOpenParams) Validate() error {
 	return nil
 }
 
+// FsOpenResult is the answer to fs/open, with the handle that the client chose.
 type FsOpenResult struct {
 	HandleID string `json:"handleId"`
 }
@@ -82,6 +84,7 @@ type FsOpenResult struct {
 // FsMaxBlock is the most that fs/readBlock reads, in bytes.
 const FsMaxBlock = 1 << 20
 
+// FsReadBlockParams asks for a part of an open file.
 type FsReadBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
@@ -89,11 +92,13 @@ type FsReadBlockParams struct {
 	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to FsMaxBlock
 }
 
+// FsReadBlockResult is the answer to fs/readBlock. Chunk is shorter than asked for at the end of the file.
 type FsReadBlockResult struct {
 	Chunk []byte `json:"chunk"`
 	EOF   bool   `json:"eof"` // nothing follows Chunk now
 }
 
+// FsWriteBlockParams writes a part of a file opened with FsReplace.
 type FsWriteBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
@@ -101,23 +106,27 @@ type FsWriteBlockParams struct {
 	Chunk    []byte `json:"chunk" wire:"required"`
 }
 
+// FsCloseParams ends the use of a handle. A file opened with FsReplace then takes its place.
 type FsCloseParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 }
 
+// FsWriteFileParams writes a whole file, and replaces the old content.
 type FsWriteFileParams struct {
 	Confinement
 	Path string `json:"path" wire:"required"`
 	Data []byte `json:"dataBase64" wire:"required"`
 }
 
+// FsCreateDirectoryParams names a directory to create.
 type FsCreateDirectoryParams struct {
 	Confinement
 	Path      string `json:"path" wire:"required"`
 	Recursive *bool  `json:"recursive,omitempty"` // also its parents, and it may be there; nil means true
 }
 
+// FsGetMetadataParams names a file, directory or link.
 type FsGetMetadataParams struct {
 	Confinement
 	Path string `json:"path" wire:"required"`
@@ -133,20 +142,24 @@ type FsGetMetadataResult struct {
 	ModifiedAtMs int64  `json:"modifiedAtMs"` // since 1970
 }
 
+// FsCanonicalizeParams names an existing path, which may contain links.
 type FsCanonicalizeParams struct {
 	Confinement
 	Path string `json:"path" wire:"required"`
 }
 
+// FsCanonicalizeResult is the answer to fs/canonicalize.
 type FsCanonicalizeResult struct {
 	Path string `json:"path"` // a file URI without symbolic links
 }
 
+// FsReadDirectoryParams names a directory to list.
 type FsReadDirectoryParams struct {
 	Confinement
 	Path string `json:"path" wire:"required"`
 }
 
+// FsReadDirectoryResult is the answer to fs/readDirectory.
 type FsReadDirectoryResult struct {
 	Entries []FsDirectoryEntry `json:"entries"` // in no order
 }
@@ -159,6 +172,7 @@ type FsDirectoryEntry struct {
 	IsFile      bool   `json:"isFile"`
 }
 
+// FsWalkParams asks for the files and directories below Path, within the bounds of Options.
 type FsWalkParams struct {
 	Confinement
 	Path    string        `json:"path" wire:"required"`
@@ -173,22 +187,26 @@ type FsWalkOptions struct {
 	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks,omitempty"`
 }
 
+// FsWalkResult is the answer to fs/walk. Truncated: a bound of the options left something out.
 type FsWalkResult struct {
 	Entries   []FsWalkEntry `json:"entries"` // files and directories, by path
 	Errors    []FsWalkError `json:"errors"`  // directories that could not be read
 	Truncated bool          `json:"truncated"`
 }
 
+// FsWalkEntry is a file or directory found by a walk.
 type FsWalkEntry struct {
 	Path string `json:"path"` // a file URI
 	Kind string `json:"kind"` // "file" or "directory"
 }
 
+// FsWalkError is a directory that a walk could not read, and the reason.
 type FsWalkError struct {
 	Path    string `json:"path"` // a file URI
 	Message string `json:"message"`
 }
 
+// FsRemoveParams names a file or directory to remove.
 type FsRemoveParams struct {
 	Confinement
 	Path      string `json:"path" wire:"required"`
@@ -196,6 +214,7 @@ type FsRemoveParams struct {
 	Force     *bool  `json:"force,omitempty"`     // it need not be there; nil means true
 }
 
+// FsCopyParams copies a file or directory.
 type FsCopyParams struct {
 	Confinement
 	SourcePath      string `json:"sourcePath" wire:"required"`
@@ -215,10 +234,12 @@ type FsWatchMissingParams struct {
 // FsPaths is a list, or one string for a list of one: of a peer's client only null was seen.
 type FsPaths []string
 
+// FsWatchMissingResult is the answer to fs/watchMissing.
 type FsWatchMissingResult struct {
 	Watching bool `json:"watching"` // true
 }
 
+// FsMissingChangedNotification ends the watch WatchID: a watched path has changed.
 type FsMissingChangedNotification struct {
 	WatchID uint64 `json:"watchId"`
 }

@@ -21,6 +21,7 @@ type Fact struct {
 	Status protocol.ExitStatus // of FactExited
 }
 
+// FactKind says which kind of event a Fact is.
 type FactKind uint8
 
 const (

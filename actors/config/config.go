@@ -93,6 +93,7 @@ type Config struct {
 	Faults faults.Hooks
 }
 
+// WithDefaults returns c with the default in each field that is zero and has a default.
 func (c Config) WithDefaults() Config {
 	setDefault(&c.Name, "troupe")
 	setDefault(&c.Version, "devel")

@@ -45,6 +45,7 @@ type Watcher struct {
 	most   int      // places
 }
 
+// NewWatcher returns a Watcher without watches. It holds no inotify instance yet.
 func NewWatcher() *Watcher {
 	return &Watcher{looks: make(chan struct{}, maxLooks), most: allPlaces}
 }

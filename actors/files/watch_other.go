@@ -10,15 +10,19 @@ import (
 // Watcher waits for files to come and go; only Linux has one that does.
 type Watcher struct{}
 
+// Watch never begins on this system.
 type Watch struct{}
 
+// NewWatcher returns a Watcher without watches.
 func NewWatcher() *Watcher { return new(Watcher) }
 
 // CanWatch reports whether the system lets us watch.
 func CanWatch() bool { return false }
 
+// Watch fails: this system cannot watch.
 func (*Watcher) Watch(context.Context, []string, []string) (*Watch, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// Then does nothing: no Watch has begun.
 func (*Watch) Then(func()) {}

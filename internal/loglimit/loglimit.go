@@ -13,6 +13,7 @@ const (
 	// Burst is how many records of a kind are written within Every. The kind of a record is its level and its
 	// message, without attributes.
 	Burst = 10
+	// Every is the period in which Burst records of a kind are written.
 	Every = time.Minute
 	// maxKinds bounds the kinds that are told apart at a time. All further ones of a level are one.
 	maxKinds = 128

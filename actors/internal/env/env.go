@@ -50,6 +50,7 @@ type Counts struct {
 	Actors                supervision.Counters // what became of those that failed
 }
 
+// ServerInfo returns the answer to server/info.
 func (s *Env) ServerInfo() protocol.ServerInfoResult {
 	var notes []string
 	childLimit, why := s.Host.ChildLimit()
@@ -86,6 +87,7 @@ func heapBytes() int64 {
 	return int64(sample[0].Value.Uint64())
 }
 
+// Limits returns the limits of this server that initialize tells each client.
 func (s *Env) Limits() protocol.Limits {
 	return protocol.Limits{
 		MaxFrameBytes:      protocol.MaxFrame,
@@ -104,6 +106,7 @@ func (s *Env) Limits() protocol.Limits {
 	}
 }
 
+// TooManyConnections returns the reason with which a connection beyond MaxConnections is closed.
 func (s *Env) TooManyConnections() string {
 	return fmt.Sprintf("the server has %d connections, its limit: try again later", s.MaxConnections)
 }

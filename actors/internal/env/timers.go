@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
+// FromMillis converts milliseconds of the wire. A number too large for a Duration becomes the longest Duration.
 func FromMillis(ms uint64) time.Duration {
 	return time.Duration(min(ms, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
@@ -24,6 +25,7 @@ type Alarm struct {
 	Due   time.Time
 }
 
+// Set stops the alarm and sets it again: after d the actor receives m.
 func (a *Alarm) Set(ctx actor.Context, d time.Duration, m any) {
 	a.Stop()
 	a.Due = time.Now().Add(d)
@@ -59,6 +61,7 @@ func (a *Alarm) Stop() {
 	}
 }
 
+// Milliseconds converts a Duration for the wire, rounded down. A negative Duration becomes 0.
 func Milliseconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Millisecond) }
 
 // UntilMs is 0 for the zero Time.

@@ -21,6 +21,7 @@ type workers struct {
 	idle atomic.Int32
 }
 
+// NewWorkers returns the dispatcher of all actors. Its idle goroutines end when over is closed.
 func NewWorkers(over chan struct{}) *workers {
 	return &workers{next: make(chan func()), over: over}
 }

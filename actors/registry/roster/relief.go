@@ -36,6 +36,7 @@ type away struct {
 	holds Holder
 }
 
+// NewRelief returns a Relief that knows no session.
 func NewRelief() *Relief { return &Relief{away: make(map[string]away)} }
 
 // Away says that a session has had no owner since then.

@@ -75,8 +75,11 @@ func New(created time.Time, limits Limits) *Life {
 	return &Life{limits: limits, created: created}
 }
 
+// Created returns the time at which the session began.
 func (l *Life) Created() time.Time { return l.created }
-func (l *Life) Limits() Limits     { return l.limits }
+
+// Limits returns the limits the Life was made with.
+func (l *Life) Limits() Limits { return l.limits }
 
 // Owned reports whether the session has an owner.
 func (l *Life) Owned() bool { return l.owned }

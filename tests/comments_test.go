@@ -1,0 +1,185 @@
+package tests
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goFiles parses the files of the module, by the directory of their package.
+func goFiles(t *testing.T) (*token.FileSet, map[string][]*ast.File) {
+	t.Helper()
+	fset, packages := token.NewFileSet(), make(map[string][]*ast.File)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go":
+			return nil
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		directory, _ := filepath.Rel("..", filepath.Dir(path))
+		packages[directory] = append(packages[directory], f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, packages
+}
+
+// An interface has the doc of these methods: of the standard library, of protoactor, and of actors/internal/env.
+var docInInterface = []string{
+	"Error", "Unwrap", "String", "Enabled", "WithAttrs", "WithGroup",
+	"IgnoreDeadLetterLogging", "Failed", "Unheard", "GiveBack",
+}
+
+// TestExportedNamesHaveDocs finds exported names without a comment, outside commands and tests. A constant
+// may have the comment of its type instead.
+func TestExportedNamesHaveDocs(t *testing.T) {
+	fset, packages := goFiles(t)
+	for _, files := range packages {
+		documented := make(map[string]bool) // types
+		for _, f := range files {
+			for _, d := range f.Decls {
+				if g, ok := d.(*ast.GenDecl); ok {
+					for _, s := range g.Specs {
+						if s, ok := s.(*ast.TypeSpec); ok && (g.Doc != nil || s.Doc != nil || s.Comment != nil) {
+							documented[s.Name.Name] = true
+						}
+					}
+				}
+			}
+		}
+		for _, f := range files {
+			if f.Name.Name == "main" || strings.HasSuffix(fset.Position(f.Pos()).Filename, "_test.go") {
+				continue
+			}
+			for _, d := range f.Decls {
+				for _, name := range undocumented(d, documented) {
+					t.Errorf("%s: %s is exported and has no comment", fset.Position(name.Pos()), name.Name)
+				}
+			}
+		}
+	}
+}
+
+func undocumented(d ast.Decl, documented map[string]bool) (names []*ast.Ident) {
+	add := func(name *ast.Ident, docs ...*ast.CommentGroup) {
+		if name.IsExported() && !slices.ContainsFunc(docs, func(g *ast.CommentGroup) bool { return g != nil }) {
+			names = append(names, name)
+		}
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil || ast.IsExported(receiver(d)) && !slices.Contains(docInInterface, d.Name.Name) {
+			add(d.Name, d.Doc)
+		}
+	case *ast.GenDecl:
+		typed := false // the constant, or those before it in a group with iota
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				add(s.Name, d.Doc, s.Doc, s.Comment)
+			case *ast.ValueSpec:
+				if name, ok := s.Type.(*ast.Ident); ok {
+					typed = documented[name.Name]
+				} else if len(s.Values) > 0 {
+					typed = false
+				}
+				for _, name := range s.Names {
+					if !typed {
+						add(name, d.Doc, s.Doc, s.Comment)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver is the name of the type of a method.
+func receiver(d *ast.FuncDecl) string {
+	of := d.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	name, ok := of.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	return name.Name
+}
+
+// maxVague is how many words of 100 in the comments of a package may be vague.
+const maxVague = 4.0
+
+var (
+	aWord = regexp.MustCompile(`[A-Za-z]+(?:'[a-z]+)?`)
+	vague = []string{"what", "that", "it", "which", "those", "one"}
+
+	// notPlainYet are the directories whose packages may have more vague words, and how many of 100. Numbers only
+	// shrink. A directory without such a package leaves the list.
+	notPlainYet = map[string]float64{
+		"actors":      11,
+		"client":      8,
+		"cmd/troupe":  8,
+		"internal":    9,
+		"protocol":    8,
+		"supervision": 9,
+		"tests":       9,
+		"transport":   8,
+	}
+)
+
+// TestCommentsArePlain counts the words in comments whose noun is often in another sentence: a comment is
+// understood alone if there are few.
+func TestCommentsArePlain(t *testing.T) {
+	_, packages := goFiles(t)
+	needed := make(map[string]bool) // of notPlainYet
+	for _, directory := range slices.Sorted(maps.Keys(packages)) {
+		words, found := 0, 0
+		for _, f := range packages[directory] {
+			for _, g := range f.Comments {
+				for _, word := range aWord.FindAllString(g.Text(), -1) {
+					words++
+					if slices.Contains(vague, strings.ToLower(word)) {
+						found++
+					}
+				}
+			}
+		}
+		share, most := 100*float64(found)/float64(max(words, 1)), maxVague
+		above := directory
+		for ; above != "." && notPlainYet[above] == 0; above = filepath.Dir(above) {
+		}
+		if above != "." && share > maxVague {
+			most = notPlainYet[above]
+			needed[above] = true
+		}
+		if share > most {
+			t.Errorf("%s: of 100 words in comments %.2f are one of %v, want %.1f at most: name the noun", directory, share, vague, most)
+		}
+		t.Logf("%-28s %6d words %5.2f", directory, words, share)
+	}
+	for directory := range notPlainYet {
+		if !needed[directory] {
+			t.Errorf("each package of %s is plain: take it off notPlainYet", directory)
+		}
+	}
+}
