@@ -20,7 +20,7 @@ func (l *Life) Terminate(now Now, grace time.Duration, tree bool) {
 	if n := l.between; n != nil {
 		n.verdict, n.reason = supervision.Over, ReasonTerminated
 		if n.treeGone && !n.spawning {
-			l.do(AnswerTrees{})
+			l.do(AnswerTrees{n.left})
 		}
 		return
 	}
@@ -96,7 +96,7 @@ func (l *Life) treeGone(now Now, err error) {
 	l.ending.killing = false
 	l.do(AnswerTrees{err})
 	if n := l.between; n != nil {
-		n.treeGone = true
+		n.treeGone, n.left = true, err
 		if err != nil {
 			n.verdict, n.reason = supervision.GivenUp, reasonTreeLeft
 		}

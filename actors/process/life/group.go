@@ -36,7 +36,7 @@ func (l *Life) obey(now Now) {
 		}
 	case supervision.Running:
 		if held && m.Run > l.run {
-			l.run = m.Run - 1 // a run that was ended before it had begun has no other trace
+			n.next = m.Run // not always l.run+1: a run that was ended before it had begun has no other trace
 			n.held, n.reason, n.at = false, m.Reason, time.Time{}
 			n.delay = now.Time.Sub(n.ended)
 		}

@@ -111,7 +111,7 @@ type Life struct {
 // ending says how the current run is being ended.
 type ending struct {
 	reason   string // why; "": nobody ends it. Later reasons replace it only as an explicit request
-	fault    string // the same, if it is a failure of the program; else ""
+	fault    string // the reason that was given first, if that is a failure of the program; else ""
 	timedOut bool
 	again    bool // by process/restart: another run follows, whatever the policy
 	rest     bool // what the program leaves is killed with it
@@ -131,11 +131,14 @@ type between struct {
 	delay    time.Duration // what the log says about it
 	at       time.Time     // no start before; zero: at once
 	ended    time.Time     // the last run; zero: there was none
-	treeGone bool
-	closed   bool      // the streams of the last run have ended
-	logged   bool      // LogRestarted was emitted, or is not due: there was no run
-	spawning bool      // Spawn was emitted; only with treeGone, closed and logged
-	waitAt   time.Time // Tick is needed then; zero: something else is waited for
+	treeGone bool          // or it could not be killed: left says why, and no run follows
+	left     error         // nil: nothing is left of the tree
+	closed   bool          // the streams of the last run have ended
+	logged   bool          // LogRestarted was emitted, or is not due: there was no run
+	next     int           // the number of the next run; 0: the one after the last
+	last     int           // while spawning: the last run that has begun
+	spawning bool          // Spawn was emitted; only with treeGone, closed and logged
+	waitAt   time.Time     // Tick is needed then; zero: something else is waited for
 	// unstarted: the server could not start the run and tries again; because is the reason before.
 	unstarted bool
 	because   string

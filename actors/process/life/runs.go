@@ -81,7 +81,7 @@ func (l *Life) NotStarted(now Now, why error) {
 		n.reason = fmt.Sprintf("%s; the server could not start it: %v", n.because, why)
 	}
 	n.at, n.spawning = now.Time.Add(StartRetry), false
-	l.run-- // it has not begun
+	l.run = n.last
 	if l.stopping != nil {
 		l.stop(now)
 	}
@@ -202,9 +202,10 @@ func (l *Life) advance(now Now) error {
 	case now.Full:
 		return nil
 	}
+	next := max(n.next, l.run+1)
 	if !n.logged {
 		n.logged = true
-		l.do(LogRestarted{l.run + 1, n.reason, n.delay})
+		l.do(LogRestarted{next, n.reason, n.delay})
 	}
 	if n.at.After(now.Time) {
 		n.waitAt = n.at
@@ -213,7 +214,7 @@ func (l *Life) advance(now Now) error {
 	if l.run > 0 {
 		l.do(Finish{l.run})
 	}
-	l.run++
+	n.last, l.run = l.run, next
 	l.ending, n.spawning = ending{}, true
 	l.do(Spawn{l.run})
 	return nil
@@ -222,7 +223,7 @@ func (l *Life) advance(now Now) error {
 // noOther closes a process that waits for another run, which does not follow.
 func (l *Life) noOther(now Now) error {
 	n := l.between
-	l.do(AnswerTrees{}) // the old tree is gone, and there is no other
+	l.do(AnswerTrees{n.left}) // there is no other tree
 	switch {
 	case n.verdict == supervision.GivenUp, n.logged && l.run > 0:
 		l.do(LogEvicted{n.reason})
@@ -242,7 +243,7 @@ func (l *Life) Restart(now Now) error {
 	switch {
 	case l.config.Restart == nil:
 		return ErrOnce
-	case l.phase >= Exited, l.stopping != nil:
+	case l.phase >= Exited, l.stopping != nil, n != nil && n.left != nil:
 		return ErrEnded
 	case n != nil && n.held:
 		return ErrHeld

@@ -1,0 +1,268 @@
+package life
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// story is a Life with a clock, whose actions are all done at once.
+type story struct {
+	t *testing.T
+	Life
+	Now
+}
+
+func begin(t *testing.T, c Config) *story {
+	s := &story{t: t, Life: New(c), Now: Now{Time: time.Unix(100, 0), Served: true}}
+	s.Start()
+	return s
+}
+
+// want compares the names and runs of the actions until nothing more is possible.
+func (s *story) want(want string) {
+	s.t.Helper()
+	var got []string
+	for range 10 {
+		for a, ok := s.Next(); ok; a, ok = s.Next() {
+			text := strings.TrimPrefix(fmt.Sprintf("%T", a), "life.")
+			switch a := a.(type) {
+			case Spawn:
+				text += fmt.Sprint(a.Run)
+			case TellEnded:
+				text += fmt.Sprint(a.Run)
+			case LogRestarted:
+				text += fmt.Sprint(a.Run, " ", a.Delay)
+			case AnswerTrees:
+				if a.Err != nil {
+					text += " " + a.Err.Error()
+				}
+			}
+			got = append(got, text)
+			s.Done()
+		}
+		if err := s.Tick(s.Now); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if got := strings.Join(got, ", "); got != want {
+		s.t.Errorf("it does\n\t%s, want\n\t%s", got, want)
+	}
+}
+
+func (s *story) pass(d time.Duration) { s.Time = s.Time.Add(d) }
+
+func (s *story) spawned() {
+	s.Child, s.Now.Exited = true, false
+	s.check(s.Spawned(s.Now))
+}
+
+// ends is the end of the program, of its streams and of its tree.
+func (s *story) ends(code int) {
+	s.exits(code)
+	s.check(s.StreamsEnded(s.Now))
+	s.TreeGone(s.Now, s.Run(), nil)
+}
+
+func (s *story) exits(code int) {
+	s.Now.Exited, s.Now.Status = true, protocol.ExitStatus{ExitCode: code}
+	s.check(s.Life.Exited(s.Now, s.Now.Status))
+}
+
+func (s *story) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+var again = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 100}}
+
+func TestOneRun(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Keep: time.Second})
+	s.want("Spawn1")
+	s.spawned()
+	s.want("Announce, Begin")
+	s.exits(3)
+	s.want("Unwatch, LogExited")
+	s.check(s.StreamsEnded(s.Now))
+	s.want("LogClosed")
+	s.pass(time.Second - 1)
+	s.want("")
+	s.pass(1)
+	s.want("DropLog, TellRetired")
+	s.TreeEmpty = true
+	s.Forgotten(s.Now)
+	s.want("StopActor")
+}
+
+func TestTransitions(t *testing.T) {
+	s := begin(t, Config{})
+	var wrong *TransitionError
+	if err := s.Life.Exited(s.Now, protocol.ExitStatus{}); !errors.As(err, &wrong) {
+		t.Errorf("an exit before the start: %v", err)
+	}
+	s.want("Spawn1")
+	s.spawned()
+	if err := s.StreamsEnded(s.Now); !errors.As(err, &wrong) || wrong.To != Closed {
+		t.Errorf("the end of the streams before the exit: %v", err)
+	}
+	s.want("Announce, Begin")
+	if s.Phase() != Running {
+		t.Errorf("it is %v", s.Phase())
+	}
+}
+
+// The time to kill a run ends with that run.
+func TestKillOfAnOlderRun(t *testing.T) {
+	s := begin(t, Config{KillGrace: time.Minute, Timeout: time.Hour, Restart: again})
+	s.spawned()
+	s.check(s.Restart(s.Now))
+	s.want("Spawn1, Announce, Begin, Signal")
+	s.pass(time.Second)
+	s.ends(0)
+	s.want("Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
+	s.spawned()
+	s.want("Begin")
+	s.TreeGone(s.Now, 1, nil) // said again
+	s.pass(time.Hour - time.Second)
+	s.want("")
+	s.pass(time.Second)
+	s.want("Signal") // its own time is over
+	s.pass(time.Minute)
+	s.want("KillTree")
+}
+
+// A timeout of a run that is being ended sends no second stop signal, and bounds the grace.
+func TestTimeoutWhileEnding(t *testing.T) {
+	s := begin(t, Config{KillGrace: time.Second, Timeout: time.Minute})
+	s.spawned()
+	s.Terminate(s.Now, time.Hour, false)
+	s.want("Spawn1, Announce, Begin, Signal")
+	s.pass(time.Minute)
+	s.want("")
+	s.pass(time.Second)
+	s.want("Kill")
+	s.exits(137)
+	if st := s.Life.Status(); st.TimedOut || st.Reason != ReasonTerminated {
+		t.Errorf("it ended with %+v", st)
+	}
+}
+
+// A run starts once the probe of the last one is over, its tree gone, and its streams read.
+func TestNextRunWaits(t *testing.T) {
+	for _, last := range []string{"the probe", "the tree", "the streams", "the owner"} {
+		s := begin(t, Config{KillGrace: -1, Restart: again})
+		s.spawned()
+		s.want("Spawn1, Announce, Begin")
+		s.Probing, s.Full = last == "the probe", last == "the owner"
+		s.exits(0)
+		if last != "the streams" {
+			s.check(s.StreamsEnded(s.Now))
+		}
+		if last != "the tree" {
+			s.TreeGone(s.Now, 1, nil)
+			s.want("Unwatch, LogExited, Abandon, KillTree, AnswerTrees")
+		} else {
+			s.want("Unwatch, LogExited, Abandon, KillTree")
+		}
+		s.pass(time.Hour)
+		s.want("")
+		s.Probing, s.Full = false, false
+		s.check(s.StreamsEnded(s.Now))
+		if last == "the tree" {
+			s.TreeGone(s.Now, 1, nil)
+			s.want("AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
+		} else {
+			s.want("LogRestarted2 0s, Finish, Spawn2")
+		}
+	}
+}
+
+// What survives a kill is said, and no run starts beside it.
+func TestSurvivors(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Keep: time.Hour, Restart: again})
+	s.spawned()
+	s.exits(0)
+	s.TreeGone(s.Now, 1, errors.New("12 left"))
+	s.want("Spawn1, Announce, Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees 12 left")
+	s.Terminate(s.Now, 0, true)
+	s.want("AnswerTrees 12 left")
+	if err := s.Restart(s.Now); err != ErrEnded {
+		t.Errorf("a restart beside the survivors: %v", err)
+	}
+	s.check(s.StreamsEnded(s.Now))
+	s.want("AnswerTrees 12 left, LogClosed")
+}
+
+func (s *story) order(serial uint64, state supervision.MemberState, run int) {
+	s.Order(s.Now, serial, supervision.MemberStatus{State: state, Run: run, Reason: "ordered"})
+}
+
+// The log says for how long a member has not run; of a member that never ran it says nothing.
+func TestDelayOfMembers(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s.want("Announce")
+	s.pass(time.Minute)
+	s.order(1, supervision.Running, 1)
+	s.want("Spawn1")
+	s.spawned()
+	s.want("Begin")
+	s.ends(1)
+	s.want("Unwatch, LogExited, Abandon, KillTree, AnswerTrees, TellEnded1")
+	s.pass(time.Minute)
+	s.order(2, supervision.Ending, 2) // which has not begun
+	s.want("TellEnded2")
+	s.order(2, supervision.Running, 2) // late
+	s.want("")
+	s.pass(time.Second)
+	s.order(3, supervision.Running, 3)
+	s.want("LogRestarted3 1m1s, Finish, Spawn3")
+
+	s = begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s.order(1, supervision.Ending, 1)
+	s.want("Announce, TellEnded1")
+	s.order(2, supervision.Running, 2)
+	s.want("Spawn2")
+}
+
+// A group that was told the end of a run, whose output waited for the owner, may order a later run
+// while the tree of that run is looked for again.
+func TestOrderWhileTreeIsKilled(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s.order(1, supervision.Running, 1)
+	s.want("Announce, Spawn1")
+	s.spawned()
+	s.order(2, supervision.Ending, 1)
+	s.want("Begin, KillTree")
+	s.Now.Exited = true
+	s.TreeGone(s.Now, 1, nil)
+	s.want("AnswerTrees, TellEnded1")
+	s.order(3, supervision.Ending, 2)
+	s.want("TellEnded2")
+	s.exits(137)
+	s.order(4, supervision.Running, 3)
+	s.want("Unwatch, LogExited, Abandon, KillTree")
+	s.check(s.StreamsEnded(s.Now))
+	s.TreeGone(s.Now, 1, nil)
+	s.want("AnswerTrees, LogRestarted3 0s, Finish, Spawn3")
+}
+
+// An action is pending until it is done.
+func TestPendingActions(t *testing.T) {
+	s := begin(t, Config{})
+	for range 2 {
+		if a, ok := s.Next(); a != (Spawn{1}) || !ok {
+			t.Errorf("the next action is %v", a)
+		}
+	}
+	s.Done()
+	if a, ok := s.Next(); ok {
+		t.Errorf("%v is done again", a)
+	}
+}
