@@ -90,7 +90,7 @@ func TestCommandNameIsTakenUntilItsEnd(t *testing.T) {
 	c := s.session(nil)
 	c.mutePongs.Store(true)
 	const size = 512 << 10 // the window
-	c.spawn("b", obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero; exit 3", size)), "streamStdoutStderr": true})
+	c.spawn("b", obj{"command": sh(atOnce(size) + "; exit 3"), "streamStdoutStderr": true})
 	c.awaitDeltas(size)
 	other := s.session(nil)
 	eventually(t, "the command to be gone", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 2 })

@@ -411,6 +411,12 @@ func (c *conn) awaitDeltas(size int) {
 	})
 }
 
+// atOnce writes so many bytes in one write. A message costs the window 100 bytes beside its output,
+// so output in many small messages would not fit into a window of its size.
+func atOnce(size int) string {
+	return fmt.Sprintf("dd if=/dev/zero bs=%d count=1 2>/dev/null", size)
+}
+
 // TestCommandEndWaits: the answer waits behind its output for a client that does not acknowledge, long after
 // the command is gone.
 func TestCommandEndWaits(t *testing.T) {
@@ -419,7 +425,7 @@ func TestCommandEndWaits(t *testing.T) {
 	c := s.session(nil)
 	c.mutePongs.Store(true)
 	const size = 512 << 10 // the window
-	exec := c.request("command/exec", obj{"command": sh(fmt.Sprintf("head -c %d /dev/zero", size)), "processId": "p", "streamStdoutStderr": true})
+	exec := c.request("command/exec", obj{"command": sh(atOnce(size)), "processId": "p", "streamStdoutStderr": true})
 	c.awaitDeltas(size)
 	other := s.session(nil)
 	eventually(t, "the command to be gone", func() bool { return num(other.call("server/info", obj{})["sessions"]) == 2 })
