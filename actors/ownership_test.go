@@ -10,38 +10,6 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A place is free when an answer has been written, and taken by number and by size.
-func TestAdmission(t *testing.T) {
-	a := newAdmission(2, nil)
-	for i, step := range []struct {
-		take, release int
-		full          bool
-	}{
-		{take: 1, full: false}, {take: 1, full: true}, {release: 1, full: false},
-		{take: maxPendingBytes, full: true}, {release: 1, full: false}, {release: maxPendingBytes, full: false},
-		{take: maxPendingBytes - 1, full: false},
-	} {
-		if step.take > 0 {
-			a.take(step.take)
-		} else {
-			a.release(step.release)
-		}
-		if a.full() != step.full {
-			t.Errorf("step %d, %+v: full is %v", i, step, a.full())
-		}
-	}
-	a = newAdmission(100, nil)
-	for i := range 4 { // one alone does not fill it, whatever its size
-		if a.full() {
-			t.Errorf("full with %d large ones", i)
-		}
-		a.take(2 * maxPendingBytes)
-	}
-	if !a.full() {
-		t.Error("not full with 4 large ones")
-	}
-}
-
 func TestRecentForgetsTheOldest(t *testing.T) {
 	var r recent
 	for i := range writeIDs + 10 {
