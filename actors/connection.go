@@ -2,8 +2,6 @@ package actors
 
 import (
 	"encoding/binary"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -133,6 +131,7 @@ func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) 
 	return c
 }
 
+// Receive is the table of contents of the actor.
 func (c *connection) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
@@ -140,45 +139,39 @@ func (c *connection) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped: // both: ending is harmless twice
 		c.end()
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; Gone does not
 	case message.Gone:
-		if c.session.Equal(m.Who) {
-			c.evicted(ctx, "the session has ended")
-		}
-		c.commandGone(ctx, m.Who)
+		c.actorGone(ctx, m.Who)
 	case env.Crashed:
 		panic(m)
 	case ended:
 		c.ended(ctx, m.err)
 	case endDue:
 		ctx.Stop(ctx.Self())
+	case unread, stallDue:
+		c.receiveStall(ctx, m)
 
+	// The client's requests, and the answers to them.
 	case inbound:
 		c.inbound(ctx, m)
-	case fileDone:
-		c.fileDone(ctx, m)
-	case fileTurn:
-		c.fileTurn(ctx)
-	case fileWritten:
-		c.fileWritten(ctx, m)
-	case missingChanged:
-		c.missingChanged(m)
-	case httpAnswered:
-		c.httpAnswered(ctx, m)
-	case httpDelta:
-		c.httpDelta(ctx, m)
-	case httpWritten:
-		c.httpWritten(ctx, m)
-	case httpDue:
-		c.httpDue(ctx, m)
-	case listWritten:
-		c.listing = nil
-		c.list(ctx)
-		c.mayClose(ctx)
-	case message.Attached:
-		c.attached(ctx, m)
 	case message.Reply:
 		c.reply(ctx, m)
+	case listWritten:
+		c.listWritten(ctx)
+	case fileDone, fileTurn, fileWritten, missingChanged:
+		c.receiveFiles(ctx, m)
+	case httpAnswered, httpDelta, httpWritten, httpDue:
+		c.receiveHTTP(ctx, m)
+
+	// The session.
+	case message.Attached:
+		c.attached(ctx, m)
+	case attachDue:
+		c.attachDue(ctx, m)
+	case message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, groupsWritten, message.Expiring, message.Evicted:
+		c.receiveNews(ctx, m)
+
+	// Output, and how far the client has read.
 	case message.Delivery:
 		c.delivery(ctx, m)
 	case message.Parcel:
@@ -187,12 +180,24 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.resubscribe(ctx, m)
 	case message.Refused:
 		c.violation(ctx, "resumeFrom: "+m.Err.Message)
+	case ponged:
+		c.ponged(ctx)
+	case pingDue:
+		c.ping(c.window.Due())
+
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
+	}
+}
+
+// receiveNews is for what a session tells all who are attached to it.
+func (c *connection) receiveNews(ctx actor.Context, m any) {
+	switch m := m.(type) {
 	case message.ProcessAdded:
 		c.showNew(ctx, m.Process)
 	case message.ProcessRemoved:
 		c.removed(ctx, m)
-	case message.Evicted:
-		c.evicted(ctx, m.Reason)
 	case message.GroupChanged:
 		c.groupChanged(ctx, m)
 	case groupsWritten:
@@ -200,23 +205,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.tellGroups(ctx)
 	case message.Expiring:
 		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
-
-	case ponged:
-		c.ponged(ctx)
-	case pingDue:
-		c.ping(c.window.Due())
-	case attachDue:
-		if c.stage == attaching && m.token == c.token {
-			c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
-		}
-	case unread:
-		c.unreadSince(ctx)
-	case stallDue:
-		c.stallDue(ctx)
-
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
-	default:
-		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
+	case message.Evicted:
+		c.evicted(ctx, m.Reason)
 	}
 }
 
@@ -283,77 +273,6 @@ func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
 	return func(goroutine string) { fault(self, goroutine) }
 }
 
-// ended stops the actor, but answers first what came before the end of an input.
-func (c *connection) ended(ctx actor.Context, err error) {
-	c.env.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
-	var input interface{ InputEnded() bool }
-	if !errors.As(err, &input) || !input.InputEnded() {
-		c.broken = true
-		ctx.Stop(ctx.Self())
-		return
-	}
-	if !errors.Is(err, io.EOF) {
-		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
-	}
-	c.inputEnded = true
-	env.After(ctx, endTime, endDue{})
-	c.mayClose(ctx)
-}
-
-// mayClose ends a connection whose input has ended once nothing of it is without
-// an answer.
-func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
-		c.closeFor(ctx, protocol.CloseNormal, "")
-	}
-}
-
-func (c *connection) end() {
-	c.admit.close()
-	c.memory.Close()
-	for _, s := range c.streams {
-		s.forget()
-	}
-	if c.files != nil {
-		c.files.end(c.env.FileTurns)
-	}
-	c.http.end()
-	if c.writer != nil {
-		c.writer.stop()
-	}
-	conn, code, reason := c.conn, protocol.CloseInternalError, "internal error: resume the session"
-	if c.broken {
-		code, reason = protocol.CloseLost, "the connection broke: resume the session" // unless the transport knew better
-	}
-	go conn.Close(code, reason) // it may wait for the peer a little
-}
-
-// closeFor ends the connection once what is queued has been written.
-func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
-	c.stage = evicted
-	c.writer.close(code, reason)
-	env.After(ctx, endTime, endDue{})
-}
-
-func (c *connection) evicted(ctx actor.Context, reason string) {
-	if c.stage == evicted {
-		return
-	}
-	if c.stage >= attached { // before the first frame nothing can be encoded
-		// The last message: behind the output that is here already, window or not.
-		c.flush(ctx, true)
-		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
-	}
-	code := protocol.CloseEvicted
-	switch reason {
-	case message.ReasonShutdown:
-		code = protocol.CloseGoingAway
-	case message.ReasonClosed:
-		code = protocol.CloseNormal
-	}
-	c.closeFor(ctx, code, reason)
-}
-
 func (c *connection) inbound(ctx actor.Context, in inbound) {
 	switch {
 	case c.stage == evicted:
@@ -369,11 +288,6 @@ func (c *connection) inbound(ctx actor.Context, in inbound) {
 	default:
 		c.request(ctx, in)
 	}
-}
-
-func (c *connection) violation(ctx actor.Context, what string) {
-	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
-	c.closeFor(ctx, protocol.CloseProtocolError, what)
 }
 
 func (c *connection) notification(ctx actor.Context, in inbound) {

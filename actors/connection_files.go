@@ -201,6 +201,20 @@ func (c *connection) fileTurn(ctx actor.Context) {
 	}
 }
 
+// receiveFiles is for what calls about files, and watches, send to the connection.
+func (c *connection) receiveFiles(ctx actor.Context, m any) {
+	switch m := m.(type) {
+	case fileDone:
+		c.fileDone(ctx, m)
+	case fileTurn:
+		c.fileTurn(ctx)
+	case fileWritten:
+		c.fileWritten(ctx, m)
+	case missingChanged:
+		c.missingChanged(m)
+	}
+}
+
 func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	c.finished++
 	self, root := ctx.Self(), ctx.ActorSystem().Root

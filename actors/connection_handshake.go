@@ -47,6 +47,13 @@ func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
 	c.replayHeld(ctx)
 }
 
+// attachDue gives up on a session that has not answered for attachTime.
+func (c *connection) attachDue(ctx actor.Context, m attachDue) {
+	if c.stage == attaching && m.token == c.token {
+		c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
+	}
+}
+
 func (c *connection) replayHeld(ctx actor.Context) {
 	held := c.held
 	c.held = nil

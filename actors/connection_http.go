@@ -235,6 +235,20 @@ func (call *httpCall) pass(body io.Reader, tell func(any)) {
 	}
 }
 
+// receiveHTTP is for what HTTP requests send to the connection.
+func (c *connection) receiveHTTP(ctx actor.Context, m any) {
+	switch m := m.(type) {
+	case httpAnswered:
+		c.httpAnswered(ctx, m)
+	case httpDelta:
+		c.httpDelta(ctx, m)
+	case httpWritten:
+		c.httpWritten(ctx, m)
+	case httpDue:
+		c.httpDue(ctx, m)
+	}
+}
+
 func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	if c.stage == evicted {
 		return

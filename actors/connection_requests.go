@@ -163,6 +163,13 @@ func (c *connection) list(ctx actor.Context) {
 	c.listed(ctx, l)
 }
 
+// listWritten begins the next listing, if somebody has asked for one.
+func (c *connection) listWritten(ctx actor.Context) {
+	c.listing = nil
+	c.list(ctx)
+	c.mayClose(ctx)
+}
+
 // listed answers a process/list once every process has described itself.
 func (c *connection) listed(ctx actor.Context, l *listing) {
 	if l.left > 0 {

@@ -59,6 +59,15 @@ func (c *connection) working() bool {
 	return false
 }
 
+func (c *connection) receiveStall(ctx actor.Context, m any) {
+	switch m.(type) {
+	case unread:
+		c.unreadSince(ctx)
+	case stallDue:
+		c.stallDue(ctx)
+	}
+}
+
 // unreadSince begins to look after a connection that is not read.
 func (c *connection) unreadSince(ctx actor.Context) {
 	full, _, released := c.admit.stillFull()
