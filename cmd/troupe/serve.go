@@ -18,6 +18,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -45,9 +46,6 @@ func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == 
 // garbage is rare where output flows: with half the garbage allowed an idle program cost 13.7
 // instead of 14.3 KiB, a session 25.2 instead of 28.0, and output and starts no more time.
 const gcPercent = 50
-
-// minRetention is the least that a client may ask for, too.
-const minRetention = 4 << 10
 
 func parseServe(args []string) (*serveOptions, error) {
 	o := new(serveOptions)
@@ -92,8 +90,8 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("--framing %q: want lines or length", o.framing)
 	case o.config.DetachedTTL == 0:
 		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: give it some time, or a negative one for ever")
-	case o.config.Retention < minRetention:
-		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, minRetention)
+	case o.config.Retention < config.MinRetention:
+		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, config.MinRetention)
 	case o.config.Budget == 0:
 		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: give it some bytes, or a negative number for no bound")
 	case o.config.SpoolLimit < 0 || o.config.SpoolBudget < 1:
