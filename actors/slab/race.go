@@ -2,6 +2,6 @@
 
 package slab
 
-// poisoned: what is released is wiped, so that the tests, which check every byte that
-// comes, and the race detector see who still reads it.
+// poisoned means: Release wipes a buffer without holders. Then the race detector, and tests that check every
+// byte, notice a reader who has released the buffer.
 const poisoned = true

@@ -1,6 +1,5 @@
-// Package slab lends the memory that output is read into. At the speed of a pipe a
-// fresh buffer for each read would make the collector run a hundred times a second;
-// so a buffer goes round, and who holds it is counted.
+// Package slab lends the buffers into which output is read. With a new buffer for each read, a fast pipe would
+// make the collector run a hundred times a second. So buffers are used again, and each counts its holders.
 package slab
 
 import (
@@ -8,46 +7,45 @@ import (
 	"sync/atomic"
 )
 
-// Size is what a Slab holds, in bytes.
+// Size is the size of a Slab, in bytes.
 const Size = 128 << 10
 
-// Slab is a buffer that several hold: it is lent again when the last has released
-// it. One that is never released is garbage like any other memory, so whoever
-// cannot tell when he is done just drops it.
+// Slab is a buffer with several holders. When the last holder has released a Slab, Get lends the Slab again. A
+// Slab that is never released is ordinary garbage, so a holder who cannot tell when to release may drop the
+// Slab.
 //
-// A nil *Slab stands for memory that is not lent: holding and releasing it does
-// nothing. Any goroutine may call any method.
+// A nil *Slab stands for memory that was not lent: Hold and Release do nothing. Any goroutine may call any
+// method.
 type Slab struct {
 	holders atomic.Int32
-	// buf begins at a page, as what the kernel copies into it does: where a copy's
-	// destination lies 1 to 31 bytes further in its page than the source, AMD processors
-	// take four times as long for it. (BenchmarkReadOffset.)
+	// buf begins at a page, as the pages do from which the kernel copies. If the destination of a copy lies 1 to
+	// 31 bytes further in its page than the source, AMD processors take four times as long
+	// (BenchmarkReadOffset).
 	buf *[Size]byte
 }
 
 // Memory of this size comes in whole pages.
 var free = sync.Pool{New: func() any { return &Slab{buf: new([Size]byte)} }}
 
-// Get lends a slab, held once. What is in it means nothing.
+// Get lends a Slab with one holder. Its content means nothing.
 func Get() *Slab {
 	s := free.Get().(*Slab)
 	s.holders.Store(1)
 	return s
 }
 
-// Bytes is the buffer. It may be written by its first holder, and no longer once
-// there is another.
+// Bytes returns the buffer. Only the first holder may write, and only while there is no other holder.
 func (s *Slab) Bytes() []byte { return s.buf[:] }
 
-// Hold adds a holder. The caller holds s, or knows of one who does meanwhile.
+// Hold adds a holder. During the call the caller, or another holder, holds s.
 func (s *Slab) Hold() {
 	if s != nil {
 		s.holders.Add(1)
 	}
 }
 
-// Release takes a holder away, who does not touch the buffer any more. It panics
-// when there was none: somebody else's bytes would change under him.
+// Release takes a holder away. This holder no longer touches the buffer. Without a holder Release panics,
+// because the next holder would see its bytes change.
 func (s *Slab) Release() {
 	if s == nil {
 		return

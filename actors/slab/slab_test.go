@@ -39,8 +39,8 @@ func TestNil(t *testing.T) {
 	s.Release()
 }
 
-// Nobody writes into a slab that somebody else holds: each fills its own with its
-// number, and those it passed it to find it there.
+// Nobody writes into a slab of another holder. Each worker fills its own slab with its number, and the other
+// holders of the slab find this number there.
 func TestNobodyElsesBytes(t *testing.T) {
 	const workers, rounds, holders = 8, 200, 3
 	var all sync.WaitGroup
@@ -84,7 +84,7 @@ func BenchmarkReadOffset(b *testing.B) {
 	defer syscall.Close(pipe[0])
 	defer syscall.Close(pipe[1])
 	bytes := Get().Bytes()
-	const n = 64 << 10 // what a pipe holds
+	const n = 64 << 10 // bytes in a pipe
 	for _, offset := range []int{0, 4, 64} {
 		b.Run(fmt.Sprint(offset), func(b *testing.B) {
 			b.SetBytes(n)

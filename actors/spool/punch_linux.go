@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// punch gives the blocks of a range back to the file system, if it can: fallocate(2).
+// punch gives the blocks of a range back to the file system with fallocate(2), if the file system can take
+// blocks back.
 func punch(f *os.File, at, n int64) {
 	control, err := f.SyscallConn()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package spool keeps on disk what a process has written and nobody has had yet, so
-// that it need not wait. A File has no name in its directory: whatever becomes of the
-// server, nothing of it is left there.
+// Package spool keeps output on disk until its readers have taken the output, so that the program need not wait.
+// A File has no name in its directory. So nothing is left there, even if the server is killed.
 package spool
 
 import (
@@ -10,22 +9,21 @@ import (
 	"sync"
 )
 
-// block is how much of a file is given back to the disk at once, in bytes: when nothing
-// of it is needed any more. Less than a page of the file system could not be.
+// block is the unit, in bytes, in which a file gives space back to the disk: when no byte of the block is needed
+// any more. A file system cannot take back less than a page.
 const block = 64 << 10
 
-// Disk is what all files of a server have in common. Any goroutine may use it.
+// Disk is the state shared by all files of a server. Any goroutine may use a Disk.
 type Disk struct {
 	dir string
 	max int64
 
 	mu      sync.Mutex
 	used    int64
-	waiting map[*File]struct{} // found it used up since the last give
+	waiting map[*File]struct{} // found the disk full since the last give
 }
 
-// NewDisk returns a Disk for at most max bytes in files of dir; an empty dir is that
-// of temporary files (os.TempDir).
+// NewDisk returns a Disk for at most max bytes in files of dir. An empty dir means os.TempDir.
 func NewDisk(dir string, max int64) *Disk {
 	return &Disk{dir: dir, max: max, waiting: make(map[*File]struct{})}
 }
@@ -37,7 +35,7 @@ func (d *Disk) Used() int64 {
 	return d.used
 }
 
-// take reserves up to want bytes for f, or remembers that it waits for some.
+// take reserves up to want bytes for f. If there are none, f waits for some.
 func (d *Disk) take(want int64, f *File) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,9 +68,8 @@ func (d *Disk) forget(f *File) {
 	d.mu.Unlock()
 }
 
-// File is the spool of one process. Any goroutine may call any method; none but Open,
-// Write and those of an Extent that read waits for the disk, and none waits for one that
-// does.
+// File is the spool of a process. Any goroutine may call any method. Only Open, Write and the reads of an Extent
+// wait for the disk. No other method waits for them.
 type File struct {
 	disk *Disk
 	max  int64
@@ -88,19 +85,19 @@ type File struct {
 	failed  error    // of a Write: there is no other
 	closed  bool     // no Write follows
 
-	live     map[int64]int64 // by number of the block, bytes of it that are written and not freed
+	live     map[int64]int64 // by number of the block: its bytes that are written and not freed
 	dead     []int64         // blocks to be given back
-	punching bool            // a goroutine does that
+	punching bool            // a goroutine gives dead back
 }
 
-// New returns a spool that holds at most max bytes at a time, and of the disk at most a
-// block more for each end of what it holds.
+// New returns a spool for at most max bytes at a time. On the disk each end of a range of bytes may take a block
+// more.
 func (d *Disk) New(max int64) *File {
 	return &File{disk: d, max: max, room: func() {}, live: make(map[int64]int64)}
 }
 
-// Notify has room called, from any goroutine, when there may be room again after
-// Reserve found none. It must not block.
+// Notify sets room, which any goroutine may call. After a Reserve that found no room, room is called when there
+// may be room again. A call of room must not block.
 func (f *File) Notify(room func()) {
 	f.mu.Lock()
 	f.room = room
@@ -114,7 +111,7 @@ func (f *File) tell() {
 	room()
 }
 
-// Open makes the file: before the first Write. It may be repeated.
+// Open makes the file, before the first Write. Open may be called again.
 func (f *File) Open() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
@@ -139,9 +136,8 @@ func (f *File) Open() error {
 	return nil
 }
 
-// Reserve returns how many bytes may be written, at most want: 0 when the file or the
-// disk holds all that it may, or a Write has failed. Each is to be written, or given
-// back with Return.
+// Reserve returns how many bytes may be written, at most want. Reserve returns 0 if the file or the disk is
+// full, or if a Write has failed. The caller writes each reserved byte, or gives the byte back with Return.
 func (f *File) Reserve(want int64) (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,14 +164,14 @@ func (f *File) Return(n int64) {
 	f.tell()
 }
 
-// Write writes data, which was reserved, and returns where. After an error, such as
-// that of a full disk, nothing more is reserved, and data is not; it is the caller's to keep.
+// Write writes data, for which room was reserved, and returns the place in the file. After an error, such as a
+// full disk, the reservation has ended and the caller keeps data.
 func (f *File) Write(data []byte) (at int64, err error) {
 	n := int64(len(data))
 	f.mu.Lock()
 	file := f.file
 	at = f.end
-	f.end += n // it is ours, also while another writes behind it
+	f.end += n // the range is ours, also while another writer uses the next range
 	f.written += n
 	eachBlock(at, n, func(i, n int64) { f.live[i] += n })
 	f.mu.Unlock()
@@ -190,7 +186,7 @@ func (f *File) Write(data []byte) (at int64, err error) {
 	return 0, err
 }
 
-// eachBlock visits the blocks of a range, with how much of it lies in each.
+// eachBlock visits the blocks of a range, with the number of bytes of the range in each block.
 func eachBlock(at, n int64, visit func(i, n int64)) {
 	for end := at + n; at < end; {
 		i := at / block
@@ -214,12 +210,11 @@ func (f *File) Held() int64 {
 	return f.held
 }
 
-// Close says that nothing more will be written. What was can be read until the last
-// who holds it has released it.
+// Close says that no Write follows. Written bytes can be read until their last holder has released them.
 func (f *File) Close() {
 	f.mu.Lock()
 	f.closed = true
-	f.room = func() {} // which leads to whoever wrote, and all that he has
+	f.room = func() {} // the old room keeps the writer, and all its memory, alive
 	f.closeLocked()
 	f.mu.Unlock()
 	f.disk.forget(f)
@@ -232,7 +227,7 @@ func (f *File) closeLocked() {
 	}
 }
 
-// free says that a range is needed no longer.
+// free marks a range as no longer needed.
 func (f *File) free(at, n int64) {
 	f.mu.Lock()
 	f.held -= n
@@ -255,8 +250,8 @@ func (f *File) free(at, n int64) {
 	f.tell()
 }
 
-// punch is the goroutine that gives blocks back to the file system, if that can: else they
-// stay until the file is closed.
+// punch is the goroutine that gives blocks back to the file system. If the file system cannot take blocks back,
+// the blocks stay until the file is closed.
 func (f *File) punch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,12 +268,11 @@ func (f *File) punch() {
 	f.closeLocked()
 }
 
-// Extent is a piece of a File that several hold: its place on the disk is free when
-// the last has released it. A nil *Extent is none: to hold and release it does
-// nothing. What nobody can reach any more is freed with the next collection: who loses
-// one leaks nothing.
+// Extent is a piece of a File with several holders. When the last holder has released an Extent, its place on
+// the disk is free. A nil *Extent is no piece: Hold and Release do nothing. The collector frees an Extent that
+// nobody can reach, so a lost Extent leaks nothing.
 //
-// Grow is for its first holder; any goroutine may call the other methods.
+// Only the first holder may call Grow. Any goroutine may call the other methods.
 type Extent struct {
 	*extent
 }
@@ -289,10 +283,10 @@ type extent struct {
 
 	mu      sync.Mutex
 	n       int64
-	holders int // 0: it was freed
+	holders int // 0: freed
 }
 
-// Extent returns the extent of n bytes that Write put at a place, held once.
+// Extent returns the extent of n bytes that Write put at a place, with a holder.
 func (f *File) Extent(at int64, n int) *Extent {
 	e := &Extent{&extent{f: f, at: at, n: int64(n), holders: 1}}
 	runtime.AddCleanup(e, func(e *extent) { e.release(true) }, e.extent)
@@ -309,8 +303,8 @@ func (e *Extent) Len() int {
 	return int(e.n)
 }
 
-// Grow adds the n bytes that Write put at a place, if that is right behind e, and
-// reports whether.
+// Grow adds n bytes that Write put at a place, if this place follows e directly, and reports whether the place
+// does.
 func (e *Extent) Grow(at int64, n int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -323,7 +317,7 @@ func (e *Extent) Grow(at int64, n int) bool {
 
 // Read appends the bytes to buf. Its caller holds e.
 func (e *Extent) Read(buf []byte) ([]byte, error) {
-	defer runtime.KeepAlive(e) // or it could be freed meanwhile
+	defer runtime.KeepAlive(e) // or the collector could free e meanwhile
 	e.f.mu.Lock()
 	file := e.f.file
 	e.f.mu.Unlock()
@@ -336,7 +330,7 @@ func (e *Extent) Read(buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// Hold adds a holder. The caller holds e, or knows of one who does meanwhile.
+// Hold adds a holder. During the call the caller, or another holder, holds e.
 func (e *Extent) Hold() {
 	if e == nil {
 		return

@@ -95,7 +95,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What is released goes from the disk, and nothing before.
+// Released bytes leave the disk, and no byte leaves the disk before.
 func TestRelease(t *testing.T) {
 	const n = 1 << 20
 	dir := t.TempDir()
@@ -185,8 +185,8 @@ func TestOddPieces(t *testing.T) {
 	eventually(t, "the file is closed", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.file == nil })
 }
 
-// A file that is closed leads to nobody: what its process held is collected, and the
-// extents of it with that.
+// A closed file keeps no writer alive: the collector frees the memory of the process, and with the memory the
+// extents.
 func TestClosedFileHoldsNobody(t *testing.T) {
 	d := NewDisk(t.TempDir(), 1000)
 	func() {
