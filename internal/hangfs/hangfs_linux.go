@@ -1,5 +1,5 @@
-// Package hangfs is for tests: a filesystem (fuse(4)) that answers only as long as the
-// test wants it to, as a network filesystem whose server has died.
+// Package hangfs is for tests: a filesystem (fuse(4)) that stops answering when a test says so, like a network
+// filesystem with a dead server.
 package hangfs
 
 import (
@@ -38,11 +38,10 @@ const (
 	Poll    = 40
 )
 
-// FS is a mounted filesystem. Its root has the files of Mount, and each name that begins
-// with "hang" is looked up for ever. A process of its own serves it: a program that serves
-// itself waits for itself.
+// FS is a mounted filesystem. Its root has the files of Mount. The look-up of a name that begins with "hang"
+// never ends. Another process serves the filesystem, because a program that served itself would wait for itself.
 type FS struct {
-	Dir string // where it is mounted; who looks at it may hang
+	Dir string // the mount point; a look at the directory may hang
 
 	t      testing.TB
 	server *exec.Cmd
@@ -94,7 +93,7 @@ func Mount(t testing.TB, files map[string]string) *FS {
 // Path is that of a file.
 func (f *FS) Path(name string) string { return filepath.Join(f.Dir, name) }
 
-// Free ends the filesystem: who hangs gets an error. It may be repeated.
+// Free ends the filesystem. Calls that hang get an error. Free may be called again.
 func (f *FS) Free() {
 	if f.server.Process != nil {
 		f.server.Process.Kill()

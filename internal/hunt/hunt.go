@@ -1,5 +1,5 @@
-// Package hunt makes batches of requests of every method, at random and repeatable, for tests
-// that reset connections in the middle of them and then look for what is left.
+// Package hunt makes batches of requests of every method, at random. The same seed gives the same batches. Tests
+// reset connections in the middle of a batch, and then look for leftovers.
 package hunt
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Hunt is one source of batches. One goroutine at a time may use it.
+// Hunt is a source of batches. One goroutine at a time may use a Hunt.
 type Hunt struct {
 	*rand.Rand
-	// Token is a number of seconds, as sleep(1) takes it, that no other program has as an
-	// argument: every program that lives for long has it as one.
+	// Token is a number of seconds for sleep(1). No other program has this number as an argument, and each
+	// long-lived program of a batch has it.
 	Token string
 	// Dir is a directory to read and write in.
 	Dir string
@@ -27,20 +27,20 @@ type Hunt struct {
 	id int // of the newest request
 }
 
-// New returns a source that makes the same batches for the same seeds.
+// New returns a source. Sources with the same seeds make the same batches.
 func New(seed, stream uint64, token, dir, url string) *Hunt {
 	return &Hunt{Rand: rand.New(rand.NewPCG(seed, stream)), Token: token, Dir: dir, URL: url}
 }
 
 type obj = map[string]any
 
-// Methods are the methods that batches have, in order.
+// Methods returns the methods of all requests in batches, in order.
 func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
 // HandshakeID is the id of the initialize in a Handshake.
 const HandshakeID = "1"
 
-// Handshake opens a session that ends soon after its connection, or resumes one.
+// Handshake opens a session that ends soon after its connection, or resumes a session.
 func (h *Hunt) Handshake(resume string) []string {
 	h.id = 0
 	params := obj{"clientName": "hunt", "session": obj{"detachedTtlMs": 1 + h.IntN(50)},
@@ -55,8 +55,7 @@ func (h *Hunt) Handshake(resume string) []string {
 	return []string{h.request("initialize", params), `{"method":"initialized"}`}
 }
 
-// Batch are some requests: few or many, of any methods or of a few of them, or the start of one
-// program after the other.
+// Batch returns some requests: few or many, of all methods or of a few, or starts of several programs in a row.
 func (h *Hunt) Batch() (frames []string) {
 	all := Methods()
 	switch h.IntN(4) {
@@ -97,7 +96,7 @@ func encode(v any) string {
 
 func pick[T any](h *Hunt, of ...T) T { return of[h.IntN(len(of))] }
 
-// Ids are few, so that requests meet. The empty one is an id like any other.
+// Ids are few, so requests often share an id. The empty id is an id like any other.
 
 func (h *Hunt) process() string { return pick(h, "", "p1", "p2", "p3", "m1", "m2") }
 func (h *Hunt) group() string   { return pick(h, "", "g1", "g2") }
@@ -108,7 +107,7 @@ func (h *Hunt) uri() string     { return "file://" + h.path() }
 func (h *Hunt) bytes() string   { return base64.StdEncoding.EncodeToString(make([]byte, h.IntN(2000))) }
 func (h *Hunt) size() obj       { return obj{"rows": 1 + h.IntN(50), "cols": 1 + h.IntN(100)} }
 
-// program is what may be started. All that lives for long has the token.
+// program returns the argv of a program to start. Each long-lived program has the token.
 func (h *Hunt) program() []string {
 	script := func(s string) []string { return []string{"sh", "-c", s, h.Token} }
 	return pick(h,

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A batch may have every method that package protocol names.
+// Batches have every method of package protocol.
 func TestHasAllMethods(t *testing.T) {
 	var named []string
 	files, err := filepath.Glob("../../protocol/*.go")

@@ -1,5 +1,5 @@
-// Package loglimit keeps others from filling a log. What a client can cause, it can cause a
-// thousand times a second; the disk that the log is on, and who reads it, should not notice.
+// Package loglimit keeps clients from filling a log. A client can cause some records a thousand times a second.
+// The disk and the readers of the log should not notice.
 package loglimit
 
 import (
@@ -15,18 +15,19 @@ const (
 	Burst = 10
 	// Every is the period in which Burst records of a kind are written.
 	Every = time.Minute
-	// maxKinds bounds the kinds that are told apart at a time. All further ones of a level are one.
+	// maxKinds bounds the kinds that are counted apart at a time. All further kinds of a level are counted
+	// together.
 	maxKinds = 128
 )
 
-// Handler passes on records below slog.LevelInfo, and of each kind the first Burst within Every. At the end
-// of that time one more record of the kind says with leftOut how many were left out.
+// Handler passes on all records below slog.LevelInfo, and the first Burst records of each kind within Every. At
+// the end of Every a further record of the kind gives the number of records left out, as leftOut.
 type Handler struct {
 	next slog.Handler
 	*limits
 }
 
-// limits are what a Handler shares with those that were derived from it.
+// limits belong to a Handler and to all Handlers derived from this Handler.
 type limits struct {
 	root slog.Handler
 
@@ -39,13 +40,14 @@ type kind struct {
 	message string
 }
 
-// count is of one kind, from its first record until Every later.
+// count counts the records of a kind, from the first record until Every later.
 type count struct {
 	records, leftOut int
 	over             *time.Timer
 }
 
-// New limits what next gets. A Handler of this package is returned as it is.
+// New returns a Handler that limits the records for next. If next is a Handler of this package, New returns
+// next.
 func New(next slog.Handler) *Handler {
 	if h, ok := next.(*Handler); ok {
 		return h
@@ -59,7 +61,7 @@ func (h *Handler) WithAttrs(a []slog.Attr) slog.Handler {
 }
 func (h *Handler) WithGroup(n string) slog.Handler { return &Handler{h.next.WithGroup(n), h.limits} }
 
-// Handle implements slog.Handler. A record that is left out is no error.
+// Handle implements slog.Handler. To leave a record out is no error.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo && !h.passes(kind{r.Level, r.Message}) {
 		return nil
@@ -104,7 +106,7 @@ func (l *limits) end(k kind) {
 	l.root.Handle(context.Background(), r)
 }
 
-// Flush says now how many records were left out. Any goroutine may call it.
+// Flush logs now how many records were left out. Any goroutine may call Flush.
 func (h *Handler) Flush() {
 	h.mu.Lock()
 	var kinds []kind

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// buffer is a log that any goroutine may write.
+// buffer is a log for any number of goroutines.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -93,7 +93,7 @@ func TestRecordsAreBoundedAndCounted(t *testing.T) {
 	})
 }
 
-// Nor does it help to have another message each time.
+// Another message each time does not help either.
 func TestKindsAreBounded(t *testing.T) {
 	var b buffer
 	h := New(slog.NewTextHandler(&b, nil))

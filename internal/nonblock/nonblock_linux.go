@@ -17,7 +17,7 @@ func Write(fd uintptr, b []byte) (n int, err error) {
 	return call(unix.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(b)), len(b))
 }
 
-// Writev is writev(2) of two buffers, either of which may be empty.
+// Writev is writev(2) of two buffers. Either may be empty.
 func Writev(fd uintptr, a, b []byte) (n int, err error) {
 	v := [2]unix.Iovec{{Base: unsafe.SliceData(a)}, {Base: unsafe.SliceData(b)}}
 	v[0].SetLen(len(a))
@@ -25,7 +25,7 @@ func Writev(fd uintptr, a, b []byte) (n int, err error) {
 	return call(unix.SYS_WRITEV, fd, unsafe.Pointer(&v), len(v))
 }
 
-// Poll returns which of events there are, as poll(2) does with a timeout of 0.
+// Poll returns the events of events that are there now, as poll(2) does with a timeout of 0.
 func Poll(fd uintptr, events int16) int16 {
 	p := unix.PollFd{Fd: int32(fd), Events: events}
 	var now unix.Timespec

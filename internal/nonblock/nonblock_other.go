@@ -14,7 +14,7 @@ func Read(fd uintptr, b []byte) (n int, err error) { return repeat(unix.Read, fd
 // Write is write(2).
 func Write(fd uintptr, b []byte) (n int, err error) { return repeat(unix.Write, fd, b) }
 
-// Poll returns which of events there are, as poll(2) does with a timeout of 0.
+// Poll returns the events of events that are there now, as poll(2) does with a timeout of 0.
 func Poll(fd uintptr, events int16) int16 {
 	p := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
