@@ -149,6 +149,9 @@ func TestTimeoutWhileEnding(t *testing.T) {
 	s.pass(time.Second)
 	s.want("Kill")
 	s.exits(137)
+	if at := s.Wake(); !at.IsZero() {
+		t.Errorf("it wakes at %v for a run that has ended", at)
+	}
 	if st := s.Life.Status(); st.TimedOut || st.Reason != ReasonTerminated {
 		t.Errorf("it ended with %+v", st)
 	}
@@ -202,6 +205,66 @@ func TestSurvivors(t *testing.T) {
 
 func (s *story) order(serial uint64, state supervision.MemberState, run int) {
 	s.Order(s.Now, serial, supervision.MemberStatus{State: state, Run: run, Reason: "ordered"})
+}
+
+// The end of a run ends its timers, and says whose doing it was.
+func TestEndOfARun(t *testing.T) {
+	s := begin(t, Config{KillGrace: time.Hour, Timeout: time.Hour, Restart: again})
+	s.spawned()
+	s.Stop(s.Now, "enough", -1)
+	s.Now.Exited = true
+	s.check(s.Life.Exited(s.Now, protocol.ExitStatus{OOMKilled: true}))
+	if at := s.Wake(); !at.IsZero() {
+		t.Errorf("it wakes at %v for a run that has ended", at)
+	}
+	if st := s.Life.Status(); st.OOMKilled || st.Reason != "enough" || s.Phase() != Exited {
+		t.Errorf("%v: %+v", s.Phase(), st)
+	}
+}
+
+// A stop that is said again sends no second stop signal, and may hasten the end, but not put it off.
+func TestStopTwice(t *testing.T) {
+	s := begin(t, Config{KillGrace: time.Hour, Keep: time.Hour})
+	s.spawned()
+	s.want("Spawn1, Announce, Begin")
+	for _, shutdown := range []time.Duration{time.Minute, time.Second, time.Hour} {
+		s.Stop(s.Now, "enough", shutdown)
+	}
+	s.want("Signal")
+	s.pass(time.Second)
+	s.want("KillTree")
+	s.Now.Watched = true
+	s.ends(137)
+	s.want("Unwatch, LogExited, Abandon, LogClosed, AnswerTrees, Abandon")
+	s.pass(FlushTime)
+	s.Now.Watched = false
+	s.want("DropViewers, StopActor")
+}
+
+// A process that is terminated while its next run is being started ends as soon as that has begun.
+func TestTerminateWhileSpawning(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Restart: again})
+	s.spawned()
+	s.ends(0)
+	s.want("Spawn1, Announce, Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
+	s.Child = false
+	s.Terminate(s.Now, time.Minute, false)
+	s.want("")
+	s.spawned()
+	s.want("Begin, KillTree")
+}
+
+// The next instance of a failed actor kills the tree again: the news that it is gone may be lost.
+func TestResume(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1})
+	s.spawned()
+	s.Terminate(s.Now, 0, true)
+	s.want("Spawn1, Announce, Begin, KillTree")
+	s.Resume(s.Now)
+	s.want("KillTree")
+	s.ends(137)
+	s.Resume(s.Now)
+	s.want("Unwatch, LogExited, Abandon, LogClosed, AnswerTrees, DropLog, TellRetired")
 }
 
 // The log says for how long a member has not run; of a member that never ran it says nothing.

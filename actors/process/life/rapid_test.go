@@ -276,67 +276,71 @@ func (w *world) order(serial uint64) {
 }
 
 func TestInvariants(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
-		grace := func() time.Duration { return time.Duration(rapid.IntRange(-1, 30).Draw(t, "grace")) * time.Millisecond }
-		serial := uint64(0)
-		for range 50 {
-			if w.over {
-				break
-			}
-			switch rapid.IntRange(0, 18).Draw(t, "event") {
-			case 0, 1, 2:
-				w.answerSpawn(rapid.IntRange(0, 5).Draw(t, "answer"))
-			case 3, 4:
-				w.exited = w.exited || w.child
-			case 5, 6:
-				w.takeExit()
-			case 7:
-				w.endStreams()
-			case 8, 9:
-				var err error
-				if rapid.IntRange(0, 9).Draw(t, "survives") == 0 {
-					err = errors.New("it survives")
-				}
-				w.endTree(err)
-			case 10:
-				w.l.TreeGone(w.seen(), w.l.Run()-1, nil) // late
-			case 11:
-				w.terminate(grace(), rapid.Bool().Draw(t, "tree"))
-			case 12:
-				w.asking = true
-				if err := w.l.Restart(w.seen()); err == nil {
-					w.terminated, w.cause = false, w.cause || w.l.Phase() == Running
-				}
-			case 13:
-				if w.config.Restart != nil {
-					w.check(w.l.SetRestart(*w.policy()))
-				}
-			case 14:
-				if rapid.IntRange(0, 3).Draw(t, "stop") == 0 {
-					w.stop(grace())
-				}
-			case 15:
-				if w.child && !w.took {
-					w.cause = true
-					w.l.Fault(w.seen(), "no output")
-				}
-			case 16:
-				if w.config.Grouped {
-					serial++
-					w.order(serial)
-					w.l.Report(w.seen())
-				}
-			case 17:
-				w.probing = w.l.Phase() == Running && !w.exited && rapid.Bool().Draw(t, "probing")
-				w.full, w.watched, w.served = rapid.Bool().Draw(t, "full"), rapid.Bool().Draw(t, "watched"), rapid.Bool().Draw(t, "served")
-			case 18:
-				w.pass(time.Duration(rapid.IntRange(0, 2000).Draw(t, "pass")) * time.Millisecond)
-			}
-			w.settle()
+	for range 20 { // a check is 100 lives, some 10 ms
+		rapid.Check(t, lives)
+	}
+}
+
+func lives(t *rapid.T) {
+	w := newWorld(t)
+	grace := func() time.Duration { return time.Duration(rapid.IntRange(-1, 30).Draw(t, "grace")) * time.Millisecond }
+	serial := uint64(0)
+	for range 50 {
+		if w.over {
+			break
 		}
-		w.comesToAnEnd()
-	})
+		switch rapid.IntRange(0, 18).Draw(t, "event") {
+		case 0, 1, 2:
+			w.answerSpawn(rapid.IntRange(0, 5).Draw(t, "answer"))
+		case 3, 4:
+			w.exited = w.exited || w.child
+		case 5, 6:
+			w.takeExit()
+		case 7:
+			w.endStreams()
+		case 8, 9:
+			var err error
+			if rapid.IntRange(0, 9).Draw(t, "survives") == 0 {
+				err = errors.New("it survives")
+			}
+			w.endTree(err)
+		case 10:
+			w.l.TreeGone(w.seen(), w.l.Run()-1, nil) // late
+		case 11:
+			w.terminate(grace(), rapid.Bool().Draw(t, "tree"))
+		case 12:
+			w.asking = true
+			if err := w.l.Restart(w.seen()); err == nil {
+				w.terminated, w.cause = false, w.cause || w.l.Phase() == Running
+			}
+		case 13:
+			if w.config.Restart != nil {
+				w.check(w.l.SetRestart(*w.policy()))
+			}
+		case 14:
+			if rapid.IntRange(0, 3).Draw(t, "stop") == 0 {
+				w.stop(grace())
+			}
+		case 15:
+			if w.child && !w.took {
+				w.cause = true
+				w.l.Fault(w.seen(), "no output")
+			}
+		case 16:
+			if w.config.Grouped {
+				serial++
+				w.order(serial)
+				w.l.Report(w.seen())
+			}
+		case 17:
+			w.probing = w.l.Phase() == Running && !w.exited && rapid.Bool().Draw(t, "probing")
+			w.full, w.watched, w.served = rapid.Bool().Draw(t, "full"), rapid.Bool().Draw(t, "watched"), rapid.Bool().Draw(t, "served")
+		case 18:
+			w.pass(time.Duration(rapid.IntRange(0, 2000).Draw(t, "pass")) * time.Millisecond)
+		}
+		w.settle()
+	}
+	w.comesToAnEnd()
 }
 
 // comesToAnEnd checks that a stopped life ends once its tree is gone.
