@@ -23,7 +23,6 @@ func TestConnectionLogsUnknownMessages(t *testing.T) {
 			_, theirs := transport.Pipe("")
 			return connectionOf(s, nil, theirs, false)
 		},
-		"connections": func(s *env.Env) actor.Actor { return &connections{env: s, ending: &ending{}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {

@@ -2,8 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -29,8 +27,8 @@ func (t *Troupe) System() *actor.ActorSystem {
 	return t.system
 }
 
-// Methods are the requests and notifications that are understood.
-func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
+// Methods returns all methods with zero values of their params.
+func Methods() map[string][]any { return methodParams() }
 
 // TypeName returns the name of a message's type, without its package and with a lower-case
 // first letter.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -247,3 +248,14 @@ func methodOf(name string) *method {
 
 // known reports whether the server has the method.
 func (m *method) known() bool { return m.handle != nil }
+
+// methodParams returns all methods, and for each a zero value of every type that its params are
+// decoded to.
+func methodParams() map[string][]any {
+	all := make(map[string][]any, len(methods))
+	for name, m := range methods {
+		all[name] = m.params
+	}
+	all[protocol.MethodInitialize] = append(slices.Clone(all[protocol.MethodInitialize]), protocol.ClientInfoParams{})
+	return all
+}

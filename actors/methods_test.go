@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -149,29 +147,4 @@ func listOfMethods() string {
 		}
 	}
 	return text.String()
-}
-
-// The actor of a process answers every method about a process, except the start.
-func TestProcessesAnswerTheirMethods(t *testing.T) {
-	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		for name, m := range methods {
-			if m.section.about != "process" || name == protocol.MethodProcessStart {
-				continue
-			}
-			var answer message.Reply
-			client := spawn(func() actor.Actor {
-				return actor.ReceiveFunc(func(ctx actor.Context) {
-					if reply, ok := ctx.Message().(message.Reply); ok {
-						answer = reply
-					}
-				})
-			})
-			it, _, _ := fakeProcess(protocol.ProcessStartParams{}, spawn)
-			system.Root.RequestWithCustomSender(it, message.Request{Token: 1, Params: m.params[0]}, client)
-			synctest.Wait()
-			if e := answer.Err; e != nil && e.Code == protocol.CodeInternal {
-				t.Errorf("%s is answered: %v", name, e)
-			}
-		}
-	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -70,11 +71,11 @@ func slowDisk(t *testing.T, turns *turns.Turns, test func(t *testing.T, disk cha
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked, 10)} })
 		ours, theirs := transport.Pipe("")
 		conn := &goneConn{Conn: theirs}
-		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: WithFaults(config.Config{Log: slog.New(slog.DiscardHandler)}, func(_ *actor.PID, what any) {
+		s := &env.Env{FileTurns: turns, Info: &protocol.EnvironmentInfo{Cwd: "file:///"}, Config: config.Config{Log: slog.New(slog.DiscardHandler), Faults: faults.Hooks{Actor: func(_ *actor.PID, what any) {
 			if what == "file" {
 				<-disk
 			}
-		}, nil).WithDefaults()}
+		}}}.WithDefaults()}
 		spawn(func() actor.Actor { return connectionOf(s, troupe, conn, false) })
 		answers, ended := make(chan string, 10), make(chan error, 1)
 		go func() {

@@ -1,9 +1,11 @@
 package actors_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/internal/bombs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -173,6 +176,23 @@ func costly() map[string][]func(n int) string {
 	}
 }
 
+// larges returns makers of params of size n, each with another of its members large. types has a
+// value of each type of the params.
+func larges(types []any) (all []func(n int) string) {
+	for _, of := range types {
+		for where := range bombs.Of(reflect.TypeOf(of), 0) {
+			all = append(all, func(n int) string {
+				text, err := json.Marshal(bombs.Of(reflect.TypeOf(of), n)[where])
+				if err != nil {
+					panic(err)
+				}
+				return string(text)
+			})
+		}
+	}
+	return all
+}
+
 // The time that a message takes, until what is asked behind it is answered, grows with its
 // size and no faster, however it was made to be slow.
 func TestWorkIsLinearInAMessage(t *testing.T) {
@@ -183,13 +203,14 @@ func TestWorkIsLinearInAMessage(t *testing.T) {
 		most  = 3 * large / small
 	)
 	table := costly()
-	for _, method := range actors.Methods() {
+	known := actors.Methods()
+	for method, params := range known {
 		if _, ok := table[method]; !ok {
-			table[method] = actors.Large(method)
+			table[method] = larges(params)
 		}
 	}
-	if known := actors.Methods(); len(known) != len(table) {
-		t.Errorf("methods are %v, the test has %v", known, slices.Sorted(maps.Keys(table)))
+	if len(known) != len(table) {
+		t.Errorf("methods are %v, the test has %v", slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(table)))
 	}
 	troupe := start(t, actors.Config{AllowHTTP: true, KillGrace: -1})
 	p := connect(t, troupe)

@@ -1,0 +1,103 @@
+// Package bombs makes params that are small on the wire and large in memory. It is for tests.
+package bombs
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Of returns params of type of, each with another of its members large: it has n elements, members or
+// bytes; by the name of that member.
+func Of(of reflect.Type, n int) map[string]any {
+	found := map[string]any{"unknown": with(smallest(of), "unknown", list(nil, n))}
+	for _, f := range reflect.VisibleFields(of) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || name == "" {
+			continue
+		}
+		for inner, value := range largeOf(f.Type, n) {
+			found[name+inner] = with(smallest(of), name, value)
+		}
+	}
+	return found
+}
+
+func with(params any, name string, value any) any {
+	all, ok := params.(map[string]any)
+	if ok {
+		all[name] = value
+	}
+	return params
+}
+
+func list(element any, n int) []any {
+	l := make([]any, n)
+	for i := range l {
+		l[i] = element
+	}
+	return l
+}
+
+// largeOf are values of a type with n elements, members or bytes, by what of it is large.
+func largeOf(of reflect.Type, n int) map[string]any {
+	found := make(map[string]any)
+	switch of.Kind() {
+	case reflect.String:
+		found[""] = strings.Repeat("a", n)
+	case reflect.Pointer:
+		return largeOf(of.Elem(), n)
+	case reflect.Slice:
+		if of == reflect.TypeFor[json.RawMessage]() {
+			found[""] = list(nil, 6*n) // in JSON each takes five bytes
+		}
+		if of.Elem().Kind() == reflect.Uint8 {
+			return found
+		}
+		found["[]"] = list(smallest(of.Elem()), n)
+		for inner, value := range largeOf(of.Elem(), n) {
+			found["[0]"+inner] = []any{value}
+		}
+	case reflect.Map:
+		all := make(map[string]any)
+		for i := range n {
+			all[strconv.FormatInt(int64(i), 36)] = smallest(of.Elem())
+		}
+		found["{}"] = all
+	case reflect.Struct:
+		for inner, value := range Of(of, n) {
+			found["."+inner] = value
+		}
+	}
+	return found
+}
+
+// smallest is a value of a type with as little in it as its type allows.
+func smallest(of reflect.Type) any {
+	switch of.Kind() {
+	case reflect.Pointer:
+		return smallest(of.Elem())
+	case reflect.String:
+		return ""
+	case reflect.Bool:
+		return false
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Uint8 && of != reflect.TypeFor[json.RawMessage]() {
+			return ""
+		}
+		return []any{}
+	case reflect.Map:
+		return map[string]any{}
+	case reflect.Struct:
+		all := make(map[string]any)
+		for _, f := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Tag.Get("wire") == "required" {
+				all[name] = smallest(f.Type)
+			}
+		}
+		return all
+	}
+	return 0
+}
