@@ -464,3 +464,16 @@ func TestMemberIsGivenUp(t *testing.T) {
 		t.Error(reason)
 	}
 }
+
+// A member that has never run does not wait for the backoff of another.
+func TestNeverRunIsNotDelayed(t *testing.T) {
+	s := newTroop(t, RestForOne, often, Member{ID: "base"}, Member{ID: "fails"}, Member{ID: "late", After: []string{"base"}})
+	s.tick(0)
+	s.want(t, "starting: base running 1, fails running 1, late waiting 0")
+	s.ended("fails", End{ExitCode: 1}, permanent)
+	s.want(t, "restarting: base running 1, fails waiting 1, late waiting 0")
+	s.ready("base")
+	s.want(t, "restarting: base running 1 r, fails waiting 1, late running 1")
+	s.tick(time.Second)
+	s.want(t, "starting: base running 1 r, fails running 2, late running 1")
+}

@@ -26,4 +26,21 @@ var mutants = []mutant{
 	{file: "internal/budget/part.go", old: `> p.max`, new: `> p.max+1`, breaks: "a Part takes no more than its bound"},
 	{file: "actors/command/dialect/translator.go", old: `(2*jsonBytes)`, new: `(2*jsonBytes-1)`, breaks: "both streams of a buffered command fit one message"},
 	{file: "actors/command/dialect/translator.go", old: `max(ms, 1)`, new: `ms`, breaks: "a timeout of 0 ms is not none"},
+	{file: "actors/registry/roster/relief.go", old: `a.since.Before(since)`, new: `since.Before(a.since)`, breaks: "the session that was left first is evicted first"},
+	{file: "actors/registry/roster/relief.go", old: `a.holds.Held() >= Worth`, new: `a.holds.Held() > Worth`, breaks: "a session that holds 256 KiB is worth ending"},
+	{file: "actors/registry/roster/relief.go", old: `now.Before(spared)`, new: `false`, breaks: "a session is spared for 10 s after its owner left"},
+	{file: "actors/registry/roster/relief.go", old: `r.refund = now.Add(Refund)`, new: `r.refund = now`, breaks: "no other session ends until the memory of the last one is back"},
+	{file: "actors/session/lifetime/lifetime.go", old: `l.detached, l.expires = time.Time{}, time.Time{}`, new: `l.detached = time.Time{}`, breaks: "a session whose owner is back does not expire"},
+	{file: "actors/session/lifetime/lifetime.go", old: `if l.owned || l.closing {`, new: `if l.closing {`, breaks: "a session with an owner is not evicted"},
+	{file: "actors/session/lifetime/lifetime.go", old: `left <= l.warning() && !l.warned`, new: `false && !l.warned`, breaks: "the end for age is announced"},
+	{file: "actors/session/lifetime/lifetime.go", old: `if wrote.After(l.quiet) {`, new: `if false {`, breaks: "a session in which something is written is not idle"},
+	{file: "actors/session/lifetime/lifetime.go", old: `if l.closing {
+		return nil
+	}
+	if l.limits.Age`, new: `if l.limits.Age`, breaks: "a session ends once"},
+	{file: "actors/session/members/members.go", old: `return nil, t.lingering[name] == nil`, new: `return nil, false`, breaks: "an actor that its session does not know is an orphan"},
+	{file: "actors/session/members/members.go", old: `now.Sub(r.at) > keep`, new: `now.Sub(r.at) >= keep`, breaks: "a removal is remembered as long as was said"},
+	{file: "actors/session_processes.go", old: `if orphan && m.Err == nil {`, new: `if false {`, breaks: "an orphan is stopped"},
+	{file: "actors/message/session.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
+	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
 }
