@@ -7,34 +7,33 @@ import (
 	"time"
 )
 
-// GroupStrategy says who else is run again with a member that ended, as in OTP.
-// Those in question are told to end, the last started first and one at a time, and
-// are run again in the order of a start.
+// GroupStrategy says which other members run again after the end of a member, as in OTP. These members are told
+// to end one after the other, the last started first. Then they run again in start order.
 type GroupStrategy string
 
 const (
 	OneForOne  GroupStrategy = "one_for_one"  // nobody
 	OneForAll  GroupStrategy = "one_for_all"  // everybody
-	RestForOne GroupStrategy = "rest_for_one" // those that come after it in the start order
+	RestForOne GroupStrategy = "rest_for_one" // the members after the ended member in start order
 )
 
 // Member is a process in a Group.
 type Member struct {
 	ID string
-	// After are the members that must be ready before it is run, each time.
+	// After are the members that must be ready before each run of this member.
 	After []string
-	// OnSuccess: it is ready once it has ended well, and stays so. Else Ready says
-	// when it is, and an end that another run follows that it is not.
+	// With OnSuccess a member is ready once a run has succeeded, and stays ready. Without OnSuccess, Group.Ready
+	// says when a run is ready, and the member is not ready between two runs.
 	OnSuccess bool
 }
 
-// MemberState is where a member of a Group is.
+// MemberState is the state of a member of a Group.
 type MemberState uint8
 
 const (
 	Waiting MemberState = iota // for its dependencies, its backoff, the end of others
-	Running                    // it was told to run, and has not ended
-	Ending                     // it was told to end, and has not
+	Running                    // told to run, and not ended yet
+	Ending                     // told to end, and not ended yet
 	Left                       // no run follows
 )
 
@@ -42,25 +41,25 @@ func (s MemberState) String() string {
 	return [...]string{"waiting", "running", "ending", "left"}[s]
 }
 
-// GroupState is how a Group does as a whole.
+// GroupState is the state of a Group as a whole.
 type GroupState string
 
 const (
-	GroupStarting   GroupState = "starting"   // not all have been ready yet
-	GroupReady      GroupState = "ready"      // all that have not left are
-	GroupRestarting GroupState = "restarting" // somebody is to be run again
+	GroupStarting   GroupState = "starting"   // some member has never been ready
+	GroupReady      GroupState = "ready"      // each member is ready or has left
+	GroupRestarting GroupState = "restarting" // some member will run again
 	GroupStopping   GroupState = "stopping"
-	GroupEnded      GroupState = "ended" // all have left
+	GroupEnded      GroupState = "ended" // each member has left
 )
 
-// MemberStatus is what a member is to do, which is said again whenever it changes,
-// and may be said oftener: who hears it acts by Run.
+// MemberStatus is an instruction to a member. The owner of the Group repeats an instruction after each change,
+// and may repeat an instruction at any time. A member decides by Run whether the instruction is new.
 type MemberStatus struct {
 	State MemberState
-	Run   int // the current or last one, from 1; 0: none yet
+	Run   int // number of the current or last run, from 1; 0: no run yet
 	Ready bool
-	// Reason is why it is run again, told to end, or has left; "" for none. GivenUp:
-	// it left although its policy asks for another run.
+	// Reason says why the member runs again, was told to end, or has left. Empty: no reason. GivenUp: the member
+	// has left although its policy asks for another run.
 	Reason  string
 	GivenUp bool
 	At      time.Time // while Waiting: not before
@@ -73,9 +72,8 @@ type member struct {
 	history History
 }
 
-// Group decides for several processes together. It has no clock: whoever has it
-// reports what happened, and then does what Status says of each member, and calls
-// Tick at Next. Not for several goroutines at once.
+// Group decides for several processes together, without a clock. The owner of a Group reports events, does for
+// each member as Status says, and calls Tick at Next. A single goroutine at a time may call methods.
 type Group struct {
 	// Fixed.
 	strategy  GroupStrategy
@@ -85,18 +83,17 @@ type Group struct {
 
 	tally    Tally
 	restarts int
-	begun    bool // all have been ready
+	begun    bool // each member has been ready
 	stopping bool
 	reason   string // of stopping
-	// The members from here on are ended and run again together: not before at.
-	// len(members): none are.
+	// The members from here on end and run again together, not before at. With len(members) no member does.
 	from    int
 	at      time.Time
 	because string
 }
 
-// NewGroup puts members in start order: each after those it depends on, and else as
-// they come. More restarts of any of them than intensity allows end the group.
+// NewGroup puts members in start order: each member after the members in its After, and otherwise in the order
+// given. If more members restart than intensity allows, the group ends.
 func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*Group, error) {
 	g := &Group{strategy: strategy, intensity: intensity, index: make(map[string]int), from: len(members)}
 	given := make(map[string]int)
@@ -107,11 +104,11 @@ func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*G
 		given[m.ID] = i
 	}
 	var (
-		after   = make([][]int, len(members)) // whom each depends on, once
-		before  = make([][]int, len(members)) // who depends on each
-		waits   = make([]int, len(members))   // for how many that are not placed
-		counted = make([]int, len(members))   // the last that was found to depend on each, + 1
-		free    []int                         // those that may be placed, sorted
+		after   = make([][]int, len(members)) // by member: its dependencies, each once
+		before  = make([][]int, len(members)) // by member: the members depending on the member
+		waits   = make([]int, len(members))   // by member: how many dependencies have no place yet
+		counted = make([]int, len(members))   // by member: the last dependent member found, + 1
+		free    []int                         // members that may be placed now, sorted
 	)
 	for i, m := range members {
 		for _, id := range m.After {
@@ -152,7 +149,7 @@ func NewGroup(strategy GroupStrategy, intensity Intensity, members []Member) (*G
 	return g, nil
 }
 
-// circle is one of those among members that all depend on others of them.
+// circle returns a circle of dependencies. Each of members depends on another of members.
 func circle(members []Member) string {
 	left := make(map[string]bool)
 	for _, m := range members {
@@ -177,7 +174,7 @@ func circle(members []Member) string {
 	}
 }
 
-// Order is the start order.
+// Order returns the members in start order.
 func (g *Group) Order() []string {
 	ids := make([]string, len(g.members))
 	for i := range g.members {
@@ -186,7 +183,7 @@ func (g *Group) Order() []string {
 	return ids
 }
 
-// Status of a member; the zero MemberStatus of one that is not there.
+// Status returns the status of a member. An unknown member has the zero MemberStatus.
 func (g *Group) Status(id string) MemberStatus {
 	if i, ok := g.index[id]; ok {
 		return g.members[i].MemberStatus
@@ -194,11 +191,12 @@ func (g *Group) Status(id string) MemberStatus {
 	return MemberStatus{}
 }
 
-// Restarts is how many ends were answered with another run; those of Requests do
-// not count, nor those that were run again with another.
+// Restarts counts the ends after which a member was run again. Ends on request do not count, and neither do
+// members that ran again together with another member.
 func (g *Group) Restarts() int { return g.restarts }
 
-// State of the whole, and why it is stopping or was stopped; "" if it was not.
+// State returns the state of the group, and the reason for stopping. The reason is empty if the group was not
+// stopped.
 func (g *Group) State() (GroupState, string) {
 	left, ready, again := true, true, false
 	for i := range g.members {
@@ -222,7 +220,7 @@ func (g *Group) State() (GroupState, string) {
 	return GroupStarting, ""
 }
 
-// Next is when Tick is due; the zero Time: not until something happens.
+// Next returns when Tick is due. The zero Time means: not before another event.
 func (g *Group) Next() (next time.Time) {
 	if g.stopping {
 		return next
@@ -235,10 +233,10 @@ func (g *Group) Next() (next time.Time) {
 	return next
 }
 
-// Tick goes on with what time has brought. The first one starts the group.
+// Tick does everything due at now. The first Tick starts the group.
 func (g *Group) Tick(now time.Time) { g.advance(now) }
 
-// Ready: the run of a member is ready.
+// Ready reports a run of a member as ready.
 func (g *Group) Ready(now time.Time, id string, run int) {
 	if m := g.member(id); m != nil && m.Run == run && (m.State == Running || m.State == Ending) && !m.OnSuccess {
 		m.Ready = true
@@ -246,9 +244,8 @@ func (g *Group) Ready(now time.Time, id string, run int) {
 	}
 }
 
-// Ended: a run of a member has ended, which it was to be run by r, but for r's
-// Intensity. Of a run that is over already it is a repetition, and nothing. chance
-// is as in Backoff.Delay.
+// Ended reports the end of a run of a member. r is the restart policy of the member, and its Intensity is
+// ignored. A repeated report changes nothing. chance is a number as in Backoff.Delay.
 func (g *Group) Ended(now time.Time, id string, run int, e End, r Restart, chance float64) {
 	m := g.member(id)
 	if m == nil || m.Run != run || m.State != Running && m.State != Ending {
@@ -256,7 +253,7 @@ func (g *Group) Ended(now time.Time, id string, run int, e End, r Restart, chanc
 	}
 	i := g.index[id]
 	switch together := m.State == Ending || i >= g.from; {
-	case m.OnSuccess && !e.Requested && !e.Failed() && r.Policy != Permanent: // whatever was to be done with it
+	case m.OnSuccess && !e.Requested && !e.Failed() && r.Policy != Permanent: // also while the member is told to end
 		m.Ready = true
 		g.leave(m, "")
 	case g.stopping:
@@ -303,8 +300,8 @@ func (g *Group) decide(now time.Time, i int, e End, r Restart, chance float64) {
 		if g.from == len(g.members) || g.at.Before(at) {
 			g.at = at
 		}
-		g.from = from                       // it was behind i
-		for j := range g.members[g.from:] { // those who wait already wait as long
+		g.from = from                       // from was after i
+		for j := range g.members[g.from:] { // members already waiting wait as long
 			if o := &g.members[g.from+j]; o.State == Waiting && o.Run > 0 && o.At.Before(g.at) {
 				o.At = g.at
 			}
@@ -320,8 +317,8 @@ func (g *Group) again(m *member, at time.Time, reason string) {
 	m.State, m.Ready, m.At, m.Reason = Waiting, false, at, reason
 }
 
-// Gone: no run of the member follows, for a reason that is not this Group's: somebody
-// ended it; or it was given up, and then the group is, too.
+// Gone reports a member without a further run, for a reason outside of the Group. Somebody has ended the member,
+// or the member was given up. If the member was given up, so is the group.
 func (g *Group) Gone(now time.Time, id, reason string, givenUp bool) {
 	m := g.member(id)
 	if m == nil || m.State == Left {
@@ -335,7 +332,7 @@ func (g *Group) Gone(now time.Time, id, reason string, givenUp bool) {
 	g.advance(now)
 }
 
-// Forget has the ends of a member so far no longer count for its backoff and its GiveUp.
+// Forget clears the ends of a member so far: they no longer count for its backoff and its GiveUp.
 func (g *Group) Forget(id string) {
 	if m := g.member(id); m != nil {
 		m.history = History{}
@@ -361,12 +358,12 @@ func (g *Group) member(id string) *member {
 	return nil
 }
 
-// fed reports whether all that m depends on is ready.
+// fed reports whether each dependency of m is ready.
 func (g *Group) fed(m *member) bool {
 	return !slices.ContainsFunc(m.after, func(i int) bool { return !g.members[i].Ready })
 }
 
-// advance does what is due.
+// advance does everything due at now.
 func (g *Group) advance(now time.Time) {
 	for i := range g.members {
 		m := &g.members[i]
@@ -400,8 +397,7 @@ func (g *Group) advance(now time.Time) {
 	}
 }
 
-// end ends the members from from on, the last first. It reports whether none of
-// them lives.
+// end tells the last living member from index from on to end, and reports whether no such member lives.
 func (g *Group) end(from int, reason string) bool {
 	for i := len(g.members) - 1; i >= from; i-- {
 		switch m := &g.members[i]; m.State {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// troop is a Group with what it takes to tell a story about it.
+// troop is a Group with helpers for a test that tells a story.
 type troop struct {
 	*Group
 	now time.Time
@@ -45,7 +45,7 @@ func (s *troop) ended(id string, e End, r Restart) {
 	s.Ended(s.now, id, s.Status(id).Run, e, r, 0)
 }
 
-// String is, in start order: a member's state, r if it is ready, and its run.
+// String returns the members in start order: the state of each, r if the member is ready, and the run.
 func (s *troop) String() string {
 	var all []string
 	for _, id := range s.Order() {
@@ -147,7 +147,7 @@ func TestDependencies(t *testing.T) {
 	s.want(t, "starting: job waiting 0, web waiting 0, worker waiting 0")
 	s.tick(0)
 	s.want(t, "starting: job running 1, web running 1, worker waiting 0")
-	s.ready("job", "web") // which says nothing of a job
+	s.ready("job", "web") // a job is not ready by a report
 	s.want(t, "starting: job running 1, web running 1 r, worker waiting 0")
 	s.ended("job", End{ExitCode: 1}, transient)
 	s.want(t, "restarting: job waiting 1, web running 1 r, worker waiting 0")
@@ -156,7 +156,7 @@ func TestDependencies(t *testing.T) {
 	s.want(t, "starting: job left 2 r, web running 1 r, worker running 1")
 	s.ready("worker")
 	s.want(t, "ready: job left 2 r, web running 1 r, worker running 1 r")
-	s.ended("web", End{}, permanent) // the worker goes on, and if it ended would wait
+	s.ended("web", End{}, permanent) // the worker goes on; after an end the worker would wait
 	s.ended("worker", End{}, permanent)
 	s.tick(time.Second)
 	s.want(t, "restarting: job left 2 r, web running 2, worker waiting 1")
@@ -211,8 +211,8 @@ func TestOneForAll(t *testing.T) {
 	s.ended("e", End{}, transient) // its work is done
 	s.ended("b", End{ExitCode: 1}, transient)
 	s.want(t, "restarting: a running 1 r, b waiting 1, c running 1 r, d ending 1 r, e left 1 r")
-	s.ended("a", End{}, transient) // by itself, meanwhile: it is run again with the others
-	s.ended("d", End{}, Restart{}) // temporary: it is not
+	s.ended("a", End{}, transient) // without an order: a runs again with the others
+	s.ended("d", End{}, Restart{}) // temporary: d does not run again
 	s.ended("c", End{Signal: "SIGTERM"}, transient)
 	s.want(t, "restarting: a waiting 1, b waiting 1, c waiting 1, d left 1 r, e left 1 r")
 	if st := s.Status("c"); st.Reason != "b: exit code 1" {
@@ -234,7 +234,7 @@ func TestRestForOne(t *testing.T) {
 	s.ready("a", "b", "c", "d")
 	s.ended("c", End{}, permanent)
 	s.want(t, "restarting: a running 1 r, b running 1 r, c waiting 1, d ending 1 r")
-	s.tick(2 * time.Second) // d takes its time: c waits for it
+	s.tick(2 * time.Second) // d has not ended: c waits for d
 	s.ended("b", End{}, permanent)
 	s.ended("d", End{}, permanent)
 	s.want(t, "restarting: a running 1 r, b waiting 1, c waiting 1, d waiting 1")
@@ -264,13 +264,13 @@ func TestGroupGivesUp(t *testing.T) {
 
 	s = newTroop(t, OneForAll, Intensity{}, abc()...)
 	s.tick(0)
-	for range 5 { // what was asked for does not count, and is nobody else's
+	for range 5 { // a requested end does not count, and concerns no other member
 		s.ended("b", End{Again: true}, Restart{})
 	}
 	s.want(t, "starting: a running 1, b running 6, c running 1")
 }
 
-// What is said twice, or late, changes nothing.
+// A repeated or late report changes nothing.
 func TestGroupRepetitions(t *testing.T) {
 	s := newTroop(t, OneForOne, often, abc()...)
 	s.tick(0)
@@ -294,9 +294,8 @@ func TestGroupRepetitions(t *testing.T) {
 	}
 }
 
-// Whatever happens to the members of a group, in whatever order: who keeps its run is
-// as the strategy says, nobody is run before what it depends on, they are ended one at
-// a time, the last first, and it all comes to an end.
+// Whatever happens, and in whatever order: the strategy alone says whose run goes on. No member runs before its
+// dependencies are ready. Members end one after the other, the last first. The group ends at last.
 func TestGroupInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "members")
@@ -427,7 +426,7 @@ func (s *troop) survivors(t *rapid.T, what string, strategy GroupStrategy, i int
 	}
 }
 
-// A job that is done while others are ended is done; one that was ended is not.
+// A job that succeeds while others are ended is done. A job that was ended is not done.
 func TestJobIsDoneMeanwhile(t *testing.T) {
 	for _, r := range []Restart{{}, transient} {
 		s := newTroop(t, OneForAll, often, Member{ID: "job", OnSuccess: true}, Member{ID: "bad"}, Member{ID: "last"})
@@ -446,7 +445,7 @@ func TestJobIsDoneMeanwhile(t *testing.T) {
 	s.want(t, "starting: job running 2, bad running 2")
 }
 
-// A member that is given up takes the group with it; and setRestart forgets.
+// If a member is given up, the group ends. After setRestart earlier failures are forgotten.
 func TestMemberIsGivenUp(t *testing.T) {
 	s := newTroop(t, OneForOne, often, abc()...)
 	s.tick(0)

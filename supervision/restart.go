@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Policy says after which ends a process is run again, as restart in OTP.
+// Policy says after which ends a process runs again, as restart in OTP.
 type Policy string
 
 const (
-	Temporary Policy = "temporary" // after none; the zero Policy is this too
-	Transient Policy = "transient" // when it failed
+	Temporary Policy = "temporary" // never; the zero Policy means the same
+	Transient Policy = "transient" // after a failure
 	Permanent Policy = "permanent" // always
 )
 
-// An End is how a run ended.
+// An End describes the end of a run.
 type End struct {
 	ExitCode int
-	Signal   string // "SIGSEGV"; "": it exited
-	// Fault is why it was ended, if that is a failure of its own: "timed out".
+	Signal   string // "SIGSEGV"; "": the process exited
+	// Fault is the reason for a forced end, if the reason counts as a failure: "timed out".
 	Fault string
-	// Requested: somebody asked for this end. Then no policy runs it again, as OTP
-	// does not what was terminated. Again: and for another run, whatever the policy.
+	// Requested means: somebody asked for this end, so no policy starts another run (OTP does the same after a
+	// terminate). Again means: somebody asked for this end and for another run, whatever the policy.
 	Requested, Again bool
 }
 
-// Failed reports whether the end is one after which Transient runs again.
+// Failed reports whether Transient starts another run after this end.
 func (e End) Failed() bool { return e.ExitCode != 0 || e.Signal != "" || e.Fault != "" }
 
 func (e End) String() string {
@@ -39,9 +39,8 @@ func (e End) String() string {
 	return fmt.Sprintf("exit code %d", e.ExitCode)
 }
 
-// Deaths are ends that mean that another run would end the same, as the death tally
-// of s6: Count of them within Period, and the process is given up. The zero Deaths
-// matches nothing.
+// Deaths are exits after which a retry is pointless, as the death tally of s6. After Count such exits within
+// Period the process is given up. The zero Deaths matches no exit.
 type Deaths struct {
 	ExitCodes []int
 	Signals   []string      // "SIGSEGV"
@@ -56,7 +55,7 @@ func (d Deaths) match(e End) bool {
 	return slices.Contains(d.ExitCodes, e.ExitCode)
 }
 
-// Restart says when a process is run again. The zero Restart is Temporary.
+// Restart says when a process runs again. The zero Restart is Temporary.
 type Restart struct {
 	Policy    Policy
 	Backoff   Backoff
@@ -64,28 +63,26 @@ type Restart struct {
 	GiveUp    Deaths
 }
 
-// Verdict is what becomes of a process after a run.
+// Verdict says how a process goes on after a run.
 type Verdict uint8
 
 const (
-	Over    Verdict = iota // its policy asks for no other run
-	Again                  // it is run again, after Delay
-	GivenUp                // its policy asks for one, but there were too many
+	Over    Verdict = iota // the policy asks for no other run
+	Again                  // the process runs again, after Delay
+	GivenUp                // the policy asks for another run, but there were too many
 )
 
-// A Decision is a Verdict with what goes with it.
+// A Decision is a Verdict with its delay and reason.
 type Decision struct {
 	Verdict Verdict
 	Delay   time.Duration // of Again
 	Reason  string        // of Again and GivenUp: for people
 }
 
-// History is what of the runs so far still counts. The zero History is that of a
-// process in its first run.
+// History holds the past runs that still count. The zero History belongs to a process in its first run.
 type History struct{ restarts, deaths Tally }
 
-// Ended records the end of a run at now and says what follows. chance is as in
-// Backoff.Delay.
+// Ended records the end of a run at now and returns the decision. chance is a number as in Backoff.Delay.
 func (h *History) Ended(now time.Time, r Restart, e End, chance float64) Decision {
 	if e.Again {
 		return Decision{Verdict: Again, Reason: "restarted by request"}

@@ -65,8 +65,8 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// However a process ends and when: it is never run again oftener than its intensity
-// allows, no earlier than its backoff does, and not when somebody ended it.
+// However and whenever a process ends: no run starts sooner than the backoff allows, no more runs start than the
+// intensity allows, and no run follows a requested end.
 func TestRestartsStayInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Restart{

@@ -11,13 +11,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Strategy supervises actors one for one: a failed child is restarted after
-// Backoff, and stopped for good once Intensity is exceeded. Its parent then
-// hears Terminated. Every decision is logged once. It may be used by any number
-// of parents at once, and each child counts for itself.
+// Strategy supervises actors one for one. A failed child is restarted after Backoff. If Intensity is exceeded,
+// the child is stopped, and its parent receives Terminated. Each decision is logged once. Any number of parents
+// may share a Strategy, and each child counts for itself.
 //
-// protoactor's own strategies are not used: their exponential backoff is
-// linear, without cap, and never gives up.
+// We use no strategy of protoactor: its exponential backoff is linear, has no cap and never gives up.
 type Strategy struct {
 	Backoff   Backoff
 	Intensity Intensity
@@ -25,10 +23,10 @@ type Strategy struct {
 	Counters  *Counters // nil: nobody counts
 
 	mu      sync.Mutex
-	tallies map[string]*Tally // by actor id; an entry goes when it is given up or Forget is called
+	tallies map[string]*Tally // by actor id, until the actor is given up or Forget is called
 }
 
-// Counters are of all failures that the strategies which share them decided about.
+// Counters count the failures of all strategies with the same Counters.
 type Counters struct{ Restarts, GivenUp atomic.Int64 }
 
 func (c *Counters) add(one func(*Counters)) {
@@ -37,8 +35,7 @@ func (c *Counters) add(one func(*Counters)) {
 	}
 }
 
-// HandleFailure implements actor.SupervisorStrategy. It runs in the mailbox of
-// the parent.
+// HandleFailure implements actor.SupervisorStrategy, and runs in the mailbox of the parent.
 func (s *Strategy) HandleFailure(_ *actor.ActorSystem, parent actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
 	n, exceeded := s.failed(child.Id)
 	_, message, _ = actor.UnwrapEnvelope(message)
@@ -56,8 +53,8 @@ func (s *Strategy) HandleFailure(_ *actor.ActorSystem, parent actor.Supervisor, 
 		parent.RestartChildren(child)
 		return
 	}
-	// It only sends a message, so any goroutine may; names are never used again,
-	// so a late one reaches nobody else.
+	// The timer only sends a message, so any goroutine may run the timer. Names are never used again, so a late
+	// message reaches no other actor.
 	time.AfterFunc(delay, func() { parent.RestartChildren(child) })
 }
 
@@ -78,8 +75,7 @@ func (s *Strategy) failed(id string) (n int, exceeded bool) {
 	return n, exceeded
 }
 
-// Forget drops what is remembered of a child that is gone. Its parent calls it
-// on Terminated.
+// Forget drops the failures of a child. The parent calls Forget on Terminated.
 func (s *Strategy) Forget(child *actor.PID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

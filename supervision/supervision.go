@@ -1,6 +1,5 @@
-// Package supervision decides when what failed is started again, after how
-// long, and when it is given up. Policies are plain values without a clock;
-// Strategy puts them to work on actors.
+// Package supervision decides when a failed process or actor starts again, after how long, and when to give up.
+// Policies are plain values without a clock. Strategy applies them to actors.
 package supervision
 
 import (
@@ -13,11 +12,11 @@ type Backoff struct {
 	Initial time.Duration // before the first restart; 0 or less: at once
 	Max     time.Duration // no delay is longer; 0 or less: no cap
 	Factor  float64       // from one delay to the next; below 1 means 2
-	Jitter  float64       // part of the delay that is left to chance, 0 to 1: 0.2 means 80 to 100 %
+	Jitter  float64       // random part of the delay, 0 to 1: 0.2 means 80 to 100 %
 }
 
-// Delay is the wait before restart n, counted from 1 (less means 1). chance is
-// in [0, 1): the caller's random number, so that a decision can be repeated.
+// Delay returns the wait before restart n, counted from 1. Less than 1 means 1. chance is a random number in [0,
+// 1) of the caller, so a test can repeat a decision.
 func (b Backoff) Delay(n int, chance float64) time.Duration {
 	if b.Initial <= 0 {
 		return 0
@@ -38,20 +37,19 @@ func (b Backoff) Delay(n int, chance float64) time.Duration {
 	return time.Duration(d)
 }
 
-// Intensity is how many restarts are too many, as in OTP: more than Restarts
-// within Period. With no Restarts the first failure is the last; a Period of 0
-// or less counts every failure there ever was.
+// Intensity says how many restarts are too many, as in OTP: more than Restarts within Period. If Restarts is 0,
+// the first failure is the last. If Period is 0 or less, every failure so far counts.
 type Intensity struct {
 	Restarts int
 	Period   time.Duration
 }
 
-// Tally remembers the failures that still count against an Intensity. The zero
-// Tally is empty. It never holds more than Restarts+1 of them.
+// Tally remembers the failures within the Period of an Intensity. The zero Tally is empty. A Tally never holds
+// more than Restarts+1 failures.
 type Tally struct{ failures []time.Time }
 
-// Failed adds a failure at now. It returns how many count, this one included,
-// and whether they are too many.
+// Failed adds a failure at now. Failed returns how many failures count, the new failure included, and whether
+// there are too many.
 func (t *Tally) Failed(now time.Time, in Intensity) (n int, exceeded bool) {
 	if in.Period > 0 {
 		old := 0
