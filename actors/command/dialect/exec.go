@@ -13,23 +13,8 @@ type exec struct{}
 
 func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error) {
 	d := exec{}
-	if err := p.Unsupported(); err != nil {
-		return nil, wireerr.From(err)
-	}
-	switch {
-	case len(p.Command) == 0:
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command must not be empty")
-	case p.ProcessID == nil && (p.TTY || p.StreamStdin || p.StreamStdoutStderr):
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command/exec tty or streaming requires a client-supplied processId")
-	case p.OutputBytesCap != nil && p.DisableOutputCap:
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both outputBytesCap and disableOutputCap")
-	case p.TimeoutMs != nil && p.DisableTimeout:
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both timeoutMs and disableTimeout")
-	}
-	if p.ProcessID != nil {
-		if err := wireerr.LongName("processId", *p.ProcessID); err != nil {
-			return nil, err
-		}
+	if err := refuseExec(p); err != nil {
+		return nil, err
 	}
 	size, err := firstSize(d.API(), d.API(), p.TTY, p.Size)
 	if err != nil {
@@ -74,6 +59,27 @@ func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error)
 		s.Limit = int64(min(*p.OutputBytesCap, math.MaxInt64))
 	}
 	return s, nil
+}
+
+// refuseExec is the error of params that contradict each other, or that no server takes.
+func refuseExec(p protocol.CommandExecParams) *protocol.Error {
+	if err := p.Unsupported(); err != nil {
+		return wireerr.From(err)
+	}
+	switch {
+	case len(p.Command) == 0:
+		return protocol.Errorf(protocol.CodeInvalidRequest, "command must not be empty")
+	case p.ProcessID == nil && (p.TTY || p.StreamStdin || p.StreamStdoutStderr):
+		return protocol.Errorf(protocol.CodeInvalidRequest, "command/exec tty or streaming requires a client-supplied processId")
+	case p.OutputBytesCap != nil && p.DisableOutputCap:
+		return protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both outputBytesCap and disableOutputCap")
+	case p.TimeoutMs != nil && p.DisableTimeout:
+		return protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both timeoutMs and disableTimeout")
+	}
+	if p.ProcessID != nil {
+		return wireerr.LongName("processId", *p.ProcessID)
+	}
+	return nil
 }
 
 // cwd is the directory that path names, from the server's; nil is the server's.
