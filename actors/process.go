@@ -7,9 +7,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/process/stdin"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -82,16 +84,13 @@ type processRecord struct {
 	health health
 	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
 
-	gauged   int64     // of gauge.held, what is of this process
-	reads    []*parked // process/read and process/wait
-	unspool  []*parked // process/read that waits for another's turn at the disk
-	stdin    []*parked // process/write and process/closeStdin, in order
-	stdinEnd bool
+	gauged  int64                // of gauge.held, what is of this process
+	reads   []*parked            // process/read and process/wait
+	unspool []*parked            // process/read that waits for another's turn at the disk
+	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
 	// A goroutine reads the disk for a process/read: unspooled comes.
 	unspooling bool
-	refused    time.Time // since when this run's child has had its stdin closed; zero: it has not
-	writeIDs   recent
-	answers    answers // to requests that may be sent again
+	answers    repeat.Answers // to requests that may be sent again
 
 	stdinAt, aheadAt env.Alarm
 }
@@ -328,8 +327,8 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
 		return
 	}
-	if reply, ok := p.answers.to(m.Params, m.Token); ok {
-		ctx.Respond(reply) // it was done before a cut
+	if a, ok := p.answers.To(m.Params); ok {
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
 		return
 	}
 	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
@@ -347,8 +346,11 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		p.park(ctx, r, &params.WaitMs)
 	case protocol.ProcessWaitParams:
 		p.park(ctx, r, params.TimeoutMs)
-	case protocol.ProcessWriteParams, protocol.ProcessCloseStdinParams:
-		p.stdin = append(p.stdin, r)
+	case protocol.ProcessWriteParams:
+		p.stdin.Add(stdin.Request[*parked]{For: r, Write: true, ID: repeat.IDOf(params.WriteID), Chunk: params.Chunk})
+		p.acceptStdin(ctx)
+	case protocol.ProcessCloseStdinParams:
+		p.stdin.Add(stdin.Request[*parked]{For: r, Run: int(params.Run)})
 		p.acceptStdin(ctx)
 	case protocol.ProcessResizeParams:
 		p.reply(ctx, r, protocol.Empty{}, p.resize(params.Size))
@@ -387,18 +389,12 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 
 func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
 	reply := message.Reply{Token: r.token, Result: result, Err: err}
-	p.answers.add(r.params, reply)
+	p.answers.Add(r.params, result, err)
 	ctx.Send(r.sender, reply)
 }
 
 func (p *process) logErr(what string, err error) {
 	if err != nil {
 		p.shared.Log.Warn(what, "actor", p.name, "err", err)
-	}
-}
-
-func (r *parked) stopTimer() {
-	if r.timer != nil {
-		r.timer.Stop()
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -44,9 +45,9 @@ func (p *process) lives() bool {
 // parkTree keeps a process/terminate until the tree is gone, and reports whether the same one
 // waits already. Then the first says what there was to end, and the newest is answered.
 func (p *process) parkTree(r *parked) (again bool) {
-	if key, ok := keyOf(r.params); ok {
+	if key, ok := repeat.Key(r.params); ok {
 		p.trees = slices.DeleteFunc(p.trees, func(first *parked) bool {
-			k, ok := keyOf(first.params)
+			k, ok := repeat.Key(first.params)
 			if !ok || k != key {
 				return false
 			}
@@ -62,10 +63,10 @@ func (p *process) parkTree(r *parked) (again bool) {
 // then its answer is remembered.
 func (p *process) dropTrees(gone func(*parked) bool) {
 	p.trees = slices.DeleteFunc(p.trees, func(r *parked) bool {
-		_, again := keyOf(r.params)
+		_, again := repeat.Key(r.params)
 		return gone(r) && !again
 	})
-	p.trees = slices.Delete(p.trees, 0, max(len(p.trees)-maxAnswers, 0))
+	p.trees = slices.Delete(p.trees, 0, max(len(p.trees)-repeat.MaxAnswers, 0))
 }
 
 // answerTrees answers those who wait for the tree to be gone.

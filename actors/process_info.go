@@ -79,7 +79,7 @@ func (p *process) info() protocol.ProcessInfoResult {
 	info := protocol.ProcessInfoResult{
 		ProcessInfo:   p.describe(),
 		WaitsFor:      p.waitsFor(p.handleNow()),
-		PendingWrites: len(p.stdin),
+		PendingWrites: p.stdin.Len(),
 		DroppedBytes:  p.feed.Log.Dropped(),
 		SpooledBytes:  p.feed.Log.Spooled(),
 		Viewers:       []protocol.Viewer{},

@@ -1,102 +1,81 @@
 package actors
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/process/stdin"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// writeIDs is how many of its latest writes a process remembers (exec-server wire
-// §6).
-const writeIDs = 4096
-
-// acceptStdin takes what is parked, in the order in which it came, as far as
-// there is room. Once nothing more can be written, all of it is answered.
+// acceptStdin gives the child what waits for its stdin as far as there is room, and answers.
 func (p *process) acceptStdin(ctx actor.Context) {
-	for len(p.stdin) > 0 {
-		if p.life.Phase() == life.Restarting || p.life.Restartable() && p.life.Phase() == life.Running && p.handleNow().Exited() {
-			return // it is for the next run, if there is one
+	for {
+		step := p.stdin.Next(p.stdinState())
+		if step.Do == stdin.Wait {
+			return
 		}
-		r := p.stdin[0]
-		if result, ok := p.stdinDone(r); ok {
-			p.stdin = p.stdin[1:]
-			p.reply(ctx, r, result, nil)
+		r := step.For
+		var result any = protocol.Empty{}
+		answer, again := p.answers.To(r.params) // the same closeStdin was done while this one waited
+		switch {
+		case again:
+			result = answer.Result
+		case step.Do == stdin.Write:
+			if room := p.writeStdin(ctx, step.Chunk); !room {
+				return
+			}
 			continue
-		}
-		if open := p.life.Phase() < life.Exited && p.spec.Stdin && !p.stdinEnd; open && !p.applyStdin(ctx, r) {
-			return // no room: the intake will say
+		case step.Do == stdin.Close:
+			p.logErr("close stdin", p.handleNow().CloseStdin())
+			p.stdin.Closed()
+			continue
+		case step.Do == stdin.OtherRun:
+			result = protocol.OtherRun{Run: p.life.Run()}
+		default:
+			if _, ok := r.params.(protocol.ProcessWriteParams); ok {
+				result = protocol.ProcessWriteResult{Status: writeStatus(step.Do)}
+			}
 		}
 		p.shared.At(ctx, env.StdinTaken)
-		var result any = protocol.Empty{}
-		if w, ok := r.params.(protocol.ProcessWriteParams); ok {
-			status := protocol.WriteAccepted
-			if p.writeIDs.taken(w.WriteID) != whole {
-				status = protocol.WriteStdinClosed
-			}
-			result = protocol.ProcessWriteResult{Status: status}
-		}
 		p.reply(ctx, r, result, nil)
 		p.shared.At(ctx, env.StdinAnswered)
-		p.stdin = p.stdin[1:]
+		p.stdin.Answered() // not before: an instance that fails in between answers again
 	}
-	p.stdin = nil
 }
 
-// stdinDone is the answer to a process/closeStdin that was done while it waited, or whose
-// run has ended meanwhile.
-func (p *process) stdinDone(r *parked) (result any, ok bool) {
-	if reply, ok := p.answers.to(r.params, r.token); ok {
-		return reply.Result, true
+func writeStatus(do stdin.Do) protocol.WriteStatus {
+	if do == stdin.Accepted {
+		return protocol.WriteAccepted
 	}
-	other, ok := p.otherRun(r.params)
-	return other, ok
+	return protocol.WriteStdinClosed
 }
 
-// applyStdin gives one write or close to the child; false: it has no room.
-func (p *process) applyStdin(ctx actor.Context, r *parked) bool {
-	w, ok := r.params.(protocol.ProcessWriteParams)
-	if !ok {
-		p.logErr("close stdin", p.handleNow().CloseStdin())
-		p.stdinEnd = true
-		return true
+// stdinState is what the queue of stdin has to know of the process.
+func (p *process) stdinState() stdin.State {
+	return stdin.State{
+		Run:      p.life.Run(),
+		Between:  p.life.Phase() == life.Restarting,
+		Over:     p.life.Phase() >= life.Exited,
+		Restarts: p.life.Restartable(),
+		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.handleNow().Exited(),
+		Piped:    p.spec.Stdin,
 	}
-	taken := p.writeIDs.taken(w.WriteID)
-	if taken == whole {
-		return true
-	}
-	taken = min(taken, len(w.Chunk)) // of another chunk under the same writeId
-	n, err := p.handleNow().Write(w.Chunk[taken:])
-	if taken += n; taken == len(w.Chunk) && err == nil {
-		taken = whole
-	}
-	if taken != 0 {
-		p.writeIDs.take(w.WriteID, taken)
-	}
-	if err != nil {
-		return p.stdinRefused(ctx)
-	}
-	return taken == whole
 }
 
-// stdinTime is how long a child may yet take to end: one that has closed its stdin has most often ended, and the
-// write is for the next run.
-const stdinTime = 100 * time.Millisecond
-
-// stdinRefused reports whether stdin is closed for good.
-func (p *process) stdinRefused(ctx actor.Context) bool {
-	if p.refused.IsZero() {
-		p.refused = time.Now()
+// writeStdin gives the child a part of a write. It reports false if the rest has to wait.
+func (p *process) writeStdin(ctx actor.Context, chunk []byte) (room bool) {
+	n, err := p.handleNow().Write(chunk)
+	if err == nil {
+		return p.stdin.Wrote(n) // else the intake says when there is room
 	}
-	if left := stdinTime - time.Since(p.refused); p.life.Restartable() && left > 0 {
-		p.stdinAt.Sooner(ctx, left, stdinDue{})
-		return false
+	wait := p.stdin.Refused(time.Now(), n, p.life.Restartable())
+	if wait > 0 {
+		p.stdinAt.Sooner(ctx, wait, stdinDue{})
 	}
-	p.stdinEnd = true
-	return true
+	return wait == 0
 }
 
 func (p *process) resize(size protocol.Size) *protocol.Error {
@@ -127,53 +106,12 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	return nil
 }
 
-// recent remembers the last writeIDs ids, by their hash, for an id may be long, and how
-// much of each write the child's stdin has taken. A write larger than the queue is taken in
-// parts, and a cut may come between two of them.
-type recent struct {
-	ring []idHash
-	next int
-	set  map[idHash]int
-}
-
-// whole is how much was taken of a write that was accepted.
-const whole = -1
-
-type idHash [16]byte
-
-func hashID(id string) (h idHash) {
-	sum := sha256.Sum256([]byte(id))
-	copy(h[:], sum[:])
-	return h
-}
-
-// taken is how many bytes of a write were taken, or whole.
-func (r *recent) taken(id string) int { return r.set[hashID(id)] }
-
-// take records that n bytes of a write were taken in all, or the whole of it.
-func (r *recent) take(id string, n int) {
-	if r.set == nil {
-		r.set = make(map[idHash]int)
+// otherRun returns the result of a request that names another run than the current one. ok is
+// false if the request names the current run, or none.
+func (p *process) otherRun(params any) (result protocol.OtherRun, ok bool) {
+	r, ok := params.(interface{ ForRun() uint64 })
+	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.life.Run()) {
+		return result, false
 	}
-	h := hashID(id)
-	_, known := r.set[h]
-	r.set[h] = n
-	switch {
-	case known:
-	case len(r.ring) < writeIDs:
-		r.ring = append(r.ring, h)
-	default:
-		delete(r.set, r.ring[r.next])
-		r.ring[r.next] = h
-		r.next = (r.next + 1) % writeIDs
-	}
-}
-
-// nextRun has the next run get what the last one got in part, from its beginning.
-func (r *recent) nextRun() {
-	for h, n := range r.set {
-		if n != whole {
-			r.set[h] = 0
-		}
-	}
+	return protocol.OtherRun{Run: p.life.Run()}, true
 }

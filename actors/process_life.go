@@ -217,9 +217,8 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 // spawn asks for a child for a run.
 func (p *process) spawn(ctx actor.Context, run int) {
 	p.shared.At(ctx, env.RunCounted)
-	p.stdinEnd, p.refused = false, time.Time{}
 	p.stdinAt.Stop()
-	p.writeIDs.nextRun()
+	p.stdin.NextRun()
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	in := child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 	if p.intake != nil {

@@ -109,7 +109,7 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	p.unspool = slices.DeleteFunc(p.unspool, gone)
 	p.dropTrees(gone)
 	// Not answered, so not accepted: the client will write them again.
-	p.stdin = slices.DeleteFunc(p.stdin, gone)
+	p.stdin.Drop(gone)
 	p.acceptStdin(ctx)
 	if p.feed.Ephemeral {
 		p.life.Retire(p.now()) // nobody else will read it
@@ -126,6 +126,12 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 		r.timer = env.After(ctx, env.FromMillis(*ms), readDue{r})
 	}
 	p.reads = append(p.reads, r)
+}
+
+func (r *parked) stopTimer() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 }
 
 // answerParked answers r, whose time is up.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
@@ -43,7 +44,7 @@ type sessionRecord struct {
 	groups    map[string]*ensemble // by the client's id
 	groupIDs  map[string]string    // the client's id, by actor name: of those
 	left      []error              // of processes that have ended: what was not seen gone
-	answers   answers              // to requests that may be sent again
+	answers   repeat.Answers       // to requests that may be sent again
 	closers   []request            // session/close
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -205,20 +206,20 @@ func (s *session) notAnnounced(ctx actor.Context, p *members.Process) {
 }
 
 func (s *session) stopGroup(ctx actor.Context, m message.Request, params protocol.GroupStopParams) {
-	if reply, ok := s.answers.to(params, m.Token); ok {
-		ctx.Respond(reply) // it was done before a cut
+	if a, ok := s.answers.To(params); ok {
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
 		return
 	}
 	g := s.groups[params.GroupID]
 	if g == nil {
 		reply := message.Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
-		s.answers.add(params, reply)
+		s.answers.Add(params, reply.Result, reply.Err)
 		ctx.Respond(reply)
 		return
 	}
 	// Sent again while it waits, the newest is answered.
 	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
-	if len(g.stops) >= maxAnswers {
+	if len(g.stops) >= repeat.MaxAnswers {
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
 		return
 	}
@@ -248,7 +249,7 @@ type stopRequest struct {
 func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
 	for _, r := range g.stops {
 		reply := replyOf(r.Token, err)
-		s.answers.add(r.params, reply)
+		s.answers.Add(r.params, reply.Result, reply.Err)
 		ctx.Send(r.Sender, reply)
 	}
 	g.stops = nil

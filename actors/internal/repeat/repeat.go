@@ -1,0 +1,110 @@
+// Package repeat remembers requests that a client may send again after a cut, by the hash of
+// their id. It is a plain data structure. One goroutine at a time may use a Memory.
+package repeat
+
+import (
+	"crypto/sha256"
+	"reflect"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// ID is the hash of an id: an id may be long.
+type ID [16]byte
+
+// IDOf returns the ID of a client's id.
+func IDOf(id string) (h ID) {
+	sum := sha256.Sum256([]byte(id))
+	copy(h[:], sum[:])
+	return h
+}
+
+// Memory remembers a value for each of the newest ids. The zero Memory is empty.
+type Memory[V any] struct {
+	// ring are the ids in values, each once. Once it is full, ring[next] is the oldest.
+	ring []ID
+	next int
+	// values has as many entries as ring. Nil until the first.
+	values map[ID]V
+}
+
+// Get returns the value of an id; ok is false if there is none.
+func (m *Memory[V]) Get(id ID) (v V, ok bool) {
+	v, ok = m.values[id]
+	return v, ok
+}
+
+// Put sets the value of an id. With more than most ids, the one that was put first is
+// forgotten. most is the same in each call.
+func (m *Memory[V]) Put(id ID, v V, most int) {
+	if m.values == nil {
+		m.values = make(map[ID]V)
+	}
+	if _, known := m.values[id]; !known {
+		if len(m.ring) < most {
+			m.ring = append(m.ring, id)
+		} else {
+			delete(m.values, m.ring[m.next])
+			m.ring[m.next] = id
+			m.next = (m.next + 1) % most
+		}
+	}
+	m.values[id] = v
+}
+
+// Change replaces each value by what change returns for it.
+func (m *Memory[V]) Change(change func(V) V) {
+	for id, v := range m.values {
+		m.values[id] = change(v)
+	}
+}
+
+const (
+	// MaxAnswers is how many answers a process, or a session, remembers: as many as a client
+	// may be without when it is cut.
+	MaxAnswers = 1024
+	// maxErrorText is how much of an error's text is remembered, in bytes: the text may have
+	// names of the client's in it.
+	maxErrorText = 256
+)
+
+// Answer is what a request was answered.
+type Answer struct {
+	Result any
+	Err    *protocol.Error // nil: it succeeded
+}
+
+// Answers remembers the newest answers to requests with a requestId. The zero Answers is empty.
+type Answers struct{ memory Memory[Answer] }
+
+// Key returns what tells a request from others when it is sent again: its type and its
+// requestId. ok is false if it has no requestId.
+func Key(params any) (key ID, ok bool) {
+	r, ok := params.(interface{ Repeats() string })
+	if !ok || r.Repeats() == "" {
+		return key, false
+	}
+	return IDOf(reflect.TypeOf(params).Name() + "\x00" + r.Repeats()), true
+}
+
+// To returns the answer to a request that was answered before; ok is false if there is none.
+func (a *Answers) To(params any) (answer Answer, ok bool) {
+	key, ok := Key(params)
+	if !ok {
+		return answer, false
+	}
+	return a.memory.Get(key)
+}
+
+// Add remembers an answer, if its request has a requestId.
+func (a *Answers) Add(params, result any, err *protocol.Error) {
+	key, ok := Key(params)
+	if !ok {
+		return
+	}
+	if err != nil && len(err.Message) > maxErrorText {
+		err = protocol.Errorf(err.Code, "%s…", strings.ToValidUTF8(err.Message[:maxErrorText], ""))
+	}
+	a.memory.Put(key, Answer{result, err}, MaxAnswers)
+}
