@@ -222,6 +222,18 @@ func TestEndOfARun(t *testing.T) {
 	}
 }
 
+// A run that had ended by itself when the process was stopped is not followed by another.
+func TestStopAfterTheEnd(t *testing.T) {
+	s := begin(t, Config{KillGrace: time.Hour, Restart: again})
+	s.spawned()
+	s.Now.Exited = true
+	s.Stop(s.Now, "enough", -1)
+	s.exits(1)
+	if s.Phase() != Exited || s.Life.Status().Reason != "" {
+		t.Errorf("%v: %+v", s.Phase(), s.Life.Status())
+	}
+}
+
 // A stop that is said again sends no second stop signal, and may hasten the end, but not put it off.
 func TestStopTwice(t *testing.T) {
 	s := begin(t, Config{KillGrace: time.Hour, Keep: time.Hour})
