@@ -1,7 +1,6 @@
-// Package outlog is the sequenced log of one process's output: what the
-// process did, numbered from 1 without a hole, and cursors that read it. It is
-// a plain data structure: no goroutine, no lock, no clock. One goroutine at a
-// time may use a Log.
+// Package outlog is the log of the output and events of a process. Entries are numbered from 1 without a hole,
+// and cursors read them. The package is a plain data structure: no goroutine, no lock, no clock. A single
+// goroutine at a time may use a Log.
 package outlog
 
 import (
@@ -13,15 +12,14 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// An Entry is one numbered fact. Entries are shared by all who read them and
-// are never changed once read.
+// An Entry is a numbered fact. All readers share an Entry. Once read, an Entry never changes.
 type Entry struct {
 	Seq     uint64
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
-	Data    []byte               // of Output, never empty; unless it is Spooled
-	Slab    *slab.Slab           // that Data lies in
-	Spooled *spool.Extent        // where on disk it lies; nil: it does not
+	Data    []byte               // of Output: never empty, unless Spooled is set
+	Slab    *slab.Slab           // the memory of Data
+	Spooled *spool.Extent        // the place of Output on disk; nil: in memory
 	Status  *protocol.ExitStatus // of Exited
 	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
 }
@@ -29,7 +27,7 @@ type Entry struct {
 // Len is the length of an Output, in bytes.
 func (e *Entry) Len() int { return len(e.Data) + e.Spooled.Len() }
 
-// Hold adds a holder of the memory or the disk that e lies in.
+// Hold adds a holder of the memory or the disk of e.
 func (e *Entry) Hold() {
 	e.Slab.Hold()
 	e.Spooled.Hold()
@@ -41,9 +39,9 @@ func (e *Entry) Release() {
 	e.Spooled.Release()
 }
 
-// Restart is what stands between two runs.
+// Restart describes the change between two runs.
 type Restart struct {
-	Run       int // the one that follows
+	Run       int // the number of the next run
 	Reason    string
 	Delay     time.Duration
 	StdinLost int64 // bytes
@@ -57,51 +55,50 @@ const (
 	Exited         // the run has ended; descendants may still write
 	Restarted      // another run follows
 	Ready          // the run is ready
-	Evicted        // none follows, although its policy asks for one
-	Closed         // nothing more will come
+	Evicted        // no run follows, although the policy asks for another run
+	Closed         // the last entry
 )
 
 const (
-	// entryCost is what an entry costs beside its data, in bytes: itself, and what
-	// the array and the allocator round up. It is counted: else a child that writes
-	// single bytes would hold a hundred times its retention.
+	// entryCost is the cost of an entry without its data, in bytes: the entry, and the rounding of the array and
+	// the allocator. If this cost were not counted, a child that writes single bytes would hold a hundred times
+	// its retention.
 	entryCost = 128
-	// growMax is how long a chunk may become by later output, in bytes.
+	// growMax is the largest length, in bytes, to which later output extends a chunk in memory.
 	growMax = 32 << 10
-	// spooledMax is the same for what is on disk, and spooledCost what it costs in
-	// memory beside its entry.
+	// spooledMax is the largest length, in bytes, to which later output extends a chunk on disk. spooledCost is
+	// the memory of a spooled entry, in bytes, in addition to entryCost.
 	spooledMax  = 128 << 10
 	spooledCost = 256
 )
 
 type item struct {
 	Entry
-	cost  int64  // of all entries up to and with this one, since the log began
-	bytes uint64 // of output up to and with this one, since the log began
+	cost  int64  // of all entries since the log began, this entry included
+	bytes uint64 // of output since the log began, this entry included
 }
 
 // Log holds the entries from First to Last. The zero Log is empty and ready.
 type Log struct {
 	items   []item // items[i] has seq first+i
-	first   uint64 // seq of items[0], less one: how many were dropped
-	seen    uint64 // highest seq that was read or passed by: what comes after may still grow
-	spooled int64  // bytes that lie on disk
+	first   uint64 // seq of items[0], less 1: the number of dropped entries
+	seen    uint64 // highest seq read or passed by a cursor: only later output may still grow
+	spooled int64  // bytes on disk
 	closed  bool   // Closed was added
-	// Of what was dropped, in total.
+	// Totals of all dropped entries.
 	droppedCost  int64
 	droppedBytes uint64
 }
 
-// First is the oldest seq that is still held, or Last+1 when none is.
+// First returns the oldest seq in the log, or Last+1 if the log holds no entry.
 func (l *Log) First() uint64 { return l.first + 1 }
 
-// Last is the newest seq; 0 when nothing has happened yet.
+// Last returns the newest seq, or 0 before the first entry.
 func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
 
-// Append adds output, which the log owns from now on; of the slab that it lies in, nil
-// for none, it becomes one more holder. Output that nobody has
-// read yet is made longer, so that a child that writes byte by byte does not
-// cost an entry, and its viewers a message, for each.
+// Append adds output. From now on the log owns data, and holds slab, the memory of data; nil means no slab.
+// Output unread so far is extended instead. So a child that writes byte by byte does not cost an entry, and a
+// message to each viewer, for each byte.
 func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
@@ -116,7 +113,7 @@ func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
 }
 
-// AppendSpooled adds output that lies on disk, n bytes at a place of a file.
+// AppendSpooled adds n bytes of output at a place of a file on disk.
 func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 	l.spooled += int64(n)
 	if k := len(l.items); k > 0 {
@@ -129,7 +126,7 @@ func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 	l.push(Entry{Kind: Output, Stream: s, Spooled: f.Extent(at, n)})
 }
 
-// Spooled is how many bytes of what is held lie on disk.
+// Spooled returns how many bytes of the log are on disk.
 func (l *Log) Spooled() int64 { return l.spooled }
 
 // AppendExited adds the end of a run.
@@ -138,15 +135,15 @@ func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, 
 // AppendRestarted adds the beginning of a run other than the first.
 func (l *Log) AppendRestarted(r Restart) { l.push(Entry{Kind: Restarted, Restart: &r}) }
 
-// AppendReady adds that a run is ready.
+// AppendReady adds the fact: a run is ready.
 func (l *Log) AppendReady(run int) { l.push(Entry{Kind: Ready, Restart: &Restart{Run: run}}) }
 
-// AppendEvicted adds that there will be no other run.
+// AppendEvicted adds the fact: no other run follows.
 func (l *Log) AppendEvicted(reason string) {
 	l.push(Entry{Kind: Evicted, Restart: &Restart{Reason: reason}})
 }
 
-// AppendClosed adds the end of all. Again it does nothing.
+// AppendClosed adds the last entry. A second call does nothing.
 func (l *Log) AppendClosed() {
 	if !l.closed {
 		l.push(Entry{Kind: Closed})
@@ -164,8 +161,8 @@ func (l *Log) push(e Entry) {
 	l.items = append(l.items, item{e, cost, bytes + uint64(e.Len())})
 }
 
-// upTo returns the cost and the output bytes of all up to and with seq, of
-// which those dropped count as a whole.
+// upTo returns the cost and the output bytes of all entries up to seq, seq included. Dropped entries count as a
+// whole.
 func (l *Log) upTo(seq uint64) (cost int64, bytes uint64) {
 	seq = min(seq, l.Last())
 	if seq <= l.first {
@@ -175,19 +172,18 @@ func (l *Log) upTo(seq uint64) (cost int64, bytes uint64) {
 	return it.cost, it.bytes
 }
 
-// Cost is what the entries after seq cost, in bytes: their data and a fixed
-// overhead for each. Cost(0) is what the log holds.
+// Cost returns the cost of the entries after seq, in bytes: their data, and a fixed overhead for each. Cost(0)
+// is the cost of the whole log.
 func (l *Log) Cost(after uint64) int64 {
 	all, _ := l.upTo(l.Last())
 	had, _ := l.upTo(after)
 	return all - had
 }
 
-// Dropped is how many bytes of output were dropped since the log began.
+// Dropped returns how many bytes of output were dropped since the log began.
 func (l *Log) Dropped() uint64 { return l.droppedBytes }
 
-// Drop lets go of the oldest entries while the log costs more than limit, but
-// of none after keep.
+// Drop drops the oldest entries while the log costs more than limit, but no entry after keep.
 func (l *Log) Drop(limit int64, keep uint64) {
 	n := 0
 	for n < len(l.items) && l.items[n].Seq <= keep && l.Cost(0) > limit {
@@ -203,26 +199,26 @@ func (l *Log) Drop(limit int64, keep uint64) {
 	if n == 0 {
 		return
 	}
-	clear(l.items[:n]) // their data may go, even while the array stays
+	clear(l.items[:n]) // frees the data, even while the array stays
 	l.items = l.items[n:]
 	if len(l.items) == 0 {
 		l.items = nil
 	}
 }
 
-// Close lets go of all entries. The log is not used any more.
+// Close drops all entries. After Close nobody uses the log.
 func (l *Log) Close() { l.Drop(-1, l.Last()) }
 
-// A Cursor is a place in a log: all up to and with Seq was read.
+// A Cursor is a place in a log: the reader has read all entries up to Seq, Seq included.
 type Cursor struct {
 	Seq   uint64
-	bytes uint64 // of output up to there; unknown if it came from outside and was dropped
+	bytes uint64 // of output up to Seq; unknown if Seq came from outside and is dropped
 }
 
 const unknown = math.MaxUint64
 
-// At returns a cursor after seq, or after Last if seq is beyond it. What lies before it
-// grows no more: the cursor would not see that.
+// At returns a cursor after seq, or after Last if seq is beyond Last. Output before the cursor grows no more,
+// because the cursor would miss the growth.
 func (l *Log) At(seq uint64) Cursor {
 	seq = min(seq, l.Last())
 	l.seen = max(l.seen, seq)
@@ -236,21 +232,20 @@ func (l *Log) At(seq uint64) Cursor {
 	return Cursor{seq, bytes}
 }
 
-// A Gap is a range of entries that a cursor wanted and the log has dropped.
+// A Gap is the range of entries that the log dropped before a cursor read them.
 type Gap struct {
 	From, To uint64 // From is 0 when there is no gap
-	Bytes    uint64 // of output in it; 0 if that is not known
+	Bytes    uint64 // of output in the gap; 0: unknown
 }
 
-// Read appends to dst the entries after the cursor, and moves it behind them:
-// the first output whatever its size, and then as many as fit into limit bytes of
-// it. If the log has dropped what came next, the cursor first steps over
-// it, and gap says what was missed. Who reads holds the entries.
+// Read appends the entries after the cursor to dst, and moves the cursor after them. Read returns the first
+// output whatever its size, and then as much as fits into limit bytes. If the next entries are dropped, the
+// cursor first steps over them, and gap gives their range. The caller becomes a holder of the entries.
 func (l *Log) Read(c *Cursor, limit int, dst []Entry) (entries []Entry, gap Gap) {
 	return l.ReadTo(c, l.Last(), limit, dst)
 }
 
-// ReadTo is Read up to seq to, which is Last at most.
+// ReadTo does the same as Read, but returns no entry after seq to. The caller passes Last at most.
 func (l *Log) ReadTo(c *Cursor, to uint64, limit int, dst []Entry) (entries []Entry, gap Gap) {
 	if c.Seq < l.first {
 		gap = Gap{From: c.Seq + 1, To: l.first}

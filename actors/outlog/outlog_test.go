@@ -16,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What any number of readers get, through any order of appends, drops and
-// reads, is a prefix of what was written, each byte once, with every loss told; whether
-// it lies in memory or on disk, of which all is given back.
+// Readers get a prefix of the written bytes, each byte once, and a gap for each loss. This holds for any number
+// of readers, any order of appends, drops and reads, and for memory and disk. In the end all memory and disk
+// space is given back.
 func TestReadersGetEveryByteOnce(t *testing.T) {
 	dir := t.TempDir()
 	eventually := func(t *rapid.T, what string, ok func() bool) {
@@ -138,7 +138,7 @@ func TestDrop(t *testing.T) {
 		keep  uint64
 		first uint64
 	}{
-		{10 * each, 10, 1}, // it fits
+		{10 * each, 10, 1}, // fits
 		{8 * each, 1, 2},   // only the first may go
 		{8 * each, 10, 3},
 		{0, 5, 6},
@@ -158,7 +158,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// A cursor from a client that comes back is of any seq.
+// A client that comes back may give a cursor any seq.
 func TestAt(t *testing.T) {
 	var l Log
 	for range 4 {
@@ -192,7 +192,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// Output that nobody has read grows; output that somebody has read does not.
+// Unread output grows. Read output does not grow.
 func TestGrowth(t *testing.T) {
 	var l Log
 	l.Append(protocol.Stdout, []byte("a"), nil)
@@ -218,8 +218,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// What entries cost is what they take: else a child that writes single bytes holds
-// more than its retention.
+// The cost of entries is the memory in use. Otherwise a child that writes single bytes would hold more than its
+// retention.
 func TestCostIsMemory(t *testing.T) {
 	inUse := func() int64 {
 		runtime.GC()
@@ -229,7 +229,7 @@ func TestCostIsMemory(t *testing.T) {
 	}
 	before := inUse()
 	var l Log
-	for range 500_000 { // no two of a stream, which would be one entry
+	for range 500_000 { // streams alternate: two outputs of a stream would become a single entry
 		l.Append(protocol.Stdout, append([]byte(nil), 'x'), nil)
 		l.Append(protocol.Stderr, append([]byte(nil), 'y'), nil)
 	}
@@ -240,8 +240,7 @@ func TestCostIsMemory(t *testing.T) {
 	runtime.KeepAlive(&l)
 }
 
-// BenchmarkLog is what a flood does to a log: a chunk comes, is read, is acknowledged and
-// goes.
+// BenchmarkLog is a flood: a chunk is added, read, acknowledged and dropped.
 func BenchmarkLog(b *testing.B) {
 	for _, size := range []int{100, 4 << 10, slab.Size} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
