@@ -1,8 +1,8 @@
-// Package httpcall is the edge to the HTTP servers of others: it sends a request, and gives the
-// response back whole or as it comes. A call takes as long as the other side does, or until
-// its context is done. It knows no connections of clients: any goroutine may call it.
+// Package httpcall is the edge to the HTTP servers of others. A call sends a request, and returns the body of
+// the response as a whole or as a stream. A call lasts until the other side has answered, or until the context
+// of the call is done. The package knows no connections of clients. Any goroutine may make a call.
 //
-// What is asked for wrongly is a *protocol.Error. Source: exec-server wire §8.
+// The error of a wrong request is a *protocol.Error. Source: exec-server wire §8.
 package httpcall
 
 import (
@@ -24,19 +24,19 @@ import (
 )
 
 const (
-	// MaxBody is the most that Whole returns, in bytes.
+	// MaxBody is the longest body for Whole, in bytes.
 	MaxBody = 32 << 20
-	// ChunkBytes is a good size for the buffer of Read: more than that seldom comes at once.
+	// ChunkBytes is a good size for the buffer of Read: a larger piece seldom comes at once.
 	ChunkBytes = 32 << 10
 
-	smallBody    = 1 << 20  // bytes that Whole reads without asking for room
+	smallBody    = 1 << 20  // bytes up to which Whole asks for no room
 	maxHeader    = 1 << 20  // bytes of a header, of a request and of a response
 	maxURL       = 64 << 10 // bytes
 	maxRedirects = 10
-	streamWindow = 256 << 10 // bytes that a server may send over HTTP/2 and nobody has read
+	streamWindow = 256 << 10 // bytes unread, beyond which a server over HTTP/2 must wait
 )
 
-// ErrTooLarge is of a body that is over MaxBody.
+// ErrTooLarge means: a body is longer than MaxBody.
 var ErrTooLarge = fmt.Errorf("the body of the response has more than %d bytes, which is the most in one answer: ask for it with streamResponse", MaxBody)
 
 // A Client sends requests, and keeps connections for the next.
@@ -55,25 +55,25 @@ func NewClient() *Client {
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: maxHeader,
 		ReadBufferSize:         ChunkBytes,
-		DisableCompression:     true, // the body is what the header says
+		DisableCompression:     true, // the body stays as the header describes
 		ForceAttemptHTTP2:      true,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: streamWindow,
-			SendPingTimeout:           30 * time.Second, // many requests share a connection: they must learn that it is dead
+			SendPingTimeout:           30 * time.Second, // many requests share a connection, and must learn of its death
 			PingTimeout:               15 * time.Second,
 		},
 	}}
 }
 
-// CloseIdle closes the connections that no request uses, and those in use once it is over. The
+// CloseIdle closes the connections without a request now, and the other connections after their requests. The
 // client may be used again.
 func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
 
-// A Request is one that can be sent, once.
+// A Request is a checked request. A Request can be sent once.
 type Request struct {
 	method string
 	url    *url.URL
-	host   string // of the header; "": that of url
+	host   string // of the header; "": the host of url
 	header http.Header
 	body   []byte
 	stop   bool // a redirect is the response
@@ -83,8 +83,8 @@ func invalid(format string, a ...any) error {
 	return protocol.Errorf(protocol.CodeInvalidParams, "http/request "+format, a...)
 }
 
-// NewRequest is what p asks for. The length of the body and how it is transferred are said by
-// net/http, whatever headers say.
+// NewRequest checks p and returns the request. Whatever the headers of p say, net/http chooses the length of the
+// body and the transfer encoding.
 func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
 	if !isToken(p.Method) {
 		return nil, invalid("method is invalid: invalid HTTP method")
@@ -143,8 +143,8 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// escapeQuery escapes what may not be in a query, as browsers do (WHATWG URL, query state):
-// net/http sends a query as it is.
+// escapeQuery escapes characters that a query may not have, as browsers do (WHATWG URL, query state). net/http
+// does not escape a query.
 func escapeQuery(query string) string {
 	var b strings.Builder
 	for i := range len(query) {
@@ -157,10 +157,10 @@ func escapeQuery(query string) string {
 	return b.String()
 }
 
-// secrets are the fields of a header that are for one origin.
+// secrets are the fields of a header for a single origin.
 var secrets = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate"}
 
-// origin is who answers at a URL (RFC 6454 §4).
+// origin returns the origin of a URL: scheme, host and port (RFC 6454 §4).
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -169,14 +169,14 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// isToken is whether s can be a method or the name of a header (RFC 9110 §5.6.2).
+// isToken reports whether s can be a method or the name of a header (RFC 9110 §5.6.2).
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 	})
 }
 
-// clip shortens what goes into an error: its sender knows the rest.
+// clip shortens a text of the client for an error: the client knows the rest.
 func clip(s string) string {
 	if len(s) > 300 {
 		s = s[:300] + "…"
@@ -184,8 +184,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// upload is the body of a request. It is let go of when it has been sent: a response refers to its
-// request, and may last.
+// upload is the body of a request. Once sent, the memory of the body is free, although the response refers to
+// its request and may last.
 type upload struct {
 	mu   sync.Mutex
 	left []byte
@@ -209,8 +209,8 @@ func (u *upload) Close() error {
 	return nil
 }
 
-// Do sends r, and returns the response when its header has come. It is to be closed. Its body
-// can be read until ctx is done.
+// Do sends r, and returns the response after its header has come. The caller closes the response. The body can
+// be read until ctx is done.
 func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	req := (&http.Request{Method: r.method, URL: r.url, Host: r.host, Header: r.header}).WithContext(ctx)
 	body := r.body
@@ -226,7 +226,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		if len(via) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
-		if origin(next.URL) != origin(via[0].URL) { // net/http would tell other ports, and in the clear
+		if origin(next.URL) != origin(via[0].URL) { // net/http would send secrets to other ports, and without TLS
 			for _, name := range secrets {
 				next.Header.Del(name)
 			}
@@ -234,7 +234,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		return nil
 	}}
 	send := client.Do
-	if r.stop { // a Client fails for a Location that is no URL
+	if r.stop { // with a Location that is no URL a Client would fail
 		send = c.transport.RoundTrip
 		if user := r.url.User; user != nil && req.Header.Get("Authorization") == "" {
 			password, _ := user.Password()
@@ -242,26 +242,27 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		}
 	}
 	resp, err := send(req)
-	body = nil // which GetBody refers to
+	body = nil // GetBody refers to body
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err
 		}
 		if why := context.Cause(ctx); why != nil {
-			err = why // else net/http may say only that there was something
+			err = why // net/http may say only: there was an error
 		}
 		return nil, fmt.Errorf("error sending request for url (%s): %w", clip(at.Redacted()), err)
 	}
 	switch {
-	case resp.StatusCode == http.StatusSwitchingProtocols, // there is no more HTTP to come
+	case resp.StatusCode == http.StatusSwitchingProtocols, // no more HTTP follows
 		resp.Request.Method == http.MethodHead, resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified:
 		resp.Body.Close()
-		resp.Body, resp.ContentLength = http.NoBody, 0 // the header may have the length of what is not sent
+		resp.Body, resp.ContentLength = http.NoBody, 0 // the header may have the length of a body that is not sent
 	}
 	return &Response{Status: resp.StatusCode, Headers: headersOf(resp.Header), ctx: ctx, body: resp.Body, size: resp.ContentLength}, nil
 }
 
-// headersOf are the fields of a header in the order of their names, those of one name as they came.
+// headersOf returns the fields of a header in the order of their names. Fields with the same name stay in the
+// order received.
 func headersOf(h http.Header) []protocol.HTTPHeader {
 	fields := make([]protocol.HTTPHeader, 0, len(h))
 	for name, values := range h {
@@ -273,7 +274,7 @@ func headersOf(h http.Header) []protocol.HTTPHeader {
 	return fields
 }
 
-// text is the value of a field as UTF-8, or else taken for ISO 8859-1. (RFC 9110 §5.5)
+// text returns the value of a field as UTF-8. A value that is not UTF-8 is read as ISO 8859-1 (RFC 9110 §5.5).
 func text(v string) string {
 	if utf8.ValidString(v) {
 		return v
@@ -285,20 +286,20 @@ func text(v string) string {
 	return b.String()
 }
 
-// A Response has a body that is yet to be read, by one goroutine.
+// A Response has a body, which a single goroutine may read.
 type Response struct {
 	Status  int
 	Headers []protocol.HTTPHeader
 
-	ctx  context.Context // of its call
+	ctx  context.Context // of the call
 	body io.ReadCloser
-	size int64 // as the header has it; -1: it does not
+	size int64 // from the header; -1: not in the header
 }
 
-// Close lets go of the response. What of the body has not been read is not wanted.
+// Close ends the response. The rest of the body is dropped.
 func (r *Response) Close() { r.body.Close() }
 
-// Read is io.Reader's.
+// Read reads the body, as an io.Reader.
 func (r *Response) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	if err != nil && err != io.EOF {
@@ -307,18 +308,18 @@ func (r *Response) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Room is what bodies take from that are answered whole.
+// Room bounds the memory of all bodies returned by Whole.
 type Room interface {
-	// Acquire waits until a body of n bytes may be held, or ctx is done. It is for one that is
-	// not small.
+	// Acquire waits until a body of n bytes may be held, or ctx is done. Whole calls Acquire unless the body is
+	// small.
 	Acquire(ctx context.Context, n int64) error
 	// Hold is asked before n more bytes of a body are held.
 	Hold(n int) error
 }
 
-// Whole returns all of the body. One that is not small waits until its size, if that is not
-// known MaxBody, can be taken from room; taken is what is to be given back when the
-// body is no longer held, also after an error.
+// Whole returns the whole body. Unless the body is small, Whole first takes its size from room, and waits for
+// room. Without a known size Whole takes MaxBody. The caller gives taken back when the body is no longer held,
+// also after an error.
 func (r *Response) Whole(room Room) (body []byte, taken int64, err error) {
 	if r.size > MaxBody {
 		return nil, 0, ErrTooLarge

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limit is how long a test waits for a fact before it gives up.
+// limit is the longest wait of a test for a fact.
 const limit = 60 * time.Second
 
 type params = protocol.HTTPRequestParams
@@ -45,7 +45,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// do sends p, with GET if it does not say what.
+// do sends p. Without a method in p the method is GET.
 func do(ctx context.Context, c *Client, p params) (*Response, error) {
 	if p.Method == "" {
 		p.Method = "GET"
@@ -84,7 +84,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestSends is what arrives, to the byte but for the order of the fields.
+// TestSends compares the request that arrives with each byte expected, except for the order of the fields.
 func TestSends(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,7 +143,7 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// TestReceives: the body is what the header says, and several fields of a name stay.
+// TestReceives: the body is as the header says, and several fields of a name stay.
 func TestReceives(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -195,7 +195,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// redirects answers /n with a redirect to /n-1, and /0 with what it was asked.
+// redirects answers /n with a redirect to /n-1, and /0 with the request.
 func redirects(t *testing.T, status int) *httptest.Server {
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var n int
@@ -245,7 +245,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A redirect that is the response may lead to what is no URL.
+// With HTTPStop a redirect is the response. Its Location may be no URL.
 func TestRedirectToNowhere(t *testing.T) {
 	for _, location := range []string{"/x%zz", "http://[bad", "http://h:port/"} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -258,7 +258,7 @@ func TestRedirectToNowhere(t *testing.T) {
 	}
 }
 
-// What is secret goes to nobody but whom it was for: not to another port, nor in the clear.
+// Secrets go only to their origin: to no other port, and never without TLS.
 func TestRedirectsKeepSecrets(t *testing.T) {
 	tell := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header["Authorization"], r.Header["Cookie"], r.Header["X-Other"])
@@ -290,7 +290,7 @@ func TestRedirectsKeepSecrets(t *testing.T) {
 	}
 }
 
-// A response without a body has none, whatever length its header tells, of what it would be.
+// Some responses have no body, whatever length the header gives.
 func TestNoBody(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(2*MaxBody))
@@ -421,7 +421,7 @@ func TestWhole(t *testing.T) {
 		}
 	}
 
-	// Without room it waits, and for no longer than its context.
+	// Without room Whole waits, at most until the end of its context.
 	room := semaphore.NewWeighted(MaxBody)
 	room.Acquire(t.Context(), 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -471,7 +471,7 @@ func TestLetsGo(t *testing.T) {
 	runtime.KeepAlive(request)
 }
 
-// TestSwitchingProtocols: what follows is not HTTP, and nobody could use it.
+// TestSwitchingProtocols: after the header no HTTP follows, and no client could use the stream.
 func TestSwitchingProtocols(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -488,7 +488,7 @@ func TestSwitchingProtocols(t *testing.T) {
 	}
 }
 
-// TestHTTP2: a body that nobody reads stops its server soon, and no other request on the
+// TestHTTP2: an unread body stops its server soon, and no other request on the
 // same connection.
 func TestHTTP2(t *testing.T) {
 	var written atomic.Int64
@@ -534,7 +534,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// open is a Room in which memory is not bounded.
+// open is a Room without a bound.
 type open struct{ *semaphore.Weighted }
 
 func (open) Hold(int) error { return nil }
