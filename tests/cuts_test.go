@@ -1032,7 +1032,7 @@ func testAck(t *testing.T, s *server) {
 	c := s.session(obj{"capabilities": acks})
 	size := scaled(10 << 20)
 	p := c.start("p", streamProgram(t, nil, "source", fmt.Sprint(size)))
-	c.awaitFact("most of what the server may keep", func() bool { return len(p.output("stdout")) > nearlyFull })
+	c.awaitFact("most of what the server may keep", func() bool { return len(p.join("stdout")) > nearlyFull })
 	eventually(t, "the process waits", func() bool { return unacked(c, "p") > nearlyFull })
 	c.cutRST()
 

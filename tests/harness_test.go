@@ -866,6 +866,8 @@ type proc struct {
 	first    int64 // the first seq seen here; 0: none yet
 	next     int64 // the seq that is due
 	chunks   []outputChunk
+	joined   map[string][]byte // by stream, the data of the first nJoined chunks
+	nJoined  int
 	gaps     []obj
 	exited   obj   // params of process/exited of the current run
 	ends     []obj // of every run
@@ -933,22 +935,33 @@ func (p *proc) outputSoFar(stream string) string {
 }
 
 // output is what came on the stream so far. Under the lock.
-func (p *proc) output(stream string) string {
-	var all []byte
-	for _, chunk := range p.chunks {
-		if chunk.stream == stream {
-			all = append(all, chunk.data...)
-		}
+func (p *proc) output(stream string) string { return string(p.join(stream)) }
+
+// join is output without a copy. Each chunk is copied once: a test may look after every chunk
+// of many MiB. Under the lock; a later chunk does not change the bytes.
+func (p *proc) join(stream string) []byte {
+	if p.joined == nil {
+		p.joined = make(map[string][]byte)
 	}
-	return string(all)
+	for _, chunk := range p.chunks[p.nJoined:] {
+		p.joined[chunk.stream] = append(p.joined[chunk.stream], chunk.data...)
+	}
+	p.nJoined = len(p.chunks)
+	return p.joined[stream]
 }
 
 // awaitOutput waits until the stream contains text, and returns all of it.
 func (p *proc) awaitOutput(stream, text string) (all string) {
 	p.c.t.Helper()
+	searched := 0 // bytes in which no text begins
 	p.c.awaitFact(fmt.Sprintf("%q on %s of process %q", text, stream, p.id), func() bool {
-		all = p.output(stream)
-		return strings.Contains(all, text)
+		got := p.join(stream)
+		if !bytes.Contains(got[searched:], []byte(text)) {
+			searched = max(0, len(got)-len(text)+1)
+			return false
+		}
+		all = string(got)
+		return true
 	})
 	return all
 }
@@ -967,7 +980,9 @@ func (p *proc) awaitExit() (exited obj) {
 func (p *proc) awaitClosed() (exitCode int64, stdout string) {
 	p.c.t.Helper()
 	p.c.awaitFact(fmt.Sprintf("closed of process %q", p.id), func() bool {
-		exitCode, stdout = num(p.exited["exitCode"]), p.output("stdout")
+		if p.closed {
+			exitCode, stdout = num(p.exited["exitCode"]), p.output("stdout")
+		}
 		return p.closed
 	})
 	return exitCode, stdout
