@@ -59,6 +59,7 @@ func TestReplaySeesEveryChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many replays")
 	}
+	t.Parallel()
 	changes := map[string]func(obj) bool{
 		"code":   changeCode,
 		"text":   changeText,

@@ -14,6 +14,7 @@ import (
 // answer fail by themselves. Nobody else's start waits for them, nor does the end of their
 // session, or of the server.
 func TestStartsHang(t *testing.T) {
+	t.Parallel()
 	fs := hangfs.Mount(t, map[string]string{"prog": "#!/bin/sh\necho hi\n", "dir/": ""})
 	s := startServer(t)
 	t.Cleanup(fs.Free) // before the server's end is waited for
@@ -79,6 +80,7 @@ func TestStartsHang(t *testing.T) {
 // TestFileCallsHang: calls about a filesystem that does not answer hold up no other connection's,
 // also when theirs has ended, and no more threads than the server keeps for them. It tells how many.
 func TestFileCallsHang(t *testing.T) {
+	t.Parallel()
 	fs := hangfs.Mount(t, map[string]string{"file": "content"})
 	s := startServer(t)
 	t.Cleanup(fs.Free)
@@ -109,6 +111,7 @@ func TestFileCallsHang(t *testing.T) {
 
 // TestPollHangs: a file whose filesystem hangs when it is polled does not stop the server.
 func TestPollHangs(t *testing.T) {
+	t.Parallel()
 	fs := hangfs.Mount(t, map[string]string{"file": "content", "dir/": ""})
 	fs.Hang(hangfs.Poll)
 	s := startServer(t)

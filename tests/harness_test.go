@@ -47,6 +47,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/tests/internal/slots"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
@@ -67,6 +68,7 @@ func TestMain(m *testing.M) {
 	}
 	// Nor is nohup(1): what is caught is not handed down.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	slots.Widen()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir := buildDir.Load(); dir != nil {
 			os.RemoveAll(*dir)

@@ -14,6 +14,7 @@ func TestUnfinishedMessagesOfTheServer(t *testing.T) {
 	if underRace() {
 		t.Skip("the race detector takes memory of its own")
 	}
+	t.Parallel()
 	const clients, budget = 12, 256 * mib // a quarter is for clients, and one goes beyond
 	s := startServer(t, "--memory-budget", "268435456")
 	other := newWitness(s)
@@ -54,6 +55,7 @@ func TestMemoryGoesBack(t *testing.T) {
 	if underRace() {
 		t.Skip("the race detector takes memory of its own")
 	}
+	t.Parallel()
 	s := startServer(t)
 	c := s.session(nil)
 	before := s.rss()

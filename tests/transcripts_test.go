@@ -201,6 +201,7 @@ var unseen = []string{"session_resume/2/3", "process_write_signal_terminate/c56"
 // of each process the same bytes and the same end, the same end of connections,
 // but for the differences declared.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	shared := startServer(t, "--allow-http")
 	t.Run("all", func(t *testing.T) { // so that the server outlives the parallel ones
 		for _, name := range transcripts(t) {

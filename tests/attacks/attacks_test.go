@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/tests/internal/slots"
 )
 
 // pending are attacks that still succeed. A test of one of these fails once the server
@@ -16,6 +18,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == childArg {
 		childMain(os.Args[2:])
 	}
+	slots.Widen()
 	os.Exit(m.Run())
 }
 
