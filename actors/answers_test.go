@@ -9,25 +9,28 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // The actor of a process answers every method about a process, except the start.
 func TestProcessesAnswerTheirMethods(t *testing.T) {
-	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		e := &env.Env{
 			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
 			OutputBudget: child.NewBudget(0, func() {}),
 			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
-				c := &fakeChild{born: time.Now()}
-				c.intake = in
+				c := &fake.Child{Born: time.Now()}
+				c.Intake = in
 				done(c, nil)
 			},
 		}
 		asked := 0
-		for name, params := range methodParams() {
+		for name, params := range connection.Methods() {
 			if _, about := params[0].(protocol.AboutProcess); !about || name == protocol.MethodProcessStart {
 				continue
 			}
@@ -40,12 +43,12 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 					}
 				})
 			})
-			request, wrong := newProcess(e, processOptions{
-				name:    "p-1",
-				params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///"},
-				session: client,
-				closes:  t.Context(),
-				gauge:   &message.Gauge{Account: e.StartBudget.Account()},
+			request, wrong := process.New(e, process.Options{
+				Name:    "p-1",
+				Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///"},
+				Session: client,
+				Closes:  t.Context(),
+				Gauge:   &message.Gauge{Account: e.StartBudget.Account()},
 			})
 			if wrong != nil {
 				t.Fatal(wrong)

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -40,7 +41,7 @@ func (c *connections) Receive(ctx actor.Context) {
 			return
 		}
 		spare := live >= c.env.MaxConnections
-		if _, err := ctx.SpawnNamed(newConnection(c.env, c.troupe, m.Conn, spare), "c-"+ulid.Make().String()); err != nil {
+		if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), "c-"+ulid.Make().String()); err != nil {
 			c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 			return

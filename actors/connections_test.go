@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 )
 
 // A message that no case of Receive names is logged: somebody has sent it for nothing.
@@ -19,7 +20,7 @@ func TestUnknownMessagesAreLogged(t *testing.T) {
 		"sessions":    func(e *env.Env) actor.Actor { return &sessions{e} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 				var log bytes.Buffer // slog locks it; it is read when all is quiet
 				e := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
 				pid := spawn(func() actor.Actor { return produce(e) })

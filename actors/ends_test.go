@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -118,7 +119,7 @@ func TestResumeWhileForgotten(t *testing.T) {
 	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	subscribes := 0 // of one process: its actor counts
 	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
-		switch kindOf(self) + " " + actors.TypeName(m) {
+		switch kindOf(self) + " " + fake.TypeName(m) {
 		case "process wakeDue":
 			retire.Do(func() { <-attached })
 		case "session processRetired":

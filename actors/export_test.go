@@ -1,11 +1,9 @@
 package actors
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 )
@@ -28,12 +26,4 @@ func (t *Troupe) System() *actor.ActorSystem {
 }
 
 // Methods returns all methods with zero values of their params.
-func Methods() map[string][]any { return methodParams() }
-
-// TypeName returns the name of a message's type, without its package and with a lower-case
-// first letter.
-func TypeName(message any) string {
-	name := fmt.Sprintf("%T", message)
-	name = name[strings.LastIndexByte(name, '.')+1:]
-	return strings.ToLower(name[:1]) + name[1:]
-}
+func Methods() map[string][]any { return connection.Methods() }

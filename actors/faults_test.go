@@ -20,6 +20,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -77,7 +78,7 @@ func (s *saboteur) visit(p point) {
 }
 
 func (s *saboteur) message(self *actor.PID, m any) {
-	what := actors.TypeName(m)
+	what := fake.TypeName(m)
 	switch m := m.(type) {
 	case string:
 		what = "goroutine " + m
@@ -584,7 +585,7 @@ func TestFloodOfFaults(t *testing.T) {
 			armed := false
 			troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
 				mu.Lock()
-				p := point{kindOf(self), actors.TypeName(m)}
+				p := point{kindOf(self), fake.TypeName(m)}
 				if armed {
 					seen[p]++
 				}
@@ -682,7 +683,7 @@ func TestFloodOfFaults(t *testing.T) {
 func TestGroupGivenUp(t *testing.T) {
 	failing := point{"group", "memberEnded"}
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
-		if (point{kindOf(self), actors.TypeName(m)}) == failing {
+		if (point{kindOf(self), fake.TypeName(m)}) == failing {
 			panic("injected")
 		}
 	}, nil))

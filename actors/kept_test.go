@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 )
 
 // What processes wait with, or may be run again from, is bounded for the session: also
@@ -151,7 +152,7 @@ func TestKeptOfAllSessions(t *testing.T) {
 func TestFailedSpawnKeepsNothing(t *testing.T) {
 	const size, limit = 4 << 20, 32 << 20
 	p := connect(t, start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
-		if kindOf(self) == "supervisor" && actors.TypeName(m) == "spawnRequest" {
+		if kindOf(self) == "supervisor" && fake.TypeName(m) == "spawnRequest" {
 			panic("injected")
 		}
 	}, nil)))

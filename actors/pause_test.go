@@ -9,8 +9,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -18,14 +21,14 @@ import (
 // A program that writes more than may be kept for its owner waits for what the owner has,
 // and not for a pause that its waiting makes.
 func TestSmallRetentionDoesNotPause(t *testing.T) {
-	onStage(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const kept, all = 16 << 10, 1 << 20
-		c := &fakeChild{born: time.Now()}
+		c := &fake.Child{Born: time.Now()}
 		e := &env.Env{
 			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
 			OutputBudget: child.NewBudget(0, func() {}),
 			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
-				c.intake = in
+				c.Intake = in
 				done(c, nil)
 			},
 		}
@@ -36,12 +39,12 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 				}
 			})
 		})
-		request, wrong := newProcess(e, processOptions{
-			name:    "p-1",
-			params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///", Retention: &protocol.Retention{Bytes: new(uint64(kept))}},
-			session: troupe,
-			closes:  t.Context(),
-			gauge:   &message.Gauge{Account: e.StartBudget.Account()},
+		request, wrong := process.New(e, process.Options{
+			Name:    "p-1",
+			Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///", Retention: &protocol.Retention{Bytes: new(uint64(kept))}},
+			Session: troupe,
+			Closes:  t.Context(),
+			Gauge:   &message.Gauge{Account: e.StartBudget.Account()},
 		})
 		if wrong != nil {
 			t.Fatal(wrong)
@@ -49,7 +52,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		pid := system.Root.Spawn(request.Props)
 		synctest.Wait()
 		ours, theirs := transport.Pipe("")
-		connection := system.Root.Spawn(newConnection(e, troupe, theirs, false))
+		connection := system.Root.Spawn(connection.New(e, troupe, theirs, false))
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
 			if err := ours.WriteMessage([]byte(text), false); err != nil {
 				t.Fatal(err)
@@ -58,11 +61,11 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 		begin := time.Now()
 		go func() {
 			for put := 0; put < all; {
-				credit, ok := c.intake.Take(all - put)
+				credit, ok := c.Intake.Take(all - put)
 				if !ok {
 					return
 				}
-				c.intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
+				c.Intake.Put(protocol.Stdout, make([]byte, credit.N), nil, credit, 0)
 				put += credit.N
 			}
 		}()

@@ -17,6 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/registry"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
@@ -227,7 +228,7 @@ func (r *root) start(ctx actor.Context) {
 		return pid
 	}
 	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
-	r.registry = spawn("registry", newRegistry(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
+	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
 	troupe := ctx.Self()
 	if r.letters == nil {
 		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)

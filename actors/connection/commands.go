@@ -1,0 +1,210 @@
+package connection
+
+import (
+	"os"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/command"
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/connection/window"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxCommandOutput bounds the output that the commands of a connection keep until they end, in
+	// bytes.
+	maxCommandOutput = 64 << 20
+	// outputCopies is how often such output is in memory when a command ends: as it came, as text,
+	// and as it is written.
+	outputCopies = 3
+)
+
+// commands are the programs of the sister APIs that a connection runs.
+type commands struct {
+	named  map[commandKey]*runningCommand // a name is taken until the writer has the end
+	actors map[string]*runningCommand     // the same, by the id of the actor
+	serial uint64                         // of the newest without a name
+	room   *budget.Part                   // for the output of all of them; nil before the first
+
+	translator *dialect.Translator // nil before the first request
+}
+
+// commandKey names a command.
+type commandKey struct {
+	api, name string
+	serial    uint64 // of a command without a name; else 0
+}
+
+// runningCommand is what a connection knows of a command.
+type runningCommand struct {
+	stream
+	key     commandKey
+	dialect dialect.Dialect
+	parcel  *message.Parcel // waits for the window; nil: none does
+	asked   pending         // the request that parcel.Answer answers
+}
+
+// forget frees the name of a command.
+func (cs *commands) forget(cmd *runningCommand) {
+	delete(cs.named, cmd.key)
+	delete(cs.actors, cmd.ref.PID.Id)
+}
+
+// ending is how many have an answer that waits for the window.
+func (cs *commands) ending() (n int) {
+	for _, cmd := range cs.named {
+		if cmd.parcel != nil && cmd.parcel.Answer != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// over reports whether the command has told its end, which waits for the window.
+func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.Last }
+
+// command handles a request of the sister APIs.
+func (c *connection) command(ctx actor.Context, in inbound) {
+	switch r, ok, err := c.translator().Request(in.params); {
+	case !ok:
+		c.fail(in, protocol.Errorf(protocol.CodeInternal, "no sister API has requests with %T", in.params))
+	case err != nil:
+		c.fail(in, err)
+	case r.Start != nil:
+		c.startCommand(ctx, in, r.Start)
+	default:
+		c.callCommand(ctx, in, r)
+	}
+}
+
+// translator returns the one translator of the connection.
+func (c *connection) translator() *dialect.Translator {
+	if c.commands.translator == nil {
+		c.commands.translator = &dialect.Translator{
+			Cwd:        c.env.Info.Cwd,
+			Env:        serverEnv,
+			MaxMessage: c.limits().MaxMessageBytes,
+		}
+	}
+	return c.commands.translator
+}
+
+// serverEnv is the server's environment without its secrets.
+func serverEnv() map[string]string { return child.WithoutSecrets(os.Environ()) }
+
+// callCommand passes a call to its command, or answers the call if the command has ended.
+func (c *connection) callCommand(ctx actor.Context, in inbound, r dialect.Request) {
+	cmd := c.commands.named[commandKey{api: r.Dialect.API(), name: r.Name}]
+	switch {
+	case cmd == nil:
+		result, err := r.Dialect.Unknown(r.Name, r.Call)
+		c.answer(pending{id: in.id, weight: in.weight}, result, err)
+	case cmd.over(): // its actor may be gone
+		result, err := r.Dialect.Over(r.Name, r.Call)
+		c.answer(pending{id: in.id, weight: in.weight}, result, err)
+	default:
+		in.params = r.Call
+		c.ask(ctx, cmd.ref.PID, in, pending{command: cmd, call: &r.Call})
+	}
+}
+
+func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.Spec) {
+	key := commandKey{api: spec.Dialect.API(), name: spec.Name}
+	if spec.Unnamed {
+		c.commands.serial++
+		key.serial = c.commands.serial
+	}
+	if c.commands.named[key] != nil {
+		c.fail(in, spec.Dialect.Duplicate(spec.Name))
+		return
+	}
+	if c.commands.room == nil {
+		c.commands.room = c.memory.Part(maxCommandOutput, outputCopies)
+		c.commands.named = make(map[commandKey]*runningCommand)
+		c.commands.actors = make(map[string]*runningCommand)
+	}
+	pid := ctx.SpawnPrefix(command.New(c.env, command.Start{
+		Spec:       spec,
+		From:       ownerKey(c.conn),
+		Troupe:     c.troupe,
+		Connection: ctx.Self(),
+		Room:       c.commands.room,
+		Pull:       DeliveryBytes,
+	}), message.CommandPrefix)
+	cmd := &runningCommand{stream: stream{ref: message.ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
+	cmd.stream.command, cmd.stream.out.Of = cmd, &cmd.stream
+	c.commands.named[key], c.commands.actors[pid.Id] = cmd, cmd
+	in.params = message.StartCommand{}
+	c.ask(ctx, pid, in, pending{command: cmd, server: spec.Dialect.Started(spec.Name) != nil})
+}
+
+// parcel takes what a command has to say. The window passes it to the writer in turn with the
+// output of processes.
+func (c *connection) parcel(ctx actor.Context, m message.Parcel) {
+	cmd := c.commands.actors[ctx.Sender().GetId()]
+	if cmd == nil || c.stage == evicted {
+		m.GiveBack()
+		return
+	}
+	cmd.parcel = &m
+	d := window.Delivery{Last: m.To, Bytes: m.Bytes + window.EntryBytes*int64(len(m.Notes)), AckEvery: m.AckEvery}
+	if m.Answer != nil { // it is no longer the command that has to answer
+		d.Bytes += window.EntryBytes
+		cmd.asked = c.pending[m.Answer.Token]
+		delete(c.pending, m.Answer.Token)
+	}
+	c.window.Offer(&cmd.stream.out, d)
+	c.flush(ctx, false)
+}
+
+// passParcel passes the parcel of a command to the writer.
+func (c *connection) passParcel(cmd *runningCommand) {
+	m := cmd.parcel
+	cmd.parcel = nil
+	for _, note := range m.Notes {
+		c.writer.output(outgoing{method: note.Method, body: note.Params})
+	}
+	if m.Answer != nil {
+		c.answerInTurn(cmd.asked, m.Answer.Result, nil)
+	}
+	if m.Release != nil {
+		c.writer.output(outgoing{written: m.Release})
+	}
+	if m.Last {
+		c.commands.forget(cmd) // another command of this name comes after it in the writer
+	}
+}
+
+// commandGone is for the end of a command's actor. Requests that it has not answered are answered.
+// Most often the client knows the end of the command. Else the actor has failed, and the program is
+// killed with it.
+func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
+	failed := c.commands.actors[pid.Id]
+	if failed != nil && failed.over() {
+		failed = nil // its end waits for the window
+	} else if failed != nil {
+		c.commands.forget(failed)
+	}
+	begun := true
+	for token, p := range c.pending {
+		switch {
+		case p.command == nil || !p.command.ref.PID.Equal(pid):
+		case p.begins():
+			begun = false
+			c.reply(ctx, message.Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
+		default:
+			result, err := p.command.dialect.Unknown(p.command.key.name, *p.call)
+			c.reply(ctx, message.Reply{Token: token, Result: result, Err: err})
+		}
+	}
+	if failed == nil || !begun {
+		return
+	}
+	c.passLast(ctx, &failed.stream) // it comes before
+	if method, body := failed.dialect.Ended(failed.key.name, dialect.End{Code: dialect.LostCode}); method != "" {
+		c.writer.output(outgoing{method: method, body: body})
+	}
+}

@@ -1,0 +1,346 @@
+// Package connection has the actor of one transport connection. It translates between the wire and
+// the messages of sessions and processes.
+package connection
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/connection/window"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/fifo"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Messages to a connection actor, beside those of messages.go.
+type (
+	ended         struct{ err error } // reader or writer: the transport is gone
+	ponged        struct{}            // reader; at most one is on its way
+	pingDue       struct{}            // output has paused
+	listWritten   struct{}            // writer: the answers to process/list
+	groupsWritten struct{}            // writer: what it was given of group/changed
+	attachDue     struct{ token uint64 }
+	endDue        struct{} // the client had its time to read the end
+
+)
+
+const (
+	// DeliveryBytes is how much output one process may send before another's turn.
+	DeliveryBytes = 128 << 10
+	// attachTime is how long a session may take to answer.
+	attachTime = 10 * time.Second
+	// maxGreeting is how many bytes a message may have until the client has a session: resumeFrom
+	// may name 10,000 processes.
+	maxGreeting = 1 << 20
+	// endTime is how long an evicted client may take to read why, and how long what
+	// waits may take to be answered after the end of its input.
+	endTime = 5 * time.Second
+)
+
+// stage is how far the handshake has come.
+//
+//	opened ─ initialize ─▶ attaching ─▶ attached ─ initialized ─▶ ready ─▶ evicted
+//	   ▲───────── refused ─────┘
+type stage int
+
+const (
+	opened stage = iota
+	attaching
+	attached
+	ready
+	evicted
+)
+
+// connection is the actor of one transport connection. It translates between the
+// wire and the messages of sessions and processes, and holds output back that the
+// client is not reading. It owns nothing that must survive it.
+type connection struct {
+	// Fixed at spawn.
+	env    *env.Env
+	troupe *actor.PID
+	conn   message.Conn
+	most   int  // bytes that a message may have; 0: as many as limits say
+	spare  bool // there are MaxConnections without it: it is for a client that resumes
+	writer *writer
+	admit  *admission
+	memory *budget.Account // what its requests and answers hold
+
+	// Shared with the reader.
+	pongs pongs
+
+	// Owned by Receive.
+	stage     stage
+	init      *protocol.InitializeParams // while attaching: it may be large
+	initReq   pending                    // initialize, while attaching
+	resume    map[string]uint64          // resumeFrom, until initialized: of the processes that there are or were
+	held      []inbound                  // while attaching
+	gone      []message.ProcessRemoved   // before it was attached; told after initialized
+	session   *actor.PID
+	sessionID string
+	observer  bool
+	acks      bool // the client acknowledges by session/ack
+
+	token    uint64
+	pending  map[uint64]pending   // requests without an answer
+	reads    fifo.Queue[pending]  // those that are answered when there is room in the window
+	lists    []pending            // process/list: all wait for listing
+	listing  *listing             // until its answers are written
+	starting map[string][]inbound // by process id: requests behind a process/start
+
+	files    *fileCalls // nil: there was none
+	http     *httpCalls // nil: there was none
+	commands commands
+
+	stall    stall  // while the reader waits for admission
+	finished uint64 // answers that waited for the server alone, since the beginning
+
+	groups        map[string]message.GroupChanged // by group id: what the client was not told
+	groupsWaiting bool                            // for groupsWritten
+
+	streams map[string]*stream // by process id
+	window  window.Window[*stream]
+
+	inputEnded bool // no more requests will come
+	broken     bool // the transport is
+}
+
+// New makes the actor of one connection. spare says that there are MaxConnections without
+// this one.
+func New(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *actor.Props {
+	return e.Props(func() actor.Actor { return connectionOf(e, troupe, conn, spare) }, env.Escalated, actor.WithSupervisor(e.Once))
+}
+
+func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *connection {
+	c := &connection{
+		env:      e,
+		troupe:   troupe,
+		conn:     conn,
+		spare:    spare,
+		pending:  make(map[uint64]pending),
+		starting: make(map[string][]inbound),
+		streams:  make(map[string]*stream),
+		window:   window.New[*stream](e.Window),
+	}
+	c.memory = e.ClientBudget.Account()
+	c.admit = newAdmission(e.MaxPending, c.memory)
+	if bounded, ok := conn.(interface{ MaxMessage() int }); ok {
+		c.most = bounded.MaxMessage()
+	}
+	return c
+}
+
+// Receive is the table of contents of the actor.
+func (c *connection) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		c.start(ctx)
+	case *actor.Stopping, *actor.Stopped: // both: ending is harmless twice
+		c.end()
+	case *actor.Terminated:
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; Gone does not
+	case message.Gone:
+		c.actorGone(ctx, m.Who)
+	case env.Crashed:
+		panic(m)
+	case ended:
+		c.ended(ctx, m.err)
+	case endDue:
+		ctx.Stop(ctx.Self())
+	case unread, stallDue:
+		c.receiveStall(ctx, m)
+
+	// The client's requests, and the answers to them.
+	case inbound:
+		c.inbound(ctx, m)
+	case message.Reply:
+		c.reply(ctx, m)
+	case listWritten:
+		c.listWritten(ctx)
+	case fileDone, fileTurn, fileWritten, missingChanged:
+		c.receiveFiles(ctx, m)
+	case httpAnswered, httpDelta, httpWritten, httpDue:
+		c.receiveHTTP(ctx, m)
+
+	// The session.
+	case message.Attached:
+		c.attached(ctx, m)
+	case attachDue:
+		c.attachDue(ctx, m)
+	case message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, groupsWritten, message.Expiring, message.Evicted:
+		c.receiveNews(ctx, m)
+
+	// Output, and how far the client has read.
+	case message.Delivery:
+		c.delivery(ctx, m)
+	case message.Parcel:
+		c.parcel(ctx, m)
+	case message.Resubscribe:
+		c.resubscribe(ctx, m)
+	case message.Refused:
+		c.violation(ctx, "resumeFrom: "+m.Err.Message)
+	case ponged:
+		c.ponged(ctx)
+	case pingDue:
+		c.ping(c.window.Due())
+
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
+	}
+}
+
+// receiveNews is for what a session tells all who are attached to it.
+func (c *connection) receiveNews(ctx actor.Context, m any) {
+	switch m := m.(type) {
+	case message.ProcessAdded:
+		c.showNew(ctx, m.Process)
+	case message.ProcessRemoved:
+		c.removed(ctx, m)
+	case message.GroupChanged:
+		c.groupChanged(ctx, m)
+	case groupsWritten:
+		c.groupsWaiting = false
+		c.tellGroups(ctx)
+	case message.Expiring:
+		c.notify(protocol.NotifySessionExpiring, protocol.SessionExpiringNotification(m))
+	case message.Evicted:
+		c.evicted(ctx, m.Reason)
+	}
+}
+
+// start starts the two goroutines of the connection.
+func (c *connection) start(ctx actor.Context) {
+	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.env
+	fault := c.faultOf(self)
+	pongs := &c.pongs
+	pong := func(serial uint64) {
+		if pongs.take(serial) {
+			root.Send(self, ponged{})
+		}
+	}
+	c.conn.SetPongHandler(func(payload []byte) {
+		if len(payload) == 8 {
+			pong(binary.BigEndian.Uint64(payload))
+		}
+	})
+	c.limit(maxGreeting)
+	c.writer = newWriter(c.conn, c.admit, pong)
+	c.writer.most = c.most
+	w, conn, admit := c.writer, c.conn, c.admit
+	w.failed = func(err error) { root.Send(self, ended{err}) }
+	write := s.Guarded(root, self, "writer", func() {
+		fault("writer")
+		w.work()
+	})
+	w.begin = func() { s.OnWorker(write) }
+	s.Run(root, self, "reader", func() {
+		fault("reader")
+		full := func() { root.Send(self, unread{}) }
+		var codec protocol.Codec
+		for admit.wait(full) {
+			frame, err := conn.ReadMessage()
+			if err != nil {
+				root.Send(self, ended{err})
+				return
+			}
+			if codec == nil {
+				codec = codecOf(conn.Subprotocol())
+				w.codec = codec // nothing is written before what answers this frame
+			}
+			in := decode(codec, frame)
+			admit.take(in.weight)
+			root.Send(self, in)
+		}
+	})
+}
+
+// limit lets messages of the client have at most so many bytes from now on; 0: as many as the
+// transport allows.
+func (c *connection) limit(bytes int) {
+	if conn, ok := c.conn.(interface{ SetMaxMessage(bytes int) }); ok {
+		conn.SetMaxMessage(bytes)
+	}
+}
+
+// faultOf is what each goroutine of the connection calls with its name: a test may stop it there.
+func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
+	fault := c.env.Faults.Actor
+	if fault == nil {
+		return func(string) {}
+	}
+	return func(goroutine string) { fault(self, goroutine) }
+}
+
+func (c *connection) inbound(ctx actor.Context, in inbound) {
+	switch {
+	case c.stage == evicted:
+		c.admit.release(in.weight)
+	case c.stage == attaching:
+		c.held = append(c.held, in) // bounded by the admission
+	case in.kind == protocol.Notification:
+		c.notification(ctx, in)
+		c.admit.release(in.weight)
+	case in.kind != protocol.Request && in.err == nil:
+		c.violation(ctx, "a response to a request that was never sent")
+		c.admit.release(in.weight)
+	default:
+		c.request(ctx, in)
+	}
+}
+
+func (c *connection) notification(ctx actor.Context, in inbound) {
+	switch m := in.entry; {
+	case !m.notification:
+		c.violation(ctx, "unknown notification "+wireerr.Clip(in.method))
+	case in.err != nil:
+		c.violation(ctx, in.method+": "+in.err.Message)
+	default:
+		m.handle(c, ctx, in)
+	}
+}
+
+// acknowledge passes on what a client has made its own.
+func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
+	if !c.acks || c.observer {
+		return
+	}
+	for id, seq := range p.Processes {
+		if s := c.streams[id]; s != nil {
+			ctx.Request(s.ref.PID, message.Ack{From: 0, To: seq})
+		}
+	}
+}
+
+// groupChanged keeps the newest of each group until the writer has written the last: who
+// reads slowly is not told of all that was in between.
+func (c *connection) groupChanged(ctx actor.Context, m message.GroupChanged) {
+	if c.stage < attached || c.stage == evicted || !c.writer.caps.Groups {
+		return
+	}
+	if c.groups == nil {
+		c.groups = make(map[string]message.GroupChanged)
+	}
+	c.groups[m.GroupID] = m
+	c.tellGroups(ctx)
+}
+
+func (c *connection) tellGroups(ctx actor.Context) {
+	if c.groupsWaiting || len(c.groups) == 0 {
+		return
+	}
+	for _, m := range c.groups {
+		c.notify(protocol.NotifyGroupChanged, m.GroupChangedNotification)
+	}
+	clear(c.groups)
+	c.groupsWaiting = true
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	c.writer.control(outgoing{written: func() { root.Send(self, groupsWritten{}) }})
+}
+
+func (c *connection) notify(method string, params any) {
+	c.writer.control(outgoing{method: method, body: params})
+}

@@ -1,0 +1,138 @@
+package connection
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A message that no case of a Receive names is logged: somebody has sent it for nothing.
+func TestConnectionLogsUnknownMessages(t *testing.T) {
+	for name, produce := range map[string]func(*env.Env) actor.Actor{
+		"connection": func(s *env.Env) actor.Actor {
+			_, theirs := transport.Pipe("")
+			return connectionOf(s, nil, theirs, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+				var log bytes.Buffer // slog locks it; it is read when all is quiet
+				s := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
+				pid := spawn(func() actor.Actor { return produce(s) })
+				synctest.Wait()
+				if log.Len() > 0 {
+					t.Fatalf("at the start: %s", &log)
+				}
+				system.Root.Send(pid, "nobody knows this")
+				synctest.Wait()
+				if !strings.Contains(log.String(), "nobody knows this") {
+					t.Errorf("the log says %q", &log)
+				}
+			})
+		})
+	}
+}
+
+// lender is a troupe, a session and its process in one, that a test speaks through.
+type lender struct {
+	subscribed chan message.Subscribe
+	acked      chan message.Ack
+	connection *actor.PID
+}
+
+func (l *lender) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case message.Attach:
+		l.connection = ctx.Sender()
+		ctx.Respond(message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: protocol.RoleOwner,
+			Processes: []message.ProcessRef{{ID: "a", PID: ctx.Self()}}})
+	case message.Subscribe:
+		l.subscribed <- m
+	case message.Ack:
+		l.acked <- m
+	case message.Delivery: // from the test
+		ctx.Request(l.connection, m)
+	}
+}
+
+// A connection passes on no delivery with a hole: it subscribes again from the last entry that it
+// passed on. What the client has read it acknowledges.
+func TestConnectionRefusesAHole(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		l := &lender{subscribed: make(chan message.Subscribe, 9), acked: make(chan message.Ack, 9)}
+		process := spawn(func() actor.Actor { return l })
+		ours, theirs := transport.Pipe("")
+		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+		spawn(func() actor.Actor { return connectionOf(s, process, theirs, false) })
+		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {
+			if err := ours.WriteMessage([]byte(text), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers := make(chan string, 9)
+		go func() {
+			for msg, err := ours.ReadMessage(); err == nil; msg, err = ours.ReadMessage() {
+				answers <- string(msg)
+			}
+			close(answers)
+		}()
+		<-answers // to initialize
+		if m := <-l.subscribed; !m.Now {
+			t.Errorf("at first: %+v", m)
+		}
+		deliver := func(seq uint64) {
+			system.Root.Send(process, message.Delivery{Process: "a", Entries: []outlog.Entry{{Seq: seq, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("x")}}})
+		}
+		deliver(5)
+		deliver(7)
+		if m := <-l.subscribed; m.After != 5 || !m.Resumed || m.Now {
+			t.Errorf("after a hole: %+v, want after 5", m)
+		}
+		deliver(6)
+		for _, seq := range []string{`"seq":5`, `"seq":6`} {
+			if answer := <-answers; !strings.Contains(answer, seq) {
+				t.Errorf("the client got %s, want %s", answer, seq)
+			}
+		}
+		if m := <-l.acked; m != (message.Ack{From: 4, To: 6}) {
+			t.Errorf("acknowledged %+v, want 4 to 6", m)
+		}
+		ours.Close(protocol.CloseNormal, "")
+		for answer := range answers {
+			t.Errorf("the client also got %s", answer)
+		}
+		synctest.Wait()
+	})
+}
+
+// A Pong is told once until it is read; an old one, and one that nobody asked for, is not.
+func TestPongs(t *testing.T) {
+	var p pongs
+	p.asked.Store(3)
+	for i, step := range []struct {
+		pong uint64 // 0: read
+		tell bool
+		read uint64
+	}{
+		{pong: 4}, {pong: 1, tell: true}, {pong: 2}, {read: 2}, {pong: 2}, {pong: 1}, {pong: 4}, {pong: 3, tell: true}, {read: 3}, {read: 3},
+	} {
+		if step.pong == 0 {
+			if got := p.read(); got != step.read {
+				t.Errorf("step %d: read %d, want %d", i, got, step.read)
+			}
+		} else if got := p.take(step.pong); got != step.tell {
+			t.Errorf("step %d: take %d: %v, want %v", i, step.pong, got, step.tell)
+		}
+	}
+}

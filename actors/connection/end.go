@@ -1,0 +1,98 @@
+package connection
+
+import (
+	"errors"
+	"io"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// How a connection ends.
+
+// actorGone is for the end of the session, or of a command of this connection.
+func (c *connection) actorGone(ctx actor.Context, pid *actor.PID) {
+	if c.session.Equal(pid) {
+		c.evicted(ctx, "the session has ended")
+	}
+	c.commandGone(ctx, pid)
+}
+
+// ended stops the actor, but answers first what came before the end of an input.
+func (c *connection) ended(ctx actor.Context, err error) {
+	c.env.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+	var input interface{ InputEnded() bool }
+	if !errors.As(err, &input) || !input.InputEnded() {
+		c.broken = true
+		ctx.Stop(ctx.Self())
+		return
+	}
+	if !errors.Is(err, io.EOF) {
+		c.env.Log.Warn("the input ended badly", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
+	}
+	c.inputEnded = true
+	env.After(ctx, endTime, endDue{})
+	c.mayClose(ctx)
+}
+
+// mayClose ends a connection whose input has ended once nothing of it is without
+// an answer.
+func (c *connection) mayClose(ctx actor.Context) {
+	if c.inputEnded && c.stage != attaching && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
+		c.closeFor(ctx, protocol.CloseNormal, "")
+	}
+}
+
+func (c *connection) end() {
+	c.admit.close()
+	c.memory.Close()
+	for _, s := range c.streams {
+		s.forget()
+	}
+	if c.files != nil {
+		c.files.end(c.env.FileTurns)
+	}
+	c.http.end()
+	if c.writer != nil {
+		c.writer.stop()
+	}
+	conn, code, reason := c.conn, protocol.CloseInternalError, "internal error: resume the session"
+	if c.broken {
+		code, reason = protocol.CloseLost, "the connection broke: resume the session" // unless the transport knew better
+	}
+	go conn.Close(code, reason) // it may wait for the peer a little
+}
+
+// closeFor ends the connection once what is queued has been written.
+func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
+	c.stage = evicted
+	c.writer.close(code, reason)
+	env.After(ctx, endTime, endDue{})
+}
+
+func (c *connection) evicted(ctx actor.Context, reason string) {
+	if c.stage == evicted {
+		return
+	}
+	if c.stage >= attached { // before the first frame nothing can be encoded
+		// The last message: behind the output that is here already, window or not.
+		c.flush(ctx, true)
+		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
+	}
+	code := protocol.CloseEvicted
+	switch reason {
+	case message.ReasonShutdown:
+		code = protocol.CloseGoingAway
+	case message.ReasonClosed:
+		code = protocol.CloseNormal
+	}
+	c.closeFor(ctx, code, reason)
+}
+
+// violation ends the connection of a client that has broken the protocol.
+func (c *connection) violation(ctx actor.Context, what string) {
+	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
+	c.closeFor(ctx, protocol.CloseProtocolError, what)
+}

@@ -1,0 +1,167 @@
+package connection
+
+import (
+	"context"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// The functions here say what the call of each method about the filesystem does. They refuse wrong
+// params; call.do waits for a disk.
+
+func pathOf(uri string) (string, error) {
+	path, err := protocol.ParseFileURI(uri)
+	if err != nil {
+		return "", protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
+	}
+	return path, nil
+}
+
+func pathsOf(uris []string) (paths []string, err error) {
+	for _, uri := range uris {
+		path, err := pathOf(uri)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// handleKey is what calls about a handle wait for. An id may be empty.
+func handleKey(id string) string { return "handle " + id }
+
+func unlessFalse(b *bool) bool { return b == nil || *b }
+
+// empty returns a call that answers {}.
+func empty(do func(context.Context) error) func(context.Context) (any, error) {
+	return func(ctx context.Context) (any, error) { return protocol.Empty{}, do(ctx) }
+}
+
+func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
+	path, err := pathOf(p.Path)
+	call.large = true
+	call.do = func(context.Context) (any, error) {
+		data, err := files.Read(path, maxReadFile, call.hold(f.memory))
+		return protocol.FsReadFileResult{Data: data}, err
+	}
+	return err
+}
+
+func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error {
+	path, err := pathOf(p.Path)
+	call.do = empty(func(context.Context) error { return files.Write(path, p.Data) })
+	return err
+}
+
+func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
+	path, err := pathOf(p.Path)
+	if err != nil {
+		return err
+	}
+	if err := wireerr.LongName("handleId", p.HandleID); err != nil {
+		return err
+	}
+	call.handle = handleKey(p.HandleID)
+	call.do = func(context.Context) (any, error) {
+		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, path, p.Mode == protocol.FsReplace)
+	}
+	return nil
+}
+
+func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error {
+	if p.Len < 1 || p.Len > protocol.FsMaxBlock {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
+	}
+	call.handle = handleKey(p.HandleID)
+	call.do = func(context.Context) (any, error) {
+		if err := call.hold(f.memory)(int(p.Len)); err != nil {
+			return nil, err
+		}
+		chunk, eof, err := f.handles.Read(p.HandleID, p.Offset, int(p.Len))
+		return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
+	}
+	return nil
+}
+
+func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) error {
+	call.handle = handleKey(p.HandleID)
+	call.do = empty(func(context.Context) error { return f.handles.Write(p.HandleID, p.Offset, p.Chunk) })
+	return nil
+}
+
+func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
+	call.handle = handleKey(p.HandleID)
+	call.do = empty(func(context.Context) error { return f.handles.Close(p.HandleID) })
+	return nil
+}
+
+func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {
+	path, err := pathOf(p.Path)
+	call.do = empty(func(context.Context) error { return files.CreateDirectory(path, unlessFalse(p.Recursive)) })
+	return err
+}
+
+func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
+	path, err := pathOf(p.Path)
+	call.do = func(context.Context) (any, error) { return files.Stat(path) }
+	return err
+}
+
+func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams) error {
+	path, err := pathOf(p.Path)
+	call.do = func(context.Context) (any, error) {
+		real, err := files.Canonicalize(path)
+		return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
+	}
+	return err
+}
+
+func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
+	path, err := pathOf(p.Path)
+	call.large = true
+	call.do = func(context.Context) (any, error) { return files.ReadDirectory(path, call.hold(f.memory)) }
+	return err
+}
+
+func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
+	path, err := pathOf(p.Path)
+	call.large = true
+	call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, path, p.Options, call.hold(f.memory)) }
+	return err
+}
+
+func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
+	path, err := pathOf(p.Path)
+	call.do = empty(func(context.Context) error {
+		return files.Remove(path, unlessFalse(p.Recursive), unlessFalse(p.Force))
+	})
+	return err
+}
+
+func copyFile(_ *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
+	from, err := pathOf(p.SourcePath)
+	if err != nil {
+		return err
+	}
+	to, err := pathOf(p.DestinationPath)
+	call.do = empty(func(ctx context.Context) error { return files.Copy(ctx, from, to, p.Recursive) })
+	return err
+}
+
+func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams) error {
+	call.do = func(ctx context.Context) (any, error) {
+		missing, err := pathsOf(p.Missing)
+		if err != nil {
+			return nil, err
+		}
+		present, err := pathsOf(p.Present)
+		if err != nil {
+			return nil, err
+		}
+		return f.watcher.Watch(ctx, missing, present)
+	}
+	return f.watch(p.WatchID)
+}

@@ -1,0 +1,292 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/internal/turns"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxReadFile is the most that fs/readFile returns, in bytes.
+	maxReadFile = 32 << 20
+	// maxFileCalls is how many calls of a connection wait for disks at a time, each on a
+	// thread of its own. Those of all connections: fileTurns.
+	maxFileCalls = 16
+	// fileWindow is how many bytes of answers may wait to be written when a call begins.
+	fileWindow = 1 << 20
+	// maxWatches is how many watches a connection may have.
+	maxWatches = 64
+)
+
+// Messages to a connection: from the goroutine that made a call, from the writer, and from a watch.
+type (
+	fileDone struct {
+		call   *fileCall
+		result any
+		err    error
+	}
+	fileWritten    struct{ call *fileCall }
+	fileTurn       struct{} // fileTurns: there may be one
+	missingChanged struct{ watchID uint64 }
+)
+
+// fileCall is a request about the filesystem.
+type fileCall struct {
+	in     inbound
+	do     func(context.Context) (any, error)
+	handle string // those about one are made in the order sent; "": it is about none
+	large  bool   // its answer may be: one at a time, until that is written
+	bytes  int    // of its answer
+	held   int    // of the connection's memory, for the answer: by its goroutine until that is done
+}
+
+// fileCalls are those of one connection. They wait for disks, so a goroutine makes each. What
+// bounds those that wait for their turn is the admission.
+type fileCalls struct {
+	handles   *files.Handles
+	watcher   *files.Watcher
+	ctx       context.Context // until the connection ends
+	cancel    context.CancelFunc
+	waiting   []*fileCall
+	running   int
+	busy      map[string]bool // handles about which one is running
+	large     bool            // such a one is running, or its answer is not written
+	unwritten int             // bytes of answers
+	watches   map[uint64]bool // by watchId: those asked for, and not told
+	waiter    *turns.Waiter   // for a turn; fileTurn comes; nil: it does not wait
+	memory    *budget.Account // of the connection
+}
+
+func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &fileCalls{handles: new(files.Handles), watcher: watcher, ctx: ctx, cancel: cancel, busy: make(map[string]bool), watches: make(map[uint64]bool), memory: memory}
+}
+
+// holdTime is how long a call waits for memory for its answer. Not long: others wait for its turn.
+const holdTime = 3 * time.Second
+
+// encoded is what n bytes of an answer take in memory: as they are, and in base64 as they are
+// written.
+func encoded(n int) int { return n * 7 / 3 }
+
+// hold takes memory for n bytes of an answer.
+func (call *fileCall) hold(memory *budget.Account) files.Hold {
+	return func(n int) error {
+		n = encoded(n)
+		if n < 0 {
+			memory.Give(-n)
+		} else if err := memory.Take(n, holdTime); err != nil {
+			return tryLater(err)
+		}
+		call.held += n
+		return nil
+	}
+}
+
+// tryLater is the error of a call for whose answer there is no memory.
+func tryLater(err error) error {
+	return protocol.Errorf(protocol.CodeInternal, "%v: try again later", err)
+}
+
+// end drops what was written and not closed, and ends the watches. What runs goes on until it
+// sees it.
+func (f *fileCalls) end(turns *turns.Turns) {
+	f.cancel()
+	if f.waiter != nil {
+		turns.Forget(f.waiter)
+	}
+	go turns.Close(f.handles.CloseAll)
+}
+
+// pending is how many have no answer; f may be nil.
+func (f *fileCalls) pending() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.waiting) + f.running
+}
+
+// take is the next that may run now, if there is a turn for it; nil: none.
+func (f *fileCalls) take(turn func() bool) *fileCall {
+	if f.running >= maxFileCalls || f.unwritten >= fileWindow {
+		return nil
+	}
+	for i, call := range f.waiting {
+		if f.busy[call.handle] || call.large && f.large {
+			continue
+		}
+		if !turn() {
+			return nil
+		}
+		f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
+		f.running++
+		f.busy[call.handle] = call.handle != ""
+		f.large = f.large || call.large
+		return call
+	}
+	return nil
+}
+
+// done is when a call has an answer.
+func (f *fileCalls) done(call *fileCall) {
+	f.running--
+	delete(f.busy, call.handle)
+	f.unwritten += call.bytes
+}
+
+// written is when that has been passed to the kernel.
+func (f *fileCalls) written(call *fileCall) {
+	f.unwritten -= call.bytes
+	f.large = f.large && !call.large
+}
+
+// fileRequest takes a request about the filesystem. prepare says what its call does.
+func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCalls, *fileCall) error) {
+	if c.files == nil {
+		c.files = newFileCalls(c.env.Watcher, c.memory)
+	}
+	call := &fileCall{in: in}
+	if err := prepare(c.files, call); err != nil {
+		c.fail(in, fileError(err))
+		return
+	}
+	c.files.waiting = append(c.files.waiting, call)
+	c.runFiles(ctx)
+}
+
+// runFiles begins what may begin.
+func (c *connection) runFiles(ctx actor.Context) {
+	self, root, fault := ctx.Self(), ctx.ActorSystem().Root, c.faultOf(ctx.Self())
+	var refused *protocol.Error
+	turn := func() bool {
+		if c.files.waiter != nil {
+			return false
+		}
+		w := &turns.Waiter{Told: func() { root.Send(self, fileTurn{}) }}
+		ok, err := c.env.FileTurns.Take(c.files.running, w)
+		if refused = err; !ok && err == nil {
+			c.files.waiter = w
+		}
+		return ok || err != nil
+	}
+	for call := c.files.take(turn); call != nil; call = c.files.take(turn) {
+		if refused != nil {
+			ctx.Send(self, fileDone{call, nil, refused})
+			continue
+		}
+		until := c.files.ctx
+		c.env.Run(root, self, "file", func() {
+			c.env.FileTurns.Run(func() {
+				fault("file")
+				result, err := call.do(until)
+				root.Send(self, fileDone{call, result, err})
+			})
+		})
+	}
+}
+
+func (c *connection) fileTurn(ctx actor.Context) {
+	w, before := c.files.waiter, c.files.running
+	c.files.waiter = nil
+	c.runFiles(ctx)
+	if c.files.running == before && c.files.waiter == nil {
+		c.env.FileTurns.Forget(w)
+	}
+}
+
+// receiveFiles is for what calls about files, and watches, send to the connection.
+func (c *connection) receiveFiles(ctx actor.Context, m any) {
+	switch m := m.(type) {
+	case fileDone:
+		c.fileDone(ctx, m)
+	case fileTurn:
+		c.fileTurn(ctx)
+	case fileWritten:
+		c.fileWritten(ctx, m)
+	case missingChanged:
+		c.missingChanged(m)
+	}
+}
+
+func (c *connection) fileDone(ctx actor.Context, m fileDone) {
+	c.finished++
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
+	m.call.in.params, m.call.do = nil, nil // what they hold stops counting when the answer is written
+	switch {
+	case m.err != nil:
+		if isWatch {
+			delete(c.files.watches, asked.WatchID)
+		}
+		c.memory.Give(m.call.held)
+		c.fail(m.call.in, fileError(m.err))
+	case isWatch:
+		c.respond(m.call.in, protocol.FsWatchMissingResult{Watching: true})
+		m.result.(*files.Watch).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
+	default:
+		m.call.bytes = sizeOf(m.result)
+		c.writer.control(outgoing{id: m.call.in.id, weight: m.call.in.weight, body: m.result, held: m.call.held})
+	}
+	c.files.done(m.call)
+	c.writer.control(outgoing{written: func() { root.Send(self, fileWritten{m.call}) }})
+	c.runFiles(ctx)
+	c.mayClose(ctx)
+}
+
+func (c *connection) fileWritten(ctx actor.Context, m fileWritten) {
+	c.files.written(m.call)
+	c.runFiles(ctx)
+}
+
+// watch adds a watch, if there may be one more.
+func (f *fileCalls) watch(id uint64) error {
+	if f.watches[id] {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "watch %d already exists", id)
+	}
+	if len(f.watches) >= maxWatches {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "there are %d watches on this connection, which is the most", maxWatches)
+	}
+	f.watches[id] = true
+	return nil
+}
+
+func (c *connection) missingChanged(m missingChanged) {
+	delete(c.files.watches, m.watchID)
+	c.notify(protocol.NotifyMissingChanged, protocol.FsMissingChangedNotification{WatchID: m.watchID})
+}
+
+// sizeOf is about how large an answer is, in bytes.
+func sizeOf(result any) int {
+	switch r := result.(type) {
+	case protocol.FsReadFileResult:
+		return len(r.Data)
+	case protocol.FsReadBlockResult:
+		return len(r.Chunk)
+	case protocol.FsReadDirectoryResult:
+		return len(r.Entries) * 100
+	case protocol.FsWalkResult:
+		return (len(r.Entries) + len(r.Errors)) * 100
+	}
+	return 0
+}
+
+// fileError is err as the wire has it. (exec-server wire §8.)
+func fileError(err error) *protocol.Error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e
+	}
+	code := protocol.CodeInternal
+	if _, ok := errors.AsType[*files.Refusal](err); ok {
+		code = protocol.CodeInvalidRequest
+	} else if errors.Is(err, fs.ErrNotExist) {
+		code = protocol.CodeNotFound
+	}
+	return protocol.Errorf(code, "%s", files.Text(err))
+}

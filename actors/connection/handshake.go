@@ -1,0 +1,155 @@
+package connection
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func (c *connection) initialize(ctx actor.Context, in inbound, p protocol.InitializeParams) {
+	if c.stage != opened {
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
+		return
+	}
+	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
+	if p.ResumeSessionID != nil {
+		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
+			c.fail(in, wireerr.UnknownSession(""))
+			return
+		}
+	}
+	if c.spare && m.SessionID == "" {
+		c.admit.release(in.weight)
+		c.closeFor(ctx, protocol.CloseTryLater, c.env.TooManyConnections())
+		return
+	}
+	c.token++
+	m.Token = c.token
+	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
+	ctx.Request(c.troupe, m)
+	env.After(ctx, attachTime, attachDue{c.token})
+}
+
+// ownerKey says whom the sessions count for that are opened over a connection. Without
+// authentication that is where it comes from.
+func ownerKey(conn message.Conn) string {
+	if known, ok := conn.(interface{ Peer() string }); ok {
+		return known.Peer()
+	}
+	return conn.RemoteAddr()
+}
+
+func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
+	c.stage, c.init = opened, nil
+	c.answer(c.initReq, nil, err)
+	c.replayHeld(ctx)
+}
+
+// attachDue gives up on a session that has not answered for attachTime.
+func (c *connection) attachDue(ctx actor.Context, m attachDue) {
+	if c.stage == attaching && m.token == c.token {
+		c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
+	}
+}
+
+func (c *connection) replayHeld(ctx actor.Context) {
+	held := c.held
+	c.held = nil
+	for _, in := range held {
+		c.inbound(ctx, in)
+	}
+	c.mayClose(ctx)
+}
+
+func (c *connection) attached(ctx actor.Context, m message.Attached) {
+	if c.stage != attaching || m.Token != c.token {
+		// Too late: the client was told that it failed. Nobody watches this session
+		// for it; ending is what detaches.
+		c.closeFor(ctx, protocol.CloseInternalError, "attached too late, resume again")
+		return
+	}
+	c.stage = attached
+	if stranger, ok := c.conn.(interface{ Admit() }); ok {
+		stranger.Admit()
+	}
+	c.limit(0)
+	c.session, c.sessionID = m.Session, m.SessionID
+	c.observer = m.Role == protocol.RoleObserver
+	c.acks = c.init.Capabilities.Ack
+	c.writer.caps = c.init.Capabilities
+	ctx.Watch(m.Session)
+	result := protocol.InitializeResult{
+		SessionID:       m.SessionID,
+		EnvironmentInfo: c.env.Info,
+		Server:          protocol.ServerInfo{Name: "troupe", Version: c.env.Version},
+		ProtocolVersion: protocol.Version,
+		Limits:          c.limits(),
+	}
+	if c.init.Capabilities == (protocol.Capabilities{}) {
+		result.ProtocolVersion = protocol.FirstVersion
+	}
+	if c.init.ClientInfo != nil {
+		result.UserAgent = "troupe/" + c.env.Version
+		result.PlatformFamily, result.PlatformOS = "unix", c.env.Info.PlatformOS
+	}
+	c.answer(c.initReq, result, nil)
+	c.resume = make(map[string]uint64)
+	for _, p := range m.Processes {
+		if after, ok := c.init.ResumeFrom[p.ID]; ok {
+			c.resume[p.ID] = after
+			s := newStream(p) // replayed after initialized
+			s.out.Begin(after)
+			c.streams[p.ID] = s
+		} else {
+			c.show(ctx, p, message.Subscribe{Now: true})
+		}
+	}
+	for _, gone := range m.Removed {
+		if after, ok := c.init.ResumeFrom[gone.ID]; ok {
+			c.resume[gone.ID] = after
+			c.gone = append(c.gone, gone)
+		}
+	}
+	c.init, c.initReq = nil, pending{}
+	c.replayHeld(ctx)
+}
+
+func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {
+	switch c.stage {
+	case opened:
+		c.violation(ctx, "initialized before a successful initialize")
+	case attached:
+		c.stage = ready
+		c.replay(ctx)
+	}
+}
+
+// replay sends what the client has missed of the processes it named.
+func (c *connection) replay(ctx actor.Context) {
+	for id, after := range c.resume {
+		if s := c.streams[id]; s != nil && !s.shown {
+			c.show(ctx, s.ref, message.Subscribe{After: after})
+		}
+	}
+	for _, gone := range c.gone {
+		after := c.resume[gone.ID]
+		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else it has heard of it
+			s := newStream(message.ProcessRef{})
+			s.out.Begin(after)
+			c.streams[gone.ID] = s
+			c.removed(ctx, gone)
+		}
+	}
+	c.resume, c.gone = nil, nil
+}
+
+// limits are those of the server, and of this connection.
+func (c *connection) limits() protocol.Limits {
+	l := c.env.Limits()
+	if c.most > 0 {
+		l.MaxFrameBytes, l.MaxMessageBytes = int64(c.most), int64(c.most)
+	}
+	return l
+}

@@ -1,0 +1,324 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// maxHTTPCalls is how many requests of a connection are under way at a time: until the last byte
+	// of the response was written to the client. allHTTPCalls is the same for all connections.
+	maxHTTPCalls = 16
+	allHTTPCalls = 1024
+	// httpRoom is how many bytes the bodies have that are answered whole, beside the small ones.
+	httpRoom = 2 * httpcall.MaxBody
+	// httpUploads is how many bytes the requests have that are not yet answered; one alone may have
+	// more.
+	httpUploads = 64 << 20
+)
+
+// Messages to a connection: from the goroutine of a call, from the writer, and from a timer.
+type (
+	httpAnswered struct {
+		call   *httpCall
+		result protocol.HTTPRequestResult
+		taken  int64 // of the room
+		err    error
+	}
+	httpDelta struct {
+		call  *httpCall
+		delta *protocol.HTTPBodyDeltaNotification
+	}
+	httpWritten struct{ call *httpCall } // all of it
+	httpDue     struct{ call *httpCall } // it has not begun, and has no more time
+
+)
+
+// httpCall is a request that is sent for the client.
+type httpCall struct {
+	in       inbound // without its params
+	stream   string  // its requestId
+	streamed bool    // the body is
+
+	ctx     context.Context // until its time is over, or the connection
+	cancel  context.CancelFunc
+	due     func() bool       // keeps a httpDue from being sent
+	request *httpcall.Request // until it is begun
+	upload  int               // bytes of the request, until it is answered
+	taken   int64             // of the room, by what is not written
+	memory  *budget.Account   // of the connection
+	held    int               // of that, for the answer: by the goroutine until it has answered
+	written chan struct{}     // of a stream: has one when the next piece may be passed on
+}
+
+// httpCalls are those of one connection. A goroutine makes each. That a server takes its time is not
+// the client's fault, so the admission, which closes a connection that is full for long, has
+// but their number and lets no more than half of what it may have wait for their turn.
+type httpCalls struct {
+	room    *semaphore.Weighted // bytes of bodies
+	uploads int                 // bytes of requests without an answer
+	ctx     context.Context     // until the connection ends
+	cancel  context.CancelFunc
+	waiting []*httpCall
+	running int
+	asked   int             // of those running: without an answer
+	streams map[string]bool // by requestId: until the writer has the last piece
+}
+
+func newHTTPCalls() *httpCalls {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &httpCalls{room: semaphore.NewWeighted(httpRoom), ctx: ctx, cancel: cancel, streams: make(map[string]bool)}
+}
+
+// end has all of them end; h may be nil.
+func (h *httpCalls) end() {
+	if h != nil {
+		h.cancel()
+	}
+}
+
+// pending is how many the client has not had all of; h may be nil.
+func (h *httpCalls) pending() int {
+	if h == nil {
+		return 0
+	}
+	return len(h.waiting) + h.running
+}
+
+// httpRequest takes a request to be sent.
+func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPRequestParams) {
+	if !c.env.AllowHTTP {
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
+		return
+	}
+	if err := wireerr.LongName("requestId", p.RequestID); err != nil {
+		c.fail(in, err)
+		return
+	}
+	request, err := httpcall.NewRequest(p)
+	if err != nil {
+		c.fail(in, wireerr.From(err))
+		return
+	}
+	if c.http == nil {
+		c.http = newHTTPCalls()
+	}
+	h := c.http
+	if p.StreamResponse && h.streams[p.RequestID] {
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", p.RequestID))
+		return
+	}
+	if len(h.waiting) >= c.env.MaxPending/2 {
+		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", len(h.waiting)))
+		return
+	}
+	upload := in.weight
+	if h.uploads > 0 && h.uploads+upload > httpUploads {
+		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: requests of this connection with %d bytes are without an answer, and with this one it would be more than %d: try again when some are answered", h.uploads, httpUploads))
+		return
+	}
+	h.uploads += upload
+	in.weight = c.admit.lighten(in.weight)
+	in.params = nil // which have the body
+	call := &httpCall{in: in, memory: c.memory, stream: p.RequestID, streamed: p.StreamResponse, request: request, upload: upload, due: func() bool { return true }}
+	if t := p.TimeoutMs; t == nil || *t == 0 {
+		call.ctx, call.cancel = context.WithCancel(h.ctx)
+	} else {
+		call.ctx, call.cancel = context.WithTimeoutCause(h.ctx, env.FromMillis(*t), fmt.Errorf("it took more than the %d ms of timeoutMs", *t))
+		self, root := ctx.Self(), ctx.ActorSystem().Root
+		call.due = context.AfterFunc(call.ctx, func() { root.Send(self, httpDue{call}) })
+	}
+	if call.streamed {
+		h.streams[call.stream] = true
+		call.written = make(chan struct{}, 1)
+		call.written <- struct{}{}
+	}
+	h.waiting = append(h.waiting, call)
+	c.runHTTP(ctx)
+}
+
+// runHTTP begins what may begin, in the order in which it came.
+func (c *connection) runHTTP(ctx actor.Context) {
+	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.env.HTTPClient
+	for h.running < maxHTTPCalls && len(h.waiting) > 0 {
+		call := h.waiting[0]
+		h.waiting = h.waiting[1:]
+		h.running++
+		h.asked++
+		call.due()
+		request, room := call.request, h.room
+		call.request = nil
+		if c.env.Counts.HTTPCalls.Add(1) > allHTTPCalls {
+			c.env.Counts.HTTPCalls.Add(-1)
+			ctx.Send(self, httpAnswered{call: call, err: fmt.Errorf("%d requests are under way, which is the most: try again later", allHTTPCalls)})
+			continue
+		}
+		c.env.Run(root, self, "http", func() {
+			defer c.env.Counts.HTTPCalls.Add(-1)
+			call.make(client, request, room, func(m any) { root.Send(self, m) })
+		})
+	}
+}
+
+// make sends the request, and tells what comes back.
+func (call *httpCall) make(client *httpcall.Client, request *httpcall.Request, room *semaphore.Weighted, tell func(any)) {
+	answer := httpAnswered{call: call}
+	response, err := client.Do(call.ctx, request)
+	if err != nil {
+		answer.err = err
+		tell(answer)
+		return
+	}
+	defer response.Close()
+	answer.result.Status, answer.result.Headers = response.Status, response.Headers
+	if call.streamed {
+		tell(answer)
+		call.pass(response, tell)
+		return
+	}
+	answer.result.Body, answer.taken, answer.err = response.Whole(bodyRoom{room, call})
+	tell(answer)
+}
+
+// bodyRoom is what the body of one call takes from: the room of its connection, and memory.
+type bodyRoom struct {
+	*semaphore.Weighted
+	call *httpCall
+}
+
+func (r bodyRoom) Hold(n int) error {
+	if err := r.call.memory.Take(encoded(n), holdTime); err != nil {
+		return tryLater(err)
+	}
+	r.call.held += encoded(n)
+	return nil
+}
+
+// pass passes the body on, a piece when the one before has been written: one is with the writer
+// and one here.
+func (call *httpCall) pass(body io.Reader, tell func(any)) {
+	var buffers [2][httpcall.ChunkBytes]byte
+	for seq := uint64(1); ; {
+		buf := buffers[seq%2][:]
+		n, err := body.Read(buf)
+		if n > 0 {
+			select {
+			case <-call.written:
+			case <-call.ctx.Done():
+				n, err = 0, context.Cause(call.ctx)
+			}
+		}
+		if n > 0 {
+			tell(httpDelta{call, &protocol.HTTPBodyDeltaNotification{RequestID: call.stream, Seq: seq, Delta: buf[:n]}})
+			seq++
+		}
+		if err != nil {
+			last := &protocol.HTTPBodyDeltaNotification{RequestID: call.stream, Seq: seq, Done: true}
+			if err != io.EOF {
+				why := err.Error()
+				last.Error = &why
+			}
+			tell(httpDelta{call, last})
+			return
+		}
+	}
+}
+
+// receiveHTTP is for what HTTP requests send to the connection.
+func (c *connection) receiveHTTP(ctx actor.Context, m any) {
+	switch m := m.(type) {
+	case httpAnswered:
+		c.httpAnswered(ctx, m)
+	case httpDelta:
+		c.httpDelta(ctx, m)
+	case httpWritten:
+		c.httpWritten(ctx, m)
+	case httpDue:
+		c.httpDue(ctx, m)
+	}
+}
+
+func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
+	if c.stage == evicted {
+		return
+	}
+	c.http.uploads -= m.call.upload
+	c.admit.lightened(m.call.upload)
+	c.http.asked--
+	c.finished++
+	in := m.call.in
+	switch m.call.taken = m.taken; {
+	case m.err != nil:
+		c.fail(in, httpError(m.err))
+	case m.call.streamed: // behind the last piece of an earlier one of that name
+		c.answerInTurn(pending{id: in.id, weight: in.weight}, m.result, nil)
+		return
+	default:
+		c.respond(in, m.result)
+	}
+	c.writer.control(c.httpOver(ctx, m.call))
+}
+
+// httpDelta passes a piece of a body on. In the lane of output: it must not hold that up, nor answers.
+func (c *connection) httpDelta(ctx actor.Context, m httpDelta) {
+	if c.stage == evicted { // the writer is to come to an end; without an answer no piece follows
+		return
+	}
+	c.writer.output(outgoing{method: protocol.NotifyHTTPBodyDelta, body: m.delta})
+	if m.delta.Done {
+		c.writer.output(c.httpOver(ctx, m.call))
+		return
+	}
+	written := m.call.written
+	c.writer.output(outgoing{written: func() { written <- struct{}{} }})
+}
+
+// httpOver ends a call whose last piece the writer has. The caller queues the result after that piece.
+func (c *connection) httpOver(ctx actor.Context, call *httpCall) outgoing {
+	call.cancel()
+	if call.streamed {
+		delete(c.http.streams, call.stream)
+	}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	return outgoing{written: func() { root.Send(self, httpWritten{call}) }}
+}
+
+func (c *connection) httpWritten(ctx actor.Context, m httpWritten) {
+	c.http.room.Release(m.call.taken)
+	c.memory.Give(m.call.held)
+	c.http.running--
+	c.runHTTP(ctx)
+	c.mayClose(ctx)
+}
+
+// httpDue answers a request that had no turn in its time.
+func (c *connection) httpDue(ctx actor.Context, m httpDue) {
+	i := slices.Index(c.http.waiting, m.call)
+	if i < 0 {
+		return
+	}
+	c.http.waiting = slices.Delete(c.http.waiting, i, i+1)
+	c.http.running++ // until that is written
+	c.http.asked++
+	c.httpAnswered(ctx, httpAnswered{call: m.call, err: fmt.Errorf("%w, and %d others of this connection were before it", context.Cause(m.call.ctx), maxHTTPCalls)})
+}
+
+// httpError is err as the wire has it. (exec-server wire §8.)
+func httpError(err error) *protocol.Error {
+	code := protocol.CodeInternal
+	if errors.Is(err, httpcall.ErrTooLarge) {
+		code = protocol.CodeInvalidRequest
+	}
+	return protocol.Errorf(code, "http/request failed: %v", err)
+}

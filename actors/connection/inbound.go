@@ -1,0 +1,91 @@
+package connection
+
+import (
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// inbound is one decoded frame, from the reader to its connection.
+type inbound struct {
+	kind   protocol.Kind // 0 when the frame could not be decoded
+	id     protocol.ID
+	method string
+	params any             // as a value of the protocol's type; nil if the method has none here
+	err    *protocol.Error // the frame or its params are wrong
+	weight int             // what it holds of the admission
+	entry  *method         // of a request or notification; nil when the frame could not be decoded
+}
+
+// params decodes params of type P.
+func params[P any](c protocol.Codec, payload []byte) (p P, _ *protocol.Error) {
+	if err := c.Unmarshal(payload, &p); err != nil {
+		return p, wireerr.From(err)
+	}
+	return p, nil
+}
+
+// initializeParams decodes the params of initialize: ours, or those of the app-server wire, which
+// have clientInfo.
+func initializeParams(c protocol.Codec, payload []byte) (p protocol.InitializeParams, _ *protocol.Error) {
+	if protocol.HasMember(c, payload, "clientInfo") && !protocol.HasMember(c, payload, "clientName") {
+		theirs, err := params[protocol.ClientInfoParams](c, payload)
+		if err != nil {
+			return p, err
+		}
+		return protocol.InitializeParams{ClientName: theirs.ClientInfo.Name, ClientInfo: &theirs.ClientInfo}, nil
+	}
+	return params[protocol.InitializeParams](c, payload)
+}
+
+// writeFileParams decodes the params of fs/writeFile, and has an error of its own for data that is
+// not base64. (exec-server wire §8.)
+func writeFileParams(c protocol.Codec, payload []byte) (protocol.FsWriteFileParams, *protocol.Error) {
+	p, err := params[protocol.FsWriteFileParams](c, payload)
+	if err != nil {
+		if _, what, ok := strings.Cut(err.Message, "invalid base64: "); ok {
+			what, _, _ = strings.Cut(what, ", in ")
+			err = protocol.Errorf(protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: Invalid %s.", what)
+		}
+	}
+	return p, err
+}
+
+// optional decodes params that may be absent: then they are the zero P.
+func optional[P any](c protocol.Codec, payload []byte) (p P, _ *protocol.Error) {
+	if payload == nil {
+		return p, nil
+	}
+	return params[P](c, payload)
+}
+
+// ignored returns the zero P, whatever the params are.
+func ignored[P any](protocol.Codec, []byte) (p P, _ *protocol.Error) { return p, nil }
+
+// codecOf is the codec that a subprotocol stands for.
+func codecOf(subprotocol string) protocol.Codec {
+	if subprotocol == "troupe."+protocol.Msgpack.Name() {
+		return protocol.Msgpack
+	}
+	return protocol.JSON
+}
+
+// decode makes sense of one frame. What it returns does not alias it.
+func decode(codec protocol.Codec, frame []byte) inbound {
+	in := inbound{weight: max(len(frame), 1)}
+	msg, err := codec.Decode(frame)
+	if err != nil {
+		in.id, in.err = protocol.InvalidID, wireerr.From(err)
+		return in
+	}
+	in.kind, in.id, in.method = msg.Kind, msg.ID, msg.Method
+	if msg.Kind != protocol.Request && msg.Kind != protocol.Notification {
+		return in
+	}
+	if in.entry = methodOf(msg.Method); in.entry.known() {
+		in.params, in.err = in.entry.decode(codec, msg.Payload)
+		in.weight = max(in.weight, footprint(in.params))
+	}
+	return in
+}

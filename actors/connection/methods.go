@@ -1,0 +1,261 @@
+package connection
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A method is an entry in the table of the requests and notifications that clients may send. What
+// an entry leaves out has the default: the method is a request of a client that has finished the
+// handshake, it changes something, and its answer may wait for a program or for the client.
+type method struct {
+	name string
+	handler
+	// observer says whether an observer may send it. The zero permission denies.
+	observer permission
+	// repeat says how a repeated request is recognized if it changes something. "": by a member
+	// of its params (startToken, writeId, requestId).
+	repeat string
+	// server: the answer waits for the server alone, neither for a program nor for the client.
+	server bool
+	// early: it may be sent before the end of the handshake.
+	early        bool
+	notification bool
+
+	section *section // set by index
+}
+
+// A section of the table has methods with several facts in common.
+type section struct {
+	family  string // as the errors of the handshake name it; "": no such method
+	prefix  string // an unknown method that begins so is of the family, too; "": none is
+	about   string // whose state the methods concern: connection, server, session, process, group, file, program
+	repeat  string // of a method that says nothing else
+	methods []method
+}
+
+// permission says whether an observer may send a method.
+type permission struct {
+	text  string                // in PROTOCOL.md; "": no
+	may   func(params any) bool // nil: never
+	reads bool                  // the method changes nothing
+}
+
+var (
+	// reads is the permission of a method that changes nothing.
+	reads = permission{"yes", func(any) bool { return true }, true}
+	// toRead is that of fs/open, which changes something with mode replace.
+	toRead = permission{"to read", func(params any) bool { return params.(protocol.FsOpenParams).Mode != protocol.FsReplace }, false}
+	// byHandle is that of fs/writeBlock. An observer has no handle to write to: see toRead.
+	byHandle = permission{"yes", reads.may, false}
+)
+
+// allows reports whether an observer may send a request with these params.
+func (p permission) allows(params any) bool { return p.may != nil && p.may(params) }
+
+const (
+	execFamily = "exec"
+	// repeatBySession: the request ends its session, which nobody can resume.
+	repeatBySession = "session"
+	// repeatsNotAtAll: the request is about a file, or about something that ends with the
+	// connection. Nothing recognizes a repeat.
+	repeatsNotAtAll = "connection"
+)
+
+// table has all methods. A test makes the list in docs/PROTOCOL.md from it.
+var table = []section{
+	{family: execFamily, about: "connection", methods: []method{
+		{name: protocol.MethodInitialize, handler: handles(initializeParams, (*connection).initialize), early: true, observer: reads},
+		{name: protocol.MethodInitialized, handler: handles(ignored, (*connection).initialized), notification: true, observer: reads},
+	}},
+	{family: "environment info", about: "server", methods: []method{
+		{name: protocol.MethodEnvironmentInfo, handler: handles(params, (*connection).environmentInfo), observer: reads},
+		{name: protocol.MethodEnvironmentStatus, handler: handles(ignored, (*connection).environmentStatus), observer: reads},
+	}},
+	{family: execFamily, about: "server", methods: []method{
+		{name: protocol.MethodServerInfo, handler: handles(ignored, (*connection).tellServer), observer: reads},
+	}},
+	{family: execFamily, about: "session", methods: []method{
+		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads},
+		{name: protocol.MethodSessionClose, handler: handles(optional, (*connection).closeSession), repeat: repeatBySession, server: true},
+		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true},
+		{name: protocol.MethodProcessList, handler: handles(ignored, (*connection).listProcesses), observer: reads},
+		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]), observer: reads},
+	}},
+
+	{family: execFamily, about: "process", methods: []method{
+		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true},
+		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads},
+		// If there is no such process, these three answer as the peer does, and the others fail.
+		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess})},
+		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{})},
+		{name: protocol.MethodProcessTerminate, handler: ofProcess[protocol.ProcessTerminateParams](protocol.ProcessTerminateResult{Running: false})},
+		{name: protocol.MethodProcessCloseStdin, handler: ofProcess[protocol.ProcessCloseStdinParams](nil)},
+		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil)},
+		{name: protocol.MethodProcessWait, handler: ofProcess[protocol.ProcessWaitParams](nil), observer: reads},
+		{name: protocol.MethodProcessRestart, handler: ofProcess[protocol.ProcessRestartParams](nil)},
+		{name: protocol.MethodProcessSetRestart, handler: ofProcess[protocol.ProcessSetRestartParams](nil)},
+		{name: protocol.MethodProcessInfo, handler: ofProcess[protocol.ProcessInfoParams](nil), observer: reads},
+	}},
+	{family: execFamily, about: "group", methods: []method{
+		{name: protocol.MethodGroupStart, handler: handles(groupParams, (*connection).startGroup), server: true},
+		{name: protocol.MethodGroupStop, handler: ofSession(params[protocol.GroupStopParams])},
+	}},
+
+	{family: "filesystem", prefix: "fs", about: "file", repeat: repeatsNotAtAll, methods: []method{
+		{name: protocol.MethodFsReadFile, handler: ofFiles(params, readFile), observer: reads},
+		{name: protocol.MethodFsOpen, handler: ofFiles(params, openFile), observer: toRead},
+		{name: protocol.MethodFsReadBlock, handler: ofFiles(params, readBlock), observer: reads},
+		{name: protocol.MethodFsWriteBlock, handler: ofFiles(params, writeBlock), observer: byHandle},
+		{name: protocol.MethodFsClose, handler: ofFiles(params, closeFile), observer: reads},
+		{name: protocol.MethodFsWriteFile, handler: ofFiles(writeFileParams, writeFile)},
+		{name: protocol.MethodFsCreateDirectory, handler: ofFiles(params, createDirectory)},
+		{name: protocol.MethodFsGetMetadata, handler: ofFiles(params, getMetadata), observer: reads},
+		{name: protocol.MethodFsCanonicalize, handler: ofFiles(params, canonicalize), observer: reads},
+		{name: protocol.MethodFsReadDirectory, handler: ofFiles(params, readDirectory), observer: reads},
+		{name: protocol.MethodFsWalk, handler: ofFiles(params, walk), observer: reads},
+		{name: protocol.MethodFsRemove, handler: ofFiles(params, remove)},
+		{name: protocol.MethodFsCopy, handler: ofFiles(params, copyFile)},
+		{name: protocol.MethodFsWatchMissing, handler: ofFiles(params, watchMissing), observer: reads},
+	}},
+	{family: "http", prefix: "http", about: "connection", repeat: repeatsNotAtAll, methods: []method{
+		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest)},
+	}},
+
+	{family: execFamily, about: "program", repeat: repeatsNotAtAll, methods: []method{
+		{name: protocol.MethodProcessSpawn, handler: ofProgram(params[protocol.ProcessSpawnParams])},
+		{name: protocol.MethodProcessWriteStdin, handler: ofProgram(params[protocol.ProcessWriteStdinParams])},
+		{name: protocol.MethodProcessResizePty, handler: ofProgram(params[protocol.ProcessResizePtyParams])},
+		{name: protocol.MethodProcessKill, handler: ofProgram(params[protocol.ProcessKillParams])},
+		{name: protocol.MethodCommandExec, handler: ofPrograms[protocol.FirstExecParams, protocol.CommandExecParams]("argv")},
+		{name: protocol.MethodCommandExecWrite, handler: ofPrograms[protocol.FirstExecWriteParams, protocol.CommandExecWriteParams]("sessionId")},
+		{name: protocol.MethodCommandExecResize, handler: ofProgram(params[protocol.CommandExecResizeParams])},
+		{name: protocol.MethodCommandExecTerminate, handler: ofPrograms[protocol.FirstExecTerminateParams, protocol.CommandExecTerminateParams]("sessionId")},
+	}},
+}
+
+// A handler decodes the params of a method, and handles a message with them. The functions below
+// make handlers.
+type handler struct {
+	params []any // a zero value of each type that decode returns
+	decode decoder[any]
+	handle func(*connection, actor.Context, inbound)
+}
+
+// decoder decodes params. It fails with the error that answers the request.
+type decoder[P any] func(protocol.Codec, []byte) (P, *protocol.Error)
+
+// handles returns the handler that has do handle the params that decode returns.
+func handles[P any](decode decoder[P], do func(*connection, actor.Context, inbound, P)) handler {
+	return handler{
+		params: []any{*new(P)},
+		decode: decode.any,
+		handle: func(c *connection, ctx actor.Context, in inbound) { do(c, ctx, in, in.params.(P)) },
+	}
+}
+
+// any is decode for params of any type.
+func (decode decoder[P]) any(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	p, err := decode(c, payload)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ofProcess returns the handler that passes requests on to their process. If there is no such
+// process, the answer is unknown; nil: an error.
+func ofProcess[P protocol.AboutProcess](unknown any) handler {
+	return handles(params, func(c *connection, ctx actor.Context, in inbound, p P) {
+		c.askProcess(ctx, in, pending{process: p.Process()}, unknown)
+	})
+}
+
+// ofSession returns the handler that passes requests on to the session.
+func ofSession[P any](decode decoder[P]) handler {
+	return handles(decode, func(c *connection, ctx actor.Context, in inbound, _ P) {
+		c.ask(ctx, c.session, in, pending{})
+	})
+}
+
+// ofFiles returns the handler of requests about the filesystem. prepare says what the call does.
+func ofFiles[P interface{ Unsupported() error }](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
+		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error {
+			if err := p.Unsupported(); err != nil {
+				return err
+			}
+			return prepare(f, call, p)
+		})
+	})
+}
+
+// ofProgram returns the handler of requests of the sister APIs.
+func ofProgram[P any](decode decoder[P]) handler {
+	return handles(decode, func(c *connection, ctx actor.Context, in inbound, _ P) { c.command(ctx, in) })
+}
+
+// ofPrograms returns the handler of a method that two sister APIs have. The params are of the first
+// exec-server wire if they have that member.
+func ofPrograms[First, Else any](member string) handler {
+	decode := func(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+		if protocol.HasMember(c, payload, member) {
+			return decoder[First](params[First]).any(c, payload)
+		}
+		return decoder[Else](params[Else]).any(c, payload)
+	}
+	h := ofProgram(decode)
+	h.params = []any{*new(First), *new(Else)}
+	return h
+}
+
+// methods has the table by name.
+var methods = index(table)
+
+func index(table []section) map[string]*method {
+	all := make(map[string]*method)
+	for i := range table {
+		s := &table[i]
+		for j := range s.methods {
+			m := &s.methods[j]
+			m.section = s
+			if m.repeat == "" {
+				m.repeat = s.repeat
+			}
+			all[m.name] = m
+		}
+	}
+	return all
+}
+
+// methodOf returns the entry of a method. An unknown method has no handler, and may have no family.
+func methodOf(name string) *method {
+	if m := methods[name]; m != nil {
+		return m
+	}
+	first, _, _ := strings.Cut(name, "/")
+	for i := range table {
+		if s := &table[i]; s.prefix != "" && s.prefix == first {
+			return &method{section: s}
+		}
+	}
+	return &method{section: new(section)}
+}
+
+// known reports whether the server has the method.
+func (m *method) known() bool { return m.handle != nil }
+
+// Methods returns all methods, and for each a zero value of every type that its params are
+// decoded to.
+func Methods() map[string][]any {
+	all := make(map[string][]any, len(methods))
+	for name, m := range methods {
+		all[name] = m.params
+	}
+	all[protocol.MethodInitialize] = append(slices.Clone(all[protocol.MethodInitialize]), protocol.ClientInfoParams{})
+	return all
+}

@@ -1,0 +1,150 @@
+package connection
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Every method that package protocol names, and no other, has one entry. (A test of package hunt
+// compares the methods of package protocol with those of package hunt.)
+func TestMethodsAreInTheTable(t *testing.T) {
+	named := slices.Sorted(maps.Keys(methods))
+	for _, name := range hunt.Methods() {
+		if !slices.Contains(named, name) {
+			t.Errorf("%s has no entry in the table of methods.go", name)
+		}
+	}
+	entries := 0
+	for _, s := range table {
+		entries += len(s.methods)
+	}
+	if len(named) != len(hunt.Methods()) || entries != len(named) {
+		t.Errorf("%d entries, of %d methods: %v; package hunt has %v", entries, len(named), named, hunt.Methods())
+	}
+}
+
+// Every entry has a handler and a family, and says how a repeat is recognized if it changes something.
+func TestMethodsAreComplete(t *testing.T) {
+	for name, m := range methods {
+		if m.handle == nil || m.decode == nil || len(m.params) == 0 {
+			t.Errorf("%s has no handler", name)
+			continue
+		}
+		if m.section.family == "" {
+			t.Errorf("%s has no family", name)
+		}
+		if _, ok := m.params[0].(protocol.AboutProcess); ok != (m.section.about == "process") {
+			t.Errorf("%s is about a %s, and its params name a process: %v", name, m.section.about, ok)
+		}
+		if repeatOf(m) == "" {
+			t.Errorf("%s changes something, and the server does not recognize a repeat: embed protocol.Repeatable in its params, or give its entry the permission reads", name)
+		}
+	}
+}
+
+// A method whose entry says nothing else is denied to observers, and to others before the end of
+// the handshake.
+func TestMethodsChangeByDefault(t *testing.T) {
+	handled := false
+	ours := section{family: "exec", about: "process", methods: []method{
+		{name: "process/foo", handler: handles(params, func(*connection, actor.Context, inbound, protocol.ProcessWaitParams) { handled = true })},
+	}}
+	foo := index([]section{ours})["process/foo"]
+	for _, test := range []struct {
+		stage    stage
+		observer bool
+		want     int // code of the error; 0: it is handled
+	}{
+		{ready, false, 0},
+		{ready, true, protocol.CodeObserver},
+		{attached, false, protocol.CodeInvalidRequest},
+		{opened, false, protocol.CodeInvalidRequest},
+	} {
+		c := &connection{stage: test.stage, observer: test.observer, writer: newWriter(nil, nil, nil)}
+		c.writer.begin = func() {}
+		handled = false
+		c.request(nil, inbound{kind: protocol.Request, method: foo.name, entry: foo, params: protocol.ProcessWaitParams{}})
+		answer, answered := c.writer.next()
+		if handled != (test.want == 0) || answered == handled || answered && answer.err.Code != test.want {
+			t.Errorf("at stage %d, observer %v: handled %v, answer %v, want %d", test.stage, test.observer, handled, answer.err, test.want)
+		}
+	}
+}
+
+// What an observer may do depends on the params of one method.
+func TestObserverOpensToRead(t *testing.T) {
+	open := methods[protocol.MethodFsOpen].observer
+	for mode, want := range map[protocol.FsMode]bool{"": true, protocol.FsRead: true, protocol.FsReplace: false} {
+		if got := open.allows(protocol.FsOpenParams{Mode: mode}); got != want {
+			t.Errorf("fs/open with mode %q: %v, want %v", mode, got, want)
+		}
+	}
+}
+
+// repeatOf returns how the server recognizes a repeat of a method, as docs/PROTOCOL.md says it; "": nobody
+// has said.
+func repeatOf(m *method) string {
+	if m.observer.reads || m.notification {
+		return "–"
+	}
+	for _, member := range []string{"startToken", "writeId", "requestId"} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(m.params[0])) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == member && m.repeat == "" {
+				return member
+			}
+		}
+	}
+	return m.repeat
+}
+
+var update = flag.Bool("update", false, "write the list of methods in docs/PROTOCOL.md")
+
+// The list of methods in PROTOCOL.md is the table.
+func TestMethodsOfTheDocumentation(t *testing.T) {
+	const path, begin, end = "../../docs/PROTOCOL.md", "<!-- methods: begin -->\n", "<!-- methods: end -->\n"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	list, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no list of methods between %q and %q", path, begin, end)
+	}
+	want := listOfMethods()
+	if list == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the list of methods in %s is not that of methods.go: run this test with -update, or paste\n%s", path, want)
+	}
+	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func listOfMethods() string {
+	var text strings.Builder
+	text.WriteString("| method | about | observer | repeat |\n|---|---|---|---|\n")
+	for i := range table {
+		s := &table[i]
+		for j := range s.methods {
+			m := &s.methods[j]
+			name, observer := "`"+m.name+"`", m.observer.text
+			if observer == "" {
+				observer = "no"
+			}
+			text.WriteString("| " + name + " | " + s.about + " | " + observer + " | " + repeatOf(m) + " |\n")
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,321 @@
+package connection
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/command/dialect"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// pending is a request without an answer.
+type pending struct {
+	id      protocol.ID
+	weight  int
+	process string   // process id, which may be ""
+	about   bool     // a process: process counts
+	starts  []string // process/start, group/start: the ids that are to be
+	read    *protocol.ProcessReadParams
+	list    *listing        // it is one part of a process/list
+	command *runningCommand // that it is about; nil: none
+	call    *dialect.Call   // of that; nil: its start
+	server  bool            // the answer waits for the server alone
+}
+
+// begins reports whether it is the start of a command.
+func (p *pending) begins() bool { return p.command != nil && p.call == nil }
+
+// listing gathers the answers for process/list. All that came before it began share
+// it, and one at a time is gathered or written: however many are asked for, two are
+// in memory.
+type listing struct {
+	asked []pending
+	left  int // processes that have not answered
+	infos []protocol.ProcessInfo
+	err   *protocol.Error // one could not
+}
+
+func (c *connection) request(ctx actor.Context, in inbound) {
+	m := in.entry
+	switch {
+	case in.err != nil: // of the frame or its params: before the order of the handshake
+		c.fail(in, in.err)
+	case m.notification:
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
+	case m.early:
+		m.handle(c, ctx, in)
+	case m.section.family == "":
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", wireerr.Clip(in.method)))
+	case c.stage == opened:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
+	case c.stage == attached:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
+	case !m.known():
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
+	case c.observer && !m.observer.allows(in.params):
+		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
+	default:
+		m.handle(c, ctx, in)
+	}
+}
+
+// Handlers of the methods about the server, the session and groups.
+
+func (c *connection) environmentInfo(_ actor.Context, in inbound, _ protocol.NoParams) {
+	c.respond(in, c.env.Info)
+}
+
+func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) {
+	c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
+}
+
+func (c *connection) tellServer(_ actor.Context, in inbound, _ struct{}) {
+	info := c.env.ServerInfo()
+	info.Limits = c.limits()
+	c.respond(in, info)
+}
+
+func (c *connection) closeSession(ctx actor.Context, in inbound, p protocol.SessionCloseParams) {
+	if p.SessionID != nil && *p.SessionID != c.sessionID {
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
+		return
+	}
+	c.ask(ctx, c.session, in, pending{})
+}
+
+func (c *connection) listProcesses(ctx actor.Context, in inbound, _ struct{}) {
+	c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
+	c.list(ctx)
+}
+
+func (c *connection) startGroup(ctx actor.Context, in inbound, p protocol.GroupStartParams) {
+	var ids []string
+	for i := range p.Processes {
+		ids = append(ids, p.Processes[i].ProcessID)
+	}
+	c.startAll(ctx, in, ids)
+}
+
+func (c *connection) startProcess(ctx actor.Context, in inbound, p protocol.ProcessStartParams) {
+	c.startAll(ctx, in, []string{p.ProcessID})
+}
+
+func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.ProcessReadParams) {
+	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
+}
+
+// askProcess passes on a request about one process. A request that follows a start without an
+// answer waits for that answer. If there is no such process, the answer is unknown; nil: an error.
+func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknown any) {
+	if held, ok := c.starting[p.process]; ok {
+		c.starting[p.process] = append(held, in) // bounded by the admission
+		return
+	}
+	if s := c.streams[p.process]; s != nil {
+		p.about = true
+		c.ask(ctx, s.ref.PID, in, p)
+		return
+	}
+	if unknown == nil {
+		c.fail(in, wireerr.UnknownProcess(p.process))
+		return
+	}
+	c.respond(in, unknown)
+}
+
+// startAll asks for processes. What is about one of them waits for the answer.
+func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
+	for _, id := range ids {
+		if held, ok := c.starting[id]; ok {
+			c.starting[id] = append(held, in)
+			return
+		}
+	}
+	for _, id := range ids {
+		c.starting[id] = nil
+	}
+	c.ask(ctx, c.session, in, pending{starts: ids})
+}
+
+func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
+	c.token++
+	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.server
+	c.pending[c.token] = p
+	ctx.Request(pid, message.Request{Token: c.token, Params: in.params})
+}
+
+func (c *connection) list(ctx actor.Context) {
+	if c.listing != nil || len(c.lists) == 0 {
+		return
+	}
+	l := &listing{asked: c.lists, left: len(c.streams), infos: []protocol.ProcessInfo{}}
+	c.listing, c.lists = l, nil
+	for id, s := range c.streams {
+		c.token++
+		c.pending[c.token] = pending{process: id, about: true, list: l}
+		ctx.Request(s.ref.PID, message.Request{Token: c.token, Params: message.DescribeRequest{}})
+	}
+	c.listed(ctx, l)
+}
+
+// listWritten begins the next listing, if somebody has asked for one.
+func (c *connection) listWritten(ctx actor.Context) {
+	c.listing = nil
+	c.list(ctx)
+	c.mayClose(ctx)
+}
+
+// listed answers a process/list once every process has described itself.
+func (c *connection) listed(ctx actor.Context, l *listing) {
+	if l.left > 0 {
+		return
+	}
+	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
+	held := 2 * footprint(l.infos) // and as it is written
+	if !c.memory.Try(held) {
+		l.err, held = protocol.Errorf(protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
+	}
+	for _, p := range l.asked {
+		c.answer(p, protocol.ProcessListResult{Processes: l.infos}, l.err)
+	}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	c.writer.control(outgoing{held: held, written: func() { root.Send(self, listWritten{}) }})
+}
+
+func (c *connection) reply(ctx actor.Context, m message.Reply) {
+	if c.stage == attaching && m.Token == c.token && m.Err != nil {
+		c.attachFailed(ctx, m.Err)
+		return
+	}
+	p, ok := c.pending[m.Token]
+	if !ok {
+		return // it was answered when the process went
+	}
+	delete(c.pending, m.Token)
+	if p.server {
+		c.finished++
+	}
+	if p.begins() && m.Err != nil {
+		c.commands.forget(p.command) // before the answer: the name is free again
+	}
+	if p.list != nil {
+		if info, ok := m.Result.(protocol.ProcessInfo); ok {
+			p.list.infos = append(p.list.infos, info)
+		} else if m.Err != nil && m.Err.Code == protocol.CodeInternal {
+			p.list.err = m.Err
+		}
+		p.list.left--
+		c.listed(ctx, p.list)
+		c.mayClose(ctx)
+		return
+	}
+	switch result := m.Result.(type) {
+	case message.Started:
+		c.answer(p, result.ProcessStartResult, nil)
+		c.showNew(ctx, result.Process)
+	case message.GroupStarted:
+		c.answer(p, result.GroupStartResult, nil)
+		for _, p := range result.Processes {
+			c.showNew(ctx, p)
+		}
+	case protocol.ProcessReadResult:
+		if len(result.Chunks) > 0 && c.window.Full() {
+			c.reads.Push(p) // not its output: that is read again
+			return
+		}
+		if c.most > 0 {
+			fit(&result, c.most)
+			m.To = result.NextSeq - 1
+		}
+		n := bytesOf(&result)
+		if n > DeliveryBytes && !c.memory.Try(encoded(n)) {
+			fit(&result, DeliveryBytes) // the client reads on
+			m.To, n = result.NextSeq-1, bytesOf(&result)
+			c.memory.Force(encoded(n))
+		} else if n <= DeliveryBytes {
+			c.memory.Force(encoded(n))
+		}
+		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
+		if s := c.streams[p.process]; s != nil && m.To > m.From {
+			c.askRead(ctx, c.window.Sent(&s.out, m.From, m.To, int64(n), 0))
+		}
+	default:
+		if p.begins() { // behind the end of another of that name
+			c.answerInTurn(p, m.Result, m.Err)
+		} else {
+			c.answer(p, m.Result, m.Err)
+		}
+	}
+	var held []inbound
+	for _, id := range p.starts {
+		held = append(held, c.starting[id]...)
+		delete(c.starting, id)
+	}
+	for _, in := range held {
+		c.inbound(ctx, in)
+	}
+	c.mayClose(ctx)
+}
+
+func bytesOf(r *protocol.ProcessReadResult) (n int) {
+	for i := range r.Chunks {
+		n += len(r.Chunks[i].Chunk)
+	}
+	return n
+}
+
+// What an answer to process/read costs at most in JSON beside its output, in bytes.
+const (
+	readBytes  = 1 << 10
+	chunkBytes = 64
+)
+
+// fit leaves the chunks out that would make a message of more than most bytes: the client
+// reads on from NextSeq. One always fits: it has deliveryBytes at most.
+func fit(r *protocol.ProcessReadResult, most int) {
+	left := most - readBytes
+	for i := range r.Chunks {
+		left -= chunkBytes + base64.StdEncoding.EncodedLen(len(r.Chunks[i].Chunk))
+		if left < 0 && i > 0 {
+			r.Chunks, r.NextSeq = r.Chunks[:i], r.Chunks[i-1].Seq+1
+			return
+		}
+	}
+}
+
+// readAgain asks once more for what there was no room for.
+func (c *connection) readAgain(ctx actor.Context, p pending) {
+	s := c.streams[p.process]
+	if s == nil {
+		c.answer(p, nil, wireerr.UnknownProcess(p.process))
+		c.mayClose(ctx)
+		return
+	}
+	now := *p.read
+	now.WaitMs = 0 // there was something
+	c.token++
+	c.pending[c.token] = p
+	ctx.Request(s.ref.PID, message.Request{Token: c.token, Params: now})
+}
+
+func (c *connection) answer(p pending, result any, err *protocol.Error) {
+	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, err: err})
+}
+
+// answerInTurn is answer, behind the output that the writer has.
+func (c *connection) answerInTurn(p pending, result any, err *protocol.Error) {
+	c.writer.output(outgoing{id: p.id, weight: p.weight, body: result, err: err})
+}
+
+func (c *connection) respond(in inbound, result any) {
+	c.answer(pending{id: in.id, weight: in.weight}, result, nil)
+}
+
+func (c *connection) fail(in inbound, err *protocol.Error) {
+	c.answer(pending{id: in.id, weight: in.weight}, nil, err)
+}

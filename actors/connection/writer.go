@@ -1,0 +1,271 @@
+package connection
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/internal/fifo"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// writer is the queue of one connection, and writes it, on a goroutine that it has only while
+// there is something to write. Two lanes: answers and news go before output. What bounds them: answers, by the
+// requests that were admitted, each of which holds its place until its answer is
+// written; output, by the window.
+type writer struct {
+	conn    message.Conn
+	codec   protocol.Codec // of the client; set before anything is sent
+	admit   *admission
+	caps    protocol.Capabilities // of the client; set before output is sent
+	ponged  func(uint64)          // for a transport without pings: what was written has been read
+	most    int                   // bytes that a message may have; 0: not bounded here
+	pinging bool                  // of the goroutine: the transport has pings
+	begin   func()                // has work run on a goroutine
+	failed  func(error)           // the transport has; called once, by the goroutine
+
+	mu      sync.Mutex
+	first   fifo.Queue[outgoing] // answers, notifications
+	second  fifo.Queue[outgoing] // deliveries, pings, what commands and streams of HTTP say
+	end     *closeFrame
+	ended   bool // nothing more is written
+	working bool // the goroutine is there, or has ended for good
+}
+
+// outgoing is one thing to be written: an answer, a notification, a delivery or
+// a ping; or who wants to know that all before it was.
+type outgoing struct {
+	id       protocol.ID     // of an answer
+	err      *protocol.Error // of an answer that is a failure
+	method   string          // of a notification
+	body     any             // result or params
+	weight   int             // of an answer: what its request holds of the admission; 0: nothing
+	held     int             // of the connection's memory, until it is written
+	delivery *message.Delivery
+	ping     uint64 // serial; 0: it is none
+	written  func() // may not block
+}
+
+type closeFrame struct {
+	code   int
+	reason string
+}
+
+func newWriter(conn message.Conn, admit *admission, ponged func(uint64)) *writer {
+	return &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
+}
+
+func (w *writer) control(o outgoing) { w.change(func() { w.first.Push(o) }) }
+
+func (w *writer) output(o outgoing) { w.change(func() { w.second.Push(o) }) }
+
+// change makes a change to what there is to do, and has it done.
+func (w *writer) change(f func()) {
+	w.mu.Lock()
+	f()
+	begin := !w.working && !w.ended
+	w.working = w.working || begin
+	w.mu.Unlock()
+	if begin {
+		w.begin()
+	}
+}
+
+// close ends the connection once all that is queued has been written.
+func (w *writer) close(code int, reason string) {
+	w.change(func() {
+		if w.end == nil {
+			w.end = &closeFrame{code, reason}
+		}
+	})
+}
+
+// stop ends the goroutine without writing what is queued.
+func (w *writer) stop() {
+	w.mu.Lock()
+	w.ended = true
+	for o, ok := w.second.Pop(); ok; o, ok = w.second.Pop() {
+		if o.delivery != nil {
+			o.delivery.Release()
+		}
+	}
+	w.first = fifo.Queue[outgoing]{}
+	w.mu.Unlock()
+}
+
+// next takes the next thing to write, if there is one.
+func (w *writer) next() (o outgoing, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o, ok = w.first.Pop(); !ok {
+		o, ok = w.second.Pop()
+	}
+	return o, ok
+}
+
+// rest reports that nothing is queued, or that the writer is over: it writes nothing more, and then
+// closes the connection with end if that is not nil.
+func (w *writer) rest() (end *closeFrame, over, nothing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	nothing = w.first.Len()+w.second.Len() == 0
+	over = w.ended || nothing && w.end != nil
+	w.working = over || !nothing
+	return w.end, over, nothing
+}
+
+// encodings are buffers to encode in, which an idle connection has none of.
+var encodings = sync.Pool{New: func() any { return new([]byte) }}
+
+// keepEncoding is the largest that is kept, in bytes: a delivery fits in.
+const keepEncoding = 256 << 10
+
+// work writes what there is, until there is nothing more now. It is never called again after
+// stop, close or an error.
+func (w *writer) work() {
+	for {
+		end, over, nothing := w.rest()
+		switch {
+		case over:
+			if end != nil {
+				w.conn.Close(end.code, end.reason)
+			}
+			return
+		case nothing:
+			return
+		}
+		if err := w.drain(); err != nil {
+			w.failed(err)
+			return
+		}
+	}
+}
+
+// drain writes what there is.
+func (w *writer) drain() (err error) {
+	buf := encodings.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= keepEncoding {
+			encodings.Put(buf)
+		}
+	}()
+	for o, ok := w.next(); ok; o, ok = w.next() {
+		if *buf, err = w.write((*buf)[:0], &o); err != nil {
+			return err
+		}
+		if o.weight > 0 {
+			w.admit.release(o.weight)
+		}
+		w.admit.memory.Give(o.held)
+	}
+	return w.conn.Flush()
+}
+
+func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
+	var err error
+	switch {
+	case o.delivery != nil:
+		buf, err = w.deliver(buf, o.delivery)
+		o.delivery.Release()
+		return buf, err
+	case o.written != nil:
+		o.written()
+		return buf, nil
+	case o.ping != 0:
+		return buf, w.ping(o.ping)
+	case o.method != "":
+		buf, err = w.codec.AppendNotification(buf, o.method, o.body)
+	case o.err != nil:
+		buf, err = w.codec.AppendFailure(buf, o.id, o.err)
+	default:
+		buf, err = w.codec.AppendResponse(buf, o.id, o.body)
+	}
+	if n := len(buf); err == nil && o.method == "" && w.most > 0 && n > w.most {
+		buf, err = w.codec.AppendFailure(buf[:0], o.id, protocol.Errorf(protocol.CodeInvalidRequest, "the answer has %d bytes, and a message on this connection at most %d: ask for less, or over a websocket", n, w.most))
+	}
+	if err != nil {
+		return buf, err
+	}
+	return buf, w.conn.WriteMessage(buf, w.codec.Binary())
+}
+
+func (w *writer) ping(serial uint64) error {
+	if w.pinging {
+		err := w.conn.Ping(binary.BigEndian.AppendUint64(nil, serial))
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		w.pinging = false
+	}
+	w.ponged(serial)
+	return nil
+}
+
+// lost tells of output that the disk does not give back: to cut the connection would bring
+// the client to the same place again.
+func (w *writer) lost(send func(string, any) error, process string, e *outlog.Entry, why error) error {
+	if !w.caps.Gap {
+		return nil // its seq is left out
+	}
+	return send(protocol.NotifyGap, &protocol.GapNotification{ProcessID: process, Seq: e.Seq, FromSeq: e.Seq, ToSeq: e.Seq, Bytes: uint64(e.Len()), Reason: why.Error()})
+}
+
+// deliver writes a message for each entry.
+func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) {
+	send := func(method string, params any) error {
+		if buf, err = w.codec.AppendNotification(buf[:0], method, params); err != nil {
+			return err
+		}
+		return w.conn.WriteMessage(buf, w.codec.Binary())
+	}
+	if d.Gap.From != 0 && w.caps.Gap {
+		gap := protocol.GapNotification{ProcessID: d.Process, Seq: d.Gap.To, FromSeq: d.Gap.From, ToSeq: d.Gap.To, Bytes: d.Gap.Bytes, Reason: "evicted from the retained output"}
+		if err := send(protocol.NotifyGap, &gap); err != nil {
+			return buf, err
+		}
+	}
+	var output protocol.OutputNotification
+	var disk []byte // what of the last entry was there
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		switch e.Kind {
+		case outlog.Output:
+			output = protocol.OutputNotification{ProcessID: d.Process, Seq: e.Seq, Stream: e.Stream, Chunk: e.Data}
+			if e.Spooled != nil {
+				if err = w.conn.Flush(); err != nil { // the disk may be slow
+					return buf, err
+				}
+				if disk, err = e.Spooled.Read(disk[:0]); err != nil {
+					if err = w.lost(send, d.Process, e, err); err != nil {
+						return buf, err
+					}
+					continue
+				}
+				output.Chunk = disk
+			}
+			err = send(protocol.NotifyOutput, &output)
+		case outlog.Exited:
+			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: *e.Status})
+		case outlog.Restarted:
+			if r := e.Restart; w.caps.Restarted {
+				err = send(protocol.NotifyRestarted, &protocol.RestartedNotification{
+					ProcessID: d.Process, Seq: e.Seq, Run: r.Run, Reason: r.Reason, DelayMs: env.Milliseconds(r.Delay), StdinLostBytes: r.StdinLost})
+			}
+		case outlog.Ready:
+			if w.caps.Ready {
+				err = send(protocol.NotifyReady, &protocol.ReadyNotification{ProcessID: d.Process, Seq: e.Seq, Run: e.Restart.Run})
+			}
+		case outlog.Evicted:
+			err = send(protocol.NotifyEvicted, &protocol.EvictedNotification{ProcessID: d.Process, Seq: e.Seq, Reason: e.Restart.Reason})
+		case outlog.Closed:
+			err = send(protocol.NotifyClosed, &protocol.ClosedNotification{ProcessID: d.Process, Seq: e.Seq})
+		}
+		if err != nil {
+			return buf, err
+		}
+	}
+	return buf, nil
+}

@@ -1,0 +1,51 @@
+// Package envpolicy bounds the work that the environment policy of a start may cause.
+package envpolicy
+
+import (
+	"os"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Of an envPolicy, whose every pattern is tried on every name.
+const (
+	maxPatterns = 256 // in exclude, and in includeOnly
+	maxPattern  = 1 << 10
+	maxSet      = 10_000
+	// maxMatching bounds child.MatchingWork of all policies in a message: some 200 ms.
+	maxMatching = 128 << 20
+)
+
+// Check refuses an envPolicy that would take long.
+func Check(p *protocol.EnvPolicy) *protocol.Error {
+	if p == nil {
+		return nil
+	}
+	for _, list := range []struct {
+		name  string
+		globs []string
+	}{{"exclude", p.Exclude}, {"includeOnly", p.IncludeOnly}} {
+		for i, glob := range list.globs {
+			if n := len(glob); n > maxPattern {
+				return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s[%d] has %d bytes, the limit is %d", list.name, i, n, maxPattern)
+			}
+		}
+	}
+	for _, has := range []struct {
+		name     string
+		n, limit int
+	}{{"exclude", len(p.Exclude), maxPatterns}, {"includeOnly", len(p.IncludeOnly), maxPatterns}, {"set", len(p.Set), maxSet}} {
+		if has.n > has.limit {
+			return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s has %d entries, the limit is %d", has.name, has.n, has.limit)
+		}
+	}
+	return CheckWork(child.MatchingWork(p, os.Environ()))
+}
+
+func CheckWork(work int64) *protocol.Error {
+	if work > maxMatching {
+		return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxMatching)
+	}
+	return nil
+}

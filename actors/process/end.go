@@ -1,0 +1,138 @@
+package process
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// errUnseen is of a tree that somebody else goes on killing.
+var errUnseen = errors.New("its programs are being killed, and were not yet seen gone")
+
+// terminate is process/terminate.
+func (p *process) terminate(m protocol.ProcessTerminateParams) {
+	grace := time.Duration(0)
+	if m.GraceMs != nil {
+		grace = env.FromMillis(*m.GraceMs)
+	}
+	p.life.Terminate(p.now(), grace, m.Tree)
+}
+
+// treeGone is the answer to KillTree.
+func (p *process) treeGone(ctx actor.Context, m treeGone) {
+	if m.err != nil {
+		p.shared.Log.Error("kill tree", "actor", p.name, "err", m.err)
+	}
+	p.life.TreeGone(p.now(), m.run, m.err)
+	p.shared.At(ctx, env.TreeGoneSet)
+	if p.life.Stopping() {
+		p.spread(ctx) // what was held back, too
+	}
+}
+
+// lives reports whether the program runs. It may have ended although its exit,
+// behind output that nobody has read, is not in the log yet.
+func (p *process) lives() bool {
+	return p.life.Phase() == life.Running && !p.handleNow().Exited()
+}
+
+// parkTree keeps a process/terminate until the tree is gone, and reports whether the same one
+// waits already. Then the first says what there was to end, and the newest is answered.
+func (p *process) parkTree(r *parked) (again bool) {
+	if key, ok := repeat.Key(r.params); ok {
+		p.trees = slices.DeleteFunc(p.trees, func(first *parked) bool {
+			k, ok := repeat.Key(first.params)
+			if !ok || k != key {
+				return false
+			}
+			r.tree, again = first.tree, true
+			return true
+		})
+	}
+	p.trees = append(p.trees, r)
+	return again
+}
+
+// dropTrees forgets the process/terminate of those who have gone, unless it can be sent again:
+// then its answer is remembered.
+func (p *process) dropTrees(gone func(*parked) bool) {
+	p.trees = slices.DeleteFunc(p.trees, func(r *parked) bool {
+		_, again := repeat.Key(r.params)
+		return gone(r) && !again
+	})
+	p.trees = slices.Delete(p.trees, 0, max(len(p.trees)-repeat.MaxAnswers, 0))
+}
+
+// answerTrees answers those who wait for the tree to be gone.
+func (p *process) answerTrees(ctx actor.Context, err error) {
+	for _, r := range p.trees {
+		if err != nil {
+			p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "process %s: %v", p.id, err))
+		} else {
+			p.reply(ctx, r, r.tree, nil)
+		}
+	}
+	p.trees = nil
+}
+
+// unseen says what is left of the process, or why that is not known; nil if all was seen gone.
+func (p *process) unseen() error {
+	switch h := p.handleNow(); {
+	case p.life.Survivors() != nil:
+		return p.life.Survivors()
+	case h != nil && !h.TreeEmpty():
+		return errUnseen
+	}
+	return nil
+}
+
+// keeps is how long the process can be read once it has closed.
+func (p *process) keeps() time.Duration {
+	if p.feed.Ephemeral {
+		return 0
+	}
+	return max(p.shared.ClosedRetention, 0)
+}
+
+// leave is the last that the actor does.
+func (p *process) leave() {
+	p.gauge.HeldBytes.Add(-p.gauged)
+	p.gauged = 0
+	p.release()
+	p.feed.Close()
+	if p.intake != nil {
+		p.intake.Hold(0, 0) // now: the end of its tree may take long, or not come
+	}
+	p.destroy()
+}
+
+// destroy leaves nothing behind, whatever the actor stops of. Any goroutine.
+func (r *processRecord) destroy() {
+	r.mu.Lock()
+	r.gone = true
+	handle, failed := r.handle, r.startErr != nil
+	r.handle = nil
+	r.mu.Unlock()
+	if r.spool != nil {
+		r.spool.Close()
+	}
+	if handle == nil {
+		if failed { // else the spawner comes back here, or there is no run yet
+			r.intake.Close()
+		}
+		return
+	}
+	log, name := r.shared.Log, r.name
+	handle.Finish(func(err error) {
+		r.intake.Close() // the log goes with the record
+		if err != nil {
+			log.Error("finish", "actor", name, "err", err)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package process
+
+import (
+	"log/slog"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// fakeProcess is a process that runs, over a fake child.
+func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID) (*actor.PID, *processRecord, *fake.Child) {
+	return fakeProcessOf(params, spawn, func(*processRecord) {})
+}
+
+func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID, change func(*processRecord)) (*actor.PID, *processRecord, *fake.Child) {
+	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
+	c := &fake.Child{Born: time.Now()}
+	record := &processRecord{
+		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(0, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			c.Intake = in
+			done(c, nil)
+		}},
+		id:      "p",
+		name:    "p-1",
+		params:  params,
+		feed:    feedOf(params.Retention, 1<<20, false),
+		gauge:   new(message.Gauge),
+		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
+	}
+	change(record)
+	pid := spawn(func() actor.Actor { return &process{record} })
+	synctest.Wait()
+	return pid, record, c
+}
+
+func ms(d time.Duration) *uint64 {
+	n := env.Milliseconds(d)
+	return &n
+}

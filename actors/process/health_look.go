@@ -1,0 +1,103 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// How the server looks whether a run is ready: at a port, a socket or a file.
+
+// lookout looks, on a goroutine, until the run is ready or has ended. While the server
+// itself stands in the way, time does not count.
+func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
+	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.watched, p.health.blind
+	p.shared.Run(root, self, "ready", func() {
+		var told error
+		for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, lookEvery) {
+			begun, err := time.Now(), look(watched)
+			if err == nil {
+				root.Send(self, readyNow{run})
+				return
+			}
+			if !lacking(err) && !errors.Is(err, errLooks) {
+				err = nil
+			}
+			if (err == nil) != (told == nil) {
+				told = err
+				root.Send(self, blinded{run, err})
+			}
+			select {
+			case <-watched.Done():
+				return
+			case <-time.After(pause):
+			}
+			if err != nil {
+				blind.Add(int64(time.Since(begun)))
+			}
+		}
+	})
+}
+
+// A look at a file, or at a socket by its path, waits for its filesystem, with a thread, and one that does not answer
+// keeps both for as long as it likes. So many may wait at a time.
+const (
+	looksEach = 8 // of a session
+	looksAll  = 64
+)
+
+// errLooks means that so many wait, and there was no look.
+var errLooks = fmt.Errorf("%d looks at files of this session, or %d in all, wait for a filesystem", looksEach, looksAll)
+
+func (p *process) bounded(look func(context.Context) error) func(context.Context) error {
+	each, all := &p.gauge.Looks, &p.shared.Counts.Looks
+	return func(ctx context.Context) error {
+		defer each.Add(-1)
+		defer all.Add(-1)
+		if n, of := each.Add(1), all.Add(1); n > looksEach || of > looksAll {
+			return errLooks
+		}
+		return look(ctx)
+	}
+}
+
+// lookFor is how to look once whether a run is ready: nil if it is. A variable for tests.
+var lookFor = func(r *protocol.Ready) func(context.Context) error {
+	dial := func(network, address string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			d := net.Dialer{Timeout: lookTime}
+			conn, err := d.DialContext(ctx, network, address)
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		}
+	}
+	switch {
+	case r.TCP != "":
+		return dial("tcp", r.TCP)
+	case r.Unix != "":
+		path, _ := protocol.ParseFileURI(r.Unix) // checked at the start
+		return dial("unix", path)
+	}
+	path, _ := protocol.ParseFileURI(r.File)
+	return func(context.Context) error {
+		_, err := os.Lstat(path)
+		return err
+	}
+}
+
+// lacking reports whether an error says that the server has not what it takes: no
+// descriptors, no memory, no local ports. It tells nothing about the program.
+func lacking(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EADDRNOTAVAIL},
+		func(e syscall.Errno) bool { return errors.Is(err, e) })
+}

@@ -1,0 +1,179 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func (p *process) describe() protocol.ProcessInfo {
+	retained, unacked := p.feed.Held()
+	info := protocol.ProcessInfo{
+		ProcessID:   p.id,
+		State:       p.state(),
+		Group:       p.groupID,
+		Run:         p.life.Run(),
+		Argv:        p.params.Argv,
+		Cwd:         p.params.Cwd,
+		TTY:         p.spec.TTY,
+		StartedAtMs: p.created.UnixMilli(),
+		FirstSeq:    p.feed.Log.First(),
+		NextSeq:     p.feed.Log.Last() + 1,
+		Retained:    retained,
+		Unacked:     unacked,
+	}
+	if h := p.handleNow(); h != nil {
+		if p.life.Phase() == life.Running {
+			info.PID = h.PID()
+		}
+		info.Containment = string(h.Containment())
+	}
+	if st := p.life.Status(); p.life.Phase() >= life.Restarting && (p.life.Run() > 0 || p.life.Phase() > life.Restarting) {
+		info.Status = &st
+	}
+	info.Ready = p.life.Phase() == life.Running && p.health.ready
+	if n, ok := p.life.Waits(); ok && !n.At.IsZero() {
+		info.RestartInMs = env.Milliseconds(time.Until(n.At))
+	}
+	return info
+}
+
+func (p *process) state() string {
+	if n, ok := p.life.Waits(); ok && n.Held {
+		return "waiting" // for its group
+	}
+	return p.life.Phase().String()
+}
+
+// inspected is from the goroutine that looked what the process uses.
+type inspected struct {
+	r     *parked
+	usage *protocol.Usage
+}
+
+func (inspected) IgnoreDeadLetterLogging() {}
+
+// inspect is process/info.
+func (p *process) inspect(ctx actor.Context, r *parked) {
+	handle := p.handleNow()
+	if handle == nil || p.life.Phase() != life.Running {
+		p.inspected(ctx, inspected{r: r})
+		return
+	}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	handle.Usage(func(u *protocol.Usage) { root.Send(self, inspected{r, u}) })
+}
+
+func (p *process) inspected(ctx actor.Context, m inspected) {
+	info := p.info()
+	info.Usage = m.usage
+	p.reply(ctx, m.r, info, nil)
+}
+
+func (p *process) info() protocol.ProcessInfoResult {
+	info := protocol.ProcessInfoResult{
+		ProcessInfo:   p.describe(),
+		WaitsFor:      p.waitsFor(p.handleNow()),
+		PendingWrites: p.stdin.Len(),
+		DroppedBytes:  p.feed.Log.Dropped(),
+		SpooledBytes:  p.feed.Log.Spooled(),
+		Viewers:       []protocol.Viewer{},
+	}
+	if err := p.health.ours; err != nil && p.health.ready && p.life.Phase() == life.Running {
+		info.ProbeError = err.Error()
+	}
+	if !p.health.heard.IsZero() {
+		info.QuietMs = sinceMs(p.health.heard)
+	}
+	p.feed.Each(func(v *viewer) {
+		viewer := protocol.Viewer{Role: protocol.RoleObserver}
+		if v.Owner {
+			viewer.Role = protocol.RoleOwner
+		}
+		if lag, since := p.feed.Lag(v); !since.IsZero() {
+			viewer.LagBytes, viewer.LagMs = lag, max(sinceMs(since), 1)
+		}
+		info.Viewers = append(info.Viewers, viewer)
+	})
+	slices.SortFunc(info.Viewers, func(a, b protocol.Viewer) int { return int(b.LagBytes - a.LagBytes) })
+	return info
+}
+
+// waitsFor is what keeps the process from writing, or from ending. handle is nil if it
+// has no child.
+func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
+	waits := []protocol.Wait{}
+	wait := func(w protocol.Wait) { waits = append(waits, w) }
+	n, between := p.life.Waits()
+	switch {
+	case p.life.Phase() >= life.Closed:
+		return waits
+	case p.life.Spawning():
+		wait(protocol.Wait{For: protocol.WaitStart})
+		return waits
+	}
+	_, pinned := p.feed.Held()
+	switch since, budget := p.intake.Starved(); {
+	case since.IsZero():
+	case budget:
+		wait(protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"})
+	default:
+		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: pinned, Reason: "its owner is attached, and has not read it"}
+		if !p.feed.Attached() {
+			w.Reason = "nobody is attached as owner"
+		}
+		if p.spool != nil && p.spool.Err() != nil {
+			w.Reason += "; its spool has failed: " + p.spool.Err().Error()
+		}
+		wait(w)
+	}
+	switch {
+	case between && !n.Held && p.full():
+		wait(protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(n.Ended), Bytes: pinned, Reason: "its next run waits until some of what it has written is read"})
+	case between && n.Held:
+		wait(protocol.Wait{For: protocol.WaitGroup, SinceMs: sinceMs(n.Ended), InMs: env.UntilMs(n.At), Reason: n.Reason})
+	case between:
+		wait(protocol.Wait{For: protocol.WaitBackoff, SinceMs: sinceMs(n.Ended), InMs: env.UntilMs(n.At), Reason: n.Reason})
+	case p.life.Phase() == life.Exited:
+		wait(protocol.Wait{For: protocol.WaitDescendants})
+	case handle == nil:
+	default:
+		p.runWaitsFor(handle, wait)
+		if len(waits) == 0 {
+			wait(protocol.Wait{For: protocol.WaitItself, SinceMs: sinceMs(p.health.heard)})
+		}
+	}
+	return waits
+}
+
+func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
+	if handle.Stopped() {
+		wait(protocol.Wait{For: protocol.WaitStopped, Reason: "stopped by a signal"})
+	}
+	if p.life.Reason() != "" {
+		wait(protocol.Wait{For: protocol.WaitEnd, InMs: env.UntilMs(p.life.KillAt()), Reason: p.life.Reason()})
+	}
+	if p.params.Ready != nil && !p.health.ready {
+		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.Left()}
+		if w.InMs > 0 {
+			w.InMs += env.Milliseconds(p.excused() - p.health.granted)
+		}
+		if err := p.health.ours; err != nil {
+			w.Reason = "the server cannot look: " + err.Error()
+		}
+		wait(w)
+	}
+}
+
+// sinceMs is 0 for the zero Time.
+func sinceMs(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return env.Milliseconds(time.Since(t))
+}

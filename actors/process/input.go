@@ -1,0 +1,117 @@
+package process
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/process/stdin"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// acceptStdin gives the child what waits for its stdin as far as there is room, and answers.
+func (p *process) acceptStdin(ctx actor.Context) {
+	for {
+		step := p.stdin.Next(p.stdinState())
+		if step.Do == stdin.Wait {
+			return
+		}
+		r := step.For
+		var result any = protocol.Empty{}
+		answer, again := p.answers.To(r.params) // the same closeStdin was done while this one waited
+		switch {
+		case again:
+			result = answer.Result
+		case step.Do == stdin.Write:
+			if room := p.writeStdin(ctx, step.Chunk); !room {
+				return
+			}
+			continue
+		case step.Do == stdin.Close:
+			p.logErr("close stdin", p.handleNow().CloseStdin())
+			p.stdin.Closed()
+			continue
+		case step.Do == stdin.OtherRun:
+			result = protocol.OtherRun{Run: p.life.Run()}
+		default:
+			if _, ok := r.params.(protocol.ProcessWriteParams); ok {
+				result = protocol.ProcessWriteResult{Status: writeStatus(step.Do)}
+			}
+		}
+		p.shared.At(ctx, env.StdinTaken)
+		p.reply(ctx, r, result, nil)
+		p.shared.At(ctx, env.StdinAnswered)
+		p.stdin.Answered() // not before: an instance that fails in between answers again
+	}
+}
+
+func writeStatus(do stdin.Do) protocol.WriteStatus {
+	if do == stdin.Accepted {
+		return protocol.WriteAccepted
+	}
+	return protocol.WriteStdinClosed
+}
+
+// stdinState is what the queue of stdin has to know of the process.
+func (p *process) stdinState() stdin.State {
+	return stdin.State{
+		Run:      p.life.Run(),
+		Between:  p.life.Phase() == life.Restarting,
+		Over:     p.life.Phase() >= life.Exited,
+		Restarts: p.life.Restartable(),
+		Dead:     p.life.Restartable() && p.life.Phase() == life.Running && p.handleNow().Exited(),
+		Piped:    p.spec.Stdin,
+	}
+}
+
+// writeStdin gives the child a part of a write. It reports false if the rest has to wait.
+func (p *process) writeStdin(ctx actor.Context, chunk []byte) (room bool) {
+	n, err := p.handleNow().Write(chunk)
+	if err == nil {
+		return p.stdin.Wrote(n) // else the intake says when there is room
+	}
+	wait := p.stdin.Refused(time.Now(), n, p.life.Restartable())
+	if wait > 0 {
+		p.stdinAt.Sooner(ctx, wait, stdinDue{})
+	}
+	return wait == 0
+}
+
+func (p *process) resize(size protocol.Size) *protocol.Error {
+	if !p.spec.TTY {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
+	}
+	p.spec.Size = size // of later runs
+	if p.life.Phase() != life.Running {
+		return nil
+	}
+	if err := p.handleNow().Resize(size); err != nil {
+		return protocol.Errorf(protocol.CodeInternal, "resize process %s to %d rows, %d cols: %v", p.id, size.Rows, size.Cols, err)
+	}
+	return nil
+}
+
+func (p *process) signal(s protocol.Signal) *protocol.Error {
+	number, ok := s.Number()
+	if !ok {
+		return protocol.Errorf(protocol.CodeInvalidParams, "no signal %q here", s)
+	}
+	if p.life.Phase() != life.Running {
+		return nil
+	}
+	if err := p.handleNow().Signal(number); err != nil {
+		return protocol.Errorf(protocol.CodeInternal, "signal %s to process %s: %v", s, p.id, err)
+	}
+	return nil
+}
+
+// otherRun returns the result of a request that names another run than the current one. ok is
+// false if the request names the current run, or none.
+func (p *process) otherRun(params any) (result protocol.OtherRun, ok bool) {
+	r, ok := params.(interface{ ForRun() uint64 })
+	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.life.Run()) {
+		return result, false
+	}
+	return protocol.OtherRun{Run: p.life.Run()}, true
+}

@@ -1,0 +1,113 @@
+package process
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// maxKept bounds what the processes of a session are started from, in bytes: the
+// arguments and the environment of each that has not been started yet, or may be again.
+// It is kept while nobody is attached. All sessions together have an eighth of
+// Config.Budget, and each 64 KiB beside.
+const maxKept = 32 << 20
+
+// kept counts bytes of gauge.kept until all that use them have let go.
+type kept struct {
+	gauge *message.Gauge
+	bytes int64
+	users atomic.Int64
+}
+
+// hold is one use of kept. The zero hold uses nothing. Any goroutine may release it, any
+// number of times.
+type hold struct {
+	of   *kept
+	once sync.Once
+}
+
+func (h *hold) release() {
+	if h.of == nil {
+		return
+	}
+	h.once.Do(func() {
+		if h.of.users.Add(-1) == 0 {
+			h.of.gauge.KeptBytes.Add(-h.of.bytes)
+			h.of.gauge.Account.Give(int(h.of.bytes))
+		}
+	})
+}
+
+// Environments are those of one group/start, by their hash: processes that are given the
+// same share one. A nil one shares nothing.
+type Environments map[uint64]*processRecord
+
+// hashSeed is of the keys of environments.
+var hashSeed = maphash.MakeSeed()
+
+// keep counts what the process is started from, or says that it is too much. It is for the
+// session, which alone adds to the gauge.
+func (r *processRecord) keep(envs Environments) *protocol.Error {
+	argv := stringsBytes(r.spec.Argv)
+	if l := r.params.Liveness; l != nil && l.Probe != nil {
+		argv += stringsBytes(l.Probe.Argv)
+	}
+	env, first := stringsBytes(r.spec.Env), (*processRecord)(nil)
+	var key uint64
+	if envs != nil {
+		var h maphash.Hash
+		h.SetSeed(hashSeed)
+		for _, s := range r.spec.Env {
+			h.WriteString(s)
+			h.WriteByte(0)
+		}
+		key = h.Sum64()
+		if o := envs[key]; o != nil && slices.Equal(o.spec.Env, r.spec.Env) {
+			first, env = o, 0
+		}
+	}
+	if has := r.gauge.KeptBytes.Load(); has+argv+env > maxKept {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
+			wireerr.Clip(r.id), argv+env, has, int64(maxKept))
+	}
+	if !r.gauge.Account.Try(int(argv + env)) {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may (--memory-budget): try again later, or give it less",
+			wireerr.Clip(r.id), argv+env)
+	}
+	use := func(h *hold, k *kept) {
+		k.users.Add(1)
+		h.of = k
+	}
+	use(&r.keptArgv, &kept{gauge: r.gauge, bytes: argv})
+	if first != nil {
+		r.spec.Env = first.spec.Env
+		use(&r.keptEnv, first.keptEnv.of)
+	} else {
+		use(&r.keptEnv, &kept{gauge: r.gauge, bytes: env})
+		if envs != nil {
+			envs[key] = r
+		}
+	}
+	r.gauge.KeptBytes.Add(argv + env)
+	return nil
+}
+
+// release forgets what is kept, without the arguments that clients are shown.
+func (r *processRecord) release() {
+	r.keptArgv.release()
+	r.keptEnv.release()
+}
+
+// stringsBytes is about how much memory they take.
+func stringsBytes(all []string) (n int64) {
+	const header = 16
+	for _, s := range all {
+		n += int64(len(s)) + header
+	}
+	return n
+}

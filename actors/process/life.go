@@ -1,0 +1,325 @@
+package process
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// The shell around life.Life: it reports events to the machine, does the actions that the machine
+// asks for, and sets its one alarm.
+
+func (p *process) lifeConfig() life.Config {
+	c := life.Config{
+		Grouped:    p.group != nil,
+		Restart:    p.restart,
+		KillGrace:  -1,
+		GroupGrace: max(p.shared.KillGrace, 0),
+		Keep:       p.keeps(),
+	}
+	if g := p.params.KillGraceMs; g != nil {
+		c.KillGrace = env.FromMillis(*g)
+	}
+	if t := p.params.TimeoutMs; t != nil {
+		c.Timeout = env.FromMillis(*t)
+	}
+	return c
+}
+
+// now is what the life of the process has to know with an input.
+func (p *process) now() life.Now {
+	h := p.handleNow()
+	now := life.Now{
+		Time:    time.Now(),
+		Chance:  rand.Float64(),
+		Child:   h != nil,
+		Ready:   p.health.ready,
+		Probing: p.health.probing.Load(),
+		Watched: p.feed.Watched(),
+		Trees:   len(p.trees) > 0,
+	}
+	if h != nil {
+		now.Status, now.Exited = h.Status()
+	}
+	switch p.life.Phase() { // the others cost something
+	case life.Restarting:
+		now.Full = p.full()
+	case life.Closed:
+		keep := p.keeps()
+		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), keep, max(keep, life.FlushTime))
+	case life.Retired:
+		now.TreeEmpty = h == nil || h.TreeEmpty()
+	}
+	return now
+}
+
+// check logs an error of the machine: a bug, after which the process goes on as it was.
+func (p *process) check(err error) {
+	if err != nil {
+		p.shared.Log.Error("life of a process", "actor", p.name, "err", err)
+	}
+}
+
+// advance does everything that has become due or possible, and sets the alarm for the rest.
+func (p *process) advance(ctx actor.Context) {
+	if p.acting || !p.life.Begun() {
+		return
+	}
+	last := p.feed.Log.Last()
+	for more := true; more; {
+		p.act(ctx)
+		p.check(p.life.Tick(p.now()))
+		if _, more = p.life.Next(); !more && p.feed.Log.Last() > last {
+			last, more = p.feed.Log.Last(), true
+			p.spread(ctx)
+		}
+	}
+	switch at := p.life.Wake(); {
+	case at.Equal(p.wakeAt.Due):
+	case at.IsZero():
+		p.wakeAt.Cancel()
+	default:
+		p.wakeAt.Set(ctx, time.Until(at), wakeDue{})
+		p.wakeAt.Due = at
+	}
+}
+
+// act does the actions that are pending.
+func (p *process) act(ctx actor.Context) {
+	if p.acting {
+		return // the call further up does them
+	}
+	p.acting = true
+	for a, ok := p.life.Next(); ok; a, ok = p.life.Next() {
+		if !p.doRun(ctx, a) && !p.doLog(ctx, a) {
+			p.doTell(ctx, a)
+		}
+	}
+	p.acting = false
+}
+
+// doRun does an action about the child.
+func (p *process) doRun(ctx actor.Context, a life.Action) bool {
+	handle := p.handleNow()
+	switch a := a.(type) {
+	case life.Spawn:
+		p.spawn(ctx, a.Run)
+		return true
+	case life.Begin:
+		p.begin(ctx)
+	case life.Unwatch:
+		p.unwatch()
+	case life.Finish:
+		p.finishRun(handle)
+	case life.Signal:
+		p.shared.At(ctx, env.RunEnding)
+		signal := syscall.SIGTERM
+		if s, ok := p.params.StopSignal.Number(); ok {
+			signal = s
+		}
+		p.logErr("stop", handle.Signal(signal))
+	case life.Kill:
+		p.shared.At(ctx, env.RunEnding)
+		p.matchNoMore(ctx)
+		p.logErr("SIGKILL", handle.Kill())
+	case life.KillTree:
+		p.shared.At(ctx, env.RunEnding)
+		p.matchNoMore(ctx)
+		self, root := ctx.Self(), ctx.ActorSystem().Root
+		handle.KillTree(func(err error) { root.Send(self, treeGone{a.Run, err}) })
+	case life.Abandon:
+		p.shared.At(ctx, env.RunOver)
+		handle.Abandon()
+	default:
+		return false
+	}
+	p.life.Done()
+	return true
+}
+
+// doLog does an action about the log.
+func (p *process) doLog(ctx actor.Context, a life.Action) bool {
+	switch a := a.(type) {
+	case life.LogExited:
+		p.feed.Log.AppendExited(a.Status)
+		p.life.Done()
+		p.shared.At(ctx, env.ExitLogged)
+		p.acceptStdin(ctx) // nothing is, unless another run follows
+	case life.LogRestarted:
+		lost := int64(0)
+		if h := p.handleNow(); h != nil {
+			lost = h.StdinUnread()
+		}
+		p.feed.Log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost})
+		p.life.Done()
+		p.shared.At(ctx, env.RestartLogged)
+	case life.LogEvicted:
+		p.feed.Log.AppendEvicted(a.Reason)
+		p.life.Done()
+	case life.LogClosed:
+		p.shared.At(ctx, env.ClosePhase)
+		p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
+		p.release()
+		p.feed.Log.AppendClosed()
+		p.life.Done()
+		p.shared.At(ctx, env.CloseLogged)
+		p.acceptStdin(ctx) // nothing is
+	case life.DropLog:
+		p.shared.At(ctx, env.RetiredPhase)
+		p.feed.Close()
+		p.life.Done()
+		p.intake.Hold(p.holds())
+	case life.DropViewers:
+		p.feed.Dismiss()
+		p.intake.Abort() // a pump that waits for a reader's credit waits in vain
+		p.life.Done()
+	default:
+		return false
+	}
+	return true
+}
+
+// doTell does an action that only tells somebody something. It may be repeated.
+func (p *process) doTell(ctx actor.Context, a life.Action) {
+	switch a := a.(type) {
+	case life.Announce:
+		p.shared.At(ctx, env.RunningSet)
+		p.announce(ctx)
+	case life.AnswerTrees:
+		p.answerTrees(ctx, a.Err)
+	case life.TellReady:
+		ctx.Send(p.group, message.MemberReady{ID: p.id, Run: a.Run})
+	case life.TellEnded:
+		ctx.Send(p.group, message.MemberEnded{ID: p.id, Run: a.Run, End: a.End, Restart: a.Restart, Anew: a.Anew})
+	case life.TellGone:
+		ctx.Send(p.group, message.MemberGone{ID: p.id, Reason: a.Reason, GivenUp: a.GivenUp})
+	case life.TellRetired:
+		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last()})
+	case life.Unstarted:
+		p.shared.Log.Warn("the server cannot start a process again, and tries on", "actor", p.name, "run", a.Run, "every", life.StartRetry, "err", a.Err)
+	case life.StopActor:
+		ctx.Stop(ctx.Self())
+	default:
+		p.shared.Log.Error("unexpected action", "actor", p.name, "action", a)
+	}
+	p.life.Done()
+}
+
+// spawn asks for a child for a run.
+func (p *process) spawn(ctx actor.Context, run int) {
+	p.shared.At(ctx, env.RunCounted)
+	p.stdinAt.Stop()
+	p.stdin.NextRun()
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	in := child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+	if p.intake != nil {
+		in.Succeed(p.intake)
+	}
+	p.intake = in
+	p.intake.Hold(p.holds())
+	p.mu.Lock()
+	p.handle, p.startErr = nil, nil
+	p.mu.Unlock()
+	spec := p.spec
+	if run > 1 {
+		spec.Name += "." + strconv.Itoa(run) // of its cgroup, and its mark
+	}
+	r := p.processRecord
+	p.shared.At(ctx, env.SpawnPrepared)
+	p.life.Done() // before it is asked for: two children are worse than none
+	p.shared.StartChild(spec, p.intake, func(h child.Handle, err error) {
+		r.mu.Lock()
+		r.handle, r.startErr = h, err
+		gone := r.gone
+		r.mu.Unlock()
+		if gone {
+			r.destroy()
+		}
+		root.Send(self, spawned{})
+	})
+	p.shared.At(ctx, env.SpawnAsked)
+}
+
+// spawned passes on what the spawner has answered, if it has.
+func (p *process) spawned(ctx actor.Context) {
+	if !p.life.Spawning() {
+		return
+	}
+	p.mu.Lock()
+	handle, err := p.handle, p.startErr
+	p.mu.Unlock()
+	switch {
+	case handle != nil:
+		p.check(p.life.Spawned(p.now()))
+	case err == nil: // it has not
+	case ofCommand(err):
+		if p.life.Run() > 1 {
+			p.shared.Log.Warn("process could not be started again", "actor", p.name, "run", p.life.Run(), "err", err)
+		}
+		p.life.StartFailed(p.now(), err)
+	default:
+		p.life.NotStarted(p.now(), err)
+	}
+}
+
+// begin watches a run that has a child. It may be repeated.
+func (p *process) begin(ctx actor.Context) {
+	p.shared.At(ctx, env.RunBegun)
+	switch {
+	case p.restart != nil:
+		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && p.life.Run() > 1 {
+			p.logErr("resize", p.handleNow().Resize(p.spec.Size)) // it may have changed meanwhile
+		}
+	default:
+		p.spec.Argv = nil // the child has them: the record is kept for long
+		if l := p.params.Liveness; l == nil || l.Probe == nil {
+			p.spec.Env = nil
+			p.release()
+		}
+	}
+	p.unwatch()
+	p.watch(ctx)
+	p.acceptStdin(ctx)
+}
+
+// exited is the end of a run. It may be repeated.
+func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
+	if r := p.params.Ready; r != nil && r.Exit && p.life.Reason() == "" && st.ExitCode == 0 {
+		p.isReady(ctx)
+	}
+	p.check(p.life.Exited(p.now(), st))
+	p.shared.At(ctx, env.ExitPhase)
+	p.act(ctx)
+}
+
+// finishRun lets go of the last child, whose tree is gone.
+func (p *process) finishRun(handle child.Handle) {
+	if handle == nil {
+		return // it could not be started
+	}
+	in, log, name := p.intake, p.shared.Log, p.name
+	handle.Finish(func(err error) {
+		in.Close()
+		if err != nil {
+			log.Error("finish", "actor", name, "err", err)
+		}
+	})
+}
+
+// full reports whether the owner has to have some of the log first: ends cost, too.
+func (p *process) full() bool {
+	extra := int64(0)
+	if p.spool != nil {
+		extra = child.SpoolOverhead
+	}
+	return p.feed.Full(extra)
+}

@@ -1,0 +1,116 @@
+package process
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/policy"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// Options say what process to make, and for whom.
+type Options struct {
+	Name      string // of the actor
+	Params    protocol.ProcessStartParams
+	Session   *actor.PID
+	Closes    context.Context // done when the session closes: a start that has no child yet is given up
+	Owner     string          // see child.Spec
+	Gauge     *message.Gauge  // of the session
+	Ephemeral bool            // the session forgets the process once that has had its end
+	Group     *actor.PID      // nil: none
+	GroupID   string          // the client's
+	Shares    Environments    // of the processes that are started together; nil: of this one alone
+}
+
+// New prepares a process, or says why it cannot be started, and makes the request for its
+// actor. Until that is sent, whoever gives it up calls unused.
+func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
+	if err := dependsError(o); err != nil {
+		return message.SpawnRequest{}, err
+	}
+	params := o.Params
+	spec, err := specOf(e, params, o.Name)
+	if err != nil {
+		return message.SpawnRequest{}, err
+	}
+	retention, err := retentionOf(e, params.Retention)
+	if err != nil {
+		return message.SpawnRequest{}, err
+	}
+	restart, err := policy.Restart(params.Restart)
+	if err != nil {
+		return message.SpawnRequest{}, err
+	}
+	if o.Group != nil && restart == nil {
+		restart = &supervision.Restart{Policy: supervision.Temporary}
+	}
+	spec.Owner, spec.Context = o.Owner, o.Closes
+	// The spec has them: the record is kept for long.
+	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
+	params.Argv = clipArgv(params.Argv)
+	params.Cwd = protocol.FileURI(spec.Dir) // as it came it may be far longer
+	record := &processRecord{
+		shared:  e,
+		id:      params.ProcessID,
+		name:    o.Name,
+		params:  params,
+		spec:    spec,
+		feed:    feedOf(params.Retention, retention, o.Ephemeral),
+		spool:   spoolOf(e, params.Retention),
+		restart: restart,
+		session: o.Session,
+		group:   o.Group,
+		groupID: o.GroupID,
+		gauge:   o.Gauge,
+		created: time.Now(),
+	}
+	if err := record.keep(o.Shares); err != nil {
+		record.unused()
+		return message.SpawnRequest{}, err
+	}
+	return record.request(), nil
+}
+
+// dependsError refuses what only a process of a group may have, and what none of them may.
+func dependsError(o Options) *protocol.Error {
+	if o.Group == nil {
+		if len(o.Params.DependsOn) > 0 {
+			return protocol.Errorf(protocol.CodeInvalidParams, "dependsOn is for the processes of a group: use group/start, or leave it out")
+		}
+		return nil
+	}
+	if r := o.Params.Restart; r != nil && r.Intensity != nil {
+		return errGroupIntensity
+	}
+	for _, id := range o.Params.DependsOn {
+		if err := wireerr.LongName("dependsOn", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request asks for the actor of a process.
+func (r *processRecord) request() message.SpawnRequest {
+	return message.SpawnRequest{
+		Spawn: message.Spawn{
+			Name:  r.name,
+			Props: r.shared.Props(func() actor.Actor { return &process{r} }, env.Escalated),
+			What:  "process " + r.id,
+		},
+		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },
+		Ended:   protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(r.id)),
+		Unused:  r.unused,
+	}
+}
+
+// unused gives back what a process holds that has no actor.
+func (r *processRecord) unused() {
+	r.release()
+	r.destroy()
+}

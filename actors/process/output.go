@@ -1,0 +1,229 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/process/feed"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+type (
+	// processFeed is the log of a process with its viewers.
+	processFeed = feed.Feed[message.Who, *actor.PID]
+	viewer      = feed.Viewer[*actor.PID]
+)
+
+// feedOf is an empty feed that keeps retention bytes as r says; nil r: as block says.
+func feedOf(r *protocol.Retention, retention int64, ephemeral bool) processFeed {
+	return processFeed{Retention: retention, Evicts: r != nil && r.OnFull == protocol.OnFullEvict, Ephemeral: ephemeral}
+}
+
+// holds is how many bytes the log holds, and how many of them for the owner, which the gauge
+// of the session hears of.
+func (p *process) holds() (retained, pinned int64) {
+	retained, pinned = p.feed.Held()
+	p.gauge.HeldBytes.Add(pinned - p.gauged)
+	p.gauged = pinned
+	return retained, pinned
+}
+
+// trim drops entries that need not be kept.
+func (p *process) trim() { p.feed.Trim(p.shared.OutputBudget.Short()) }
+
+// held tells the pumps how much the log holds, once that may have become less.
+func (p *process) held() {
+	p.trim()
+	p.intake.Hold(p.holds())
+}
+
+func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
+	if last := p.feed.Log.Last(); !m.Now && m.After > last && p.life.Phase() < life.Retired {
+		ctx.Respond(message.Refused{Process: p.id, Err: protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
+		return
+	}
+	key := message.WhoOf(ctx.Sender())
+	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Owner: m.Owner, Explicit: m.Explicit, Resumed: m.Resumed})
+	if m.Owner {
+		p.awaitAhead(ctx)
+		p.held()
+	}
+	p.pulled(ctx, key, m.Pull)
+}
+
+// pulled records that a viewer waits for up to n bytes.
+func (p *process) pulled(ctx actor.Context, key message.Who, n int) {
+	if v := p.feed.Pull(key, n); v != nil {
+		p.deliver(ctx, v)
+	}
+}
+
+func (p *process) acked(ctx actor.Context, m message.Ack) {
+	if p.feed.Ack(time.Now(), message.WhoOf(ctx.Sender()), m.From, m.To) {
+		p.awaitAhead(ctx)
+		p.held()
+	}
+}
+
+// awaitAhead has the viewers looked at again when a limit ends.
+func (p *process) awaitAhead(ctx actor.Context) {
+	if at := p.feed.Ahead(); !at.IsZero() {
+		if left := time.Until(at); left > 0 {
+			p.aheadAt.Sooner(ctx, left, aheadDue{})
+		}
+	}
+}
+
+// deliver sends v the delivery that it waits for, if there is one.
+func (p *process) deliver(ctx actor.Context, v *viewer) {
+	now := time.Now()
+	d, ok := p.feed.Next(now, v, p.life.Stopping())
+	if !ok {
+		return
+	}
+	p.shared.At(ctx, env.DeliveryRead)
+	ctx.Request(v.To, message.Delivery{Process: p.id, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
+	p.shared.At(ctx, env.DeliverySent)
+	if p.feed.Sent(now, v, &d) { // not before: who does not get it subscribes again from here
+		p.held()
+	}
+}
+
+func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
+	key := message.WhoOf(pid)
+	p.feed.Remove(key)
+	p.held()
+	gone := func(r *parked) bool {
+		if message.WhoOf(r.sender) != key {
+			return false
+		}
+		r.stopTimer()
+		return true
+	}
+	p.reads = slices.DeleteFunc(p.reads, gone)
+	p.unspool = slices.DeleteFunc(p.unspool, gone)
+	p.dropTrees(gone)
+	// Not answered, so not accepted: the client will write them again.
+	p.stdin.Drop(gone)
+	p.acceptStdin(ctx)
+	if p.feed.Ephemeral {
+		p.life.Retire(p.now()) // nobody else will read it
+	}
+}
+
+// park answers r if it can be answered, else keeps it until it can, for at most
+// ms milliseconds; nil means for ever.
+func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
+	if p.answer(ctx, r, ms != nil && *ms == 0) {
+		return
+	}
+	if ms != nil {
+		r.timer = env.After(ctx, env.FromMillis(*ms), readDue{r})
+	}
+	p.reads = append(p.reads, r)
+}
+
+func (r *parked) stopTimer() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// answerParked answers r, whose time is up.
+func (p *process) answerParked(ctx actor.Context, r *parked) {
+	if i := slices.Index(p.reads, r); i >= 0 {
+		p.answer(ctx, r, true)
+		p.shared.At(ctx, env.ReadAnswered)
+		p.reads = slices.Delete(p.reads, i, i+1)
+	}
+}
+
+func (p *process) answerReads(ctx actor.Context) {
+	p.reads = slices.DeleteFunc(p.reads, func(r *parked) bool {
+		done := p.answer(ctx, r, false)
+		if done {
+			r.stopTimer()
+		}
+		return done
+	})
+}
+
+// answer answers a process/read or process/wait if there is something to say,
+// or if it must be answered now.
+func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
+	if params, ok := r.params.(protocol.ProcessReadParams); ok {
+		return p.read(ctx, r, params, now)
+	}
+	if p.life.Phase() < life.Exited && !now {
+		return false
+	}
+	res := protocol.ProcessWaitResult{Exited: p.life.Phase() >= life.Exited, Closed: p.life.Phase() >= life.Closed}
+	if st := p.life.Status(); res.Exited {
+		res.Status = &st
+	}
+	p.reply(ctx, r, res, nil)
+	return true
+}
+
+// read answers a process/read, unless it must wait.
+func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessReadParams, now bool) bool {
+	if !p.feed.Has(params.AfterSeq) && p.life.Phase() < life.Closed && !now {
+		return false
+	}
+	if p.feed.Log.Spooled() > 0 && p.unspooling {
+		p.unspool = append(p.unspool, r) // its turn comes
+		return true
+	}
+	read := p.feed.Read(params.AfterSeq, params.MaxBytes)
+	res := read.Result
+	res.Exited, res.Closed = p.life.Phase() >= life.Exited, p.life.Phase() >= life.Closed
+	if code := p.life.Status().ExitCode; res.Exited {
+		res.ExitCode = &code
+	}
+	reply := message.Reply{Token: r.token, Result: res, From: read.From, To: read.To}
+	if !read.Spooled {
+		ctx.Send(r.sender, reply)
+		return true
+	}
+	// Not from here, for a disk may be slow; and one at a time, for what was read is memory.
+	p.unspooling = true
+	sender, self, root := r.sender, ctx.Self(), ctx.ActorSystem().Root
+	p.shared.Run(root, self, "spool", func() {
+		root.Send(sender, unspool(reply, res.Chunks, read.Entries))
+		root.Send(self, unspooled{})
+	})
+	return true
+}
+
+// unspooled lets the next have its turn.
+func (p *process) unspooled(ctx actor.Context) {
+	p.unspooling = false
+	for len(p.unspool) > 0 && !p.unspooling {
+		r := p.unspool[0]
+		p.answer(ctx, r, true)
+		p.unspool = p.unspool[1:]
+	}
+}
+
+// unspool fills in what of chunks lies on disk.
+func unspool(reply message.Reply, chunks []protocol.Chunk, entries []outlog.Entry) message.Reply {
+	for i := range entries {
+		if e := &entries[i]; e.Spooled != nil {
+			data, err := e.Spooled.Read(nil)
+			if err != nil {
+				return message.Reply{Token: reply.Token, Err: protocol.Errorf(protocol.CodeInternal, "%v", err)}
+			}
+			chunks[0].Chunk = data
+		}
+		if entries[i].Kind == outlog.Output {
+			chunks = chunks[1:]
+		}
+		entries[i].Spooled.Release() // not its slab: the reply has that
+	}
+	return reply
+}

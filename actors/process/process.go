@@ -1,0 +1,401 @@
+// Package process has the actor of one managed process, across all of its runs.
+package process
+
+import (
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/process/stdin"
+	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// Messages to a process actor, beside those of messages.go.
+type (
+	spawned    struct{} // spawner goroutine: record has the handle or the error
+	factsReady struct{} // intake, and the actor itself when it had its share
+
+)
+
+type (
+	unspooled struct{} // the goroutine that read the disk for a process/read
+	treeGone  struct { // KillTree, of that run
+		run int
+		err error
+	}
+)
+
+type (
+	wakeDue  struct{} // life.Wake has come
+	stdinDue struct{} // a child that closed its stdin has not ended
+
+)
+
+type (
+	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
+	aheadDue struct{}            // the owner had its time to read what it missed
+
+)
+
+// turnBytes is how much output an actor logs before it looks at other messages.
+const turnBytes = 128 << 10
+
+// processRecord is what of a process survives its actor: the child and all that
+// was promised about it. The Props of the actor close over it. Between restarts
+// it has one owner, Receive; mu guards only what the spawner hands over.
+type processRecord struct {
+	// Fixed at spawn.
+	shared   *env.Env
+	id, name string // the client's, and the actor's
+	params   protocol.ProcessStartParams
+	spec     child.Spec
+	spool    *spool.File // nil: what is beyond the retention waits
+	session  *actor.PID
+	group    *actor.PID     // nil: it is of none
+	groupID  string         // the client's
+	gauge    *message.Gauge // of the session
+	created  time.Time
+	// What spec and params keep to start it from.
+	keptArgv, keptEnv hold
+
+	mu       sync.Mutex
+	handle   child.Handle // nil before it was spawned
+	startErr error
+	gone     bool // the actor has stopped: whoever gets a handle kills the child
+
+	// restart is the policy at the start; nil: the process is run once. life has the current one.
+	restart *supervision.Restart
+
+	// Owned by Receive.
+	life   life.Life // decides; act does the actions that it asks for
+	acting bool      // act is on the stack of this instance
+	wakeAt env.Alarm // at life.Wake
+	intake *child.Intake
+	feed   processFeed   // its log and its viewers
+	logged *child.Intake // its oldest fact is in the log, and not settled; nil: none
+
+	health health
+	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
+
+	gauged  int64                // of gauge.held, what is of this process
+	reads   []*parked            // process/read and process/wait
+	unspool []*parked            // process/read that waits for another's turn at the disk
+	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
+	// A goroutine reads the disk for a process/read: unspooled comes.
+	unspooling bool
+	answers    repeat.Answers // to requests that may be sent again
+
+	stdinAt, aheadAt env.Alarm
+}
+
+// parked is a request that waits.
+type parked struct {
+	sender *actor.PID
+	token  uint64
+	params any
+	timer  *time.Timer                     // nil: none
+	tree   protocol.ProcessTerminateResult // of process/terminate, which waits for the end of the tree
+}
+
+// process is the actor that owns one managed process. It lives under the
+// session's supervisor, beside the session: neither's failure touches the other.
+type process struct{ *processRecord }
+
+func (p *process) Receive(ctx actor.Context) {
+	if from := ctx.Sender(); from != nil && p.feed.Barred(message.WhoOf(from)) {
+		return
+	}
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		p.start(ctx)
+	case *actor.Stopping:
+		p.end(ctx)
+	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
+		p.leave()
+	case *actor.Restarting:
+		return // the next instance goes on, with the action over which this one failed
+	case env.Crashed: // a goroutine of its health, or that read the disk
+		panic(m)
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) {
+			p.shared.Log.Warn("unexpected message", "actor", p.name, "message", m)
+		}
+	}
+	p.advance(ctx)
+}
+
+// receiveLife handles the messages about the life of the process.
+func (p *process) receiveLife(ctx actor.Context) bool {
+	switch m := ctx.Message().(type) {
+	case spawned:
+		p.spawned(ctx)
+	case message.Announce:
+		p.announce(ctx)
+	case factsReady:
+		p.takeFacts(ctx)
+	case message.Order:
+		p.life.Order(p.now(), m.Serial, m.Status)
+		p.shared.At(ctx, env.OrderTaken)
+	case message.Report:
+		p.life.Report(p.now())
+	case message.Stop:
+		p.life.Stop(p.now(), m.Reason, m.Shutdown)
+		p.shared.At(ctx, env.StopSet)
+	case treeGone:
+		p.treeGone(ctx, m)
+	case message.Forgotten:
+		p.life.Forgotten(p.now())
+	case wakeDue: // advance does what is due
+	default:
+		return false
+	}
+	return true
+}
+
+// receiveViewer handles the messages of those who watch the process or ask about it.
+func (p *process) receiveViewer(ctx actor.Context) bool {
+	switch m := ctx.Message().(type) {
+	case message.Request:
+		p.request(ctx, m)
+	case message.Subscribe:
+		p.subscribe(ctx, m)
+	case message.Pull:
+		p.pulled(ctx, message.WhoOf(ctx.Sender()), m.Bytes)
+	case message.Ack:
+		p.acked(ctx, m)
+	case message.Unsubscribe:
+		p.removeViewer(ctx, ctx.Sender())
+	case message.ViewerGone:
+		if m.Evicted {
+			p.feed.Bar(message.WhoOf(m.PID))
+		} else {
+			p.feed.Unbar(message.WhoOf(m.PID))
+		}
+		p.removeViewer(ctx, m.PID)
+	case message.BudgetLow:
+		p.held()
+	case stdinDue:
+		p.acceptStdin(ctx)
+	case inspected:
+		p.inspected(ctx, m)
+	case unspooled:
+		p.unspooled(ctx)
+	case readDue:
+		p.answerParked(ctx, m.r)
+	case aheadDue:
+		p.awaitAhead(ctx) // it may be of an earlier limit
+		p.spread(ctx)
+	default:
+		return false
+	}
+	return true
+}
+
+// start begins the life of the process; a later instance goes on where the last one failed.
+func (p *process) start(ctx actor.Context) {
+	p.acting = false
+	if !p.life.Begun() {
+		if p.group != nil { // requests come before the first run
+			self, root := ctx.Self(), ctx.ActorSystem().Root
+			p.intake = child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+		}
+		p.life = life.New(p.lifeConfig())
+		p.life.Start()
+		return
+	}
+	// Whatever message was lost, and whatever the last instance had only begun: look at
+	// everything again.
+	p.wakeAt.Cancel()
+	p.act(ctx)
+	p.feed.Each(func(v *viewer) { ctx.Send(v.To, message.Resubscribe{Process: p.ref(ctx), After: v.Seq()}) })
+	p.feed.Dismiss()
+	p.awaitAhead(ctx)
+	p.announce(ctx)
+	p.life.Resume(p.now())
+	p.spawned(ctx)
+	if p.group != nil {
+		ctx.Send(p.group, message.MemberBack{ID: p.id})
+		p.life.Report(p.now())
+	}
+	p.rewatch(ctx)
+	p.advance(ctx)
+	p.acceptStdin(ctx)
+	p.unspooled(ctx)
+	p.takeFacts(ctx)
+}
+
+// end is the last that the actor does.
+func (p *process) end(ctx actor.Context) {
+	p.life.End()
+	p.answerTrees(ctx, errUnseen)
+	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt} {
+		a.Stop()
+	}
+	p.unwatch()
+	p.leave()
+}
+
+func (p *process) ref(ctx actor.Context) message.ProcessRef {
+	return message.ProcessRef{ID: p.id, PID: ctx.Self()}
+}
+
+// announce tells the session how the start went.
+func (p *process) announce(ctx actor.Context) {
+	p.mu.Lock()
+	err := p.startErr
+	p.mu.Unlock()
+	switch {
+	case p.life.Phase() > life.Starting:
+		err = nil // what a later run came to is another matter
+	case err == nil:
+		return // not known yet
+	}
+	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err)})
+}
+
+// takeFacts logs what the child did, and passes it on. After its share it lets
+// other messages in: a flood does not delay a signal.
+func (p *process) takeFacts(ctx actor.Context) {
+	p.spawned(ctx) // whose facts they are
+	p.act(ctx)
+	more, in := true, p.intake
+	for n := 0; n < turnBytes && more && p.health.matching == nil; {
+		var f child.Fact
+		if f, more = in.Next(); !more {
+			break
+		}
+		switch f.Kind {
+		case child.FactOutput:
+			switch {
+			case p.logged == in: // by an instance that failed before it was settled
+			case f.Spool != nil:
+				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
+			default:
+				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
+			}
+			p.logged = in
+			p.shared.At(ctx, env.FactLogged)
+			p.heard(ctx, f.Stream, f.Data)
+			n += len(f.Data) + 1
+		case child.FactExited:
+			p.exited(ctx, f.Status)
+		case child.FactClosed:
+			p.check(p.life.StreamsEnded(p.now()))
+			p.act(ctx)
+		case child.FactStdinRoom:
+			p.acceptStdin(ctx)
+		}
+		p.trim()
+		in.Settle(p.holds())
+		p.logged = nil
+	}
+	if more && p.health.matching == nil { // else matched goes on
+		ctx.Send(ctx.Self(), factsReady{})
+	}
+	p.spread(ctx)
+}
+
+// spread gives what is new in the log to those who wait for it.
+func (p *process) spread(ctx actor.Context) {
+	p.feed.Each(func(v *viewer) { p.deliver(ctx, v) })
+	p.answerReads(ctx)
+}
+
+// handleNow is the handle of a process that is past starting; nil if its last run
+// could not be started, or the next one is being.
+func (p *process) handleNow() child.Handle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.handle
+}
+
+func (p *process) request(ctx actor.Context, m message.Request) {
+	switch p.life.Phase() {
+	case life.Starting: // only one who got its PID by other means than Started can be so early
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
+		return
+	case life.Retired:
+		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
+		return
+	}
+	if a, ok := p.answers.To(m.Params); ok {
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
+		return
+	}
+	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
+	if other, ok := p.otherRun(m.Params); ok {
+		p.reply(ctx, r, other, nil)
+		return
+	}
+	switch params := m.Params.(type) {
+	case protocol.ProcessReadParams:
+		// A client that reads after a seq has the output up to there (PROTOCOL.md).
+		if p.feed.AckRead(time.Now(), message.WhoOf(r.sender), params.AfterSeq) {
+			p.awaitAhead(ctx)
+			p.held()
+		}
+		p.park(ctx, r, &params.WaitMs)
+	case protocol.ProcessWaitParams:
+		p.park(ctx, r, params.TimeoutMs)
+	case protocol.ProcessWriteParams:
+		p.stdin.Add(stdin.Request[*parked]{For: r, Write: true, ID: repeat.IDOf(params.WriteID), Chunk: params.Chunk})
+		p.acceptStdin(ctx)
+	case protocol.ProcessCloseStdinParams:
+		p.stdin.Add(stdin.Request[*parked]{For: r, Run: int(params.Run)})
+		p.acceptStdin(ctx)
+	case protocol.ProcessResizeParams:
+		p.reply(ctx, r, protocol.Empty{}, p.resize(params.Size))
+	case protocol.ProcessSignalParams:
+		p.reply(ctx, r, protocol.Empty{}, p.signal(params.Signal))
+	case protocol.ProcessTerminateParams:
+		if err := graceError("graceMs", params.GraceMs); err != nil {
+			p.reply(ctx, r, nil, err)
+			return
+		}
+		result := protocol.ProcessTerminateResult{Running: p.lives()}
+		if params.Tree && (params.GraceMs == nil || *params.GraceMs == 0) {
+			r.tree = result
+			if again := p.parkTree(r); again {
+				return
+			}
+		} else {
+			p.reply(ctx, r, result, nil)
+		}
+		p.terminate(params)
+	case message.KillTreeRequest:
+		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
+		p.terminate(protocol.ProcessTerminateParams{Tree: true})
+	case protocol.ProcessRestartParams:
+		p.reply(ctx, r, protocol.Empty{}, p.restartNow())
+	case protocol.ProcessSetRestartParams:
+		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
+	case protocol.ProcessInfoParams:
+		p.inspect(ctx, r)
+	case message.DescribeRequest:
+		p.reply(ctx, r, p.describe(), nil)
+	default:
+		p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "a process does not answer %T", m.Params))
+	}
+}
+
+func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
+	reply := message.Reply{Token: r.token, Result: result, Err: err}
+	p.answers.Add(r.params, result, err)
+	ctx.Send(r.sender, reply)
+}
+
+func (p *process) logErr(what string, err error) {
+	if err != nil {
+		p.shared.Log.Warn(what, "actor", p.name, "err", err)
+	}
+}

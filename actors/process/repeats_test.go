@@ -1,0 +1,52 @@
+package process
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A process/terminate with tree that is sent again, after its answer or while it waits for
+// that, is answered as the first was: the program ran.
+func TestTerminateTreeAgain(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		tree := make(chan struct{})
+		it, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
+		c.Tree = tree
+		var got []message.Reply
+		client := func() *actor.PID {
+			return spawn(func() actor.Actor {
+				return actor.ReceiveFunc(func(ctx actor.Context) {
+					if m, ok := ctx.Message().(message.Reply); ok {
+						got = append(got, m)
+					}
+				})
+			})
+		}
+		first, second := client(), client()
+		terminate := func(from *actor.PID, token uint64) {
+			params := protocol.ProcessTerminateParams{ProcessID: "p", Tree: true, Repeatable: protocol.Repeatable{RequestID: "end"}}
+			system.Root.RequestWithCustomSender(it, message.Request{Token: token, Params: params}, from)
+			synctest.Wait()
+		}
+		terminate(first, 1)
+		system.Root.Send(it, message.ViewerGone{PID: first, Evicted: false})
+		terminate(second, 2)
+		terminate(second, 3)
+		if len(got) > 0 || len(record.trees) != 1 {
+			t.Errorf("%d answers before the tree is gone, %d wait; want 0 and 1", len(got), len(record.trees))
+		}
+		close(tree)
+		synctest.Wait()
+		terminate(second, 4)
+		for i, want := range []uint64{3, 4} {
+			if i >= len(got) || got[i].Token != want || got[i].Result != any(protocol.ProcessTerminateResult{Running: true}) {
+				t.Fatalf("the answers are %+v, want 3 and 4, with running true", got)
+			}
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package process
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/envpolicy"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// maxKillGrace bounds how long a process may outlive the end of its session.
+	maxKillGrace = time.Hour
+)
+
+// maxArgv is how much of an argv process/list shows, in bytes.
+const maxArgv = 4 << 10
+
+// clipArgv is what of argv is kept for those who ask later.
+func clipArgv(argv []string) []string {
+	left := maxArgv
+	for i, arg := range argv {
+		if len(arg) >= left { // with its NUL: empty ones count too
+			return append(slices.Clone(argv[:i]), strings.Clone(arg[:left])+"…")
+		}
+		left -= len(arg) + 1
+	}
+	return argv
+}
+
+// graceError refuses a grace, in milliseconds, that is over maxKillGrace.
+func graceError(what string, ms *uint64) *protocol.Error {
+	if ms != nil && env.FromMillis(*ms) > maxKillGrace {
+		return protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
+	}
+	return nil
+}
+
+// streamError refuses to wait for a line on a stream that the process will not have.
+func streamError(p *protocol.ProcessStartParams) *protocol.Error {
+	if p.Ready == nil || p.Ready.Stream == 0 {
+		return nil
+	}
+	is := p.Ready.Stream
+	if p.TTY != (is == protocol.PTY) || p.MergeStderr && is == protocol.Stderr {
+		return protocol.Errorf(protocol.CodeInvalidParams, "ready.stream is %v, which the process does not have: with tty it has pty alone, with mergeStderr stdout alone", is)
+	}
+	return nil
+}
+
+// specOf is what to run for params, under the name of its actor.
+func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
+	if err := cmp.Or(
+		wireerr.LongName("processId", params.ProcessID),
+		wireerr.LongName("startToken", params.StartToken),
+		graceError("killGraceMs", params.KillGraceMs),
+		healthError(params.Ready, params.Restart),
+		streamError(&params),
+		envpolicy.Check(params.EnvPolicy),
+	); err != nil {
+		return child.Spec{}, err
+	}
+	if err := params.Unsupported(); err != nil {
+		return child.Spec{}, wireerr.From(err)
+	}
+	dir, err := protocol.ParseFileURI(params.Cwd)
+	if err != nil {
+		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "cwd: %v", err)
+	}
+	env := child.Environ(params.EnvPolicy, os.Environ(), params.Env)
+	if params.TTY && !hasName(env, "SHELL") {
+		env = append(env, "SHELL="+s.Info.Shell.Path) // as the peer
+	}
+	spec := child.Spec{
+		Argv:       params.Argv,
+		Arg0:       params.Arg0,
+		Dir:        dir,
+		Env:        env,
+		TTY:        params.TTY,
+		Stdin:      params.PipeStdin || params.TTY,
+		StdinQueue: s.StdinQueue,
+		Merge:      params.MergeStderr,
+		Name:       name,
+	}
+	if params.Size != nil {
+		if !params.TTY {
+			return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "size is for a terminal: set tty true, or leave it out")
+		}
+		spec.Size = *params.Size
+	}
+	if params.Limits != nil {
+		if err := s.Host.Allows(*params.Limits); err != nil {
+			return child.Spec{}, wireerr.From(err)
+		}
+		spec.Limits = *params.Limits
+	}
+	return spec, nil
+}
+
+func hasName(env []string, name string) bool {
+	name += "="
+	for _, kv := range env {
+		if strings.HasPrefix(kv, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// retentionOf is how much a process may hold for its owner, in bytes.
+func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
+	if r == nil {
+		return s.Retention, nil
+	}
+	switch {
+	case r.OnFull == protocol.OnFullSpool && s.SpoolLimit < 0:
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict")
+	case r.SpoolBytes != nil && r.OnFull != protocol.OnFullSpool:
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is for onFull spool: set that, or leave it out")
+	case r.SpoolBytes != nil && *r.SpoolBytes > uint64(s.SpoolLimit):
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d", *r.SpoolBytes, s.SpoolLimit)
+	}
+	if r.Bytes == nil {
+		return s.Retention, nil
+	}
+	if n := *r.Bytes; n < config.MinRetention || n > uint64(s.MaxRetention) {
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, config.MinRetention, s.MaxRetention)
+	}
+	return int64(*r.Bytes), nil
+}
+
+// spoolOf is where a process keeps what is beyond its retention; nil: nowhere.
+func spoolOf(s *env.Env, r *protocol.Retention) *spool.File {
+	if r == nil || r.OnFull != protocol.OnFullSpool {
+		return nil
+	}
+	limit := s.SpoolLimit
+	if r.SpoolBytes != nil {
+		limit = int64(*r.SpoolBytes)
+	}
+	return s.Disk.New(limit)
+}

@@ -1,0 +1,569 @@
+package process
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// However often a process is to be terminated, there is one timer for it; and it
+// is gone when the process is.
+func TestOneTimerOfAKind(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+		pid, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(2 * time.Hour)}, spawn)
+		const n = 1000
+		for range n {
+			system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
+		}
+		time.Sleep(time.Hour - 1)
+		synctest.Wait()
+		if polite, killed := c.Was(); polite != n || killed != 0 {
+			t.Errorf("SIGTERM %d times of %d, killed after %v", polite, n, killed)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if _, killed := c.Was(); killed != time.Hour {
+			t.Errorf("killed after %v, want an hour", killed)
+		}
+		if n := count("wakeDue"); n != 1 {
+			t.Errorf("%d wakeDue came, want 1", n)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if record.life.Status().TimedOut {
+			t.Error("it has timed out after its end")
+		}
+	})
+}
+
+// A program that has ended when its time is up was not timed out, although its
+// exit is not in the log yet: output that nobody takes is before it.
+func TestEndedIsNotTimedOut(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+		_, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(time.Second)}, spawn)
+		c.Mu.Lock()
+		c.Ended = true
+		c.Mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if count("wakeDue") != 1 {
+			t.Error("its time is not up, and this tests nothing")
+		}
+		record.intake.Exited(protocol.ExitStatus{ExitCode: 3})
+		synctest.Wait()
+		if st := record.life.Status(); st.TimedOut || st.Reason != "" || st.ExitCode != 3 {
+			t.Errorf("%+v, want exit code 3, not timed out, and no reason", st)
+		}
+	})
+}
+
+// A time at which a process is to be killed is not put off by another reason to
+// kill it later: not that of the server's shutdown by its client.
+func TestKillIsNotPutOff(t *testing.T) {
+	terminate := func(grace time.Duration) any {
+		return message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(grace)}}
+	}
+	for _, test := range []struct {
+		name     string
+		params   protocol.ProcessStartParams
+		messages []any // one each second
+		killed   time.Duration
+	}{
+		{"terminate again", protocol.ProcessStartParams{}, []any{terminate(5 * time.Second), terminate(time.Hour)}, 5 * time.Second},
+		{"terminate each second", protocol.ProcessStartParams{}, []any{terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second)}, 2 * time.Second},
+		{"terminate sooner", protocol.ProcessStartParams{}, []any{terminate(time.Hour), terminate(2 * time.Second)}, 3 * time.Second},
+		{"terminate during shutdown", protocol.ProcessStartParams{}, []any{message.Stop{Reason: message.ReasonShutdown, Shutdown: 2 * time.Second}, terminate(time.Hour)}, 2 * time.Second},
+		{"terminate after the timeout", protocol.ProcessStartParams{TimeoutMs: ms(time.Second), KillGraceMs: ms(2 * time.Second)}, []any{nil, nil, terminate(time.Hour)}, 3 * time.Second},
+		{"session/close after terminate", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{terminate(2 * time.Second), message.Stop{Reason: message.ReasonClosed, Shutdown: -1}}, 2 * time.Second},
+		{"shutdown after session/close", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, message.Stop{Reason: message.ReasonClosed, Shutdown: 2 * time.Second}}, 3 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+				pid, record, c := fakeProcess(test.params, spawn)
+				for _, m := range test.messages {
+					if m != nil {
+						system.Root.RequestWithCustomSender(pid, m, record.session)
+					}
+					time.Sleep(time.Second)
+				}
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				if _, killed := c.Was(); killed != test.killed {
+					t.Errorf("killed after %v, want %v", killed, test.killed)
+				}
+			})
+		})
+	}
+}
+
+// The next run does not begin before all that the last one left is gone.
+func TestNextRunWaitsForTheTree(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		tree := make(chan struct{})
+		record, starts := fakeRuns(spawn, supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1}}, tree)
+		starts.last().End()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := starts.count(); n != 1 || record.life.Phase() != life.Restarting {
+			t.Errorf("%d starts with the old tree still there, phase %v", n, record.life.Phase())
+		}
+		close(tree)
+		synctest.Wait()
+		if n := starts.count(); n != 2 || record.life.Phase() != life.Running {
+			t.Errorf("%d starts with the old tree gone, phase %v", n, record.life.Phase())
+		}
+	})
+}
+
+// fakeStarts are the fake children of one process.
+type fakeStarts struct {
+	mu       sync.Mutex
+	at       []time.Duration
+	children []*fake.Child
+	slow     bool                      // a start waits for done
+	done     func(child.Handle, error) // of the start that waits
+	pid      *actor.PID                // of the process
+}
+
+// ask has the process do something.
+func (s *fakeStarts) ask(root *actor.RootContext, params any) {
+	root.RequestWithCustomSender(s.pid, message.Request{Params: params}, s.pid)
+	synctest.Wait()
+}
+
+func (s *fakeStarts) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at)
+}
+
+func (s *fakeStarts) last() *fake.Child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.children[len(s.children)-1]
+}
+
+// fakeRuns is a process that is run again, over fake children with that tree.
+func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart, tree chan struct{}) (*processRecord, *fakeStarts) {
+	begin, starts := time.Now(), new(fakeStarts)
+	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
+	record := &processRecord{
+		gauge: new(message.Gauge),
+		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			starts.mu.Lock()
+			c := &fake.Child{Born: time.Now(), Intake: in, Tree: tree}
+			starts.at, starts.children = append(starts.at, time.Since(begin)), append(starts.children, c)
+			slow := starts.slow
+			starts.done = done
+			starts.mu.Unlock()
+			if !slow {
+				done(c, nil)
+			}
+		}},
+		id: "p", name: "p-1", feed: feedOf(nil, 1<<20, false), restart: &restart,
+		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),
+	}
+	starts.pid = spawn(func() actor.Actor { return &process{record} })
+	synctest.Wait()
+	return record, starts
+}
+
+// The times between runs are those of the backoff, to the nanosecond; and a program
+// that lives long enough begins anew.
+func TestBackoffBetweenRuns(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, supervision.Restart{
+			Policy:    supervision.Permanent,
+			Backoff:   supervision.Backoff{Initial: time.Second, Max: 3 * time.Second, Factor: 2},
+			Intensity: supervision.Intensity{Restarts: 3, Period: 20 * time.Second},
+		}, nil)
+		die := func(after time.Duration) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			starts.last().End()
+			synctest.Wait()
+		}
+		at := time.Duration(0)
+		for i, step := range []struct{ lives, waits time.Duration }{
+			{0, time.Second}, {time.Second, 2 * time.Second}, {time.Second, 3 * time.Second}, {time.Minute, time.Second},
+		} {
+			die(step.lives)
+			at += step.lives
+			time.Sleep(step.waits - 1)
+			synctest.Wait()
+			if n := starts.count(); n != i+1 {
+				t.Fatalf("%d starts before the backoff of end %d has passed", n, i+1)
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			at += step.waits
+			if starts.count() != i+2 || starts.at[i+1] != at {
+				t.Fatalf("starts at %v, want the last at %v", starts.at, at)
+			}
+		}
+		for range 2 {
+			die(0)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		die(0) // the fourth within the period
+		if record.life.Phase() != life.Closed {
+			t.Errorf("the process is %v after too many restarts, want closed", record.life.Phase())
+		}
+	})
+}
+
+// always is run again at once, however often.
+var always = supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1000, Period: time.Nanosecond}}
+
+// What is terminated begins no other run: neither one that is being started, nor
+// after an end that is not in the log yet.
+func TestTerminatedRunsNoMore(t *testing.T) {
+	terminate := protocol.ProcessTerminateParams{ProcessID: "p"}
+	for name, err := range map[string]error{"the next run starts": nil, "it cannot be started": errors.New("no")} {
+		t.Run(name, func(t *testing.T) {
+			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+				record, starts := fakeRuns(spawn, always, nil)
+				starts.slow = true
+				starts.last().End()
+				synctest.Wait()
+				starts.ask(system.Root, terminate)
+				if err != nil {
+					starts.done(nil, err)
+				} else {
+					starts.done(starts.last(), nil)
+				}
+				synctest.Wait()
+				if record.life.Phase() != life.Closed || starts.count() != 2 {
+					t.Errorf("phase %v after %d starts, want closed after 2", record.life.Phase(), starts.count())
+				}
+			})
+		})
+	}
+	t.Run("its end is not logged", func(t *testing.T) {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			record, starts := fakeRuns(spawn, always, nil)
+			c := starts.last()
+			c.Mu.Lock()
+			c.Ended = true
+			c.Mu.Unlock()
+			starts.ask(system.Root, terminate)
+			c.Intake.Exited(protocol.ExitStatus{ExitCode: 1})
+			c.Intake.Closed()
+			synctest.Wait()
+			if record.life.Phase() != life.Closed || starts.count() != 1 {
+				t.Errorf("phase %v after %d starts, want closed after 1", record.life.Phase(), starts.count())
+			}
+		})
+	})
+}
+
+// Runs that write nothing do not fill the log beyond what it may hold for an owner
+// that is away, and go on when it has come back.
+func TestRunsWaitForTheOwner(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, always, nil)
+		for range 20_000 {
+			starts.last().End()
+			time.Sleep(time.Microsecond)
+			synctest.Wait()
+		}
+		n := starts.count()
+		if held := record.feed.Log.Cost(0); held > record.feed.Retention+1000 || record.life.Phase() != life.Restarting {
+			t.Errorf("the log holds %d bytes after %d runs, the limit is %d; phase %v", held, n, record.feed.Retention, record.life.Phase())
+		}
+		system.Root.RequestWithCustomSender(starts.pid, message.Subscribe{After: record.feed.Log.Last(), Owner: true}, record.session)
+		synctest.Wait()
+		if record.life.Phase() != life.Running || starts.count() != n+1 {
+			t.Errorf("phase %v after %d starts, want another run than those %d", record.life.Phase(), starts.count(), n)
+		}
+	})
+}
+
+// What the log holds of earlier runs stays charged to the budget; and a terminal has
+// the size that it was given between two runs.
+func TestNextRunTakesOver(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, always, nil)
+		record.spec.TTY = true
+		in := starts.last().Intake
+		for range 7 {
+			c, _ := in.Take(128 << 10)
+			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
+			synctest.Wait()
+		}
+		before := record.shared.OutputBudget.Used()
+		starts.slow = true
+		starts.last().End()
+		synctest.Wait()
+		size := protocol.Size{Rows: 50, Cols: 132}
+		starts.ask(system.Root, protocol.ProcessResizeParams{ProcessID: "p", Size: size})
+		starts.done(starts.last(), nil)
+		synctest.Wait()
+		if used := record.shared.OutputBudget.Used(); before == 0 || used < before {
+			t.Errorf("%d bytes are charged after the restart, %d before", used, before)
+		}
+		if got := starts.last().Size; got != size {
+			t.Errorf("size %v, want %v", got, size)
+		}
+	})
+}
+
+// A process that its group wants to end while it is being started ends when it has been;
+// whatever it is told twice, or late, it does once.
+func TestOrderWhileStarting(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+		var starts []func()
+		c := &fake.Child{Born: time.Now()}
+		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{KillGraceMs: ms(time.Second)}, spawn, func(r *processRecord) {
+			r.group = r.session
+			r.restart = &supervision.Restart{Policy: supervision.Permanent}
+			r.shared.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				c.Intake = in
+				starts = append(starts, func() { done(c, nil) })
+			}
+		})
+		serial := uint64(0)
+		say := func(st supervision.MemberStatus) {
+			serial++
+			for _, late := range []uint64{serial, serial, serial - 1} { // the last is as from a failure
+				system.Root.Send(pid, message.Order{Serial: late, Status: st})
+				st = supervision.MemberStatus{State: supervision.Running, Run: 7}
+			}
+			synctest.Wait()
+		}
+		say(supervision.MemberStatus{State: supervision.Waiting})
+		if len(starts) != 0 {
+			t.Fatal("it was started before its group said so")
+		}
+		say(supervision.MemberStatus{State: supervision.Running, Run: 1})
+		say(supervision.MemberStatus{State: supervision.Ending, Run: 1, Reason: "enough"})
+		if len(starts) != 1 {
+			t.Fatalf("%d starts, want 1", len(starts))
+		}
+		starts[0]()
+		synctest.Wait()
+		if polite, _ := c.Was(); polite != 1 {
+			t.Errorf("it was told to end %d times, want once", polite)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if count("memberEnded") != 1 || record.life.Status().Reason != "enough" {
+			t.Errorf("its end was told %d times, with %q", count("memberEnded"), record.life.Status().Reason)
+		}
+		say(supervision.MemberStatus{State: supervision.Ending, Run: 1, Reason: "enough"}) // late
+		say(supervision.MemberStatus{State: supervision.Left, Run: 1})
+		say(supervision.MemberStatus{State: supervision.Running, Run: 2}) // too late
+		if len(starts) != 1 || record.life.Phase() != life.Closed {
+			t.Errorf("%d starts, and it is %v", len(starts), record.life.Phase())
+		}
+	})
+}
+
+// A process that we ended was not ended for want of memory, though some of its tree may
+// have been.
+func TestOOMKilledIsNotOurDoing(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+			pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
+			if asked {
+				system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(time.Hour)}}, record.session)
+				synctest.Wait()
+			}
+			c.Mu.Lock()
+			c.Ended = true
+			c.Intake.Exited(protocol.ExitStatus{ExitCode: 137, Signal: "SIGKILL", OOMKilled: true})
+			c.Intake.Closed()
+			c.Mu.Unlock()
+			synctest.Wait()
+			if st := record.life.Status(); st.ExitCode != 137 || st.OOMKilled == asked {
+				t.Errorf("terminated by request %v: %+v", asked, st)
+			}
+		})
+	}
+}
+
+// What a run that could not be started has taken over of the budget is given back when
+// the process goes.
+func TestBudgetOfAFailedRun(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		slow := always
+		slow.Backoff = supervision.Backoff{Initial: time.Hour}
+		record, starts := fakeRuns(spawn, slow, nil)
+		in := starts.last().Intake
+		for range 7 {
+			c, _ := in.Take(128 << 10)
+			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
+			synctest.Wait()
+		}
+		starts.slow = true
+		starts.last().End()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		starts.done(nil, errors.New("no such program"))
+		synctest.Wait()
+		if record.shared.OutputBudget.Used() == 0 || record.gauge.HeldBytes.Load() == 0 {
+			t.Error("nothing is charged, and this tests nothing")
+		}
+		system.Root.Send(starts.pid, message.Stop{Reason: "session closed", Shutdown: -1})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if used, held := record.shared.OutputBudget.Used(), record.gauge.HeldBytes.Load(); used != 0 || held != 0 {
+			t.Errorf("after its end %d bytes are charged, and %d held for its owner", used, held)
+		}
+	})
+}
+
+// What comes live to an owner that has yet to read what it missed is as much as the peer's
+// client can hold, for as long as that client may take to read; and a moment longer, because
+// it puts what it has read in order later than what came behind it.
+func TestAheadOfWhatWasMissed(t *testing.T) {
+	const line, block = 10, 32 << 10 // bytes
+	for _, test := range []struct {
+		name     string
+		onFull   protocol.OnFull
+		explicit bool
+		missed   bool
+		size, n  int    // bytes, and how many of them are written behind the resume
+		before   uint64 // how many come before anything was read
+		at       func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child)
+		after    time.Duration // until the rest comes, from what at did
+	}{
+		{"lines", "", false, true, line, 300, 128, nil, 45 * time.Second},
+		{"blocks", "", false, true, block, 20, 16, nil, 45 * time.Second},
+		{"it reads", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
+			system.Root.RequestWithCustomSender(pid, message.Ack{From: 0, To: 1}, owner)
+		}, 100 * time.Millisecond},
+		{"it has had it", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
+			system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessReadParams{AfterSeq: 1}}, owner)
+		}, 100 * time.Millisecond},
+		{"the session ends", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
+			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
+		}, 0},
+		{"it has ended, and then the session", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
+			c.End()
+			synctest.Wait()
+			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
+		}, 0},
+		{"it missed nothing", "", false, false, line, 300, 300, nil, 0},
+		{"it acknowledges by itself", "", true, true, line, 300, 300, nil, 0},
+		{"it chose to lose", protocol.OnFullEvict, false, true, line, 300, 300, nil, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
+				params := protocol.ProcessStartParams{}
+				if test.onFull != "" {
+					params.Retention = &protocol.Retention{OnFull: test.onFull}
+				}
+				pid, record, c := fakeProcess(params, spawn)
+				write := func(size int) {
+					c, _ := record.intake.Take(size)
+					record.intake.Put(protocol.Stdout, make([]byte, size), nil, c, 0)
+					synctest.Wait()
+				}
+				if test.missed {
+					write(line)
+				}
+				var mu sync.Mutex
+				var entries uint64
+				var newest outlog.Entry
+				seen := func() (uint64, outlog.Entry) {
+					mu.Lock()
+					defer mu.Unlock()
+					return entries, newest
+				}
+				owner := spawn(func() actor.Actor {
+					return actor.ReceiveFunc(func(ctx actor.Context) {
+						if m, ok := ctx.Message().(message.Delivery); ok {
+							mu.Lock()
+							entries += uint64(len(m.Entries))
+							newest = m.Entries[len(m.Entries)-1]
+							mu.Unlock()
+							ctx.Request(ctx.Sender(), message.Pull{Bytes: connection.DeliveryBytes})
+						}
+					})
+				})
+				system.Root.RequestWithCustomSender(pid, message.Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: connection.DeliveryBytes}, owner)
+				synctest.Wait()
+				for range test.n {
+					write(test.size)
+				}
+				if got, _ := seen(); got != test.before {
+					t.Errorf("%d of %d came before it had read what it missed, want %d", got, test.n, test.before)
+				}
+				if test.at != nil {
+					test.at(system, pid, owner, c)
+					synctest.Wait()
+				}
+				if test.after > 0 {
+					write(line)
+					time.Sleep(test.after - 1)
+					synctest.Wait()
+					if got, _ := seen(); got != test.before {
+						t.Errorf("%d came too early, want %d", got, test.before)
+					}
+					time.Sleep(time.Nanosecond)
+					synctest.Wait()
+				}
+				got, newest := seen()
+				if newest.Kind != outlog.Closed && (newest.Seq != record.feed.Log.Last() || record.life.Stopping()) {
+					t.Errorf("%d entries came in the end, and not the last", got)
+				}
+			})
+		})
+	}
+}
+
+// A viewer that wants only what is new gets what was logged as an actor failed between reading
+// it and sending it.
+func TestDeliveryOutlivesAFailure(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		failed := false
+		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
+			r.shared.Faults.Actor = func(_ *actor.PID, m any) {
+				if m == env.DeliveryRead && !failed {
+					failed = true
+					panic("injected")
+				}
+			}
+		})
+		var got []uint64
+		viewer := spawn(func() actor.Actor {
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				switch m := ctx.Message().(type) {
+				case message.Delivery:
+					for _, e := range m.Entries {
+						got = append(got, e.Seq)
+					}
+				case message.Resubscribe:
+					ctx.Request(m.Process.PID, message.Subscribe{After: m.After, Pull: 1 << 10, Resumed: true})
+				}
+			})
+		})
+		system.Root.RequestWithCustomSender(pid, message.Subscribe{Now: true, Pull: 1 << 10}, viewer)
+		synctest.Wait()
+		credit, _ := record.intake.Take(1 << 10)
+		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
+		synctest.Wait()
+		if !failed || !slices.Equal(got, []uint64{1}) {
+			t.Errorf("failed %v, and the viewer got %v, want seq 1 once", failed, got)
+		}
+	})
+}

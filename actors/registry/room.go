@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// roomDue is the registry's own: the session that was to make room may have taken too long.
+type roomDue struct{}
+
+// roomTime is how long the next session waits for the one that is to make room.
+const roomTime = time.Second
+
+// seat opens the sessions that are wanted, in order, as far as there is room. For the first one without
+// room it ends the session that is worth the least, and waits for that. It refuses if
+// there is none to end.
+func (r *registry) seat(ctx actor.Context) {
+	for r.ready && len(r.wanted) > 0 {
+		first := r.wanted[0]
+		worth, ok := r.roster.Room(first.From)
+		switch {
+		case r.draining:
+			r.refuse(ctx, wireerr.ErrShutdown)
+		case ok:
+			r.wanted = r.wanted[1:]
+			r.open(ctx, first)
+		case r.leaving != "":
+			return
+		case worth == "":
+			r.refuse(ctx, r.noRoom(first.From))
+		default:
+			r.leaving = worth
+			r.roster.Busy(worth)
+			r.roomAt.Set(ctx, roomTime, roomDue{})
+			ctx.Send(r.known[worth], message.Evict{Reason: fmt.Sprintf("session evicted: it had neither an owner nor a process, and others needed its place: the server may have %d sessions", r.env.MaxSessions), IfIdle: true})
+			return
+		}
+	}
+}
+
+// refuse tells the first of those that want a session.
+func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
+	m := r.wanted[0].First
+	r.wanted = r.wanted[1:]
+	ctx.Send(m.Sender, m.Failed(err))
+}
+
+func (r *registry) noRoom(from string) *protocol.Error {
+	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "%s has %d sessions, the limit of one address: close one, or try again when one has expired", from, r.env.MaxSessionsEach)
+	}
+	return protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))
+}
+
+// left says that the session id has ended, or does not end: the next one may make room.
+func (r *registry) left(ctx actor.Context, id string) {
+	if id == r.leaving {
+		r.leaving = ""
+		r.roomAt.Stop()
+	}
+	r.seat(ctx)
+}
+
+// rated says whether a session may make room.
+func (r *registry) rated(ctx actor.Context, m message.Detached) {
+	r.roster.Take(m.ID, m.From)
+	if !m.Since.IsZero() && m.Empty {
+		if m.ID != r.leaving {
+			r.roster.Idle(m.ID, m.Since)
+		}
+		return
+	}
+	r.roster.Busy(m.ID)
+	r.left(ctx, m.ID)
+}

@@ -1,0 +1,129 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// standing is all that the registry has to know of a session in order to choose one that ends.
+type standing struct {
+	since time.Time // when the session lost its owner; zero: it has one
+	empty bool      // no process is left
+}
+
+// live does what the lifetime asks for by now, and waits for the next time. It follows every message.
+func (s *session) live(ctx actor.Context) {
+	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
+	if next := s.life.Next(); next.IsZero() {
+		s.lifeAt.Cancel()
+	} else if s.lifeAt.Timer == nil || !s.lifeAt.Due.Equal(next) {
+		s.lifeAt.Set(ctx, time.Until(next), lifeDue{})
+		s.lifeAt.Due = next
+	}
+	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
+		s.tellDetached(ctx)
+	}
+}
+
+// sinceAttached tells the lifetime who is attached. May be repeated.
+func (s *session) sinceAttached(ctx actor.Context) {
+	s.follow(ctx, s.life.Attached(time.Now(), s.owner != nil, len(s.observers)))
+}
+
+func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
+	for _, a := range actions {
+		switch a.Kind {
+		case lifetime.Warn:
+			s.tellAttached(ctx, message.Expiring{InMs: env.Milliseconds(a.In), Reason: a.Reason})
+		case lifetime.Abandon:
+			ctx.Send(s.registry, message.Abandoned{ID: s.id})
+		case lifetime.End:
+			s.env.Log.Info("session evicted", "session", s.id, "name", s.name, "reason", a.Reason, "processes", s.processes.Len())
+			s.end(ctx)
+		}
+	}
+}
+
+// abandoned closes an ephemeral session that has lost its owner, unless it is closing with the grace
+// of a drain.
+func (s *session) abandoned(ctx actor.Context) {
+	if _, closing := s.life.Closing(); !closing {
+		s.close(ctx, message.ReasonClosed)
+	}
+}
+
+// evict ends the session, unless it has an owner. If only its place is wanted, a session with
+// processes stays, too.
+func (s *session) evict(ctx actor.Context, m message.Evict) {
+	if m.IfIdle && (s.owner != nil || !s.processes.Empty()) {
+		s.tellDetached(ctx)
+		return
+	}
+	s.follow(ctx, s.life.Evict(m.Reason))
+}
+
+func (s *session) standing() standing { return standing{s.life.Detached(), s.processes.Empty()} }
+
+// tellDetached tells the registry whether there is an owner, and if not, since when.
+func (s *session) tellDetached(ctx actor.Context) {
+	s.told = s.standing()
+	ctx.Send(s.registry, message.Detached{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
+}
+
+// close ends the session for a reason of its clients'.
+func (s *session) close(ctx actor.Context, reason string) {
+	s.life.Close(reason)
+	s.end(ctx)
+}
+
+func (s *session) drain(ctx actor.Context) {
+	s.follow(ctx, s.life.Drain(message.ReasonShutdown, max(s.env.KillGrace, 0)))
+	s.end(ctx)
+}
+
+// end ends every process of a closing session with all of its tree, and then the session. May be
+// repeated.
+func (s *session) end(ctx actor.Context) {
+	reason, _ := s.life.Closing()
+	s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
+	s.env.At(ctx, env.ClosingSet)
+	for p := range s.processes.All() {
+		if p.PID != nil {
+			ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
+		}
+	}
+	for pid := range s.processes.Lingering() {
+		ctx.Send(pid, message.Stop{Reason: reason})
+	}
+	s.mayEnd(ctx)
+}
+
+// mayEnd stops the actor of a closing session once no process is left.
+func (s *session) mayEnd(ctx actor.Context) {
+	reason, closing := s.life.Closing()
+	if !closing || !s.processes.Empty() {
+		return
+	}
+	var left *protocol.Error
+	if len(s.left) > 0 {
+		err := errors.Join(s.left...)
+		s.env.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
+		left = protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	for _, g := range s.groups {
+		s.stopped(ctx, g, left) // whatever it had yet to tell: its processes have ended
+	}
+	for _, r := range s.closers {
+		ctx.Send(r.Sender, replyOf(r.Token, left))
+	}
+	s.tellAttached(ctx, message.Evicted{Reason: reason})
+	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered
+}

@@ -1,0 +1,86 @@
+package session
+
+import (
+	"context"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Options say what session to make.
+type Options struct {
+	ID, Name string
+	Life     *lifetime.Life
+	From     string                // see Attach
+	First    message.AttachRequest // who opens the session, and is told if that fails
+	Registry *actor.PID
+}
+
+// New makes a session, and the request for its supervisor.
+func New(e *env.Env, o Options) message.SpawnRequest {
+	record := &sessionRecord{
+		env:      e,
+		id:       o.ID,
+		name:     o.Name,
+		from:     o.From,
+		life:     o.Life,
+		registry: o.Registry,
+		first:    &o.First,
+		gauge:    &message.Gauge{Account: e.StartBudget.Account()},
+	}
+	record.closes, record.giveUp = context.WithCancelCause(context.Background())
+	return message.SpawnRequest{
+		Spawn: message.Spawn{
+			Name:  o.ID,
+			Props: e.Props(func() actor.Actor { return &sessionSupervisor{record} }, env.Contained),
+			What:  "session " + o.ID,
+		},
+		Refused: func(err *protocol.Error) any { return o.First.Failed(err) },
+		Ended:   wireerr.ErrShutdown,
+		Unused:  record.gauge.Account.Close,
+	}
+}
+
+// sessionSupervisor holds one session and its processes side by side. No logic:
+// it spawns, and ends when the session does, with all that is under it.
+type sessionSupervisor struct{ record *sessionRecord }
+
+func (s *sessionSupervisor) Receive(ctx actor.Context) {
+	e := s.record.env
+	logic := actor.NewPID(ctx.Self().Address, ctx.Self().Id+"/"+message.SessionName)
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		s.record.supervisor = ctx.Self()
+		props := e.Props(func() actor.Actor { return &session{s.record} }, env.Escalated)
+		if err := (message.Spawn{Name: message.SessionName, Props: props, What: "session " + s.record.id}).Under(ctx); err != nil {
+			panic(err) // the name is ours alone
+		}
+	case *actor.Stopped:
+		s.record.gauge.Account.Close()
+	case message.SpawnRequest:
+		m.Under(ctx)
+	case message.Spawn:
+		if err := m.Under(ctx); err != nil {
+			e.Log.Error("spawn", "actor", m.Name, "err", err)
+		}
+		ctx.Respond(m.Done)
+	case message.Drain, message.Evict, message.TellDetached, message.Abandoned:
+		ctx.Send(logic, m)
+	case message.BudgetLow:
+		message.ToChildren(ctx, m)
+	case *actor.Terminated:
+		e.Strategy.Forget(m.Who)
+		if m.Who.Id == logic.Id {
+			ctx.Stop(ctx.Self()) // it has ended; or failed too often, and its processes go with it
+		} else {
+			ctx.Send(logic, message.Gone{Who: m.Who}) // the session may not have heard of it yet
+		}
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		e.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
+	}
+}

@@ -1,0 +1,172 @@
+package session
+
+import (
+	"path"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process"
+	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/oklog/ulid/v2"
+)
+
+func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
+	refuse := func(err *protocol.Error) { ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err}) }
+	if m := s.processes.Get(params.ProcessID); m != nil {
+		switch {
+		case params.StartToken == "" || params.StartToken != m.Token:
+			refuse(protocol.Errorf(protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID))
+		case m.PID == nil:
+			m.Asked = append(m.Asked, r)
+		default:
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.Started{ProcessStartResult: m.Result, Process: message.ProcessRef{ID: m.ID, PID: m.PID}}})
+		}
+		return
+	}
+	if err := s.mayStart(1); err != nil {
+		refuse(err)
+		return
+	}
+	start, err := process.New(s.env, s.processOptions(ctx, params))
+	if err != nil {
+		refuse(err)
+		return
+	}
+	m := memberOf(params.ProcessID, start)
+	m.Token, m.Asked = params.StartToken, []request{r}
+	s.processes.Add(m)
+	s.ask(ctx, m)
+}
+
+// mayStart refuses n more processes where there is no place for them.
+func (s *session) mayStart(n int) *protocol.Error {
+	if reason, closing := s.life.Closing(); closing {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
+	}
+	if has := s.processes.Len(); n > s.env.MaxProcesses-has {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", has, s.env.MaxProcesses)
+	}
+	return nil
+}
+
+// memberOf is a process that is to be started.
+func memberOf(id string, start message.SpawnRequest) *members.Process {
+	return &members.Process{ID: id, Name: start.Name, Start: &start, Result: protocol.ProcessStartResult{ProcessID: id, SandboxType: "none"}}
+}
+
+// ask has the actor of a process spawned, once.
+func (s *session) ask(ctx actor.Context, m *members.Process) {
+	s.env.At(ctx, env.Tabled)
+	if m.Start != nil {
+		ctx.Request(s.supervisor, *m.Start)
+		m.Start = nil
+	}
+}
+
+// processOptions are those of a process that is in no group.
+func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams) process.Options {
+	o := process.Options{
+		Name:      "p-" + ulid.Make().String(),
+		Params:    params,
+		Session:   ctx.Self(),
+		Closes:    s.closes,
+		Owner:     s.id,
+		Gauge:     s.gauge,
+		Ephemeral: s.life.Limits().Ephemeral,
+	}
+	if o.Ephemeral && s.owner != nil {
+		o.Owner = path.Dir(s.owner.Id) // the connection: each of its commands has a session
+	}
+	return o
+}
+
+func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
+	p, orphan := s.processes.Announced(m.Name)
+	if orphan && m.Err == nil { // we failed, and took it for gone before it was spawned
+		ctx.Send(m.Ref.PID, message.Stop{Reason: "given up by its session"})
+	}
+	if p == nil {
+		return
+	}
+	// Tell first, then change the table: to tell twice does no harm.
+	if m.Err != nil {
+		for _, r := range p.Asked {
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: m.Err})
+		}
+		s.env.At(ctx, env.StartTold)
+		s.notAnnounced(ctx, p)
+		s.processes.Forget(p)
+		s.mayEnd(ctx)
+		return
+	}
+	ctx.Watch(m.Ref.PID)
+	told := make(map[message.Who]bool)
+	for _, r := range p.Asked {
+		told[message.WhoOf(r.Sender)] = true
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.Started{ProcessStartResult: p.Result, Process: m.Ref}})
+	}
+	if p.Group == "" {
+		for _, pid := range s.attached() {
+			if !told[message.WhoOf(pid)] {
+				ctx.Send(pid, message.ProcessAdded{Process: m.Ref})
+			}
+		}
+	}
+	s.env.At(ctx, env.StartTold)
+	p.PID, p.Asked = m.Ref.PID, nil
+	if p.Group != "" {
+		s.announced(ctx, m.ID, p.Group)
+	}
+	if reason, closing := s.life.Closing(); closing {
+		ctx.Send(p.PID, message.Stop{Reason: reason, Shutdown: s.life.Grace()})
+	}
+}
+
+func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
+	if p := s.processes.Named(m.Name); p != nil {
+		s.tellAttached(ctx, message.ProcessRemoved{ID: m.ID, Last: m.Last, Closed: true})
+		s.env.At(ctx, env.RetiredTold)
+		s.processes.Retire(p)
+		if reason, closing := s.life.Closing(); closing {
+			ctx.Send(p.PID, message.Stop{Reason: reason})
+		}
+	}
+	ctx.Respond(message.Forgotten{}) // however often it asks
+}
+
+// processGone forgets a process whose actor has stopped.
+func (s *session) processGone(ctx actor.Context, name string) {
+	if p := s.processes.Gone(name); p != nil {
+		reason, closing := s.life.Closing()
+		if !closing {
+			reason = "its actor failed too often"
+		}
+		for _, r := range p.Asked {
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
+		}
+		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Closed: p.Ended.Closed}
+		// As long as the end of a process that closed in good order is kept.
+		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)
+		s.tellAttached(ctx, removed)
+		s.env.At(ctx, env.GoneTold)
+		s.notAnnounced(ctx, p)
+		s.processes.Forget(p)
+	}
+	s.mayEnd(ctx)
+}
+
+// ended notes the last word of a process.
+func (s *session) ended(m message.ProcessEnded) {
+	if p := s.processes.Named(m.Name); p != nil {
+		p.Ended = m
+	}
+	if m.Left != nil && len(s.left) < maxLeft {
+		s.left = append(s.left, m.Left)
+	}
+}
+
+// maxLeft is how many processes a session names that were not seen gone.
+const maxLeft = 20

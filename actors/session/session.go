@@ -1,0 +1,304 @@
+// Package session has the actor of one session: who is attached, which processes there are, and
+// when the session ends.
+package session
+
+import (
+	"context"
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
+	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// lifeDue is a session's own: its lifetime has something to do.
+type lifeDue struct{}
+
+// sessionRecord is what of a session survives its actor, whose Props close over
+// it. One owner: Receive.
+type sessionRecord struct {
+	// Fixed at spawn.
+	env        *env.Env
+	id, name   string
+	from       string // see Attach
+	registry   *actor.PID
+	supervisor *actor.PID
+	first      *message.AttachRequest // who opened it; nil once attached
+
+	// closes is done when the session closes: starts that have no child yet are given up.
+	closes context.Context
+	giveUp context.CancelCauseFunc
+
+	attaching *actor.PID // whose Attach is under way, and who was not attached before; nil: nobody
+	owner     *actor.PID // nil: detached
+	observers map[message.Who]*actor.PID
+	former    map[message.Who]*actor.PID // evicted owners that have not ended
+	life      *lifetime.Life
+	lifeAt    env.Alarm // life.Next
+	told      standing  // as the registry knows it
+	gauge     *message.Gauge
+	processes members.Table
+	groups    map[string]*ensemble // by the client's id
+	groupIDs  map[string]string    // the client's id, by actor name: of those
+	left      []error              // of processes that have ended: what was not seen gone
+	answers   repeat.Answers       // to requests that may be sent again
+	closers   []request            // session/close
+}
+
+type request = members.Request
+
+// session is the actor that owns one session: who is attached, which processes
+// there are, and when it ends.
+//
+//	attached ⇄ detached ── TTL ──▶ closing ── no process left ──▶ gone
+//	    └────────── session/close, drain ─────┘
+type session struct{ *sessionRecord }
+
+func (s *session) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		s.start(ctx)
+	case *actor.Terminated:
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
+	case message.Gone:
+		s.terminated(ctx, m.Who)
+
+	case message.Attach:
+		s.attach(ctx, message.AttachRequest{Attach: m, Sender: ctx.Sender()})
+	case message.Request:
+		s.request(ctx, m)
+	case message.ProcessStarted:
+		s.processStarted(ctx, m)
+	case message.ProcessRetired:
+		s.processRetired(ctx, m)
+	case message.ProcessEnded:
+		s.ended(m)
+	case message.GroupSpawned:
+		if g := s.groups[s.groupIDs[m.Name]]; g != nil && g.name == m.Name {
+			g.watched = true
+			ctx.Watch(s.processPID(m.Name))
+		}
+	case message.GroupTold:
+		s.groupTold(ctx, m)
+	case lifeDue:
+		s.lifeAt.Cancel() // the clock may have been set back: live sets it again
+	case message.Abandoned:
+		s.abandoned(ctx)
+	case message.Evict:
+		s.evict(ctx, m)
+	case message.TellDetached:
+		s.tellDetached(ctx)
+		s.sinceAttached(ctx) // the registry before may have lost what an ephemeral session told it
+	case message.Drain:
+		s.drain(ctx)
+
+	case message.BudgetLow: // is for the processes
+	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		s.env.Log.Warn("unexpected message", "actor", s.id, "message", m)
+	}
+	s.live(ctx)
+}
+
+// start attaches who opened the session. A later instance finds the record as
+// the earlier one left it, and asks again for what it may have missed.
+func (s *session) start(ctx actor.Context) {
+	if s.observers == nil {
+		s.observers = make(map[message.Who]*actor.PID)
+		s.former = make(map[message.Who]*actor.PID)
+		s.groups = make(map[string]*ensemble)
+		s.groupIDs = make(map[string]string)
+	}
+	if first := s.first; first != nil {
+		s.attach(ctx, *first)
+		s.first = nil // not before: who opened it waits for the answer
+		return
+	}
+	if half := s.attaching; half != nil { // the guard has told it that its Attach failed
+		s.attaching = nil
+		s.terminated(ctx, half)
+	}
+	s.lifeAt.Cancel() // a lifeDue may be lost
+	// Watching what is gone is answered with Terminated.
+	for _, pid := range s.attached() {
+		ctx.Watch(pid)
+	}
+	for _, pid := range s.former {
+		ctx.Watch(pid)
+	}
+	for m := range s.processes.All() {
+		if m.PID == nil {
+			s.ask(ctx, m) // the supervisor tells if it goes before it is there
+			continue
+		}
+		ctx.Watch(m.PID)
+		ctx.Send(m.PID, message.Announce{})
+	}
+	for pid := range s.processes.Lingering() {
+		ctx.Watch(pid)
+	}
+	for _, g := range s.groups {
+		if s.askGroup(ctx, g); !g.watched {
+			continue // groupSpawned comes
+		}
+		ctx.Watch(s.processPID(g.name))
+		ctx.Send(s.processPID(g.name), message.Report{})
+		s.allAnnounced(ctx, g)
+		s.stopNow(ctx, g)
+	}
+	s.sinceAttached(ctx)
+	if _, closing := s.life.Closing(); closing {
+		s.end(ctx)
+	}
+}
+
+func (s *session) processPID(name string) *actor.PID {
+	return actor.NewPID(s.supervisor.Address, s.supervisor.Id+"/"+name)
+}
+
+// attached are the owner, if there is one, and the observers.
+func (s *session) attached() []*actor.PID {
+	var all []*actor.PID
+	if s.owner != nil {
+		all = append(all, s.owner)
+	}
+	for _, pid := range s.observers {
+		all = append(all, pid)
+	}
+	return all
+}
+
+func (s *session) tellAttached(ctx actor.Context, m any) {
+	for _, pid := range s.attached() {
+		ctx.Send(pid, m)
+	}
+}
+
+func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
+	if !s.life.Admits() {
+		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(s.id)))
+		return
+	}
+	role := m.Role
+	if role == "" {
+		role = protocol.RoleOwner
+	}
+	if role == protocol.RoleOwner {
+		if s.owner != nil && !s.owner.Equal(m.Sender) {
+			if !m.Takeover {
+				ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeAlreadyAttached,
+					"session %s is already attached to another connection: try again when that has ended, or with takeover true", s.id)))
+				return
+			}
+			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
+			s.viewerGone(ctx, message.ViewerGone{PID: s.owner, Evicted: true})
+			s.former[message.WhoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
+		}
+		if !m.Sender.Equal(s.owner) {
+			s.attaching = m.Sender
+		}
+		s.owner = m.Sender
+		s.env.At(ctx, env.OwnerSet)
+	} else {
+		if s.observers[message.WhoOf(m.Sender)] == nil {
+			s.attaching = m.Sender
+		}
+		s.observers[message.WhoOf(m.Sender)] = m.Sender
+	}
+	s.sinceAttached(ctx)
+	ctx.Watch(m.Sender)
+	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
+	for p := range s.processes.All() {
+		if p.PID != nil {
+			answer.Processes = append(answer.Processes, message.ProcessRef{ID: p.ID, PID: p.PID})
+		}
+	}
+	answer.Removed = s.processes.Removed()
+	ctx.Send(m.Sender, answer)
+	s.attaching = nil
+}
+
+// terminated handles the end of one who was attached, or of a process.
+func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
+	switch {
+	case pid.Equal(s.owner): // not the other way round: a nil PID cannot be asked
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
+		s.owner = nil
+		s.env.At(ctx, env.OwnerGone)
+		s.sinceAttached(ctx)
+	case s.observers[message.WhoOf(pid)] != nil:
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
+		delete(s.observers, message.WhoOf(pid))
+		s.sinceAttached(ctx)
+	case s.former[message.WhoOf(pid)] != nil:
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
+		delete(s.former, message.WhoOf(pid))
+	default:
+		name := message.LastName(pid)
+		if _, ok := s.groupIDs[name]; ok {
+			s.groupGone(ctx, name)
+			return
+		}
+		s.processGone(ctx, name)
+	}
+}
+
+func (s *session) viewerGone(ctx actor.Context, m message.ViewerGone) {
+	if !m.Evicted {
+		s.dropStops(m.PID)
+	}
+	asked := func(r request) bool { return !m.Evicted && m.PID.Equal(r.Sender) }
+	for p := range s.processes.All() {
+		p.Asked = slices.DeleteFunc(p.Asked, asked)
+		if p.PID != nil {
+			ctx.Send(p.PID, m)
+		}
+	}
+	for _, g := range s.groups {
+		g.asked = slices.DeleteFunc(g.asked, asked)
+	}
+}
+
+func (s *session) request(ctx actor.Context, m message.Request) {
+	switch params := m.Params.(type) {
+	case protocol.ProcessStartParams:
+		s.startProcess(ctx, request{Sender: ctx.Sender(), Token: m.Token}, params)
+	case protocol.GroupStartParams:
+		s.startGroup(ctx, request{Sender: ctx.Sender(), Token: m.Token}, params)
+	case protocol.GroupStopParams:
+		s.stopGroup(ctx, m, params)
+	case message.GroupListRequest:
+		s.listGroups(ctx, m)
+	case message.SessionInfoRequest:
+		limits := s.life.Limits()
+		ctx.Respond(message.Reply{Token: m.Token, Result: protocol.SessionInfoResult{
+			SessionID:     s.id,
+			Name:          s.name,
+			CreatedAtMs:   s.life.Created().UnixMilli(),
+			Role:          s.roleOf(ctx.Sender()),
+			Attached:      s.owner != nil,
+			Observers:     len(s.observers),
+			Processes:     s.processes.Len(),
+			DetachedTTLMs: env.Milliseconds(limits.TTL),
+			IdleMs:        env.Milliseconds(limits.Idle),
+			MaxAgeMs:      env.Milliseconds(limits.Age),
+		}})
+	case protocol.SessionCloseParams:
+		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before it ends
+		s.close(ctx, message.ReasonClosed)
+	default:
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
+	}
+}
+
+func (s *session) roleOf(pid *actor.PID) protocol.Role {
+	if s.observers[message.WhoOf(pid)] != nil {
+		return protocol.RoleObserver
+	}
+	return protocol.RoleOwner
+}

@@ -1,0 +1,147 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
+	"github.com/b6f6fdd7/troupe/actors/session/members"
+)
+
+// lone is a session whose registry, supervisor, owner and processes are all the test.
+type lone struct {
+	t       *testing.T
+	root    *actor.RootContext
+	session *actor.PID
+	test    *actor.PID
+	heard   chan any
+	closes  context.Context // done when the session closes
+}
+
+func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *lone {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // its goroutine ends then
+	l := &lone{t: t, root: system.Root, heard: make(chan any, 100)}
+	l.test = l.root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch ctx.Message().(type) {
+		case actor.SystemMessage:
+		default:
+			l.heard <- ctx.Message()
+		}
+	}))
+	record := &sessionRecord{
+		env:        &env.Env{Config: config.Config{Log: quiet}.WithDefaults()},
+		id:         "s",
+		life:       life,
+		registry:   l.test,
+		supervisor: l.test,
+		first:      &message.AttachRequest{Sender: l.test},
+		gauge:      new(message.Gauge),
+	}
+	record.closes, record.giveUp = context.WithCancelCause(context.Background())
+	l.closes = record.closes
+	for _, p := range processes {
+		p.PID = l.test
+		record.processes.Add(p)
+	}
+	l.session = l.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &session{record} }))
+	t.Cleanup(func() {
+		l.root.StopFuture(l.session).Wait()
+		l.root.StopFuture(l.test).Wait()
+		system.Shutdown()
+	})
+	return l
+}
+
+func (l *lone) send(m any) { l.root.RequestWithCustomSender(l.session, m, l.test) }
+
+// hear waits for a message of a type.
+func hear[M any](l *lone) (m M) {
+	l.t.Helper()
+	for patience := time.After(time.Minute); ; {
+		select {
+		case is := <-l.heard:
+			if m, ok := is.(M); ok {
+				return m
+			}
+		case <-patience:
+			l.t.Fatalf("no %T came", m)
+		}
+	}
+}
+
+// An actor that announces a process the session does not know is stopped: nobody else would.
+func TestOrphanIsStopped(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-2"})
+	l.send(message.ProcessStarted{ID: "p", Name: "p-1", Ref: message.ProcessRef{ID: "p", PID: l.test}})
+	if stop := hear[message.Stop](l); stop.Reason != "given up by its session" {
+		t.Errorf("%+v", stop)
+	}
+}
+
+// Who attaches late hears of a process that was given up.
+func TestRemovalIsRemembered(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	l.send(message.ProcessEnded{Name: "p-1", Last: 7})
+	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "elsewhere/p-1")})
+	want := message.ProcessRemoved{ID: "p", Reason: "its actor failed too often", Last: 7}
+	if got := hear[message.ProcessRemoved](l); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	l.send(message.Attach{})
+	if got := hear[message.Attached](l); len(got.Removed) != 1 || got.Removed[0] != want || len(got.Processes) != 0 {
+		t.Errorf("%+v, want %+v removed", got, want)
+	}
+}
+
+// Who is attached is warned before a session reaches its maximum age.
+func TestAgeIsAnnounced(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now().Add(-time.Hour), lifetime.Limits{TTL: -1, Age: time.Hour + 30*time.Second}))
+	if got := hear[message.Expiring](l); got.InMs == 0 || got.InMs > 30_000 || got.Reason != "session reached its maximum age of 1h0m30s" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A session ends when its time is over, and says so to the registry before.
+func TestSessionExpires(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: time.Millisecond}))
+	hear[message.Attached](l)
+	l.send(message.Gone{Who: l.test})
+	if got := hear[message.Detached](l); got.Since.IsZero() || !got.Empty {
+		t.Errorf("%+v", got)
+	}
+	select {
+	case <-l.closes.Done():
+		if got, want := context.Cause(l.closes).Error(), "session s is closing: session expired: no owner for 1ms"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the session does not end")
+	}
+}
+
+// A session tells the registry when its last process has gone, and when an owner comes.
+func TestStandingIsTold(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	hear[message.Attached](l)
+	l.send(message.Gone{Who: l.test})
+	if got := hear[message.Detached](l); got.Since.IsZero() || got.Empty {
+		t.Errorf("without an owner: %+v", got)
+	}
+	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "session/p-1")})
+	if got := hear[message.Detached](l); got.Since.IsZero() || !got.Empty {
+		t.Errorf("without a process: %+v", got)
+	}
+	l.send(message.Attach{})
+	if got := hear[message.Detached](l); !got.Since.IsZero() {
+		t.Errorf("with an owner: %+v", got)
+	}
+}
