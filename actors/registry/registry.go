@@ -17,47 +17,54 @@ import (
 	"github.com/google/uuid"
 )
 
+// The registry's own timers.
 type (
-	listSessionsDue struct{}
+	listSessionsDue struct{} // ListSessions failed a moment ago: ask again
+	roomDue         struct{} // the session that makes room has had roomTime to end
+	relieveDue      struct{} // a detached session may have been spared for long enough
 )
 
-type (
-	relieveDue struct{} // a session may have been without an owner for long enough
-
+const (
+	// roomTime is how long the next session waits for the end of the session that makes room.
+	roomTime = time.Second
+	// listPause is how long after a failed ListSessions the registry asks again.
+	listPause = 100 * time.Millisecond
 )
 
-// registryRecord is what of the registry survives its actor.
-type registryRecord struct {
-	draining bool
-	drained  func()                  // called once, when that is done; nil afterwards
-	waiting  []message.AttachRequest // until it is known which sessions there are
-	wanted   []session.Options       // those to open, in order, when there is room
+// record is the part of the registry's state that survives a restart of the actor.
+type record struct {
+	draining bool                    // DrainAll has come
+	drained  func()                  // called once draining is done; nil afterwards
+	waiting  []message.AttachRequest // until the registry is ready
+	wanted   []session.Options       // sessions to open when there is room, in order
 }
 
-// registry knows which sessions there are. After a failure it asks the sessions
-// actor; who asks meanwhile waits.
+// registry is the actor that knows all sessions. A new instance asks the sessions actor for the
+// list; an Attach waits until the list has come.
 type registry struct {
-	env *env.Env
-	*registryRecord
+	// Fixed at spawn.
+	env      *env.Env
 	sessions *actor.PID
+	*record
 
-	ready bool                  // known is complete
-	known map[string]*actor.PID // the supervisors of the sessions, by session id
+	// Owned by Receive.
+	ready bool                  // the list of sessions has come
+	known map[string]*actor.PID // the supervisor of each session, by session id
 
-	roster  *roster.Roster // of those known
+	roster  *roster.Roster // of the known sessions
 	leaving string         // the session that is being ended to make room; "": none
-	roomAt  env.Alarm      // while one is
+	roomAt  env.Alarm      // set while leaving is
 
-	relief    *roster.Relief // of those known
+	relief    *roster.Relief // of the known sessions
 	relieveAt env.Alarm
 }
 
-// New makes the registry. sessions is the actor that spawns sessions. drained is called once,
-// when DrainAll has come and no session is left.
+// New returns the Props of the registry. sessions is the actor that spawns sessions. The registry
+// calls drained once: after DrainAll, when no session is left.
 func New(e *env.Env, sessions *actor.PID, drained func()) *actor.Props {
-	record := &registryRecord{drained: drained}
+	kept := &record{drained: drained}
 	return e.Props(func() actor.Actor {
-		return &registry{env: e, registryRecord: record, sessions: sessions}
+		return &registry{env: e, record: kept, sessions: sessions}
 	}, env.Escalated)
 }
 
@@ -71,21 +78,21 @@ func (r *registry) Receive(ctx actor.Context) {
 	case message.SessionList:
 		r.rebuilt(ctx, m.Supervisors)
 	case message.SessionListFailed:
-		env.After(ctx, 100*time.Millisecond, listSessionsDue{})
+		env.After(ctx, listPause, listSessionsDue{})
 	case listSessionsDue:
 		ctx.Request(r.sessions, message.ListSessions{})
 
 	case message.Attach:
-		if it := (message.AttachRequest{Attach: m, Sender: ctx.Sender()}); r.ready {
-			r.attach(ctx, it)
+		if asked := (message.AttachRequest{Attach: m, Sender: ctx.Sender()}); r.ready {
+			r.attach(ctx, asked)
 		} else {
-			r.waiting = append(r.waiting, it)
+			r.waiting = append(r.waiting, asked)
 		}
 	case message.SessionSpawned:
 		if s := r.known[m.ID]; s != nil {
-			ctx.Watch(s) // one that is not there is answered with Terminated
+			ctx.Watch(s) // Terminated comes even if the session could not be spawned
 			if r.draining {
-				ctx.Send(s, message.Drain{}) // it was not there for the first one
+				ctx.Send(s, message.Drain{}) // the Drain of drain may have come before the session was there
 			}
 		}
 	case *actor.Stopping, *actor.Restarting:
@@ -112,16 +119,17 @@ func (r *registry) Receive(ctx actor.Context) {
 	}
 }
 
+// rebuilt takes the list of sessions, and then serves whoever has asked meanwhile.
 func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
 		r.known[message.LastName(s)] = s
-		r.roster.Take(message.LastName(s), "") // it says itself whose it is
+		r.roster.Take(message.LastName(s), "") // the answer to TellDetached names the owner key
 		ctx.Watch(s)
 		ctx.Send(s, message.TellDetached{})
 	}
 	r.count()
 	r.ready = true
-	for _, m := range r.waiting { // each in its turn: a failure costs one of them
+	for _, m := range r.waiting { // as messages: a failure costs one Attach only
 		ctx.RequestWithCustomSender(ctx.Self(), m.Attach, m.Sender)
 	}
 	r.waiting = nil
@@ -148,7 +156,7 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	}
 }
 
-// want asks for a session for m, which opens it.
+// want queues the session that m opens.
 func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
 	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.env.IdleTimeout)
@@ -168,6 +176,7 @@ func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 	r.seat(ctx)
 }
 
+// open has a session spawned.
 func (r *registry) open(ctx actor.Context, o session.Options) {
 	r.known[o.ID] = actor.NewPID(r.sessions.Address, r.sessions.Id+"/"+o.ID)
 	r.count()
@@ -177,14 +186,15 @@ func (r *registry) open(ctx actor.Context, o session.Options) {
 	ctx.Request(r.sessions, message.SessionSpawned{ID: o.ID})
 }
 
-// detachedTTL is the TTL of a session for which the client asked for ms.
+// detachedTTL returns the TTL of a session whose client asked for ms: nil means the server's default,
+// 0 means no limit. Negative: the session never expires.
 func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
 	if ms == nil {
 		return r.env.DetachedTTL, nil
 	}
 	ttl := env.FromMillis(*ms)
 	if ttl == 0 {
-		ttl = -1 // for ever
+		ttl = -1
 	}
 	if r.env.MaxDetachedTTL > 0 && (ttl < 0 || ttl > r.env.MaxDetachedTTL) {
 		return 0, protocol.Errorf(protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.env.MaxDetachedTTL.Milliseconds())
@@ -192,8 +202,8 @@ func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
 	return ttl, nil
 }
 
-// atMost is what a client asks for, in milliseconds, if the server's limit allows it; 0
-// or less is no limit, as 0 is of the client's.
+// atMost returns the limit of a session whose client asked for ms milliseconds: nil means limit, which
+// is the server's. Of ms, of limit and of the result, 0 means no limit. A client may not exceed limit.
 func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *protocol.Error) {
 	if ms == nil {
 		return max(limit, 0), nil
@@ -205,6 +215,7 @@ func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *proto
 	return d, nil
 }
 
+// terminated forgets a session that has ended, or that could not be spawned.
 func (r *registry) terminated(ctx actor.Context, id string) {
 	delete(r.known, id)
 	r.count()
@@ -216,28 +227,28 @@ func (r *registry) terminated(ctx actor.Context, id string) {
 	r.mayEnd(ctx)
 }
 
-// detached takes what a session says of itself.
+// detached takes the answer to TellDetached, or news of the same kind.
 func (r *registry) detached(ctx actor.Context, m message.Detached) {
 	if r.known[m.ID] == nil {
 		return
 	}
 	if m.Since.IsZero() {
-		if r.relief.Back(m.ID) { // its owner was faster
+		if r.relief.Back(m.ID) { // its owner was faster than Evict
 			r.relieve(ctx)
 		}
 	} else {
 		r.relief.Away(m.ID, m.Since, m.Gauge)
-		if r.short() { // it is spared that long: no need to look at all sessions now
+		if r.short() { // Relief spares this session that long: looking at all sessions can wait
 			r.relieveAt.Sooner(ctx, roster.Spared, relieveDue{})
 		}
 	}
 	r.rated(ctx, m)
 }
 
-// short reports whether sessions may be ended for the memory they hold.
+// short reports whether sessions may be evicted for their memory.
 func (r *registry) short() bool { return r.env.EvictForMemory && r.env.OutputBudget.Short() }
 
-// relieve ends a session if what it holds is in the way of others.
+// relieve evicts a session if the server is short of memory.
 func (r *registry) relieve(ctx actor.Context) {
 	if !r.short() {
 		return
@@ -250,8 +261,10 @@ func (r *registry) relieve(ctx actor.Context) {
 	}
 }
 
+// count publishes the number of sessions for server/info.
 func (r *registry) count() { r.env.Counts.Sessions.Store(int64(len(r.known))) }
 
+// drain has every session end, and refuses those that are wanted. May be repeated.
 func (r *registry) drain(ctx actor.Context) {
 	for _, s := range r.known {
 		ctx.Send(s, message.Drain{})
@@ -260,6 +273,7 @@ func (r *registry) drain(ctx actor.Context) {
 	r.mayEnd(ctx)
 }
 
+// mayEnd calls drained if draining is done.
 func (r *registry) mayEnd(ctx actor.Context) {
 	if r.ready && r.draining && len(r.known) == 0 && r.drained != nil {
 		r.drained()

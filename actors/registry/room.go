@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -10,15 +9,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// roomDue is the registry's own: the session that was to make room may have taken too long.
-type roomDue struct{}
-
-// roomTime is how long the next session waits for the one that is to make room.
-const roomTime = time.Second
-
-// seat opens the sessions that are wanted, in order, as far as there is room. For the first one without
-// room it ends the session that is worth the least, and waits for that. It refuses if
-// there is none to end.
+// seat opens the wanted sessions in order. If there is no room for the next session, seat evicts the
+// session that is worth the least, and goes on when that session has ended. If no session may be
+// evicted, seat refuses.
 func (r *registry) seat(ctx actor.Context) {
 	for r.ready && len(r.wanted) > 0 {
 		first := r.wanted[0]
@@ -43,13 +36,14 @@ func (r *registry) seat(ctx actor.Context) {
 	}
 }
 
-// refuse tells the first of those that want a session.
+// refuse drops the first wanted session, and tells its client.
 func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 	m := r.wanted[0].First
 	r.wanted = r.wanted[1:]
 	ctx.Send(m.Sender, m.Failed(err))
 }
 
+// noRoom is the error for a client from the owner key from when no session may be evicted.
 func (r *registry) noRoom(from string) *protocol.Error {
 	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "%s has %d sessions, the limit of one address: close one, or try again when one has expired", from, r.env.MaxSessionsEach)
@@ -57,7 +51,7 @@ func (r *registry) noRoom(from string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeInvalidRequest, "the server has %d sessions, its limit: close one, or try again when one has expired", len(r.known))
 }
 
-// left says that the session id has ended, or does not end: the next one may make room.
+// left goes on with the wanted sessions: the session id has ended, or will not make room.
 func (r *registry) left(ctx actor.Context, id string) {
 	if id == r.leaving {
 		r.leaving = ""
@@ -66,7 +60,7 @@ func (r *registry) left(ctx actor.Context, id string) {
 	r.seat(ctx)
 }
 
-// rated says whether a session may make room.
+// rated notes in the roster whether a session may make room.
 func (r *registry) rated(ctx actor.Context, m message.Detached) {
 	r.roster.Take(m.ID, m.From)
 	if !m.Since.IsZero() && m.Empty {

@@ -8,16 +8,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Of an envPolicy, whose every pattern is tried on every name.
+// Bounds of an envPolicy. The server tries every pattern on every name.
 const (
-	maxPatterns = 256 // in exclude, and in includeOnly
-	maxPattern  = 1 << 10
-	maxSet      = 10_000
-	// maxMatching bounds child.MatchingWork of all policies in a message: some 200 ms.
-	maxMatching = 128 << 20
+	maxPatterns = 256     // entries of exclude, and of includeOnly
+	maxPattern  = 1 << 10 // bytes of each pattern
+	maxSet      = 10_000  // entries of set
+	// maxWork bounds child.MatchingWork of all policies in one message: some 200 ms.
+	maxWork = 128 << 20
 )
 
-// Check refuses an envPolicy that would take long.
+// Check refuses an oversized envPolicy, and patterns whose matching would take too long. A nil
+// p passes.
 func Check(p *protocol.EnvPolicy) *protocol.Error {
 	if p == nil {
 		return nil
@@ -43,9 +44,11 @@ func Check(p *protocol.EnvPolicy) *protocol.Error {
 	return CheckWork(child.MatchingWork(p, os.Environ()))
 }
 
+// CheckWork refuses the policies of one message if their matching would take too long. work is the sum
+// of child.MatchingWork of these policies.
 func CheckWork(work int64) *protocol.Error {
-	if work > maxMatching {
-		return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxMatching)
+	if work > maxWork {
+		return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxWork)
 	}
 	return nil
 }

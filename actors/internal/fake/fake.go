@@ -24,19 +24,20 @@ func TypeName(message any) string {
 	return strings.ToLower(name[:1]) + name[1:]
 }
 
-// Child is a child that is deaf: only SIGKILL ends it, and what it has written
-// is behind what the test puts into its intake.
+// Child is a child.Handle without an OS process. Only SIGKILL ends a Child. Its exit enters the
+// intake after everything that the test has put there.
 type Child struct {
-	Mu     sync.Mutex
+	Mu     sync.Mutex // guards Ended, Killed and polite
 	Ended  bool
-	polite int           // SIGTERMs
-	Killed time.Duration // after birth; 0: not
-	Born   time.Time
-	Intake *child.Intake
-	Size   protocol.Size
-	Tree   chan struct{} // the rest of its tree is gone when this is closed; nil: there is none
+	Killed time.Duration // from Born to SIGKILL; 0: not killed
+	polite int           // signals other than SIGKILL
+	Born   time.Time     // set by the test, before the first call
+	Intake *child.Intake // gets the exit and the end of the streams
+	Size   protocol.Size // the last size that Resize set
+	Tree   chan struct{} // closed by the test when the descendants are gone; nil: there are none
 }
 
+// End ends the child with exit code 137. Repeating End does nothing.
 func (c *Child) End() {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -48,6 +49,7 @@ func (c *Child) End() {
 	c.Intake.Closed()
 }
 
+// Signal counts sig, and ends the child if sig is SIGKILL.
 func (c *Child) Signal(sig syscall.Signal) error {
 	if sig == syscall.SIGKILL {
 		c.End()
@@ -59,21 +61,24 @@ func (c *Child) Signal(sig syscall.Signal) error {
 	return nil
 }
 
+// Exited reports whether the child has ended.
 func (c *Child) Exited() bool {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return c.Ended
 }
 
-// Was is how often it was asked to end, and when it was killed.
+// Was returns how many signals other than SIGKILL the child got, and how long after Born SIGKILL came.
 func (c *Child) Was() (polite int, killed time.Duration) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return c.polite, c.Killed
 }
 
+// Kill sends SIGKILL.
 func (c *Child) Kill() error { return c.Signal(syscall.SIGKILL) }
 
+// KillTree ends the child, and calls done once Tree is closed.
 func (c *Child) KillTree(done func(error)) {
 	c.End()
 	go func() {
@@ -84,36 +89,49 @@ func (c *Child) KillTree(done func(error)) {
 	}()
 }
 
+// Finish is KillTree.
 func (c *Child) Finish(done func(error)) { c.KillTree(done) }
 
+// PID returns a pid that no process has.
 func (c *Child) PID() int { return 1 << 30 }
 
+// Containment returns a name that no real containment has.
 func (c *Child) Containment() child.Containment { return "fake" }
 
+// Write drops b and reports that the child took all of it.
 func (c *Child) Write(b []byte) (int, error) { return len(b), nil }
 
+// CloseStdin does nothing.
 func (c *Child) CloseStdin() error { return nil }
 
+// Resize records the size.
 func (c *Child) Resize(s protocol.Size) error { c.Size = s; return nil }
 
+// Status returns exit code 137; ok is false before the end.
 func (c *Child) Status() (st protocol.ExitStatus, ok bool) {
 	return protocol.ExitStatus{ExitCode: 137}, c.Exited()
 }
 
+// Stopped reports false: no signal stops the child.
 func (c *Child) Stopped() bool { return false }
 
+// Usage calls done with nil: the usage is unknown.
 func (c *Child) Usage(done func(*protocol.Usage)) { go done(nil) }
 
+// Abandon does nothing: the child has no streams.
 func (c *Child) Abandon() {}
 
+// TreeEmpty reports true.
 func (c *Child) TreeEmpty() bool { return true }
 
+// Release does nothing.
 func (c *Child) Release() error { return nil }
 
+// StdinUnread returns 0.
 func (c *Child) StdinUnread() int64 { return 0 }
 
-// Time runs a test in fake time, with an actor system. spawn spawns an actor that
-// counts its messages; count is how many of a type there were.
+// Time runs a test in fake time, with an actor system. spawn spawns an actor whose messages are
+// counted; count returns how many messages of a type (see TypeName) all spawned actors got.
 func Time(t *testing.T, test func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(message string) int)) {
 	synctest.Test(t, func(t *testing.T) {
 		quiet := slog.New(slog.DiscardHandler)
@@ -143,6 +161,6 @@ func Time(t *testing.T, test func(t *testing.T, system *actor.ActorSystem, spawn
 			system.Root.StopFuture(pid).Wait()
 		}
 		system.Shutdown()
-		time.Sleep(time.Minute) // what of its goroutines waits for a time
+		time.Sleep(time.Minute) // goroutines of the system that sleep end by then
 	})
 }
