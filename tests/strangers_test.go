@@ -66,7 +66,6 @@ func strangers(t *testing.T, s *server, from func(i int) string, say func(net.Co
 // However many strangers hold connections without a session, a client gets its session back each
 // time, and the server says that it is healthy.
 func TestStrangersShutNobodyOut(t *testing.T) {
-	t.Parallel()
 	const get = "GET / HTTP/1.1\r\nHost: h\r\n"
 	loopback := func(int) string { return "127.0.0.1" }
 	for _, c := range []struct {

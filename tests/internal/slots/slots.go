@@ -9,7 +9,7 @@ import (
 
 // each is how many tests share a processor. Tests of a server wait for most of their time: for
 // programs, for each other's turn, and for limits of 10 or 30 seconds.
-const each = 3
+const each = 2
 
 // Widen is for TestMain, before m.Run: unless -parallel is given, it is each for a processor.
 func Widen() {
