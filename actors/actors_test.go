@@ -14,12 +14,16 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/internal/slots"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slots.Widen()
+	goleak.VerifyTestMain(m)
+}
 
 // limit is how long a test waits for a fact before it gives up.
 const limit = 60 * time.Second

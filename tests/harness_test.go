@@ -47,7 +47,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/tests/internal/slots"
+	"github.com/b6f6fdd7/troupe/internal/slots"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/tests/internal/slots"
+	"github.com/b6f6fdd7/troupe/internal/slots"
 )
 
 // pending are attacks that still succeed. A test of one of these fails once the server

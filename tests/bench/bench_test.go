@@ -24,6 +24,7 @@ func TestEveryRow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute")
 	}
+	t.Parallel()
 	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--svg", t.TempDir(), "--timeout", "8m"})
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +70,7 @@ func TestEveryRow(t *testing.T) {
 
 // TestSoak: a short one finds nothing wrong.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	o, err := parse([]string{"--soak", "5s", "--processes", "40", "--timeout", "1m"})
 	if err != nil {
 		t.Fatal(err)
