@@ -90,7 +90,7 @@ func Props(config config.Config) (*actor.Props, *Troupe, error) {
 		Log:       s.Log,
 		Counters:  &s.Counts.Actors,
 	}
-	s.Once = &supervision.Strategy{Log: s.Log, Counters: &s.Counts.Actors}
+	s.StopAtOnce = &supervision.Strategy{Log: s.Log, Counters: &s.Counts.Actors}
 	t := &Troupe{env: s, log: log, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
 	s.Workers = env.NewWorkers(t.stopped)
 	s.Disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
@@ -235,7 +235,7 @@ func (r *root) start(ctx actor.Context) {
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	r.connections = spawn("connections", r.env.Props(func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
-		env.Contained, actor.WithSupervisor(r.env.Once))) // a connection that fails is stopped: its client resumes
+		env.Contained, actor.WithSupervisor(r.env.StopAtOnce))) // a connection that fails is stopped: its client resumes
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)

@@ -19,8 +19,8 @@ import (
 // drainDue is the command's own timer, for outcome.Outcome.Tick.
 type drainDue struct{}
 
-// Start is what a connection spawns a command with.
-type Start struct {
+// Options say which program to run, and for whom.
+type Options struct {
 	Spec       *dialect.Spec
 	From       string // as message.Attach.From
 	Troupe     *actor.PID
@@ -33,7 +33,7 @@ type Start struct {
 // runs in, and the session ends with it. It lives under its connection.
 type command struct {
 	// Fixed at spawn.
-	Start
+	Options
 	env *env.Env
 
 	// Owned by Receive.
@@ -54,13 +54,13 @@ type command struct {
 }
 
 // New returns the Props of a command.
-func New(e *env.Env, start Start) *actor.Props {
+func New(e *env.Env, o Options) *actor.Props {
 	return e.Props(func() actor.Actor {
 		return &command{
-			Start:   start,
+			Options: o,
 			env:     e,
 			calls:   make(map[uint64]*runningCall),
-			outcome: outcome.Outcome{Spec: start.Spec},
+			outcome: outcome.Outcome{Spec: o.Spec},
 		}
 	}, env.Escalated)
 }

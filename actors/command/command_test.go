@@ -47,7 +47,7 @@ func begin(t *testing.T, params any) *world {
 	account := w.pool.Account()
 	account.Force(budget.Free)
 	e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}}
-	w.command = w.system.Root.Spawn(command.New(e, command.Start{
+	w.command = w.system.Root.Spawn(command.New(e, command.Options{
 		Spec: r.Start, From: "here", Troupe: w.self, Connection: w.self, Room: account.Part(1<<20, 1), Pull: 1 << 10,
 	}))
 	t.Cleanup(func() {

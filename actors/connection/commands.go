@@ -126,7 +126,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		c.commands.named = make(map[commandKey]*runningCommand)
 		c.commands.actors = make(map[string]*runningCommand)
 	}
-	pid := ctx.SpawnPrefix(command.New(c.env, command.Start{
+	pid := ctx.SpawnPrefix(command.New(c.env, command.Options{
 		Spec:       spec,
 		From:       ownerKey(c.conn),
 		Troupe:     c.troupe,

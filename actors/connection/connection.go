@@ -111,7 +111,7 @@ type connection struct {
 // New makes the actor of one connection. spare says that there are MaxConnections without
 // this one.
 func New(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *actor.Props {
-	return e.Props(func() actor.Actor { return connectionOf(e, troupe, conn, spare) }, env.Escalated, actor.WithSupervisor(e.Once))
+	return e.Props(func() actor.Actor { return connectionOf(e, troupe, conn, spare) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
 }
 
 func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *connection {

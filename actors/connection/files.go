@@ -97,12 +97,12 @@ func tryLater(err error) error {
 
 // end drops what was written and not closed, and ends the watches. What runs goes on until it
 // sees it.
-func (f *fileCalls) end(turns *turns.Turns) {
+func (f *fileCalls) end(turns *turns.Pool) {
 	f.cancel()
 	if f.waiter != nil {
 		turns.Forget(f.waiter)
 	}
-	go turns.Close(f.handles.CloseAll)
+	go turns.RunAnyway(f.handles.CloseAll)
 }
 
 // pending is how many have no answer; f may be nil.

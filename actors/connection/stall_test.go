@@ -66,7 +66,7 @@ func (c *goneConn) Gone() bool { return c.gone.Load() }
 
 // slowDisk is a connection with a client that reads all, on a machine whose disk does nothing
 // until it is closed.
-func slowDisk(t *testing.T, turns *turns.Turns, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
+func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
 		troupe := spawn(func() actor.Actor { return slowSession{make(chan asked, 10)} })

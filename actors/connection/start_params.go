@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/internal/envpolicy"
+	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -44,7 +44,7 @@ func applyPolicy(p *protocol.ProcessStartParams, work *int64) *protocol.Error {
 	}
 	server := os.Environ()
 	*work += child.MatchingWork(p.EnvPolicy, server)
-	if err := cmp.Or(envpolicy.Check(p.EnvPolicy), envpolicy.CheckWork(*work)); err != nil {
+	if err := cmp.Or(policy.CheckEnv(p.EnvPolicy), policy.CheckEnvWork(*work)); err != nil {
 		return err
 	}
 	p.Env = child.Variables(p.EnvPolicy, server, p.Env)

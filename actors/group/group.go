@@ -129,7 +129,7 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 		g.telling = true
 		ctx.Send(ctx.Self(), tellDue{})
 	}
-	if state, _ := g.group.State(); state == supervision.GroupEnded && g.endedAt.Timer == nil {
+	if state, _ := g.group.State(); state == supervision.GroupEnded && !g.endedAt.IsSet() {
 		g.endedAt.Set(ctx, max(g.env.ClosedRetention, 0), endedDue{})
 	}
 }
@@ -149,7 +149,7 @@ func (g *group) tell(ctx actor.Context) {
 		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason})
 	}
 	if info.State != g.info.State || info.Restarts != g.info.Restarts || !slices.Equal(info.Processes, g.info.Processes) {
-		ctx.Send(g.session, message.GroupTold{Name: g.name, Info: info})
+		ctx.Send(g.session, message.GroupReport{Name: g.name, Info: info})
 		g.env.At(ctx, env.GroupStateSaid)
 		g.info = info
 	}
@@ -176,7 +176,7 @@ func New(e *env.Env, o Options) (Made, *protocol.Error) {
 	if strategy == "" {
 		strategy = protocol.OneForOne
 	}
-	intensity, err := policy.Intensity("intensity", o.Params.Intensity)
+	intensity, err := policy.ParseIntensity("intensity", o.Params.Intensity)
 	if err != nil {
 		return Made{}, err
 	}
@@ -194,7 +194,7 @@ func New(e *env.Env, o Options) (Made, *protocol.Error) {
 		Start: message.Spawn{
 			Name:  o.Name,
 			Props: e.Props(func() actor.Actor { return &group{groupRecord: record} }, env.Escalated),
-			What:  "group " + id,
+			Label: "group " + id,
 			Done:  message.GroupSpawned{Name: o.Name},
 		},
 		Order: machine.Order(),

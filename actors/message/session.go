@@ -28,7 +28,7 @@ func (g *Gauge) Held() int64 { return g.HeldBytes.Load() }
 
 type (
 	// session: it has had no owner since then; the zero Time: it has one
-	Detached struct {
+	Standing struct {
 		ID    string
 		Since time.Time
 		From  string // see Attach
@@ -68,7 +68,7 @@ type (
 	Gone         struct{ Who *actor.PID } // itself: Terminated, in its turn; supervisor: of any
 	GroupSpawned struct{ Name string }    // supervisor
 	// group: how it stands now
-	GroupTold struct {
+	GroupReport struct {
 		Name string
 		Info protocol.GroupInfo
 	}
@@ -81,7 +81,7 @@ type (
 		IfIdle bool // only if it has no process; else the session answers with detached
 	}
 	// registry, when it is new: answered with detached
-	TellDetached struct{}
+	TellStanding struct{}
 	// An ephemeral session that has lost its owner sends this to the registry, which sends it back: so
 	// it comes after a drain that is on its way.
 	Abandoned struct{ ID string }

@@ -12,7 +12,7 @@ import (
 type Spawn struct {
 	Name  string
 	Props *actor.Props
-	What  string // the child, in errors
+	Label string // the child, in errors
 	// Done is the answer when the child was spawned, or could not be; nil: no answer.
 	// Watching a child that is not there tells the difference.
 	Done any
@@ -33,7 +33,7 @@ func (m SpawnRequest) GiveBack()                      { m.Unused() }
 // Under spawns the child under ctx.
 func (m Spawn) Under(ctx actor.Context) *protocol.Error {
 	if _, err := ctx.SpawnNamed(m.Props, m.Name); err != nil {
-		return protocol.Errorf(protocol.CodeInternal, "spawn %s: %v", m.What, err)
+		return protocol.Errorf(protocol.CodeInternal, "spawn %s: %v", m.Label, err)
 	}
 	return nil
 }

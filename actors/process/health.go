@@ -204,8 +204,8 @@ func (p *process) rewatch(ctx actor.Context) {
 		if !h.probing.Load() {
 			p.probeLater(ctx)
 		}
-	case r != nil && h.readyAt.Timer != nil:
-		h.readyAt.Set(ctx, time.Until(h.readyAt.Due), readyDue{p.life.Run()})
+	case r != nil && h.readyAt.IsSet():
+		h.readyAt.Set(ctx, time.Until(h.readyAt.Due()), readyDue{p.life.Run()})
 	}
 }
 

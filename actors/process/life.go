@@ -83,14 +83,7 @@ func (p *process) advance(ctx actor.Context) {
 			p.spread(ctx)
 		}
 	}
-	switch at := p.life.Wake(); {
-	case at.Equal(p.wakeAt.Due):
-	case at.IsZero():
-		p.wakeAt.Cancel()
-	default:
-		p.wakeAt.Set(ctx, time.Until(at), wakeDue{})
-		p.wakeAt.Due = at
-	}
+	p.wakeAt.SetTo(ctx, p.life.Wake(), wakeDue{})
 }
 
 // act does the actions that are pending.

@@ -42,7 +42,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	if err != nil {
 		return message.SpawnRequest{}, err
 	}
-	restart, err := policy.Restart(params.Restart)
+	restart, err := policy.ParseRestart(params.Restart)
 	if err != nil {
 		return message.SpawnRequest{}, err
 	}
@@ -101,7 +101,7 @@ func (r *processRecord) request() message.SpawnRequest {
 		Spawn: message.Spawn{
 			Name:  r.name,
 			Props: r.shared.Props(func() actor.Actor { return &process{r} }, env.Escalated),
-			What:  "process " + r.id,
+			Label: "process " + r.id,
 		},
 		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },
 		Ended:   protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(r.id)),

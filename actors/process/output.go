@@ -15,7 +15,7 @@ import (
 
 type (
 	// processFeed is the log of a process with its viewers.
-	processFeed = feed.Feed[message.Who, *actor.PID]
+	processFeed = feed.Feed[message.Key, *actor.PID]
 	viewer      = feed.Viewer[*actor.PID]
 )
 
@@ -47,7 +47,7 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 		ctx.Respond(message.Refused{Process: p.id, Err: protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
 		return
 	}
-	key := message.WhoOf(ctx.Sender())
+	key := message.KeyOf(ctx.Sender())
 	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Owner: m.Owner, Explicit: m.Explicit, Resumed: m.Resumed})
 	if m.Owner {
 		p.awaitAhead(ctx)
@@ -57,14 +57,14 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 }
 
 // pulled records that a viewer waits for up to n bytes.
-func (p *process) pulled(ctx actor.Context, key message.Who, n int) {
+func (p *process) pulled(ctx actor.Context, key message.Key, n int) {
 	if v := p.feed.Pull(key, n); v != nil {
 		p.deliver(ctx, v)
 	}
 }
 
 func (p *process) acked(ctx actor.Context, m message.Ack) {
-	if p.feed.Ack(time.Now(), message.WhoOf(ctx.Sender()), m.From, m.To) {
+	if p.feed.Ack(time.Now(), message.KeyOf(ctx.Sender()), m.From, m.To) {
 		p.awaitAhead(ctx)
 		p.held()
 	}
@@ -95,11 +95,11 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 }
 
 func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
-	key := message.WhoOf(pid)
+	key := message.KeyOf(pid)
 	p.feed.Remove(key)
 	p.held()
 	gone := func(r *parked) bool {
-		if message.WhoOf(r.sender) != key {
+		if message.KeyOf(r.sender) != key {
 			return false
 		}
 		r.stopTimer()

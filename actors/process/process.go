@@ -110,7 +110,7 @@ type parked struct {
 type process struct{ *processRecord }
 
 func (p *process) Receive(ctx actor.Context) {
-	if from := ctx.Sender(); from != nil && p.feed.Barred(message.WhoOf(from)) {
+	if from := ctx.Sender(); from != nil && p.feed.Barred(message.KeyOf(from)) {
 		return
 	}
 	switch m := ctx.Message().(type) {
@@ -169,16 +169,16 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 	case message.Subscribe:
 		p.subscribe(ctx, m)
 	case message.Pull:
-		p.pulled(ctx, message.WhoOf(ctx.Sender()), m.Bytes)
+		p.pulled(ctx, message.KeyOf(ctx.Sender()), m.Bytes)
 	case message.Ack:
 		p.acked(ctx, m)
 	case message.Unsubscribe:
 		p.removeViewer(ctx, ctx.Sender())
 	case message.ViewerGone:
 		if m.Evicted {
-			p.feed.Bar(message.WhoOf(m.PID))
+			p.feed.Bar(message.KeyOf(m.PID))
 		} else {
-			p.feed.Unbar(message.WhoOf(m.PID))
+			p.feed.Unbar(message.KeyOf(m.PID))
 		}
 		p.removeViewer(ctx, m.PID)
 	case message.BudgetLow:
@@ -340,7 +340,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	switch params := m.Params.(type) {
 	case protocol.ProcessReadParams:
 		// A client that reads after a seq has the output up to there (PROTOCOL.md).
-		if p.feed.AckRead(time.Now(), message.WhoOf(r.sender), params.AfterSeq) {
+		if p.feed.AckRead(time.Now(), message.KeyOf(r.sender), params.AfterSeq) {
 			p.awaitAhead(ctx)
 			p.held()
 		}

@@ -22,7 +22,7 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if p.group != nil && r.Intensity != nil {
 		return errGroupIntensity
 	}
-	restart, err := policy.Restart(&r)
+	restart, err := policy.ParseRestart(&r)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
-	"github.com/b6f6fdd7/troupe/actors/internal/envpolicy"
+	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -64,7 +64,7 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		graceError("killGraceMs", params.KillGraceMs),
 		healthError(params.Ready, params.Restart),
 		streamError(&params),
-		envpolicy.Check(params.EnvPolicy),
+		policy.CheckEnv(params.EnvPolicy),
 	); err != nil {
 		return child.Spec{}, err
 	}

@@ -104,8 +104,8 @@ func (r *registry) Receive(ctx actor.Context) {
 		if s := r.known[m.ID]; s != nil {
 			ctx.Send(s, m)
 		}
-	case message.Detached:
-		r.detached(ctx, m)
+	case message.Standing:
+		r.standing(ctx, m)
 	case roomDue:
 		r.left(ctx, r.leaving)
 	case message.BudgetLow, relieveDue:
@@ -123,9 +123,9 @@ func (r *registry) Receive(ctx actor.Context) {
 func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
 		r.known[message.LastName(s)] = s
-		r.roster.Take(message.LastName(s), "") // the answer to TellDetached names the owner key
+		r.roster.Take(message.LastName(s), "") // the answer to TellStanding names the owner key
 		ctx.Watch(s)
-		ctx.Send(s, message.TellDetached{})
+		ctx.Send(s, message.TellStanding{})
 	}
 	r.count()
 	r.ready = true
@@ -227,8 +227,8 @@ func (r *registry) terminated(ctx actor.Context, id string) {
 	r.mayEnd(ctx)
 }
 
-// detached takes the answer to TellDetached, or news of the same kind.
-func (r *registry) detached(ctx actor.Context, m message.Detached) {
+// standing takes the answer to TellStanding, or news of the same kind.
+func (r *registry) standing(ctx actor.Context, m message.Standing) {
 	if r.known[m.ID] == nil {
 		return
 	}

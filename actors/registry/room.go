@@ -61,7 +61,7 @@ func (r *registry) left(ctx actor.Context, id string) {
 }
 
 // rated notes in the roster whether a session may make room.
-func (r *registry) rated(ctx actor.Context, m message.Detached) {
+func (r *registry) rated(ctx actor.Context, m message.Standing) {
 	r.roster.Take(m.ID, m.From)
 	if !m.Since.IsZero() && m.Empty {
 		if m.ID != r.leaving {

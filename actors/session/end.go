@@ -22,14 +22,9 @@ type standing struct {
 // live does what the lifetime asks for by now, and waits for the next time. It follows every message.
 func (s *session) live(ctx actor.Context) {
 	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
-	if next := s.life.Next(); next.IsZero() {
-		s.lifeAt.Cancel()
-	} else if s.lifeAt.Timer == nil || !s.lifeAt.Due.Equal(next) {
-		s.lifeAt.Set(ctx, time.Until(next), lifeDue{})
-		s.lifeAt.Due = next
-	}
+	s.lifeAt.SetTo(ctx, s.life.Next(), lifeDue{})
 	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
-		s.tellDetached(ctx)
+		s.tellStanding(ctx)
 	}
 }
 
@@ -64,7 +59,7 @@ func (s *session) abandoned(ctx actor.Context) {
 // processes stays, too.
 func (s *session) evict(ctx actor.Context, m message.Evict) {
 	if m.IfIdle && (s.owner != nil || !s.processes.Empty()) {
-		s.tellDetached(ctx)
+		s.tellStanding(ctx)
 		return
 	}
 	s.follow(ctx, s.life.Evict(m.Reason))
@@ -72,10 +67,10 @@ func (s *session) evict(ctx actor.Context, m message.Evict) {
 
 func (s *session) standing() standing { return standing{s.life.Detached(), s.processes.Empty()} }
 
-// tellDetached tells the registry whether there is an owner, and if not, since when.
-func (s *session) tellDetached(ctx actor.Context) {
+// tellStanding tells the registry whether there is an owner, and if not, since when.
+func (s *session) tellStanding(ctx actor.Context) {
 	s.told = s.standing()
-	ctx.Send(s.registry, message.Detached{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
+	ctx.Send(s.registry, message.Standing{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
 }
 
 // close ends the session for a reason of its clients'.

@@ -172,13 +172,13 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 	if len(g.left) > 0 || g.announced {
 		return
 	}
-	told := make(map[message.Who]bool)
+	told := make(map[message.Key]bool)
 	for _, r := range g.asked {
-		told[message.WhoOf(r.Sender)] = true
+		told[message.KeyOf(r.Sender)] = true
 		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: s.groupStarted(g)})
 	}
 	for _, pid := range s.attached() {
-		if told[message.WhoOf(pid)] {
+		if told[message.KeyOf(pid)] {
 			continue
 		}
 		for _, p := range s.groupStarted(g).Processes {
@@ -281,7 +281,7 @@ func (s *session) listGroups(ctx actor.Context, m message.Request) {
 	ctx.Respond(message.Reply{Token: m.Token, Result: result})
 }
 
-func (s *session) groupTold(ctx actor.Context, m message.GroupTold) {
+func (s *session) groupReport(ctx actor.Context, m message.GroupReport) {
 	g := s.groups[m.Info.GroupID]
 	if g == nil || g.name != m.Name {
 		return

@@ -37,7 +37,7 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		Spawn: message.Spawn{
 			Name:  o.ID,
 			Props: e.Props(func() actor.Actor { return &sessionSupervisor{record} }, env.Contained),
-			What:  "session " + o.ID,
+			Label: "session " + o.ID,
 		},
 		Refused: func(err *protocol.Error) any { return o.First.Failed(err) },
 		Ended:   wireerr.ErrShutdown,
@@ -56,7 +56,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case *actor.Started:
 		s.record.supervisor = ctx.Self()
 		props := e.Props(func() actor.Actor { return &session{s.record} }, env.Escalated)
-		if err := (message.Spawn{Name: message.SessionName, Props: props, What: "session " + s.record.id}).Under(ctx); err != nil {
+		if err := (message.Spawn{Name: message.SessionName, Props: props, Label: "session " + s.record.id}).Under(ctx); err != nil {
 			panic(err) // the name is ours alone
 		}
 	case *actor.Stopped:
@@ -68,7 +68,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			e.Log.Error("spawn", "actor", m.Name, "err", err)
 		}
 		ctx.Respond(m.Done)
-	case message.Drain, message.Evict, message.TellDetached, message.Abandoned:
+	case message.Drain, message.Evict, message.TellStanding, message.Abandoned:
 		ctx.Send(logic, m)
 	case message.BudgetLow:
 		message.ToChildren(ctx, m)

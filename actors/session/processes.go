@@ -103,14 +103,14 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		return
 	}
 	ctx.Watch(m.Ref.PID)
-	told := make(map[message.Who]bool)
+	told := make(map[message.Key]bool)
 	for _, r := range p.Asked {
-		told[message.WhoOf(r.Sender)] = true
+		told[message.KeyOf(r.Sender)] = true
 		ctx.Send(r.Sender, message.Reply{Token: r.Token, Result: message.Started{ProcessStartResult: p.Result, Process: m.Ref}})
 	}
 	if p.Group == "" {
 		for _, pid := range s.attached() {
-			if !told[message.WhoOf(pid)] {
+			if !told[message.KeyOf(pid)] {
 				ctx.Send(pid, message.ProcessAdded{Process: m.Ref})
 			}
 		}

@@ -36,8 +36,8 @@ type sessionRecord struct {
 
 	attaching *actor.PID // whose Attach is under way, and who was not attached before; nil: nobody
 	owner     *actor.PID // nil: detached
-	observers map[message.Who]*actor.PID
-	former    map[message.Who]*actor.PID // evicted owners that have not ended
+	observers map[message.Key]*actor.PID
+	former    map[message.Key]*actor.PID // evicted owners that have not ended
 	life      *lifetime.Life
 	lifeAt    env.Alarm // life.Next
 	told      standing  // as the registry knows it
@@ -83,16 +83,16 @@ func (s *session) Receive(ctx actor.Context) {
 			g.watched = true
 			ctx.Watch(s.processPID(m.Name))
 		}
-	case message.GroupTold:
-		s.groupTold(ctx, m)
+	case message.GroupReport:
+		s.groupReport(ctx, m)
 	case lifeDue:
 		s.lifeAt.Cancel() // the clock may have been set back: live sets it again
 	case message.Abandoned:
 		s.abandoned(ctx)
 	case message.Evict:
 		s.evict(ctx, m)
-	case message.TellDetached:
-		s.tellDetached(ctx)
+	case message.TellStanding:
+		s.tellStanding(ctx)
 		s.sinceAttached(ctx) // the registry before may have lost what an ephemeral session told it
 	case message.Drain:
 		s.drain(ctx)
@@ -109,8 +109,8 @@ func (s *session) Receive(ctx actor.Context) {
 // the earlier one left it, and asks again for what it may have missed.
 func (s *session) start(ctx actor.Context) {
 	if s.observers == nil {
-		s.observers = make(map[message.Who]*actor.PID)
-		s.former = make(map[message.Who]*actor.PID)
+		s.observers = make(map[message.Key]*actor.PID)
+		s.former = make(map[message.Key]*actor.PID)
 		s.groups = make(map[string]*ensemble)
 		s.groupIDs = make(map[string]string)
 	}
@@ -197,7 +197,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 			}
 			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
 			s.viewerGone(ctx, message.ViewerGone{PID: s.owner, Evicted: true})
-			s.former[message.WhoOf(s.owner)] = s.owner // still watched: it may yet have subscribed
+			s.former[message.KeyOf(s.owner)] = s.owner // still watched: it may yet have subscribed
 		}
 		if !m.Sender.Equal(s.owner) {
 			s.attaching = m.Sender
@@ -205,10 +205,10 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		s.owner = m.Sender
 		s.env.At(ctx, env.OwnerSet)
 	} else {
-		if s.observers[message.WhoOf(m.Sender)] == nil {
+		if s.observers[message.KeyOf(m.Sender)] == nil {
 			s.attaching = m.Sender
 		}
-		s.observers[message.WhoOf(m.Sender)] = m.Sender
+		s.observers[message.KeyOf(m.Sender)] = m.Sender
 	}
 	s.sinceAttached(ctx)
 	ctx.Watch(m.Sender)
@@ -231,13 +231,13 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 		s.owner = nil
 		s.env.At(ctx, env.OwnerGone)
 		s.sinceAttached(ctx)
-	case s.observers[message.WhoOf(pid)] != nil:
+	case s.observers[message.KeyOf(pid)] != nil:
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
-		delete(s.observers, message.WhoOf(pid))
+		delete(s.observers, message.KeyOf(pid))
 		s.sinceAttached(ctx)
-	case s.former[message.WhoOf(pid)] != nil:
+	case s.former[message.KeyOf(pid)] != nil:
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
-		delete(s.former, message.WhoOf(pid))
+		delete(s.former, message.KeyOf(pid))
 	default:
 		name := message.LastName(pid)
 		if _, ok := s.groupIDs[name]; ok {
@@ -297,7 +297,7 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 }
 
 func (s *session) roleOf(pid *actor.PID) protocol.Role {
-	if s.observers[message.WhoOf(pid)] != nil {
+	if s.observers[message.KeyOf(pid)] != nil {
 		return protocol.RoleObserver
 	}
 	return protocol.RoleOwner

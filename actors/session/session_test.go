@@ -115,7 +115,7 @@ func TestSessionExpires(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: time.Millisecond}))
 	hear[message.Attached](l)
 	l.send(message.Gone{Who: l.test})
-	if got := hear[message.Detached](l); got.Since.IsZero() || !got.Empty {
+	if got := hear[message.Standing](l); got.Since.IsZero() || !got.Empty {
 		t.Errorf("%+v", got)
 	}
 	select {
@@ -133,15 +133,15 @@ func TestStandingIsTold(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
 	hear[message.Attached](l)
 	l.send(message.Gone{Who: l.test})
-	if got := hear[message.Detached](l); got.Since.IsZero() || got.Empty {
+	if got := hear[message.Standing](l); got.Since.IsZero() || got.Empty {
 		t.Errorf("without an owner: %+v", got)
 	}
 	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "session/p-1")})
-	if got := hear[message.Detached](l); got.Since.IsZero() || !got.Empty {
+	if got := hear[message.Standing](l); got.Since.IsZero() || !got.Empty {
 		t.Errorf("without a process: %+v", got)
 	}
 	l.send(message.Attach{})
-	if got := hear[message.Detached](l); !got.Since.IsZero() {
+	if got := hear[message.Standing](l); !got.Since.IsZero() {
 		t.Errorf("with an owner: %+v", got)
 	}
 }

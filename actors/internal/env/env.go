@@ -31,11 +31,11 @@ type Env struct {
 	StartBudget  *budget.Pool // of sessions: what processes are started from; of tests: nil
 	Disk         *spool.Disk
 	Watcher      *files.Watcher
-	FileTurns    *turns.Turns
+	FileTurns    *turns.Pool
 	HTTPClient   *httpcall.Client
 	Workers      actor.Dispatcher      // of all actors; of tests: nil, protoactor's
 	Strategy     *supervision.Strategy // of what may be restarted: registry, session, process
-	Once         *supervision.Strategy // of what is stopped when it fails: connection, command
+	StopAtOnce   *supervision.Strategy // of what is stopped when it fails: connection, command
 	Info         *protocol.EnvironmentInfo
 	Started      time.Time
 	Counts       Counts

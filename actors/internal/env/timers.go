@@ -12,59 +12,78 @@ func FromMillis(ms uint64) time.Duration {
 	return time.Duration(min(ms, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
-// After sends m to the actor itself, later.
+// After sends m to the actor itself after d.
 func After(ctx actor.Context, d time.Duration, m any) *time.Timer {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	return time.AfterFunc(d, func() { root.Send(self, m) })
 }
 
-// Alarm is a timer of an actor's that is set again and stopped: there is one at a
-// time. A message that was on its way when it was stopped still comes.
+// Alarm is a timer that sends a message to the actor that owns it. The zero Alarm is not set. After
+// Stop, Cancel or Set, an earlier message that was already sent may still arrive. An Alarm stays set
+// when its message has been sent.
 type Alarm struct {
-	Timer *time.Timer
-	Due   time.Time
+	timer *time.Timer // nil: the alarm is not set
+	due   time.Time   // of the last Set; zero: never set, or cancelled
 }
 
-// Set stops the alarm and sets it again: after d the actor receives m.
+// Set has the actor receive m after d. An earlier time is dropped.
 func (a *Alarm) Set(ctx actor.Context, d time.Duration, m any) {
 	a.Stop()
-	a.Due = time.Now().Add(d)
-	a.Timer = After(ctx, d, m)
+	a.due = time.Now().Add(d)
+	a.timer = After(ctx, d, m)
 }
 
-// Sooner is set, unless it is set to an earlier time yet to come.
+// SetTo has the actor receive m at the time at. If the alarm is set to at already, SetTo does
+// nothing. A zero at cancels the alarm.
+func (a *Alarm) SetTo(ctx actor.Context, at time.Time, m any) {
+	switch {
+	case at.IsZero():
+		a.Cancel()
+	case a.timer == nil || !a.due.Equal(at):
+		a.Set(ctx, time.Until(at), m)
+		a.due = at
+	}
+}
+
+// Sooner sets the alarm, unless the alarm is set to an earlier time in the future.
 func (a *Alarm) Sooner(ctx actor.Context, d time.Duration, m any) {
-	if now := time.Now(); a.Timer == nil || !now.Before(a.Due) || now.Add(d).Before(a.Due) {
+	if now := time.Now(); a.timer == nil || !now.Before(a.due) || now.Add(d).Before(a.due) {
 		a.Set(ctx, d, m)
 	}
 }
 
-// Left is how long until it comes, in milliseconds; 0 if it is not set.
+// IsSet reports whether the alarm was set, and neither stopped nor cancelled since.
+func (a *Alarm) IsSet() bool { return a.timer != nil }
+
+// Due returns the time to which the alarm was last set; zero: never set, or cancelled.
+func (a *Alarm) Due() time.Time { return a.due }
+
+// Left returns the milliseconds until Due; 0 if the alarm is not set.
 func (a *Alarm) Left() uint64 {
-	if a.Timer == nil {
+	if a.timer == nil {
 		return 0
 	}
-	return UntilMs(a.Due)
+	return UntilMs(a.due)
 }
 
-// Cancel makes it as one that was never set.
+// Cancel stops the alarm and forgets its time.
 func (a *Alarm) Cancel() {
 	a.Stop()
-	a.Due = time.Time{}
+	a.due = time.Time{}
 }
 
-// Stop leaves due: an actor that is restarted may set it again.
+// Stop stops the alarm. Due stays, so that the next instance of the actor can set the alarm again.
 func (a *Alarm) Stop() {
-	if a.Timer != nil {
-		a.Timer.Stop()
-		a.Timer = nil
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
 	}
 }
 
 // Milliseconds converts a Duration for the wire, rounded down. A negative Duration becomes 0.
 func Milliseconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Millisecond) }
 
-// UntilMs is 0 for the zero Time.
+// UntilMs returns the milliseconds until t; 0 for the zero Time, and for a past time.
 func UntilMs(t time.Time) uint64 {
 	if t.IsZero() {
 		return 0

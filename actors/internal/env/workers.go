@@ -2,6 +2,8 @@ package env
 
 import (
 	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
 )
 
 const (
@@ -22,7 +24,7 @@ type workers struct {
 }
 
 // NewWorkers returns the dispatcher of all actors. Its idle goroutines end when over is closed.
-func NewWorkers(over chan struct{}) *workers {
+func NewWorkers(over chan struct{}) actor.Dispatcher {
 	return &workers{next: make(chan func()), over: over}
 }
 

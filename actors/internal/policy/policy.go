@@ -1,4 +1,5 @@
-// Package policy turns the restart policies of the wire into those of package supervision.
+// Package policy checks the policies that clients send with a start: when to restart, and which
+// environment a program gets. Restart policies become values of package supervision.
 package policy
 
 import (
@@ -11,8 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Restart is what a client asks for, with the defaults of PROTOCOL.md; nil for nil.
-func Restart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
+const (
+	// maxRestarts bounds the restarts and exits that a process remembers.
+	maxRestarts = 1000
+	// maxGiveUp bounds the exit codes, and the signals, to which each exit is compared.
+	maxGiveUp = 256
+)
+
+// ParseRestart returns a client's restart policy with the defaults of PROTOCOL.md. A nil r gives nil.
+func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -27,7 +35,7 @@ func Restart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		s.Backoff = supervision.Backoff{Initial: env.FromMillis(b.InitialMs), Max: env.FromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
 	}
 	var err *protocol.Error
-	if s.Intensity, err = Intensity("restart.intensity", r.Intensity); err != nil {
+	if s.Intensity, err = ParseIntensity("restart.intensity", r.Intensity); err != nil {
 		return nil, err
 	}
 	if g := r.GiveUp; g != nil {
@@ -47,8 +55,9 @@ func Restart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 	return s, nil
 }
 
-// Intensity is what a client asks for, or 5 in a minute.
-func Intensity(name string, in *protocol.Intensity) (supervision.Intensity, *protocol.Error) {
+// ParseIntensity returns a client's intensity; nil means 5 restarts in a minute. name is the path of
+// the member in the request, for errors.
+func ParseIntensity(name string, in *protocol.Intensity) (supervision.Intensity, *protocol.Error) {
 	if in == nil {
 		return supervision.Intensity{Restarts: 5, Period: time.Minute}, nil
 	}
@@ -57,10 +66,3 @@ func Intensity(name string, in *protocol.Intensity) (supervision.Intensity, *pro
 	}
 	return supervision.Intensity{Restarts: int(in.Restarts), Period: env.FromMillis(in.PeriodMs)}, nil
 }
-
-const (
-	// maxRestarts bounds the ends that a process remembers.
-	maxRestarts = 1000
-	// maxGiveUp bounds the exit codes and the signals that each end is compared with.
-	maxGiveUp = 256
-)

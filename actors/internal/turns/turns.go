@@ -15,7 +15,7 @@ const fileHangs = 10 * time.Second
 // Turns bounds the file calls of all connections: each holds a thread while its filesystem
 // does not answer, also after the end of its connection. A connection without a call under way
 // may have one when the others have none left. Any goroutine may call its methods.
-type Turns struct {
+type Pool struct {
 	all, most int // with calls under way, and without
 	hangs     time.Duration
 
@@ -28,14 +28,14 @@ type Turns struct {
 type Waiter struct{ Told func() }
 
 // New returns turns for as many calls as threads, and for 3 at least.
-func New(threads int) *Turns {
+func New(threads int) *Pool {
 	most := max(threads, 3)
-	return &Turns{all: most * 2 / 3, most: most, hangs: fileHangs}
+	return &Pool{all: most * 2 / 3, most: most, hangs: fileHangs}
 }
 
 // Take takes a turn for a connection that has so many calls under way. Without one, w is told
 // when there may be one; and if all turns hang, there is an error instead.
-func (t *Turns) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
+func (t *Pool) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	most := t.all
@@ -54,7 +54,7 @@ func (t *Turns) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
 }
 
 // Run makes a call that has a turn, and gives the turn back.
-func (t *Turns) Run(call func()) {
+func (t *Pool) Run(call func()) {
 	done, late := false, false
 	timer := time.AfterFunc(t.hangs, func() {
 		t.mu.Lock()
@@ -83,7 +83,7 @@ func (t *Turns) Run(call func()) {
 }
 
 // Close makes a call that is made in any case, at the end of a connection.
-func (t *Turns) Close(call func()) {
+func (t *Pool) RunAnyway(call func()) {
 	t.mu.Lock()
 	t.running++
 	t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *Turns) Close(call func()) {
 }
 
 // Forget says that the connection of w, which waits or was told, takes no turn. Others may.
-func (t *Turns) Forget(w *Waiter) {
+func (t *Pool) Forget(w *Waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting = slices.DeleteFunc(t.waiting, func(other *Waiter) bool { return other == w })
@@ -99,7 +99,7 @@ func (t *Turns) Forget(w *Waiter) {
 }
 
 // tell has up to n of those that wait look again.
-func (t *Turns) tell(n int) {
+func (t *Pool) tell(n int) {
 	for ; n > 0 && len(t.waiting) > 0; n-- {
 		t.waiting[0].Told()
 		t.waiting[0] = nil
@@ -108,7 +108,7 @@ func (t *Turns) tell(n int) {
 }
 
 // Hanging is how many calls have had no answer for long.
-func (t *Turns) Hanging() int {
+func (t *Pool) Hanging() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.late

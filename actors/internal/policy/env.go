@@ -1,5 +1,4 @@
-// Package envpolicy bounds the work that the environment policy of a start may cause.
-package envpolicy
+package policy
 
 import (
 	"os"
@@ -17,9 +16,9 @@ const (
 	maxWork = 128 << 20
 )
 
-// Check refuses an oversized envPolicy, and patterns whose matching would take too long. A nil
+// CheckEnv refuses an oversized envPolicy, and patterns whose matching would take too long. A nil
 // p passes.
-func Check(p *protocol.EnvPolicy) *protocol.Error {
+func CheckEnv(p *protocol.EnvPolicy) *protocol.Error {
 	if p == nil {
 		return nil
 	}
@@ -41,12 +40,12 @@ func Check(p *protocol.EnvPolicy) *protocol.Error {
 			return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s has %d entries, the limit is %d", has.name, has.n, has.limit)
 		}
 	}
-	return CheckWork(child.MatchingWork(p, os.Environ()))
+	return CheckEnvWork(child.MatchingWork(p, os.Environ()))
 }
 
-// CheckWork refuses the policies of one message if their matching would take too long. work is the sum
+// CheckEnvWork refuses the policies of one message if their matching would take too long. work is the sum
 // of child.MatchingWork of these policies.
-func CheckWork(work int64) *protocol.Error {
+func CheckEnvWork(work int64) *protocol.Error {
 	if work > maxWork {
 		return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxWork)
 	}
