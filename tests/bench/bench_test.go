@@ -25,7 +25,7 @@ func TestEveryRow(t *testing.T) {
 		t.Skip("half a minute")
 	}
 	t.Parallel()
-	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--svg", t.TempDir(), "--timeout", "8m"})
+	o, err := parse([]string{"--quick", "--runs", "1", "--json", "-", "--timeout", "8m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func TestEveryRow(t *testing.T) {
 	_, err = exec.LookPath("cc")
 	if err != nil && os.Getenv("CI") == "" {
 		t.Log("without cc some rows are skipped: ", err)
-	} else if len(r.Growth) == 0 || len(r.Charts) != 4 {
-		t.Errorf("%d points of growth, %d charts", len(r.Growth), len(r.Charts))
+	} else if len(r.Growth) == 0 {
+		t.Error("growth was not measured")
 	}
 	for _, l := range r.Lines {
 		if l.Skipped != "" {

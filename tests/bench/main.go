@@ -3,7 +3,6 @@
 //
 //	go run ./tests/bench                      every row, some 20 minutes
 //	go run ./tests/bench --rows 'start|echo'  these rows
-//	go run ./tests/bench --svg DIR            pictures of the curves as well
 //	go run ./tests/bench --rows growth        what a process costs among few and many
 //	go run ./tests/bench --soak 20m           long, with cuts, every byte checked
 //
@@ -35,7 +34,6 @@ type options struct {
 	quick   bool
 	server  string // a troupe binary; "": built
 	json    string // a file, or "-"; "": none
-	svg     string // a directory; "": none
 	timeout time.Duration
 
 	soak      time.Duration // 0: the rows are measured
@@ -69,7 +67,7 @@ func parse(args []string) (*options, error) {
 	for _, r := range rows {
 		names += " " + r.name
 	}
-	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth, and with --svg output starts", func(s string) (err error) {
+	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth", func(s string) (err error) {
 		o.rows, err = regexp.Compile(s)
 		return err
 	})
@@ -77,7 +75,6 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "small numbers, which show that it works and nothing else")
 	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
 	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
-	f.StringVar(&o.svg, "svg", "", "draw output, starts and growth in this `directory`")
 	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that; a soak after that and its time")
 	f.DurationVar(&o.soak, "soak", 0, "do not measure, but run programs for so long, cut their connections and check their output")
 	f.IntVar(&o.processes, "processes", 1000, "how many, with --soak")
@@ -139,7 +136,16 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 			report.Lines = append(report.Lines, b.measure(&r, o.runs)...)
 		}
 	}
-	b.measureCurves(o, report)
+	if o.rows.MatchString("growth") {
+		if report.Growth, err = b.measureGrowth(); err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if skip, ok := errors.AsType[skipped](err); ok {
+			fmt.Fprintf(progress, "growth: skipped: %v\n", skip)
+		} else if err != nil {
+			report.GrowthFailed = err.Error()
+		}
+	}
 	if o.json != "-" {
 		report.print(stdout)
 	}
@@ -149,47 +155,6 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 		}
 	}
 	return report.failed()
-}
-
-// measureCurves measures what is no row.
-func (b *bench) measureCurves(o *options, report *report) {
-	fail := func(what string, err error) {
-		if err != nil && b.ctx.Err() != nil {
-			err = context.Cause(b.ctx)
-		}
-		if skip, ok := errors.AsType[skipped](err); ok {
-			fmt.Fprintf(b.progress, "%s: skipped: %v\n", what, skip)
-		} else if err != nil {
-			report.Failed = append(report.Failed, fmt.Sprintf("%s: %v", what, err))
-		}
-	}
-	if o.rows.MatchString("growth") {
-		var err error
-		report.Growth, err = b.measureGrowth()
-		fail("growth", err)
-	}
-	if o.svg == "" {
-		return
-	}
-	if len(report.Growth) > 0 {
-		report.Charts = growthCharts(report.Growth)
-	}
-	for _, curves := range []struct {
-		name    string
-		measure func() (chart, error)
-	}{{"output", b.outputChart}, {"starts", b.startChart}} {
-		if !o.rows.MatchString(curves.name) {
-			continue
-		}
-		c, err := curves.measure()
-		fail(curves.name, err)
-		if err == nil {
-			report.Charts = append(report.Charts, c)
-		}
-	}
-	for _, c := range report.Charts {
-		fail(c.File, c.write(o.svg))
-	}
 }
 
 // serverBinary is the absolute path of given, or of what was built in dir.

@@ -181,9 +181,8 @@ type report struct {
 	Quick   bool         `json:"quick,omitempty"`
 	Lines   []lineReport `json:"lines"`
 
-	Growth []growthPoint `json:"growth,omitempty"`
-	Charts []chart       `json:"charts,omitempty"`
-	Failed []string      `json:"failed,omitempty"` // what of these two
+	Growth       []growthPoint `json:"growth,omitempty"`
+	GrowthFailed string        `json:"growthFailed,omitempty"` // why Growth has no more points
 }
 
 func newReport(o *options) *report {
@@ -273,8 +272,8 @@ func (r *report) failed() error {
 			errs = append(errs, fmt.Errorf("%s: %s", l.What, l.Failed))
 		}
 	}
-	for _, what := range r.Failed {
-		errs = append(errs, errors.New(what))
+	if r.GrowthFailed != "" {
+		errs = append(errs, fmt.Errorf("growth: %s", r.GrowthFailed))
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -35,6 +36,7 @@ var latencyRows = []row{
 			return []reading{{ours, []float64{raw}}}, err
 		},
 	},
+	inFlightRow(),
 	{
 		name: "echo",
 		lines: []line{
@@ -51,6 +53,26 @@ var latencyRows = []row{
 		},
 		measure: func(b *bench) ([]reading, error) { return b.measureEcho(true) },
 	},
+}
+
+// inFlightRow measures the rate of starts by the number of programs that start at the same time.
+func inFlightRow() row {
+	r := row{name: "in-flight", runs: 1}
+	numbers := []int{1, 2, 4, 8, 32, 64}
+	for _, n := range numbers {
+		r.lines = append(r.lines, line{what: fmt.Sprintf("starts on one connection, %d in flight", n), unit: "1/s", raw: []string{"fork+exec+wait"}})
+	}
+	r.measure = func(b *bench) (all []reading, err error) {
+		for _, n := range numbers {
+			ours, raw, err := b.startRates(b.n(2000, 100), n)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, reading{ours, []float64{raw}})
+		}
+		return all, nil
+	}
+	return r
 }
 
 // startRates are starts in a second.

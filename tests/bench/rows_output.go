@@ -10,12 +10,12 @@ var outputRows = []row{
 	{
 		name:    "pipe-json",
 		lines:   []line{{what: "output of one process, pipe, JSON", unit: "MiB/s", target: atLeast(900), raw: []string{"bare websocket", "bare pipe"}}},
-		measure: func(b *bench) ([]reading, error) { return b.measurePipe(subJSON) },
+		measure: func(b *bench) ([]reading, error) { return b.measurePipe(subJSON, producerChunk) },
 	},
 	{
 		name:    "pipe-msgpack",
 		lines:   []line{{what: "output of one process, pipe, msgpack", unit: "MiB/s", target: atLeast(1300), raw: []string{"bare websocket", "bare pipe"}}},
-		measure: func(b *bench) ([]reading, error) { return b.measurePipe(subMsgpack) },
+		measure: func(b *bench) ([]reading, error) { return b.measurePipe(subMsgpack, producerChunk) },
 	},
 	{
 		name:  "pty",
@@ -30,6 +30,7 @@ var outputRows = []row{
 			return []reading{{ours, []float64{raw}}}, err
 		},
 	},
+	writesRow(),
 }
 
 // producerChunk is what cat(1) writes at once.
@@ -40,16 +41,41 @@ func (b *bench) producer(chunk int) (argv []string) {
 	return []string{b.self, childArg, "write", fmt.Sprint(chunk)}
 }
 
-func (b *bench) measurePipe(sub string) ([]reading, error) {
-	ours, err := b.output(sub, false, b.producer(producerChunk))
+// writesRow measures output by the size of the program's writes.
+func writesRow() row {
+	r := row{name: "writes", runs: 1}
+	sizes, subprotocols := []int{1, 8, 64, 512, 4 << 10, 32 << 10, 1 << 20}, []string{subJSON, subMsgpack}
+	for _, size := range sizes {
+		for _, sub := range subprotocols {
+			r.lines = append(r.lines, line{what: fmt.Sprintf("output through a pipe, writes of %d bytes, %s", size, sub), unit: "MiB/s", raw: []string{"bare websocket", "bare pipe"}})
+		}
+	}
+	r.measure = func(b *bench) (all []reading, err error) {
+		for _, size := range sizes {
+			for _, sub := range subprotocols {
+				readings, err := b.measurePipe(sub, size)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, readings...)
+			}
+		}
+		return all, nil
+	}
+	return r
+}
+
+// measurePipe gives the output of a program that writes chunk bytes with each write(2).
+func (b *bench) measurePipe(sub string, chunk int) ([]reading, error) {
+	ours, err := b.output(sub, false, b.producer(chunk))
 	if err != nil {
 		return nil, err
 	}
-	socket, err := b.rawOutput(sub, producerChunk)
+	socket, err := b.rawOutput(sub, chunk)
 	if err != nil {
 		return nil, err
 	}
-	pipe, err := b.rawPipeOutput(b.producer(producerChunk))
+	pipe, err := b.rawPipeOutput(b.producer(chunk))
 	return []reading{{ours, []float64{socket, pipe}}}, err
 }
 
