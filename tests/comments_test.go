@@ -142,7 +142,6 @@ var (
 		"internal":   9,
 		"protocol":   8,
 		"tests":      9,
-		"transport":  8,
 	}
 )
 

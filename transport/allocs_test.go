@@ -1,6 +1,6 @@
 //go:build !race
 
-// With -race a sync.Pool drops a part of what it is given, at random.
+// With -race a sync.Pool drops a random part of its buffers.
 
 package transport
 
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What gorilla itself costs a message is pinned here: 8 bytes to read one.
+// gorilla itself allocates 8 bytes to read a message. The numbers here include them.
 func TestAllocations(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// assembly is the message that is being read: its buffer, and what bounds that. Its reader
-// owns it, but for limit.
+// An assembly reads one message into a buffer and accounts for the memory of the buffer. The reading
+// goroutine owns all fields except limit.
 type assembly struct {
-	memory Memory // nil: nothing bounds all connections together
+	memory Memory // nil: the memory of all connections together is not bounded
 	buf    []byte
-	taken  int          // of memory, for buf
-	limit  atomic.Int64 // bytes of a message, less than the connection allows; 0: as many
+	taken  int          // bytes taken from memory for buf
+	limit  atomic.Int64 // bytes of a message; 0: as many as the connection allows
 }
 
 const (
-	// keepBuffer is how large a buffer is kept for the next message, in bytes; where memory is
-	// bounded it is keepBounded, for each idle connection may have one.
+	// keepBuffer is the largest buffer, in bytes, kept for the next message. If memory is bounded,
+	// keepBounded is the largest: each idle connection may keep such a buffer.
 	keepBuffer  = 256 << 10
 	keepBounded = 64 << 10
-	// decodedFactor is what is taken of memory for each byte of a buffer: for itself, and for
-	// what its reader makes of it before the next message begins.
+	// decodedFactor is how many bytes of memory grow takes for each byte of the buffer: a byte for the
+	// buffer, and another for the decoded message.
 	decodedFactor = 2
 )
 
-// begin makes the buffer ready for the next message: nobody uses the last one any more.
+// begin empties the buffer for the next message. The caller no longer uses the previous message.
 func (a *assembly) begin() {
 	keep := keepBuffer
 	if a.memory != nil {
@@ -41,7 +41,7 @@ func (a *assembly) begin() {
 	}
 }
 
-// most is how many bytes a message may have now, where the connection allows max.
+// most returns the largest size of a message in bytes now. max is the limit of the connection.
 func (a *assembly) most(max int) int {
 	if limit := a.limit.Load(); limit > 0 {
 		return min(max, int(limit))
@@ -49,8 +49,8 @@ func (a *assembly) most(max int) int {
 	return max
 }
 
-// grow doubles the buffer, up to max bytes. It may wait for memory, and says how long: that is
-// not the other side's time.
+// grow doubles the buffer, up to max bytes. grow may wait for memory and returns how long: the caller
+// must not count this time against the other side.
 func (a *assembly) grow(max int) (waited time.Duration, err error) {
 	size := min(max, 2*cap(a.buf))
 	if size < minBuffer {
@@ -63,20 +63,20 @@ func (a *assembly) grow(max int) (waited time.Duration, err error) {
 		}
 		a.taken, waited = a.taken+more, time.Since(begin)
 	}
-	larger := make([]byte, len(a.buf), size) // not slices.Grow, which rounds up
+	larger := make([]byte, len(a.buf), size) // slices.Grow would round the size up
 	copy(larger, a.buf)
 	a.buf = larger
 	return waited, nil
 }
 
-// memoryError means that a message found no memory.
+// A memoryError reports a message for which there was no memory.
 type memoryError struct{ why error }
 
 func (e *memoryError) Error() string  { return "transport: a message was given up: " + e.reason() }
 func (e *memoryError) Unwrap() error  { return e.why }
 func (e *memoryError) reason() string { return e.why.Error() + ": try again later" }
 
-// A slowError means that a message came too slowly.
+// A slowError reports a message whose bytes came too slowly.
 type slowError struct{}
 
 func (slowError) Error() string { return "transport: " + slowError{}.reason() }

@@ -15,8 +15,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
-// Clients that never finish a large message hold no more than the memory of all messages; who
-// sends a small one does not wait for them, and what they held comes back when they go.
+// Clients that never finish a large message hold no more than the shared memory. Meanwhile small
+// messages still pass. When the clients leave, their memory comes back.
 func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	const peers, sent, max = 20, 9 << 20, 48 << 20
 	for _, framed := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 		for last := int64(-1); last == -1 || last != pool.Used(); time.Sleep(300 * time.Millisecond) {
 			last = pool.Used()
 		}
-		most := int64(max + 2*16<<20) // one message goes beyond
+		most := int64(max + 2*16<<20) // a single message may exceed the limit
 		if used, held := pool.Used(), inUse()-before; used > most || used < max/2 || held > most {
 			t.Errorf("framed %v: %d peers with %d MiB each hold %d MiB, and %d MiB are taken of %d", framed, peers, sent>>20, held>>20, used>>20, max>>20)
 		}
@@ -110,13 +110,13 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// A message for which there is no memory ends its connection, and says that it may come again.
+// A message without memory ends its connection. The Close frame tells the client to try again later.
 func TestNoMemory(t *testing.T) {
 	pool := budget.New(1 << 20)
 	hog := pool.Account()
 	defer hog.Close()
 	hog.Force(2 << 20)
-	hog.Over() // it goes beyond, so nobody else may
+	hog.Over() // the hog exceeds the limit, so nobody else may
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{Memory: func() Memory { return impatient{pool.Account()} }})
 	p := newPeer(t, s.URL())
 	c := <-accepted
@@ -132,7 +132,7 @@ type impatient struct{ *budget.Account }
 
 func (i impatient) Take(n int, _ time.Duration) error { return i.Account.Take(n, 0) }
 
-// A byte now and then does not keep an unfinished message alive, nor do pongs.
+// Neither a byte now and then nor pongs keep an unfinished message alive.
 func TestSlowMessage(t *testing.T) {
 	s, accepted := servePaced(t, "ws://127.0.0.1:0", nil, 300*time.Millisecond)
 	for _, fragments := range []bool{false, true} {
@@ -169,7 +169,7 @@ func TestSlowMessage(t *testing.T) {
 	}
 }
 
-// Bytes that always wait, as those of a flood of pings within a message, do not keep it alive; bytes
+// Pings sent within a message always leave bytes waiting, and must not keep the message alive. Bytes
 // that waited because this side slept are read.
 func TestFloodWithinMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -200,12 +200,12 @@ func TestFloodWithinMessage(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		conn.Close()
-		time.Sleep(time.Second) // until who sends has seen that
+		time.Sleep(time.Second) // time for the sender to notice
 	})
 }
 
-// Frames have the same pace: 1 Mbit/s will do for the largest, and a part of a header is no more
-// than a part of a message.
+// Frames have the same pace as websockets: 1 Mbit/s is enough for the largest frame. A part of a header
+// does not extend the time, nor does a part of a message.
 func TestSlowFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := func() (net.Conn, Conn) {
@@ -248,11 +248,11 @@ func TestSlowFrames(t *testing.T) {
 			t.Errorf("a byte every 5 s: %v after %v", err, time.Since(begin))
 		}
 		peer.Close()
-		time.Sleep(time.Minute) // until who sends has seen that
+		time.Sleep(time.Minute) // time for the sender to notice
 	})
 }
 
-// Frames, too, do not blame the other side for this side's sleep, nor one that takes what is written slowly.
+// A sleep of this side ends neither an unfinished frame nor a slow write.
 func TestFramesAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, conn := net.Pipe()
@@ -262,7 +262,7 @@ func TestFramesAfterSleep(t *testing.T) {
 		c.waiting = func() bool { return true }
 		go func() {
 			peer.Write([]byte{1, 0, 0, 0, '{', 4, 0})
-			time.Sleep(3 * paceTime / 2) // as long as a sleep would take it from the pace
+			time.Sleep(3 * paceTime / 2) // a sleep longer than the pace
 			peer.Write([]byte{0, 0, '{', '}', ' ', ' '})
 		}()
 		for _, want := range []string{"{", "{}  "} {
@@ -292,7 +292,7 @@ func TestCloseEndsWaitForMemory(t *testing.T) {
 		pool := budget.New(1 << 20)
 		hog := pool.Account()
 		hog.Force(2 << 20)
-		hog.Over() // it goes beyond, so nobody else may
+		hog.Over() // the hog exceeds the limit, so nobody else may
 		peer, conn := net.Pipe()
 		account := pool.Account()
 		c := socketFrames(conn, SubprotocolJSON, settings{memory: func() Memory { return account }})
@@ -311,7 +311,7 @@ func TestCloseEndsWaitForMemory(t *testing.T) {
 	})
 }
 
-// Before its handshake is done a client may send only so much.
+// SetMaxMessage limits a client's messages until its handshake is done.
 func TestSetMaxMessage(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())

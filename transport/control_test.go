@@ -35,7 +35,7 @@ func (c *writesConn) taken() [][]byte {
 	return writes
 }
 
-// writesListener records the Writes of the connection that it accepts.
+// writesListener records the Writes of its accepted connection.
 type writesListener struct {
 	net.Listener
 	accepted chan *writesConn
@@ -51,8 +51,8 @@ func (l writesListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// streamWire.Write locks link.writing for one Write. If gorilla split a control frame into two Writes, a frame
-// of writeAll could come between the two halves, and the stream would be broken.
+// streamWire.Write locks link.writing for one Write. If gorilla split a control frame into two Writes,
+// a frame of writeAll could come between the two halves and break the stream.
 func TestControlFrameIsOneWrite(t *testing.T) {
 	upgraded := make(chan *websocket.Conn, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +105,7 @@ func TestControlFrameIsOneWrite(t *testing.T) {
 			check("a Ping", side.ws.WriteControl(websocket.PingMessage, payload, time.Now().Add(time.Minute)))
 			check("a Pong", side.ws.WriteControl(websocket.PongMessage, payload, time.Now().Add(time.Minute)))
 		}
-		if side.ws == ours { // the frames of a server's messages are written by writeAll
+		if side.ws == ours { // writeAll writes the message frames of a server
 			check("a message", side.ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1000)))
 		}
 		check("a Close", side.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(CloseNormal, "bye"), time.Now().Add(time.Minute)))

@@ -18,11 +18,11 @@ import (
 
 const (
 	clientReadBuffer  = 64 << 10 // bytes
-	clientWriteBuffer = 64 << 10 // bytes; also the most in one frame
+	clientWriteBuffer = 64 << 10 // bytes; also the largest frame
 )
 
-// clientBuffers lends a write buffer to who is writing: a program may have
-// thousands of connections that do not.
+// clientBuffers lends a write buffer for the time of a write: most connections of a program with
+// thousands are not writing.
 var clientBuffers sync.Pool
 
 // DialOptions may be nil, and are useful at zero. A number or duration of zero or
@@ -39,10 +39,10 @@ type DialOptions struct {
 	DeadAfter        time.Duration // of silence; more than PingEvery; DefaultDeadAfter
 }
 
-// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH, or a
-// connection of length-prefixed frames (see Frames) at unix+frames:///PATH, of which only
-// HandshakeTimeout, MaxMessage, WriteTimeout and Subprotocols count: the first is spoken.
-// ctx ends the attempt, and has no effect later. No proxy is used.
+// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH, or a connection of
+// length-prefixed frames (see Frames) at unix+frames:///PATH. For frames only HandshakeTimeout,
+// MaxMessage, WriteTimeout and Subprotocols count, and the client speaks the first of Subprotocols. If
+// ctx ends before Dial returns, Dial fails; later ctx has no effect. Dial uses no proxy.
 func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	if o == nil {
 		o = &DialOptions{}
@@ -80,7 +80,8 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 				c.Close()
 				return nil, err
 			}
-			// gorilla heeds only ctx's deadline once it is connected.
+			// gorilla heeds only the deadline of ctx after the connection is made, not its
+			// cancellation.
 			stop = context.AfterFunc(ctx, func() { w.Close() })
 			return w, nil
 		},
@@ -90,15 +91,15 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	case !stop():
 		return nil, fmt.Errorf("dial %s: %w", rawURL, context.Cause(ctx))
 	case errors.Is(err, websocket.ErrBadHandshake):
-		body, _ := io.ReadAll(resp.Body) // gorilla keeps 1 KiB at most
+		body, _ := io.ReadAll(resp.Body) // gorilla keeps at most 1 KiB of the body
 		return nil, fmt.Errorf("dial %s: the server opens no websocket: %s: %s", rawURL, resp.Status, strings.TrimSpace(string(body)))
 	case err != nil:
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}
 	c, err := newWebSocket(ws, w, settings{
 		masks: true,
-		// No maxFrame: frames can be followed neither through TLS nor behind what
-		// was read along with the handshake. The server is trusted with its frames.
+		// maxFrame stays 0. Frames cannot be counted inside TLS, nor after bytes read together with the
+		// handshake. The client trusts the server with its frame sizes.
 		maxMessage:   orDefault(o.MaxMessage, DefaultMaxMessage),
 		writeTimeout: orDefault(o.WriteTimeout, DefaultWriteTimeout),
 		pingEvery:    orDefault(o.PingEvery, DefaultPingEvery),

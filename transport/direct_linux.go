@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/nonblock"
 )
 
-// direct is a socket whose reads, and large writes, are system calls of package nonblock.
+// A direct is a socket whose reads and writev calls use the system calls of package nonblock.
 type direct struct {
 	net.Conn
 	raw            syscall.RawConn
@@ -22,11 +22,11 @@ type direct struct {
 
 func newDirect(c net.Conn, raw syscall.RawConn) *direct {
 	d := &direct{Conn: c, raw: raw}
-	d.take, d.put = d.readOnce, d.writeOnce // once, for each would be allocated
+	d.take, d.put = d.readOnce, d.writeOnce // made once: a method value in each call would be allocated each time
 	return d
 }
 
-// Read is for one goroutine at a time.
+// Read may be called by a single goroutine at a time.
 func (d *direct) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -35,7 +35,7 @@ func (d *direct) Read(p []byte) (int, error) {
 	err := d.raw.Read(d.take)
 	d.in = nil
 	switch {
-	case err != nil: // the deadline, or it was closed
+	case err != nil: // the deadline passed, or the socket was closed
 		return 0, err
 	case d.inErr != nil:
 		return 0, os.NewSyscallError("read", d.inErr)
@@ -50,8 +50,8 @@ func (d *direct) readOnce(fd uintptr) bool {
 	return d.inErr != syscall.EAGAIN
 }
 
-// writev writes a and then b, and returns how many bytes it wrote. It is for one goroutine
-// at a time.
+// writev writes a and then b, and returns the number of bytes written. A single goroutine at a time may
+// call writev.
 func (d *direct) writev(a, b []byte) (int, error) {
 	d.out, d.outBehind, d.outErr = a, b, nil
 	err := d.raw.Write(d.put)

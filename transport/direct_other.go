@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// direct is a socket.
+// A direct is a socket. Only Linux has a faster implementation.
 type direct struct{ net.Conn }
 
 func newDirect(c net.Conn, _ syscall.RawConn) *direct { return &direct{c} }
 
-// writev writes a and then b, and returns how many bytes it wrote.
+// writev writes a and then b, and returns the number of bytes written.
 func (d *direct) writev(a, b []byte) (int, error) {
 	both := net.Buffers{a, b}
 	n, err := both.WriteTo(d.Conn)

@@ -11,25 +11,25 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// A ViolationError means that the other side broke RFC 6455.
+// A ViolationError reports a breach of RFC 6455 by the other side.
 type ViolationError struct{ What string }
 
 func (e *ViolationError) Error() string {
 	return "transport: the other side broke the websocket protocol: " + e.What
 }
 
-// deadError is an ErrDead: nothing came for that long.
+// A deadError is an ErrDead with the length of the silence.
 type deadError time.Duration
 
 func (e deadError) Error() string        { return ErrDead.Error() + ": " + e.reason() }
 func (e deadError) reason() string       { return fmt.Sprintf("nothing came for %v", time.Duration(e)) }
 func (e deadError) Is(target error) bool { return target == ErrDead }
 
-// connectAgain ends the reasons that are not the other side's fault.
+// connectAgain ends each reason in a Close frame for which the other side is not to blame.
 const connectAgain = ": connect again"
 
-// closeFor says with which Close frame this side ends a connection whose ReadMessage returned err.
-// Clients give up on CloseProtocolError. So that code answers a violation and nothing else.
+// closeFor returns the Close frame that ends a connection after ReadMessage returned err. Clients give
+// up after CloseProtocolError, so closeFor uses this code only for a violation.
 func closeFor(err error) (code int, reason string) {
 	var (
 		violation *ViolationError
@@ -58,7 +58,7 @@ func closeFor(err error) (code int, reason string) {
 	return CloseLost, "the connection broke" + connectAgain
 }
 
-// meaning says what an error means that gorilla's reader returned.
+// meaning translates an error of gorilla's reader into an error of this package.
 func (c *webSocket) meaning(err error) error {
 	var (
 		limit  *LimitError
@@ -73,7 +73,7 @@ func (c *webSocket) meaning(err error) error {
 	switch {
 	case errors.Is(err, ErrDead), errors.Is(err, net.ErrClosed):
 		return err
-	case errors.Is(err, websocket.ErrReadLimit): // gorilla's word for a size over 63 bits
+	case errors.Is(err, websocket.ErrReadLimit): // gorilla returns ErrReadLimit for a size over 63 bits
 		return &LimitError{What: "frame", Max: c.maxFrame}
 	case errors.As(err, &limit):
 		return limit
@@ -81,12 +81,12 @@ func (c *webSocket) meaning(err error) error {
 		switch closed.Code {
 		case websocket.CloseNormalClosure, websocket.CloseNoStatusReceived:
 			return io.EOF
-		case websocket.CloseAbnormalClosure: // gorilla's word for no Close frame
+		case websocket.CloseAbnormalClosure: // gorilla returns this code if there was no Close frame
 			return fmt.Errorf("transport: %s ended the connection without a Close frame: %w", c.remote, io.ErrUnexpectedEOF)
 		}
 		return &CloseError{Code: closed.Code, Reason: closed.Text}
 	}
-	// gorilla has no type for a violation. It has sent the Close frame already.
+	// gorilla has no type for a violation, and has already sent the Close frame.
 	if what, ok := strings.CutPrefix(err.Error(), "websocket: "); ok {
 		return &ViolationError{what}
 	}

@@ -33,7 +33,7 @@ func TestCloseFor(t *testing.T) {
 	}
 }
 
-// What a client of a server that broke, or fell silent, reads as its last frame.
+// The last frame of a server tells its client why the connection broke or fell silent.
 func TestCloseFramesOfTheServer(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -60,10 +60,10 @@ func TestCloseFramesOfTheServer(t *testing.T) {
 	}
 }
 
-// sleepyConn is a connection of a machine that sleeps: its deadlines pass late.
+// sleepyConn is a connection on a machine that sleeps: deadlines pass late.
 type sleepyConn struct {
 	net.Conn
-	sleep time.Duration // the next deadline passes after that; 0: on time
+	sleep time.Duration // the delay of the next deadline; 0: on time
 	due   time.Time
 	bytes int // to be read at once
 }
@@ -80,21 +80,21 @@ func (c *sleepyConn) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// A server that was stopped blames nobody for its own sleep.
+// A server that was stopped does not blame its client for the silence.
 func TestSleepIsNotSilence(t *testing.T) {
 	const deadAfter = 40 * time.Second
 	begin := func(sleep time.Duration) (*sleepyConn, *link) {
 		return &sleepyConn{sleep: sleep}, &link{deadAfter: deadAfter}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		// A sleep, however long, is a quarter of the silence.
+		// A sleep of any length counts as a quarter of the silence.
 		c, l := begin(time.Hour)
 		start := time.Now()
 		_, err := l.read(c, make([]byte, 1))
 		if awake := time.Since(start) - time.Hour; !errors.Is(err, ErrDead) || awake != deadAfter*3/4 {
 			t.Errorf("%v after %v awake, want dead after %v", err, awake, deadAfter*3/4)
 		}
-		// After the last quarter, what waits in the socket counts.
+		// After the last quarter, bytes waiting in the socket count as a sign of life.
 		c, l = begin(0)
 		looked := 0
 		l.waiting = func() bool {
@@ -138,7 +138,7 @@ func TestBytesWait(t *testing.T) {
 				t.Error("bytes wait of which none were written")
 			}
 			far.Write([]byte("x"))
-			near.SetReadDeadline(time.Unix(1, 0)) // as that of a connection taken for dead
+			near.SetReadDeadline(time.Unix(1, 0)) // the deadline of a connection taken for dead
 			until := time.Now().Add(30 * time.Second)
 			for !bytesWait(raw) {
 				if time.Now().After(until) {
@@ -150,11 +150,11 @@ func TestBytesWait(t *testing.T) {
 	}
 }
 
-// slowWire takes some bytes each time, late.
+// slowWire takes a few bytes at each attempt, late.
 type slowWire struct {
 	wire
 	link  link
-	takes []int // at each attempt; then nothing
+	takes []int // bytes taken at each attempt; then none
 	sleep time.Duration
 	due   time.Time
 }
@@ -174,7 +174,7 @@ func (w *slowWire) writev(a, b []byte) (n int, err error) {
 	return n, os.ErrDeadlineExceeded
 }
 
-// Who takes a message slowly is not dead, and a server that slept does not blame the other side.
+// A peer that takes a message slowly is not dead, and a server that slept does not blame its peer.
 func TestSlowIsNotDead(t *testing.T) {
 	const timeout = 40 * time.Second
 	var slowly []int
@@ -206,7 +206,7 @@ func TestSlowIsNotDead(t *testing.T) {
 	}
 }
 
-// Who does not read notices all the same that nobody is there.
+// Gone reports a vanished peer to a caller that does not read.
 func TestGone(t *testing.T) {
 	is := func(what string, c Conn, want bool) {
 		t.Helper()

@@ -15,32 +15,34 @@ import (
 
 const (
 	framedScheme = "unix+frames://"
-	frameHeader  = 4       // bytes: the length of what follows, little-endian
-	frameBuffer  = 4 << 10 // bytes that are read at once; what is larger passes it by
+	frameHeader  = 4       // bytes: the length of the payload, little-endian
+	frameBuffer  = 4 << 10 // bytes read at once; larger reads bypass this buffer
 )
 
-// frames is length-prefixed frames: in each a message, of JSON or msgpack.
+// frames is a connection of length-prefixed frames. Each frame holds a message, in JSON or msgpack.
 type frames struct {
 	piped
 	subprotocol string // owned by the reader until the first message has come
-	spoken      bool   // it is known
+	spoken      bool   // subprotocol is known
 	firstDue    bool   // owned by the pump: the first message has a deadline
 	message     assembly
 	out         []byte // owned by the writer: a frame
 
-	// Fixed: of a socket.
-	conn         net.Conn      // nil: it is none
-	writeTimeout time.Duration // for the kernel to take a message
-	pace         time.Duration // for paceBytes of a message to come
-	waiting      func() bool   // bytes wait to be read; nil: never
-	guest        *guest        // of a server, in its lobby; nil: of a client
+	// Fixed. These fields belong to a socket.
+	conn         net.Conn      // nil: no socket
+	writeTimeout time.Duration // the time in which the kernel must take a message
+	pace         time.Duration // the time in which paceBytes of a message must come
+	waiting      func() bool   // reports whether bytes wait to be read; nil: never
+	guest        *guest        // the place of a server's connection in the lobby; nil for a client
 }
 
-// Frames returns a Conn of frames that are a length, 4 bytes little-endian, and so many
-// bytes, 1 to MaxFramed, of a message; it closes both r and w. The other side says by its
-// first byte what both speak: a msgpack map begins with 0x80 or more, JSON with less. When
-// r has ended between two frames, the error of ReadMessage is as that of Stdio. An end within
-// a frame, and a length that cannot be, end the input too: such an error is not io.EOF.
+// Frames returns a Conn that reads frames from r and writes frames to w. A frame is a length, 4 bytes
+// little-endian, and then a message of this many bytes, 1 to MaxFramed. Close closes both r and w.
+//
+// The first byte from the other side selects the encoding for both sides: a msgpack map begins with
+// 0x80 or more, JSON with less. If r ends between two frames, the error of ReadMessage has a method
+// InputEnded, as with Stdio, and wraps io.EOF. If r ends within a frame, or a length is out of range,
+// the error has InputEnded, too, and does not wrap io.EOF.
 func Frames(r io.ReadCloser, w io.WriteCloser, o *StdioOptions) Conn {
 	if o == nil {
 		o = &StdioOptions{}
@@ -72,11 +74,12 @@ func (c *frames) start() {
 	}()
 }
 
-// SetMaxMessage lets messages have at most so many bytes from now on; 0 or less: as many as the
-// options say. Any goroutine may call it.
+// SetMaxMessage limits messages to a number of bytes from now on. 0 or less restores the limit of the
+// options. Any goroutine may call SetMaxMessage.
 func (c *frames) SetMaxMessage(bytes int) { c.message.limit.Store(int64(bytes)) }
 
-// dueIn gives what is to come so much time; 0: any. The first message has one time for all of it.
+// dueIn sets a deadline for the next bytes. 0 removes the deadline. The first message has a single
+// deadline for all its bytes, and dueIn leaves this deadline alone.
 func (c *frames) dueIn(d time.Duration) {
 	switch {
 	case c.conn == nil || c.firstDue:
@@ -87,14 +90,14 @@ func (c *frames) dueIn(d time.Duration) {
 	}
 }
 
-// nextFrame makes room for a message as it arrives, whatever its header announced.
+// nextFrame reads a frame. The buffer grows as bytes arrive, so a header alone costs no memory.
 func (c *frames) nextFrame(in *bufio.Reader) error {
 	if _, err := in.Peek(1); err == io.EOF {
 		return err
 	} else if err != nil {
 		return c.cut(err)
 	}
-	defer func() { // also when the first message has come
+	defer func() { // also after the first message
 		if c.conn != nil {
 			c.conn.SetReadDeadline(time.Time{})
 		}
@@ -129,7 +132,8 @@ func (c *frames) nextFrame(in *bufio.Reader) error {
 	return nil
 }
 
-// fill reads all of part, within pace. If this side slept meanwhile, the bytes that wait have as long again.
+// fill reads all of part within pace. If bytes are waiting when the time is over, this side may have
+// slept, and fill allows pace once more.
 func (c *frames) fill(in *bufio.Reader, part []byte) (n int, err error) {
 	c.dueIn(c.pace)
 	n, err = io.ReadFull(in, part)
@@ -142,7 +146,7 @@ func (c *frames) fill(in *bufio.Reader, part []byte) (n int, err error) {
 	return n, err
 }
 
-// cut says what an error within a frame means.
+// cut returns the error for an input that broke within a frame.
 func (c *frames) cut(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -164,13 +168,13 @@ func (c *frames) ReadMessage() ([]byte, error) {
 	return msg, err
 }
 
-// Peer names the other side of this connection of a server: its user at the socket.
+// Peer names the user at the other end of a server's socket.
 func (c *frames) Peer() string { return c.guest.peer(c.name) }
 
-// Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
+// Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *frames) Admit() { c.guest.leave() }
 
-// Close leaves the lobby, too, and ends a wait for memory.
+// Close also leaves the lobby and ends a wait for memory.
 func (c *frames) Close(code int, reason string) error {
 	c.guest.leave()
 	err := c.piped.Close(code, reason)
@@ -180,8 +184,8 @@ func (c *frames) Close(code int, reason string) error {
 	return err
 }
 
-// Gone reports whether the other side neither reads nor writes any more. It is for one who does
-// not read, and would not notice.
+// Gone reports whether the other side neither reads nor writes any more. A caller that does not read
+// would not notice otherwise.
 func (c *frames) Gone() bool {
 	socket, ok := c.conn.(syscall.Conn)
 	if !ok {
@@ -193,14 +197,14 @@ func (c *frames) Gone() bool {
 
 func (c *frames) Subprotocol() string { return c.subprotocol }
 
-// MaxMessage is the most that a message may have, in bytes, in either direction.
+// MaxMessage returns the largest message in bytes, in either direction.
 func (c *frames) MaxMessage() int { return c.max }
 
 func (c *frames) WriteMessage(msg []byte, _ bool) error {
 	if len(msg) == 0 || len(msg) > c.max {
 		return fmt.Errorf("transport: a message of %d bytes; a frame has 1 to %d", len(msg), c.max)
 	}
-	c.out = append(binary.LittleEndian.AppendUint32(c.out[:0], uint32(len(msg))), msg...) // one write
+	c.out = append(binary.LittleEndian.AppendUint32(c.out[:0], uint32(len(msg))), msg...) // header and message leave in one write
 	err := c.writeAll(c.out)
 	if cap(c.out) > keepBuffer {
 		c.out = nil
@@ -208,7 +212,8 @@ func (c *frames) WriteMessage(msg []byte, _ bool) error {
 	return c.wrote(err)
 }
 
-// writeAll fails once the other side has taken nothing for writeTimeout, in parts as the one of a websocket.
+// writeAll fails once the other side has taken nothing for writeTimeout. The time is divided into parts
+// for the reason given at webSocket.writeAll.
 func (c *frames) writeAll(b []byte) error {
 	for part := 1; ; part++ {
 		if c.conn != nil {
@@ -224,8 +229,8 @@ func (c *frames) writeAll(b []byte) error {
 	}
 }
 
-// socketFrames is Frames over a socket. An empty subprotocol means that the other side
-// says which, and has DefaultHandshakeTimeout to say it.
+// socketFrames is Frames over a socket. If subprotocol is empty, the first message of the other side
+// decides, and must come within DefaultHandshakeTimeout.
 func socketFrames(conn net.Conn, subprotocol string, s settings) *frames {
 	c := &frames{
 		piped:        newPiped(conn, conn, framedLimit(s.maxMessage), name(conn), nil),
@@ -262,7 +267,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 			go accept(framed)
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		case isTemporary(err): // such as no descriptors: it may pass
+		case isTemporary(err): // such as a lack of descriptors, which may pass
 			select {
 			case <-time.After(acceptPause):
 			case <-s.listener.lobby.closed:
@@ -274,10 +279,10 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 	}
 }
 
-// acceptPause is between two attempts to accept, when one has failed.
+// acceptPause is the time between a failed accept and the next attempt.
 const acceptPause = 50 * time.Millisecond
 
-// isTemporary is as net/http has it.
+// isTemporary reports whether err says of itself that a retry may help. net/http uses the same test.
 func isTemporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()

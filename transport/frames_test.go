@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// frame is a message with its length before it.
+// frame returns msg with its length before it.
 func frame(msg string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(msg)))) + msg
 }
@@ -61,7 +61,7 @@ func TestFramesRead(t *testing.T) {
 	}
 }
 
-// A length is not believed: neither one that cannot be nor one that may be true.
+// The length in a header is checked, and a valid length alone allocates nothing.
 func TestFramesLengths(t *testing.T) {
 	for _, c := range []struct {
 		head string
@@ -71,10 +71,10 @@ func TestFramesLengths(t *testing.T) {
 		{"\x00\x00\x00\x00", 0, nil},
 		{"\x01\x00\x80\x00", 0, &LimitError{"frame", 8 << 20}},
 		{"\xff\xff\xff\xff", 0, &LimitError{"frame", 8 << 20}},
-		{"\xff\xff\xff\xff", 1 << 30, &LimitError{"frame", 8 << 20}}, // it is the most there is
+		{"\xff\xff\xff\xff", 1 << 30, &LimitError{"frame", 8 << 20}}, // above the largest possible limit
 		{"\x0b\x00\x00\x00", 10, &LimitError{"frame", 10}},
 		{"{\"id", 0, &LimitError{"frame", 8 << 20}},
-		{"\x00\x00\x80\x00", 0, io.ErrUnexpectedEOF}, // 8 MiB, and little comes
+		{"\x00\x00\x80\x00", 0, io.ErrUnexpectedEOF}, // 8 MiB announced, little sent
 	} {
 		s := Frames(nopCloser(strings.NewReader(c.head+strings.Repeat("x", 100))), discard{io.Discard}, &StdioOptions{MaxMessage: c.max})
 		var before, after runtime.MemStats
@@ -167,7 +167,7 @@ func TestFramesCloseEndsBlockedCalls(t *testing.T) {
 			}
 		}
 	}()
-	nobody.Read(make([]byte, 1)) // it has begun
+	nobody.Read(make([]byte, 1)) // the reader has begun
 	s.Close(CloseNormal, "")
 	for _, ended := range []<-chan error{reading, writing} {
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
@@ -199,7 +199,7 @@ func TestFramedSocket(t *testing.T) {
 		if server.Subprotocol() != c.want {
 			t.Errorf("the server speaks %q, want %q", server.Subprotocol(), c.want)
 		}
-		mustWrite(t, server, "{}") // what comes back changes nothing
+		mustWrite(t, server, "{}") // messages of the server change nothing
 		wantMessage(t, client, "{}")
 		if client.Subprotocol() != c.want {
 			t.Errorf("the client now speaks %q, want %q", client.Subprotocol(), c.want)
@@ -207,7 +207,7 @@ func TestFramedSocket(t *testing.T) {
 		if client.RemoteAddr() != "unix:"+path || server.RemoteAddr() != "unix:"+path {
 			t.Error(client.RemoteAddr(), server.RemoteAddr())
 		}
-		// The end of a socket is that of the connection: nobody waits for answers there.
+		// The end of a socket ends the connection: the other side cannot read any more answers.
 		if err := client.Close(CloseNormal, ""); err != nil {
 			t.Error(err)
 		}
@@ -235,7 +235,7 @@ func TestFramedSocket(t *testing.T) {
 	}
 }
 
-// Who does not read, or does not say in time what it speaks, does not hold a socket.
+// A client that does not read, or sends no message in time, does not hold a socket.
 func TestFramedSocketTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := func() (net.Conn, Conn) {
@@ -274,16 +274,16 @@ func TestFramedSocketTimes(t *testing.T) {
 			peer.Write([]byte(frame("[]")))
 		}()
 		wantMessage(t, c, "[]")
-		go io.CopyN(io.Discard, peer, 2*(frameHeader+2)+1) // and no more
+		go io.CopyN(io.Discard, peer, 2*(frameHeader+2)+1) // reads no more than this
 		mustWrite(t, c, "{}")
 		time.Sleep(time.Hour)
 		mustWrite(t, c, "{}")
-		// A byte of this is still taken, in the first part of the time.
+		// The peer still takes one more byte in the first part of the time.
 		late("a reader that stops", DefaultWriteTimeout*(silenceParts+1)/silenceParts, func() error { return c.WriteMessage([]byte("{}"), false) })
 	})
 }
 
-// flaky fails once as accept(2) does without descriptors.
+// flaky fails once, as accept(2) does without descriptors.
 type flaky struct {
 	net.Listener
 	failed bool
@@ -297,7 +297,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// Without descriptors for a while, a server of frames serves again when there are some.
+// After a lack of descriptors, a server of frames accepts again.
 func TestFramedSocketAcceptsAgain(t *testing.T) {
 	s, err := Listen("unix://"+filepath.Join(t.TempDir(), "s"), &ServerOptions{Framed: true})
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// maxGuests bounds the connections of a server that have not been admitted.
+	// maxGuests is the largest number of connections of a server that are not admitted yet.
 	maxGuests = 1024
-	// ripeAfter is how long a guest must have owed the next step before it gives way, and
-	// busyRipeAfter the same of one that has come as far as a websocket. An honest one
-	// takes a round trip.
+	// A guest may have to give way if its next step is overdue: by ripeAfter before it has a websocket,
+	// by busyRipeAfter afterwards. An honest client needs a round trip for a step.
 	ripeAfter     = 250 * time.Millisecond
 	busyRipeAfter = time.Second
-	// speakWithin is how long a guest may be silent after a message that did not admit it. The
-	// server may need the half of it to answer.
+	// speakWithin is how long a guest may be silent after a message that did not admit it. The server
+	// may need half of this time to answer.
 	speakWithin = 2 * DefaultHandshakeTimeout
-	// lobbyPause is how long Accept waits before it looks for a ripe guest again.
+	// lobbyPause is how long enter waits before it looks again for a guest to evict.
 	lobbyPause = 20 * time.Millisecond
-	// excusedFor is how long after its arrival a guest may say that the server has not read its bytes.
+	// excusedFor is how long after its arrival a guest is excused because the server has not read its
+	// bytes.
 	excusedFor = DefaultHandshakeTimeout
-	// maxPeeks is how many guests are asked, of one host and stage, whether their bytes wait.
+	// maxPeeks is how many guests of one host and stage the lobby asks whether their bytes wait.
 	maxPeeks = 16
 )
 
@@ -34,59 +34,59 @@ const (
 type stage int
 
 const (
-	silent    stage = iota // not a byte
-	asking                 // a part of a request, or requests as for /healthz
-	listening              // it has a websocket, or needs none
-	speaking               // it has sent a message, and was not admitted
+	silent    stage = iota // the guest has sent no byte
+	asking                 // a part of a request, or whole requests such as /healthz
+	listening              // the guest has a websocket, or needs none
+	speaking               // the guest has sent a message and was not admitted
 	stages
 )
 
-// lobby holds the connections that were accepted and not yet admitted: strangers. There are
-// maxGuests at most. When it is full, the oldest guest of the host with the most gives way. So nobody
-// waits for guests that are silent, nor for guests that keep on talking and are never admitted.
+// A lobby holds strangers: connections that were accepted and not yet admitted, maxGuests at most. When
+// the lobby is full, the oldest guest of the host with the most guests gives way. So neither silent
+// guests nor guests that talk without being admitted can keep others out.
 //
-// Any goroutine may call its methods.
+// Any goroutine may call the methods of a lobby.
 type lobby struct {
 	max    int
 	closed chan struct{}
-	freed  chan struct{} // has one when a guest has left
+	freed  chan struct{} // holds a token after a guest has left
 
 	mu    sync.Mutex
 	n     int
 	hosts map[string]*host
 }
 
-// host are the guests from one place. The lists are ordered by since.
+// A host holds the guests from one place. Each list is ordered by since.
 type host struct {
 	n      int
 	guests [stages]list.List
 }
 
-// guest is a connection in the lobby. Nil is one that never was, or was admitted.
+// A guest is a connection in the lobby. A nil guest was never in the lobby.
 type guest struct {
 	lobby *lobby
 	key   string
 
 	// Guarded by lobby.mu.
-	in    *list.Element // nil: it has left
+	in    *list.Element // nil: the guest has left
 	stage stage
-	begun time.Time           // when it entered
-	since time.Time           // when it came to that stage
-	heard time.Time           // its last message, or when it could send the first
-	waits func() bool         // its bytes wait to be read: the server is to blame
+	begun time.Time           // when the guest entered
+	since time.Time           // when the guest reached its stage
+	heard time.Time           // when the last message came, or when the guest could first send a message
+	waits func() bool         // reports whether bytes of the guest wait to be read: then the server is to blame for the delay
 	close func(reason string) // does not block
-	due   *time.Timer         // when it must have sent a message; nil: others see to it
-	spent bool                // it was late once while its bytes waited
+	due   *time.Timer         // fires when a message is overdue; nil: HTTP has a deadline of its own
+	spent bool                // the guest was late once while its bytes waited
 
-	left atomic.Bool // in is nil for good
+	left atomic.Bool // true from the moment at which in became nil
 }
 
 func newLobby(max int) *lobby {
 	return &lobby{max: max, closed: make(chan struct{}), freed: make(chan struct{}, 1), hosts: make(map[string]*host)}
 }
 
-// enter waits for a place for the connection c, which has been accepted, and may have another one give
-// way. It returns nil once the lobby is closed.
+// enter waits for a place for the accepted connection c, and may evict another guest. enter returns nil
+// once the lobby is closed.
 func (l *lobby) enter(c net.Conn) *guest {
 	now := time.Now()
 	g := &guest{lobby: l, key: keyOf(c), begun: now, since: now, close: func(string) { c.Close() }, waits: func() bool { return false }}
@@ -106,7 +106,7 @@ func (l *lobby) enter(c net.Conn) *guest {
 	return g
 }
 
-// place gives g a place if there is one, or a guest that is ripe to give way.
+// place gives g a free place or the place of a guest that is ripe to give way.
 func (l *lobby) place(g *guest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *lobby) place(g *guest) bool {
 	return true
 }
 
-// ripe is the guest that gives way at that time; nil: none may.
+// ripe returns the guest that gives way at the time now; nil if none may.
 func (l *lobby) ripe(now time.Time) *guest {
 	for range maxPeeks {
 		var oldest *guest
@@ -146,12 +146,12 @@ func (l *lobby) ripe(now time.Time) *guest {
 		if oldest == nil || now.Sub(oldest.begun) > excusedFor || !oldest.waits() {
 			return oldest
 		}
-		oldest.move(oldest.stage, now) // the server is behind, and not the guest
+		oldest.move(oldest.stage, now) // the server is behind, not the guest
 	}
 	return nil
 }
 
-// ripe is the oldest guest of those that have come the least far, and for long enough.
+// ripe returns the oldest guest of the lowest stage in which a guest is overdue.
 func (h *host) ripe(now time.Time) *guest {
 	for stage := range h.guests {
 		if first := h.guests[stage].Front(); first != nil {
@@ -170,8 +170,8 @@ func (s stage) ripeAfter() time.Duration {
 	return ripeAfter
 }
 
-// comes says that the guest has come to a stage. A stage that it had reached before is nothing
-// new: a guest that repeats itself grows older all the same, and gives way in its turn.
+// comes records that the guest has reached a stage. A guest that repeats a step stays as old as it was:
+// otherwise repetition would keep a guest from giving way.
 func (g *guest) comes(to stage) {
 	if g == nil {
 		return
@@ -183,8 +183,8 @@ func (g *guest) comes(to stage) {
 	}
 }
 
-// opens says that the guest has a connection for messages, and must send one soon. Shut ends
-// that; it may wait for the other side a little.
+// opens records that the guest has a connection for messages. The guest must send a message within
+// DefaultHandshakeTimeout. shut ends the connection and may wait briefly for the other side.
 func (g *guest) opens(shut func(reason string)) {
 	if g == nil {
 		return
@@ -192,7 +192,7 @@ func (g *guest) opens(shut func(reason string)) {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
 	if g.in == nil {
-		return // it gave way, and its socket is closed
+		return // the guest gave way, and its socket is closed
 	}
 	g.heard = time.Now()
 	g.move(listening, g.heard)
@@ -200,7 +200,7 @@ func (g *guest) opens(shut func(reason string)) {
 	g.due = time.AfterFunc(DefaultHandshakeTimeout, g.late)
 }
 
-// speaks says that the guest has sent a message. It has time for its answer, and for another one.
+// speaks records a message of the guest. From now on the guest has speakWithin for its next message.
 func (g *guest) speaks() {
 	if g == nil || g.left.Load() {
 		return
@@ -217,8 +217,8 @@ func (g *guest) speaks() {
 	g.due.Reset(speakWithin)
 }
 
-// late ends the guest: it has sent no message in time. If bytes of it wait, the server may have slept: once,
-// the guest has as long again.
+// late ends a guest whose message is overdue. If bytes of the guest are waiting, the server may have
+// slept: the guest gets the same time once more.
 func (g *guest) late() {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
@@ -235,7 +235,7 @@ func (g *guest) late() {
 	g.remove()
 }
 
-// leave says that the guest was admitted, or is no more. Any number of times.
+// leave removes a guest that was admitted or has ended. leave may be called repeatedly.
 func (g *guest) leave() {
 	if g == nil || g.left.Load() {
 		return
@@ -247,7 +247,7 @@ func (g *guest) leave() {
 	}
 }
 
-// What follows is for who holds lobby.mu, and the guest is in the lobby.
+// The caller of the methods below holds lobby.mu, and the guest is in the lobby.
 
 func (g *guest) move(to stage, now time.Time) {
 	h := g.lobby.hosts[g.key]
@@ -273,7 +273,7 @@ func (g *guest) remove() {
 	}
 }
 
-// peer names the machine or user that the guest was from; otherwise, for who never was one.
+// peer names the machine or user of the guest. For a nil guest peer returns otherwise.
 func (g *guest) peer(otherwise string) string {
 	if g == nil {
 		return otherwise
@@ -282,8 +282,8 @@ func (g *guest) peer(otherwise string) string {
 	return user
 }
 
-// keyOf names the place that a connection comes from: an IPv4 address, the network of an IPv6 address
-// that one machine may choose from, or the process at the other end of a unix socket.
+// keyOf names the place that a connection comes from: an IPv4 address, the /64 network of an IPv6
+// address (one machine may use any address in it), or the process at the other end of a unix socket.
 func keyOf(c net.Conn) string {
 	if unix, ok := c.(*net.UnixConn); ok {
 		return peerOf(unix)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// caller is a connection from somewhere.
+// caller is a connection from a given address.
 type caller struct {
 	net.Conn
 	from   string
@@ -29,7 +29,7 @@ type addr string
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
-// callers enter a lobby, one a second.
+// callers enter a lobby, each a second after the previous.
 func callers(l *lobby, from ...string) (all []*caller, guests []*guest) {
 	for _, f := range from {
 		c := &caller{from: f}
@@ -98,7 +98,7 @@ func TestWhoGivesWay(t *testing.T) {
 	}
 }
 
-// Who has just come is not turned away: the next one waits.
+// A guest that has just come is not evicted: the next caller waits.
 func TestLobbyWaitsForTheYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLobby(2)
@@ -123,8 +123,8 @@ func TestLobbyWaitsForTheYoung(t *testing.T) {
 	})
 }
 
-// Guests that keep on asking or talking without getting anywhere give way, too, and so do those whose
-// bytes always wait, as those of a flood.
+// Guests that keep asking or talking without being admitted give way, too. So do guests whose bytes
+// always wait, as in a flood.
 func TestTalkersGiveWay(t *testing.T) {
 	for name, talk := range map[string]func(*guest){
 		"the same request":  func(g *guest) { g.comes(asking) },
@@ -150,7 +150,7 @@ func TestTalkersGiveWay(t *testing.T) {
 						}
 					}()
 				}
-				time.AfterFunc(time.Minute, func() { over.Store(true) }) // then there is a place
+				time.AfterFunc(time.Minute, func() { over.Store(true) }) // later there is a place
 				time.Sleep(time.Second)
 				start := time.Now()
 				g := l.enter(&caller{from: "10.0.0.2:1"})
@@ -159,18 +159,18 @@ func TestTalkersGiveWay(t *testing.T) {
 				}
 				over.Store(true)
 				g.leave()
-				time.Sleep(time.Hour) // of timers
+				time.Sleep(time.Hour) // for the timers
 			})
 		})
 	}
 }
 
-// A guest that opened a connection has a time to speak, and another after each message.
+// A guest with an open connection has limited time for its first message, and again after each message.
 func TestGuestsMustSpeak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLobby(10)
 		start := time.Now()
-		var ended [4]atomic.Int64 // 0: not
+		var ended [4]atomic.Int64 // 0: not ended
 		var guests []*guest
 		for i := range 4 {
 			g := l.enter(&caller{from: "10.0.0.1:1"})
@@ -183,7 +183,7 @@ func TestGuestsMustSpeak(t *testing.T) {
 		guests[3].speaks()
 		time.Sleep(19 * time.Second)
 		guests[3].speaks()
-		behind := l.enter(&caller{from: "10.0.0.1:1"}) // its bytes wait: the server is behind, or it sends too slowly
+		behind := l.enter(&caller{from: "10.0.0.1:1"}) // its bytes wait: either the server is behind, or the guest sends too slowly
 		behind.waits = func() bool { return true }
 		from := time.Now()
 		behind.opens(func(string) {
@@ -222,8 +222,8 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// Strangers that say nothing, or as good as nothing, shut nobody out: neither from their own address
-// nor from another one.
+// Silent strangers, and strangers that say almost nothing, shut nobody out, whether from their own
+// address or from another.
 func TestSilentStrangersShutNobodyOut(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -273,7 +273,7 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 	}
 }
 
-// A guest leaves also when its handshake fails after HTTP has let go of it.
+// A guest also leaves if its handshake fails after HTTP has let go of the connection.
 func TestBrokenHandshakeLeaves(t *testing.T) {
 	s, _ := serveAll(t)
 	for range 5 {
@@ -282,7 +282,8 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		// A frame before the answer to the handshake: gorilla closes the connection.
+		// The client sends a frame before the answer to its handshake, so gorilla closes the
+		// connection.
 		c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x80abcd"))
 		io.Copy(io.Discard, c)
 	}
@@ -299,7 +300,8 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 	}
 }
 
-// serveAll reads a message from each connection that is accepted, and tells of those that sent one.
+// serveAll reads a message from each accepted connection, and returns a channel of the connections with
+// a message.
 func serveAll(t *testing.T) (*Server, <-chan Conn) {
 	s, err := Listen("ws://127.0.0.1:0", nil)
 	if err != nil {

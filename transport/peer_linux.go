@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf names the process that connected to a unix socket, by user and pid: SO_PEERCRED of unix(7).
+// peerOf names the process that connected to a unix socket by user and pid. Source: SO_PEERCRED,
+// unix(7).
 func peerOf(c *net.UnixConn) (name string) {
 	name = "unix"
 	raw, err := c.SyscallConn()

@@ -4,5 +4,5 @@ package transport
 
 import "net"
 
-// peerOf names no process: all that connect to a unix socket are one.
+// peerOf returns the same name for all processes that connect to a unix socket.
 func peerOf(*net.UnixConn) string { return "unix" }

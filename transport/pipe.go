@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// end is one of the two ends of a pipe.
+// An end is one end of a pipe.
 type end struct {
 	in, out chan []byte
 	err     error // owned by the reader
@@ -16,16 +16,16 @@ type end struct {
 	subprotocol  string
 }
 
-// ending is how one end was closed.
+// An ending records how an end was closed.
 type ending struct {
 	once   sync.Once
 	done   chan struct{}
-	code   int // fixed when done is closed
+	code   int // fixed once done is closed
 	reason string
 }
 
-// Pipe returns the two ends of a connection in memory that speaks subprotocol; "" is
-// JSON. It is synchronous: a message is written when the other end has read it.
+// Pipe returns the two ends of a connection in memory. An empty subprotocol means JSON. The pipe is
+// synchronous: WriteMessage returns when the other end has read the message.
 func Pipe(subprotocol string) (a, b Conn) {
 	ab, ba := make(chan []byte), make(chan []byte)
 	ea, eb := &ending{done: make(chan struct{})}, &ending{done: make(chan struct{})}
@@ -51,14 +51,14 @@ func (e *end) ReadMessage() ([]byte, error) {
 }
 
 func (e *end) WriteMessage(msg []byte, _ bool) error {
-	// First of all, for select takes any case that is ready.
+	// A closed end must not write. select picks any ready case, so this check comes first.
 	select {
 	case <-e.mine.done:
 		return errClosed
 	default:
 	}
 	select {
-	case e.out <- bytes.Clone(msg): // the reader keeps it, the writer goes on with its own
+	case e.out <- bytes.Clone(msg): // the reader keeps the clone; the writer reuses msg
 		return nil
 	case <-e.mine.done:
 		return errClosed

@@ -12,7 +12,7 @@ func TestPipe(t *testing.T) {
 	go func() {
 		msg := []byte("first")
 		a.WriteMessage(msg, false)
-		copy(msg, "FIRST") // the writer's again
+		copy(msg, "FIRST") // the writer reuses its slice
 		a.WriteMessage([]byte("second"), true)
 		a.Close(CloseNormal, "")
 		a.Close(CloseInternalError, "too late")
@@ -47,7 +47,7 @@ func TestPipeClose(t *testing.T) {
 		_, err := a.ReadMessage()
 		reading <- err
 	}()
-	if _, err := b.ReadMessage(); err != nil { // a is at it
+	if _, err := b.ReadMessage(); err != nil { // a is reading already
 		t.Fatal(err)
 	}
 	a.Close(ClosePolicy, "no")

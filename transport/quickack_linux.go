@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ackAtOnce makes the kernel acknowledge what was just read now, and not when it
-// has something to send or 40 ms have passed. A client without TCP_NODELAY holds
-// its next pong until then (Nagle), and output that waits for that pong with it.
-// The kernel forgets this by itself; it is asked after every pong.
+// ackAtOnce makes the kernel acknowledge the bytes read so far now. Otherwise the kernel waits until it
+// has something to send, or 40 ms. A client without TCP_NODELAY holds its next pong until the
+// acknowledgement comes (Nagle), and the server holds output back until the pong comes. The kernel
+// forgets the setting, so the server calls ackAtOnce after every pong.
 func ackAtOnce(c syscall.RawConn) { c.Control(quickAck) }
 
 func quickAck(fd uintptr) {
-	unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // a unix socket refuses, and has no need
+	unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // a unix socket refuses TCP_QUICKACK and does not need it
 }

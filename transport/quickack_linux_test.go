@@ -25,7 +25,7 @@ func TestSocketOptions(t *testing.T) {
 	if option(t, server, unix.TCP_NODELAY) != 1 {
 		t.Error("TCP_NODELAY is off")
 	}
-	for range 3 { // by answering, the kernel learns to delay its acknowledgements
+	for range 3 { // an answer makes the kernel delay its acknowledgements
 		p.send(fin|text, []byte("x"))
 		wantMessage(t, server, "x")
 		mustWrite(t, server, "y")

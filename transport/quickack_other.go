@@ -4,5 +4,5 @@ package transport
 
 import "syscall"
 
-// ackAtOnce does nothing: only Linux has TCP_QUICKACK.
+// ackAtOnce does nothing: TCP_QUICKACK exists only on Linux.
 func ackAtOnce(syscall.RawConn) {}

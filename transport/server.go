@@ -23,9 +23,9 @@ import (
 const (
 	maxHeaderBytes = 16 << 10
 
-	// Of a server's connection, for as long as it lives. Small, since most are idle
-	// and all that is larger passes them by: messages are read into their own
-	// buffer, and written with writev.
+	// A server's connection keeps these buffers for its whole life. They are small because most
+	// connections are idle and large messages bypass them: ReadMessage reads into an assembly, and
+	// writeAll uses writev.
 	serverReadBuffer  = 1 << 10
 	serverWriteBuffer = 512
 )
@@ -33,40 +33,40 @@ const (
 // ServerOptions may be nil, and are useful at zero. A number or duration of zero or
 // below means its default.
 type ServerOptions struct {
-	// AllowOrigins are the values of the Origin header that are let in. All others
-	// are refused: browsers send one, programs do not.
+	// AllowOrigins are the values of the Origin header that the server accepts. The server refuses all
+	// other origins: browsers send the header, programs do not.
 	AllowOrigins []string
 
-	// Insecure allows an address that other machines can reach. There is no
-	// authentication: who reaches it can run programs here.
+	// Insecure allows an address that other machines can reach. There is no authentication: whoever
+	// reaches the address can run programs here.
 	Insecure bool
 
-	// Ready is asked by /readyz. Any goroutine calls it. Nil: always ready.
+	// Ready answers /readyz. Any goroutine may call Ready. Nil: always ready.
 	Ready func() bool
 
 	MaxFrame     int           // bytes of payload in a websocket frame; DefaultMaxFrame
 	MaxMessage   int           // bytes; DefaultMaxMessage
-	WriteTimeout time.Duration // for the kernel to take a message; DefaultWriteTimeout
+	WriteTimeout time.Duration // the time in which the kernel must take a message; DefaultWriteTimeout
 	PingEvery    time.Duration // DefaultPingEvery
 	DeadAfter    time.Duration // of silence; more than PingEvery; DefaultDeadAfter
 
-	// Subprotocols that are agreed to, the preferred first: the first of them that a client
-	// offers too. Nil: SubprotocolMsgpack, SubprotocolJSON.
+	// Subprotocols are in order of preference. The server picks the first that the client also offers.
+	// Nil: SubprotocolMsgpack, SubprotocolJSON.
 	Subprotocols []string
 
-	// Framed listens for connections of length-prefixed frames (see Frames) in place of
-	// websockets, at a unix socket only. There is no HTTP then, nor anything above that
-	// is about websockets.
+	// Framed makes the server accept length-prefixed frames (see Frames) instead of websockets, on a
+	// unix socket only. The server then speaks no HTTP, and the options about websockets and HTTP have
+	// no effect.
 	Framed bool
 
-	// Memory is called for each connection; its messages take from what it returns. Nil: what
-	// the messages of all connections hold is not bounded.
+	// Memory is called for each connection and returns the account for its messages. Nil: the memory of
+	// all messages together is not bounded.
 	Memory func() Memory
 
 	Log *slog.Logger // nil: nothing is logged
 }
 
-// Server listens at one address and makes each websocket that is opened a Conn.
+// A Server listens at an address and makes a Conn of each websocket or connection of frames.
 type Server struct {
 	url      string
 	framed   bool
@@ -76,8 +76,8 @@ type Server struct {
 	close    func() error
 }
 
-// Listen listens at ws://IP:PORT, where port 0 means any free one, or unix:///PATH.
-// A socket file that nobody listens at is replaced.
+// Listen listens at ws://IP:PORT or unix:///PATH. Port 0 means any free port. Listen replaces a socket
+// file at which no server listens.
 func Listen(url string, o *ServerOptions) (*Server, error) {
 	if o == nil {
 		o = &ServerOptions{}
@@ -101,10 +101,10 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	}
 	s.http = http.Server{
 		Handler:                      s.handler,
-		ReadTimeout:                  DefaultHandshakeTimeout, // also to begin, and between requests
+		ReadTimeout:                  DefaultHandshakeTimeout, // also for the first byte, and between requests
 		WriteTimeout:                 DefaultHandshakeTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
-		DisableGeneralOptionsHandler: true, // it would answer before Origin is looked at
+		DisableGeneralOptionsHandler: true, // the general handler would answer before ServeHTTP checks Origin
 		ConnState:                    connState,
 	}
 	log := o.Log
@@ -114,7 +114,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	s.close = sync.OnceValue(func() error {
 		close(s.listener.lobby.closed)
-		return errors.Join(s.http.Close(), notClosed(l.Close())) // http has l only once it serves
+		return errors.Join(s.http.Close(), notClosed(l.Close())) // http.Server closes l only if Serve was called
 	})
 	return s, nil
 }
@@ -156,7 +156,7 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 	return l, "ws://" + l.Addr().String(), nil
 }
 
-// maxSocketPath is in bytes; the kernel wants a zero behind it.
+// maxSocketPath is in bytes. The kernel requires a zero byte after the path.
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 func listenUnix(path string) (net.Listener, error) {
@@ -169,8 +169,8 @@ func listenUnix(path string) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	// Linux gives the file the mode that the socket has when it is bound, so there
-	// is no moment at which others may connect. Elsewhere it is changed afterwards.
+	// On Linux the file gets the mode of the socket when the socket is bound, so other users can never
+	// connect. On other systems Chmod below changes the mode afterwards.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { unix.Fchmod(int(fd), 0o600) })
 	}}
@@ -185,7 +185,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes a socket that a server left behind when it was killed.
+// removeStale removes a socket file left behind by a killed server.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,13 +208,14 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// URL is what a client dials, with the real port.
+// URL returns the address for clients, with the real port.
 func (s *Server) URL() string { return s.url }
 
-// Serve calls accept with each websocket that is opened, on a goroutine of its own,
-// when the memory of its handshake has been let go; or with each connection of frames. It returns nil after Close.
-// It may be called once. Until its method Admit() is called, such a connection is a stranger: it is
-// closed when it is silent for 10 s, and gives way to newer ones when there are too many.
+// Serve calls accept for each connection on a new goroutine: for each websocket after its handshake, or
+// for each connection of frames. Serve returns nil after Close, and may be called once.
+//
+// Until accept calls the method Admit of a connection, the connection is a stranger. The server closes
+// a stranger that sends no message for 10 s, and closes older strangers to make room for newer ones.
 func (s *Server) Serve(accept func(Conn)) error {
 	if s.framed {
 		return s.serveFrames(accept)
@@ -227,11 +228,12 @@ func (s *Server) Serve(accept func(Conn)) error {
 	return fmt.Errorf("serve %s: %w", s.url, err)
 }
 
-// Close stops listening, and removes the socket file. Connections that were
-// accepted go on. Any goroutine may call it any number of times.
+// Close stops listening and removes the socket file. Accepted connections stay open. Any goroutine may
+// call Close any number of times.
 func (s *Server) Close() error { return s.close() }
 
-// wireListener accepts wires, so that gorilla is given one when it hijacks. Each is a guest of the lobby.
+// A wireListener accepts wires, so that gorilla's hijacked connection is a wire. Each wire is a guest
+// of the lobby.
 type wireListener struct {
 	net.Listener
 	lobby *lobby
@@ -252,25 +254,25 @@ func (l wireListener) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// accept waits for a place in the lobby with the connection in its hand.
+// accept accepts a connection and then waits for a place in the lobby.
 func (l wireListener) accept() (net.Conn, *guest, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, nil, err
 	}
 	g := l.lobby.enter(c)
-	if g == nil { // http.Server.Close ends the handshakes only after this returns
+	if g == nil { // http.Server.Close ends unfinished handshakes only after accept has returned
 		c.Close()
 		return nil, nil, net.ErrClosed
 	}
 	return c, g, nil
 }
 
-// connState is told by HTTP how far a connection has come.
+// connState tells the lobby how far HTTP has come with a connection.
 func connState(c net.Conn, state http.ConnState) {
 	g := c.(wire).state().guest
 	switch state {
-	case http.StateActive: // its first byte has come
+	case http.StateActive: // the first byte has come
 		g.comes(asking)
 	case http.StateHijacked:
 		g.comes(listening)
@@ -279,7 +281,7 @@ func connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// handler answers HTTP. Source: exec-server wire §1.
+// A handler answers HTTP. Source: exec-server wire §1.
 type handler struct {
 	origins  []string
 	ready    func() bool
@@ -302,7 +304,7 @@ func newHandler(o *ServerOptions) *handler {
 			WriteBufferSize:  serverWriteBuffer,
 			Subprotocols:     subprotocols,
 			Error:            refuse,
-			CheckOrigin:      func(*http.Request) bool { return true }, // ServeHTTP has
+			CheckOrigin:      func(*http.Request) bool { return true }, // ServeHTTP has checked Origin
 		},
 		settings: settings{
 			maxFrame:     orDefault(o.MaxFrame, DefaultMaxFrame),
@@ -317,7 +319,7 @@ func newHandler(o *ServerOptions) *handler {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// A page in a browser can reach loopback, but not without naming its origin.
+	// A web page in a browser can reach loopback addresses, but its requests carry an Origin header.
 	for _, origin := range r.Header.Values("Origin") {
 		if !slices.Contains(h.origins, origin) {
 			http.Error(w, fmt.Sprintf("origin %q is not allowed here; the server must be started with --allow-origin %[1]q", origin), http.StatusForbidden)
@@ -353,7 +355,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	ws, err := h.upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // and was answered
+		return // Upgrade has answered the request
 	}
 	wire := ws.NetConn().(wire)
 	guest := wire.state().guest
@@ -364,7 +366,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
-	go h.accept(c) // returning lets go of HTTP's buffers
+	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
 }
 
 func refuse(w http.ResponseWriter, _ *http.Request, status int, reason error) {

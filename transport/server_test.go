@@ -82,7 +82,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// request is made by hand, for what net/http would not send.
+// request sends a handmade request with headers that net/http would refuse.
 func request(t *testing.T, url, method, path string, header map[string]string) (*http.Response, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
@@ -121,7 +121,7 @@ func TestSubprotocols(t *testing.T) {
 		{[]string{"other"}, ""},
 		{[]string{"troupe.msgpack"}, "troupe.msgpack"},
 		{[]string{"troupe.msgpack", "troupe.json"}, "troupe.msgpack"},
-		{[]string{"troupe.json", "troupe.msgpack"}, "troupe.msgpack"}, // the server's order
+		{[]string{"troupe.json", "troupe.msgpack"}, "troupe.msgpack"}, // in the server's order
 	} {
 		client := dial(t, s.URL(), &DialOptions{Subprotocols: c.offered})
 		server := <-accepted
@@ -185,7 +185,7 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stale.SetUnlinkOnClose(false) // as if its server had been killed
+	stale.SetUnlinkOnClose(false) // as if the server had been killed
 	stale.Close()
 
 	s, accepted := serve(t, "unix://"+path, nil)
@@ -247,14 +247,14 @@ func TestServerClose(t *testing.T) {
 	}
 }
 
-// Strangers are bounded, and connections that were admitted are none.
+// The number of strangers is bounded; admitted connections do not count.
 func TestAdmittedAreNoStrangers(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	for range 3 {
 		dial(t, s.URL(), nil)
 		(<-accepted).(*webSocket).Admit()
 	}
-	for range 3 { // nor are those that gave up
+	for range 3 { // clients that gave up do not count either
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
 		if err != nil {
 			t.Fatal(err)
@@ -281,7 +281,7 @@ func TestAdmittedAreNoStrangers(t *testing.T) {
 	for guests() < maxGuests {
 		runtime.Gosched()
 	}
-	if err := s.Close(); err != nil { // Accept waits for a place: Serve must end all the same
+	if err := s.Close(); err != nil { // Serve must end although Accept waits for a place
 		t.Error(err)
 	}
 }

@@ -13,26 +13,26 @@ const lineBuffer = 64 << 10 // bytes
 
 // StdioOptions may be nil, and are useful at zero.
 type StdioOptions struct {
-	// MaxMessage is in bytes, of a line without its end. Zero or below: DefaultMaxMessage,
-	// of frames MaxFramed, which is the most there.
+	// MaxMessage is the largest message in bytes, without the newline of a line. Zero or below means
+	// DefaultMaxMessage, or MaxFramed for Frames. Frames allows at most MaxFramed.
 	MaxMessage int
 
-	Closed func() // called once, when Close has closed both r and w; nil: nobody is
+	Closed func() // called once, when Close has closed both r and w; may be nil
 }
 
-// piped is a Conn over a reader and a writer: what Stdio and Frames have in common.
+// piped is the part that Stdio and Frames share: a Conn over a reader and a writer.
 //
-// A Read of stdin cannot be ended from outside when stdin is a terminal or a file
-// in blocking mode, and Close must end ReadMessage. So a goroutine reads, one line
-// each time it is asked; where Close cannot end it, it ends with the input.
+// Close must end ReadMessage, but nothing can interrupt a Read of stdin if stdin is a terminal or a
+// file in blocking mode. So a separate goroutine reads a message each time ReadMessage asks. If Close
+// cannot end the goroutine, it ends with the input.
 type piped struct {
 	r      io.ReadCloser
 	w      io.WriteCloser
 	max    int
-	name   string // in logs and errors
+	name   string // for logs and errors
 	closed func()
 
-	ask chan struct{} // ReadMessage wants a message, and has done with the last
+	ask chan struct{} // ReadMessage wants a message and no longer uses the previous message
 	got chan message
 
 	err error // owned by the reader
@@ -53,8 +53,8 @@ type lines struct {
 	out []byte // owned by the writer: a message and its newline
 }
 
-// inputEnded is an end of the input, io.EOF if it was a clean one, after which the other
-// side may still read.
+// An inputEnded reports the end of the input; the other side may still read output. For a clean end,
+// why is io.EOF.
 type inputEnded struct{ why error }
 
 func (e inputEnded) Error() string {
@@ -66,12 +66,13 @@ func (e inputEnded) Error() string {
 func (e inputEnded) Unwrap() error  { return e.why }
 func (inputEnded) InputEnded() bool { return true }
 
-// Stdio returns a Conn that reads and writes messages a line each, and closes both
-// r and w. Blank lines are ignored. When r has ended, the error of ReadMessage has a
-// method InputEnded: the other side may still read answers. Messages to write must be JSON without
-// newlines; there is no binary. A line longer than the limit ends the connection.
-// What w cannot interrupt, Close cannot either: a write to a stdout in blocking
-// mode lasts until the parent reads or goes.
+// Stdio returns a Conn that reads and writes a message a line. Close closes both r and w. Stdio ignores
+// blank lines. When r has ended, the error of ReadMessage has a method InputEnded: the other side may
+// still read answers. Messages must be JSON without newlines, and cannot be binary. A line longer than
+// the limit ends the connection.
+//
+// Close cannot end a write that w cannot interrupt: a write to a stdout in blocking mode lasts until
+// the parent reads or exits.
 func Stdio(r io.ReadCloser, w io.WriteCloser, o *StdioOptions) Conn {
 	if o == nil {
 		o = &StdioOptions{}
@@ -90,7 +91,7 @@ func newPiped(r io.ReadCloser, w io.WriteCloser, max int, name string, closed fu
 		ask: make(chan struct{}), got: make(chan message), done: make(chan struct{})}
 }
 
-// pump calls next for each message that is asked for, with a buffer to use again.
+// pump calls next once for each message that ReadMessage asks for. buf is reused from call to call.
 func (c *piped) pump(next func(buf *[]byte) ([]byte, error)) {
 	var buf []byte
 	for {
@@ -112,9 +113,9 @@ func (c *piped) pump(next func(buf *[]byte) ([]byte, error)) {
 	}
 }
 
-// nextLine returns the next line that is not blank, in in's buffer or, if it is
-// larger, in long. Input that ends without a newline ends in a line all the same:
-// JSON that was cut is not JSON, and will be found out.
+// nextLine returns the next line that is not blank. The result is a part of in's buffer, or of long if
+// the line is larger than this buffer. Input that ends without a newline counts as a line: the JSON
+// decoder detects a truncated message.
 func (c *lines) nextLine(in *bufio.Reader, long *[]byte) ([]byte, error) {
 	for {
 		*long = (*long)[:0]
@@ -166,7 +167,7 @@ func (c *lines) WriteMessage(msg []byte, binary bool) error {
 	if binary {
 		return errors.New("transport: stdio carries lines of JSON; a binary message has no place in them")
 	}
-	c.out = append(append(c.out[:0], msg...), '\n') // one write: a line is never torn
+	c.out = append(append(c.out[:0], msg...), '\n') // one write, so that a line is never torn
 	_, err := c.w.Write(c.out)
 	if cap(c.out) > keepBuffer {
 		c.out = nil
@@ -174,7 +175,7 @@ func (c *lines) WriteMessage(msg []byte, binary bool) error {
 	return c.wrote(err)
 }
 
-// wrote says what a failed write means.
+// wrote returns the error of WriteMessage for a failed write.
 func (c *piped) wrote(err error) error {
 	if err == nil {
 		return nil
@@ -190,7 +191,7 @@ func (c *piped) wrote(err error) error {
 func (c *piped) Close(int, string) error {
 	c.closeOnce.Do(func() {
 		close(c.done)
-		c.closeErr = errors.Join(c.r.Close(), notClosed(c.w.Close())) // they may be one
+		c.closeErr = errors.Join(c.r.Close(), notClosed(c.w.Close())) // r and w may be the same file
 		c.closed()
 	})
 	return c.closeErr

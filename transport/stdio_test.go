@@ -61,7 +61,7 @@ func TestStdioLimit(t *testing.T) {
 	}
 }
 
-// A line without an end is bounded too.
+// A line without an end is bounded, too.
 func TestStdioEndlessLine(t *testing.T) {
 	r, w := io.Pipe()
 	s := Stdio(r, discard{io.Discard}, &StdioOptions{MaxMessage: 1 << 20})
@@ -116,7 +116,7 @@ func TestStdioCloseEndsBlockedCalls(t *testing.T) {
 		reading <- err
 	}()
 	writing := fill(s)
-	nobody.Read(make([]byte, 1)) // it has begun
+	nobody.Read(make([]byte, 1)) // the reader has begun
 	s.Close(CloseNormal, "")
 	for _, ended := range []<-chan error{reading, writing} {
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {

@@ -1,5 +1,5 @@
-// Package transport carries whole messages over one connection: a websocket, the
-// lines of stdio, or a pipe in memory. It knows nothing of what they mean.
+// Package transport carries whole messages over a connection: a websocket, length-prefixed frames,
+// lines on stdio, or a pipe in memory. The package does not look into the messages.
 package transport
 
 import (
@@ -11,65 +11,72 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Conn carries whole messages over one connection.
+// A Conn carries whole messages over a connection.
 type Conn interface {
-	// ReadMessage returns the next message. The slice is valid until the next call;
-	// one goroutine reads. The error is io.EOF when the other side ended the
-	// connection cleanly, a *CloseError when it gave another code, a *LimitError
-	// when it sent too much, a *ViolationError when it broke the rules of the transport,
-	// ErrDead when it fell silent, io.ErrUnexpectedEOF when
-	// it left without a word, and net.ErrClosed after Close; io.EOF and the last three
-	// may be wrapped. An error is final. A transport that has a Close frame has then sent
-	// the one that the error asks for; every connection then wants a Close.
+	// ReadMessage returns the next message. The slice is valid until the next call. A single goroutine
+	// reads. The errors are:
+	//
+	//  - io.EOF: the other side ended the connection cleanly.
+	//  - *CloseError: the other side sent another close code.
+	//  - *LimitError: the other side sent too much.
+	//  - *ViolationError: the other side broke the rules of the transport.
+	//  - ErrDead: the other side fell silent.
+	//  - io.ErrUnexpectedEOF: the other side left without a Close frame.
+	//  - net.ErrClosed: Close was called.
+	//
+	// io.EOF, ErrDead, io.ErrUnexpectedEOF and net.ErrClosed may be wrapped. An error is final. A
+	// websocket has then sent the Close frame for the error; the caller must still call Close.
 	ReadMessage() ([]byte, error)
 
-	// WriteMessage writes one message, as binary or as text. It may keep a copy of a
-	// small one until Flush or until there is more; what it does not keep the kernel has
-	// when it returns; the other side may not have. One goroutine writes. After an
-	// error the connection wants a Close.
+	// WriteMessage writes a message, as binary or as text. It may copy a small message and keep the
+	// copy until Flush or a larger write. When WriteMessage returns, the kernel has every message not
+	// kept; the other side may not have received it. A single goroutine writes. After an error the
+	// caller must call Close.
 	WriteMessage(msg []byte, binary bool) error
 
-	// Ping sends a ping with a payload of 1 to 125 bytes, in order with the messages
-	// written before it, and like them perhaps not before Flush. The writing goroutine
-	// calls it. ErrNoPing when the transport has none (stdio, pipe).
+	// Ping sends a ping with a payload of 1 to 125 bytes, after the messages written before. Like a
+	// message, a ping may wait for Flush. Only the writing goroutine calls Ping. If the transport has
+	// no pings (stdio, frames, pipe), Ping returns ErrNoPing.
 	Ping(payload []byte) error
 
-	// Flush returns when the kernel has all that was written. The writing goroutine
-	// calls it before it waits for more to write.
+	// Flush returns when the kernel has all messages written so far. The writing goroutine calls Flush
+	// before waiting for more messages to write.
 	Flush() error
 
-	// SetPongHandler names who is called, on the reading goroutine, with the payload
-	// of each pong to a Ping. That pong says that all written before the Ping has
-	// been read. A payload may come twice, or not at all when a later one does: RFC
-	// 6455 §5.5.3 lets a peer answer only the latest ping. The slice is the
-	// handler's. To be set before the first ReadMessage.
+	// SetPongHandler sets the function that the reading goroutine calls with the payload of each pong
+	// to a Ping. The pong says: the other side has read all messages written before the Ping. A payload
+	// may come twice. A payload may not come at all if a later payload does: RFC 6455 §5.5.3 lets a
+	// peer answer only the latest ping. The handler owns the slice. The caller sets the handler before
+	// the first ReadMessage.
 	SetPongHandler(func(payload []byte))
 
-	// Close ends the connection: blocked calls return. Where the transport has a
-	// Close frame it carries code and reason, cut to 123 bytes, as far as the other
-	// side takes it within CloseWait. Any goroutine may call it any number of times;
-	// the first code and reason count.
+	// Close ends the connection and makes blocked calls return. If the transport has a Close frame, the
+	// frame carries code and reason, cut to 123 bytes; Close waits up to CloseWait for the other side
+	// to take the frame. Any goroutine may call Close any number of times; the first code and reason
+	// count.
 	Close(code int, reason string) error
 
-	// RemoteAddr names the other side in logs and in error texts.
+	// RemoteAddr names the other side for logs and error texts.
 	RemoteAddr() string
 
-	// Subprotocol is the one that both sides agreed on, "" for none. What comes in frames
-	// (see Frames) says so itself: there it is known when ReadMessage has returned one.
+	// Subprotocol returns the subprotocol that both sides agreed on, or "" for none. On a server's
+	// connection of frames (see Frames), the subprotocol is known once ReadMessage has returned the
+	// first message.
 	Subprotocol() string
 }
 
-// Memory bounds what the messages of one connection may hold while they are read. Any goroutine
-// may call it.
+// Memory bounds the bytes held by the messages of one connection while they are read. Any goroutine may
+// call the methods.
 type Memory interface {
-	// Take waits until n more bytes may be held, at most for patience. Its error is told to the
-	// other side.
+	// Take waits, at most for patience, until n more bytes may be held. The connection sends the text
+	// of an error to the other side.
 	Take(n int, patience time.Duration) error
+	// Give returns n bytes.
 	Give(n int)
-	Close() // gives all back, and ends a wait
+	Close() // gives all bytes back, and ends a waiting Take
 }
 
-// Codes for Close; package protocol says what each means.
+// Codes for Close; package protocol explains them.
 const (
 	CloseNormal        = protocol.CloseNormal
 	CloseGoingAway     = protocol.CloseGoingAway
@@ -81,7 +88,7 @@ const (
 	CloseLost          = protocol.CloseLost
 )
 
-// What an option left at zero means.
+// Defaults of options left at zero.
 const (
 	DefaultMaxFrame         = protocol.MaxFrame   // bytes of payload
 	DefaultMaxMessage       = protocol.MaxMessage // bytes
@@ -91,36 +98,36 @@ const (
 	DefaultHandshakeTimeout = 10 * time.Second
 )
 
-// The pace of messages: once one has begun, paceBytes more of it must come, or its end, within
-// each paceTime. So a link of 1 Mbit/s may send a message of any size.
+// Once a message has begun, paceBytes more of the message, or its end, must come within each paceTime.
+// So a link of 1 Mbit/s can send a message of any size.
 const (
 	paceTime  = 10 * time.Second
 	paceBytes = 640 << 10
 )
 
-// MaxFramed is the most that a length-prefixed frame holds, in bytes.
+// MaxFramed is the largest message in a length-prefixed frame, in bytes.
 const MaxFramed = 8 << 20
 
-// CloseWait is how long Close may wait for a Close frame to be taken. It waits at
-// all only when the other side does not read.
+// CloseWait is how long Close may wait for the other side to take a Close frame. Close waits only if
+// the other side does not read.
 const CloseWait = 250 * time.Millisecond
 
-// Subprotocols. JSON is what is spoken without one.
+// Websocket subprotocols. A connection without a subprotocol speaks JSON.
 const (
 	SubprotocolJSON    = "troupe.json"
 	SubprotocolMsgpack = "troupe.msgpack"
 )
 
-// ErrNoPing means that the transport has no pings.
+// ErrNoPing means: the transport has no pings.
 var ErrNoPing = fmt.Errorf("transport: this connection has no pings: %w", errors.ErrUnsupported)
 
-// ErrDead means that nothing came, not even a pong, for as long as DeadAfter.
+// ErrDead means: nothing came for DeadAfter, not even a pong.
 var ErrDead = errors.New("transport: connection is dead")
 
-// errClosed is what our own Close leaves behind.
+// errClosed is the error of calls after this side called Close.
 var errClosed = fmt.Errorf("transport: this side closed the connection: %w", net.ErrClosed)
 
-// A CloseError is a Close by the other side with a code that is not CloseNormal.
+// A CloseError reports a Close frame of the other side with another code than CloseNormal.
 type CloseError struct {
 	Code   int
 	Reason string
@@ -130,7 +137,7 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("transport: the other side closed the connection: code %d %q", e.Code, e.Reason)
 }
 
-// A LimitError means that the other side sent more than Max bytes at once.
+// A LimitError reports a frame, message or line from the other side of more than Max bytes.
 type LimitError struct {
 	What string // "frame", "message" or "line"
 	Max  int    // bytes
@@ -138,12 +145,12 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return "transport: " + e.reason() }
 
-// reason is what the other side is told in the Close frame.
+// reason is the text in the Close frame.
 func (e *LimitError) reason() string {
 	return fmt.Sprintf("%s over the limit of %d bytes", e.What, e.Max)
 }
 
-// orDefault makes options useful at zero. Below zero they mean nothing, so the same.
+// orDefault returns def for an option that is zero or below.
 func orDefault[T int | time.Duration](v, def T) T {
 	if v <= 0 {
 		return def

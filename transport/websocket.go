@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	holdMessage = 4 << 10  // bytes of a message that waits for Flush; more is not copied
-	holdMax     = 32 << 10 // bytes of all that wait
+	holdMessage = 4 << 10  // bytes of a message that may wait for Flush; larger messages are not copied
+	holdMax     = 32 << 10 // bytes of all waiting frames
 
-	minBuffer  = 512 // bytes that a message is first given
+	minBuffer  = 512 // bytes: the first size of a message's buffer
 	maxPayload = 125 // bytes in a control frame; RFC 6455 §5.5
 	maxReason  = maxPayload - 2
 )
 
-// settings are what both ends of a websocket have in common, defaults filled in.
+// settings are the options of either side of a websocket, with defaults filled in.
 type settings struct {
-	masks                              bool // it is a client (RFC 6455 §5.1)
-	maxFrame, maxMessage               int  // maxFrame 0: not limited
+	masks                              bool // true for a client (RFC 6455 §5.1)
+	maxFrame, maxMessage               int  // maxFrame 0: frames are not limited
 	writeTimeout, pingEvery, deadAfter time.Duration
-	pace                               time.Duration // for paceBytes of a message to come; a server's
-	memory                             func() Memory // nil: messages are not bounded together
+	pace                               time.Duration // of a server: the time in which paceBytes of a message must come
+	memory                             func() Memory // nil: the memory of all messages together is not bounded
 }
 
-// webSocket is a Conn, for either end. An idle one has no goroutine: a timer sends
-// the keep-alive pings, and a goroutine lives as long as a pong is being written.
+// A webSocket is a Conn for either side. An idle webSocket has no goroutine: a timer sends the
+// keep-alive pings, and a goroutine lives only while a pong is written.
 type webSocket struct {
 	// Fixed at the handshake.
 	ws     *websocket.Conn
@@ -44,8 +44,8 @@ type webSocket struct {
 	remote string
 	settings
 
-	// Owned by the writer, of a server.
-	held *[]byte // whole frames that wait for Flush; nil: none
+	// Owned by the writer, on a server.
+	held *[]byte // whole frames waiting for Flush; nil: none
 	asks *string // payload of the last Ping in held
 
 	// Owned by the reader.
@@ -53,12 +53,12 @@ type webSocket struct {
 	err     error
 	onPong  func([]byte)
 
-	pong    atomic.Pointer[string] // being answered, or next to be
-	pinged  atomic.Pointer[string] // the last Ping's payload, until it is answered
-	keeping *time.Timer            // due: keepAlive
+	pong    atomic.Pointer[string] // the ping to answer now or next
+	pinged  atomic.Pointer[string] // the payload of the last Ping without an answer
+	keeping *time.Timer            // calls keepAlive
 
 	closeOnce sync.Once
-	ending    atomic.Bool // Close was called: the deadline of its frame ends what is being written
+	ending    atomic.Bool // Close was called: the deadline of the Close frame also ends a write in progress
 	closed    atomic.Bool // the other side has sent its Close frame
 }
 
@@ -80,11 +80,11 @@ func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
 	ws.SetPongHandler(c.ponged)
 	ws.SetCloseHandler(c.closing)
 	c.keeping = time.AfterFunc(time.Hour, c.keepAlive)
-	c.keeping.Reset(s.pingEvery) // not above: keepAlive uses c.keeping
+	c.keeping.Reset(s.pingEvery) // separate from AfterFunc because keepAlive uses c.keeping
 	return c, nil
 }
 
-// name is the other side's address, or the socket's when it has none.
+// name returns the address of the other side, or of the socket if the other side has no address.
 func name(c net.Conn) string {
 	if c.RemoteAddr().Network() != "unix" {
 		return c.RemoteAddr().String()
@@ -97,14 +97,14 @@ func name(c net.Conn) string {
 
 func (c *webSocket) RemoteAddr() string { return c.remote }
 
-// Peer names the other side of this connection of a server: its machine, or its user at a unix socket.
+// Peer names the other side of a server's connection: the machine, or the user at a unix socket.
 func (c *webSocket) Peer() string { return c.wire.state().guest.peer(c.remote) }
 
-// Admit says that this connection of a server is no stranger any more. Any goroutine may call it.
+// Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *webSocket) Admit() { c.wire.state().guest.leave() }
 
-// Gone reports whether the other side neither reads nor writes any more. It is for one who does
-// not read, and would not notice: the pings that nobody answers make the system notice.
+// Gone reports whether the other side neither reads nor writes any more. A caller that does not read
+// would not notice otherwise. The kernel detects a vanished peer by the unanswered keep-alive pings.
 func (c *webSocket) Gone() bool { return hungUp(c.raw) }
 
 func (c *webSocket) Subprotocol() string { return c.ws.Subprotocol() }
@@ -121,15 +121,15 @@ func (c *webSocket) ReadMessage() ([]byte, error) {
 	}
 	c.err = c.meaning(err)
 	c.message.buf = nil
-	c.Close(closeFor(c.err)) // after our own Close it does nothing
+	c.Close(closeFor(c.err)) // does nothing if this side called Close before
 	return nil, c.err
 }
 
-// SetMaxMessage lets messages have at most so many bytes from now on; 0 or less: as many as the
-// options say. Any goroutine may call it.
+// SetMaxMessage limits messages to a number of bytes from now on. 0 or less restores the limit of the
+// options. Any goroutine may call SetMaxMessage.
 func (c *webSocket) SetMaxMessage(bytes int) { c.message.limit.Store(int64(bytes)) }
 
-// read makes room for a message as it arrives, whatever its header announced.
+// read reads a message. The buffer grows as bytes arrive, so a header alone costs no memory.
 func (c *webSocket) read() error {
 	_, r, err := c.ws.NextReader()
 	if err != nil {
@@ -143,7 +143,8 @@ func (c *webSocket) read() error {
 	most := m.most(c.maxMessage)
 	for paced := 0; ; {
 		if len(m.buf) == cap(m.buf) {
-			// At most one byte over the limit: that byte is the proof.
+			// The buffer may hold one byte over the limit: this byte proves that the message is too
+			// large.
 			waited, err := m.grow(most + 1)
 			if err != nil {
 				return err
@@ -178,14 +179,13 @@ func (c *webSocket) WriteMessage(msg []byte, bin bool) error {
 	return c.frame(opcode, msg)
 }
 
-// holding are buffers for frames that wait for Flush.
+// holding has buffers for frames that wait for Flush.
 var holding = sync.Pool{New: func() any { return new([]byte) }}
 
-// frame writes a frame of a server. gorilla writes each with a system call of its own;
-// a thousand small messages should not be a thousand packets. What gorilla
-// itself writes meanwhile, from other goroutines, are control frames, each in
-// one Write, and so is this: they do not mix. (RFC 6455 §5.4 allows them anywhere between
-// frames.)
+// frame writes a frame of a server. gorilla would write each frame with its own system call; frame
+// holds small frames back, so that a thousand small messages are not a thousand packets. Meanwhile
+// gorilla may write control frames from other goroutines. Each control frame and each flush is a single
+// Write, so their bytes do not mix. (RFC 6455 §5.4 allows control frames between any two frames.)
 func (c *webSocket) frame(opcode int, payload []byte) error {
 	if c.held == nil {
 		c.held = holding.Get().(*[]byte)
@@ -198,8 +198,7 @@ func (c *webSocket) frame(opcode int, payload []byte) error {
 	return c.flush(payload)
 }
 
-// appendHeader appends the header of a frame that is a whole message and not masked:
-// RFC 6455 §5.2.
+// appendHeader appends the header of an unmasked frame with a whole message: RFC 6455 §5.2.
 func appendHeader(b []byte, opcode, size int) []byte {
 	const final = 0x80
 	b = append(b, final|byte(opcode))
@@ -219,9 +218,9 @@ func (c *webSocket) Flush() error {
 	return c.flush(nil)
 }
 
-// flush writes what is held, and more behind it, in one system call.
+// flush writes the held frames, and then more, in one system call.
 func (c *webSocket) flush(more []byte) error {
-	switch { // after a Close frame nothing follows: RFC 6455 §5.5.1
+	switch { // nothing follows a Close frame: RFC 6455 §5.5.1
 	case c.ending.Load():
 		return errClosed
 	case c.closed.Load():
@@ -238,18 +237,19 @@ func (c *webSocket) flush(more []byte) error {
 	return c.wrote(err)
 }
 
-// writeAll writes a and then b. It fails once the other side has taken nothing for
-// writeTimeout. The time is in parts, as that of link.read: a part in which this side slept is
-// followed by another attempt.
+// writeAll writes a and then b. writeAll fails once the other side has taken nothing for writeTimeout.
+// As in link.read, the time is divided into parts: if this side slept for a part, another attempt
+// follows.
 func (c *webSocket) writeAll(a, b []byte) error {
 	writing := &c.wire.state().writing
 	writing.Lock()
 	defer writing.Unlock()
 	for part := 1; ; part++ {
-		// First the deadline, then the look: Close does the two the other way round.
+		// Set the deadline before looking at ending. Close does both in the opposite order, so one of
+		// the two sees the other.
 		c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout / silenceParts))
 		if c.ending.Load() {
-			c.wire.SetWriteDeadline(time.Now().Add(CloseWait)) // of the Close frame
+			c.wire.SetWriteDeadline(time.Now().Add(CloseWait)) // for the Close frame
 			return errClosed
 		}
 		n, err := c.wire.writev(a, b)
@@ -268,7 +268,7 @@ func (c *webSocket) wrote(err error) error {
 	if err == nil {
 		return nil
 	}
-	var timeout net.Error // not above: it is allocated
+	var timeout net.Error // declared here because it is allocated
 	switch {
 	case c.wire.state().closing.Load(), c.ending.Load():
 		return errClosed
@@ -287,7 +287,7 @@ func (c *webSocket) Ping(payload []byte) error {
 		c.pinged.Store(&p)
 		return c.control(websocket.PingMessage, payload)
 	}
-	c.asks = &p // keepAlive repeats only what was written, and so all before it
+	c.asks = &p // keepAlive may repeat the payload only after all frames before it were written
 	return c.frame(websocket.PingMessage, payload)
 }
 
@@ -295,16 +295,15 @@ func (c *webSocket) control(opcode int, payload []byte) error {
 	return c.wrote(c.ws.WriteControl(opcode, payload, time.Now().Add(c.writeTimeout)))
 }
 
-// keepAlive pings with nothing, as exec-server does, unless a Ping has not been
-// answered. That one is repeated: a peer may answer only the latest ping, and
-// would pass over the caller's in favour of ours.
+// keepAlive sends an empty ping, as exec-server does. While a Ping is unanswered, keepAlive repeats its
+// payload instead: a peer may answer only the latest ping, and would skip the caller's Ping.
 func (c *webSocket) keepAlive() {
 	var payload []byte
 	if p := c.pinged.Load(); p != nil {
 		payload = []byte(*p)
 	}
 	if c.control(websocket.PingMessage, payload) != nil {
-		return // the reader will hear of it, or the writer has
+		return // the reader or the writer sees the same error
 	}
 	c.keeping.Reset(c.pingEvery)
 	if c.wire.state().closing.Load() {
@@ -317,7 +316,7 @@ func (c *webSocket) SetPongHandler(h func(payload []byte)) { c.onPong = h }
 func (c *webSocket) ponged(payload string) error {
 	ackAtOnce(c.raw)
 	if payload == "" {
-		return nil // to a keep-alive ping, or to none
+		return nil // the pong answers a keep-alive ping, or no ping
 	}
 	if p := c.pinged.Load(); p != nil && *p == payload {
 		c.pinged.CompareAndSwap(p, nil)
@@ -328,16 +327,16 @@ func (c *webSocket) ponged(payload string) error {
 	return nil
 }
 
-// closing answers a Close frame, as gorilla would, and lets no frame follow.
+// closing answers a Close frame, as gorilla would, and prevents later frames.
 func (c *webSocket) closing(code int, _ string) error {
 	c.closed.Store(true)
 	c.control(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""))
 	return nil
 }
 
-// pinging answers on a goroutine of its own, for the reader must not wait until
-// the writer is done with a slow peer: what that peer still sends may be a signal.
-// While a pong waits, only the latest ping is remembered.
+// pinging lets another goroutine answer a ping. The reader must not wait for a slow peer to take the
+// pong: the next message of the peer may be a signal. While a pong waits, only the latest ping is
+// remembered.
 func (c *webSocket) pinging(payload string) error {
 	if c.pong.Swap(&payload) == nil {
 		go c.answerPings()
@@ -349,7 +348,7 @@ func (c *webSocket) answerPings() {
 	for {
 		p := c.pong.Load()
 		if c.control(websocket.PongMessage, []byte(*p)) != nil {
-			return // with c.pong set: no more answers on a broken connection
+			return // c.pong stays set: a broken connection gets no more answers
 		}
 		if c.pong.CompareAndSwap(p, nil) {
 			return
@@ -362,23 +361,24 @@ func (c *webSocket) Close(code int, reason string) error {
 	return nil
 }
 
-// end is Close. Without linger the other side may not see code and reason: so many strangers
-// that are turned away would cost too much.
+// end does the work of Close. Without linger the other side may not see code and reason. Turning away
+// many strangers with linger would cost too much.
 func (c *webSocket) end(code int, reason string, linger bool) {
 	c.closeOnce.Do(func() {
 		if len(reason) > maxReason {
 			reason = strings.ToValidUTF8(reason[:maxReason], "")
 		}
 		c.ending.Store(true)
-		c.Admit() // it takes no place in the lobby any more
-		// First the frame, then the end of the reader: whoever waits for that may exit.
+		c.Admit() // a closed connection takes no place in the lobby
+		// Send the frame before ending the reader: a program that waits for the reader may exit at
+		// once.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))
 		c.wire.state().endRead(c.wire)
 		if c.message.memory != nil {
 			c.message.memory.Close()
 		}
 		c.keeping.Stop()
-		if !linger || err != nil && err != websocket.ErrCloseSent { // by gorilla, as an answer
+		if !linger || err != nil && err != websocket.ErrCloseSent { // err is ErrCloseSent if gorilla has sent the Close frame as an answer
 			c.wire.Close()
 			return
 		}

@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a server that is closed with the test, and hands over what it accepts.
+// serve starts a server and returns it with a channel of accepted connections. The end of the test
+// closes the server.
 func serve(t testing.TB, url string, o *ServerOptions) (*Server, <-chan Conn) {
 	t.Helper()
 	return servePaced(t, url, o, paceTime)
@@ -70,7 +71,7 @@ func dial(t testing.TB, url string, o *DialOptions) Conn {
 	return c
 }
 
-// peer is a websocket client made by hand: it sends and sees every frame.
+// peer is a handmade websocket client that sends and sees every frame.
 type peer struct {
 	testing.TB
 	net.Conn
@@ -99,7 +100,7 @@ func newPeer(t testing.TB, url string) *peer {
 
 const fin, text, cont, closing, ping, pong = 0x80, 1, 0, 8, 9, 10
 
-// header is that of a masked frame with a mask of zeros, so payloads stay as they are.
+// header returns the header of a masked frame. The mask is zero, so payloads stay as they are.
 func header(first byte, size int) []byte {
 	h := []byte{first}
 	switch {
@@ -113,13 +114,13 @@ func header(first byte, size int) []byte {
 	return append(h, 0, 0, 0, 0)
 }
 
-// send writes a frame. That the server has gone away shows in what it said last.
+// send writes a frame. A failed write is ignored: the last frame of the server shows the reason.
 func (p *peer) send(first byte, payload []byte) {
 	p.Write(header(first, len(payload)))
 	p.Write(payload)
 }
 
-// frame reads the next frame; the server's are small and not masked.
+// frame reads the next frame. The server's frames are small and not masked.
 func (p *peer) frame() (opcode byte, payload []byte) {
 	p.Helper()
 	var h [2]byte
@@ -161,7 +162,7 @@ func wantMessage(t testing.TB, c Conn, want string) {
 	}
 }
 
-// write writes a message, and does not wait for more.
+// write writes a message and flushes.
 func write(c Conn, msg []byte, binary bool) error { return flush(c, c.WriteMessage(msg, binary)) }
 
 func flush(c Conn, err error) error {
@@ -203,7 +204,7 @@ func TestMessagesOfAllSizes(t *testing.T) {
 	}
 }
 
-// The limits themselves, at their real sizes, whole and in fragments.
+// Each limit holds at its real size, for a whole message and for fragments.
 func TestLimits(t *testing.T) {
 	const frame, message = DefaultMaxFrame, DefaultMaxMessage
 	frameReason := fmt.Sprintf("frame over the limit of %d bytes", 16<<20)
@@ -212,7 +213,7 @@ func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		sizes  []int
-		reason string // "": it is let in
+		reason string // "": the message is accepted
 	}{
 		{"frame at the limit", []int{frame}, ""},
 		{"frame over it", []int{frame + 1}, frameReason},
@@ -257,14 +258,14 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What a header announces is not yet worth memory.
+// A header alone allocates no memory for the payload.
 func TestMemoryFollowsWhatArrives(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())
 	server := (<-accepted).(*webSocket)
 	p.Write(append(header(fin|text, DefaultMaxFrame), make([]byte, 5000)...))
 	p.Close()
-	server.read() // not ReadMessage: that lets go of the buffer
+	server.read() // read, because ReadMessage would let go of the buffer
 	if n := cap(server.message.buf); n < 5000 || n > 4*5000 {
 		t.Errorf("5000 bytes arrived, the buffer is %d", n)
 	}
@@ -321,7 +322,7 @@ func TestHowConnectionsEnd(t *testing.T) {
 			p.send(fin|text, []byte("first"))
 			wantMessage(t, server, "first")
 			c.end(p)
-			for range 2 { // and it stays so
+			for range 2 { // the error is final
 				if msg, err := server.ReadMessage(); !c.want(err) {
 					t.Fatalf("%q, %v", msg, err)
 				}
@@ -347,18 +348,18 @@ func TestCloseIsSaidOnce(t *testing.T) {
 	if err := write(server, []byte("x"), false); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("WriteMessage: %v", err)
 	}
-	p.wantFrame(closing, closeFrame(ClosePolicy, strings.Repeat("ä", 61))) // ≤ 123 bytes, no half letter
+	p.wantFrame(closing, closeFrame(ClosePolicy, strings.Repeat("ä", 61))) // 123 bytes at most, and no half letter
 	if _, err := p.in.ReadByte(); err != io.EOF {
 		t.Errorf("after the Close frame: %v", err)
 	}
-	// What was under way is still taken: a reset might overtake the Close frame.
+	// A closed connection still takes bytes under way: a reset could overtake the Close frame.
 	if _, err := p.Write(make([]byte, 8<<20)); err != nil {
 		t.Errorf("while the server lingers: %v", err)
 	}
 }
 
-// fill writes until nothing more is taken, and returns what WriteMessage said. Once
-// the first byte is there it is amid a message that the kernel cannot hold.
+// fill writes until the kernel takes no more, and returns the result of WriteMessage. When the peer
+// sees the first byte, fill is amid a message too large for the kernel.
 func fill(c Conn) <-chan error {
 	stuck := make(chan error, 1)
 	go func() {
@@ -386,7 +387,7 @@ func TestCloseEndsBlockedCalls(t *testing.T) {
 	p := newPeer(t, s.URL())
 	server := <-accepted
 	writing := fill(server)
-	p.in.Peek(1) // it has begun, and none of it will be read
+	p.in.Peek(1) // fill has begun, and the peer reads no more
 	reading := make(chan error)
 	go func() {
 		_, err := server.ReadMessage()
@@ -400,7 +401,7 @@ func TestCloseEndsBlockedCalls(t *testing.T) {
 	}
 }
 
-// A peer that does not read may still have something to say.
+// A peer that does not read its pongs can still send messages.
 func TestPingsDoNotStopTheReader(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{WriteTimeout: time.Hour})
 	p := newPeer(t, s.URL())
@@ -427,8 +428,8 @@ func TestPingIsAnswered(t *testing.T) {
 	}
 }
 
-// What is written before a Flush comes in the order it was written, whatever of it was
-// held back, and small messages that were are one packet.
+// Frames written before a Flush arrive in their order, held back or not. Small frames held back arrive
+// in one packet.
 func TestHeldMessages(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())
@@ -473,7 +474,7 @@ func TestHeldMessages(t *testing.T) {
 	if n := p.in.Buffered(); n != 19*len("xxsmall") {
 		t.Errorf("with the first of 20 small messages came %d bytes more, want the other 19", n)
 	}
-	if err := server.Flush(); err != nil { // of nothing
+	if err := server.Flush(); err != nil { // nothing is held
 		t.Fatal(err)
 	}
 }
@@ -495,7 +496,7 @@ func TestPongsFollowMessages(t *testing.T) {
 		p.wantFrame(ping, fmt.Sprint(i))
 		p.send(fin|pong, fmt.Append(nil, i))
 	}
-	p.send(fin|pong, nil) // as to a keep-alive ping: of no interest
+	p.send(fin|pong, nil) // an answer to a keep-alive ping is ignored
 	p.send(fin|text, []byte("end"))
 	wantMessage(t, server, "end")
 	close(ponged)
@@ -513,7 +514,7 @@ func TestPongsFollowMessages(t *testing.T) {
 	}
 }
 
-// Our own client says by its pong that the messages before the ping were returned.
+// A pong of our own client confirms: ReadMessage has returned all messages before the ping.
 func TestClientAcknowledges(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	client := dial(t, s.URL(), nil)
@@ -541,8 +542,8 @@ func TestClientAcknowledges(t *testing.T) {
 	}
 }
 
-// A ping that waits for Flush, behind messages that do, is not sent before them: its pong
-// would say that they have been read.
+// A ping waits for Flush after the held messages. A keep-alive ping must not repeat its payload
+// earlier: the pong would say that the messages have been read.
 func TestKeepAliveOvertakesNothing(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: 5 * time.Millisecond})
 	p := newPeer(t, s.URL())
@@ -554,7 +555,7 @@ func TestKeepAliveOvertakesNothing(t *testing.T) {
 		p.wantFrame(ping, "")
 	}
 	server.Flush()
-	for n := 0; ; n++ { // behind what is under way
+	for n := 0; ; n++ { // after the bytes under way
 		opcode, payload := p.frame()
 		if opcode == text && string(payload) == "held" {
 			break
@@ -566,7 +567,7 @@ func TestKeepAliveOvertakesNothing(t *testing.T) {
 	p.wantFrame(ping, "position")
 }
 
-// Behind a Close frame, ours or the answer to theirs, comes nothing.
+// After a Close frame, from this side or in answer to the other, no frame follows.
 func TestNothingAfterClose(t *testing.T) {
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())
@@ -606,15 +607,15 @@ func TestKeepAliveRepeatsAnUnansweredPing(t *testing.T) {
 		}
 	}
 	until("position")
-	p.send(fin|pong, []byte("an earlier position")) // answers another
+	p.send(fin|pong, []byte("an earlier position")) // answers another ping
 	p.wantFrame(ping, "position")
 	p.wantFrame(ping, "position")
 	p.send(fin|pong, []byte("position"))
 	until("")
 }
 
-// In a bubble, for its clock: what is heard within DeadAfter keeps a connection
-// alive, be it one byte of a message, and nothing for so long ends it.
+// Any byte within DeadAfter keeps a connection alive, even a part of a message. Silence for DeadAfter
+// ends the connection. The test runs in a bubble for the clock.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -642,8 +643,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// relay is a network between a server and its client that can be cut without
-// either being told.
+// relay is a network between a server and its client. Neither side notices when the network is cut.
 type relay struct {
 	net.Listener
 	cut atomic.Bool
@@ -736,7 +736,7 @@ func TestDial(t *testing.T) {
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+		l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and says nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -769,11 +769,11 @@ func FuzzFrameGuard(f *testing.F) {
 		const limit = 1000
 		var (
 			stream []byte
-			stop   = -1 // where the first payload over the limit would begin
+			stop   = -1 // where the first payload over the limit would begin; -1: nowhere
 		)
 		for _, size := range []uint64{a, b, c} {
 			h := header(fin|text, int(size))
-			if size > 1<<62 { // header wants an int
+			if size > 1<<62 { // header takes an int
 				h = append(binary.BigEndian.AppendUint64([]byte{fin | text, 0x80 | 127}, size), 0, 0, 0, 0)
 			}
 			stream = append(stream, h...)

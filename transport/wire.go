@@ -15,44 +15,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lingerFor is how long a closed connection still takes what the other side had
-// under way. To close with bytes unread makes the kernel send a reset, which
-// overtakes our Close frame, and the other side would never learn why.
+// lingerFor is how long a closed connection still takes bytes of the other side. If a socket is closed
+// with unread bytes, the kernel sends a reset. The reset overtakes our Close frame, and the other side
+// would never learn the reason.
 const lingerFor = 5 * time.Second
 
-// A wire is the net.Conn below gorilla's connection. It sees what gorilla does not
-// show: how large each frame is, and that bytes of an unfinished message arrive.
+// A wire is the net.Conn below gorilla's connection. A wire sees two facts hidden by gorilla: the size
+// of each frame, and the arrival of bytes of an unfinished message.
 type wire interface {
 	stream
 	state() *link
-	// writev, of a server, writes both, and returns how many bytes of both it wrote. The
-	// caller holds link.writing until it has written all: no Write comes between.
+	// writev writes a and then b on a server, and returns the number of bytes written. The caller holds
+	// link.writing until all bytes are written, so no Write comes between.
 	writev(a, b []byte) (int, error)
-	// linger closes the connection once the other side has had its say.
+	// linger closes the connection when the other side has closed it, or after lingerFor.
 	linger()
 }
 
-// A stream is a connection of the kinds that carry a websocket.
+// A stream is a kind of connection that can carry a websocket.
 type stream interface {
 	net.Conn
 	CloseWrite() error
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// streamWire is a wire on a TCP connection or a unix socket.
+// A streamWire is a wire on a TCP connection or a unix socket.
 type streamWire struct {
 	stream
 	link
-	direct *direct // of a server: stream, in fewer steps
+	direct *direct // the same socket as stream, with fewer steps; nil on a client
 }
 
-// newWire is for a server or a client. A client, which does little but wait, gains nothing
-// by direct: it hears of an echo no sooner (0.29 ms with it, 0.28 without).
+// newWire returns the wire of a server or a client. A client mostly waits and gains nothing from
+// direct: an echo took 0.29 ms with direct and 0.28 ms without.
 func newWire(c net.Conn, server bool) (wire, error) {
 	var s stream
 	switch c := c.(type) {
 	case *net.TCPConn:
-		s = c // net has set TCP_NODELAY
+		s = c // package net has set TCP_NODELAY
 	case *net.UnixConn:
 		s = c
 	default:
@@ -76,14 +76,15 @@ func (w *streamWire) Read(p []byte) (int, error) {
 	return w.read(w.direct, p)
 }
 
-// Write is for gorilla's control frames, and all frames of a client: each is one Write.
+// Write is called once for each of gorilla's control frames, and on a client once for each frame.
 func (w *streamWire) Write(p []byte) (int, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	return w.stream.Write(p)
 }
 
-// Close is HTTP's and gorilla's, which ends a handshake so after HTTP has let go of the connection.
+// Close is called by HTTP and by gorilla. gorilla closes the connection if the handshake fails after
+// the hijack.
 func (w *streamWire) Close() error {
 	w.guest.leave()
 	return w.stream.Close()
@@ -92,18 +93,18 @@ func (w *streamWire) Close() error {
 func (w *streamWire) writev(a, b []byte) (int, error) { return w.direct.writev(a, b) }
 func (w *streamWire) linger()                         { w.lingerOn(w.stream) }
 
-// link is what a wire adds to its connection.
+// A link is the state that a wire adds to its connection.
 type link struct {
 	// Fixed when the handshake is over.
-	deadAfter time.Duration // 0 until then: HTTP has deadlines of its own
-	waiting   func() bool   // bytes wait to be read; nil: never
-	guest     *guest        // of a server, in its lobby; nil: of a client
+	deadAfter time.Duration // 0 during the handshake: HTTP has its own deadlines
+	waiting   func() bool   // reports whether bytes wait to be read; nil: never
+	guest     *guest        // the place of a server's connection in the lobby; nil for a client
 
-	frames  frameGuard    // owned by the reader; its max is 0 where frames are not limited
-	due     time.Time     // owned by the reader: when more of a message must have come; zero: never
-	pace    time.Duration // owned by the reader: for that to come
-	excused bool          // owned by the reader: due was put off, as bytes were waiting then
-	reading sync.Mutex    // held by the reader in Read, then for good by linger
+	frames  frameGuard    // owned by the reader; max is 0 if frames are not limited
+	due     time.Time     // owned by the reader: the deadline for more bytes of a message; zero: none
+	pace    time.Duration // owned by the reader: the time between two values of due
+	excused bool          // owned by the reader: due was put off because bytes were waiting
+	reading sync.Mutex    // held by the reader during Read, and by linger for good
 	closing atomic.Bool
 	writing sync.Mutex // held while a frame is written
 }
@@ -113,26 +114,27 @@ func (l *link) state() *link { return l }
 // silenceParts is how many deadlines in a row must pass before a connection is dead.
 const silenceParts = 4
 
-// read gives each Read its own time to be silent in. So a reader that was long
-// busy elsewhere does not find its connection dead, and a byte of a large message
-// that comes slowly is as good a sign of life as a pong.
+// read gives each Read the full time deadAfter. So a reader that was busy elsewhere does not find its
+// connection dead, and each byte of a slow large message is as good a sign of life as a pong.
 //
-// A server that was stopped (SIGSTOP, a suspended machine) must not blame the other side for
-// its own sleep. So the time is measured in parts: a sleep of any length uses up one part, and
-// keepAlive has the others to ask with. After the last part, bytes that wait in the socket
-// still count. In the middle of a message they count once until more of it has come (expect): a
-// flood of pings, or of empty fragments, always waits.
+// A server that was stopped (SIGSTOP, a suspended machine) must not blame the other side for its own
+// sleep. So deadAfter is divided into parts. A sleep of any length uses up a single part; during the
+// other parts keepAlive pings the other side. After the last part, bytes waiting in the socket still
+// count as a sign of life.
+//
+// In the middle of a message, waiting bytes count once until more of the message has come (see expect):
+// a flood of pings or empty fragments always has bytes waiting.
 func (l *link) read(c net.Conn, p []byte) (int, error) {
 	if l.deadAfter == 0 {
 		return c.Read(p)
 	}
 	if !l.reading.TryLock() {
-		return 0, errClosed // linger has it
+		return 0, errClosed // linger holds the lock
 	}
 	defer l.reading.Unlock()
 	for part := 1; ; part++ {
-		// First the deadline, then the look: endRead does the two the other way round, so
-		// that its deadline cannot be lost to ours.
+		// Set the deadline before looking at closing. endRead does both in the opposite order, so this
+		// deadline cannot replace the deadline of endRead unnoticed.
 		now := time.Now()
 		deadline := now.Add(l.deadAfter / silenceParts)
 		if !l.due.IsZero() {
@@ -165,7 +167,7 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 	}
 }
 
-// expect says that more of a message must come within pace.
+// expect sets the deadline for more bytes of a message.
 func (l *link) expect(pace time.Duration) {
 	l.due, l.pace, l.excused = time.Now().Add(pace), pace, false
 }
@@ -186,11 +188,12 @@ func (l *link) endRead(c net.Conn) {
 	c.SetReadDeadline(time.Unix(1, 0))
 }
 
-// hungUp reports whether the other side of a socket neither reads nor writes any more: it
-// has reset the connection, or the kernel has given it up. Bytes that wait do not hide it.
+// hungUp reports whether the other side of a socket neither reads nor writes any more: the other side
+// has reset the connection, or the kernel has given the connection up. Waiting bytes do not hide a
+// hang-up.
 func hungUp(raw syscall.RawConn) (gone bool) {
 	raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd)}} // these two events need not be asked for
+		poll := []unix.PollFd{{Fd: int32(fd)}} // poll reports these two events unasked
 		n, err := unix.Poll(poll, 0)
 		gone = err == nil && n == 1 && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 	})
@@ -200,23 +203,21 @@ func hungUp(raw syscall.RawConn) (gone bool) {
 func (l *link) lingerOn(c net.Conn) {
 	l.reading.Lock()
 	c.SetReadDeadline(time.Now().Add(lingerFor))
-	io.Copy(io.Discard, c) // ends with the other side, or the time
+	io.Copy(io.Discard, c) // ends when the other side closes, or at the deadline
 	c.Close()
 }
 
-// frameGuard follows the frame headers in a stream of bytes, however it is cut,
-// and stops at the first frame that is too large. gorilla limits messages only.
-// Source: RFC 6455 §5.2.
+// A frameGuard follows the frame headers in a stream of bytes, wherever the stream is cut, and stops at
+// the first frame that is too large. gorilla limits only messages. Source: RFC 6455 §5.2.
 type frameGuard struct {
 	max  int      // bytes of payload
-	rest uint64   // bytes of the current frame's mask and payload yet to come
+	rest uint64   // bytes of the current frame's mask and payload still to come
 	head [10]byte // the header, without the mask
-	have int      // bytes of head
+	have int      // bytes of head read so far
 }
 
-// follow returns how much of p may be passed on: all of it, or with a *LimitError
-// what stands before the payload that is too large. After that it is not to be
-// called again.
+// follow returns how many bytes of p the reader may pass on: all, or, with a *LimitError, the bytes
+// before the payload that is too large. After an error the caller must not call follow again.
 func (g *frameGuard) follow(p []byte) (int, error) {
 	for i := 0; i < len(p); {
 		if g.rest > 0 {
