@@ -1,4 +1,4 @@
-// Package client runs programs on a troupe server. It is shaped like os/exec:
+// Package client runs programs on a troupe server. The package is shaped like os/exec:
 //
 //	c, err := client.Dial(ctx, "ws://127.0.0.1:7000", nil)
 //	if err != nil {
@@ -7,15 +7,14 @@
 //	defer c.CloseSession(ctx)
 //	out, err := c.Command("make", "test").CombinedOutput(ctx)
 //
-// A connection that is lost is resumed without a word from the caller: every
-// byte of output is delivered exactly once and in order, every byte of input is
-// applied exactly once, and requests that had no answer are sent again.
+// The client resumes a lost connection by itself. Over any number of cuts, the caller gets every byte
+// of output exactly once and in order, the program gets every byte of input exactly once, and the
+// client repeats requests without an answer.
 //
-// Memory is bounded. Output is acknowledged when it was written to the caller's
-// Writer and not before, and the server sends of each process as much as its
-// retention (1 MiB, unless the server or Cmd.Retention says otherwise) ahead of
-// that: so much waits here at most. A Writer that stops stops its own process, as
-// a full pipe would, and no other.
+// Memory is bounded. The client acknowledges output only after the caller's Writer has taken it. For
+// each process, the server sends at most the retention (1 MiB, unless the server or Cmd.Retention says
+// otherwise) before an acknowledgement, so the client holds at most this much output of a process. A
+// Writer that blocks stops only its own process, like a full pipe.
 package client
 
 import (
@@ -34,101 +33,98 @@ import (
 )
 
 var (
-	// ErrClosed means that Close was called.
+	// ErrClosed means: Close was called.
 	ErrClosed = errors.New("client: closed")
-	// ErrSessionGone means that the server no longer has the session, or that it
-	// is another client's now. Its processes are out of reach; start a new one.
+	// ErrSessionGone means: the server no longer has the session, or another client has taken the
+	// session. Its processes are out of reach; open a new session.
 	ErrSessionGone = errors.New("client: the session is gone")
-	// ErrOtherRun means that nothing was done, as the process has begun another run than
-	// the one that was meant.
+	// ErrOtherRun means: the process has begun another run than the request was for, and the server did
+	// nothing.
 	ErrOtherRun = errors.New("client: the process is at another run")
-	// ErrProcessGone means that the server no longer holds the process: it ended
-	// and was forgotten while this client was away, or it never was.
+	// ErrProcessGone means: the server does not hold the process. Either the process never existed, or
+	// it ended and was forgotten while this client was away.
 	ErrProcessGone = errors.New("client: the server does not hold this process")
 )
 
-// An EvictedError means that the server took the session away from this
-// connection, for example because another client took it over.
+// An EvictedError reports that the server took the session away from this connection, for example
+// because another client took the session over.
 type EvictedError struct {
-	Reason string // the server's
+	Reason string // the server's reason
 }
 
 func (e *EvictedError) Error() string { return "client: evicted from the session: " + e.Reason }
 func (e *EvictedError) Unwrap() error { return ErrSessionGone }
 
-// Options of Dial. The zero value, or nil, opens a new session.
+// Options are the options of Dial. The zero value, or nil, opens a new session.
 type Options struct {
-	// Name tells the server's log who this is. Zero: "troupe-go".
+	// Name is the client's name in the server's log. Zero: "troupe-go".
 	Name string
 
-	// Session is the id of a session to resume, from Client.SessionID. Zero: a new
-	// one. While another connection has it, Dial tries again, for ReconnectFor.
+	// Session is the id of a session to resume, from Client.SessionID. Zero: open a new session. While
+	// another connection holds the session, Dial tries again for ReconnectFor.
 	Session string
 
-	// Takeover takes the session from the connection that has it; its client is
-	// told and does not come back. A session that this client has had once, it
-	// always takes back after a cut: the server may not have noticed the cut yet.
+	// Takeover takes the session from the connection that holds it. The server tells the other client,
+	// and the other client does not come back. Takeover concerns only Dial: after a cut, a client
+	// always takes its own session back, because the server may not have noticed the cut yet.
 	Takeover bool
 
-	// Observe attaches beside the owner of Session: to see, not to change.
+	// Observe attaches as an observer beside the owner of Session. An observer sees everything and
+	// changes nothing.
 	Observe bool
 
-	// DetachedTTL is how long a new session lives without a connection. Zero: the
-	// server's default; negative: for ever, if the server allows it.
+	// DetachedTTL is how long a new session lives without a connection. Zero: the server's default;
+	// negative: forever, if the server allows this.
 	DetachedTTL time.Duration
 
-	// Dialer opens a connection, the first as well as those to resume. Nil dials
-	// the url.
+	// Dialer opens each connection: the first, and later connections to resume. Nil dials the url.
 	Dialer func(context.Context) (transport.Conn, error)
 
-	// JSON asks for JSON, to be read by people, where otherwise msgpack is asked for and
-	// JSON taken from a server that has no other. Not for connections of Dialer.
+	// JSON asks the server for JSON, for people who read the traffic. Otherwise the client asks for
+	// msgpack, and accepts JSON from a server without msgpack. With Dialer, JSON has no effect.
 	JSON bool
 
-	// ReconnectFor is how long to try to resume after a cut. Zero: 45 s; negative:
-	// not at all.
+	// ReconnectFor is how long to try to resume after a cut. Zero: 45 s; negative: do not try.
 	ReconnectFor time.Duration
 
-	// Lost is called when the connection was cut, and Resumed when the session is
-	// attached again. They run on the client's own goroutine: they must not block,
-	// nor call Close.
+	// Lost is called after a cut, and Resumed when the session is attached again. The client's own
+	// goroutine calls both: they must not block, and must not call Close.
 	Lost    func(error)
 	Resumed func()
 
-	// Log gets what the caller may want to know but need not act on. Nil: nothing.
+	// Log gets news on which the caller need not act. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// A Client is one session on a server. Any goroutine may call any method.
+// A Client is a session on a server. Any goroutine may call any method.
 type Client struct {
 	// Fixed at Dial.
 	opts     Options // with its defaults filled in
 	ctx      context.Context
-	cancel   context.CancelFunc // Close
+	cancel   context.CancelFunc // called by Close
 	finished chan struct{}      // closed when run has returned
 	wake     chan struct{}      // capacity 1: the writer has something to do
 
-	mu        sync.Mutex // guards everything below, and every process and call
+	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
 	conn      transport.Conn // nil while disconnected
-	err       error          // why the client ended; nil: it lives
-	evicted   error          // set by the reader; the next thing run does is end
-	recycle   bool           // a process waits to be named in the next resume
+	err       error          // why the client ended; nil: the client is alive
+	evicted   error          // set by the reader; run then ends
+	recycle   bool           // a process must be named in the next resume
 	progress  bool           // this connection has achieved something
 	nextID    int64
-	pending   map[protocol.ID]*call // not answered yet
-	outbound  []*call               // those of pending that this connection has yet to send
-	processes map[string]*process   // that may still send something
-	acks      map[string]uint64     // process id → seq, not yet said
-	ackBytes  int                   // delivered since the last ack
-	ackDue    bool                  // acks are to be said now
-	ackTimed  bool                  // a timer will make them due
-	room      *sync.Cond            // a Writer has written, or ctx is done
+	pending   map[protocol.ID]*call // calls without an answer
+	outbound  []*call               // calls in pending not yet sent on this connection
+	processes map[string]*process   // processes whose closed event has not come
+	acks      map[string]uint64     // process id → seq, not yet sent
+	ackBytes  int                   // bytes delivered since the last ack
+	ackDue    bool                  // the writer must send acks now
+	ackTimed  bool                  // a timer will set ackDue
+	room      *sync.Cond            // signalled when a Writer has written, or ctx is done
 }
 
-// Dial connects to the server at url, and opens or resumes a session. ctx bounds
-// Dial only. The url is what transport.Dial takes; it is not used when
-// Options.Dialer is set.
+// Dial connects to the server at url, and opens or resumes a session. ctx bounds only Dial. See
+// transport.Dial for the form of url. With Options.Dialer, url is not used.
 func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	c := &Client{
 		finished:  make(chan struct{}),
@@ -166,10 +162,10 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	return c, nil
 }
 
-// SessionID is what Options.Session takes to come back to this session.
+// SessionID returns the id of this session, for Options.Session.
 func (c *Client) SessionID() string { return c.lastHello().SessionID }
 
-// Server says who answered, as of the last time it was connected to.
+// Server returns the server's information about itself, as of the last connection.
 func (c *Client) Server() protocol.ServerInfo { return c.lastHello().Server }
 
 func (c *Client) lastHello() protocol.InitializeResult {
@@ -178,21 +174,19 @@ func (c *Client) lastHello() protocol.InitializeResult {
 	return c.hello
 }
 
-// Close detaches from the session and returns when the client's goroutines have
-// ended, but for those that a Writer or Reader of the caller holds up. The
-// processes go on, until the server's detached TTL passes. Input that a StdinPipe
-// took and the server did not may be lost. Every Wait that has not returned returns
-// ErrClosed. It always returns nil.
+// Close detaches from the session. Close returns when the client's goroutines have ended, except
+// goroutines blocked in a Writer or Reader of the caller. The processes go on until the detached TTL of
+// the session passes. Input taken by a StdinPipe but not yet by the server may be lost. A Wait in
+// progress returns ErrClosed. Close always returns nil.
 func (c *Client) Close() error {
 	c.cancel()
 	<-c.finished
 	return nil
 }
 
-// CloseSession ends the session and every process of it, and closes the client.
-// The error is nil also when the session was gone already. If processes survived, the session has
-// ended all the same, and the error names them. When ctx ended first, the session lives until its
-// detached TTL.
+// CloseSession ends the session with all its processes, and closes the client. If the session is gone
+// already, the error is nil. If processes survived, the session has ended nevertheless, and the error
+// names the processes. If ctx ends first, the session lives until its detached TTL.
 func (c *Client) CloseSession(ctx context.Context) error {
 	defer c.Close()
 	err := c.call(ctx, protocol.MethodSessionClose, protocol.SessionCloseParams{}, nil)
@@ -209,14 +203,14 @@ func (c *Client) Processes(ctx context.Context) ([]protocol.ProcessInfo, error) 
 	return list.Processes, err
 }
 
-// A call is one request. It is sent again on the next connection when this one
-// brought no answer. Start tokens, write ids and request ids (repeatable) have the server
-// do it once.
+// A call is a request. If a connection breaks before the answer, the client sends the call again on the
+// next connection. Because of start tokens, write ids and request ids (see repeatable), the server
+// executes a repeated request only once.
 type call struct {
 	method string
-	params any    // read with Client.mu held while the call is pending, and not after
+	params any    // read with Client.mu held, only while the call is pending
 	result any    // a pointer, or nil
-	once   bool   // is about this connection, and goes with it
+	once   bool   // the call concerns only this connection, and is not repeated
 	done   func() // runs once, after err and result are set; must not block
 
 	// Owned by the client.
@@ -226,8 +220,8 @@ type call struct {
 	err  error
 }
 
-// call sends a request and waits for its answer, over any number of cuts. When
-// ctx ends first, the answer will be ignored; the request may have been applied.
+// call sends a request and waits for its answer, over any number of cuts. If ctx ends first, call
+// returns and ignores the answer; the server may have executed the request.
 func (c *Client) call(ctx context.Context, method string, params, result any) error {
 	answered := make(chan struct{})
 	k := &call{method: method, params: params, result: result, done: func() { close(answered) }}
@@ -243,10 +237,10 @@ func (c *Client) call(ctx context.Context, method string, params, result any) er
 	return k.err
 }
 
-// repeatable names a request, so that the server does it once however often it is sent.
+// repeatable names a request, so that the server executes the request once however often it comes.
 func repeatable() protocol.Repeatable { return protocol.Repeatable{RequestID: rand.Text()} }
 
-// send queues k, behind every request sent before it.
+// send queues k after every earlier request.
 func (c *Client) send(k *call) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -258,14 +252,14 @@ func (c *Client) send(k *call) {
 	c.nextID++
 	k.n, k.id, k.sent = c.nextID, protocol.IntID(c.nextID), false
 	c.pending[k.id] = k
-	if c.conn != nil { // else the next connection takes it from pending
+	if c.conn != nil { // otherwise the next connection takes k from pending
 		c.outbound = append(c.outbound, k)
 	}
 	c.mu.Unlock()
 	c.kick()
 }
 
-// withdraw takes back a call; false: it was answered.
+// withdraw takes back a call, and returns false if the answer has come.
 func (c *Client) withdraw(k *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +273,7 @@ func (c *Client) withdraw(k *call) bool {
 	return true
 }
 
-// kick makes the writer look for something to send.
+// kick wakes the writer.
 func (c *Client) kick() {
 	select {
 	case c.wake <- struct{}{}:

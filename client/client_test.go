@@ -24,9 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// programs of the fake server.
+// programs are the programs of the fake server.
 var programs = map[string]func(*fakeProcess){
-	// echo copies stdin to stdout, counts it on stderr, and exits with 3.
+	// echo copies stdin to stdout, writes the count to stderr, and exits with 3.
 	"echo": func(p *fakeProcess) {
 		buf := make([]byte, 1000)
 		for {
@@ -50,7 +50,7 @@ var programs = map[string]func(*fakeProcess){
 		p.print(protocol.Stderr, "world ")
 		p.print(protocol.Stdout, "again")
 	},
-	// gap and jump lose two events in the middle, and one does not say so.
+	// gap and jump lose two events in the middle; jump does not report the loss.
 	"gap": func(p *fakeProcess) {
 		p.print(protocol.Stdout, "before")
 		p.lose(2, true)
@@ -65,7 +65,7 @@ var programs = map[string]func(*fakeProcess){
 		p.print(protocol.Stdout, "before")
 		p.evict("its actor failed too often")
 	},
-	// wait ends when it is killed or its stdin is.
+	// wait ends when the server kills it or its stdin ends.
 	"wait": func(p *fakeProcess) {
 		p.print(protocol.Stdout, "waiting")
 		io.Copy(io.Discard, p)
@@ -107,7 +107,7 @@ func connect(t *testing.T, f *fake, o *Options) *Client {
 	return c
 }
 
-// wantExit fails unless err is an ExitError with code; 0: unless err is nil.
+// wantExit fails unless err is an ExitError with code; for code 0, unless err is nil.
 func wantExit(t *testing.T, err error, code int) {
 	t.Helper()
 	var exit *ExitError
@@ -127,7 +127,7 @@ func TestOutput(t *testing.T) {
 	if string(out) != "hello world again" || err != nil {
 		t.Errorf("CombinedOutput: %q, %v", out, err)
 	}
-	wantExit(t, c.Command("hello").Run(ctx), 0) // nobody reads
+	wantExit(t, c.Command("hello").Run(ctx), 0) // without readers
 	var refused *protocol.Error
 	if err = c.Command("nosuchbin").Run(ctx); !errors.As(err, &refused) || refused.Code != protocol.CodeInternal {
 		t.Errorf("a program that is not there: %v", err)
@@ -197,7 +197,7 @@ func (p *pattern) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// runEcho runs echo once, and checks every byte.
+// runEcho runs echo once and checks every byte.
 func runEcho(t *testing.T, c *Client, n int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -213,11 +213,11 @@ func runEcho(t *testing.T, c *Client, n int) {
 	}
 }
 
-// A cut between any two messages, with or without the loss of the first, costs
-// neither a byte of output nor one of input, and doubles none.
+// A cut between any two messages, with or without the loss of the first, loses and doubles no byte of
+// output or input.
 func TestCutAnywhere(t *testing.T) {
 	const size = 2000
-	const handshake = 3 // before them Dial fails, as it should
+	const handshake = 3 // during the handshake, a cut makes Dial fail
 	total := handshake + 1
 	for n := handshake + 1; n <= total; n++ {
 		for _, lose := range []bool{false, true} {
@@ -240,7 +240,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// What a server sends twice is delivered once.
+// The client delivers an event once, even if the server sends the event twice.
 func TestRepeats(t *testing.T) {
 	f := newFake(programs)
 	f.repeats = true
@@ -292,13 +292,13 @@ func TestManyCuts(t *testing.T) {
 	})
 }
 
-// A gate is a Writer that waits until it is opened.
+// A gate is a Writer that blocks until it is opened.
 type gate struct {
 	bytes.Buffer
 	entered chan struct{} // closed by the first Write
 	open    chan struct{}
 	once    sync.Once
-	largest int // Write, in bytes
+	largest int // size of the largest Write, in bytes
 }
 
 func newGate() *gate { return &gate{entered: make(chan struct{}), open: make(chan struct{})} }
@@ -338,15 +338,15 @@ func TestSlowWriterStallsOnlyItself(t *testing.T) {
 	})
 	close(g.open)
 	wantExit(t, slow.Wait(t.Context()), 0)
-	if g.String() != flood() || g.largest != 30000 { // six chunks at once, as they were waiting
+	if g.String() != flood() || g.largest != 30000 { // a Write joined six chunks, because they were waiting
 		t.Errorf("%d bytes, %d at once", g.Len(), g.largest)
 	}
-	// All of it is acknowledged in the end.
+	// In the end the client acknowledges all output.
 	p := f.procs[slow.ID]
 	f.await(func() bool { return p.acked == uint64(len(p.log)) })
 }
 
-// An acknowledgement that was lost is made up for, though the process is idle.
+// The client makes up for a lost acknowledgement, although the process is idle.
 func TestLostAck(t *testing.T) {
 	f := newFake(programs)
 	var lost atomic.Bool
@@ -364,7 +364,7 @@ func TestLostAck(t *testing.T) {
 	}
 }
 
-// An ackEater loses the first ack, and the connection with it.
+// An ackEater loses the first ack, and then the connection.
 type ackEater struct {
 	transport.Conn
 	lost *atomic.Bool
@@ -377,7 +377,7 @@ func (c *ackEater) WriteMessage(msg []byte, binary bool) error {
 	return c.Conn.WriteMessage(msg, binary)
 }
 
-// Who chose to lose output loses it, knows what, and holds up nobody.
+// A slow observer loses output, gets a report of the loss, and holds up nobody.
 func TestSlowObserver(t *testing.T) {
 	const chunks, size = 1000, 5000 // more than may wait
 	f := newFake(map[string]func(*fakeProcess){"flood": func(p *fakeProcess) {
@@ -418,8 +418,8 @@ func TestSlowObserver(t *testing.T) {
 	}
 }
 
-// One stream that waits does not hold up the other, but all that came after its
-// first byte stays unacknowledged.
+// A blocked stream does not hold up the other stream. Events after the first undelivered byte of the
+// blocked stream stay unacknowledged.
 func TestStreamsApart(t *testing.T) {
 	f := newFake(programs)
 	c := connect(t, f, nil)
@@ -452,7 +452,7 @@ func TestStreamsApart(t *testing.T) {
 	}
 }
 
-// The stream that is behind is what counts, whichever it is.
+// The acknowledgement stays at the slower stream, also if stderr is the slower.
 func TestSlowStderr(t *testing.T) {
 	c := connect(t, newFake(programs), nil)
 	cmd, g := c.Command("echo"), newGate()
@@ -461,7 +461,7 @@ func TestSlowStderr(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-g.entered
-	for exited := false; !exited; time.Sleep(time.Millisecond) { // and all before it was received
+	for exited := false; !exited; time.Sleep(time.Millisecond) { // exited comes after all output
 		_, exited = cmd.Status()
 	}
 	if cmd.Seq() > 1 {
@@ -574,7 +574,7 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
-// What the code of a Close says counts: PROTOCOL.md, "Close codes".
+// The client reacts to the close code as PROTOCOL.md, "Close codes", says.
 func TestCloseCodes(t *testing.T) {
 	for code, gone := range map[int]bool{1001: false, 1008: false, 1009: false, 1011: false, 1013: false, 4002: false, 1002: true, 4001: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -618,7 +618,7 @@ func TestProcessGone(t *testing.T) {
 	}
 }
 
-// In a bubble, so that the waits cost nothing and can be counted.
+// The test runs in a bubble, so the waits cost nothing and can be counted.
 func TestReconnect(t *testing.T) {
 	run := func(name string, o Options, test func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32)) {
 		t.Run(name, func(t *testing.T) {
@@ -668,7 +668,7 @@ func TestReconnect(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		down.Store(false)
-		if err := cmd.Kill(t.Context()); err != nil { // waits for the connection
+		if err := cmd.Kill(t.Context()); err != nil { // Kill waits for the connection
 			t.Error(err)
 		}
 		wantExit(t, cmd.Wait(t.Context()), 137)
@@ -694,7 +694,7 @@ func TestReconnect(t *testing.T) {
 			t.Errorf("%q, %v, %d connections", out, err, len(f.hellos))
 		}
 	})
-	// A server that cuts whenever it is asked for something is not asked for ever.
+	// A client gives up on a server that cuts the connection after every request.
 	run("no progress", Options{}, func(t *testing.T, f *fake, c *Client, down *atomic.Bool, dials *atomic.Int32) {
 		f.lock(func() { f.poison = protocol.MethodProcessStart })
 		err := c.Command("hello").Run(t.Context())
@@ -704,7 +704,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// An attempt to resume that hangs is given up for another.
+// The client gives up an attempt to resume that hangs, and tries again.
 func TestDialHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(programs)
@@ -724,7 +724,7 @@ func TestDialHangs(t *testing.T) {
 func TestStartCancelled(t *testing.T) {
 	f := newFake(programs)
 	ctx, cancel := context.WithCancel(t.Context())
-	// Nothing but the handshake is heard until ctx is done.
+	// The client hears only the handshake until ctx is done.
 	hold := make(chan struct{})
 	c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
 		conn, err := f.dial(ctx)
@@ -743,7 +743,7 @@ func TestStartCancelled(t *testing.T) {
 	f.await(func() bool { return p.ended && p.killed && p.acked == uint64(len(p.log)) })
 }
 
-// A heldConn lets the first message in, and the others when hold is closed.
+// A heldConn delivers the first message, and the others when hold is closed.
 type heldConn struct {
 	transport.Conn
 	hold  chan struct{}
@@ -758,7 +758,7 @@ func (c *heldConn) ReadMessage() ([]byte, error) {
 	return msg, err
 }
 
-// In a bubble, to see that Run waits for the Writer.
+// Run waits for the Writer. The test runs in a bubble, where a wait is visible.
 func TestRunCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(programs)
@@ -786,7 +786,7 @@ func TestRunCancelled(t *testing.T) {
 		if !p.tree {
 			t.Error("what the process had started was not killed with it")
 		}
-		wantExit(t, c.Command("hello").Run(t.Context()), 0) // the client lives
+		wantExit(t, c.Command("hello").Run(t.Context()), 0) // the client is still usable
 	})
 }
 
@@ -833,7 +833,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A request that no server takes fails by itself, and costs no connection.
+// A request too large for the server fails alone, and costs no connection.
 func TestRequestTooLong(t *testing.T) {
 	f := newFake(programs)
 	f.most = 4 << 10
@@ -874,7 +874,7 @@ func TestAttach(t *testing.T) {
 		again.Stdout = &got
 		again.Stdin = strings.NewReader("two")
 		want := "onetwo"
-		if after == 2 { // it has ended by now
+		if after == 2 { // by now the process has ended
 			want, again.Stdin = "two", nil
 		}
 		if err := again.Start(t.Context()); err != nil {
@@ -885,7 +885,7 @@ func TestAttach(t *testing.T) {
 			t.Errorf("after %d (first client: %d): %q, want %q", after, seq, got.String(), want)
 		}
 	}
-	// With nothing left to replay, its end is known all the same.
+	// The client learns of the end although there is nothing left to replay.
 	wantExit(t, func() error {
 		cmd := second.Attach(cmd.ID, 6)
 		if err := cmd.Start(t.Context()); err != nil {

@@ -17,94 +17,89 @@ import (
 )
 
 const (
-	maxStdinChunk   = 32 << 10 // bytes of one write
-	firstStdinChunk = 4 << 10  // until a Reader has shown that it has more
-	stdinWrites     = 4        // on their way at once; each waits while the program's stdin is full
+	maxStdinChunk   = 32 << 10 // bytes of a write
+	firstStdinChunk = 4 << 10  // bytes of a write until the Reader has filled a whole buffer
+	stdinWrites     = 4        // writes in flight at once; each waits while the program's stdin is full
 )
 
-// Cmd is a program on the server, before and after its start, as exec.Cmd is one
-// here. The fields are set before Start and not changed after. After Start, any
-// goroutine may call any method.
+// A Cmd is a program on the server, before and after its start, like exec.Cmd for local programs. The
+// caller sets the fields before Start and does not change them later. After Start, any goroutine may
+// call any method.
 type Cmd struct {
-	// Path is the program: a path on the server, or a name to look up in the PATH
-	// of the process's own environment. Args[0] is what it sees as its name.
+	// Path is the program: a path on the server, or a name to look up in the PATH of the process's own
+	// environment. The program sees Args[0] as its name.
 	Path string
 	Args []string
 
-	// Dir is the working directory, an absolute path on the server. Zero: the
-	// server's own.
+	// Dir is the working directory, an absolute path on the server. Zero: the server's own directory.
 	Dir string
 
-	// Env is the environment, each "key=value"; of two with one key the last
-	// counts. Nil: the server's own, without what its name betrays as a secret
-	// (*KEY*, *SECRET*, *TOKEN*, *PASSWORD*, …: docs/PROTOCOL.md). This client's
-	// environment plays no part.
+	// Env is the environment, in the form "key=value". If a key occurs twice, the last value counts.
+	// Nil: the server's own environment, without variables whose names suggest a secret (*KEY*,
+	// *SECRET*, *TOKEN*, *PASSWORD*, …: docs/PROTOCOL.md). The environment of this client is never
+	// used.
 	Env []string
 
-	// EnvPolicy, when set, makes an environment of the server's own; Env is laid
-	// over it.
+	// EnvPolicy selects variables from the server's own environment; Env overrides them. Nil: see Env.
 	EnvPolicy *protocol.EnvPolicy
 
-	// Stdin is copied to the program to its end, which closes the program's stdin.
-	// Nil: /dev/null, or for a TTY what StdinPipe gets. A Read of it that is under
-	// way when the process ends is left to return by itself, and its bytes are lost.
+	// Stdin is copied to the program until io.EOF, and the program's stdin is then closed. Nil:
+	// /dev/null, or, with TTY, input from StdinPipe. If the process ends during a Read, the Read
+	// returns by itself and its bytes are lost.
 	Stdin io.Reader
 
-	// Stdout and Stderr get the output. Nil: discarded. They may be the same, and
-	// then get everything in the order it was written in. Otherwise one that is
-	// slow does not hold up the other, within the server's window. When a Write
-	// fails, the rest is discarded and Wait reports it. A TTY has only Stdout.
+	// Stdout and Stderr get the output. Nil: the output is discarded. If both are the same Writer, the
+	// Writer gets all output in the order of the program's writes. Otherwise a slow Writer does not
+	// hold up the other, within the server's window. If a Write fails, the rest is discarded, and Wait
+	// returns the error. A TTY has only Stdout.
 	Stdout, Stderr io.Writer
 
-	// TTY runs the program in a terminal of its own. Size zero: 24 rows, 80 columns.
+	// TTY runs the program in a new terminal. Size zero: 24 rows, 80 columns.
 	TTY  bool
 	Size protocol.Size
 
-	// ID names the process in its session. Zero: a new random one.
+	// ID names the process in its session. Zero: a new random id.
 	ID string
 
-	// Retention is what the server keeps of the output. Nil: its default, which
-	// loses nothing.
+	// Retention is how much output the server keeps. Nil: the server's default, which loses nothing.
 	Retention *protocol.Retention
 
-	// Timeout is how long the process may run; then it is terminated, with
-	// KillGrace between SIGTERM and SIGKILL. Zero Timeout: no limit; zero
-	// KillGrace: the server's default.
+	// Timeout is how long the process may run before the server terminates it, with KillGrace between
+	// SIGTERM and SIGKILL. Zero Timeout: no limit. Zero KillGrace: the server's default.
 	Timeout   time.Duration
 	KillGrace time.Duration
 
-	// StopSignal is what asks it to end, in place of SIGTERM. Zero: that.
+	// StopSignal is the signal that asks the program to end. Zero: SIGTERM.
 	StopSignal protocol.Signal
 
-	// Limits is what it may take of the machine. Nil: as the server.
+	// Limits are the program's resource limits. Nil: the limits of the server.
 	Limits *protocol.ProcessLimits
 
-	// WaitDelay is how long after the program's own end its descendants may hold
-	// its output open; then they are killed. Zero: as long as they like; negative:
-	// not at all. What the program itself wrote comes in any case.
+	// WaitDelay is how long the program's descendants may hold its output open after the program's own
+	// end; then the server kills the descendants. Zero: forever. Negative: they are killed at once.
+	// Output of the program itself is never lost by WaitDelay.
 	WaitDelay time.Duration
 
-	// Restart says when the program is run again. Nil: never. How the last run ended
-	// is what Wait reports.
+	// Restart says when the program runs again. Nil: never. Wait reports how the last run ended.
 	Restart *protocol.Restart
 
-	// OnRestart is called between two runs, in the order of Stdout; it must not block.
+	// OnRestart is called between two runs, in the order of Stdout. OnRestart must not block.
 	OnRestart func(protocol.RestartedNotification)
 
-	// Ready says when a run is ready, and Liveness when it is taken for dead. Nil: when it
-	// has begun, and never. OnReady is called when the run is ready, in the order of
-	// Stdout; it must not block.
+	// Ready says when a run counts as ready, and Liveness when a run counts as dead. Nil Ready: ready
+	// as soon as the run starts. Nil Liveness: no check. OnReady is called when the run is ready, in
+	// the order of Stdout. OnReady must not block.
 	Ready    *protocol.Ready
 	Liveness *protocol.Liveness
 	OnReady  func(run int)
 
-	// DependsOn are those that must be ready before this one is run: of the Cmds of one
-	// Client.StartGroup.
+	// DependsOn are other Cmds of the same Client.StartGroup. The server starts this Cmd when they are
+	// ready.
 	DependsOn []*Cmd
 
-	// OnGap is called in place of output that was lost, in the order of Stdout; it
-	// must not block. Nil: the first gap is an error of Wait. Nothing is lost but by
-	// a Retention that evicts, and by an observer that falls behind.
+	// OnGap is called in place of lost output, in the order of Stdout. OnGap must not block. Nil: Wait
+	// returns the first gap as an error. Output is lost only if Retention evicts, or if an observer
+	// falls behind.
 	OnGap func(GapError)
 
 	client  *Client
@@ -119,15 +114,15 @@ func (c *Client) Command(name string, args ...string) *Cmd {
 	return &Cmd{Path: name, Args: append([]string{name}, args...), client: c}
 }
 
-// Attach returns a Cmd for a process that is in the session already, whose Start
-// starts nothing: it delivers what came after the seq given (0: all the server
-// has), and from then on what comes. Of the fields, Stdin, Stdout, Stderr and
-// OnGap count. Since the server replays at a resume only, Start reconnects.
+// Attach returns a Cmd for a process already in the session. Its Start starts nothing, and delivers the
+// output after the seq after, then new output as it comes. If after is 0, the output begins with the
+// oldest that the server still has. Only the fields Stdin, Stdout, Stderr and OnGap have an effect.
+// Start reconnects, because the server replays output only at a resume.
 func (c *Client) Attach(processID string, after uint64) *Cmd {
 	return &Cmd{ID: processID, client: c, attach: true, after: after}
 }
 
-// An ExitError means that the process ended otherwise than with exit status 0.
+// An ExitError reports a process that did not end with exit status 0.
 type ExitError struct {
 	ProcessID string
 	Status    protocol.ExitStatus
@@ -152,9 +147,9 @@ func (e *ExitError) Error() string {
 	return s
 }
 
-// Start starts the program and returns when the server has. ctx bounds that and
-// no more: when it ends first, a process that was started all the same is killed.
-// A *protocol.Error says why the server refused.
+// Start starts the program and returns when the server has started it. ctx bounds only Start: if ctx
+// ends first and the process starts nevertheless, the client kills the process. If the server refuses,
+// the error is a *protocol.Error with the reason.
 func (cmd *Cmd) Start(ctx context.Context) error {
 	if err := cmd.prepare(); err != nil {
 		return err
@@ -181,7 +176,7 @@ func (cmd *Cmd) Start(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes the process of a Cmd. A Writer may call methods before Start returns.
+// prepare makes the process of a Cmd before Start returns, because a Writer may call methods earlier.
 func (cmd *Cmd) prepare() error {
 	if cmd.process != nil {
 		return errors.New("client: Start: already started; a Cmd runs once")
@@ -215,9 +210,9 @@ func (cmd *Cmd) prepare() error {
 	return nil
 }
 
-// same says whether two writers are one, as os/exec asks it.
+// same reports whether two writers are the same, with the comparison of os/exec.
 func same(a, b io.Writer) (same bool) {
-	defer func() { _ = recover() }() // of types that cannot be compared
+	defer func() { _ = recover() }() // a comparison panics if the type of the writers is not comparable
 	return a == b
 }
 
@@ -242,12 +237,13 @@ func (cmd *Cmd) start(ctx context.Context, p *process) error {
 		delete(c.processes, p.id)
 		return err
 	}
-	go p.abandon() // it may run
+	go p.abandon() // the program may be running
 	return err
 }
 
-// abandon kills a process that nobody waits for, and may never have been started.
-// Until its end comes it stays registered, so that its output fills no window.
+// abandon kills a process for which nobody waits. The process may never have started. abandon leaves
+// the process registered until its end comes: the client still takes and discards the output, so the
+// window does not fill.
 func (p *process) abandon() {
 	c := p.c
 	var result protocol.ProcessTerminateResult
@@ -256,12 +252,12 @@ func (p *process) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && !result.Running && !p.started && p.last == 0 {
-		delete(c.processes, p.id) // it never was
+		delete(c.processes, p.id) // the process never started
 	}
 }
 
-// exit notes the program's own end, and ends what still holds its output once
-// WaitDelay has passed.
+// exit records the end of the program. Once WaitDelay has passed, exit kills the descendants that still
+// hold the output open.
 func (p *process) exit(status protocol.ExitStatus) {
 	p.status = &status
 	if p.delay == 0 {
@@ -273,14 +269,14 @@ func (p *process) exit(status protocol.ExitStatus) {
 		over := p.closed || p.failure != nil || p.status == nil || p.status.Run != run
 		p.c.mu.Unlock()
 		if !over {
-			// Its answer is closed.
+			// The server's answer to the terminate is the closed event.
 			params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable(), OfRun: protocol.OfRun{Run: uint64(run)}}
 			_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, params, nil)
 		}
 	})
 }
 
-// register makes the client take what comes for the process.
+// register makes the client accept events of the process.
 func (p *process) register() error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -294,8 +290,8 @@ func (p *process) register() error {
 	return nil
 }
 
-// join attaches to a process of the session by naming it in the next resume, and
-// sees to it that there is one.
+// join attaches to a process of the session. Only a resume can name a process, so join closes the
+// connection to force a resume.
 func (p *process) join(ctx context.Context, after uint64) error {
 	list, err := p.c.Processes(ctx)
 	if err != nil {
@@ -312,7 +308,7 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	defer p.c.mu.Unlock()
 	p.c.recycle = true
 	if conn := p.c.conn; conn != nil {
-		go conn.Close(1000, "") // may take a while
+		go conn.Close(1000, "") // Close may take a while
 	}
 	return nil
 }
@@ -326,7 +322,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		EnvPolicy: cmd.EnvPolicy,
 		TTY:       cmd.TTY,
 		PipeStdin: cmd.Stdin != nil && !cmd.TTY,
-		// One pipe, so that the order is that of the program's writes.
+		// A single pipe keeps the order of the program's writes.
 		MergeStderr: !cmd.TTY && cmd.Stdout != nil && same(cmd.Stdout, cmd.Stderr),
 		Retention:   cmd.Retention,
 		Restart:     cmd.Restart,
@@ -381,16 +377,18 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	return p, nil
 }
 
-// InheritEnv is the policy of a nil Cmd.Env: all that the server has but what its
-// name betrays as a secret.
+// InheritEnv returns the policy of a nil Cmd.Env: all variables of the server, without variables whose
+// names suggest a secret.
 func InheritEnv() *protocol.EnvPolicy {
 	return &protocol.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}}
 }
 
-// Wait returns once the process has ended and its output was delivered, or ctx
-// is done; the process does not mind that. A process that failed is an
-// *ExitError, output that was lost a *GapError, and a session that was lost
-// ErrSessionGone or why it could not be resumed. Several goroutines may wait.
+// Wait returns once the process has ended and its output was delivered, or ctx is done. The end of ctx
+// does not affect the process. Several goroutines may wait. The errors are:
+//
+//   - *ExitError: the process failed.
+//   - *GapError: output was lost.
+//   - ErrSessionGone, or the reason why the session could not be resumed: the session was lost.
 func (cmd *Cmd) Wait(ctx context.Context) error {
 	p := cmd.process
 	if p == nil {
@@ -404,7 +402,7 @@ func (cmd *Cmd) Wait(ctx context.Context) error {
 	}
 }
 
-// result is what Wait returns of a process that has ended.
+// result returns the error of Wait for a process that has ended.
 func (p *process) result() error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -418,7 +416,7 @@ func (p *process) result() error {
 	if p.lost != nil {
 		errs = append(errs, p.lost)
 	}
-	if len(errs) == 0 { // as in os/exec, how it ended comes first
+	if len(errs) == 0 { // as in os/exec, the exit status has precedence over copy errors
 		for _, err := range []error{p.out.failed(), p.err.failed(), p.input} {
 			if err != nil {
 				return err
@@ -438,9 +436,8 @@ func (l *lane) failed() error {
 	return l.err
 }
 
-// Run starts the program and waits. When ctx ends before the process does, the
-// process and all it started are killed, and Run returns without the rest of the
-// output.
+// Run starts the program and waits for its end. If ctx ends first, the client kills the process with
+// all its descendants, and Run returns without the rest of the output.
 func (cmd *Cmd) Run(ctx context.Context) error {
 	if err := cmd.Start(ctx); err != nil {
 		return err
@@ -456,7 +453,7 @@ func (cmd *Cmd) Run(ctx context.Context) error {
 		go p.abandon()
 	}
 	p.c.mu.Unlock()
-	<-p.done // no Writer is in use after Run
+	<-p.done // after Run no Writer is in use
 	return p.result()
 }
 
@@ -470,8 +467,8 @@ func (cmd *Cmd) Output(ctx context.Context) ([]byte, error) {
 	return cmd.gather(ctx, &out)
 }
 
-// CombinedOutput runs the program and returns its stdout and stderr, in the order
-// they were written in.
+// CombinedOutput runs the program and returns its stdout and stderr, in the order of the program's
+// writes.
 func (cmd *Cmd) CombinedOutput(ctx context.Context) ([]byte, error) {
 	if cmd.Stdout != nil || cmd.Stderr != nil {
 		return nil, errors.New("client: CombinedOutput: Stdout or Stderr is set already")
@@ -486,9 +483,9 @@ func (cmd *Cmd) gather(ctx context.Context, out *bytes.Buffer) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// StdinPipe returns a pipe to the program's stdin. Its Write returns when the
-// bytes are on their way, at most four writes ahead of what the server took, and
-// fails once the process has ended. Close ends the program's stdin.
+// StdinPipe returns a pipe to the program's stdin. A Write returns when its bytes are on their way, at
+// most four writes ahead of the server, and fails once the process has ended. Closing the pipe closes
+// the program's stdin.
 func (cmd *Cmd) StdinPipe() (io.WriteCloser, error) {
 	if cmd.Stdin != nil || cmd.process != nil {
 		return nil, errors.New("client: StdinPipe: Stdin is set, or the process was started")
@@ -499,9 +496,9 @@ func (cmd *Cmd) StdinPipe() (io.WriteCloser, error) {
 	return w, nil
 }
 
-// StdoutPipe returns a pipe from the program's stdout. It ends with io.EOF when
-// all was read that the program wrote, and with another error when the rest was
-// lost. Read it to its end, or close it, for Wait to return.
+// StdoutPipe returns a pipe from the program's stdout. A Read returns io.EOF after all output of the
+// program, or another error if the rest was lost. Wait returns only after the caller has read the pipe
+// to its end or closed the pipe.
 func (cmd *Cmd) StdoutPipe() (io.ReadCloser, error) { return cmd.pipe("StdoutPipe", &cmd.Stdout) }
 
 // StderrPipe is StdoutPipe for stderr.
@@ -517,7 +514,7 @@ func (cmd *Cmd) pipe(method string, to *io.Writer) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// Status tells how the process ended; false: it has not, as far as is known here.
+// Status returns how the process ended, and false as long as the client knows of no end.
 func (cmd *Cmd) Status() (protocol.ExitStatus, bool) {
 	if p := cmd.process; p != nil {
 		p.c.mu.Lock()
@@ -529,8 +526,8 @@ func (cmd *Cmd) Status() (protocol.ExitStatus, bool) {
 	return protocol.ExitStatus{}, false
 }
 
-// Seq is how far the output was delivered: what Attach takes to go on from here
-// in another client.
+// Seq returns the seq of the last event delivered. Attach in another client takes this seq to continue
+// here.
 func (cmd *Cmd) Seq() uint64 {
 	if p := cmd.process; p != nil {
 		p.c.mu.Lock()
@@ -540,8 +537,9 @@ func (cmd *Cmd) Seq() uint64 {
 	return cmd.after
 }
 
-// Signal sends sig once to the process group of the run that this client knows of, and
-// not to a later one: then the error is ErrOtherRun. It is nil when the process has ended.
+// Signal sends sig once to the process group of the current run, as far as this client knows. If the
+// process has begun a later run, Signal sends nothing and returns ErrOtherRun. If the process has
+// ended, the error is nil.
 func (cmd *Cmd) Signal(ctx context.Context, sig protocol.Signal) error {
 	p := cmd.process
 	if p == nil {
@@ -551,7 +549,7 @@ func (cmd *Cmd) Signal(ctx context.Context, sig protocol.Signal) error {
 	p.c.mu.Lock()
 	params.Run = p.run
 	p.c.mu.Unlock()
-	var other protocol.OtherRun // zero if it was sent
+	var other protocol.OtherRun // zero if the signal was sent
 	err := p.c.call(ctx, protocol.MethodProcessSignal, params, &other)
 	if err == nil && other.Run != 0 {
 		return fmt.Errorf("%w: %s was for run %d, and it is at %d", ErrOtherRun, sig, params.Run, other.Run)
@@ -565,10 +563,10 @@ func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
 		protocol.ProcessResizeParams{ProcessID: cmd.ID, Size: size, Repeatable: repeatable()})
 }
 
-// Terminate sends SIGTERM and, when grace has passed, SIGKILL to the process and
-// all it started, even if the process itself has ended. Zero or negative grace:
-// SIGKILL at once. With a grace it does not wait for the end; without, it returns once
-// all are gone, or with an error that names the processes that are left.
+// Terminate sends SIGTERM to the process and all its descendants, and SIGKILL when grace has passed.
+// The descendants get both even if the process itself has ended. Zero or negative grace: SIGKILL at
+// once. With a grace, Terminate returns without waiting for the end. Without a grace, Terminate returns
+// once all are gone, or with an error that names the processes left.
 func (cmd *Cmd) Terminate(ctx context.Context, grace time.Duration) error {
 	params := protocol.ProcessTerminateParams{ProcessID: cmd.ID, Tree: true, Repeatable: repeatable()}
 	if grace > 0 {
@@ -588,7 +586,7 @@ func (cmd *Cmd) request(ctx context.Context, method string, params any) error {
 	return cmd.client.call(ctx, method, params, nil)
 }
 
-// A stdinWrite is a process/write on its way, and its buffer.
+// A stdinWrite is a process/write request in flight, with its buffer.
 type stdinWrite struct {
 	call
 	params protocol.ProcessWriteParams
@@ -603,7 +601,7 @@ func (p *process) feed(r io.Reader) {
 		free <- &stdinWrite{}
 	}
 	size := firstStdinChunk
-	id := rand.Text() // whoever else writes to the process has other write ids
+	id := rand.Text() // unique among all who write to the process
 	for n := 1; ; n++ {
 		w := p.answered(free)
 		if w == nil {
@@ -636,13 +634,15 @@ func (p *process) feed(r io.Reader) {
 			p.input = fmt.Errorf("client: Stdin: %w", err)
 			p.c.mu.Unlock()
 		}
-		// Behind the writes. Only a process that has ended refuses.
+		// The close goes after the writes. The server refuses only if the process has ended, so the
+		// error is ignored.
 		_ = p.c.call(p.c.ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
 		return
 	}
 }
 
-// answered waits for a write to come back; nil: there is no use in another.
+// answered waits for the answer to a write and returns the write for reuse. nil: another write would be
+// useless.
 func (p *process) answered(free <-chan *stdinWrite) *stdinWrite {
 	select {
 	case w := <-free:

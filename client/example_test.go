@@ -13,12 +13,12 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A program that runs others, without a server beside it.
+// The example is a program that runs others without a separate server.
 func ExampleInProcess() {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
-		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // how long a goroutine of it outlives the last
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // lifetime of the actor system's throttle goroutine after the last dead letter
 	troupe, err := actors.Start(system, actors.Config{Log: quiet})
 	if err != nil {
 		log.Fatal(err)

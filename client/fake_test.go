@@ -13,42 +13,42 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A fake is a server of one session in memory. Its programs are Go functions; the
-// rest is what the wire promises: a log per process with a cursor per connection,
-// replay from resumeFrom, writes and starts that are applied once.
+// A fake is an in-memory server of a single session. Its programs are Go functions. The rest follows
+// the wire: a log per process with a cursor per connection, replay from resumeFrom, and writes and
+// starts applied once.
 type fake struct {
 	programs map[string]func(*fakeProcess)
-	window   uint64 // bytes not acknowledged per process; zero: no bound
+	window   uint64 // bytes of unacknowledged output per process; zero: no bound
 
 	mu       sync.Mutex
 	changed  *sync.Cond
 	procs    map[string]*fakeProcess
-	conn     *fakeConn // attached now
+	conn     *fakeConn // the attached connection
 	hellos   []protocol.InitializeParams
-	gone     bool   // the session is unknown
-	repeats  bool   // a resume replays all, whatever was asked for
-	poison   string // cut the connection at this method
-	most     int64  // bytes that a message may have; zero: it does not say
+	gone     bool   // the fake no longer knows the session
+	repeats  bool   // a resume replays everything, ignoring resumeFrom
+	poison   string // a request with this method cuts the connection
+	most     int64  // bytes of a message, as announced; zero: not announced
 	busy     int    // how many resumes to refuse as attached elsewhere
 	closed   bool   // session/close was called
 	acks     int
 	programN sync.WaitGroup
 }
 
-// A fakeProcess is one process; its fields are guarded by fake.mu.
+// A fakeProcess is a process of the fake; fake.mu guards its fields.
 type fakeProcess struct {
 	f      *fake
 	params protocol.ProcessStartParams
 
-	log      []any    // notifications; seq is index + 1, but for gaps
-	size     []uint64 // bytes of each
+	log      []any    // notifications; seq is index + 1, except for gaps
+	size     []uint64 // bytes of each notification
 	acked    uint64
 	stdin    bytes.Buffer
 	eof      bool
 	writes   map[string]bool
 	signals  []protocol.Signal
 	killed   bool
-	tree     bool // with all that it had started
+	tree     bool // whether terminate asked for the whole tree
 	exitCode int
 	ended    bool
 }
@@ -61,7 +61,7 @@ type fakeConn struct {
 	cursor  map[string]uint64 // process id → seq sent
 }
 
-// wire is what the fake speaks: what every server does.
+// wire is the codec of the fake: JSON, as every server speaks.
 var wire = protocol.JSON
 
 func newFake(programs map[string]func(*fakeProcess)) *fake {
@@ -142,7 +142,7 @@ func (f *fake) send(conn *fakeConn) {
 	}
 }
 
-// next takes one event of each process that may have more unacknowledged.
+// next takes an event of each process whose window has room.
 func (f *fake) next(conn *fakeConn) (frames [][]byte) {
 	for _, id := range slices.Sorted(maps.Keys(f.procs)) {
 		p := f.procs[id]
@@ -326,7 +326,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 	return nil, protocol.Errorf(protocol.CodeMethodNotFound, "%s", m.Method)
 }
 
-// lock runs do with f.mu held, and lets everybody look again.
+// lock runs do with f.mu held, and then wakes everybody who waits.
 func (f *fake) lock(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -334,7 +334,7 @@ func (f *fake) lock(do func()) {
 	f.changed.Broadcast()
 }
 
-// await waits until is true.
+// await waits until is returns true.
 func (f *fake) await(is func() bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -343,12 +343,12 @@ func (f *fake) await(is func() bool) {
 	}
 }
 
-// tell sends a notification of the session itself.
+// tell sends a notification about the session itself.
 func (f *fake) tell(n any) {
 	f.lock(func() { f.conn.replies = append(f.conn.replies, notification(n)) })
 }
 
-// What a program may do. Killed, it finds its stdin at the end.
+// The methods below are for programs. A killed program reads the end of its stdin.
 
 func (p *fakeProcess) append(n any, size int) {
 	p.log = append(p.log, n)
@@ -363,7 +363,7 @@ func (p *fakeProcess) print(s protocol.Stream, data string) {
 	p.append(protocol.OutputNotification{ProcessID: p.params.ProcessID, Seq: seq, Stream: s, Chunk: []byte(data)}, len(data))
 }
 
-// lose makes n events be missing, with a gap or without one.
+// lose drops n events, and reports a gap if report is true.
 func (p *fakeProcess) lose(n int, report bool) {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
@@ -379,7 +379,7 @@ func (p *fakeProcess) lose(n int, report bool) {
 	p.append(protocol.GapNotification{ProcessID: p.params.ProcessID, Seq: to, FromSeq: from, ToSeq: to, Bytes: 7, Reason: "evicted"}, 0)
 }
 
-// evict is the server giving the process up.
+// evict makes the server give the process up.
 func (p *fakeProcess) evict(reason string) {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
@@ -398,7 +398,7 @@ func (p *fakeProcess) Read(b []byte) (int, error) {
 	return p.stdin.Read(b)
 }
 
-// exit is what the end of a program does.
+// exit does the work of the end of a program.
 func (p *fakeProcess) exit() {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
@@ -414,11 +414,11 @@ func (p *fakeProcess) exit() {
 
 var errCut = errors.New("cut by the test")
 
-// A knife cuts connections between messages. It counts those of all connections,
-// in both directions.
+// A knife cuts connections between messages. A knife counts the messages of all connections, in both
+// directions.
 type knife struct {
 	dial func(context.Context) (transport.Conn, error)
-	at   func(n int) (cut, lose bool) // whether to cut after message n, or instead of it
+	at   func(n int) (cut, lose bool) // whether to cut after message n, and whether to lose message n
 
 	mu sync.Mutex
 	n  int
@@ -445,7 +445,7 @@ func (c *cutConn) WriteMessage(msg []byte, binary bool) error {
 	cut, lose := c.k.next()
 	if lose {
 		c.Close(1006, "")
-		return nil // the kernel had it
+		return nil // the kernel took the message
 	}
 	err := c.Conn.WriteMessage(msg, binary)
 	if cut {

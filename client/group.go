@@ -7,17 +7,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Group says how programs are run and ended together. (docs/PROTOCOL.md, Groups.)
+// A Group says how programs run and end together (docs/PROTOCOL.md, Groups).
 type Group struct {
-	ID        string                 // of the session's groups; zero: a new random one
-	Strategy  protocol.GroupStrategy // who is run again with one that ended; zero: nobody
-	Intensity *protocol.Intensity    // restarts of all together; nil: 5 in a minute
+	ID        string                 // unique among the session's groups; zero: a new random id
+	Strategy  protocol.GroupStrategy // who runs again when a program of the group has ended; zero: nobody
+	Intensity *protocol.Intensity    // limit on the restarts of all programs together; nil: 5 in a minute
 }
 
-// StartGroup starts the programs as a group, and returns when the server has accepted
-// all of them: each is run when those it depends on are ready. From then on every one is
-// a Cmd like others. When it fails, none was started; when ctx ends first, those that were
-// all the same are killed.
+// StartGroup starts the programs as a group, and returns when the server has accepted all of them. The
+// server runs each program when its dependencies are ready. After StartGroup, each Cmd works like any
+// other. If StartGroup fails, no program was started. If ctx ends first, programs started nevertheless
+// are killed.
 func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err error) {
 	if g.ID == "" {
 		g.ID = rand.Text()
@@ -33,7 +33,7 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 			}
 			p.fail(err)
 			if ctx.Err() != nil {
-				go p.abandon() // it may run
+				go p.abandon() // the program may be running
 			} else {
 				delete(c.processes, p.id)
 			}
@@ -66,8 +66,8 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 	return nil
 }
 
-// StopGroup ends the programs of a group, the last started first and each with its
-// KillGrace, and returns when all have ended.
+// StopGroup ends the programs of a group, in reverse order of start, each with its KillGrace. StopGroup
+// returns when all have ended.
 func (c *Client) StopGroup(ctx context.Context, id string) error {
 	return c.call(ctx, protocol.MethodGroupStop, protocol.GroupStopParams{GroupID: id, Repeatable: repeatable()}, nil)
 }

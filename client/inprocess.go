@@ -6,13 +6,13 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// InProcess is Dial for a troupe of this program: nothing is listened at, and what is said
-// passes through memory. accept takes the other end of a connection, and must not block:
+// InProcess is Dial for a troupe in the same program: nothing listens, and messages pass through
+// memory. accept gets the other end of each connection, and must not block:
 //
 //	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, nil)
 //
-// The client is the same in everything else. Two may have the same session one after the
-// other, or one beside observers. Options.Dialer and JSON are not used.
+// In all other respects the client is the same. Several clients may use the same session one after the
+// other, or a client beside observers. Options.Dialer and Options.JSON have no effect.
 func InProcess(ctx context.Context, accept func(transport.Conn), o *Options) (*Client, error) {
 	var own Options
 	if o != nil {

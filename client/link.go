@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	attemptTimeout = 10 * time.Second // of one dial and handshake, as the peer's
+	attemptTimeout = 10 * time.Second // for one dial and handshake; the peer's client uses the same time
 	firstDelay     = 100 * time.Millisecond
 	maxDelay       = 2 * time.Second
 
-	ackEvery = 64 << 10 // bytes, or a quarter of the retention if that is less
+	ackEvery = 64 << 10 // bytes, or a quarter of the retention if less
 	ackAfter = 20 * time.Millisecond
 
-	// A message buffer larger than this is not kept.
+	// A larger message buffer is not kept for reuse.
 	keptBuffer = 256 << 10
 )
 
-// A link is one connection, and how messages are written on it.
+// A link is a connection with the codec for its messages.
 type link struct {
 	transport.Conn
 	wire protocol.Codec
 }
 
-// newLink is conn with the codec that both sides agreed on: JSON, which every server
-// speaks, unless they chose another.
+// newLink returns conn with the codec that both sides agreed on. The default is JSON, which every
+// server speaks.
 func newLink(conn transport.Conn) link {
 	if conn.Subprotocol() == transport.SubprotocolMsgpack {
 		return link{conn, protocol.Msgpack}
@@ -42,7 +42,7 @@ func newLink(conn transport.Conn) link {
 
 func (l link) send(msg []byte) error { return l.WriteMessage(msg, l.wire.Binary()) }
 
-// sendNow does not wait for more to send.
+// sendNow sends msg and flushes.
 func (l link) sendNow(msg []byte) error {
 	if err := l.send(msg); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (l link) sendNow(msg []byte) error {
 	return l.Flush()
 }
 
-// run keeps the session attached until the client ends. It is the reader
-// goroutine as well: one connection is read at a time.
+// run keeps the session attached until the client ends. run is also the reader goroutine: the client
+// reads a single connection at a time.
 func (c *Client) run(conn link) {
 	defer close(c.finished)
 	var pace pace
@@ -80,8 +80,8 @@ func (c *Client) run(conn link) {
 	}
 }
 
-// after says what comes after a connection: another one, which the client may
-// have planned itself, or the end.
+// after decides what follows the end of a connection: another connection (planned if the client itself
+// caused the end), or the error with which the client ends.
 func (c *Client) after(lost error) (planned bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *Client) after(lost error) (planned bool, err error) {
 	case final(lost) != nil:
 		return false, final(lost)
 	case c.recycle:
-		c.progress = true // no delay
+		c.progress = true // no delay before the next connection
 		return true, nil
 	case c.opts.ReconnectFor < 0:
 		return false, fmt.Errorf("client: connection lost: %w", lost)
@@ -101,16 +101,16 @@ func (c *Client) after(lost error) (planned bool, err error) {
 	return false, nil
 }
 
-// closeEvicted is the code of a Close after which the session is out of reach (PROTOCOL.md).
+// closeEvicted is the close code after which the session is out of reach (PROTOCOL.md).
 const closeEvicted = 4001
 
-// final says why another connection is pointless after a Close by the server, or returns nil.
+// final returns why another connection is pointless after a Close by the server, or nil.
 func final(lost error) error {
 	var closed *transport.CloseError
 	switch {
 	case !errors.As(lost, &closed):
 		return nil
-	case closed.Code == closeEvicted: // and its session/evicted was not received
+	case closed.Code == closeEvicted: // the connection ended before session/evicted came
 		return fmt.Errorf("%w: %w", ErrSessionGone, lost)
 	case closed.Code == transport.CloseProtocolError:
 		return fmt.Errorf("client: the server refuses how this client speaks; use versions of both that fit: %w", lost)
@@ -118,7 +118,7 @@ func final(lost error) error {
 	return nil
 }
 
-// end fails everything that waits. What was received is still delivered.
+// end fails every pending call and every process. Output already received is still delivered.
 func (c *Client) end(err error) {
 	c.mu.Lock()
 	c.err = err
@@ -135,24 +135,25 @@ func (c *Client) end(err error) {
 	c.cancel()
 }
 
-// A pace says how long to wait before the next attempt to resume, and when to
-// give up. A connection on which nothing was achieved does not reset it, or a
-// request that the server answers with a cut would go round for ever.
+// A pace says how long to wait before the next attempt to resume, and when to give up. A connection
+// without progress does not reset the pace: otherwise a request that the server answers with a cut
+// would be repeated forever.
 type pace struct {
-	since time.Time     // of the cut
-	delay time.Duration // zero: none before the first attempt
+	since time.Time     // time of the cut
+	delay time.Duration // zero: no delay before the first attempt
 }
 
 func (p *pace) reset() { *p = pace{since: time.Now()} }
 
-// next is the delay now; each is twice the one before, between half and all of it.
+// next returns the delay now. Each delay is up to twice the previous one, at random between half and
+// all of this value.
 func (p *pace) next() time.Duration {
 	d := p.delay
 	p.delay = min(max(firstDelay, 2*d), maxDelay)
 	return d/2 + rand.N(d/2+1)
 }
 
-// first opens or resumes the session that Options ask for.
+// first opens or resumes the session requested by Options.
 func (c *Client) first(ctx context.Context) (link, error) {
 	var pace pace
 	pace.reset()
@@ -200,8 +201,8 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 	}
 }
 
-// attachedElsewhere is a refusal that may pass: the server has not noticed yet
-// that the other connection is dead. (exec-server wire §7)
+// attachedElsewhere reports whether err is a refusal that may pass: the server has not noticed yet that
+// the other connection is dead (exec-server wire §7).
 func attachedElsewhere(err error) bool {
 	var e *protocol.Error
 	return errors.As(err, &e) && e.Code == protocol.CodeAlreadyAttached
@@ -218,7 +219,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// connect makes one attempt: it dials, and shakes hands.
+// connect makes a single attempt to dial and initialize.
 func (c *Client) connect(ctx context.Context) (link, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -239,8 +240,8 @@ func (c *Client) connect(ctx context.Context) (link, error) {
 	return conn, nil
 }
 
-// handshake sends initialize and initialized. Only the goroutine that connects
-// uses conn, and nothing but the answer comes before initialized.
+// handshake sends initialize and initialized. Only the connecting goroutine uses conn, and before
+// initialized the server sends nothing except the answer.
 func (c *Client) handshake(conn link) error {
 	params := c.introduction()
 	msg, err := conn.wire.AppendRequest(nil, protocol.IntID(0), protocol.MethodInitialize, params)
@@ -259,7 +260,7 @@ func (c *Client) handshake(conn link) error {
 	case err != nil:
 		return fmt.Errorf("client: initialize: answer: %w", err)
 	case m.Kind == protocol.Failure && params.ResumeSessionID != nil && m.Error.Code == protocol.CodeInvalidRequest:
-		return fmt.Errorf("%w: %w", ErrSessionGone, m.Error) // unknown session id (§7)
+		return fmt.Errorf("%w: %w", ErrSessionGone, m.Error) // the session id is unknown (exec-server wire §7)
 	case m.Kind == protocol.Failure:
 		return fmt.Errorf("client: initialize: %w", m.Error)
 	case m.Kind != protocol.Response || m.ID != protocol.IntID(0):
@@ -282,7 +283,8 @@ func (c *Client) handshake(conn link) error {
 	return nil
 }
 
-// introduction says what the next connection is to resume, and from where.
+// introduction returns the parameters of initialize: the session to resume, and the last seq received
+// from each process.
 func (c *Client) introduction() protocol.InitializeParams {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +302,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	case c.opts.Session != "":
 		p.ResumeSessionID, p.Takeover = &c.opts.Session, c.opts.Takeover
 	case c.opts.DetachedTTL != 0:
-		ms := millis(c.opts.DetachedTTL) // negative: 0, for ever
+		ms := millis(c.opts.DetachedTTL) // a negative TTL becomes 0, for forever
 		p.Session.DetachedTTLMs = &ms
 	}
 	for id, proc := range c.processes {
@@ -316,17 +318,17 @@ func (c *Client) introduction() protocol.InitializeParams {
 	return p
 }
 
-// millis is d in milliseconds, rounded up; 0 when it is negative.
+// millis returns d in milliseconds, rounded up; 0 if d is negative.
 func millis(d time.Duration) uint64 {
 	return uint64(max(0, (d+time.Millisecond-1)/time.Millisecond))
 }
 
-// serve reads conn until it ends, with a writer beside it, and says why it ended.
+// serve reads conn until conn ends, with a writer beside the reader, and returns why conn ended.
 func (c *Client) serve(conn link) error {
 	defer conn.Close(1000, "")
 	unblock := context.AfterFunc(c.ctx, func() {
 		conn.Close(1000, "")
-		c.mu.Lock() // or a reader about to wait for room would miss it
+		c.mu.Lock() // without the lock, a reader about to wait for room would miss the broadcast
 		c.room.Broadcast()
 		c.mu.Unlock()
 	})
@@ -341,7 +343,7 @@ func (c *Client) serve(conn link) error {
 		c.write(conn, stop)
 	}()
 	err := c.read(conn)
-	conn.Close(1000, "") // ends a write that hangs
+	conn.Close(1000, "") // ends a blocked write
 	close(stop)
 	<-written
 
@@ -351,10 +353,10 @@ func (c *Client) serve(conn link) error {
 	return err
 }
 
-// attach makes conn the connection of the session. What had no answer is sent
-// again in the order it was first sent, and all that was delivered is
-// acknowledged again, for a lost ack would never be made up for an idle process.
-// It returns false when a process came too late to be named by introduction.
+// attach makes conn the connection of the session. The client sends every call without an answer again,
+// in the original order, and acknowledges all delivered output again: nothing else would make up for a
+// lost ack of an idle process. attach returns false if a process was registered too late for
+// introduction to name it.
 func (c *Client) attach(conn link) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -382,8 +384,8 @@ func (c *Client) attach(conn link) bool {
 		return true
 	}
 
-	// A process that ended and was forgotten while we were away is not replayed
-	// and says nothing: ask.
+	// If a process ended and was forgotten during the cut, the server replays no event of the process.
+	// So the client asks for the list of processes.
 	var list protocol.ProcessListResult
 	k := &call{method: protocol.MethodProcessList, params: protocol.Empty{}, result: &list, once: true}
 	k.done = func() {
@@ -398,7 +400,7 @@ func (c *Client) attach(conn link) bool {
 	return true
 }
 
-// compare ends those processes of held that the server has nothing more to tell of.
+// compare ends each process in held of which the server has no further events.
 func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -419,14 +421,14 @@ func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 	}
 }
 
-// write sends what there is to send until stop is closed or conn fails.
+// write sends messages until stop is closed or conn fails.
 func (c *Client) write(conn link, stop <-chan struct{}) {
 	var buf []byte
 	for {
 		buf = c.message(conn.wire, buf[:0])
 		if len(buf) > 0 {
 			if err := conn.send(buf); err != nil {
-				conn.Close(1000, "") // the reader says why
+				conn.Close(1000, "") // the reader returns the reason
 				return
 			}
 			if cap(buf) > keptBuffer {
@@ -446,8 +448,8 @@ func (c *Client) write(conn link, stop <-chan struct{}) {
 	}
 }
 
-// message appends the next message to send; nothing: there is none. Acks that
-// are due go first: they make the server go on.
+// message appends the next message to send, and returns an empty slice if there is none. Acks go first,
+// because the server waits for them.
 func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 	c.mu.Lock()
 	if c.ackDue {
@@ -465,7 +467,8 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 		c.outbound = c.outbound[1:]
 		msg, err := wire.AppendRequest(buf, k.id, k.method, k.params)
 		if most := c.hello.Limits.MaxMessageBytes; err == nil && most > 0 && int64(len(msg)) > most {
-			// The server would cut the connection, and the next one when it is sent again.
+			// The server would cut the connection, and the next connection, too, when the request is
+			// repeated.
 			err = fmt.Errorf("the request has %d bytes, and a message to this server at most %d", len(msg), most)
 		}
 		if err == nil {
@@ -483,8 +486,7 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 	return buf[:0]
 }
 
-// read handles what the server sends until conn ends or the server breaks the
-// protocol.
+// read handles messages from the server until conn ends or the server breaks the protocol.
 func (c *Client) read(conn link) error {
 	var out protocol.OutputNotification
 	for {
@@ -504,8 +506,8 @@ func (c *Client) read(conn link) error {
 				return fmt.Errorf("client: %s from the server: %w", m.Method, err)
 			}
 		case protocol.Request:
-			// No server of ours asks anything, and those that do ask only of a client
-			// that announced it could answer.
+			// No troupe server sends requests. Other servers send requests only to a client that
+			// announced support for them.
 			c.opts.Log.Warn("request from the server ignored", "method", m.Method)
 		}
 	}
@@ -516,7 +518,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	k := c.pending[m.ID]
 	if k == nil || !k.sent {
 		c.mu.Unlock()
-		if m.Kind == protocol.Failure { // else: withdrawn
+		if m.Kind == protocol.Failure { // otherwise the call was withdrawn
 			c.opts.Log.Warn("failure of no request", "err", m.Error)
 		}
 		return
@@ -535,7 +537,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	k.done()
 }
 
-// notified hands an event to its process. out is the reader's, to be used again.
+// notified hands an event to its process. out belongs to the reader, and is reused.
 func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol.OutputNotification) error {
 	switch m.Method {
 	case protocol.NotifyOutput:
@@ -598,15 +600,15 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 	return nil
 }
 
-// event applies what stands at from..to in the sequence of a process, if it is
-// the next to come. A process that nobody attached to is left alone: what it
-// wrote is not acknowledged, and waits in the server for who will.
+// event applies the event at from..to in the sequence of a process, if this event is the next. The
+// client ignores a process to which nobody attached, and does not acknowledge its output: the output
+// stays on the server for a later attach.
 func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.processes[id]
 	for p != nil && !p.lossy && p.queued > p.maxQueued() && c.ctx.Err() == nil {
-		c.room.Wait() // this server does not wait for acknowledgements: make it
+		c.room.Wait() // this server does not wait for acknowledgements, so stop reading
 	}
 	if p == nil || !p.advance(from, to) {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// What a server chooses is spoken; what it does not know is JSON.
+// The client speaks the subprotocol chosen by the server, and JSON if the choice is unknown.
 func TestSpeaksWhatTheServerChooses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -60,7 +60,7 @@ func TestSpeaksWhatTheServerChooses(t *testing.T) {
 	}
 }
 
-// idOf is the id of a message.
+// idOf returns the id of a message.
 func idOf(codec protocol.Codec, frame []byte) protocol.ID {
 	m, _ := codec.Decode(frame)
 	return m.ID

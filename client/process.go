@@ -9,16 +9,16 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// maxWrite is about how many bytes of small chunks go to a Writer at once.
+// maxWrite is roughly the most bytes of small chunks that go to a Writer in a single Write.
 const maxWrite = 32 << 10
 
-// A GapError means that output was lost: the process's retention let the server
-// forget it before this client had it.
+// A GapError reports lost output: because of the process's retention, the server forgot the output
+// before this client had it.
 type GapError struct {
 	ProcessID      string
-	FromSeq, ToSeq uint64 // what is missing, both included
+	FromSeq, ToSeq uint64 // the lost events, both included
 	Bytes          uint64 // zero: unknown
-	Reason         string // the server's
+	Reason         string // the server's reason
 }
 
 func (e *GapError) Error() string {
@@ -26,69 +26,69 @@ func (e *GapError) Error() string {
 		e.ProcessID, e.FromSeq, e.ToSeq, e.Bytes, e.Reason)
 }
 
-// A process is what this client has had of one process: its place in the
-// sequence, and what waits to be written to the caller's Writers. It is guarded
-// by Client.mu.
+// A process is the client's record of a process: its position in the sequence of events, and the output
+// not yet written to the caller's Writers. Client.mu guards a process.
 //
 //	reader ─▶ advance ─▶ output ─▶ lane ─▶ Writer ─▶ acknowledge ─▶ session/ack
 type process struct {
-	// Fixed when it is registered.
+	// Fixed when the process is registered.
 	c       *Client
 	id      string
-	onGap   func(GapError)                       // nil: the first gap is an error of Wait
+	onGap   func(GapError)                       // nil: Wait returns the first gap as an error
 	delay   time.Duration                        // WaitDelay
-	onRun   func(protocol.RestartedNotification) // nil: nobody asks
-	onReady func(run int)                        // the same
-	pipes   []pipe                               // that the caller holds the other end of
-	done    chan struct{}                        // closed when it has ended
+	onRun   func(protocol.RestartedNotification) // nil: no call
+	onReady func(run int)                        // nil: no call
+	pipes   []pipe                               // the caller holds the other end of each
+	done    chan struct{}                        // closed when the process has ended
 
-	retention uint64 // bytes the server keeps, and so may send before any is acknowledged; 0: unknown
-	lossy     bool   // the caller chose to lose output rather than to wait
+	retention uint64 // bytes kept by the server, and so the most it sends before an acknowledgement; 0: unknown
+	lossy     bool   // the caller prefers losing output to waiting
 
-	out, err *lane // of stdout or the PTY, and of stderr; may be the same; nil: discarded
+	out, err *lane // for stdout or the PTY, and for stderr; may be the same; nil: discarded
 
-	started bool   // the server has said that it has it
-	run     uint64 // that it is at, as far as was received; 0: unknown
+	started bool   // the server has confirmed the process
+	run     uint64 // the current run, as far as received; 0: unknown
 	last    uint64 // seq of the last event received
-	acked   uint64 // all up to here was delivered
+	acked   uint64 // all events up to this seq were delivered
 	queued  int    // bytes in both lanes
-	discard bool   // nobody wants the rest
+	discard bool   // the rest of the output is not wanted
 	status  *protocol.ExitStatus
-	closed  bool  // the server has nothing more to send
-	failure error // why the client has nothing more to receive
+	closed  bool  // the server has no more to send
+	failure error // why the client will receive no more
 	lost    *GapError
-	input   error // why Stdin could not be read to its end
+	input   error // the error of a Read from Stdin
 	ended   bool  // closed or failed, and all was delivered
 }
 
-// A pipe is our end of an io.Pipe.
+// A pipe is the client's end of an io.Pipe.
 type pipe interface{ CloseWithError(error) error }
 
-// A lane is the way to one Writer. While it has something to write, and only
-// then, a goroutine does that: an idle process costs none.
+// A lane is the way to a Writer. A goroutine exists only while the lane has something to write, so an
+// idle process costs no goroutine.
 type lane struct {
 	w io.Writer
 
-	buf     []byte // what waits, and
-	marks   []mark // what it is made of
-	first   uint64 // seq of the first event that is not delivered; zero: none
+	buf     []byte // the waiting output
+	marks   []mark // the parts of buf
+	first   uint64 // seq of the first undelivered event; zero: none
 	running bool
-	err     error // of the first Write that failed; the rest is discarded
+	err     error // the error of the first failed Write; later output is discarded
 }
 
-// A mark is one Write, a gap, or a call of the user's.
+// A mark is a Write, a gap, or a call of a function of the caller.
 type mark struct {
-	first      uint64 // seq of its first event
-	start, end int    // in lane.buf
+	first      uint64 // seq of the first event in the mark
+	start, end int    // positions in lane.buf
 	gap        *GapError
 	call       func()
 }
 
-// buffers are lent to lanes that have something to write.
+// buffers are lent to lanes with something to write.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// advance moves to event to, and says whether it is new. From is its first seq,
-// which must be the next but for what is received again after a cut. (§4)
+// advance moves to event to, and reports whether the event is new. from is the first seq of the event.
+// A new event must follow the last event without a hole; events repeated after a cut are not new
+// (exec-server wire §4).
 func (p *process) advance(from, to uint64) bool {
 	if to <= p.last || p.closed {
 		return false
@@ -101,8 +101,9 @@ func (p *process) advance(from, to uint64) bool {
 	return true
 }
 
-// maxQueued is how many bytes may wait here. What is lossless never comes near,
-// for the server waits for acknowledgements; what is lossy has a gap from here on.
+// maxQueued returns how many bytes may wait in this client. The output of a lossless process stays far
+// below, because the server waits for acknowledgements. A lossy process gets a gap when this many bytes
+// wait.
 func (p *process) maxQueued() int {
 	return int(max(4<<20, 2*min(p.retention, 1<<40)))
 }
@@ -159,7 +160,7 @@ func (p *process) ready(n protocol.ReadyNotification) {
 	}
 }
 
-// inOrder makes a call of the user's in the order of Stdout.
+// inOrder makes a call of the caller's function in the order of Stdout.
 func (p *process) inOrder(seq uint64, call func()) {
 	if p.discard {
 		return
@@ -171,7 +172,7 @@ func (p *process) inOrder(seq uint64, call func()) {
 }
 
 func (p *process) gap(n protocol.GapNotification) {
-	p.run = 0 // another may have begun
+	p.run = 0 // another run may have begun
 	g := &GapError{p.id, n.FromSeq, n.ToSeq, n.Bytes, n.Reason}
 	if p.onGap == nil {
 		if p.lost == nil {
@@ -194,14 +195,14 @@ func (p *process) gap(n protocol.GapNotification) {
 	p.push(p.out, mark{first: n.FromSeq, gap: g})
 }
 
-// close: the server has sent all of it.
+// close records: the server has sent all events of the process.
 func (p *process) close() {
 	p.closed = true
 	delete(p.c.processes, p.id)
 	p.settle()
 }
 
-// fail: err is why this client will not have the rest.
+// fail records err as the reason why this client will not get the rest of the output.
 func (p *process) fail(err error) {
 	if p.closed || p.failure != nil {
 		return
@@ -221,14 +222,14 @@ func (p *process) settle() {
 		err = p.lost
 	}
 	for _, pipe := range p.pipes {
-		pipe.CloseWithError(err) // nil: EOF
+		pipe.CloseWithError(err) // nil means io.EOF
 	}
 	close(p.done)
 }
 
 func (l *lane) busy() bool { return l != nil && l.running }
 
-// deliver writes what l has until it has no more.
+// deliver writes the output of l until nothing waits.
 func (p *process) deliver(l *lane) {
 	c := p.c
 	c.mu.Lock()
@@ -260,7 +261,7 @@ func (p *process) deliver(l *lane) {
 	p.settle()
 }
 
-// deliverOne does the one thing that may take long, without the lock.
+// deliverOne delivers a mark without the lock, because the caller's code may take long.
 func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	if m.gap == nil && m.call == nil && l.err != nil {
 		return nil
@@ -282,8 +283,8 @@ func (p *process) deliverOne(l *lane, m mark, data []byte) error {
 	return err
 }
 
-// acknowledge notes how far the caller has it all. Two lanes are at different
-// places: the one behind counts.
+// acknowledge records how far all output was delivered. If the two lanes are at different positions,
+// the lower position counts.
 func (p *process) acknowledge() {
 	seq := p.last
 	for _, l := range []*lane{p.out, p.err} {
