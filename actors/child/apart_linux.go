@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkApart forks the child of j, which may hang before it executes its program, and waits for
-// that no longer than answerTime. With ErrNoAnswer the child was killed, and is not gone.
+// forkApart forks the child of j, which may hang before executing its program, and waits for the
+// exec for answerTime at most. The error ErrNoAnswer means: the child was killed, but has not
+// ended.
 func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, err error) {
 	r, w, err := pipe()
 	if err != nil {
@@ -28,7 +29,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	status.SetReadDeadline(time.Now().Add(h.answerTime))
 	var why error
 	h.mu.Lock()
-	j.cut = func(err error) { // with the lock
+	j.cut = func(err error) { // called with the lock
 		why = err
 		status.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -93,8 +94,8 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	return pid, nil
 }
 
-// buryLate is bury for a child that was killed, and that ends when its filesystem answers. It
-// ends the turn of its job.
+// buryLate reaps a killed child, whose end waits for a filesystem, removes its tree, and ends the
+// turn of its job.
 func (h *Host) buryLate(j *job, pid int, tree tree) {
 	h.log.Warn("a child that was killed waits for a filesystem", "pid", pid, "program", j.path, "dir", j.spec.Dir)
 	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {

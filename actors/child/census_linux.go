@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// census lists the processes that one pass through /proc has found, without this program. Any
-// goroutine may read it.
+// census lists the processes found by one pass through /proc, without this program. Any goroutine
+// may read a census.
 type census struct {
-	all    []stat // by pid
+	all    []stat // sorted by pid
 	tagged map[tag][]*stat
 	marked map[string][]*stat
 	strays []*stat // see isStray
 
-	// Most trees are empty: then nobody asks for these.
+	// Most trees are empty; then these indexes are not built.
 	parents, groups, sessions index
 }
 
@@ -33,7 +33,7 @@ func newCensus(all []stat) *census {
 	return c
 }
 
-// pid returns the process with that pid; nil if there is none.
+// pid returns the process with this pid; nil if there is none.
 func (c *census) pid(pid int) *stat {
 	i, found := slices.BinarySearchFunc(c.all, pid, func(s stat, pid int) int { return cmp.Compare(s.pid, pid) })
 	if !found {
@@ -64,13 +64,13 @@ func (c *census) session(pid int) []*stat {
 	return c.sessions.of(c, pid, func(s *stat) int { return s.session })
 }
 
-// index has the processes of a census sorted by a key. The first question sorts them.
+// index lists the processes of a census sorted by a key. The first call of of sorts them.
 type index struct {
 	once sync.Once
 	list []*stat
 }
 
-// of returns the processes with that key.
+// of returns the processes whose key is wanted.
 func (x *index) of(c *census, wanted int, key func(*stat) int) []*stat {
 	x.once.Do(func() {
 		x.list = c.those(func(*stat) bool { return true })

@@ -69,7 +69,8 @@ func TestCensusIndexes(t *testing.T) {
 	}
 }
 
-// A kill does not wait until scans have had a rest, also after the exit of the program.
+// A kill starts its scan at once, without the rest between scans, also after the exit of the
+// program.
 func TestKillDoesNotRest(t *testing.T) {
 	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -19,17 +19,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// cgroupPrefix begins the name of a server's directory. Below it each child has
-// a leaf:
+// cgroupPrefix begins the name of a server's cgroup directory. In this directory each child has a
+// leaf:
 //
 //	<our own cgroup>/troupe-<server>/<name>
 const cgroupPrefix = "troupe-"
 
 // cgroups is the containment by cgroup v2. (cgroup-v2.rst of the kernel)
 type cgroups struct {
-	kin         *searches // finds who left its cgroup
+	kin         *searches // finds processes that left their cgroup
 	dir         string
-	controllers []string // what we have, and those that set limits the leaves, too
+	controllers []string // controllers of dir; the leaves have the controllers used for limits
 }
 
 func newCgroups(kin *searches, log *slog.Logger) (*cgroups, error) {
@@ -54,8 +54,8 @@ func newCgroups(kin *searches, log *slog.Logger) (*cgroups, error) {
 	return c, nil
 }
 
-// enable passes the controllers that set limits on to the leaves, as far as our own
-// cgroup passes them on to us.
+// enable passes the controllers for memory, pids and cpu on to the leaves, as far as dir itself has
+// them.
 func (c *cgroups) enable() error {
 	text, err := os.ReadFile(filepath.Join(c.dir, "cgroup.controllers"))
 	if err != nil {
@@ -77,9 +77,9 @@ func (c *cgroups) enable() error {
 	return nil
 }
 
-// check finds out before the first child whether one can be put here.
+// check returns an error if no child can be put below c.dir.
 func (c *cgroups) check(own string) error {
-	// Who moves a process must be able to write to the common ancestor.
+	// Moving a process needs write permission for the common ancestor.
 	if err := unix.Access(filepath.Join(own, "cgroup.procs"), unix.W_OK); err != nil {
 		return fmt.Errorf("%s is not delegated to this user: %w", own, err)
 	}
@@ -101,9 +101,9 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// killCgroupLeftovers kills what dead servers left below own.
+// killCgroupLeftovers kills the processes in cgroups of dead servers below own.
 func killCgroupLeftovers(own string, self server, log *slog.Logger) {
-	entries, _ := os.ReadDir(own) // what cannot be read, the Mkdir to come reports
+	entries, _ := os.ReadDir(own) // the caller's Mkdir reports an unreadable own
 	for _, entry := range entries {
 		name, ours := strings.CutPrefix(entry.Name(), cgroupPrefix)
 		s, ok := parseServer(name)
@@ -152,14 +152,15 @@ func (c *cgroups) tree(name string, limits protocol.ProcessLimits) (tree, error)
 		os.Remove(l.dir)
 		return nil, err
 	}
-	l.kin = c.kin.search(name) // which stays until remove
+	l.kin = c.kin.search(name) // the search stays in c.kin until remove
 	return l, nil
 }
 
 func (c *cgroups) close() error { return (&leaf{dir: c.dir}).remove() }
 
-// cgroupLock is held over mkdir and rmdir of a cgroup, for which the kernel has one lock. Who waits
-// for the kernel's lock holds a thread: in a storm of starts hundreds did, and Go keeps a thread for good.
+// cgroupLock is held over mkdir and rmdir of a cgroup, because the kernel has a single lock for
+// both. A goroutine waiting for the kernel's lock holds a thread. Without cgroupLock, a storm of
+// starts took hundreds of threads, and Go keeps a thread for good.
 var cgroupLock sync.Mutex
 
 func makeCgroup(dir string) error {
@@ -174,15 +175,15 @@ func removeCgroup(dir string) error {
 	return unix.Rmdir(dir)
 }
 
-// leaf is the cgroup of one child. It may have cgroups of its own making below. Programs that may
-// write to the cgroup.procs of another cgroup can leave it.
+// leaf is the cgroup of one child. The child may make cgroups below. A program allowed to write to
+// the cgroup.procs of another cgroup can leave the leaf.
 type leaf struct {
-	kin *search // nil: of a server that is dead
+	kin *search // nil: the leaf of a dead server
 	dir string
 	fd  int // of dir, until the fork; 0: closed
 }
 
-// inLeaf reports whether a process is in a leaf other than that of name.
+// inLeaf reports whether process s is in a leaf not named name.
 func (c *cgroups) inLeaf(s *stat, name string) bool {
 	path, err := readFile("/proc/" + strconv.Itoa(s.pid) + "/cgroup")
 	_, leaf, ours := strings.Cut(string(path), "/"+filepath.Base(c.dir)+"/")
@@ -223,7 +224,7 @@ func (l *leaf) closeFD() {
 
 func (*leaf) pins() bool  { return false }
 func (*leaf) cheap() bool { return false }
-func (*leaf) soon() bool  { return false } // rmdir and mkdir wait for one lock of the system
+func (*leaf) soon() bool  { return false } // rmdir waits for a lock shared by the whole system
 
 func (l *leaf) empty(canWait bool) (bool, error) {
 	if vacant, err := l.vacant(); !vacant {
@@ -232,8 +233,8 @@ func (l *leaf) empty(canWait bool) (bool, error) {
 	return l.kin.empty(canWait)
 }
 
-// vacant reports whether nobody is in the cgroup. It removes the cgroup if there is none
-// below: one system call tells that and does it.
+// vacant reports whether the cgroup has no process. vacant removes the cgroup if there is no cgroup
+// below: the system call for the removal also answers the question.
 func (l *leaf) vacant() (bool, error) {
 	err := removeCgroup(l.dir)
 	if err == nil || gone(err) {
@@ -242,7 +243,7 @@ func (l *leaf) vacant() (bool, error) {
 	if !errors.Is(err, unix.EBUSY) {
 		return false, fmt.Errorf("remove %s: %w", l.dir, err)
 	}
-	// It may still have empty cgroups below.
+	// EBUSY may also mean: there are empty cgroups below.
 	events, err := l.read("cgroup.events")
 	return bytes.Contains(events, []byte("populated 0")), ended(err)
 }
@@ -255,7 +256,7 @@ func (l *leaf) read(file string) (text []byte, err error) {
 	return text, err
 }
 
-// do is spare.do.
+// do calls spare.do if there is a spare.
 func (l *leaf) do(f func() error) error {
 	if l.kin == nil {
 		return f()
@@ -264,11 +265,12 @@ func (l *leaf) do(f func() error) error {
 }
 
 func (l *leaf) kill() error {
-	found, err := l.kin.found(false) // before those die by whom others are known
+	found, err := l.kin.found(false) // search before killing: dead parents would hide their descendants
 	return errors.Join(err, l.killMembers(), l.kin.spare.killThem(found))
 }
 
-// killMembers kills all in the cgroup; one by one, if they cannot be killed as one.
+// killMembers kills all processes in the cgroup at once. If the kernel refuses, killMembers kills
+// each process on its own.
 func (l *leaf) killMembers() error {
 	err := l.do(func() error { return writeFile(filepath.Join(l.dir, "cgroup.kill"), "1") })
 	if ended(err) == nil {
@@ -282,7 +284,7 @@ func (l *leaf) killMembers() error {
 	return errors.Join(err, listErr, spare.killThem(list))
 }
 
-// list has the processes in the cgroup, and in those below.
+// list returns the processes in the cgroup and in the cgroups below.
 func (l *leaf) list() (list []*stat, err error) {
 	err = l.do(func() error {
 		list = nil
@@ -292,7 +294,7 @@ func (l *leaf) list() (list []*stat, err error) {
 			}
 			procs, err := readFile(path)
 			for _, field := range strings.Fields(string(procs)) {
-				if pid, _ := strconv.Atoi(field); pid != 0 { // 0: of another PID namespace
+				if pid, _ := strconv.Atoi(field); pid != 0 { // 0: a process of another PID namespace
 					if s, err := lookStat(pid); err == nil {
 						list = append(list, &s)
 					} else if ended(err) != nil {
@@ -330,7 +332,7 @@ func (l *leaf) oomKilled() bool {
 func (l *leaf) usage() *protocol.Usage {
 	stat, err := os.ReadFile(filepath.Join(l.dir, "cpu.stat"))
 	if err != nil {
-		return nil // it is gone
+		return nil // the cgroup is gone
 	}
 	return &protocol.Usage{
 		UserMs:         uint64(field(stat, "user_usec ") / 1000),
@@ -343,7 +345,7 @@ func (l *leaf) usage() *protocol.Usage {
 	}
 }
 
-// number is what a file has; nil if there is none.
+// number is the number in file; nil if there is none.
 func (l *leaf) number(file string) *uint64 {
 	text, err := os.ReadFile(filepath.Join(l.dir, file))
 	if err != nil {
@@ -356,13 +358,14 @@ func (l *leaf) number(file string) *uint64 {
 	return &n
 }
 
-// pressure is "some" of the last 10 s; 0 where the kernel does not measure it. (psi.rst)
+// pressure is the value "some" for the last 10 s; 0 if the kernel does not measure pressure.
+// (psi.rst)
 func (l *leaf) pressure(file string) float64 {
 	text, _ := os.ReadFile(filepath.Join(l.dir, file))
 	return field(text, "some avg10=")
 }
 
-// field is the number behind the first name in text; 0 if there is none.
+// field is the number after the first occurrence of name in text; 0 if there is none.
 func field(text []byte, name string) (n float64) {
 	if _, rest, ok := strings.Cut(string(text), name); ok {
 		fmt.Sscan(rest, &n)
@@ -380,7 +383,7 @@ func (l *leaf) remove() error {
 		below, _ := os.ReadDir(l.dir)
 		for _, d := range below {
 			if d.IsDir() {
-				(&leaf{dir: filepath.Join(l.dir, d.Name())}).remove() // the next Rmdir tells
+				(&leaf{dir: filepath.Join(l.dir, d.Name())}).remove() // an error here shows in the removal of l.dir
 			}
 		}
 		err = removeCgroup(l.dir)

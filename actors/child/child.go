@@ -1,16 +1,15 @@
-// Package child is the edge to the operating system: it starts programs on a
-// PTY or on pipes, moves their bytes, tells how they ended, and leaves nothing
-// of them behind.
+// Package child is the edge to the operating system. It starts programs on a PTY or on pipes, moves
+// their bytes, reports how they ended, and removes every process and resource they leave behind.
 //
-// A [Host] starts children on threads of its own; a [Handle] is one child.
-// What a child does goes into its [Intake], in this order:
+// A [Host] starts children on threads of its own. A [Handle] is one child. Everything a child does
+// goes into its [Intake], in this order:
 //
-//	output … Exited, after the output that was there at the exit … output of
-//	descendants that go on writing … Closed, when every stream has ended
+//	output … Exited, after the output written before the exit … output of
+//	descendants still writing … Closed, when every stream has ended
 //
-// Nothing that a Host or a Handle offers blocks, but Close: all of it may be
-// called from an actor's Receive, and from any goroutine. An idle child costs a
-// goroutine for each stream; no thread, and no buffer.
+// Every method of Host and Handle returns without blocking, except Host.Close. Any goroutine, and
+// any actor's Receive, may call these methods. An idle child costs a goroutine for each stream; it
+// costs no thread and no buffer.
 package child
 
 import (
@@ -23,134 +22,134 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Spec is what to start.
+// Spec describes the child to start.
 type Spec struct {
-	Argv []string // program and arguments; looked up in the PATH of Env
-	Arg0 *string  // what the program sees as its name; nil: Argv[0]
+	Argv []string // program and arguments; Argv[0] is looked up in the PATH of Env
+	Arg0 *string  // argv[0] as the program sees it; nil: Argv[0]
 	Dir  string   // working directory; empty: the server's
-	Env  []string // NAME=value, all of it: nothing is inherited
+	Env  []string // NAME=value, the whole environment: nothing is inherited
 
 	TTY  bool
 	Size protocol.Size // of the TTY; a zero field means 24 rows or 80 columns
 
-	Stdin      bool // a pipe; false: /dev/null. A TTY always has one.
-	StdinQueue int  // bytes that may wait for the child to read them; 0 or less means 64 KiB
+	Stdin      bool // true: a pipe; false: /dev/null. A TTY always has stdin.
+	StdinQueue int  // most bytes queued for the child to read; 0 or less means 64 KiB
 
-	Merge bool // stderr is stdout
+	Merge bool // stderr goes to stdout
 
 	Limits protocol.ProcessLimits // see Host.Allows
 
-	// Name is unique for all time and a valid file name, as a ULID is. The
-	// containment of the child is named after it.
+	// Name is unique for all time and a valid file name, as a ULID is. The cgroup or marker of the
+	// child carries this name.
 	Name string
 
-	// Owner is on whose behalf it is started, such as a session: starts that hang are
-	// limited for each.
+	// Owner names the party, such as a session, for whom the child is started. Each owner may have
+	// only a few hanging starts.
 	Owner string
-	// Context, when done, fails a start whose child has not executed its program yet, with
-	// the cause. Nil: nothing does.
+	// Context, when done, fails the start if the child has not executed its program yet. The error
+	// is the context's cause. Nil: no context limits the start.
 	Context context.Context
 }
 
-// Containment is how the descendants of a child are found when all of them
-// must go.
+// Containment is the method for finding the descendants of a child when all of them must go.
 type Containment string
 
-// With each of them a Host finds also who has the tag of the child (RLIMIT_LOCKS), and who
-// descends from those that it finds. PROTOCOL.md says who gets away.
+// With each method, a Host also finds processes with the child's tag (RLIMIT_LOCKS), and all
+// descendants of the processes found. PROTOCOL.md lists the processes no method finds.
 const (
-	// ContainCgroup puts each child into a cgroup (v2) of its own, which the
-	// kernel kills as one. Root, and who owns the cgroup, can leave it.
+	// ContainCgroup puts each child into a cgroup (v2) of its own. The kernel kills a cgroup as a
+	// unit. Root and the owner of the cgroup can leave the cgroup.
 	ContainCgroup Containment = "cgroup"
-	// ContainMarker gives each child an environment variable and searches /proc for it.
+	// ContainMarker gives each child an environment variable and searches /proc for the variable.
 	ContainMarker Containment = "marker"
 	// ContainGroup finds the process group and the session of the child.
 	ContainGroup Containment = "group"
 )
 
-// HostConfig is useful at zero.
+// HostConfig configures a Host. The zero value is useful.
 type HostConfig struct {
-	// Spawners is how many threads start children. Zero or less means 2: a
-	// third gains next to nothing, as the runtime takes one lock for each fork.
+	// Spawners is the number of threads starting children. Zero or less means 2. A third thread
+	// gains next to nothing, because the runtime takes one lock for each fork.
 	Spawners int
-	// Containment is what to use, and NewHost fails where it cannot be had.
-	// Empty means the best at hand.
+	// Containment is the method to use. NewHost fails if the system lacks this method. Empty means
+	// the best method available.
 	Containment Containment
-	// Subreaper says that the whole program is ours. Then descendants that lost
-	// their parent become our children instead of init's, those that end are reaped, Close kills
-	// the others, and RLIMIT_LOCKS of this program changes.
+	// Subreaper says the Host may act for the whole program. Orphaned descendants then become
+	// children of this program instead of init's, those that end are reaped, Close kills the
+	// others, and RLIMIT_LOCKS of this program changes.
 	Subreaper bool
-	// AnswerTime is how long a filesystem may take to find a program or a working directory,
-	// and as long again to execute it. Then the start fails. Zero or less means 10 s.
+	// AnswerTime is how long a filesystem may take to find a program or a working directory, and
+	// again how long to execute the program. A start taking longer fails. Zero or less means 10 s.
 	AnswerTime time.Duration
 	Log        *slog.Logger // nil means slog.Default()
-	// Fault is for tests: called at the top of the loops named "pump", "waiter"
-	// and "stdin", where it may panic.
+	// Fault is for tests. The loops named "pump", "waiter" and "stdin" call Fault before each step;
+	// Fault may panic.
 	Fault func(point string)
 }
 
-// Handle is one child, and the processes that came of it. Any goroutine may
-// call any method; none blocks.
+// Handle is one child with its descendants. Any goroutine may call any method; no method blocks.
 type Handle interface {
 	PID() int
 	Containment() Containment
 
-	// Write queues p for the child's stdin and returns how many bytes it took; p is the
-	// caller's again when it returns. If that is less than all, there was no room for the
-	// rest, and Intake.StdinRoom follows. A p that fits into the queue is taken whole or
-	// not at all, a larger one in parts. The error is ErrStdinClosed.
+	// Write queues p for the child's stdin and returns how many bytes the queue took. The caller
+	// may reuse p after the return. If n is less than len(p), the queue was full; Intake.StdinRoom
+	// follows when there is room again. A p no larger than the queue is taken whole or not at all,
+	// a larger p in parts. The error is ErrStdinClosed.
 	Write(p []byte) (n int, err error)
-	// CloseStdin closes stdin after what is queued. A PTY, which has no end,
-	// gets the character that its terminal settings call VEOF. Closing it again
-	// does nothing.
+	// CloseStdin closes stdin after the queued bytes. A PTY has no end of file; a PTY gets the
+	// character its terminal settings call VEOF instead. A repeated CloseStdin does nothing.
 	CloseStdin() error
 	// Resize sets the size of the TTY. The error is ErrNoTTY, or the system's.
 	Resize(protocol.Size) error
 
-	// Signal goes to the process group of the child. Once the child has exited
-	// it does nothing.
+	// Signal sends a signal to the process group of the child. After the child's exit Signal does
+	// nothing.
 	Signal(syscall.Signal) error
 	// Kill is Signal(SIGKILL).
 	Kill() error
-	// KillTree kills the child and all its descendants, as far as Containment
-	// finds them, and calls done on another goroutine: with nil once they were
-	// verified to be gone and the child's exit was seen; with ErrSurvivors, their
-	// pids and names, or why they are not known, if that was not reached in some 10 s, or 2 s
-	// where the system does not permit it. It works after the exit too, for what the child left behind.
+	// KillTree kills the child and all its descendants, as far as Containment finds them, and calls
+	// done on another goroutine. KillTree also works after the child's exit, for descendants left
+	// behind.
+	//
+	// The argument of done is nil once all processes are verified gone and the child's exit was
+	// seen. Otherwise done gets ErrSurvivors with the survivors' pids and names, or with the reason
+	// why the survivors are unknown. KillTree gives up after some 10 s, or after 2 s if the system
+	// does not permit the kill.
 	KillTree(done func(error))
 
-	// Abandon reads what is in the streams now, as far as the Intake gives
-	// credit, and then no more. Closed follows once the child has exited, even
-	// when a descendant still holds a stream open.
+	// Abandon makes the pumps read the bytes now in the streams, as far as the Intake gives credit,
+	// and nothing later. Closed follows once the child has exited, even if a descendant still holds
+	// a stream open.
 	Abandon()
-	// StdinUnread is how many bytes Write took that the child had not read when it
-	// exited, as far as that can be seen: of a TTY only what was queued here. 0 before.
+	// StdinUnread is the number of bytes taken by Write but not read by the child before its exit.
+	// For a TTY only the bytes in the queue of Write can be counted. Before the exit StdinUnread is
+	// 0.
 	StdinUnread() int64
-	// Status is how the child ended; ok is false before. As Exited, it is ahead of the
-	// Intake.
+	// Status says how the child ended; before the end ok is false. Like Exited, Status knows of the
+	// end before the Intake delivers FactExited.
 	Status() (st protocol.ExitStatus, ok bool)
-	// Exited reports whether the child has ended. The Intake has its exit later, behind
-	// the output that came before it.
+	// Exited reports whether the child has ended. The Intake delivers FactExited later, after the
+	// output written before the exit.
 	Exited() bool
-	// Stopped reports whether a signal has stopped the child, and none continued it.
+	// Stopped reports whether a signal has stopped the child and no signal continued the child
+	// since.
 	Stopped() bool
-	// Usage calls done on another goroutine, with nil where it is not known.
+	// Usage calls done on another goroutine; the argument is nil if the usage is unknown.
 	Usage(done func(*protocol.Usage))
-	// TreeEmpty reports whether the child was reaped and no descendant is
-	// left. Where that takes a search it reports what the last one found, and
-	// starts another.
+	// TreeEmpty reports whether the child was reaped and no descendant is left. If finding out
+	// takes a search, TreeEmpty reports the result of the last search, and starts another search.
 	TreeEmpty() bool
-	// Release forgets the child: its containment is removed. It fails until
-	// Closed was delivered and the tree is empty; then it may be repeated.
+	// Release removes the child's containment and forgets the child. Until Closed was delivered and
+	// the tree is empty, Release fails. Release may be repeated.
 	Release() error
-	// Finish ends all that there is of the child, whatever it is doing: its tree
-	// is killed, what nobody has read is dropped, and it is forgotten. done is
-	// called on another goroutine, with an error of KillTree or Release. It may be
-	// repeated.
+	// Finish ends the child in any state: Finish kills the tree, drops unread output, and forgets
+	// the child. Then Finish calls done on another goroutine, with an error of KillTree or Release.
+	// Finish may be repeated.
 	Finish(done func(error))
 }
 
-// Errors of a start, to branch on; what Start reports says more.
+// Errors of a start, for callers to branch on. The error returned by Start has more details.
 var (
 	ErrArgument   = errors.New("invalid argument")
 	ErrDir        = errors.New("working directory")
@@ -159,9 +158,9 @@ var (
 	ErrExecFormat = errors.New("exec format error")
 	ErrLimit      = errors.New("limit reached")
 	ErrClosed     = errors.New("child: the host is closed")
-	// ErrNoAnswer means that the filesystem of the program or the working directory hangs.
+	// ErrNoAnswer means: the filesystem of the program or of the working directory hangs.
 	ErrNoAnswer = errors.New("the filesystem does not answer")
-	// ErrLimitRefused means that Spec.Limits cannot be set.
+	// ErrLimitRefused means: Spec.Limits cannot be set.
 	ErrLimitRefused = errors.New("limits")
 )
 

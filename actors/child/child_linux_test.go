@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 		serveUntilKilled(Containment(mode))
 	}
 	forkOnMainThread()
-	if err := SealFiles(); err != nil { // else TestDescriptors finds those of whoever runs it
+	if err := SealFiles(); err != nil { // else TestDescriptors would find the files of the caller
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// serveUntilKilled is another server: it starts a child that leaves one behind,
-// and prints the pids of both.
+// serveUntilKilled acts as another server: it starts a child, which leaves a descendant behind, and
+// prints the pids of both.
 func serveUntilKilled(mode Containment) {
 	h, err := NewHost(HostConfig{Containment: mode})
 	if err != nil {
@@ -56,8 +56,7 @@ func serveUntilKilled(mode Containment) {
 	}
 }
 
-// watched is a child whose facts are taken out and remembered, as its actor
-// would do.
+// watched is a child whose Facts are taken out and remembered, as by its actor.
 type watched struct {
 	Handle
 	t    *testing.T
@@ -66,10 +65,10 @@ type watched struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	hold    bool // nothing is taken out
+	hold    bool // take out no Fact
 	facts   []FactKind
 	out     map[protocol.Stream][]byte
-	before  int // bytes that came before FactExited
+	before  int // bytes received before FactExited
 	status  protocol.ExitStatus
 	closed  bool
 	rooms   int
@@ -88,7 +87,7 @@ func tty(s Spec) Spec { s.TTY = true; return s }
 
 func piped(s Spec) Spec { s.Stdin = true; return s }
 
-// newHost returns a host that is closed, with all that it has started, at the end.
+// newHost returns a host. At the end of the test, the host and all its children are closed.
 func newHost(t *testing.T, cfg HostConfig) *Host {
 	t.Helper()
 	if cfg.Log == nil {
@@ -180,7 +179,7 @@ func (w *watched) take() {
 	}
 }
 
-// until waits for a fact. A test whose fact does not come ends by -timeout.
+// until waits for a fact. If the fact never comes, -timeout ends the test.
 func (w *watched) until(is func() bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,7 +226,7 @@ func (w *watched) killTree() error {
 	return <-done
 }
 
-// release waits until nothing of the tree is seen.
+// release waits until the whole tree is gone.
 func (w *watched) release() error {
 	for w.untilClosed(); !w.TreeEmpty(); time.Sleep(time.Millisecond) {
 	}
@@ -297,10 +296,10 @@ func outputThenExitThenClosed(t *testing.T, mode Containment, n int) {
 	}
 }
 
-// All that was written before the exit comes before it, though there is no
-// credit for long, and though a descendant holds the streams open.
+// All output written before the exit comes before Exited, even if credit is missing for long and a
+// descendant holds the streams open.
 func TestExitWaitsForWhatWasWritten(t *testing.T) {
-	const size = 60000 // a pipe holds it
+	const size = 60000 // fits into a pipe
 	h := newHost(t, HostConfig{})
 	for _, tt := range []struct {
 		name string
@@ -308,7 +307,7 @@ func TestExitWaitsForWhatWasWritten(t *testing.T) {
 		want int
 	}{
 		{"pipe", script(`sleep 1000 & head -c 60000 /dev/zero`), size},
-		// What does not fit into a PTY's buffers is read while the program runs.
+		// A PTY's buffers are too small: the rest is read while the program runs.
 		{"tty", tty(script(`stty -opost; trap "" HUP; sleep 1000 & head -c 60000 /dev/zero`)), size},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -361,8 +360,7 @@ func running(pid int) bool {
 	return ok && !s.zombie
 }
 
-// A descendant that writes without end neither holds the exit up nor, after
-// Abandon, the end.
+// A descendant writing without end delays neither the exit nor, after Abandon, the end.
 func TestFloodingDescendant(t *testing.T) {
 	for _, spec := range []Spec{script(`yes & exit 3`), tty(script(`trap "" HUP; yes & exit 3`))} {
 		h := newHost(t, HostConfig{})
@@ -376,8 +374,7 @@ func TestFloodingDescendant(t *testing.T) {
 	}
 }
 
-// Abandon takes what the pipe holds, also when there is no credit for it yet,
-// and lets go of the rest.
+// Abandon takes the bytes in the pipe, even if credit comes only later, and drops later bytes.
 func TestAbandonTakesWhatThePipeHolds(t *testing.T) {
 	h := newHost(t, HostConfig{})
 	w, err := tryStart(t, h, script(`head -c 50000 /dev/zero; exec sleep 1000`), 16<<10)
@@ -422,8 +419,8 @@ func TestAbandonKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// The end of a stream takes no credit: nobody has to read for a program to be seen to
-// have ended. Of a TTY too.
+// The end of a stream takes no credit: a program is seen to end even if nobody reads its output.
+// The same holds for a TTY.
 func TestEndTakesNoCredit(t *testing.T) {
 	h := newHost(t, HostConfig{})
 	for _, spec := range []Spec{script(`sleep 0.05`), tty(script(`sleep 0.05`))} {
@@ -436,7 +433,7 @@ func TestEndTakesNoCredit(t *testing.T) {
 	}
 }
 
-// An aborted intake ends a pump that waits for credit.
+// Abort ends a pump waiting for credit.
 func TestAbortEndsWhatWaitsForCredit(t *testing.T) {
 	h := newHost(t, HostConfig{})
 	w, err := tryStart(t, h, script(`exec yes`), 4<<10)
@@ -447,7 +444,7 @@ func TestAbortEndsWhatWaitsForCredit(t *testing.T) {
 	w.in.Hold(0, 4<<10)
 	w.in.Abort()
 	w.set(false)
-	w.until(w.has(FactExited)) // of SIGPIPE: nobody reads
+	w.until(w.has(FactExited)) // killed by SIGPIPE: nobody reads
 	w.untilClosed()
 	if w.status.Signal != "SIGPIPE" || w.status.ExitCode != 128+int(syscall.SIGPIPE) {
 		t.Errorf("status %+v, want SIGPIPE", w.status)
@@ -466,7 +463,7 @@ func TestKillTree(t *testing.T) {
 	}{
 		{ContainCgroup, escaped, 1},
 		{ContainMarker, escaped, 1},
-		{ContainGroup, grouped, 2}, // it promises no more
+		{ContainGroup, grouped, 2}, // ContainGroup finds no more
 	} {
 		for _, end := range []string{"wait; sleep 1000", "wait $!"} {
 			leader := "runs"
@@ -518,12 +515,12 @@ func TestKillTree(t *testing.T) {
 	}
 }
 
-// A server that was killed: its children die with it, and what those left
-// behind goes when the next server starts. A live server's children stay.
+// When a server is killed, its children die with it. The next server kills the children's
+// descendants. Children of a live server stay.
 func TestLeftoversOfAKilledServer(t *testing.T) {
 	for _, mode := range []Containment{ContainCgroup, ContainMarker} {
 		t.Run(string(mode), func(t *testing.T) {
-			h := newHost(t, HostConfig{Containment: mode}) // also kills what is left of a failed test
+			h := newHost(t, HostConfig{Containment: mode}) // also kills leftovers of a failed test
 			neighbour := start(t, h, script("exec sleep 1000"))
 
 			spec := Spec{Name: script("").Name, Argv: []string{"/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, Env: []string{"CHILD_TEST_SERVER=" + string(mode), "PATH=" + os.Getenv("PATH")}}
@@ -540,7 +537,7 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 				t.Error("what the dead server left runs")
 			}
 			if mode == ContainCgroup {
-				// Under a server in a cgroup of its own it is that server's to find.
+				// Only an outer server with a cgroup of its own would find this descendant.
 				inner := h.containment.(*cgroups).dir + "/" + spec.Name
 				self, err := self()
 				if err != nil {
@@ -561,7 +558,7 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 	}
 }
 
-// A server may itself run under another, whose marker its children are not to have.
+// A server may itself run under another server. Its children do not get the other server's marker.
 func TestMarkerIsOurs(t *testing.T) {
 	tree, err := (&searches{mode: ContainMarker, server: server{pid: 7}}).tree("p", protocol.ProcessLimits{})
 	if err != nil {
@@ -580,7 +577,7 @@ func TestDeadServer(t *testing.T) {
 	}
 	with := func(change func(*server)) server { s := me; change(&s); return s }
 	h := newHost(t, HostConfig{Containment: ContainGroup})
-	// The zombie stays as long as its group does.
+	// The zombie stays as long as its group has members.
 	w := start(t, h, script("sleep 1000 & exit"))
 	w.until(w.has(FactExited))
 	zombie, ok := readStat(w.PID())
@@ -617,8 +614,8 @@ func hasDir(entries []os.DirEntry) bool {
 	return false
 }
 
-// Orphans come to a subreaper: they are reaped when they end, and killed when
-// the host closes, though they have no marker and lost their parent.
+// A subreaper adopts orphans without a marker: they are reaped when they end, and killed when the
+// host closes.
 func TestSubreaper(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainMarker, Subreaper: true})
 	w := start(t, h, script(`(setsid env -i sh -c 'echo $$; exec sleep 1000' &); (setsid sh -c 'echo $$' &); sleep 0.1`))
@@ -646,8 +643,8 @@ func TestSubreaper(t *testing.T) {
 	}
 }
 
-// The reaper takes neither our children, which may stay as zombies, nor those that
-// other code of the program has started.
+// The reaper reaps neither children of the host, which may have to stay as zombies, nor children of
+// other code in the program.
 func TestReaperTakesStrangersOnly(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainGroup, Subreaper: true})
 	w := start(t, h, script("sleep 1000 & exit"))
@@ -666,7 +663,7 @@ func TestReaperTakesStrangersOnly(t *testing.T) {
 	}
 }
 
-// Who was found stays in the pack without its parent, and nobody else under its pid.
+// A process stays in the pack after its parent's end. A new process with the same pid does not.
 func TestPackRemembers(t *testing.T) {
 	const parent, child = 1 << 30, 1<<30 + 1
 	var p pack
@@ -691,7 +688,7 @@ func TestPackRemembers(t *testing.T) {
 	}
 	scans := 0
 	err := killAll(nil, func() ([]*stat, error) {
-		if scans++; scans == 2 { // it forked while /proc was read
+		if scans++; scans == 2 { // the process forked while /proc was read
 			return []*stat{{pid: parent}}, nil
 		}
 		return nil, nil
@@ -704,12 +701,13 @@ func TestPackRemembers(t *testing.T) {
 func TestSignals(t *testing.T) {
 	h := newHost(t, HostConfig{})
 	w := start(t, h, script(`sh -c 'trap "echo inner; exit" INT; echo ready; while :; do sleep 0.01; done' & trap "wait; exit 7" INT; wait`))
-	// A shell has its background children ignore SIGINT: it is reset by trap in dash only for itself.
+	// A shell has its background children ignore SIGINT; in dash, trap resets this only for the
+	// shell itself.
 	w.untilOutput(protocol.Stdout, "ready")
 	if err := w.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	w.untilClosed() // the child of the shell too, or it would hold the pipes
+	w.untilClosed() // waits for the child of the shell, too, because it holds the pipes
 	if w.status.ExitCode != 143 || w.status.Signal != "SIGTERM" {
 		t.Errorf("status %+v, want 143 and SIGTERM", w.status)
 	}
@@ -743,7 +741,7 @@ func TestResize(t *testing.T) {
 	w.untilOutput(protocol.PTY, "24 80\r\n")
 	w.untilOutput(protocol.PTY, "\n")
 	var pause backoff
-	for done := false; !done; { // the trap may not yet be set
+	for done := false; !done; { // the trap may not be set yet
 		w.Resize(protocol.Size{Rows: 50, Cols: uint16(100 + pause%2)})
 		pause.wait()
 		pause++
@@ -768,7 +766,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// feed writes all of data, as an actor does: when there is no room it waits.
+// feed writes all of data as an actor does: when the queue is full, feed waits for room.
 func (w *watched) feed(data []byte) {
 	for len(data) > 0 {
 		n := min(len(data), 3000)
@@ -917,8 +915,8 @@ func TestStdin(t *testing.T) {
 	})
 }
 
-// The child ends while its stdin is being written, at whatever moment: what was not
-// written is nobody's, and no writer panics over it.
+// The child may end at any moment of a write to its stdin. The unwritten bytes are dropped, and no
+// writer panics.
 func TestStdinEndsWhileWritten(t *testing.T) {
 	var log bytes.Buffer
 	h := newHost(t, HostConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -942,7 +940,7 @@ func TestStdinEndsWhileWritten(t *testing.T) {
 	w.untilClosed()
 }
 
-// pausedWrite takes nothing the first time, and waits when it has taken something.
+// pausedWrite takes nothing in the first Write, and pauses after the first bytes taken.
 type pausedWrite struct {
 	syscall.RawConn
 	calls       int
@@ -965,8 +963,8 @@ func (c *pausedWrite) Write(f func(fd uintptr) bool) error {
 	return nil
 }
 
-// A child has its three descriptors, in blocking mode, and none of ours or of
-// other children.
+// A child has its three descriptors, in blocking mode, and inherits no other descriptor of the
+// server or of other children.
 func TestDescriptors(t *testing.T) {
 	before := openFiles(t)
 	h, err := NewHost(HostConfig{})
@@ -985,7 +983,7 @@ func TestDescriptors(t *testing.T) {
 				t.Errorf("a descriptor of the child does not block: flags %s, %v", field, err)
 			}
 		}
-		if got := strings.Join(fds, " "); got != "0 1 2 3" { // 3 is ls's own
+		if got := strings.Join(fds, " "); got != "0 1 2 3" { // 3 belongs to ls
 			t.Errorf("descriptors %s, want 0 1 2 3; tty %v", got, spec.TTY)
 		}
 		if err := w.release(); err != nil {
@@ -999,7 +997,7 @@ func TestDescriptors(t *testing.T) {
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := openFiles(t); after > before+2 { // the poller's own may have come
+	if after := openFiles(t); after > before+2 { // the poller's descriptors may be new
 		t.Errorf("%d files open, %d before", after, before)
 	}
 }
@@ -1134,10 +1132,10 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// A start is refused before the program has no descriptors left for its own.
+// A start is refused before the program runs out of descriptors for its own use.
 func TestDescriptorLimit(t *testing.T) {
 	h := newHost(t, HostConfig{})
-	start(t, h, script(":")).untilClosed() // the poller has its own by now
+	start(t, h, script(":")).untilClosed() // afterwards the poller has its descriptors
 	soft, hard, err := RaiseNoFile()
 	if err != nil || soft != hard {
 		t.Fatalf("soft %d, hard %d, %v", soft, hard, err)
@@ -1160,10 +1158,10 @@ func TestDescriptorLimit(t *testing.T) {
 		}
 		break
 	}
-	if n := openFiles(t) - 2; uint64(n) > low-fdReserve { // but the last pidfd, and what counts them
+	if n := openFiles(t) - 2; uint64(n) > low-fdReserve { // minus the last pidfd, and the descriptor used by openFiles
 		t.Errorf("%d of %d files open: the reserve of %d is used", n, low, fdReserve)
 	}
-	// Something else has used the reserve, too.
+	// Other code has used the reserve, too.
 	open := openFiles(t) - 1
 	for left := range 4 {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(open + left), Max: hard}); err != nil {
@@ -1182,7 +1180,7 @@ func TestDescriptorLimit(t *testing.T) {
 	}
 }
 
-// A panic in a loop costs no byte, and one that comes back costs the stream.
+// A single panic in a loop loses no byte. A repeated panic ends the stream.
 func TestPanics(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 20000)
 	for _, tty := range []bool{false, true} {
@@ -1222,7 +1220,7 @@ func TestPanics(t *testing.T) {
 	}})
 	w := start(t, h, piped(script(`exec cat`)))
 	w.Write(make([]byte, 1<<20))
-	w.untilClosed() // its output has nobody to read it, its stdin nobody to fill it
+	w.untilClosed() // nobody reads its output, nobody writes its stdin
 }
 
 func TestClose(t *testing.T) {

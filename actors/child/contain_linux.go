@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// newContainment returns the wanted containment, or the best at hand, after it
-// has killed what dead servers left in it.
+// newContainment kills the processes left behind by dead servers, and returns the containment of
+// cfg, or the best available.
 func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	log := h.log
 	self, err := self()
@@ -47,13 +47,13 @@ func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	return c, nil
 }
 
-// server names one Host for as long as the machine runs. A pid means nothing
-// outside its namespace, and something else later: hence all of it.
+// server identifies one Host for as long as the machine runs. A pid is valid only in its namespace
+// and may be reused; so the namespace, the start time and the count of the Host are added.
 type server struct {
 	pidns uint64 // inode of the PID namespace
 	pid   int
 	start uint64 // of the process, in clock ticks since boot
-	host  uint64 // of this process: the how many-th
+	host  uint64 // count of the Host in this process
 }
 
 var hosts atomic.Uint64
@@ -84,8 +84,8 @@ func parseServer(name string) (s server, ok bool) {
 	return s, err == nil && s.String() == name
 }
 
-// dead reports whether s is known to be gone. Of a server in another PID
-// namespace we cannot know.
+// dead reports whether s is known to be gone. The state of a server in another PID namespace is
+// unknown.
 func (s server) dead(self server) bool {
 	if s.pidns != self.pidns {
 		return false
@@ -94,35 +94,37 @@ func (s server) dead(self server) bool {
 	return gone(err) || err == nil && (st.zombie || st.start != s.start)
 }
 
-// stat is what /proc tells of one process.
+// stat is the information of /proc about one process.
 type stat struct {
 	pid, ppid      int
 	group, session int
-	start          uint64 // clock ticks since boot: with the pid it names the process
+	start          uint64 // clock ticks since boot; pid and start together identify the process
 	zombie         bool
 	stopped        bool     // by its tracer
 	kernel         bool     // a kernel thread
 	execing        bool     // has no environment yet
-	name           [15]byte // as the kernel has it, zeros at the end
-	tag            tag      // if it was asked for
-	marker         string   // value of the variable markerName, if it was asked for
+	name           [15]byte // as in the kernel, padded with zeros
+	tag            tag      // set only if read
+	marker         string   // value of the variable markerName; set only if read
 }
 
-// String is how a person knows the process.
+// String returns the pid and the name.
 func (s *stat) String() string {
 	return fmt.Sprintf("%d (%s)", s.pid, bytes.TrimRight(s.name[:], "\x00"))
 }
 
-// readStat is lookStat; ok is false where the process cannot be seen, whyever.
+// readStat is lookStat, with ok instead of an error.
 func readStat(pid int) (s stat, ok bool) {
 	s, err := lookStat(pid)
 	return s, err == nil
 }
 
-// statBuffers are for lookStat, which a census calls for each process.
-var statBuffers = sync.Pool{New: func() any { return new([2 << 10]byte) }} // what /proc tells has some 300 bytes
+// statBuffers are for lookStat, which a census calls for each process. A stat file has some 300
+// bytes.
+var statBuffers = sync.Pool{New: func() any { return new([2 << 10]byte) }}
 
-// lookStat reads and parses /proc/<pid>/stat. (proc_pid_stat(5)) If there is no such process, the error is one of gone.
+// lookStat reads and parses /proc/<pid>/stat. (proc_pid_stat(5)) If there is no such process, gone
+// returns true for the error.
 func lookStat(pid int) (stat, error) {
 	buf := statBuffers.Get().(*[2 << 10]byte)
 	defer statBuffers.Put(buf)
@@ -134,7 +136,7 @@ func lookStat(pid int) (stat, error) {
 }
 
 func parseStat(pid int, raw []byte) (stat, error) {
-	// The name, in parentheses, may contain anything.
+	// The name, in parentheses, may contain any character.
 	open, shut := bytes.IndexByte(raw, '('), bytes.LastIndexByte(raw, ')')
 	if open < 0 || shut < open {
 		return stat{}, statError(pid, raw)
@@ -142,7 +144,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 	s := stat{pid: pid}
 	copy(s.name[:], raw[open+1:shut])
 	fields := bytes.TrimPrefix(raw[shut+1:], []byte(" "))
-	for n := 3; n <= 51; n++ { // as proc_pid_stat(5) counts them
+	for n := 3; n <= 51; n++ { // n counts as in proc_pid_stat(5)
 		field, rest, more := bytes.Cut(fields, []byte(" "))
 		if !more {
 			return stat{}, statError(pid, raw)
@@ -162,7 +164,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 		case 22:
 			s.start = uint64(number(field))
 		case 51:
-			s.execing = number(field) == 0 // env_end; also of whom we may not look into
+			s.execing = number(field) == 0 // env_end; also 0 for a process this server may not inspect
 		}
 	}
 	return s, nil
@@ -172,7 +174,7 @@ func statError(pid int, raw []byte) error {
 	return fmt.Errorf("/proc/%d/stat is %q: %w", pid, raw, errors.ErrUnsupported)
 }
 
-// number parses the decimal digits of a field; it returns 0 for other text.
+// number parses the decimal digits of a field; for other text number returns 0.
 func number(field []byte) (n int64) {
 	n, _ = strconv.ParseInt(string(field), 10, 64)
 	return n

@@ -7,49 +7,53 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// errStray means that it cannot be told of which tree a process is.
+// errStray means: a process was found, but not the tree the process belongs to.
 var errStray = errors.New("an unknown program of this server started it")
 
-// A containment finds and kills the trees of children.
+// containment finds and kills the trees of children.
 type containment interface {
 	kind() Containment
-	// allows refuses limits that nothing here can set.
+	// allows returns an error for limits impossible to set with this containment.
 	allows(protocol.ProcessLimits) error
-	// tree prepares the containment of one child, within those limits that are of it.
+	// tree prepares the containment of one child, and sets those of the limits which the
+	// containment enforces.
 	tree(name string, limits protocol.ProcessLimits) (tree, error)
 	close() error
 }
 
-// A tree is one child with its descendants. Any goroutine may call its methods.
+// tree is one child with its descendants. Any goroutine may call its methods.
 type tree interface {
-	// prepare has the next fork use the containment; it returns the child's environment.
+	// prepare changes sys so that the next fork uses the containment. The result is the child's
+	// environment.
 	prepare(sys *syscall.SysProcAttr, env []string) []string
-	// mark is for the next fork, too.
+	// mark returns the mark for the next fork to put on the child.
 	mark() mark
-	// started tells the pid that came of it.
+	// started tells the tree the pid of the forked child.
 	started(pid int)
-	// running tells, before a kill, that the child was not yet reaped, and is not until running returns.
+	// running is called before a kill. The caller guarantees that the child is not reaped before
+	// running returns.
 	running()
-	// pins reports whether members are told by the child's pid, so that it must
-	// not be reaped, which frees the pid for others, before the tree is empty.
+	// pins reports whether the tree recognizes members by the child's pid. The child must then stay
+	// unreaped until the tree is empty, because reaping frees the pid for other processes.
 	pins() bool
-	// cheap reports whether empty may be called where nothing may block.
+	// cheap reports whether empty returns without blocking.
 	cheap() bool
-	// soon reports whether empty should be asked at the child's exit, else when somebody wants to know.
+	// soon reports whether to call empty at the child's exit. If false, empty is called only when
+	// somebody wants to know.
 	soon() bool
-	// empty reports whether no process of the tree runs; zombies do not. The child has
-	// exited. False with an error means that it is not known. With canWait a search may wait for
+	// empty reports whether no process of the tree runs; zombies do not count. The caller has seen
+	// the child exit. False with an error means: unknown. If canWait is true, a search may wait for
 	// its share of the time: see searches.scan.
 	empty(canWait bool) (bool, error)
-	// kill sends SIGKILL to all members it finds. The error says why some may live on.
+	// kill sends SIGKILL to all members found. The error says why some members may live on.
 	kill() error
-	// members are the pids and names of those that run, as far as they are found.
+	// members are the pids and names of the running members, as far as known.
 	members() []string
-	// oomKilled reports whether the kernel has killed members for want of memory, as
-	// far as that can be seen.
+	// oomKilled reports whether the kernel has killed members for lack of memory, as far as can be
+	// seen.
 	oomKilled() bool
-	// usage is what the tree uses; nil where that is not known. It reads files.
+	// usage is the resource usage of the tree; nil if unknown. usage reads files.
 	usage() *protocol.Usage
-	// remove forgets the tree, which is empty.
+	// remove forgets the tree. The tree must be empty.
 	remove() error
 }

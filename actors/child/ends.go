@@ -18,16 +18,16 @@ const fdReserve = 64
 
 var defaultSize = protocol.Size{Rows: 24, Cols: 80}
 
-// ends are the two sides of a child's standard streams. Ours do not block and
-// theirs do; all are closed on exec.
+// ends are the two sides of a child's standard streams. Our side does not block and their side, the
+// child's, does. All descriptors are closed on exec.
 type ends struct {
-	tty    *os.File // or the pipes:
-	stdin  *os.File // nil: /dev/null
+	tty    *os.File // nil: the pipes below
+	stdin  *os.File
 	stdout *os.File
-	stderr *os.File // nil: it is stdout
+	stderr *os.File // nil: stderr goes to stdout
 
 	theirs [3]uintptr // the child's 0, 1 and 2
-	opened []int      // of theirs, what is to be closed after the fork
+	opened []int      // descriptors of theirs to close after the fork
 }
 
 func (h *Host) open(spec *Spec) (e *ends, err error) {
@@ -47,7 +47,7 @@ func (h *Host) open(spec *Spec) (e *ends, err error) {
 	if err != nil {
 		return e, err
 	}
-	// The kernel hands out the lowest number that is free: all below are in use.
+	// The kernel hands out the lowest free number: all lower numbers are in use.
 	soft, _, err := noFile()
 	if highest := uint64(e.highest()); err == nil && highest+fdReserve >= soft {
 		err = fmt.Errorf("%w: RLIMIT_NOFILE is %d and all but %d file descriptors are in use: end some processes, or raise it", ErrLimit, soft, soft-highest)
@@ -55,9 +55,10 @@ func (h *Host) open(spec *Spec) (e *ends, err error) {
 	return e, err
 }
 
-// openTTY re-wraps the master: creack/pty leaves it in blocking mode, where each
-// Read holds a thread and Close does not end it. From here on nothing calls Fd
-// or pty.Setsize on it, which would switch it back.
+// openTTY opens a PTY and copies its master into a new file. The copy is needed because creack/pty
+// leaves the master in blocking mode, where each Read holds a thread and Close does not end the
+// Read. Nothing may call Fd or pty.Setsize on the new file: either call would switch the file back
+// to blocking mode.
 func (e *ends) openTTY(size protocol.Size) error {
 	master, slave, err := pty.Open()
 	if errors.Is(err, syscall.ENOSPC) {
@@ -109,7 +110,7 @@ func (e *ends) openPipes(stdin, merge bool) (err error) {
 	return err
 }
 
-// openPipe makes one end the child's descriptor n and returns the other.
+// openPipe opens a pipe. The child's end becomes the child's descriptor n; the result is our end.
 func (e *ends) openPipe(n int, name string) (*os.File, error) {
 	r, w, err := pipe()
 	if err != nil {
@@ -124,14 +125,14 @@ func (e *ends) openPipe(n int, name string) (*os.File, error) {
 	return ourFile(ours, name)
 }
 
-// ourFile has the runtime's poller wait for fd, which it owns.
+// ourFile registers fd with the runtime's poller. The result owns fd.
 func ourFile(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	// What the poller has not accepted has no deadlines, and no way to wait.
+	// A file refused by the poller has neither deadlines nor a way to wait.
 	if err := f.SetDeadline(time.Time{}); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%w: fs.epoll.max_user_watches: %w", ErrLimit, err)
@@ -175,8 +176,8 @@ func descriptorError(err error) error {
 	return err
 }
 
-// control runs f on the descriptor and reports whether the file was still open.
-// Unlike File.Fd it leaves the descriptor in non-blocking mode.
+// control runs f on the descriptor and reports whether the file was still open. Unlike File.Fd,
+// control leaves the descriptor in non-blocking mode.
 func control(file *os.File, f func(fd uintptr)) bool {
 	rc, err := file.SyscallConn()
 	return err == nil && rc.Control(f) == nil
@@ -192,8 +193,8 @@ func noFile() (soft, hard uint64, err error) {
 	return limit.Cur, limit.Max, err
 }
 
-// RaiseNoFile raises this program's limit of open files to what it may have,
-// and returns both limits as they are then. A Host never does: it is global.
+// RaiseNoFile raises this program's soft limit of open files to the hard limit, and returns both
+// limits. Only a program may call RaiseNoFile, not a Host, because the limit is global.
 func RaiseNoFile() (soft, hard uint64, err error) {
 	soft, hard, err = noFile()
 	if err != nil || soft == hard {

@@ -8,28 +8,28 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// core is what inherit "core" takes of the server's environment.
+// core are the variables a child inherits with inherit "core".
 var core = []string{
 	"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL",
 	"TEMP", "TMP", "TMPDIR", "USER",
 }
 
-// defaultExcludes are dropped from what is inherited unless the policy says not to. The first
-// three are the peer's. PWD, OLDPWD, GOPRIVATE and SSH_AUTH_SOCK are none of them.
+// defaultExcludes are the variables a child does not inherit, unless the policy ignores default
+// excludes. The first three patterns are those of exec-server. PWD, OLDPWD, GOPRIVATE and
+// SSH_AUTH_SOCK match no pattern.
 var defaultExcludes = []string{
 	"*KEY*", "*SECRET*", "*TOKEN*",
 	"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "*CREDENTIAL*", "*PRIVATE_*", "*_AUTH",
 	"*DATABASE_URL*", "*REDIS_URL*", "*MONGO*_UR?", "*AMQP_URL*", "*BROKER_URL*", "*CONNECTION_STRING*", "DSN", "*_DSN",
 }
 
-// WithoutSecrets is what of an environment, as os.Environ returns it, a child inherits by default:
-// a policy that inherits all, and nothing over it.
+// WithoutSecrets returns the variables a child inherits by default from server, an environment as
+// of os.Environ. The policy inherits all; there is no overlay.
 func WithoutSecrets(server []string) map[string]string {
 	return Variables(&protocol.EnvPolicy{Inherit: "all"}, server, nil)
 }
 
-// Environ returns the environment of a child, sorted, as NAME=value: that of
-// Variables.
+// Environ returns Variables as a sorted list of NAME=value.
 func Environ(policy *protocol.EnvPolicy, server []string, overlay map[string]string) []string {
 	env := Variables(policy, server, overlay)
 	list := make([]string, 0, len(env))
@@ -40,16 +40,16 @@ func Environ(policy *protocol.EnvPolicy, server []string, overlay map[string]str
 	return list
 }
 
-// Variables returns the environment of a child by name. Without a policy it is overlay
-// itself. With one it is a new map: what the policy makes of server (as os.Environ
-// returns it), and overlay on top. An Inherit that is neither "all" nor "core" inherits
-// nothing. It takes time in proportion to MatchingWork. (exec-server wire §3, env.)
+// Variables returns the environment of a child by name. Without a policy, the result is overlay
+// itself. With a policy, the result is a new map: the variables of server (as of os.Environ)
+// selected by the policy, with overlay on top. An Inherit other than "all" or "core" inherits
+// nothing. The time taken is proportional to MatchingWork. (exec-server wire §3, env.)
 func Variables(policy *protocol.EnvPolicy, server []string, overlay map[string]string) map[string]string {
 	if policy == nil {
 		return overlay
 	}
 	env := inherited(policy, server)
-	// The order is the wire's: Set is not subject to Exclude, but to IncludeOnly.
+	// The wire fixes the order: Exclude does not apply to Set, but IncludeOnly does.
 	maps.Copy(env, policy.Set)
 	if len(policy.IncludeOnly) > 0 {
 		only := upper(policy.IncludeOnly)
@@ -59,9 +59,8 @@ func Variables(policy *protocol.EnvPolicy, server []string, overlay map[string]s
 	return env
 }
 
-// MatchingWork is the most steps that the patterns of a policy can take: the bytes of its
-// patterns times the bytes of the names that they are tried on. 0 for nil. A step takes
-// about a nanosecond.
+// MatchingWork is the most steps needed to match the patterns of a policy: the bytes of the
+// patterns times the bytes of the names. 0 for a nil policy. A step takes about a nanosecond.
 func MatchingWork(policy *protocol.EnvPolicy, server []string) int64 {
 	if policy == nil {
 		return 0
@@ -105,15 +104,14 @@ func upper(globs []string) []string {
 	return all
 }
 
-// matchAny ignores the case of name; globs are in upper case.
+// matchAny ignores the case of name; globs must be in upper case.
 func matchAny(globs []string, name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc(globs, func(glob string) bool { return match(glob, name) })
 }
 
-// match reports whether name matches glob, in which * stands for any number of
-// bytes and ? for one. It backs up to the last * only: it takes at most as many steps as
-// both have bytes, multiplied.
+// match reports whether name matches glob. In glob, * stands for any number of bytes and ? for a
+// single byte. match backs up to the last * only, so it takes at most len(glob) × len(name) steps.
 func match(glob, name string) bool {
 	star, from := -1, 0
 	g, n := 0, 0

@@ -66,7 +66,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// What core takes is this list, and nothing that differs from it in case.
+// Inherit core takes the names of this list in exactly this case.
 func TestCore(t *testing.T) {
 	want := []string{"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR", "USER"}
 	var server, all []string
@@ -81,8 +81,7 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// The order of exec-server wire §3, seen from the end: what a variable is, is decided by the
-// last that has a say in it.
+// The order of exec-server wire §3: the last rule that applies to a variable decides.
 func TestEnvironOrder(t *testing.T) {
 	names := []string{"HOME", "home", "PATH", "TERM", "A_KEY", "a_key", "Secret", "TOKENS", "FOO", "foo", "BAR"}
 	globs := []string{"*", "?", "FOO", "foo", "f*", "*O", "*key*", "*KEY", "A?K?Y", "ho*e", "*a*", "Secret", "x"}
@@ -136,7 +135,7 @@ func TestEnvironOrder(t *testing.T) {
 	})
 }
 
-// What a name betrays as a secret is not inherited; what programs need is.
+// Variables with secret-looking names are not inherited; common useful variables are.
 func TestSecretsAreNotInherited(t *testing.T) {
 	drop := []string{"API_KEY", "SECRET", "GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "mysql_passwd", "MYSQL_PWD", "DB_PASS",
 		"GPG_PASSPHRASE", "AWS_CREDENTIALS", "PRIVATE_PEM", "NPM_AUTH", "DATABASE_URL", "TEST_DATABASE_URL_RO", "REDIS_URL", "MONGO_URL",

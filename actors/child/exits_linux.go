@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exits waits for the exits of all children, with one goroutine and no thread: a pidfd
-// becomes readable at the exit (pidfd_open(2)), and an epoll set when a member does
-// (epoll(7)). wait(2) would hold a thread for each child, and a goroutine for each
-// would hold 2.5 KiB.
+// exits waits for the exits of all children, with one goroutine and no thread. A pidfd becomes
+// readable at the exit (pidfd_open(2)), and an epoll set becomes readable when a member does
+// (epoll(7)). wait(2) would hold a thread for each child; a goroutine for each child would hold 2.5
+// KiB.
 type exits struct {
 	set  *os.File // in the runtime's poller
 	conn syscall.RawConn
-	// The goroutine begins with the first child: what waits for the system cannot be in
-	// a bubble of testing/synctest.
+	// The goroutine begins with the first child, because a testing/synctest bubble cannot contain a
+	// goroutine waiting for the system.
 	start sync.Once
 	runs  sync.WaitGroup
 
@@ -38,7 +38,7 @@ func newExits() (*exits, error) {
 	return e, nil
 }
 
-// close ends the goroutine. No child is left.
+// close ends the goroutine. No child may be left.
 func (e *exits) close() {
 	e.set.Close()
 	e.runs.Wait()
@@ -64,8 +64,9 @@ func (e *exits) run() {
 	}
 }
 
-// reserve makes a pidfd of the child pid, and that a member which nobody waits for yet. It
-// returns -1 if the system has no room for either: the child runs already, and watch polls it.
+// reserve makes a pidfd of the child pid, and adds the pidfd to the set, without waiting for the
+// exit yet. If the system has no room for either, reserve returns -1: the child is running already,
+// and watch will poll.
 func (e *exits) reserve(pid int) (pidfd int) {
 	e.start.Do(func() { e.runs.Go(e.run) })
 	pidfd, err := unix.PidfdOpen(pid, 0)
@@ -79,7 +80,7 @@ func (e *exits) reserve(pid int) (pidfd int) {
 	return pidfd
 }
 
-// watch calls p.wait, on a goroutine of its own, once when p has exited.
+// watch calls p.wait once, on a new goroutine, when p has exited.
 func (e *exits) watch(p *process) {
 	if e.await(p) {
 		return
@@ -88,12 +89,12 @@ func (e *exits) watch(p *process) {
 	go e.poll(p)
 }
 
-// await reports false for a process that the set cannot watch.
+// await reports false if the set cannot watch p.
 func (e *exits) await(p *process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
-		return true // nobody needs to wait
+		return true // no wait is needed
 	}
 	if p.pidfd < 0 {
 		return false
@@ -110,7 +111,7 @@ func (e *exits) await(p *process) bool {
 	return err == nil
 }
 
-// poll is watch for a child that is no member of the set.
+// poll waits for the exit of a child outside the set.
 func (e *exits) poll(p *process) {
 	var pause backoff
 	for !p.takeStatus() {

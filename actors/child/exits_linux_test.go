@@ -8,8 +8,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A child that runs already cannot be refused. When the system has no room for its pidfd, or
-// for the pidfd in the epoll set, its exit is told and its tree is killed all the same.
+// If the system has no room for the pidfd of a running child, or no room for the pidfd in the epoll
+// set, the exit is still reported and the tree can still be killed.
 func TestExitIsPolled(t *testing.T) {
 	for name, lose := range map[string]func(h *Host){
 		"before the start": func(h *Host) { h.exits.set.Close() },
@@ -20,7 +20,7 @@ func TestExitIsPolled(t *testing.T) {
 				h := newHost(t, HostConfig{Containment: mode})
 				lose(h)
 				w := start(t, h, piped(script("read line; (setsid sh -c 'echo there; exec sleep 1000' &); read line; exit 3")))
-				w.Write([]byte("\n")) // it has its tag: the start is over
+				w.Write([]byte("\n")) // the script waits for this line, so the start is over and the child has its tag
 				w.untilOutput(protocol.Stdout, "there\n")
 				if name == "after the start" {
 					h.exits.set.Close()
@@ -42,7 +42,8 @@ func TestExitIsPolled(t *testing.T) {
 	}
 }
 
-// A log that takes its time stops nobody who asks for the process.
+// The warning about polling is logged without the lock of the process. A slow log handler thus
+// delays no call to the process.
 func TestExitIsPolledWithoutLock(t *testing.T) {
 	asked := make(chan bool, 10)
 	var w *watched

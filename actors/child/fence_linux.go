@@ -14,28 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxKept is how many processes and threads a fence keeps for the server, of many; of few it
-// keeps a quarter. Look-ups and file calls that hang hold most of them: see Host.Threads.
+// maxKept is how many processes and threads a fence keeps free for the server. If the limit is low,
+// kept returns a quarter of the limit instead. Hanging look-ups and file calls may use most of the
+// kept threads: see Host.Threads.
 const maxKept = 192
 
 func kept(max int64) int64 { return min(max/4, maxKept) }
 
-// fence is the limit of processes and threads that all children have together. It keeps a part of
-// what there may be here for the server: where the Go runtime gets no thread it ends the program.
+// fence limits the processes and threads of all children together, and so keeps enough for the
+// server: the Go runtime ends a program when it gets no thread.
 //
-// It is the directory of a server in cgroup v2, where the pids controller is delegated. Else it
-// is a cgroup v1 of the threads that fork; what they fork is born there:
+// If the pids controller is delegated, the fence is the server's directory in cgroup v2. Otherwise
+// the fence is a cgroup v1 containing the forking threads; their children are born in this cgroup:
 //
 //	<our own cgroup of the pids controller>/troupe-<server>
 type fence struct {
-	dir     string   // ""; there is none
-	outside string   // of a cgroup v1 the one above; ""; it is one of v2
+	dir     string   // "": there is no fence
+	outside string   // the parent of a cgroup v1; "": the fence is a cgroup v2
 	used    *os.File // pids.current
-	why     string   // there is none, or it is a weak one; "": it holds
+	why     string   // why there is no fence, or only a weak fence; "": the fence holds
 
-	mu    sync.Mutex // several spawners
+	mu    sync.Mutex // several spawners use the fence
 	limit int64      // pids.max
-	tids  []int      // of the threads that fork
+	tids  []int      // of the forking threads
 }
 
 func newFence(c containment, log *slog.Logger) *fence {
@@ -70,7 +71,7 @@ func (f *fence) make() error {
 	for _, entry := range entries {
 		name, ours := strings.CutPrefix(entry.Name(), cgroupPrefix)
 		if s, ok := parseServer(name); ours && ok && s.dead(self) {
-			(&leaf{dir: filepath.Join(own, entry.Name())}).remove() // fails while something is left in it
+			(&leaf{dir: filepath.Join(own, entry.Name())}).remove() // fails while the cgroup has processes
 		}
 	}
 	dir := filepath.Join(own, cgroupPrefix+self.String())
@@ -85,7 +86,7 @@ func (f *fence) make() error {
 	return nil
 }
 
-// enclose puts what a thread forks into the fence.
+// enclose puts all children forked by thread tid into the fence.
 func (f *fence) enclose(tid int) {
 	if f.outside == "" || tid == 0 {
 		return
@@ -101,8 +102,8 @@ func (f *fence) move(tid int, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(tid)), 0)
 }
 
-// check sets the limit for what there may be now, and returns an ErrLimit if there is no room for
-// one more child.
+// check sets the limit according to the current room r. If there is no room for another child,
+// check returns an ErrLimit.
 func (f *fence) check(r room) error {
 	if f.used == nil {
 		return nil
@@ -113,7 +114,7 @@ func (f *fence) check(r room) error {
 	limit, by := r.share(used)
 	if used >= limit {
 		for _, b := range r {
-			b.readMax() // it may have been raised
+			b.readMax() // the maximum may have been raised
 		}
 		limit, by = r.share(used)
 	}
@@ -130,9 +131,10 @@ func (f *fence) check(r room) error {
 	return fmt.Errorf("%w: %s is %d, programs use %d processes and threads, and %d are kept for the server: end some, or raise it", ErrLimit, by.name, max, used, kept(max))
 }
 
-// restrain limits a child where there is no fence: RLIMIT_NPROC counts what the server's user has,
-// and stops a child before it stops the server. It comes just after the exec: a program set
-// beforehand would run without its set-user-ID bit (ptrace(2)).
+// restrain limits a child if there is no fence. RLIMIT_NPROC counts all processes of the server's
+// user; a lower limit for the child stops the child before the server. restrain comes just after
+// the exec: if the limit came before the exec, the child would be traced and would run without its
+// set-user-ID bit (ptrace(2)).
 func (f *fence) restrain(pid int) {
 	var limit unix.Rlimit
 	if f.used != nil || os.Geteuid() == 0 || unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
@@ -140,11 +142,11 @@ func (f *fence) restrain(pid int) {
 	}
 	limit.Cur -= uint64(kept(int64(min(limit.Cur, math.MaxInt64))))
 	limit.Max = min(limit.Max, limit.Cur)
-	unix.Prlimit(pid, unix.RLIMIT_NPROC, &limit, nil) // fails for a program that runs as another
+	unix.Prlimit(pid, unix.RLIMIT_NPROC, &limit, nil) // fails for a program running as another user
 }
 
-// share is how many of what there may be the children may have, who use so many now, and what
-// bounds that; nil: nothing does.
+// share is how many processes and threads the children may have, if they use used now. by is the
+// bound deciding the limit; nil: no bound.
 func (r room) share(used int64) (limit int64, by *bound) {
 	limit = math.MaxInt64
 	for _, b := range r {
@@ -160,7 +162,7 @@ func (r room) share(used int64) (limit int64, by *bound) {
 	return limit, by
 }
 
-// kept is how many processes and threads children leave to the server, as things are.
+// kept is how many processes and threads the children leave to the server, with the current bounds.
 func (f *fence) kept(r room) int64 {
 	least := int64(maxKept)
 	for _, b := range r {
@@ -178,7 +180,7 @@ func (f *fence) told() (limit int64, why string) {
 	return f.limit, f.why
 }
 
-// close removes the fence. No child is left.
+// close removes the fence. No child may be left.
 func (f *fence) close() {
 	if f.used != nil {
 		f.used.Close()
@@ -187,11 +189,11 @@ func (f *fence) close() {
 		return
 	}
 	for _, tid := range f.tids {
-		f.move(tid, f.outside) // fails if it has ended
+		f.move(tid, f.outside) // fails if the thread has ended
 	}
 	var pause backoff
-	for range killTries / 4 { // what has exited is in it for another moment
-		if (&leaf{dir: f.dir}).remove() == nil { // and those of servers that were killed within
+	for range killTries / 4 { // exited processes stay in the cgroup for another moment
+		if (&leaf{dir: f.dir}).remove() == nil { // also removes the cgroups of servers killed inside the fence
 			return
 		}
 		pause.wait()

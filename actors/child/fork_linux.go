@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What package syscall calls around a fork, and others may.
+// Package syscall calls these functions around a fork. Other packages may call them, too.
 //
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -24,12 +24,12 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// forkApart is syscall.ForkExec for a child whose chdir or exec may hang. With vfork, as there,
-// the thread waits for the exec, and soon the whole program for the thread. A child of forkApart
-// has a copy of our memory instead, which takes a millisecond for each few hundred MiB.
+// forkApart is syscall.ForkExec for a child whose chdir or exec may hang. syscall.ForkExec uses
+// vfork: the thread waits for the exec, and soon the whole program for the thread. A child of
+// forkApart has a copy of our memory instead; copying takes a millisecond for each few hundred MiB.
 //
-// status is a pipe: the exec closes it, or the child writes its errno to it. nofile is the limit
-// that the child gets; nil: ours. Of attr it knows what a Host sets.
+// status is a pipe: the exec closes status, or the child writes its errno to it. nofile is the
+// child's limit; nil: the server's limit. forkApart supports only the fields of attr used by Host.
 func forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, nofile *unix.Rlimit) (pid int, err error) {
 	a := apart{
 		traced: attr.Sys.Ptrace,
@@ -67,20 +67,21 @@ func forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, n
 	return int(child), nil
 }
 
-// apart is what a child of forkApart needs: it may not allocate, nor call what is not assembly.
+// apart holds everything needed in a child of forkApart. The child may neither allocate nor call Go
+// functions other than assembly.
 type apart struct {
-	path, dir   *byte // dir is nil: the directory stays
+	path, dir   *byte // dir is nil: keep the directory
 	argv, env   []*byte
-	files       [3]int // its 0, 1 and 2; all are above
-	status      int    // above these
+	files       [3]int // the child's 0, 1 and 2; all numbers are above 2
+	status      int    // above 2
 	tty, traced bool
 	nofile      *unix.Rlimit
-	self        int // our pid
+	self        int // the server's pid
 	clone       cloneArgs
 }
 
-// fork returns the pid of the child, and does not return in the child. That writes 8 bytes to
-// status if it fails.
+// fork returns the pid of the child. In the child, fork does not return. If the child fails, the
+// child writes 8 bytes to status.
 //
 //go:noinline
 //go:norace
@@ -91,7 +92,7 @@ func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
 		wrote uint64
 	)
 	beforeFork()
-	if a.clone.flags != 0 || runtime.GOARCH == "s390x" { // there clone(2) has other arguments
+	if a.clone.flags != 0 || runtime.GOARCH == "s390x" { // on s390x clone(2) has other arguments
 		pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&a.clone)), unsafe.Sizeof(a.clone), 0)
 	} else {
 		pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
@@ -109,7 +110,7 @@ func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
 		goto failed
 	}
 	if pid, _, _ = syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); int(pid) != a.self {
-		goto failed // the server died before that
+		goto failed // the server died before the prctl
 	}
 	for i = range a.files {
 		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, uintptr(a.files[i]), uintptr(i), 0); errno != 0 {

@@ -17,32 +17,32 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// forker forks on a thread of its own, which is locked and ends with close: the kernel
-// kills a child with the thread that forked it (PR_SET_PDEATHSIG), which is how children
-// die with a server that was killed.
+// forker forks on a thread of its own, which is locked and ends with close. When the thread ends,
+// the kernel kills the children forked on it (PR_SET_PDEATHSIG); so children die with a killed
+// server.
 //
-// A fork copies the table of open files, and the exec closes what was copied: with 6,000
-// children, and so 18,000 files, both take 1.6 ms. So the thread has a table of its own,
-// with next to nothing in it, where the system permits that (unshare(2), CLONE_FILES).
-// Nothing but what fork does may run on it: a file that it opens nobody else has.
+// A fork copies the table of open files, and the exec closes the copies. With 6,000 children, and
+// so 18,000 files, both take 1.6 ms. So the thread has a small table of its own, if the system
+// permits a separate table (unshare(2), CLONE_FILES). Only the steps of a fork may run on the
+// thread: other threads cannot use a file opened there.
 type forker struct {
-	calls chan func()   // unbuffered, as are all: who calls waits
-	made  chan struct{} // a call was
-	ready chan error    // why the table is not the thread's own
+	calls chan func()   // unbuffered, like the other channels: the caller waits
+	made  chan struct{} // a call was made
+	ready chan error    // nil, or the reason why the thread has no table of its own
 
-	self int // in the thread's own table a pidfd of this program; -1: there is none
+	self int // pidfd of this program, in the thread's own table; -1: there is no own table
 
 	tid int // of the thread
 
-	// Owned by the thread.
-	mask unix.Sigset_t // its signals
+	// The thread owns mask.
+	mask unix.Sigset_t // the thread's signal mask
 }
 
-// noFileOfChildren is the RLIMIT_NOFILE that syscall.ForkExec gives a child, which may be another
-// than ours; nil: it has made none yet.
+// noFileOfChildren is the RLIMIT_NOFILE given to children by syscall.ForkExec, which may differ
+// from the server's. Nil: no child was forked yet.
 var noFileOfChildren atomic.Pointer[unix.Rlimit]
 
-// newForker starts the thread. The poller of the runtime is in use already.
+// newForker starts the thread. The runtime's poller must be in use already.
 func newForker() (*forker, error) {
 	f := &forker{calls: make(chan func()), made: make(chan struct{}), ready: make(chan error)}
 	var err error
@@ -59,13 +59,13 @@ func newForker() (*forker, error) {
 	return f, err
 }
 
-// close ends the thread, and so the children that it forked. No call is on its way.
+// close ends the thread, and so the children forked on it. No call may be running.
 func (f *forker) close() { close(f.calls) }
 
 func (f *forker) run() {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		// The main thread never ends, and its table is what all others see.
+		// The main thread never ends, and all other threads share its table.
 		defer runtime.UnlockOSThread()
 		started := make(chan struct{})
 		go func() {
@@ -92,14 +92,14 @@ func (f *forker) serve() {
 	}
 }
 
-// ownTable gives the thread a table of open files with what it needs: the files by which
-// the runtime waits for others and is woken, which it may do on any thread, the error
-// output, for a crash, and self.
+// ownTable gives the thread a table of open files with the necessary files only: the epoll and
+// event descriptors of the runtime, which the runtime may use on any thread; the error output, for
+// a crash; and self.
 func (f *forker) ownTable() error {
 	if f.self < 0 {
 		return errors.ErrUnsupported
 	}
-	null, err := unix.PidfdGetfd(f.self, 2, 0) // whether that is permitted
+	null, err := unix.PidfdGetfd(f.self, 2, 0) // tests whether the system permits pidfd_getfd
 	if err != nil {
 		return fmt.Errorf("pidfd_getfd: %w", err)
 	}
@@ -110,7 +110,7 @@ func (f *forker) ownTable() error {
 	}
 	keep = append(keep, 0, 1, 2, f.self)
 	slices.Sort(keep)
-	// What is above goes first: then it is not copied.
+	// Descriptors above keep are not even copied.
 	if err := unix.CloseRange(uint(keep[len(keep)-1]+1), math.MaxInt32, unix.CLOSE_RANGE_UNSHARE); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
@@ -119,7 +119,7 @@ func (f *forker) ownTable() error {
 			unix.CloseRange(uint(first), uint(fd-1), 0) // fails for bad arguments only
 		}
 	}
-	// Who waits for the end of the server's input or output is not to wait for us.
+	// A copy of the server's input or output would delay their end for whoever waits for it.
 	if null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		unix.Dup3(null, 0, unix.O_CLOEXEC)
 		unix.Dup3(null, 1, unix.O_CLOEXEC)
@@ -128,8 +128,8 @@ func (f *forker) ownTable() error {
 	return nil
 }
 
-// pollers are the descriptors of all epoll sets and event counters: what the runtime
-// has of them cannot be told from others.
+// pollers returns the descriptors of all epoll sets and event counters. The runtime's cannot be
+// told from others.
 func pollers() (fds []int, err error) {
 	const dir = "/proc/self/fd/"
 	names, err := os.ReadDir(dir)
@@ -148,7 +148,7 @@ func pollers() (fds []int, err error) {
 	return fds, nil
 }
 
-// fork starts a child that dies with the thread. Limits of its cgroup are not set here.
+// fork starts a child that dies with the thread. fork does not set limits enforced by the cgroup.
 func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	f.call(attr, &err, func() {
 		if pid, err = forkHere(path, argv, attr, limits, m); err == nil && noFileOfChildren.Load() == nil && limits.NoFile == nil {
@@ -161,9 +161,9 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits
 	return pid, err
 }
 
-// forkApart is fork for a child that may hang before it executes its program. It does not wait
-// for that: status tells. If there are limits that are not of a cgroup, the child stops then,
-// and confine lets it go on.
+// forkApart forks a child that may hang before executing its program. forkApart does not wait for
+// the exec; the pipe status reports the result. If there are limits outside the cgroup, the child
+// stops after the exec until confine.
 func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	files := attr.Files
 	attr.Files = append(slices.Clone(files), uintptr(status))
@@ -181,13 +181,13 @@ func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, s
 	return pid, err
 }
 
-// confine lets a child of forkApart go on, with limits.
+// confine sets limits for a child of forkApart and lets the child go on.
 func (f *forker) confine(pid int, limits protocol.ProcessLimits) (err error) {
 	f.onThread(&err, func() { err = confine(pid, &f.mask, limits) })
 	return err
 }
 
-// call runs what forks on the thread, where attr has the thread's own files.
+// call runs fork on the thread, with the files in attr replaced by the thread's own.
 func (f *forker) call(attr *syscall.ProcAttr, err *error, fork func()) {
 	attr.Sys.Pdeathsig = syscall.SIGKILL
 	f.onThread(err, func() {
@@ -205,7 +205,7 @@ func (f *forker) call(attr *syscall.ProcAttr, err *error, fork func()) {
 func (f *forker) onThread(err *error, call func()) {
 	f.calls <- func() {
 		defer func() {
-			if r := recover(); r != nil { // with the thread would die the children that it forked
+			if r := recover(); r != nil { // a panic would end the thread, and so its children
 				*err = fmt.Errorf("child: internal error in a fork: %v", r)
 			}
 		}()
@@ -214,7 +214,8 @@ func (f *forker) onThread(err *error, call func()) {
 	<-f.made
 }
 
-// borrow replaces the files in attr by the thread's own descriptors of them. It returns those.
+// borrow replaces the files in attr by the thread's own descriptors for the same files, and returns
+// these descriptors.
 func (f *forker) borrow(attr *syscall.ProcAttr) (borrowed []int, err error) {
 	if f.self < 0 {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 
 func startForker(t *testing.T) *forker {
 	t.Helper()
-	if poller, err := newExits(); err != nil { // as in NewHost: it has the runtime open its poller
+	if poller, err := newExits(); err != nil { // as in NewHost: newExits makes the runtime open its poller
 		t.Fatal(err)
 	} else {
 		t.Cleanup(poller.close)
@@ -31,13 +31,13 @@ func startForker(t *testing.T) *forker {
 	return f
 }
 
-// on runs what is not a fork on the thread.
+// on runs call on the forker's thread. call does not fork.
 func (f *forker) on(call func()) {
 	f.calls <- call
 	<-f.made
 }
 
-// What a fork copies does not grow with what the server has open.
+// The number of files copied by a fork does not grow with the files of the server.
 func TestForkerHasItsOwnFiles(t *testing.T) {
 	for range 200 {
 		r, w, err := os.Pipe()
@@ -58,7 +58,8 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 		})
 		return n
 	}
-	// Three, the pidfd, two of the runtime, exits, the directory; and what another test has of these kinds.
+	// Three, the pidfd, two of the runtime, exits, the directory; and files of these kinds from
+	// other tests.
 	before := look()
 	if before > 30 {
 		t.Errorf("%d files are open on the thread", before)
@@ -87,7 +88,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 	}
 }
 
-// Who waits for the end of what the server has closed does not wait for the thread.
+// When the server closes a file, the forker's thread does not keep the file open.
 func TestForkerHoldsNothingOpen(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -112,8 +113,8 @@ func TestForkerHoldsNothingOpen(t *testing.T) {
 	})
 }
 
-// The runtime waits for files and wakes who does, on whichever thread it is. Without its files it
-// would end the program.
+// The runtime may wait for files, and wake waiters, on any thread. Without the runtime's files on
+// the forker's thread, the runtime would end the program.
 func TestForkerServesTheRuntime(t *testing.T) {
 	f := startForker(t)
 	r, w, err := os.Pipe()
@@ -139,8 +140,8 @@ func TestForkerServesTheRuntime(t *testing.T) {
 // init and TestMain, to its Unlock, run on the main thread.
 func init() { runtime.LockOSThread() }
 
-// mainThread is where a forker forks that was run on the main thread: not there, for that
-// does not end and has the table that all see.
+// forkOnMainThread starts a forker from the main thread. The forker must take another thread,
+// because the main thread never ends and shares its table with all others.
 var mainThread struct{ tid, forker int }
 
 func forkOnMainThread() {

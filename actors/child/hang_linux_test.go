@@ -17,7 +17,7 @@ import (
 
 const hello = "#!/bin/sh\necho hello from $(basename $PWD)\n"
 
-// startLater begins a start whose error comes later.
+// startLater begins a start and returns a channel for its error.
 func startLater(h *Host, spec Spec) <-chan error {
 	failed := make(chan error, 1)
 	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
@@ -30,7 +30,7 @@ func startLater(h *Host, spec Spec) <-chan error {
 	return failed
 }
 
-// withHang is a host, and a filesystem that is gone when the host is closed.
+// withHang returns a host, and a filesystem removed when the host is closed.
 func withHang(t *testing.T, cfg HostConfig) (*Host, *hangfs.FS) {
 	if cfg.AnswerTime == 0 {
 		cfg.AnswerTime = 200 * time.Millisecond
@@ -40,7 +40,7 @@ func withHang(t *testing.T, cfg HostConfig) (*Host, *hangfs.FS) {
 
 func owned(spec Spec, owner string) Spec { spec.Owner = owner; return spec }
 
-// A directory and a program on a filesystem that may hang are as others while it answers.
+// While the filesystem answers, directories and programs on it behave like others.
 func TestFilesystemAnswers(t *testing.T) {
 	h, fs := withHang(t, HostConfig{AnswerTime: time.Minute})
 	limited := uint64(99)
@@ -80,7 +80,8 @@ func TestFilesystemAnswers(t *testing.T) {
 	}
 }
 
-// Look-ups that hang fail, keep no other owner from starting, and are limited for each.
+// A hanging look-up fails after its time. The number of hanging look-ups is limited for each owner;
+// other owners can start programs.
 func TestLookUpHangs(t *testing.T) {
 	h, fs := withHang(t, HostConfig{})
 	var failed []<-chan error
@@ -125,7 +126,7 @@ func TestLookUpHangs(t *testing.T) {
 	}
 }
 
-// A start whose look-up hangs can be given up, and does not hold up Close.
+// A start with a hanging look-up can be given up, and does not delay Close.
 func TestLookUpGivenUp(t *testing.T) {
 	h, fs := withHang(t, HostConfig{AnswerTime: time.Hour})
 	gone := errors.New("gone")
@@ -148,7 +149,7 @@ func TestLookUpGivenUp(t *testing.T) {
 	}
 }
 
-// A filesystem that hangs between the look-up and the exec holds up nobody else.
+// If a filesystem hangs between look-up and exec, other starts go on.
 func TestExecHangs(t *testing.T) {
 	for name, op := range map[string]int{"chdir": hangfs.Access, "read": hangfs.Read} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestExecHangs(t *testing.T) {
 	}
 }
 
-// What a client gives to look up is bounded.
+// The sizes of PATH, argv and environment are limited.
 func TestLookUpBounded(t *testing.T) {
 	h := newHost(t, HostConfig{})
 	for _, env := range [][]string{
@@ -201,7 +202,7 @@ func TestLookUpBounded(t *testing.T) {
 	}
 }
 
-// Of a program the interpreter is found as the kernel does.
+// The interpreter found for a program is the interpreter the kernel uses.
 func TestInterpreter(t *testing.T) {
 	for _, tt := range []struct{ program, want string }{{"/bin/sh", "ld"}} {
 		got, ok := interpreterOf("", tt.program)
@@ -230,10 +231,10 @@ func TestInterpreter(t *testing.T) {
 	}
 }
 
-// A disk that fails is neither a program that is missing nor one that may not be executed.
+// A failing disk is reported neither as a missing program nor as a missing permission.
 func TestBrokenFilesystem(t *testing.T) {
 	fs := hangfs.Mount(t, map[string]string{"program": "#!/bin/sh\n"})
-	fs.Free() // all fails with ENOTCONN
+	fs.Free() // all calls fail with ENOTCONN
 	h := newHost(t, HostConfig{})
 	for _, spec := range []Spec{
 		{Argv: []string{fs.Path("program")}},

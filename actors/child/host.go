@@ -17,12 +17,13 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// defaultSpawners: two start 2,330 a second, one 1,770, four 2,390.
+// defaultSpawners is 2: two threads start 2,330 children a second, a single thread 1,770, four
+// threads 2,390.
 const defaultSpawners = 2
 
-// Host starts children and sees to it that none outlives it.
+// Host starts children and ensures that no child outlives the Host.
 //
-// Its spawners, each with a thread that forks, end only when no child is left.
+// A Host's spawners, each with a forking thread, end only when no child is left.
 type Host struct {
 	log         *slog.Logger
 	fault       func(point string)
@@ -33,21 +34,23 @@ type Host struct {
 	exits       *exits
 	room        room
 	stopReaper  func() error
-	endStrays   func()        // has the next tree that ends take with it who may be of another
-	begun       chan struct{} // holds one: a child was started
-	fence       *fence
+	// endStrays lets the next tree killed take along processes of unknown origin, which may belong
+	// to another tree.
+	endStrays func()
+	begun     chan struct{} // capacity 1; full: a child was started
+	fence     *fence
 
-	// forking is held from a fork until its child is in live. Who reaps strangers
-	// holds all of it: it must not take our own children for some.
+	// forking is read-locked from a fork until its child is in live. The reaper of strangers takes
+	// the write lock, so as not to mistake our own new child for a stranger.
 	forking sync.RWMutex
 
 	mu      sync.Mutex
 	work    sync.Cond         // broadcast on changes of jobs, starts, unborn and done
 	turns   turns             // of look-ups
-	jobs    []*job            // whose look-up has ended; bounded by the callers: one for each process
+	jobs    []*job            // looked up, waiting for a spawner; bounded by the callers: one for each process
 	starts  map[*job]struct{} // all whose done was not called
 	unborn  map[int]struct{}  // pids of children that have not executed their program yet
-	closing bool              // no job is accepted any more
+	closing bool              // no new job is accepted
 	done    bool              // no child is left: spawners end
 	live    map[*process]struct{}
 
@@ -56,8 +59,8 @@ type Host struct {
 	err    error         // of shutdown; read after closed
 }
 
-// NewHost starts the spawners. It also kills what servers of this machine that
-// are no more left behind in the containment it uses, and nothing else.
+// NewHost starts the spawners. NewHost also kills the processes left behind by dead servers of this
+// machine in the same kind of containment. Other processes stay untouched.
 func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		log:    cfg.Log,
@@ -79,7 +82,8 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	if h.null, err = os.Open(os.DevNull); err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}
-	if h.exits, err = newExits(); err != nil { // it has the runtime open its poller: spare needs that
+	// newExits makes the runtime open its poller; newSpare needs an open poller.
+	if h.exits, err = newExits(); err != nil {
 		h.null.Close()
 		return nil, fmt.Errorf("child: %w", err)
 	}
@@ -112,22 +116,23 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	return h, nil
 }
 
-// Containment is the one that all children of this host get.
+// Containment is the method used for all children of this host.
 func (h *Host) Containment() Containment { return h.containment.kind() }
 
-// Allows returns an ErrLimitRefused for limits that no child can have here. Others
-// the system may still refuse at the start.
+// Allows returns an ErrLimitRefused for limits impossible on this system. The system may still
+// refuse an allowed limit at the start.
 func (h *Host) Allows(limits protocol.ProcessLimits) error { return h.containment.allows(limits) }
 
-// ChildLimit is how many processes and threads all children together may have; 0: that is not
-// limited, or not by us. why says why they do not leave enough for the program itself; "": they do.
+// ChildLimit is how many processes and threads all children together may have. limit 0 means: there
+// is no limit, or the server did not set the limit. why says why the children's limit leaves too
+// few processes for the server; "" means: enough are left.
 func (h *Host) ChildLimit() (limit int64, why string) { return h.fence.told() }
 
-// Threads is how many threads calls that may hang can hold beside those of Hosts: children leave
-// room for them.
+// Threads is how many threads may hang in blocking calls outside of Hosts. The limit for children
+// leaves room for these threads.
 func (h *Host) Threads() int { return int(h.fence.kept(h.room)) / 2 }
 
-// Live is how many children were started and not yet released.
+// Live is the number of started, unreleased children.
 func (h *Host) Live() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,11 +171,11 @@ func (h *Host) next() (j *job, ok bool) {
 			j.over = true
 			return j, true
 		}
-		h.leave(j) // it was given up meanwhile
+		h.leave(j) // the start was given up meanwhile
 	}
 }
 
-// make makes the child of a job.
+// make starts the child of j and reports the result to j.done.
 func (h *Host) make(f *forker, j *job) {
 	p, err := h.trySpawn(f, j)
 	if err != nil {
@@ -182,7 +187,7 @@ func (h *Host) make(f *forker, j *job) {
 	h.forgetStart(j)
 }
 
-// tryLookUp takes a panic for a failed look-up.
+// tryLookUp looks up the program of j. A panic counts as a failed look-up.
 func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	defer h.recovered(j, &err)
 	path, err = program(&j.spec, func(step string) {
@@ -196,7 +201,7 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	return path, mayHang(j.spec.Dir, path), nil
 }
 
-// trySpawn is spawn, and takes a panic for a failed start.
+// trySpawn calls spawn. A panic counts as a failed start.
 func (h *Host) trySpawn(f *forker, j *job) (_ *process, err error) {
 	stuck := false
 	defer func() {
@@ -217,8 +222,8 @@ func (h *Host) recovered(j *job, err *error) {
 	}
 }
 
-// spawn forks and executes the program of j. When it fails it leaves nothing behind, but if
-// stuck is set then: a child that hangs, and that has j's turn.
+// spawn forks and executes the program of j. A failed spawn leaves nothing behind, except when
+// *stuck is set: then a hanging child remains and keeps j's turn.
 func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	spec := &j.spec
 	if err := h.Allows(spec.Limits); err != nil {
@@ -298,14 +303,14 @@ func (h *Host) removeTree(tree tree, name string) {
 	}
 }
 
-// kill kills a child that nobody knows of yet, and waits for its end.
+// kill kills a child still unknown to others, and waits for its end.
 func kill(pid int) (ws syscall.WaitStatus) {
 	syscall.Kill(pid, syscall.SIGKILL)
 	syscall.Wait4(pid, &ws, 0, nil)
 	return ws
 }
 
-// bury is kill for a child that may be unborn.
+// bury kills a child, even a child in unborn, and waits for its end.
 func (h *Host) bury(pid int) {
 	kill(pid)
 	h.mu.Lock()
@@ -313,8 +318,9 @@ func (h *Host) bury(pid int) {
 	delete(h.unborn, pid)
 }
 
-// Close kills every tree, waits until all were verified to be gone, and stops
-// the spawners. Starts that wait are refused, as later ones. When ctx is done it returns while that goes on. It may be repeated.
+// Close kills every tree, waits until all trees are verified gone, and stops the spawners. Close
+// refuses waiting and later starts. When ctx is done, Close returns an error and the shutdown goes
+// on. Close may be repeated.
 func (h *Host) Close(ctx context.Context) error {
 	h.close.Do(func() { go h.shutdown() })
 	select {
@@ -354,7 +360,9 @@ func (h *Host) shutdown() {
 	gone.Wait()
 	errs = append(errs, h.awaitUnborn(), h.stopReaper())
 	if h.err = errors.Join(errs...); h.err != nil {
-		return // the spawners stay: with them would die what is left, unverified
+		// The spawners stay: the end of a spawner's thread would kill the remaining children, and
+		// nobody would verify the kill.
+		return
 	}
 	h.fence.close()
 	h.err = h.containment.close()
@@ -368,7 +376,7 @@ func (h *Host) shutdown() {
 	h.mu.Unlock()
 }
 
-// awaitUnborn waits for children that were killed before they had executed their program.
+// awaitUnborn waits for killed children that hang before executing their program.
 func (h *Host) awaitUnborn() error {
 	var pause backoff
 	for range killTries / 4 {
@@ -390,7 +398,7 @@ func (h *Host) forget(p *process) {
 	h.mu.Unlock()
 }
 
-// backoff waits, longer each time by half.
+// backoff is the length of the last pause. Each pause is half as long again as the last.
 type backoff time.Duration
 
 const (

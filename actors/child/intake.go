@@ -9,13 +9,14 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A Fact is one thing that a child did, in the order in which it was seen.
+// Fact is an event of a child. Facts come in the order in which the server saw the events.
 type Fact struct {
 	Kind   FactKind
 	Stream protocol.Stream // of FactOutput
-	Data   []byte          // of FactOutput; never changed once Next has returned it
-	Slab   *slab.Slab      // that Data lies in; Settle releases it
-	// Spool has the same bytes, at At: the log is to keep them there. nil: in memory.
+	Data   []byte          // of FactOutput; constant once Next has returned it
+	Slab   *slab.Slab      // the memory of Data; Settle releases the slab
+	// Spool holds the same bytes as Data, at offset At; the log should refer to the spool instead
+	// of keeping Data. Nil: the log keeps Data in memory.
 	Spool  *spool.File
 	At     int64
 	Status protocol.ExitStatus // of FactExited
@@ -26,60 +27,57 @@ type FactKind uint8
 
 const (
 	FactOutput    FactKind = iota + 1
-	FactExited             // once a run, after the output that was there at the exit
-	FactClosed             // once a run, the last: every stream has ended
+	FactExited             // once a run, after the output written before the exit
+	FactClosed             // the last Fact of a run: every stream has ended
 	FactStdinRoom          // stdin refused a write and has room again
 )
 
 const (
-	// mergeMax is how long output may become by what follows it, in bytes: a child
-	// that writes single bytes to an actor that is late does not cost a fact each.
+	// mergeMax is how long a FactOutput may become by merging, in bytes. Merging saves Facts if a
+	// child writes single bytes and the actor is slow.
 	mergeMax = 32 << 10
-	// maxFlight bounds what one process's pumps have taken or read and its
-	// actor has not yet logged, in bytes.
+	// maxFlight bounds the bytes one process's pumps have taken credit for or read, and the actor
+	// has not logged yet.
 	maxFlight = 256 << 10
-	// reserve is what each process may hold whatever the Budget says, in bytes:
-	// a process whose neighbours have used it up still runs.
+	// reserve is how many bytes each process may hold regardless of the Budget. A process can thus
+	// run even if other processes have used up the Budget.
 	reserve = 64 << 10
 )
 
-// SpoolOverhead is how much memory a log may take, beyond its limit, for the entries of
-// what is on disk, in bytes.
+// SpoolOverhead is how many bytes of memory a log may take, beyond its limit, for the entries of
+// output in the spool.
 const SpoolOverhead = 1 << 20
 
-// Intake stands between the goroutines that watch one child and the actor that
-// owns its log. They put facts in; the actor takes them out one by one, so that
-// an actor that fails and starts again has lost none. It is also where output
-// is held back: a pump reads only what it has credit for.
+// Intake stands between the goroutines watching one child and the actor owning the child's log. The
+// goroutines put Facts in; the actor takes Facts out one by one, so a restarted actor has lost no
+// Fact. Intake also holds output back: a pump reads only as many bytes as it has credit for.
 //
-// Held at any time, in bytes: at most the limit that the log may keep for its
-// owner, and maxFlight. With a spool SpoolOverhead comes on top, maxFlight once more, and
-// if it fails one chunk of each stream.
+// The memory held is bounded by the limit of the log plus maxFlight. With a spool, SpoolOverhead
+// and another maxFlight come on top, and one chunk of each stream if the spool fails.
 type Intake struct {
-	notify func() // tells the actor that there are facts; must not block
+	notify func() // tells the actor of new facts; must not block
 	budget *Budget
-	spool  *spool.File // for what memory has no room for; nil: none
+	spool  *spool.File // for output beyond the memory limit; nil: none
 
 	mu       sync.Mutex
-	credit   sync.Cond // broadcast on all that may give credit: two pumps wait here
+	credit   sync.Cond // broadcast on changes that may give credit; at most two pumps wait
 	facts    []Fact
-	notified bool          // the actor was told and has not yet found it empty
-	limit    int64         // what the log may keep for its owner
-	pinned   int64         // what it keeps for its owner now
-	retained int64         // all that it holds now, history included
-	flight   int64         // taken by pumps for memory and not yet settled
-	spooling int64         // the same for the spool
-	charged  int64         // of retained+flight, what the budget was charged
-	waiting  int           // pumps that wait for credit
-	since    time.Time     // while waiting > 0
-	waited   time.Duration // before that
+	notified bool          // the actor was told and has not yet found the intake empty
+	limit    int64         // bytes the log may keep for its owner
+	pinned   int64         // bytes the log keeps for its owner now
+	retained int64         // bytes the log holds now, history included
+	flight   int64         // bytes taken by pumps for memory and not yet settled
+	spooling int64         // bytes taken by pumps for the spool and not yet settled
+	charged  int64         // bytes of retained+flight charged to the budget
+	waiting  int           // pumps waiting for credit
+	since    time.Time     // start of the current wait; valid while waiting > 0
+	waited   time.Duration // sum of all earlier waits
 	aborted  bool
 }
 
-// NewIntake returns the intake of one process. limit is in bytes; file, which may be
-// nil, takes what is beyond; notify is
-// called, from any goroutine, when facts have come for an actor that had seen
-// the intake empty.
+// NewIntake returns the intake of one process. limit is in bytes. file takes output beyond limit;
+// file may be nil. The intake calls notify, from any goroutine, when Facts have come and the actor
+// had seen the intake empty.
 func NewIntake(limit int64, budget *Budget, file *spool.File, notify func()) *Intake {
 	in := &Intake{notify: notify, budget: budget, spool: file, limit: limit}
 	in.credit.L = &in.mu
@@ -89,16 +87,15 @@ func NewIntake(limit int64, budget *Budget, file *spool.File, notify func()) *In
 	return in
 }
 
-// A Credit is leave to read so many bytes.
+// Credit is the permission to read N bytes.
 type Credit struct {
 	N int
-	// Spool is where they are to be written; nil: they stay in memory.
+	// Spool is the file to write the bytes to; nil: the bytes stay in memory.
 	Spool *spool.File
 }
 
-// Take waits until the pump may read 1 to max bytes. It must give all of them back,
-// with Put or GiveBack. ok is false once the intake was aborted: nothing more is to be
-// read.
+// Take waits until the pump may read 1 to max bytes. The pump must give the whole credit back, with
+// Put or GiveBack. ok is false once the intake was aborted: the pump must not read on.
 func (in *Intake) Take(max int) (c Credit, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -129,7 +126,7 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 	return Credit{}, false
 }
 
-// taken counts what pumps have for memory, or for the spool.
+// taken is the count of bytes taken for memory, or for the spool if file is not nil.
 func (in *Intake) taken(file *spool.File) *int64 {
 	if file != nil {
 		return &in.spooling
@@ -142,8 +139,8 @@ func (in *Intake) lend(n int64, file *spool.File) Credit {
 	return Credit{int(n), file}
 }
 
-// Starved returns since when there is output that may not be read, the zero Time if
-// there is none; and whether that is for the Budget's sake, and not the log's.
+// Starved returns the time since which output is held back; the zero Time means no output is held
+// back. budget reports whether the Budget holds the output back, rather than the limit of the log.
 func (in *Intake) Starved() (since time.Time, budget bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -153,8 +150,8 @@ func (in *Intake) Starved() (since time.Time, budget bool) {
 	return in.since, in.room(bufferSize) > 0
 }
 
-// HeldBack is for how long, all together, there was output that might not be read: the
-// program could not be heard then, and may have stood in write.
+// HeldBack is the total time for which output was held back. During that time the program may have
+// been blocked in write.
 func (in *Intake) HeldBack() time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -164,10 +161,10 @@ func (in *Intake) HeldBack() time.Duration {
 	return in.waited + time.Since(in.since)
 }
 
-// room is how much of want may be read now. A little room is none, as in TCP (RFC 1122
-// §4.2.3.3): else a flood goes on in reads of a few bytes.
+// room is how many of want bytes the limits allow to read now. A small room counts as none, as in
+// TCP (RFC 1122 §4.2.3.3); otherwise a flood would be read a few bytes at a time.
 func (in *Intake) room(want int64) int64 {
-	want = min(want, in.limit/4) // a log that keeps little keeps more than one chunk
+	want = min(want, in.limit/4) // a log with a small limit keeps several chunks
 	n := min(want, in.limit-in.pinned-in.flight, maxFlight-in.flight)
 	if n < min(want, in.limit/8) {
 		return 0
@@ -175,8 +172,8 @@ func (in *Intake) room(want int64) int64 {
 	return n
 }
 
-// charge pays for n more bytes, and returns how many may be read: what is within
-// the reserve if the budget has not enough.
+// charge charges the budget for n more bytes, and returns how many may be read. If the budget is
+// used up, only bytes within the reserve may be read.
 func (in *Intake) charge(n int64) int64 {
 	want := in.retained + in.flight + n - reserve - in.charged
 	if want <= 0 {
@@ -192,8 +189,8 @@ func (in *Intake) charge(n int64) int64 {
 	return 0
 }
 
-// refund gives back what is charged beyond what is held. The caller wakes the
-// returned intakes after it has let go of its own lock.
+// refund gives the budget the charge for bytes no longer held. The caller wakes the returned
+// intakes after releasing its own lock.
 func (in *Intake) refund() (wake []*Intake) {
 	due := max(0, in.retained+in.flight-reserve)
 	if in.charged > due {
@@ -203,24 +200,24 @@ func (in *Intake) refund() (wake []*Intake) {
 	return wake
 }
 
-// Put hands over what was read: data, and the slab that it lies in, if it does,
-// belong to the intake from now on. c is what Take had given for it; with a spool, data
-// is there already, at at.
+// Put hands the bytes read over to the intake. data now belongs to the intake; so does lent, the
+// slab of data, unless nil. c is the credit from Take. If c has a spool, the pump has already
+// written data there, at offset at.
 func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, c Credit, at int64) {
 	unused := c
 	unused.N -= len(data)
 	in.put(Fact{Kind: FactOutput, Stream: s, Data: data, Slab: lent, Spool: c.Spool, At: at}, unused)
 }
 
-// Exited says how the run ended, after its last output.
+// Exited adds the exit of the run. The caller has put all output written before the exit.
 func (in *Intake) Exited(st protocol.ExitStatus) {
 	in.put(Fact{Kind: FactExited, Status: st}, Credit{})
 }
 
-// Closed says that nothing more will come.
+// Closed adds the end of all streams, the last Fact of the run.
 func (in *Intake) Closed() { in.put(Fact{Kind: FactClosed}, Credit{}) }
 
-// StdinRoom says that stdin, which had refused a write, has room.
+// StdinRoom adds: stdin had refused a write and has room again.
 func (in *Intake) StdinRoom() { in.put(Fact{Kind: FactStdinRoom}, Credit{}) }
 
 func (in *Intake) put(f Fact, unused Credit) {
@@ -239,8 +236,8 @@ func (in *Intake) put(f Fact, unused Credit) {
 	}
 }
 
-// merge adds output to that of the same stream before it, unless that is the
-// oldest fact: Next may have given it out.
+// merge appends output to the last Fact, if both are of the same stream. The oldest Fact stays
+// unchanged, because Next may have returned it.
 func (in *Intake) merge(f Fact) bool {
 	n := len(in.facts)
 	if n < 2 || f.Kind != FactOutput {
@@ -257,7 +254,7 @@ func (in *Intake) merge(f Fact) bool {
 	return true
 }
 
-// GiveBack returns credit that was not used.
+// GiveBack returns unused credit.
 func (in *Intake) GiveBack(c Credit) {
 	in.mu.Lock()
 	wake := in.returnLocked(c)
@@ -266,15 +263,15 @@ func (in *Intake) GiveBack(c Credit) {
 	c.unreserve()
 }
 
-// unreserve gives the spool back what was not written. The caller holds no lock.
+// unreserve returns unused credit to the spool. The caller holds no lock.
 func (c Credit) unreserve() {
 	if c.Spool != nil {
 		c.Spool.Return(int64(c.N))
 	}
 }
 
-// Keep turns credit for the spool, which has failed, into credit for memory, whether
-// there is room or not: what was read must go somewhere.
+// Keep turns credit for a failed spool into credit for memory. Keep ignores the limit: the bytes
+// are already read and need a place.
 func (in *Intake) Keep(c Credit) Credit {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -282,7 +279,7 @@ func (in *Intake) Keep(c Credit) Credit {
 	return in.lend(int64(c.N), nil)
 }
 
-// returnLocked takes credit back, but for the spool's part.
+// returnLocked takes credit back, except for the reservation in the spool. See unreserve.
 func (in *Intake) returnLocked(c Credit) (wake []*Intake) {
 	if c.N == 0 {
 		return nil
@@ -292,8 +289,8 @@ func (in *Intake) returnLocked(c Credit) (wake []*Intake) {
 	return in.refund()
 }
 
-// Succeed takes over what the log holds from the intake of an earlier run, which is
-// over.
+// Succeed takes over the bytes the log still holds from old, the intake of an earlier, finished
+// run.
 func (in *Intake) Succeed(old *Intake) {
 	old.mu.Lock()
 	retained, pinned, charged := old.retained, old.pinned, old.charged
@@ -304,7 +301,7 @@ func (in *Intake) Succeed(old *Intake) {
 	in.retained, in.pinned, in.charged = retained, pinned, in.charged+charged
 }
 
-// Close gives back all that was charged. Nothing may be put or held any more.
+// Close gives back everything charged. After Close nobody may put or hold anything.
 func (in *Intake) Close() {
 	in.mu.Lock()
 	in.aborted = true
@@ -321,7 +318,7 @@ func (in *Intake) Close() {
 	}
 }
 
-// OpenSpool makes the file of the spool, if there is one.
+// OpenSpool creates the file of the spool, if there is a spool.
 func (in *Intake) OpenSpool() error {
 	if in.spool == nil {
 		return nil
@@ -329,7 +326,7 @@ func (in *Intake) OpenSpool() error {
 	return in.spool.Open()
 }
 
-// Abort ends every Take, now and later: nothing more is read of the child.
+// Abort ends every current and later Take: the pumps read nothing more of the child.
 func (in *Intake) Abort() {
 	in.mu.Lock()
 	in.aborted = true
@@ -337,8 +334,8 @@ func (in *Intake) Abort() {
 	in.mu.Unlock()
 }
 
-// Next returns the oldest fact without taking it out: Settle does. When there
-// is none, the next one will be notified.
+// Next returns the oldest Fact; Settle removes the Fact. If there is none, the intake calls notify
+// for the next Fact.
 func (in *Intake) Next() (f Fact, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -350,7 +347,8 @@ func (in *Intake) Next() (f Fact, ok bool) {
 	return in.facts[0], true
 }
 
-// Settle takes out the fact that Next returned, which the log now has.
+// Settle removes the Fact returned by Next. The log now has this Fact. retained and pinned are as
+// for Hold.
 func (in *Intake) Settle(retained, pinned int64) {
 	in.mu.Lock()
 	f := &in.facts[0]
@@ -363,7 +361,7 @@ func (in *Intake) Settle(retained, pinned int64) {
 	wakeAll(wake)
 }
 
-// Hold tells what the log holds now: in all, and of that for its owner.
+// Hold says how many bytes the log holds now: retained in all, pinned for its owner.
 func (in *Intake) Hold(retained, pinned int64) {
 	in.mu.Lock()
 	wake := in.holdLocked(retained, pinned)
@@ -389,24 +387,23 @@ func (in *Intake) wake() {
 	in.mu.Unlock()
 }
 
-// Budget bounds what all processes of a server hold of their output, in bytes,
-// beyond the reserve of each. Any goroutine may use it.
+// Budget bounds the bytes of output held by all processes of a server, beyond the reserve of each
+// process. Any goroutine may call its methods.
 type Budget struct {
-	// short is called, from any goroutine, when the budget has become short, and each
-	// askAgain for as long as an intake waits: logs should let go of what their owners
-	// have had.
+	// short asks the logs to let go of output their owners have received. The budget calls short,
+	// from any goroutine, when the budget becomes short, and every askAgain while an intake waits.
 	short func()
 
 	mu      sync.Mutex
 	max     int64
 	used    int64
-	low     bool                 // it is short: from when it was used up until an eighth is free
+	low     bool                 // short: from when it was used up until an eighth is free
 	asking  bool                 // a timer will call again
-	waiting map[*Intake]struct{} // found it used up since the last give
+	waiting map[*Intake]struct{} // intakes that were refused since the last give
 }
 
-// askAgain is the time between two calls of short while an intake waits. Who has let go
-// of nothing the first time may have something now, and need not have looked since.
+// askAgain is the time between two calls of short while an intake waits. A log that had nothing to
+// let go of at the first call may have something at the next.
 const askAgain = time.Second
 
 // NewBudget returns a budget of max bytes; 0 or less means no bound.
@@ -414,22 +411,22 @@ func NewBudget(max int64, short func()) *Budget {
 	return &Budget{short: short, max: max, waiting: make(map[*Intake]struct{})}
 }
 
-// Used is what is charged now, in bytes.
+// Used is the number of bytes charged now.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// Short reports whether the budget is short: then a log keeps nothing that its
-// owner has had.
+// Short reports whether the budget is short. While the budget is short, a log keeps no output its
+// owner has received.
 func (b *Budget) Short() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.low
 }
 
-// take charges n bytes for in, or remembers that it waits for them.
+// take charges n bytes for in. If too few are left, take returns false and remembers in as waiting.
 func (b *Budget) take(n int64, in *Intake) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -440,7 +437,7 @@ func (b *Budget) take(n int64, in *Intake) bool {
 	b.waiting[in] = struct{}{}
 	if !b.low {
 		b.low = true
-		go b.short() // not here: the caller holds a lock
+		go b.short() // on another goroutine: the caller holds a lock
 	}
 	if !b.asking {
 		b.asking = true
@@ -449,7 +446,7 @@ func (b *Budget) take(n int64, in *Intake) bool {
 	return false
 }
 
-// again is the timer: it calls short for those that still wait.
+// again runs when the timer fires. If intakes still wait, again calls short.
 func (b *Budget) again() {
 	b.mu.Lock()
 	b.asking = len(b.waiting) > 0
@@ -461,7 +458,7 @@ func (b *Budget) again() {
 	}
 }
 
-// give returns n bytes, and the intakes that wait for some.
+// give returns n bytes to the budget. The result is the intakes to wake.
 func (b *Budget) give(n int64) []*Intake {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -470,7 +467,7 @@ func (b *Budget) give(n int64) []*Intake {
 	return b.wake()
 }
 
-// forget returns the intakes that wait, without in, which is closed.
+// forget removes in, which is closed. The result is the intakes to wake.
 func (b *Budget) forget(in *Intake) []*Intake {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -478,7 +475,7 @@ func (b *Budget) forget(in *Intake) []*Intake {
 	return b.wake()
 }
 
-// wake empties waiting: who still finds too little comes back.
+// wake empties waiting. An intake refused again waits again.
 func (b *Budget) wake() []*Intake {
 	if len(b.waiting) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Two pumps share the credit of one process. Each must get on whenever there is
-// room: a first version woke one waiter only, and hung.
+// Two pumps share the credit of one process. Each must go on whenever there is room. (A first
+// version woke only one of two waiters, and hung.)
 func TestCreditReachesEveryPump(t *testing.T) {
 	const each = 1 << 20
 	ready := make(chan struct{}, 1)
@@ -27,7 +27,7 @@ func TestCreditReachesEveryPump(t *testing.T) {
 					t.Error("aborted")
 					return
 				}
-				used := max(1, n-7) // not all of it
+				used := max(1, n-7) // less than the credit taken
 				put(in, s, bytes.Repeat([]byte{'x'}, used), n)
 				left -= used
 			}
@@ -46,7 +46,7 @@ func TestCreditReachesEveryPump(t *testing.T) {
 			pinned += int64(len(f.Data))
 			in.Settle(pinned, pinned)
 		}
-		in.Hold(0, 0) // the owner has read all
+		in.Hold(0, 0) // the owner has read everything
 	}
 	pumps.Wait()
 	if in.flight != 0 || in.charged != 0 {
@@ -54,7 +54,7 @@ func TestCreditReachesEveryPump(t *testing.T) {
 	}
 }
 
-// Credit that is given once, and never again, wakes all who wait for some.
+// Credit given a single time wakes all waiters.
 func TestCreditIsGivenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
@@ -77,7 +77,7 @@ func TestCreditIsGivenOnce(t *testing.T) {
 	})
 }
 
-// What pumps have taken and not yet handed over counts.
+// Bytes taken by pumps but not handed over yet count.
 func TestTakenCounts(t *testing.T) {
 	for _, limit := range []int64{64 << 10, 1 << 20} {
 		in := NewIntake(limit, NewBudget(0, func() {}), nil, func() {})
@@ -96,7 +96,7 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 	in := NewIntake(64<<10, NewBudget(0, func() {}), nil, func() {})
 	for held := int64(0); held < 64<<10; {
 		n, ok := take(in, 1<<20)
-		if n != 16<<10 || !ok { // not all at once: the log must be able to drop some
+		if n != 16<<10 || !ok { // less than the whole room: the log must be able to drop some
 			t.Fatalf("take with %d held: %d, %v", held, n, ok)
 		}
 		put(in, protocol.Stdout, make([]byte, n), n)
@@ -112,7 +112,7 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 		n, _ := take(in, 32<<10)
 		took <- n
 	}()
-	in.Hold(64<<10, 63<<10) // a little room is none
+	in.Hold(64<<10, 63<<10) // a little room counts as none
 	in.Hold(64<<10, 30<<10) // history does not count
 	if n := <-took; n < 8<<10 {
 		t.Errorf("took %d with little room", n)
@@ -128,7 +128,8 @@ func TestTakeHoldsBackAtTheLimit(t *testing.T) {
 	}
 }
 
-// A process always has its reserve; beyond it, what one gives back another gets.
+// A process always has its reserve. Beyond the reserve, bytes given back by one process go to
+// another.
 func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	short := make(chan struct{}, 1)
 	b := NewBudget(128<<10, func() { short <- struct{}{} })
@@ -156,7 +157,7 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 		n, _ := take(other, 16<<10)
 		took <- n
 	}()
-	<-short // the budget is used up, and says so
+	<-short // the budget calls short when it is used up
 	if !b.Short() {
 		t.Error("not short")
 	}
@@ -169,8 +170,8 @@ func TestBudgetIsSharedAndReserveIsNot(t *testing.T) {
 	}
 }
 
-// What Next returned is there again until it was settled: an actor that fails
-// between the two has lost nothing.
+// A Fact returned by Next stays until settled: an actor failing between Next and Settle has lost
+// nothing.
 func TestFactsStayUntilSettled(t *testing.T) {
 	told := 0
 	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() { told++ })
@@ -236,7 +237,7 @@ func TestSingleBytesBecomeFewFacts(t *testing.T) {
 	}
 }
 
-// fill has in hold n bytes for its owner.
+// fill makes in hold n bytes for its owner.
 func fill(in *Intake, n int64) {
 	for held := int64(0); held < n; {
 		got, ok := take(in, int(min(n-held, 8<<10)))
@@ -250,8 +251,8 @@ func fill(in *Intake, n int64) {
 	}
 }
 
-// A budget that is short asks once: what every log of the server is asked for with
-// each byte that comes free would be all that they do.
+// A short budget calls short once, not with each byte freed. Otherwise every log of the server
+// would be busy only with these calls.
 func TestShortIsAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max = 128 << 10
@@ -264,7 +265,7 @@ func TestShortIsAskedForOnce(t *testing.T) {
 		wantAsked := func(when string, want int64, short bool) {
 			t.Helper()
 			takers++
-			go take(other, 8<<10) // some get what comes free, and keep it
+			go take(other, 8<<10) // some goroutines get the freed bytes and keep them
 			synctest.Wait()
 			if got := asked.Load(); got != want || b.Short() != short {
 				t.Errorf("%s: asked %d times, short %v; want %d times, short %v", when, got, b.Short(), want, short)
@@ -273,7 +274,7 @@ func TestShortIsAskedForOnce(t *testing.T) {
 		for range 3 {
 			wantAsked("used up", 1, true)
 		}
-		for i := range int64(3) { // each frees less than what waits for it
+		for i := range int64(3) { // each frees less than the waiters want
 			hog.Hold(reserve+max-(i+1)<<10, 0)
 			wantAsked("a little is free", 1, true)
 		}
@@ -289,8 +290,8 @@ func TestShortIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// Who waits while the budget is short asks again, whatever the first call came to: a log
-// that let go of nothing then may have nothing to keep now.
+// While an intake waits, short is called again, regardless of earlier calls: a log that could let
+// go of nothing then may be able to now.
 func TestWaiterAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max = 128 << 10
@@ -323,8 +324,8 @@ func TestWaiterAsksAgain(t *testing.T) {
 	})
 }
 
-// Many logs that share a small budget, their owners slow, gone or away: whoever waits goes
-// on as soon as others let go, and in the end nothing is charged.
+// Many logs share a small budget, while their owners are slow, gone or away. Every waiting intake
+// goes on as soon as others let go, and in the end nothing is charged.
 func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -333,7 +334,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 			models := make([]*modelLog, logs)
 			b := NewBudget(max, func() {
 				for _, m := range models {
-					m.tell(func() {}) // trims
+					m.tell(func() {}) // trims the log
 				}
 			})
 			for i := range models {
@@ -356,7 +357,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 						left -= used
 					}
 				})
-				// An owner: takes turns of having all, of nothing, and of reading again.
+				// An owner in turn has received everything, reads nothing, and reads again.
 				pause := time.Duration(1+random.IntN(50)) * time.Millisecond
 				rounds := 5 + random.IntN(20)
 				ends := random.IntN(4) == 0
@@ -369,7 +370,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 							}
 						})
 					}
-					for range 600 { // and then it has everything as it comes
+					for range 600 { // in the end the owner has everything as it comes
 						time.Sleep(pause)
 						m.tell(func() { m.acked = m.last })
 					}
@@ -398,7 +399,7 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 			if b.Used() != 0 {
 				t.Errorf("seed %d: %d bytes are charged for nobody", seed, b.Used())
 			}
-			time.Sleep(time.Hour) // what has a timer ends
+			time.Sleep(time.Hour) // long enough for every timer
 		})
 		if t.Failed() {
 			return
@@ -408,18 +409,18 @@ func TestBudgetNeverStrandsAWaiter(t *testing.T) {
 
 func max1(n int) int { return max(n, 1) }
 
-// modelLog does what a process actor does with its log. Positions are in bytes.
+// modelLog treats its log like a process actor. Positions are in bytes.
 type modelLog struct {
 	budget *Budget
 	in     *Intake
 	limit  int64
 
-	mu                 sync.Mutex // as the mailbox: one at a time
+	mu                 sync.Mutex // acts as the mailbox: one message at a time
 	first, acked, last int64
 	closed             bool
 }
 
-// close ends the log of a child whose pump has ended: nothing is put or held any more.
+// close ends the log after its pump has ended. Later nobody puts or holds anything.
 func (m *modelLog) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -463,8 +464,8 @@ func (m *modelLog) takeFacts() {
 	}
 }
 
-// A process that is given up leaves nothing charged, whatever its pumps hold and
-// its actor has not yet taken; and who waited for the budget has it.
+// Closing the intake of a process takes back every charge, whatever its pumps hold and its actor
+// has not received yet. The budget is then free for waiting intakes.
 func TestCloseGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max = 128 << 10
@@ -472,8 +473,8 @@ func TestCloseGivesAllBack(t *testing.T) {
 		in, other := NewIntake(1<<20, b, nil, func() {}), NewIntake(1<<20, b, nil, func() {})
 		fill(in, reserve)
 		got, _ := take(in, max/2)
-		put(in, protocol.Stdout, make([]byte, got), got) // the actor does not come for it
-		taken, _ := take(in, max/2)                      // the pump does not come back
+		put(in, protocol.Stdout, make([]byte, got), got) // the actor never takes these Facts
+		taken, _ := take(in, max/2)                      // the pump never gives this credit back
 		if b.Used() != max || got+taken != max {
 			t.Fatalf("used %d of %d: this tests nothing", b.Used(), max)
 		}

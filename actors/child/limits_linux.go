@@ -15,24 +15,23 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Limits that are not of a cgroup can be set of a process that is there, and are to
-// be in force before its first instruction. Between fork and exec runs nothing of
-// ours, so such a child has itself traced: it stops when it has executed the program,
-// gets its limits, and is let go. (ptrace(2))
+// Limits outside the cgroup can only be set for an existing process, but must hold before its first
+// instruction. The server cannot run code between fork and exec. So the child is traced: the kernel
+// stops the child after the exec, the server sets the limits, and lets the child go on. (ptrace(2))
 
-// ofProcess reports whether there are limits that are not of a cgroup.
+// ofProcess reports whether l has limits outside the cgroup.
 func ofProcess(l protocol.ProcessLimits) bool {
 	l.MemoryBytes, l.PIDs, l.CPUs = nil, nil, nil
 	return l != protocol.ProcessLimits{}
 }
 
-// forkStopped starts a child that stops, and that only this thread can let go on:
-// with confine, which also gives it mask.
+// forkStopped starts a child that stops after its exec. Only this thread can let the child go on,
+// by calling confine; confine also restores the signal mask.
 //
-// Until then it has signals blocked. A traced process stops for each that reaches it,
-// and before its exec nobody can let it go on: this thread waits for that exec, and
-// soon the whole program for this thread. What cannot be blocked, SIGSTOP and the
-// SIGTRAP that it stops with, would yet do that, for the microseconds it could.
+// Until confine the child has its signals blocked. A traced process stops for each signal it gets.
+// If the child stopped before its exec, nobody could let it go on: this thread waits for the exec,
+// and soon the whole program for this thread. SIGSTOP and SIGTRAP cannot be blocked; they could
+// cause this deadlock, but only for some microseconds.
 func forkStopped(path string, argv []string, attr *syscall.ProcAttr, m mark) (pid int, mask unix.Sigset_t, err error) {
 	pid, mask, err = withSignalsBlocked(func() (int, error) {
 		return m.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
@@ -40,7 +39,7 @@ func forkStopped(path string, argv []string, attr *syscall.ProcAttr, m mark) (pi
 	return pid, mask, tracingError(path, err)
 }
 
-// withSignalsBlocked calls fork for a child that is traced. mask is what the thread has else.
+// withSignalsBlocked calls fork for a traced child. mask is the thread's usual signal mask.
 func withSignalsBlocked(fork func() (int, error)) (pid int, mask unix.Sigset_t, err error) {
 	var all unix.Sigset_t
 	for i := range all.Val {
@@ -53,7 +52,7 @@ func withSignalsBlocked(fork func() (int, error)) (pid int, mask unix.Sigset_t, 
 	return pid, mask, err
 }
 
-// tracingError is the error of the fork or exec of a child that is traced.
+// tracingError explains an error in the fork or exec of a traced child.
 func tracingError(path string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("%w are set with ptrace(2), and that or the execution of %q is refused: %w (ptrace may be by a seccomp filter, kernel.yama.ptrace_scope, or a tracer of this server)", ErrLimitRefused, path, err)
@@ -61,8 +60,8 @@ func tracingError(path string, err error) error {
 	return err
 }
 
-// confine sets limits and the signal mask of a child of forkStopped that has stopped, and lets it go
-// on. The error is ESRCH if the child has ended.
+// confine sets the limits and the signal mask of a stopped child of forkStopped, and lets the child
+// go on. The error is ESRCH if the child has ended.
 func confine(pid int, mask *unix.Sigset_t, limits protocol.ProcessLimits) error {
 	const size = 8 // of the kernel's sigset_t
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SETSIGMASK, uintptr(pid), size, uintptr(unsafe.Pointer(mask)), 0, 0)
@@ -75,10 +74,10 @@ func confine(pid int, mask *unix.Sigset_t, limits protocol.ProcessLimits) error 
 	return unix.PtraceDetach(pid)
 }
 
-// awaitStop waits until a child of forkStopped has stopped; it reports false if it has
-// ended instead. It asks neither wait(2), of which another in this program may take
-// what this one waits for, nor ptrace(2): a seccomp filter that has killed the child
-// for that would kill us.
+// awaitStop waits until a child of forkStopped has stopped, and returns false if the child has
+// ended instead. awaitStop does not use wait(2), because other code in this program may take the
+// result. It does not use ptrace(2) either: a seccomp filter that killed the child for ptrace would
+// kill the server, too.
 func awaitStop(pid int) bool {
 	for {
 		switch s, ok := readStat(pid); {
@@ -131,7 +130,7 @@ func setRlimit(pid, resource int, value uint64) error {
 	}
 	limit := unix.Rlimit{Cur: value, Max: value}
 	if resource == unix.RLIMIT_CPU && value != now.Max {
-		limit.Max++ // SIGKILL comes there, SIGXCPU before
+		limit.Max++ // SIGXCPU comes at Cur, SIGKILL at Max
 	}
 	err := unix.Prlimit(pid, resource, &limit, nil)
 	if errors.Is(err, unix.EPERM) && value > now.Max {
@@ -170,7 +169,7 @@ func setOOMScoreAdj(pid, value int) error {
 	return err
 }
 
-// setting is a file of a cgroup, and what a limit has in it.
+// setting is a file of a cgroup, with the value for a limit.
 type setting struct{ limit, file, value string }
 
 func (s setting) controller() string {
@@ -178,15 +177,15 @@ func (s setting) controller() string {
 	return controller
 }
 
-// cpuPeriod is what cpu.max counts in, in microseconds: the kernel's default.
+// cpuPeriod is the period for cpu.max in microseconds: the kernel's default.
 const cpuPeriod = 100_000
 
-// settings are those that the limits of a cgroup take.
+// settings are the cgroup files to write for limits l.
 func settings(l protocol.ProcessLimits) (all []setting) {
 	if l.MemoryBytes != nil {
 		all = append(all,
 			setting{"memoryBytes", "memory.max", fmt.Sprint(*l.MemoryBytes)},
-			setting{"memoryBytes", "memory.oom.group", "1"}) // the tree dies as one
+			setting{"memoryBytes", "memory.oom.group", "1"}) // the tree is killed as a whole
 	}
 	if l.PIDs != nil {
 		all = append(all, setting{"pids", "pids.max", fmt.Sprint(*l.PIDs)})

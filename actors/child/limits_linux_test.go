@@ -16,8 +16,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// onThread runs f on a thread of its own, as a spawner. All that it changes of the
-// thread ends with it.
+// onThread runs f on a thread of its own, as a spawner does. Changes of f to the thread end with
+// the thread.
 func onThread(f func(tid int)) {
 	done := make(chan struct{})
 	go func() {
@@ -28,10 +28,10 @@ func onThread(f func(tid int)) {
 	<-done
 }
 
-// forkAttr is for a child that has nothing to say.
+// forkAttr is for a child without files.
 func forkAttr() *syscall.ProcAttr { return &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}} }
 
-// wantNoChild wants what a failed fork leaves.
+// wantNoChild fails if a failed fork has left a child behind.
 func wantNoChild(t *testing.T, tid int, when string) {
 	t.Helper()
 	if left, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", tid)); len(left) > 0 || err != nil {
@@ -39,8 +39,8 @@ func wantNoChild(t *testing.T, tid int, when string) {
 	}
 }
 
-// Signals that reach a child before its program runs hold up nobody, and the program
-// gets the signal mask that it is to have.
+// Signals reaching a child before its program runs delay nobody. The program gets the usual signal
+// mask.
 func TestSignalsBeforeTheProgram(t *testing.T) {
 	onThread(func(tid int) {
 		stop, stopped := make(chan struct{}), make(chan struct{})
@@ -56,7 +56,7 @@ func TestSignalsBeforeTheProgram(t *testing.T) {
 				children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", tid))
 				var pid int
 				if n, _ := fmt.Sscan(string(children), &pid); n == 1 {
-					syscall.Kill(pid, syscall.SIGWINCH) // which does nothing
+					syscall.Kill(pid, syscall.SIGWINCH) // SIGWINCH is ignored by default
 				}
 			}
 		}()
@@ -75,7 +75,7 @@ func TestSignalsBeforeTheProgram(t *testing.T) {
 	})
 }
 
-// A child that is killed before its program runs is a start that failed.
+// If a child is killed before its program runs, the start fails.
 func TestKilledBeforeTheProgram(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		onThread(func(int) {
@@ -101,8 +101,8 @@ func TestKilledBeforeTheProgram(t *testing.T) {
 	}
 }
 
-// Where ptrace is forbidden a start with limits fails, one without does not, and we
-// live.
+// If ptrace is forbidden, a start with limits fails, a start without limits succeeds, and the
+// server survives.
 func TestNoPtrace(t *testing.T) {
 	for _, tt := range []struct {
 		action uint32
@@ -138,8 +138,7 @@ func TestNoPtrace(t *testing.T) {
 	}
 }
 
-// wantRefused wants a start to fail, in words that begin with text, and to leave
-// nothing.
+// wantRefused wants a start to fail with an error beginning with text, and to leave nothing behind.
 func wantRefused(t *testing.T, tid int, limits protocol.ProcessLimits, text string) {
 	t.Helper()
 	_, err := forkHere("/bin/true", []string{"true"}, forkAttr(), limits, mark{})
@@ -149,7 +148,7 @@ func wantRefused(t *testing.T, tid int, limits protocol.ProcessLimits, text stri
 	wantNoChild(t, tid, "after a start that was refused")
 }
 
-// Who may not raise limits is told what stands in the way.
+// Without the permission to raise a limit, the error names the obstacle.
 func TestLimitsNotToBeRaised(t *testing.T) {
 	onThread(func(tid int) {
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -192,8 +191,8 @@ func TestLimitsNotToBeRaised(t *testing.T) {
 	})
 }
 
-// The files of cgroup v2, as far as they can be without a kernel that has the
-// controllers: in a directory.
+// The test writes the files of cgroup v2 into a plain directory, because the kernel may lack the
+// controllers.
 func TestCgroupLimits(t *testing.T) {
 	own := t.TempDir()
 	write := func(name, text string) {
@@ -278,8 +277,7 @@ func TestCgroupLimits(t *testing.T) {
 	}
 }
 
-// Without a cgroup there is nothing that could set its limits: a start is refused that
-// asks for them, rather than made without.
+// Without a cgroup, a start with cgroup limits is refused rather than made without limits.
 func TestNoCgroupLimits(t *testing.T) {
 	for _, mode := range []Containment{ContainMarker, ContainGroup} {
 		h := newHost(t, HostConfig{Containment: mode})
@@ -292,7 +290,7 @@ func TestNoCgroupLimits(t *testing.T) {
 	}
 }
 
-// oomCgroups is a containment whose children have a leaf's memory.events in dir.
+// tree returns a tree whose leaf has its memory.events in dir.
 type oomCgroups struct {
 	containment
 	dir string
@@ -310,8 +308,8 @@ func (c oomCgroups) tree(name string, limits protocol.ProcessLimits) (tree, erro
 
 func (l *oomLeaf) oomKilled() bool { return l.events.oomKilled() }
 
-// A child that was killed, in a cgroup where the kernel killed for want of memory, was
-// killed for that.
+// If the kernel has killed for lack of memory in a child's cgroup, and the child was killed, the
+// status says so.
 func TestOOMKilled(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainMarker})
 	dir := t.TempDir()
@@ -341,7 +339,7 @@ func TestOOMKilled(t *testing.T) {
 	}
 }
 
-// What a cgroup tells of its use, and what it does not without controllers.
+// usage has the values of the files in the cgroup. Without a controller its value is missing.
 func TestUsage(t *testing.T) {
 	dir := t.TempDir()
 	l := &leaf{dir: dir}

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayHang reports whether the child of a fork could wait for a filesystem before it runs: when
-// it changes to dir, or executes program, which a relative path names from there, or what that
-// names as its interpreter. It says so of all that it cannot tell. It may hang itself.
+// mayHang reports whether a forked child could wait for a filesystem before its program runs: in
+// the change to dir, or in the exec of program or of its interpreter. A relative program starts at
+// dir. In doubt mayHang returns true. mayHang itself may hang.
 func mayHang(dir, program string) bool {
 	if dir != "" && !local("", dir) {
 		return true
 	}
-	for range 5 { // as deep as the kernel follows scripts
+	for range 5 { // the kernel follows scripts to this depth
 		if !local(dir, program) {
 			return true
 		}
@@ -32,13 +32,13 @@ func mayHang(dir, program string) bool {
 	return true
 }
 
-// local reports whether the way to path, from dir, and its end are on filesystems that answer
-// without another program or machine.
+// local reports whether path and all directories and links on the way are on filesystems that need
+// no other program or machine. A relative path starts at dir.
 func local(dir, path string) bool {
 	if !filepath.IsAbs(path) {
 		path = joinRaw(dir, path)
 	}
-	// Most often all of it is on one mount.
+	// Most often the whole path is on one mount.
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	if fd, err := unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
 		defer unix.Close(fd)
@@ -87,7 +87,8 @@ func local(dir, path string) bool {
 	return answers(at)
 }
 
-// joinRaw keeps "..", which after a link is elsewhere than before.
+// joinRaw joins dir and path, but keeps "..": after a link, ".." leads elsewhere than filepath.Join
+// assumes.
 func joinRaw(dir, path string) string {
 	if dir == "" {
 		return path
@@ -95,7 +96,7 @@ func joinRaw(dir, path string) string {
 	return dir + "/" + path
 }
 
-// first is where a look-up begins.
+// first is the directory where the look-up of path begins.
 func first(path string) string {
 	if filepath.IsAbs(path) {
 		return "/"
@@ -116,8 +117,8 @@ func readlink(fd int) (target string, ok bool) {
 	return string(buf[:n]), true
 }
 
-// localTypes are the filesystems that answer by themselves. All others, as FUSE, NFS, SMB and
-// 9P, ask somebody. (statfs(2))
+// localTypes are the filesystems that answer by themselves. All others, such as FUSE, NFS, SMB and
+// 9P, need another program or machine. (statfs(2))
 var localTypes = []uint32{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.SQUASHFS_MAGIC,
@@ -127,17 +128,17 @@ var localTypes = []uint32{
 	0xca451a4e, // bcachefs
 }
 
-// answers reports whether the file is on one of localTypes.
+// answers reports whether the file is on a filesystem of localTypes.
 func answers(fd int) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localTypes, uint32(st.Type))
 }
 
-// heads are for the beginnings of files: each start reads two.
+// heads are buffers for the beginnings of files: each start reads two.
 var heads = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-// interpreterOf is what the kernel executes for a program: of a script, or an ELF file that is
-// linked dynamically; "" if there is none. ok is false if that cannot be told.
+// interpreterOf returns the interpreter the kernel executes for a script or a dynamically linked
+// ELF file; "" if there is none. ok is false if the interpreter is unknown.
 func interpreterOf(dir, program string) (path string, ok bool) {
 	if !filepath.IsAbs(program) {
 		program = joinRaw(dir, program)

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPath is where programs are looked up for a child without PATH, as in glibc.
+// defaultPath is the PATH for a child without PATH, as in glibc.
 const defaultPath = "/bin:/usr/bin"
 
-// program checks what the kernel would report without saying of what, and
-// returns the path of the program to execute, relative ones from spec.Dir. It waits for
-// filesystems, after step has told for what.
+// program finds the program to execute and returns its path; a relative path starts at spec.Dir. If
+// an argument is invalid, the error names the argument; the kernel's error would not. program may
+// wait for filesystems. Before each wait, program calls step with the name of the wait.
 func program(spec *Spec, step func(what string)) (string, error) {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
 		return "", fmt.Errorf("%w: argv[0] is empty, it must name a program", ErrArgument)
@@ -41,11 +41,11 @@ func program(spec *Spec, step func(what string)) (string, error) {
 	return lookPath(spec, name, step)
 }
 
-// Of what a client gives, in bytes.
+// Limits for values from clients, in bytes where no other unit is given.
 const (
 	maxPath     = 64 << 10 // of PATH
-	maxPathDirs = 1024     // directories in it
-	maxStrings  = 6 << 20  // argv and environment: execve(2) never takes more
+	maxPathDirs = 1024     // directories in PATH
+	maxStrings  = 6 << 20  // of argv and environment together: execve(2) never takes more
 )
 
 func noNUL(spec *Spec) error {
@@ -94,13 +94,13 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// ofPath reports whether err says something about the path itself, not about its disk or the system.
+// ofPath reports whether err is about the path itself, not about its disk or the system.
 func ofPath(err error) bool {
 	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-// checkProgram says why path, relative to dir, cannot be executed. What it does
-// not see, such as a missing interpreter, the fork reports.
+// checkProgram says why path, relative to dir, cannot be executed. Some reasons, such as a missing
+// interpreter, only the fork reports.
 func checkProgram(dir, path string) error {
 	full := path
 	if !filepath.IsAbs(path) {
@@ -130,9 +130,9 @@ func checkProgram(dir, path string) error {
 	return nil
 }
 
-// lookPath searches the PATH of the child, as execvp(3) would there: an empty
-// element is the working directory, and a file that may not be executed, or a
-// directory that cannot be read, does not end the search.
+// lookPath searches the PATH of the child, as execvp(3) in the child would. An empty element is the
+// working directory. A file without execute permission, or an unreadable directory, does not end
+// the search.
 func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	path, found := defaultPath, false
 	for _, entry := range spec.Env {
@@ -144,7 +144,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	if n := strings.Count(path, ":") + 1; len(path) > maxPath || n > maxPathDirs {
 		return "", fmt.Errorf("%w: PATH has %d bytes and %d directories, the limits are %d and %d", ErrArgument, len(path), n, maxPath, maxPathDirs)
 	}
-	var why error // a better reason than that there is no such program
+	var why error // a more precise reason than ErrNoProgram
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
 		if dir == "" || dir == "." {
@@ -168,7 +168,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	return "", fmt.Errorf("%w %q in PATH %q", ErrNoProgram, name, path)
 }
 
-// startError says what a failed fork or exec means.
+// startError explains the error of a failed fork or exec.
 func startError(err error, spec *Spec, room room) error {
 	program := spec.Argv[0]
 	switch {
@@ -177,7 +177,7 @@ func startError(err error, spec *Spec, room room) error {
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)
 	case errors.Is(err, syscall.ENOENT):
-		// The file was there a moment ago: it is its interpreter that is not.
+		// checkProgram has just found the file, so the missing file is the interpreter.
 		return fmt.Errorf("%w: the interpreter that %q names", ErrNoProgram, program)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("%w: program %q", ErrPermission, program)

@@ -14,46 +14,47 @@ import (
 )
 
 const (
-	// killTries bounds KillTree: with the waits between them they take some 10 s.
+	// killTries bounds the tries of KillTree: with the pauses between, they take some 10 s.
 	killTries = 110
-	// maxRefused kills in a row that the system did not permit are enough: they take some 2 s.
+	// maxRefused is how many kills in a row the system may refuse before KillTree gives up. They
+	// take some 2 s.
 	maxRefused = 30
-	// exitPauses is how many pauses a child may take to end before it is killed once more.
+	// exitPauses is how many pauses a child may take to end before the next kill.
 	exitPauses = 10
-	// maxNamed bounds the survivors that an error names.
+	// maxNamed bounds the survivors named in an error.
 	maxNamed = 20
-	// maxPanics in a row, and a loop gives up.
+	// maxPanics is how many panics in a row end a loop.
 	maxPanics = 5
 )
 
 // process is the Handle of one child.
 //
-// Its goroutines are a pump for each stream, a writer while stdin has something
-// queued, and when it has exited a waiter. Each does its part and calls settle, which
-// alone decides when Exited and Closed are due.
+// Its goroutines are a pump for each stream, a writer while stdin has queued bytes, and a waiter
+// after the exit. Each goroutine does its part and calls settle. Only settle decides when Exited
+// and Closed are due.
 type process struct {
-	// Fixed before watch.
+	// host to stdin are fixed before watch.
 	host  *Host
 	in    *Intake
 	tree  tree
 	pid   int
 	tty   bool
-	out   []*stream // two where stderr is apart
+	out   []*stream // two if stderr is separate
 	stdin stdin
 
 	closed chan struct{} // closed after Intake.Closed
 
 	mu         sync.Mutex
-	pidfd      int                  // -1 once status is set, and where there is none
-	status     *protocol.ExitStatus // nil: it runs
+	pidfd      int                  // -1 once status is set, or if the system has no pidfd
+	status     *protocol.ExitStatus // nil: the child runs
 	toldExit   bool                 // Intake.Exited was called
 	toldClosed bool                 // Intake.Closed was called
-	searching  bool                 // TreeEmpty has started a search
-	empty      bool                 // the tree is, for good, and the child was reaped
+	searching  bool                 // a search started by TreeEmpty is running
+	empty      bool                 // the tree is empty, for good, and the child was reaped
 	released   bool
 }
 
-// adopt makes our ends the process's.
+// adopt makes the process own our side of e.
 func (p *process) adopt(e *ends, queue int) {
 	if p.tty {
 		p.stdin.init(p, e.tty, queue)
@@ -67,7 +68,7 @@ func (p *process) adopt(e *ends, queue int) {
 	}
 }
 
-// watch starts the goroutines. What they see goes to the Intake from now on.
+// watch starts the goroutines. From now on the Intake gets Facts.
 func (p *process) watch() {
 	for _, s := range p.out {
 		go s.pump()
@@ -78,21 +79,21 @@ func (p *process) watch() {
 func (p *process) PID() int                 { return p.pid }
 func (p *process) Containment() Containment { return p.host.Containment() }
 
-// wait is the waiter goroutine: the child has exited, as it seems.
+// wait runs on the waiter goroutine once the child seems to have exited.
 func (p *process) wait() {
 	var pause backoff
-	// Nobody else can tell how the child ended: the waiter does not give up.
+	// Only the waiter can learn how the child ended, so the waiter never gives up.
 	for !p.loop("waiter", p.waitStep) {
 		pause.wait()
 	}
 }
 
-// loop calls step until it returns false. A panic in step is logged and step is
-// called again: it goes on from the state it keeps. After maxPanics in a row
-// loop gives up and returns false.
+// loop calls step until step returns false. If step panics, loop logs the panic and calls step
+// again; step goes on from its saved state. After maxPanics in a row loop gives up and returns
+// false.
 //
-// An idle child is a goroutine for each stream parked below here: what they have on
-// their stacks then is to fit into 2 KiB, or each takes 4.
+// The goroutines of an idle child are parked in a step. Their stacks must fit into 2 KiB then, or
+// each goroutine takes 4 KiB.
 func (p *process) loop(point string, step func() bool) (completed bool) {
 	for panics := 0; panics < maxPanics; {
 		more, panicked := p.try(point, step)
@@ -133,13 +134,13 @@ func (p *process) waitStep() bool {
 	}
 	p.settle()
 	if p.tree.soon() {
-		p.search(true) // then TreeEmpty has its answer
+		p.search(true) // the next TreeEmpty has its answer
 	}
 	return false
 }
 
-// settle delivers Exited and Closed when they are due. Under the lock: their
-// order is the promise.
+// settle delivers Exited and Closed when they are due. settle holds the lock meanwhile, because
+// Exited must come before Closed.
 func (p *process) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,11 +156,11 @@ func (p *process) settle() {
 		p.toldExit = true
 		p.in.Exited(*p.status)
 	}
-	if ended { // and so drained
+	if ended { // ended implies drained
 		p.toldClosed = true
 		p.stdin.shut()
 		if p.tty {
-			// Not before the exit: it is a hangup to whoever has it as terminal.
+			// Not before the exit: closing the PTY hangs up every process using it as terminal.
 			p.out[0].file.Close()
 		}
 		p.in.Closed()
@@ -193,13 +194,13 @@ func (p *process) Resize(size protocol.Size) (err error) {
 		return ErrNoTTY
 	}
 	if !control(p.out[0].file, func(fd uintptr) { err = setSize(fd, size) }) {
-		return nil // closed: there is nothing left to resize
+		return nil // the PTY is closed: there is nothing left to resize
 	}
 	return err
 }
 
 func (p *process) Signal(sig syscall.Signal) error {
-	// Under the lock the child cannot be reaped, and its pid not be another's.
+	// The lock prevents reaping, after which the pid could belong to another process.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status != nil {
@@ -238,10 +239,10 @@ func (p *process) killTree() error {
 	return fmt.Errorf("process %d: %w", p.pid, survivorsError(p.tree.members(), err))
 }
 
-// refusals counts kills in a row that the system did not permit, or that nobody dares.
+// refusals counts kills in a row refused by the system, or refused with errStray.
 type refusals int
 
-// enough reports whether another try is of no use.
+// enough reports whether another try is useless. err is the result of the last try.
 func (r *refusals) enough(err error) bool {
 	if *r++; !errors.Is(err, syscall.EPERM) && !errors.Is(err, errStray) {
 		*r = 0
@@ -249,15 +250,14 @@ func (r *refusals) enough(err error) bool {
 	return *r >= maxRefused
 }
 
-// killOnce sends SIGKILL to the child, wherever it has gone, and to all its descendants
-// that are found.
+// killOnce sends SIGKILL to the child, wherever it has moved, and to all descendants found.
 func (p *process) killOnce() error {
 	p.mu.Lock()
 	if p.status == nil {
 		p.tree.running()
 	}
 	p.mu.Unlock()
-	err := p.tree.kill() // before those die by whom others are known
+	err := p.tree.kill() // kill the tree before the child: other members are found through the child
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.status == nil {
@@ -269,7 +269,7 @@ func (p *process) killOnce() error {
 	return err
 }
 
-// survivorsError says what is left, or why that is not known.
+// survivorsError names the survivors, or says why they are unknown.
 func survivorsError(names []string, why error) error {
 	text := "it is not known what is left"
 	if len(names) > 0 {
@@ -280,7 +280,7 @@ func survivorsError(names []string, why error) error {
 		text += " left"
 	}
 	if why != nil {
-		// One reason a line is for many survivors, and the first is enough to go on.
+		// A failed kill has one line for each survivor; the first line is enough.
 		reason, _, _ := strings.Cut(why.Error(), "\n")
 		text += ": " + reason
 	}
@@ -312,9 +312,9 @@ func (p *process) TreeEmpty() bool {
 	return p.empty
 }
 
-// search reports whether the child has exited and left nothing behind. Once that is so it
-// stays so: nobody is left to fork. False with an error means that it is not known. canWait is
-// as in tree.empty.
+// search reports whether the child has exited and left no descendant behind. A true result stays
+// true, because nobody is left to fork. False with an error means: unknown. canWait is as in
+// tree.empty.
 func (p *process) search(canWait bool) (bool, error) {
 	p.mu.Lock()
 	exited, empty := p.status != nil, p.empty
@@ -371,7 +371,8 @@ func (p *process) finish() error {
 	p.in.Abort()
 	p.Abandon()
 	<-p.closed
-	// The tree was seen gone. Its cgroup may take some tries: rmdir can fail for want of memory.
+	// The tree is gone. Removing its cgroup may take several tries, because rmdir can fail for lack
+	// of memory.
 	var pause backoff
 	err := p.Release()
 	for try := 1; err != nil && try < killTries; try++ {
@@ -381,13 +382,13 @@ func (p *process) finish() error {
 	return err
 }
 
-// lostStatus is for a child that other code of this program has reaped.
+// lostStatus is the status of a child reaped by other code of this program.
 func lostStatus() *protocol.ExitStatus {
 	return &protocol.ExitStatus{ExitCode: -1, Reason: "exit status unknown: another wait in the server took it"}
 }
 
-// exitStatus turns what wait(2) tells into what the wire says: a process killed
-// by a signal has 128 plus its number as exit code, as in a shell.
+// exitStatus converts the result of wait(2) to the wire's status. If a signal killed the process,
+// the exit code is 128 plus the signal's number, as in a shell.
 func exitStatus(code int, sig syscall.Signal, dumped bool, usage *unix.Rusage) *protocol.ExitStatus {
 	st := &protocol.ExitStatus{
 		ExitCode:   code,

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapEvery is the time between two looks for strangers that have ended.
+// reapEvery is the pause between two searches for ended strangers.
 const reapEvery = time.Second
 
-// startReaper makes the descendants of our children our own when they lose their parent, and
-// reaps those strangers. stop kills those that still run.
+// startReaper makes this program adopt orphaned descendants of its children, called strangers, and
+// reaps strangers that have ended. stop kills the running strangers.
 func (h *Host) startReaper() (stop func() error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		h.log.Warn("cannot become subreaper: descendants that lost their parent may not be found", "err", err)
@@ -52,7 +52,7 @@ func (h *Host) startReaper() (stop func() error) {
 	}
 }
 
-// look is a census without tags and markers.
+// look takes a census without tags and markers.
 func (h *Host) look() (seen *census, err error) {
 	err = h.spare.do(func() error {
 		seen, err = takeCensus(math.MaxUint64, false, nil)
@@ -61,14 +61,15 @@ func (h *Host) look() (seen *census, err error) {
 	return seen, err
 }
 
-// reapStrangers reports whether there may be strangers, or will be: we have children.
+// reapStrangers reaps ended strangers. It returns false if this program has no child at all, so no
+// stranger can come.
 func (h *Host) reapStrangers() bool {
 	info, _, err := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT)
 	if err != nil {
 		return false
 	}
 	if info.pid == 0 {
-		return true // most often: no need to read /proc
+		return true // usually no child has ended: no need to read /proc
 	}
 	seen, err := h.look()
 	if err != nil {
@@ -82,9 +83,9 @@ func (h *Host) reapStrangers() bool {
 	return true
 }
 
-// isStranger reports whether s is a child of ours that we did not start. What
-// other code of this program starts stays in our session, and is its to wait
-// for; a descendant of a child of a Host can never come back to it.
+// isStranger reports whether s is a child of this program but was not started by a Host. Children
+// of other code in this program stay in the program's session; that code waits for them. A
+// descendant of a Host's child can never return to the program's session.
 func (h *Host) isStranger(s *stat) bool {
 	if s.ppid != os.Getpid() {
 		return false

@@ -14,21 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taskReserve is how many processes and threads starts leave to the rest of the
-// program: where the runtime gets no thread it ends the program.
+// taskReserve is how many processes and threads starts leave to the rest of the program: the
+// runtime ends a program when it gets no thread.
 const taskReserve = 32
 
-// room is what bounds how many processes and threads there may be here. Limits that
-// come, or become less, while the server runs are not seen: the fork fails then.
+// room is the list of bounds on the number of processes and threads. The server does not notice
+// bounds added or lowered while it runs; the fork fails then.
 type room []*bound
 
 // bound is one limit.
 type bound struct {
-	name string       // as an administrator knows it
-	file string       // that has it
-	max  atomic.Int64 // each spawner reads it, and sets it anew
-	// used has how many there are, as its only number or behind a slash. It stays open:
-	// each start asks, once for all that have the same.
+	name string       // as administrators call the limit
+	file string       // contains the limit
+	max  atomic.Int64 // each spawner reads and updates max
+	// used contains the current count, as its only number or after a slash. The file stays open,
+	// because each start reads the count. Bounds with the same count share the file.
 	used *os.File
 }
 
@@ -36,7 +36,7 @@ func newRoom() (r room) {
 	add := func(name, file, used string) {
 		b := &bound{name: name, file: file}
 		if !b.readMax() {
-			return // there is none
+			return // there is no limit
 		}
 		if n := len(r); n > 0 && r[n-1].used.Name() == used {
 			b.used = r[n-1].used
@@ -61,18 +61,18 @@ func newRoom() (r room) {
 
 func (r room) close() {
 	for _, b := range r {
-		b.used.Close() // of those that share it the first
+		b.used.Close() // several bounds may share the file: the first closes it
 	}
 }
 
-// check returns an ErrLimit when one more process may be one too many.
+// check returns an ErrLimit if another process may be too many.
 func (r room) check() error {
 	var used int64
 	for i, b := range r {
 		if i == 0 || b.used != r[i-1].used {
 			used = b.now()
 		}
-		if used+taskReserve < b.max.Load() || !b.readMax() || used+taskReserve < b.max.Load() { // it was raised
+		if used+taskReserve < b.max.Load() || !b.readMax() || used+taskReserve < b.max.Load() { // readMax: the limit may have been raised
 			continue
 		}
 		return fmt.Errorf("%w: %s is %d, and %d processes and threads are in use: end some, or raise it", ErrLimit, b.name, b.max.Load(), used)
@@ -80,7 +80,7 @@ func (r room) check() error {
 	return nil
 }
 
-// String lists what a fork may have failed of.
+// String lists the limits that may have made a fork fail.
 func (r room) String() string {
 	text := "RLIMIT_NPROC of this user"
 	var limit unix.Rlimit
@@ -94,8 +94,7 @@ func (r room) String() string {
 	return text
 }
 
-// readMax reports false, and sets no limit, where there is none: the file says max, or is
-// not there.
+// readMax returns false if there is no limit: the file says max, or is missing.
 func (b *bound) readMax() bool {
 	text, err := os.ReadFile(b.file)
 	if err != nil {
@@ -112,7 +111,7 @@ func (b *bound) readMax() bool {
 
 func (b *bound) now() (used int64) {
 	var text [64]byte
-	n, _ := b.used.ReadAt(text[:], 0) // it ends before
+	n, _ := b.used.ReadAt(text[:], 0) // the content is shorter than text, so ReadAt returns EOF
 	now := strings.TrimSpace(string(text[:n]))
 	if _, behind, found := strings.Cut(now, "/"); found { // 0.20 0.18 0.12 1/80 11206
 		now, _, _ = strings.Cut(behind, " ")
@@ -121,9 +120,9 @@ func (b *bound) now() (used int64) {
 	return used
 }
 
-// ownCgroup is the directory of this process in the hierarchy of a controller of
-// cgroup v1, or in that of v2 with "", and the root of that hierarchy as far as it can
-// be seen. In hybrid mode the tree of v2 is mounted below those of v1.
+// ownCgroup returns this process's directory in the hierarchy of a controller of cgroup v1, or in
+// the hierarchy of v2 if controller is "". root is the visible root of this hierarchy. In hybrid
+// mode the tree of v2 is mounted below the trees of v1.
 func ownCgroup(controller string) (dir, root string, err error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -161,5 +160,5 @@ func ownCgroup(controller string) (dir, root string, err error) {
 	return "", "", fmt.Errorf("no file system with the cgroup %s is mounted: %w", path, errors.Join(err, fs.ErrNotExist))
 }
 
-// has reports whether a list with commas has name.
+// has reports whether the comma-separated list contains name.
 func has(list, name string) bool { return strings.Contains(","+list+",", ","+name+",") }

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// A limit that is raised, or lifted, while it is reached counts at once; for several
-// spawners.
+// If a reached limit is raised or removed, starts go on at once, for several spawners.
 func TestRoomRaised(t *testing.T) {
 	dir := t.TempDir()
 	max, used := filepath.Join(dir, "max"), filepath.Join(dir, "used")

@@ -19,44 +19,47 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// markerName is an environment variable: <server>/<name of the process>.
+// markerName is the environment variable used as marker. Its value is <server>/<name of the
+// process>.
 const markerName = "TROUPE_PROCESS"
 
-// searches looks for the processes of trees in /proc. It is the containment without cgroups,
-// and finds those that left their cgroup.
+// searches finds the processes of trees in /proc. It is the containment on systems without cgroups.
+// With cgroups, searches finds the processes that left their cgroup.
 type searches struct {
 	mode   Containment
 	server server
 	tags   tags
 	spare  *spare
-	// isStranger reports whether a process came to us when it lost its parent; nil: none does.
+	// isStranger reports whether a process is an orphan adopted by this program; nil: this program
+	// adopts no orphans.
 	isStranger func(*stat) bool
-	// inLeaf reports whether a process is in the cgroup of a child other than that of name; nil: there are none.
+	// inLeaf reports whether a process is in the cgroup of a child not named name; nil: there are
+	// no cgroups.
 	inLeaf func(s *stat, name string) bool
 
-	trees   sync.Map    // tag → *search: those not yet seen empty
-	closing atomic.Bool // all trees end: whose a stray is does not matter
+	trees   sync.Map    // tag → *search: the trees not yet seen empty
+	closing atomic.Bool // all trees end: the tree of a stray does not matter
 
-	running sync.Mutex // one scan at a time
-	rested  time.Time  // while running: before then no scan begins that can wait
+	running sync.Mutex // allows a single scan at a time
+	rested  time.Time  // guarded by running: before this time no scan begins that can wait
 	mu      sync.Mutex
-	waiting *scan // not yet started: who comes now shares it
+	waiting *scan // not yet started; a new caller shares this scan
 }
 
-// scan is one pass through /proc.
+// scan is a single pass through /proc.
 type scan struct {
 	hurry sync.Once
-	now   chan struct{} // closed: somebody is in a hurry
+	now   chan struct{} // closed: a caller is in a hurry
 	done  chan struct{}
-	seen  *census // read after done, as err
+	seen  *census // seen and err are read after done
 	err   error
 }
 
 const (
-	// scanShare is the part of the time that scans which can wait may take: one of so many. A
-	// scan takes some 10 µs for each process of the machine.
+	// scanShare limits the time taken by scans that can wait to 1/scanShare. A scan takes some 10
+	// µs for each process of the machine.
 	scanShare = 20
-	// maxScanRest is how long the end of a tree may wait for being seen.
+	// maxScanRest is the longest pause between scans; it delays noticing the end of a tree.
 	maxScanRest = 500 * time.Millisecond
 )
 
@@ -80,9 +83,9 @@ func (c *searches) search(name string) *search {
 	return t
 }
 
-// scan returns the processes of a pass that started after the call: what has gone before is
-// not in it. Calls that wait for the same pass share it. Who can wait waits until
-// scans have had no more than their share of the time.
+// scan returns the processes found by a pass started after the call. The pass does not contain
+// processes gone before the call. Callers waiting for the same pass share its result. If canWait is
+// true, the pass may start later, to keep scans within their share of the time.
 func (c *searches) scan(canWait bool) (*census, error) {
 	c.mu.Lock()
 	s := c.waiting
@@ -124,9 +127,9 @@ func (c *searches) scan(canWait bool) (*census, error) {
 	return s.seen, s.err
 }
 
-// takeCensus lists all processes that can be seen, with the tags of those that started at since or
-// later. If wanted it reads the markers of those whose tag does not tell of which tree they are.
-// The error says why the list may not be complete.
+// takeCensus lists all visible processes, with the tags of processes started at since or later. If
+// markers is true, takeCensus also reads the markers of processes for which tells returns false.
+// The error says why the list may be incomplete.
 func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -153,24 +156,24 @@ func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, er
 		switch {
 		case err == nil:
 			all = append(all, s)
-		case !gone(err) && !hidden(err): // hidden by the mount option hidepid: it has another user
+		case !gone(err) && !hidden(err): // the mount option hidepid hides processes of other users
 			return nil, err
 		}
 	}
 	return newCensus(all), nil
 }
 
-// parsePID reads the name of a directory in /proc; ok is false for what is no pid.
+// parsePID reads a directory name of /proc as a pid. ok is false if the name is no pid.
 func parsePID(name string) (pid int, ok bool) {
-	if name[0] < '0' || name[0] > '9' { // most of the rest, without an error to build
+	if name[0] < '0' || name[0] > '9' { // skips most other names without building an error
 		return 0, false
 	}
 	pid, err := strconv.Atoi(name)
 	return pid, err == nil
 }
 
-// readMarker returns the marker in a process's environment, or "". An environment that this
-// user may not read has none.
+// readMarker returns the marker in a process's environment, or "" if there is none. An environment
+// unreadable for this user counts as having no marker.
 func readMarker(s *stat) (string, error) {
 	var pause backoff
 	for before := *s; ; pause.wait() {
@@ -183,8 +186,8 @@ func readMarker(s *stat) (string, error) {
 		case err != nil:
 			return "", err
 		}
-		// Amid an exec a process has no environment for a while. Found without
-		// one then, it would be passed over, and live on.
+		// During an exec a process has no environment for a moment. Taking such a process for
+		// unmarked would let the process escape, so look again.
 		after, err := lookStat(s.pid)
 		if err != nil || after.zombie || after.kernel || !before.execing && !after.execing || pause == maxBackoff {
 			return "", err
@@ -204,15 +207,15 @@ func findMarker(env []byte) string {
 	return ""
 }
 
-// pack is a set of processes, and their descendants. Who was found once stays in
-// it until it is gone, though its parent, or what it was known by, may go first. Any goroutine may use it.
+// pack is a set of processes with their descendants. A process stays in the pack until it is gone,
+// even if its parent, or the mark it was found by, goes first. Any goroutine may use a pack.
 type pack struct {
 	mu    sync.Mutex
-	known map[int]uint64 // start by pid, of those found last
+	known map[int]uint64 // start by pid, of the processes found by the last search
 }
 
-// in returns the members among those seen: heads, who was in the pack before, and all that descends
-// from them; but no zombies.
+// in returns the members among the processes of seen: heads, earlier members, and all descendants
+// of both; but no zombies.
 func (p *pack) in(seen *census, heads []*stat) (found []*stat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +250,7 @@ func (p *pack) in(seen *census, heads []*stat) (found []*stat) {
 	return found
 }
 
-// has reports whether s was in the pack when that was looked for last.
+// has reports whether the last search found s in the pack.
 func (p *pack) has(s *stat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,14 +258,15 @@ func (p *pack) has(s *stat) bool {
 	return known && start == s.start
 }
 
-// kill sends SIGKILL to the process that s was read of, or to none. The error says why it may live on.
+// kill sends SIGKILL to process s. If the pid now belongs to another process, kill does nothing.
+// The error says why s may live on.
 func (s *stat) kill() error {
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	if err != nil {
 		return ended(fmt.Errorf("pidfd_open: %w", err))
 	}
 	defer unix.Close(fd)
-	// The pidfd is of one process for good. Is it the one we saw?
+	// A pidfd refers to the same process forever. Check whether this process is s.
 	now, err := lookStat(s.pid)
 	if err != nil || now.start != s.start {
 		return ended(err)
@@ -273,7 +277,7 @@ func (s *stat) kill() error {
 	return nil
 }
 
-// ended is err, or nil if err says that there is no such process.
+// ended returns nil if err means "no such process", otherwise err.
 func ended(err error) error {
 	if gone(err) {
 		return nil
@@ -281,7 +285,7 @@ func ended(err error) error {
 	return err
 }
 
-// killThem kills each of them. The error says why some may live on.
+// killThem kills each process of them. The error says why some may live on.
 func (s *spare) killThem(them []*stat) error {
 	var errs []error
 	for _, one := range them {
@@ -292,8 +296,8 @@ func (s *spare) killThem(them []*stat) error {
 	return errors.Join(errs...)
 }
 
-// killAll kills all that find finds, until it finds nothing twice in a row: a process may
-// fork while /proc is read. The error is nil, or names what is left.
+// killAll kills all processes returned by find, until find returns none twice in a row: a process
+// may fork while /proc is read. The error is nil, or names the survivors.
 func killAll(spare *spare, find func() ([]*stat, error)) error {
 	var pause backoff
 	var left []*stat
@@ -314,8 +318,8 @@ func killAll(spare *spare, find func() ([]*stat, error)) error {
 	return nil
 }
 
-// killLeftovers kills what servers that are dead have tagged or marked. We ourselves may
-// have been started by a child of one.
+// killLeftovers kills processes with the tag or marker of a dead server. This server itself may
+// have been started by a child of a dead server.
 func (c *searches) killLeftovers(log *slog.Logger) {
 	var leftovers pack
 	of := func(s *stat) bool {
@@ -351,12 +355,12 @@ type search struct {
 	*searches
 	pack   pack
 	name   string
-	born   uint64 // as start in stat
+	born   uint64 // in the unit of stat.start
 	given  mark
 	marker string
 
 	mu     sync.Mutex
-	leader stat // pid from the start on; start from the first kill on, if it ran then
+	leader stat // pid: set at the start; start: set at the first kill, if the leader still runs
 }
 
 func (t *search) mark() mark { return t.given }
@@ -365,7 +369,7 @@ func (t *search) prepare(_ *syscall.SysProcAttr, env []string) []string {
 	if t.mode != ContainMarker {
 		return env
 	}
-	// Ours may itself run under another server, and have its marker.
+	// This server may itself run under another server and have that server's marker.
 	env = slices.DeleteFunc(slices.Clone(env), func(s string) bool { return strings.HasPrefix(s, markerName+"=") })
 	return append(env, markerName+"="+t.marker)
 }
@@ -382,21 +386,21 @@ func (t *search) running() {
 	if t.leader.start != 0 {
 		return
 	}
-	t.spare.do(func() error { // without it the leader is found by its tag
+	t.spare.do(func() error { // if lookStat fails, the leader is found by its tag
 		now, err := lookStat(t.leader.pid)
 		t.leader.start = now.start
 		return err
 	})
 }
 
-// pins: a process group and a session have the pid of the one that made them,
-// and that pid cannot be another's while its zombie is there.
+// pins is true for ContainGroup: a process group and a session have the pid of their founder, and
+// no other process gets this pid while the founder's zombie exists.
 func (t *search) pins() bool { return t.mode == ContainGroup }
 
 func (*search) cheap() bool { return false }
 func (*search) soon() bool  { return true }
 
-// heads are the members by which the others are found.
+// heads are the members recognized without their parents: by pid, tag, marker, group or session.
 func (t *search) heads(seen *census) (heads []*stat) {
 	t.mu.Lock()
 	leader := t.leader
@@ -430,13 +434,13 @@ func (t *search) found(canWait bool) ([]*stat, error) {
 }
 
 func (t *search) empty(canWait bool) (bool, error) {
-	for range 2 { // a process may fork while /proc is read
+	for range 2 { // twice: a process may fork while /proc is read
 		seen, err := t.scan(canWait)
 		if err != nil || len(t.pack.in(seen, t.heads(seen))) > 0 {
 			return false, err
 		}
 		if strays, err := t.strays(seen); err != nil || len(strays) > 0 {
-			t.pack.in(seen, strays) // which remembers them
+			t.pack.in(seen, strays) // makes the pack remember the strays
 			return false, err
 		}
 	}
@@ -444,26 +448,26 @@ func (t *search) empty(canWait bool) (bool, error) {
 	return true, nil
 }
 
-// tells reports whether the tag of s is that of a tree.
+// tells reports whether the tag of s identifies a tree.
 func (c *searches) tells(s *stat) bool {
 	_, known := c.trees.Load(s.tag)
 	return known && s.tag.given()
 }
 
-// isStray reports whether s descends from a child of ours and has lost all that tells of which: it
-// came to us, and no tree has its tag or its cgroup.
+// isStray reports whether s descends from a child of this server, but from an unknown child: s was
+// adopted by this program, and no tree has its tag or its cgroup.
 func (c *searches) isStray(s *stat) bool {
 	if c.isStranger == nil || c.tags.off || s.zombie || s.ppid != c.server.pid {
 		return false
 	}
 	if c.server.pid == 1 && s.tag.server == tagInfinity {
-		return false // process 1 gets all orphans, also those of docker exec, which have no limit
+		return false // process 1 adopts all orphans, including those of docker exec, which have no limit
 	}
 	return !c.tells(s) && c.isStranger(s) && (c.inLeaf == nil || !c.inLeaf(s, ""))
 }
 
-// strays are those of which no other tree knows: of this one if no other is left that was there when
-// they began. If there is another, the error names them.
+// strays returns the strays belonging to this tree: strays unknown to other trees, if no other tree
+// existed when the strays began. If another tree existed, the error names the strays.
 func (t *search) strays(seen *census) (mine []*stat, err error) {
 	for _, s := range seen.strays {
 		if s.start+1 < t.born {
@@ -486,7 +490,8 @@ func (t *search) strays(seen *census) (mine []*stat, err error) {
 	return mine, err
 }
 
-// ticks is now, as start in stat: in clock ticks since boot, a hundred a second. (time(7))
+// ticks is the current time in the unit of stat.start: clock ticks since boot, a hundred a second.
+// (time(7))
 func ticks() uint64 {
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // fails for bad arguments only

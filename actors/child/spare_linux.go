@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spare does what killing takes where the program has no descriptor left: on a thread with a
-// table of open files of its own, which RLIMIT_NOFILE bounds apart from the program's. The thread
-// is there from the start: where the program has no descriptor, it may get no thread either.
+// spare runs the system calls needed for killing when the program has no file descriptor left. Its
+// thread has a table of open files of its own, with a separate RLIMIT_NOFILE count. The thread is
+// started in advance: a program without descriptors may get no thread either.
 type spare struct {
 	mu     sync.Mutex
-	thread *forker // which forks nothing; nil: closed
+	thread *forker // never forks; nil: closed
 }
 
 func newSpare(log *slog.Logger) *spare {
@@ -26,7 +26,7 @@ func newSpare(log *slog.Logger) *spare {
 		log.Warn("without a file descriptor left, the server will not find what it has to kill", "err", err)
 		return s
 	}
-	s.thread.calls <- func() { // then no limit is too low
+	s.thread.calls <- func() { // frees two descriptors, so even the lowest limit suffices
 		unix.Close(0)
 		unix.Close(1)
 	}
@@ -41,7 +41,8 @@ func (s *spare) close() {
 	s.thread = nil
 }
 
-// do calls f, and once more on the thread if f wants a descriptor and gets none. What f opens it closes.
+// do calls f. If f fails for lack of a descriptor, do calls f again on the thread. f must close
+// every file it opens.
 func (s *spare) do(f func() error) error {
 	err := f()
 	if s == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
@@ -87,7 +88,8 @@ func readFile(path string) ([]byte, error) {
 	}
 }
 
-// readShort reads a file of a process with one read into buf. Unlike readFile it allocates nothing.
+// readShort reads a file of a process with one read into buf. Unlike readFile, readShort allocates
+// nothing.
 func readShort(buf []byte, dir string, pid int, file string) ([]byte, error) {
 	path := append(strconv.AppendInt(append(buf[:0], dir...), int64(pid), 10), file...)
 	path = append(path, 0)
@@ -113,7 +115,7 @@ func errnoError(errno unix.Errno) error {
 	return errno
 }
 
-// writeFile writes text to a file that is there, with one write.
+// writeFile writes text to an existing file, with one write.
 func writeFile(path, text string) error {
 	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -134,12 +136,12 @@ func retry(call func() (int, error)) (n int, err error) {
 	}
 }
 
-// gone reports whether err of looking at a process, or a cgroup, says that there is none.
+// gone reports whether err means: this process, or this cgroup, does not exist.
 func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV)
 }
 
-// hidden reports whether err says that this user may not look.
+// hidden reports whether err means: this user lacks the permission to look.
 func hidden(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }

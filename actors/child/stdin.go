@@ -13,26 +13,26 @@ import (
 
 const defaultStdinQueue = 64 << 10
 
-// stdin is the bounded queue in front of a child's standard input. Its writer
-// goroutine lives only while something is queued: what the kernel takes at
-// once is written at once, which saves an echo one wakeup.
+// stdin is the bounded queue in front of a child's standard input. Bytes that the kernel takes at
+// once skip the queue, which saves an echo one wakeup. The writer goroutine lives only while the
+// queue has bytes.
 type stdin struct {
 	p    *process
 	file *os.File
 	conn syscall.RawConn
-	max  int // bytes, of queue
+	max  int // of queue, in bytes
 
 	mu      sync.Mutex
-	open    bool   // takes writes
-	queue   []byte // what the kernel did not take yet
+	open    bool   // accepts writes
+	queue   []byte // bytes the kernel has not taken yet
 	writing bool   // the writer runs: it owns the file's writing side
-	wanted  int    // bytes that there was no room for; 0: nobody waits
+	wanted  int    // bytes of the refused write; 0: no write was refused
 	midLine bool   // the last byte taken does not end a line
 	counted bool   // unread is known
-	unread  int64  // bytes taken that the child never got
+	unread  int64  // bytes taken by write but never read by the child
 }
 
-// init sets up the queue for file; with nil the child has no stdin.
+// init sets up the queue for file. If file is nil, the child has no stdin.
 func (s *stdin) init(p *process, file *os.File, max int) {
 	if max <= 0 {
 		max = defaultStdinQueue
@@ -45,7 +45,7 @@ func (s *stdin) init(p *process, file *os.File, max int) {
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 }
 
-// write takes b whole or not at all if it fits into the queue, and what is larger in parts.
+// write takes b whole or not at all if b fits into the queue. A larger b is taken in parts.
 func (s *stdin) write(b []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,11 +56,11 @@ func (s *stdin) write(b []byte) (n int, err error) {
 		part := b[n:]
 		need := len(part)
 		if need > s.max {
-			need = (s.max + 1) / 2 // not less: else each part would be a few bytes
+			need = (s.max + 1) / 2 // a smaller need would take parts of a few bytes
 			part = part[:s.max-len(s.queue)]
 		}
 		if len(s.queue)+need > s.max {
-			s.wanted = need // a queue that is not empty has a writer, which wakes
+			s.wanted = need // a non-empty queue has a writer, which calls wake
 			return n, nil
 		}
 		if err := s.put(part); err != nil {
@@ -72,7 +72,7 @@ func (s *stdin) write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// put writes what goes at once, and queues the rest. It holds the lock.
+// put writes as much as the kernel takes at once, and queues the rest. The caller holds the lock.
 func (s *stdin) put(b []byte) error {
 	if !s.writing {
 		var n int
@@ -103,19 +103,19 @@ func (s *stdin) close() error {
 	}
 	if s.p.tty {
 		if err := s.put(s.eof()); err != nil {
-			return nil // closed all the same
+			return nil // stdin counts as closed nevertheless
 		}
 	}
 	s.open = false
-	s.wake() // who was refused is to hear that it is closed
+	s.wake() // the refused caller tries again and learns that stdin is closed
 	if !s.writing {
 		s.closeFile()
 	}
 	return nil
 }
 
-// eof is what ends the input of a terminal. Within a line VEOF only hands over
-// the line: it takes another to end.
+// eof is the input that ends the input of a terminal. Within a line, the first VEOF only delivers
+// the line; a second VEOF ends the input.
 func (s *stdin) eof() []byte {
 	eof := byte(4) // ^D
 	control(s.file, func(fd uintptr) {
@@ -129,7 +129,7 @@ func (s *stdin) eof() []byte {
 	return []byte{eof}
 }
 
-// writer is the goroutine that empties the queue.
+// writer empties the queue. It runs on a goroutine of its own.
 func (s *stdin) writer() {
 	if s.p.loop("stdin", s.step) {
 		return
@@ -142,7 +142,7 @@ func (s *stdin) writer() {
 
 func (s *stdin) step() bool {
 	s.mu.Lock()
-	head := s.queue // stays as it is: later writes only append
+	head := s.queue // these bytes stay unchanged: later writes only append
 	s.mu.Unlock()
 
 	var n int
@@ -160,7 +160,7 @@ func (s *stdin) step() bool {
 	switch {
 	case err != nil:
 		s.failed()
-	case s.queue != nil: // else the process has ended meanwhile, and nobody reads it
+	case s.queue != nil: // a nil queue means the process has ended meanwhile, and nobody reads stdin
 		s.queue = s.queue[n:]
 	}
 	if s.wanted > 0 && (len(s.queue) == 0 || len(s.queue)+s.wanted <= s.max) {
@@ -177,7 +177,7 @@ func (s *stdin) step() bool {
 	return false
 }
 
-// writeOnce returns 0 and no error when the kernel takes nothing now.
+// writeOnce returns 0 and no error if the kernel takes no bytes now.
 func writeOnce(fd uintptr, b []byte) (n int, err error) {
 	n, err = nonblock.Write(fd, b)
 	if errors.Is(err, unix.EAGAIN) {
@@ -186,8 +186,8 @@ func writeOnce(fd uintptr, b []byte) (n int, err error) {
 	return n, err
 }
 
-// failed closes stdin: the child has closed its end, or the process is over. It
-// holds the lock.
+// failed closes stdin after a write error: the child has closed its end, or the process is over.
+// The caller holds the lock.
 func (s *stdin) failed() {
 	s.count()
 	s.open, s.queue = false, nil
@@ -197,15 +197,15 @@ func (s *stdin) failed() {
 	}
 }
 
-// exited counts what the child has left unread.
+// exited counts the bytes left unread by the child.
 func (s *stdin) exited() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count()
 }
 
-// count adds up what is in the queue and in the pipe, once: nobody reads it any
-// more. It holds the lock.
+// count adds up, once, the bytes in the queue and in the pipe. The child has ended or has closed
+// its end. The caller holds the lock.
 func (s *stdin) count() {
 	if s.counted || s.file == nil {
 		return
@@ -227,7 +227,7 @@ func (s *stdin) lost() int64 {
 	return s.unread
 }
 
-// shut is failed, from outside: the process is over.
+// shut closes stdin because the process is over. Unlike failed, shut takes the lock.
 func (s *stdin) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +246,8 @@ func (s *stdin) wake() {
 	}
 }
 
-// closeFile is how a pipe ends; a PTY is the output's too. May be repeated.
+// closeFile ends a pipe. A PTY stays open, because the output uses it too. closeFile may be
+// repeated.
 func (s *stdin) closeFile() {
 	if !s.p.tty {
 		s.file.Close()

@@ -14,54 +14,54 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// All in bytes.
+// All sizes are in bytes.
 const (
 	bufferSize = slab.Size
-	// handOver is the least for which a slab goes to the Intake as it is;
-	// less is copied out, so that a line does not hold a whole slab.
+	// handOver is the least output for which a pump hands its slab to the Intake. Smaller output is
+	// copied, so that a line does not hold a whole slab.
 	handOver = bufferSize / 2
-	// coalesce is the least that makes a pump try to read on at once: there is
-	// likely more. A PTY gives 4 KiB at a time at most.
+	// coalesce is the least output of a read after which a pump reads on at once: more output is
+	// likely there. A PTY gives 4 KiB at a time at most.
 	coalesce = 1 << 10
-	// floodSize of one read of a pipe, which is all it holds by default, earns
-	// it pipeSize. Not sooner: pages of pipes are counted (pipe-user-pages-soft).
+	// floodSize is the default capacity of a pipe. A pump that reads floodSize at once enlarges its
+	// pipe to pipeSize. No pipe is enlarged sooner, because the kernel limits the pages of pipes
+	// per user (pipe-user-pages-soft).
 	floodSize = 64 << 10
 	pipeSize  = 256 << 10
-	// ttyFlight is more than a PTY can hold: 4 KiB in the line discipline, and
-	// before it buffers of 8 KiB which one write of at most 64 KiB may exceed.
+	// ttyFlight is more than a PTY can hold: 4 KiB in the line discipline, plus earlier buffers of
+	// 8 KiB, exceeded by at most a single write of 64 KiB.
 	ttyFlight = 128 << 10
 )
 
-// stream is one output stream of a child, and its pump.
+// stream is one output stream of a child, with its pump.
 type stream struct {
 	p    *process
 	kind protocol.Stream
 	file *os.File
 	conn syscall.RawConn
-	look func(fd uintptr) bool // s.lookAt
+	look func(fd uintptr) bool // s.lookAt, bound once
 
-	// Owned by the pump.
+	// The pump owns next and grown.
 	next  next
 	grown bool
 
-	// mu is held over each look and each read, so that what is counted and what
-	// the kernel holds fit together.
+	// mu is held over each poll and each read, so that the counts match the bytes in the kernel.
 	mu        sync.Mutex
-	read, put uint64 // bytes: by the pump, and to the Intake
-	atExit    bool   // the child has exited; what there was of it ends at due
+	read, put uint64 // bytes: read by the pump, given to the Intake
+	atExit    bool   // the child has exited; the output written before the exit ends at byte due
 	due       uint64
-	abandoned bool // nothing beyond last is to be read
+	abandoned bool // the pump reads nothing after byte last
 	last      uint64
 	ended     bool
 }
 
-// next is what a pump is to do.
+// next is the pump's next action.
 type next uint8
 
 const (
 	nextRead   next = iota + 1
-	nextSettle      // all that was there at the exit has been put
-	nextEnd         // nothing more is to be read
+	nextSettle      // all output written before the exit was put
+	nextEnd         // stop reading
 )
 
 func newStream(p *process, kind protocol.Stream, file *os.File) *stream {
@@ -71,15 +71,15 @@ func newStream(p *process, kind protocol.Stream, file *os.File) *stream {
 	return s
 }
 
-// pump is the goroutine that moves the stream's bytes to the Intake.
+// pump moves the stream's bytes to the Intake. It runs on a goroutine of its own.
 func (s *stream) pump() {
-	s.p.loop("pump", s.step) // given up, the stream ends like any other
+	s.p.loop("pump", s.step) // after too many panics the stream ends as if the child had closed it
 	s.end()
 }
 
-// step waits until there is something to read, takes credit, then a buffer, and
-// reads: in this order. Credit taken first would let an idle stderr starve
-// stdout; a buffer taken first would be held by every idle child.
+// step waits for readable output, then takes credit, then a buffer, then reads. The order matters:
+// if credit came first, an idle stderr would starve stdout; if the buffer came first, every idle
+// child would hold a buffer.
 func (s *stream) step() bool {
 	switch s.await() {
 	case nextEnd:
@@ -91,7 +91,8 @@ func (s *stream) step() bool {
 	return s.move()
 }
 
-// move takes what there is to the Intake. It reports false at the end.
+// move reads the available output and puts it into the Intake. At the end of the stream move
+// returns false.
 //
 //go:noinline // its frame is not to be on the stack of a parked pump
 func (s *stream) move() bool {
@@ -99,7 +100,7 @@ func (s *stream) move() bool {
 	if !ok {
 		return false
 	}
-	lent := slab.Get() // held only while there is something to read
+	lent := slab.Get() // held only while there is output to read
 	buf := lent.Bytes()[:credit.N]
 	n, eof := s.fill(buf)
 	var at int64
@@ -137,14 +138,14 @@ func (s *stream) move() bool {
 
 func (s *stream) await() next {
 	if s.conn.Read(s.look) != nil {
-		// The deadline that abandon has set: from now on look without waiting.
+		// abandon has set a deadline: from now on look without waiting.
 		s.next = nextEnd
 		s.conn.Control(func(fd uintptr) { s.lookAt(fd) })
 	}
 	return s.next
 }
 
-// lookAt sets next, and reports false if there is nothing to do yet.
+// lookAt sets next. If there is nothing to do yet, lookAt returns false.
 func (s *stream) lookAt(fd uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,15 +153,15 @@ func (s *stream) lookAt(fd uintptr) bool {
 	ready := events != 0
 	switch {
 	case hungUp(events) && hungUp(nonblock.Poll(fd, unix.POLLIN)):
-		// Looked at twice: within one look a last writer may write and close. The end
-		// takes no credit: there may be none for long.
+		// Polled twice: during the first poll the last writer may write and close. Ending takes no
+		// credit, because credit may be missing for long.
 		s.next = nextEnd
 	case s.abandoned && (!ready || s.read >= s.last):
 		s.next = nextEnd
 	case ready:
 		s.next = nextRead
 	case s.atExit && s.put < s.due:
-		s.due = s.put // less was there than a PTY may hold
+		s.due = s.put // the PTY held less than ttyFlight
 		s.next = nextSettle
 	default:
 		return false
@@ -168,8 +169,7 @@ func (s *stream) lookAt(fd uintptr) bool {
 	return true
 }
 
-// fill reads until nothing is left or buf is full. eof means that nothing will
-// ever come again.
+// fill reads until no output is left or buf is full. eof means no output will ever follow.
 func (s *stream) fill(buf []byte) (n int, eof bool) {
 	open := s.conn.Control(func(fd uintptr) {
 		for n < len(buf) {
@@ -188,8 +188,8 @@ func (s *stream) fill(buf []byte) (n int, eof bool) {
 	return n, eof || open != nil
 }
 
-// readOnce returns what one read(2) gave. Errors other than EAGAIN are the end,
-// as for a PTY EIO is: nobody has the other side open.
+// readOnce returns the result of one read(2). Any error except EAGAIN is the end of the stream. For
+// a PTY the end is EIO: nobody has the other side open.
 func (s *stream) readOnce(fd uintptr, buf []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +204,8 @@ func (s *stream) readOnce(fd uintptr, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// exited fixes how much was written before the child's exit: what was read, and
-// what the kernel still holds of it. May be repeated.
+// exited records how much output was written before the child's exit: the bytes read so far, plus
+// the bytes in the kernel. A repeated call does nothing.
 func (s *stream) exited() {
 	control(s.file, func(fd uintptr) {
 		s.mu.Lock()
@@ -224,13 +224,13 @@ func (s *stream) abandon() {
 			s.abandoned, s.last = true, s.read+s.held(fd)
 		}
 	})
-	s.file.SetReadDeadline(time.Unix(1, 0)) // ends the wait of the pump; fails if it has ended
+	s.file.SetReadDeadline(time.Unix(1, 0)) // ends the wait of the pump; fails if the pump has ended
 }
 
-// held is how many bytes the kernel holds for us, for a PTY at most.
+// held is how many unread bytes the kernel holds. For a PTY, held is an upper bound.
 func (s *stream) held(fd uintptr) uint64 {
 	switch {
-	case !readable(fd): // this also moves a PTY's bytes to where they can be seen
+	case !readable(fd): // the poll also makes a PTY move its bytes to where reads find them
 		return 0
 	case s.p.tty:
 		return ttyFlight
@@ -242,15 +242,15 @@ func (s *stream) held(fd uintptr) uint64 {
 	return uint64(n)
 }
 
-// readable also reports true at the end of the stream. A peer that has closed a
-// PTY hangs up; what it wrote comes first.
+// readable also reports true at the end of the stream. A closed PTY reports a hangup only after its
+// last output.
 func readable(fd uintptr) bool { return nonblock.Poll(fd, unix.POLLIN) != 0 }
 
-// hungUp reports whether nothing is left to read, and nobody to write.
+// hungUp reports whether no output and no writer is left.
 func hungUp(events int16) bool { return events&unix.POLLHUP != 0 && events&unix.POLLIN == 0 }
 
-// progress reports whether all that was there at the exit has been put, and
-// whether nothing more will be.
+// progress reports whether all output written before the exit was put, and whether the stream has
+// ended.
 func (s *stream) progress() (drained, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (s *stream) progress() (drained, ended bool) {
 }
 
 func (s *stream) end() {
-	if !s.p.tty { // settle closes a PTY: stdin needs it too
+	if !s.p.tty { // stdin needs the PTY too: settle closes the PTY
 		s.file.Close()
 	}
 	s.mu.Lock()

@@ -24,9 +24,9 @@ func pipe() (r, w int, err error) {
 	return fds[0], fds[1], err
 }
 
-// SealFiles keeps the files that this program was started with, but 0 to 2, from
-// all that it starts. A Host never does: it is global. What a Host opens itself
-// no child gets.
+// SealFiles prevents children from inheriting the files this program was started with, except 0 to
+// 2. Only a program may call SealFiles, not a Host, because the effect is global. Children never
+// inherit files opened by a Host.
 func SealFiles() error {
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
@@ -34,10 +34,10 @@ func SealFiles() error {
 	return nil
 }
 
-// growPipe lets a pipe hold more, if the user's share of pipe pages allows it.
+// growPipe enlarges a pipe, if the user's share of pipe pages allows it.
 func growPipe(fd uintptr, size int) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size) }
 
-// ptyMax is " is N" for the limit of PTYs, where it can be read.
+// ptyMax is " is N" for the limit of PTYs, or "" if the limit is unreadable.
 func ptyMax() string {
 	limit, err := os.ReadFile("/proc/sys/kernel/pty/max")
 	if err != nil {
@@ -46,9 +46,8 @@ func ptyMax() string {
 	return " is " + strings.TrimSpace(string(limit))
 }
 
-// takeStatus sets status, if the child has exited, and reports whether. It reaps the
-// child, if its pid may go, under the lock: Signal must not reach a pid that was
-// reaped.
+// takeStatus reports whether the child has exited, and sets status then. If the tree does not pin
+// the pid, takeStatus also reaps the child. It holds the lock, so Signal cannot reach a reaped pid.
 func (p *process) takeStatus() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,13 +72,14 @@ func (p *process) takeStatus() bool {
 		p.status.OOMKilled = sig == syscall.SIGKILL && p.tree.oomKilled()
 	}
 	if p.pidfd >= 0 {
-		unix.Close(p.pidfd) // which takes it out of the set, too
+		unix.Close(p.pidfd) // also removes the pidfd from the epoll set
 		p.pidfd = -1
 	}
 	return true
 }
 
-// waitid asks for a child that was not yet reaped. It holds the lock: then the pid is ours, too.
+// waitid asks for the state of the unreaped child. The caller holds the lock, so the pid still
+// belongs to the child.
 func (p *process) waitid(options int) (childInfo, unix.Rusage, error) {
 	if p.pidfd < 0 {
 		return waitid(unix.P_PID, p.pid, options)
@@ -103,7 +103,7 @@ const (
 	cldDumped = 3
 )
 
-// childInfo is siginfo_t as waitid(2) fills it.
+// childInfo is siginfo_t as filled by waitid(2).
 type childInfo struct {
 	signo, errno, code int32
 	_                  [unsafe.Sizeof(uintptr(0)) - 4]byte // a union of pointers follows
@@ -122,5 +122,5 @@ func waitid(kind, id, options int) (info childInfo, usage unix.Rusage, err error
 	}
 }
 
-// reap takes a child that has exited out of the process table.
+// reap removes an exited child from the process table.
 func reap(pid int) { waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOHANG) }

@@ -13,8 +13,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Elsewhere than on Linux children do not die with a server that was killed,
-// each holds a thread that waits for it, and only process groups contain them.
+// This file is for systems other than Linux. There, children survive a killed server, each child
+// holds a waiting thread, and only process groups contain children.
 
 const (
 	fionread   = 0x4004667f // FIONREAD of the BSDs
@@ -34,8 +34,8 @@ func pipe() (r, w int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// SealFiles keeps the files that this program was started with, but 0 to 2, from
-// all that it starts. A Host never does: it is global.
+// SealFiles prevents children from inheriting the files this program was started with, except 0 to
+// 2. Only a program may call SealFiles, not a Host, because the effect is global.
 func SealFiles() error {
 	soft, _, err := noFile()
 	if err != nil {
@@ -51,7 +51,7 @@ func growPipe(uintptr, int) {}
 
 func ptyMax() string { return "" }
 
-// room would be what bounds the number of processes.
+// room does nothing here. On Linux, room checks the limits on the number of processes.
 type room struct{}
 
 func newRoom() room         { return room{} }
@@ -59,7 +59,7 @@ func (room) check() error   { return nil }
 func (room) close()         {}
 func (room) String() string { return "RLIMIT_NPROC of this user, or the system's" }
 
-// exits would wait for the exits of all children; here each has a goroutine.
+// exits gives each child a waiting goroutine. On Linux, one goroutine waits for all children.
 type exits struct{}
 
 func newExits() (*exits, error) { return new(exits), nil }
@@ -68,7 +68,7 @@ func (*exits) close()                  {}
 func (*exits) reserve(int) (pidfd int) { return -1 }
 func (*exits) watch(p *process)        { go p.wait() }
 
-// forker forks on the thread of whoever asks.
+// forker forks on the calling thread.
 type forker struct{ tid int }
 
 func newForker() (*forker, error) { return new(forker), nil }
@@ -79,7 +79,7 @@ func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protoc
 	return syscall.ForkExec(path, argv, attr)
 }
 
-// mayHang: where there is no other fork, that is not asked.
+// mayHang is always false here: only Linux has another way to fork.
 func mayHang(_, _ string) bool { return false }
 
 func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, err error) {
@@ -120,13 +120,13 @@ func reap(int) {}
 
 func (h *Host) startReaper() (stop func() error) { return func() error { return nil } }
 
-// spare would find descriptors for killing: signals need none.
+// spare does nothing here: kills need no descriptors. On Linux, spare keeps descriptors for kills.
 type spare struct{}
 
 func newSpare(*slog.Logger) *spare { return nil }
 func (*spare) close()              {}
 
-// mark would be what a child is found by.
+// mark is empty here. On Linux, a mark identifies the processes of a child.
 type mark struct{}
 
 func (h *Host) newContainment(cfg HostConfig) (containment, error) {
@@ -137,7 +137,8 @@ func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	return groups{}, nil
 }
 
-// fence would be the limit of processes and threads of all children.
+// fence sets no limit here. On Linux, fence limits the processes and threads of all children
+// together.
 type fence struct {
 	why   string
 	limit int64

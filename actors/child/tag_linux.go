@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tag names one run of a child, and the server that started it. The tag is RLIMIT_LOCKS: the
-// kernel hands it down at each fork and exec and has ignored its value since Linux 2.4.25
-// (getrlimit(2)). A cleaned environment, setsid, a lost parent, another cgroup and another user keep the
-// tag, and the server can read the tag of a process that is not dumpable. A program that sets
-// RLIMIT_LOCKS itself has no tag any more.
+// tag identifies one run of a child, and the server that started the child. The tag is
+// RLIMIT_LOCKS: the kernel hands RLIMIT_LOCKS down at each fork and exec and has ignored the value
+// since Linux 2.4.25 (getrlimit(2)). A process keeps its tag despite a cleaned environment, setsid,
+// a lost parent, another cgroup or another user, and the server can read the tag of a process that
+// is not dumpable. A program that sets RLIMIT_LOCKS itself loses its tag.
 type tag struct {
-	run    uint64 // the soft limit: PID namespace, 28 bits, and the count of the run, 34 bits
-	server uint64 // the hard limit: 1, start of the server, 40 bits, and its pid, 22 bits
+	run    uint64 // soft limit: PID namespace, 28 bits, and count of the run, 34 bits
+	server uint64 // hard limit: 1, start of the server, 40 bits, and pid of the server, 22 bits
 }
 
 const (
@@ -37,10 +37,10 @@ func (s server) tagged(n uint64) tag {
 	}
 }
 
-// given reports whether t is the tag of a run of some server.
+// given reports whether a server has given tag t to a run.
 func (t tag) given() bool { return t.server&tagMark != 0 && t.server != tagInfinity && t.run < tagMark }
 
-// dead reports whether t is a tag of a server that is known to be gone, as server.dead does.
+// dead reports whether the server of tag t is known to be gone. dead is like server.dead.
 func (t tag) dead(self server) bool {
 	if !t.given() || t.run>>tagRunBits != self.pidns&tagPidNS {
 		return false
@@ -56,11 +56,12 @@ func (t tag) dead(self server) bool {
 	return st.zombie || st.start&tagStart != t.server>>tagPidBits&tagStart
 }
 
-// readTag returns the tag of a process, or a tag that is not given.
+// readTag returns the tag of a process. If the process has none, given returns false for the
+// result.
 func readTag(pid int) (tag, error) {
 	var limit unix.Rlimit
 	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) // needs no descriptor
-	if err == unix.EPERM {                                   // it has another user
+	if err == unix.EPERM {                                   // the process has another user
 		return readTagFile(pid)
 	}
 	return tag{limit.Cur, limit.Max}, err
@@ -86,12 +87,13 @@ func readTagFile(pid int) (t tag, err error) {
 	return t, nil
 }
 
-// tags gives each child of a host its tag.
+// tags makes the tags for the children of a host.
 type tags struct {
 	self server
-	// whole says that the whole program is the host's: its own limit may change for a fork.
+	// whole says the host may act for the whole program: then a fork may change the program's own
+	// limit.
 	whole bool
-	off   bool // this server has the tag of another one, which keeps it
+	off   bool // this server itself has the tag of another server, and keeps it
 }
 
 var runs atomic.Uint64
@@ -102,8 +104,8 @@ func newTags(self server, whole bool) tags {
 	return tags{self: self, whole: whole, off: err != nil || own.server < none.server || own.given() && own.server != none.server}
 }
 
-// next is the mark of the next child. alone says that nothing else tells apart the
-// descendants of two children that are forked at a time.
+// next is the mark of the next child. alone says no other mark distinguishes the descendants of two
+// children forked at the same time.
 func (t *tags) next(alone bool) mark {
 	if t.off {
 		return mark{}
@@ -111,19 +113,19 @@ func (t *tags) next(alone bool) mark {
 	return mark{tag: t.self.tagged(runs.Add(1)), before: t.whole, alone: alone}
 }
 
-// mark is a tag that a child will get. At zero it gets none.
+// mark is the tag for a child about to be forked. The zero mark gives no tag.
 type mark struct {
 	tag
-	before bool // the fork, by way of this program's own limit; else after it
-	alone  bool // no other fork meanwhile
+	before bool // set the tag before the fork, as this program's own limit; else after the fork
+	alone  bool // no other fork may run at the same time
 }
 
-// tagging is held for a fork alone.
+// tagging is held during a fork with mark.alone.
 var tagging sync.Mutex
 
-// fork calls fork, whose child gets the tag. A child that is not alone may have the tag of another
-// child in its first moments, and keep it in what it forks then: all else that tells them apart
-// goes before the tag.
+// fork calls the function fork; the new child gets the tag. If m.alone is false, a child may have
+// another child's tag in its first moments, and so may processes it forks then. Any other mark
+// distinguishing the two children therefore takes precedence over the tag.
 func (m mark) fork(fork func() (pid int, err error)) (pid int, err error) {
 	if !m.given() {
 		return fork()
@@ -139,7 +141,7 @@ func (m mark) fork(fork func() (pid int, err error)) (pid int, err error) {
 		}
 	}
 	if pid, err = fork(); err == nil && !(m.before && m.alone) {
-		unix.Prlimit(pid, unix.RLIMIT_LOCKS, &limit, nil) // refused where the program is set-user-ID
+		unix.Prlimit(pid, unix.RLIMIT_LOCKS, &limit, nil) // refused if the program is set-user-ID
 	}
 	return pid, err
 }

@@ -55,7 +55,7 @@ func TestTag(t *testing.T) {
 	}
 }
 
-// A child has its tag, and its descendants have, whoever they are.
+// A child and all its descendants have the child's tag, under any user.
 func TestTagIsHandedDown(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		h := newHost(t, HostConfig{Subreaper: whole})
@@ -63,7 +63,7 @@ func TestTagIsHandedDown(t *testing.T) {
 			t.Skip("RLIMIT_LOCKS is in use")
 		}
 		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`)))
-		w.Write([]byte("\n")) // it has its tag: the start is over
+		w.Write([]byte("\n")) // the script waits for this line, so the start is over and the child has its tag
 		want := searchOf(w).given.tag
 		for _, pid := range w.pids(protocol.Stdout, 2) {
 			byCall, err := readTag(pid)
@@ -81,7 +81,7 @@ func TestTagIsHandedDown(t *testing.T) {
 	}
 }
 
-// Two children that are forked at a time have tags of their own.
+// Two children forked at the same time have different tags.
 func TestTagsAreApart(t *testing.T) {
 	me, err := self()
 	if err != nil {
@@ -115,7 +115,8 @@ func TestTagsAreApart(t *testing.T) {
 	})
 }
 
-// Without a tag who left the cgroup is found by the leader, and that by its pid.
+// Without a tag, a process that left the cgroup is found through the leader, and the leader by its
+// pid.
 func TestLeaverWithoutTag(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainCgroup})
 	searchesOf(h).tags.off = true
@@ -149,7 +150,8 @@ func searchOf(w *watched) *search {
 	return nil
 }
 
-// Where cgroup.kill fails the members are killed one by one; where that fails, too, they are named.
+// If cgroup.kill fails, each member is killed on its own. If a member's kill fails, too, the error
+// names the member.
 func TestCgroupKillFails(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainCgroup})
 	w := start(t, h, script(`trap "" TERM; sleep 1000 & echo $$; wait`))
@@ -163,7 +165,7 @@ func TestCgroupKillFails(t *testing.T) {
 	if err := l.killMembers(); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the error of cgroup.kill is lost: %v", err)
 	}
-	for runs := true; runs; { // one may have forked meanwhile
+	for runs := true; runs; { // a process may have forked meanwhile
 		l.killMembers()
 		list, err := l.list()
 		if err != nil {
@@ -184,7 +186,7 @@ func TestCgroupKillFails(t *testing.T) {
 	}
 }
 
-// What cannot be read is not empty, and who cannot be seen is not dead.
+// An unreadable tree does not count as empty, and an invisible process does not count as dead.
 func TestWithoutDescriptors(t *testing.T) {
 	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -200,7 +202,7 @@ func TestWithoutDescriptors(t *testing.T) {
 			dead := me.dead(me) || me.tagged(1).dead(me)
 			_, censusErr := takeCensus(0, false, nil)
 			thread := searchesOf(h).spare
-			searchesOf(h).spare = nil // no thread that could help
+			searchesOf(h).spare = nil // no thread to help
 			empty, emptyErr := w.Handle.(*process).search(true)
 			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
 			searchesOf(h).spare = thread
@@ -223,7 +225,8 @@ func TestWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// noDescriptors leaves this program none until the returned limit is set again.
+// noDescriptors leaves this program no free descriptor until the caller restores the returned
+// limit.
 func noDescriptors(t *testing.T) (old unix.Rlimit) {
 	t.Helper()
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &old); err != nil {
@@ -236,7 +239,7 @@ func noDescriptors(t *testing.T) (old unix.Rlimit) {
 	return old
 }
 
-// Whose cgroup is another's is not killed for a tag that it got by chance.
+// A process in another child's cgroup is not killed for a tag it got by chance.
 func TestCgroupGoesBeforeTag(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainCgroup, Subreaper: true})
 	if searchesOf(h).tags.off {
@@ -255,7 +258,7 @@ func TestCgroupGoesBeforeTag(t *testing.T) {
 	}
 }
 
-// A program that another server started keeps that server's tag.
+// A program started by another server keeps the other server's tag.
 func TestTagOfAnotherServer(t *testing.T) {
 	me, err := self()
 	if err != nil {
@@ -285,7 +288,7 @@ func TestTagOfAnotherServer(t *testing.T) {
 	}
 }
 
-// What lacks a descriptor is done again on the thread, once, and a panic there harms nobody.
+// If a call lacks a descriptor, do repeats the call once on the thread. A panic there does no harm.
 func TestSpareGivesBack(t *testing.T) {
 	exits, err := newExits()
 	if err != nil {
@@ -315,7 +318,8 @@ func panicOn(yes bool) {
 	}
 }
 
-// A start that fails leaves no tree behind: each tree that is there keeps strays from being attributed.
+// A failed start leaves no tree behind. A leftover tree would prevent strays from being attributed
+// to other trees.
 func TestFailedStartLeavesNoTree(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainCgroup})
 	trees := func() (n int) {
@@ -339,8 +343,8 @@ func TestFailedStartLeavesNoTree(t *testing.T) {
 	}
 }
 
-// Process 1 of a container gets all orphans, also those of docker exec, which no program of the server
-// started. These have no limit.
+// Process 1 of a container gets all orphans, including those of docker exec, which no program of
+// the server started. These orphans have no limit.
 func TestStraysOfProcessOne(t *testing.T) {
 	none, set := tag{tagInfinity, tagInfinity}, tag{0, 0}
 	for _, tt := range []struct {

@@ -6,18 +6,21 @@ import (
 	"time"
 )
 
-// Before a fork the program and the working directory are looked up, on goroutines: that may
-// wait for a filesystem that does not answer, which nothing can end. So it has a deadline, each
-// owner has a few turns, and a look-up that hangs keeps its turn. So does a child that hangs
-// before its first instruction.
+// Before a fork, a goroutine looks up the program and the working directory. A look-up may hang
+// forever if a filesystem does not answer. So a look-up has a deadline, each owner has a few turns,
+// and a hanging look-up keeps its turn. A child hanging before its first instruction keeps its
+// turn, too.
 const (
 	defaultAnswerTime = 10 * time.Second
-	turnsEach         = 8  // of one owner
-	turnsAll          = 32 // of all; beyond it an owner without one may have one,
-	turnsMost         = 48 // up to this; with less room for threads all are fewer
+	turnsEach         = 8 // of each owner
+	// turnsAll is for all owners together. Beyond turnsAll, an owner without a turn may have one,
+	// up to turnsMost. If fewer threads are available, newTurns shrinks all three.
+	turnsAll  = 32
+	turnsMost = 48
 )
 
-// job is a start, from Start until done was called. Host.mu guards what is not fixed.
+// job is a start, from Start until done was called. Host.mu guards all fields except spec, in and
+// done, which are fixed.
 type job struct {
 	spec Spec
 	in   *Intake
@@ -25,22 +28,22 @@ type job struct {
 
 	path     string      // of the program; "": the look-up has not ended
 	apart    bool        // the child may hang before it runs
-	step     string      // what the look-up is at
+	step     string      // the current step of the look-up
 	deadline *time.Timer // of the look-up
-	unwatch  func() bool // of spec.Context
-	over     bool        // done was called, or will be by who set this
-	turn     *owner      // whose turn it has; nil: none
-	late     bool        // the turn counts as one that hangs
-	cut      func(error) // ends the wait for its exec; nil: it does not wait
+	unwatch  func() bool // stops watching spec.Context
+	over     bool        // done was called, or the goroutine that set over will call done
+	turn     *owner      // the owner whose turn the job has; nil: none
+	late     bool        // the turn counts as hanging
+	cut      func(error) // ends the wait for the child's exec; nil: nobody waits
 }
 
-// owner is those of one Spec.Owner that have a turn, or wait for one.
+// owner counts the jobs of a Spec.Owner, running or waiting for a turn.
 type owner struct {
 	waiting       []*job
-	running, late int // late ones run, too
+	running, late int // late jobs are running, too
 }
 
-// turns are the turns of all owners. Host.mu guards them.
+// turns counts the turns of all owners. Host.mu guards all fields.
 type turns struct {
 	each, all, most int // fixed
 	owners          map[string]*owner
@@ -48,16 +51,15 @@ type turns struct {
 	waiting         int
 }
 
-// newTurns are so many that they hold no more than a quarter of the threads that are kept.
+// newTurns returns turns for at most a quarter of the kept threads.
 func newTurns(kept int) turns {
 	most := max(min(turnsMost, kept/4), 3)
 	return turns{each: min(turnsEach, (most+2)/3), all: most * turnsAll / turnsMost, most: most, owners: make(map[string]*owner)}
 }
 
-// Start starts a child and calls done with it, or with the reason why not,
-// before anything of the child reaches in. done must not
-// block. Start never blocks either: it is for the caller to have one start
-// outstanding for each process.
+// Start starts a child and calls done with the child, or with the reason for the failure. Nothing
+// of the child reaches in before done is called. done must not block. Start never blocks either;
+// the caller must have at most one outstanding start for each process.
 func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 	j := &job{spec: spec, in: in, done: done}
 	h.mu.Lock()
@@ -80,7 +82,8 @@ func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
 	h.take(spec.Owner, o)
 }
 
-// take gives turns to who waits of an owner, and refuses those that wait for what hangs.
+// take gives free turns to waiting jobs of owner o. If only hanging jobs could free a turn, take
+// refuses the waiting jobs.
 func (h *Host) take(name string, o *owner) {
 	t := &h.turns
 	for len(o.waiting) > 0 {
@@ -110,7 +113,7 @@ func (h *Host) take(name string, o *owner) {
 	}
 }
 
-// leave ends the turn of a job, if it has one.
+// leave ends the turn of j, if j has a turn.
 func (h *Host) leave(j *job) {
 	o, t := j.turn, &h.turns
 	if o == nil {
@@ -132,7 +135,7 @@ func (h *Host) leave(j *job) {
 	}
 }
 
-// hangs counts the turn of a job as one that hangs.
+// hangs counts the turn of j as hanging.
 func (h *Host) hangs(j *job) {
 	if j.turn == nil || j.late {
 		return
@@ -148,7 +151,7 @@ func (h *Host) hangs(j *job) {
 	}
 }
 
-// lookUp finds what a job needs, and passes it to the spawners.
+// lookUp looks up the program of j and queues j for the spawners.
 func (h *Host) lookUp(j *job) {
 	path, apart, err := h.tryLookUp(j)
 	h.mu.Lock()
@@ -169,7 +172,7 @@ func (h *Host) lookUp(j *job) {
 	h.work.Broadcast()
 }
 
-// overdue fails a start whose look-up hangs. It keeps its turn.
+// overdue fails the start of j because the look-up hangs. The look-up keeps its turn.
 func (h *Host) overdue(j *job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +189,7 @@ func (h *Host) noAnswer(what string) error {
 	return fmt.Errorf("%w: the %s took longer than %v", ErrNoAnswer, what, h.answerTime)
 }
 
-// giveUp fails a start, unless its child is there or about to be.
+// giveUp fails a start, unless the child has executed its program or is about to.
 func (h *Host) giveUp(j *job, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,7 +201,7 @@ func (h *Host) giveUp(j *job, err error) {
 	}
 }
 
-// end fails a start that no spawner has.
+// end fails a start that no spawner has taken.
 func (h *Host) end(j *job, err error) {
 	j.over = true
 	go func() {
@@ -207,7 +210,7 @@ func (h *Host) end(j *job, err error) {
 	}()
 }
 
-// forgetStart is after the call of done.
+// forgetStart removes j after the call of done.
 func (h *Host) forgetStart(j *job) {
 	if j.unwatch != nil {
 		j.unwatch()
