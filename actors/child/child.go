@@ -169,5 +169,5 @@ var (
 	ErrStdinClosed = errors.New("child: stdin is closed")
 	ErrNoTTY       = errors.New("child: the process has no TTY")
 	ErrSurvivors   = errors.New("child: could not kill the whole tree")
-	ErrInUse       = errors.New("child: not to be released yet")
+	ErrInUse       = errors.New("child: still in use")
 )

@@ -167,7 +167,7 @@ func interpreterOf(dir, program string) (path string, ok bool) {
 	return path, err == nil
 }
 
-var errNoELF = errors.New("no ELF file that can be read")
+var errNoELF = errors.New("not a readable ELF file")
 
 // elfInterpreter finds PT_INTERP in the beginning of a file. (elf(5))
 func elfInterpreter(head []byte) (string, error) {

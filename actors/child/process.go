@@ -271,7 +271,7 @@ func (p *process) killOnce() error {
 
 // survivorsError names the survivors, or says why they are unknown.
 func survivorsError(names []string, why error) error {
-	text := "it is not known what is left"
+	text := "the survivors are unknown"
 	if len(names) > 0 {
 		text = strings.Join(names[:min(len(names), maxNamed)], ", ")
 		if more := len(names) - maxNamed; more > 0 {

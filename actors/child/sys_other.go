@@ -132,7 +132,7 @@ type mark struct{}
 func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	h.endStrays = func() {}
 	if cfg.Containment != "" && cfg.Containment != ContainGroup {
-		return nil, fmt.Errorf("containment %q is not to be had on this system: use %q", cfg.Containment, ContainGroup)
+		return nil, fmt.Errorf("containment %q is not available on this system: use %q", cfg.Containment, ContainGroup)
 	}
 	return groups{}, nil
 }
@@ -162,7 +162,7 @@ func (groups) close() error                                      { return nil }
 
 func (groups) allows(limits protocol.ProcessLimits) error {
 	if limits != (protocol.ProcessLimits{}) {
-		return fmt.Errorf("%w are not to be had on this system", ErrLimitRefused)
+		return fmt.Errorf("%w are not available on this system", ErrLimitRefused)
 	}
 	return nil
 }
