@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree makes files in a new directory: path → content, and for a path that ends in a slash a
-// directory, in @ a symbolic link to the content, in | a fifo.
+// tree makes files in a new directory. The map has the content by path. A path ending in a slash is
+// a directory, in @ a symbolic link to the content, in | a fifo.
 func tree(t testing.TB, files map[string]string) (dir string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -56,7 +56,7 @@ func tree(t testing.TB, files map[string]string) (dir string) {
 	return dir
 }
 
-// names are the paths of all that is below dir, with their content.
+// names lists all paths below dir, with their content.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
@@ -91,7 +91,7 @@ func wantNames(t *testing.T, dir, want string) {
 	}
 }
 
-// wantText wants an error with that text for the wire; "" none.
+// wantText wants an error with this text for the wire; "" means no error.
 func wantText(t *testing.T, err error, want string) {
 	t.Helper()
 	text := ""
@@ -136,7 +136,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%d bytes, where 100 are allowed: %d, %v", size, len(data), err)
 		}
 	}
-	// These have a size of 0.
+	// These files have a size of 0.
 	if data, err := Read("/proc/self/status", 1<<20, nil); err != nil || !bytes.HasPrefix(data, []byte("Name:")) {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -145,8 +145,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What is written takes the place of a file, wherever links to it are, and keeps its mode; who has
-// the old one open keeps that.
+// A written file replaces the old file, even if path is a link, and keeps its mode. Readers with
+// the old file open keep the old content.
 func TestWrite(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"a": "old", "sub/b": "old", "sub/up@": "../a", "link@": "sub/up", "dangling@": "sub/new",
@@ -205,7 +205,7 @@ func small(t *testing.T) string {
 	return dir
 }
 
-// A disk that is full leaves the old file, and nothing of the new.
+// On a full disk the old file stays, and nothing of the new file remains.
 func TestFullDisk(t *testing.T) {
 	dir := small(t)
 	path := filepath.Join(dir, "a")
@@ -220,7 +220,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	wantText(t, h.Write("h", 0, make([]byte, 1<<20)), full)
 	wantText(t, h.Write("h", 0, []byte("new")), "")
-	wantText(t, h.Close("h"), full) // who closes without waiting for answers has no half of a file
+	wantText(t, h.Close("h"), full) // a client that closes without waiting for answers does not get half a file
 	wantText(t, h.Close("h"), "")
 	from := filepath.Join(t.TempDir(), "large")
 	os.WriteFile(from, make([]byte, 1<<20), 0o666)
@@ -228,11 +228,11 @@ func TestFullDisk(t *testing.T) {
 	wantNames(t, dir, "a=old")
 }
 
-// asOwner takes root's privilege over files from the test's goroutine, which only then may not do what
-// modes forbid.
+// asOwner drops root's privilege over files for the test's goroutine. Only without this privilege
+// do file modes apply.
 func asOwner(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // and its thread ends with it
+	runtime.LockOSThread() // the thread ends with the goroutine
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(&header, &caps[0]); err != nil {
@@ -244,7 +244,7 @@ func asOwner(t *testing.T) {
 	}
 }
 
-// Where nothing may be written nothing is, and what is there stays.
+// In read-only places nothing is written, and existing files stay.
 func TestReadOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin      func(t *testing.T, dir string) error
@@ -286,7 +286,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A file that others make shorter and longer while it is read has what it had at some time.
+// If a file grows and shrinks while it is read, the result is the content at some moment.
 func TestReadWhatChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	if err := os.WriteFile(path, nil, 0o666); err != nil {
@@ -315,7 +315,7 @@ func TestReadWhatChanges(t *testing.T) {
 	other.Wait()
 }
 
-// On filesystems that know no files without a name the new one has one beside the old.
+// On a filesystem without unnamed files, the new file has a temporary name beside the old file.
 func TestNamedReplacement(t *testing.T) {
 	dir := tree(t, map[string]string{"a": "old"})
 	for _, commit := range []bool{false, true} {
@@ -370,10 +370,10 @@ func TestHandles(t *testing.T) {
 	wantText(t, h.Write("w", 8, []byte("world")), "")
 	_, _, err := h.Read("w", 0, 5)
 	wantText(t, err, "Bad file descriptor (os error 9)")
-	wantNames(t, dir, "a=hello dir/ fifo") // not yet
+	wantNames(t, dir, "a=hello dir/ fifo") // a is replaced only by Close
 	wantText(t, h.Close("w"), "")
 	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")
-	wantText(t, h.Close("w"), "") // it may be repeated
+	wantText(t, h.Close("w"), "") // Close may be repeated
 	if chunk, _, err := h.Read("r", 0, 100); string(chunk) != "hello" || err != nil {
 		t.Errorf("who had the old file open reads %q, %v", chunk, err)
 	}
@@ -474,7 +474,7 @@ func TestStat(t *testing.T) {
 	wantText(t, err, noSuchFile)
 }
 
-// What waits to be written is counted by its length.
+// The queue of answers counts a block by its length, so its capacity must not be much larger.
 func TestBlockIsNoLargerThanItLooks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
@@ -492,7 +492,7 @@ func TestBlockIsNoLargerThanItLooks(t *testing.T) {
 	}
 }
 
-// A file of which a read waits for ever costs its call, after a while.
+// If a read of a file waits forever, the call fails after a while.
 func TestReadWhatWaits(t *testing.T) {
 	const path = "/proc/kmsg"
 	if f, err := os.Open(path); err != nil {
@@ -505,14 +505,14 @@ func TestReadWhatWaits(t *testing.T) {
 	}
 }
 
-// smaller divides a limit for the time of a test.
+// smaller divides a limit for the duration of a test.
 func smaller(t *testing.T, limit *int, by int) {
 	whole := *limit
 	t.Cleanup(func() { *limit = whole })
 	*limit /= by
 }
 
-// What of a directory is not looked at may have been something to return.
+// Entries skipped in a large directory might belong to the result, so Walk sets Truncated.
 func TestWalkOfMoreThanIsRead(t *testing.T) {
 	smaller(t, &maxEntries, 200)
 	smaller(t, &maxListed, 200)
@@ -530,8 +530,8 @@ func TestWalkOfMoreThanIsRead(t *testing.T) {
 	wantText(t, err, fmt.Sprintf("directory `%s` has more than %d entries: fs/walk returns a part", dir, maxListed))
 }
 
-// Names that are long, and longer in a message: an answer has a bound in bytes as it is sent,
-// whatever the number of its entries.
+// The size of an answer is bounded in bytes as sent, whatever the number of entries, even if names
+// are long and their encoding is longer.
 func TestListsAreBoundedInBytes(t *testing.T) {
 	smaller(t, &maxWalkBytes, 8)
 	smaller(t, &maxListBytes, 8)
@@ -625,7 +625,7 @@ func TestRemove(t *testing.T) {
 		{"none", true, true, ""},
 		{"keep/none", true, true, "Not a directory (os error 20)"},
 		{"d", false, false, "Directory not empty (os error 39)"},
-		{"link", true, true, ""}, // and not what it leads to
+		{"link", true, true, ""}, // the link goes, its target stays
 		{"a", false, false, ""},
 		{"empty", false, true, ""},
 	} {
@@ -653,7 +653,7 @@ func TestCopy(t *testing.T) {
 	}{
 		{"a", "b", false, ""},
 		{"link", "c", true, ""},
-		{"a", "self", false, ""}, // it is the same
+		{"a", "self", false, ""}, // self is the same file as a
 		{"none", "c", true, noSuchFile},
 		{"a", "no/c", false, noSuchFile},
 		{"a", "d", false, "path `" + dir + "/d` is not a file"},

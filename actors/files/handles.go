@@ -11,8 +11,8 @@ import (
 // maxOpen is how many files one connection may have open.
 const maxOpen = 64
 
-// Handles are the files that a connection has open, under names that it chose. Calls
-// about one name come one at a time; else any goroutine may call.
+// Handles are the open files of a connection, under names chosen by the client. At most one call at
+// a time may use the same name; otherwise any goroutine may call.
 type Handles struct {
 	mu   sync.Mutex
 	open map[string]*handle
@@ -20,10 +20,10 @@ type Handles struct {
 }
 
 type handle struct {
-	file     *os.File     // nil: it is being opened
-	replaces *replacement // nil: it is read
-	failed   error        // a block that could not be written; the file is then not to be had
-	mu       sync.Mutex   // held while file is used, for CloseAll
+	file     *os.File     // nil: Open has not finished
+	replaces *replacement // nil: opened for reading
+	failed   error        // the first error of writing a block; Close then discards the file
+	mu       sync.Mutex   // held while file is used; CloseAll waits for mu
 }
 
 type unknownHandle struct{ id string }
@@ -31,7 +31,8 @@ type unknownHandle struct{ id string }
 func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file handle `%s`", u.id) }
 func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Open opens a regular file to be read, or one that takes its place once it is closed.
+// Open opens a regular file for reading. If replace, Open creates a new file for writing; Close
+// lets the new file replace path.
 func (h *Handles) Open(id, path string, replace bool) error {
 	hd := &handle{}
 	hd.mu.Lock()
@@ -85,8 +86,8 @@ func (h *Handles) get(id string) (*handle, error) {
 	return hd, nil
 }
 
-// Read returns up to n bytes from offset on, and whether nothing follows them now. n is at
-// most math.MaxInt32.
+// Read returns up to n bytes from offset on. eof reports whether no bytes follow the chunk now. n
+// is at most math.MaxInt32.
 func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool, err error) {
 	hd, err := h.get(id)
 	if err != nil {
@@ -96,7 +97,7 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 	return block(hd.file, offset, n)
 }
 
-// Write writes a block. What was never written before it reads as zeros.
+// Write writes a block. Bytes never written before offset read as zeros.
 func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	hd, err := h.get(id)
 	if err != nil {
@@ -114,8 +115,9 @@ func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	return err
 }
 
-// Close closes a file; one that was written takes its place now, unless a block of it could not be:
-// then the error is that again, for who has not waited for it. It may be repeated.
+// Close closes a file. A file opened for writing replaces its target now. But if a block could not
+// be written, Close discards the file and returns the error of that block again, for clients that
+// did not wait for the answer to the block. Close may be repeated.
 func (h *Handles) Close(id string) error {
 	hd, err := h.get(id)
 	if err != nil {
@@ -135,8 +137,8 @@ func (h *Handles) Close(id string) error {
 	return hd.replaces.commit()
 }
 
-// CloseAll closes what is open. What was written is dropped, and leaves no trace. It waits for
-// the calls that are under way; later ones fail.
+// CloseAll closes all open files. Files opened for writing are discarded without a trace. CloseAll
+// waits for running calls; later calls fail.
 func (h *Handles) CloseAll() {
 	h.mu.Lock()
 	h.over = true

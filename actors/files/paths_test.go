@@ -18,8 +18,8 @@ import (
 
 var slashes = regexp.MustCompile("/+")
 
-// FuzzPaths has a path told as a URI, in several ways, and looks at what is there: what package os
-// sees under the path, and no other. Nothing is changed.
+// FuzzPaths encodes a path as a URI, in several ways, and looks at the file. The result must match
+// the file seen by package os under the same path. Nothing is changed.
 func FuzzPaths(f *testing.F) {
 	dir := tree(f, map[string]string{
 		"a": "hello", "d/in": "in d", "d/é/ü": "u", "d/up@": "..", "d/back@": "../d/up/d", "sp ace/x y": "blank", "new\nline/\t": "control", "100%": "percent",
@@ -39,11 +39,11 @@ func FuzzPaths(f *testing.F) {
 		f.Add(seed, ^uint64(0))
 	}
 	f.Fuzz(func(t *testing.T, name string, escape uint64) {
-		at := slashes.ReplaceAllString(dir+"/"+name, "/") // in a URI a dot segment takes away what is between two, too
+		at := slashes.ReplaceAllString(dir+"/"+name, "/") // in a URI, a dot segment also removes an empty segment between two slashes
 		if strings.Contains(name, "\x00") || len(at) > 4000 {
 			return
 		}
-		// As a path, all of it or some encoded; a dot segment takes away the name before it.
+		// As a path, with some or all bytes encoded. A dot segment removes the name before it.
 		some := []byte("file://")
 		for i := range len(at) {
 			c := at[i]
@@ -63,14 +63,14 @@ func FuzzPaths(f *testing.F) {
 			}
 		}
 		wantAsOS(t, dir, clean)
-		// As what a client has put together.
+		// As a URI composed by a client.
 		if path, err := protocol.ParseFileURI(protocol.FileURI(dir) + "/" + name); err == nil {
 			wantAsOS(t, dir, path)
 		}
 	})
 }
 
-// wantAsOS wants to see what package os sees under a path, if it is in dir.
+// wantAsOS compares Stat with package os, if the path leads into dir.
 func wantAsOS(t *testing.T, dir, path string) {
 	t.Helper()
 	if path != dir && !strings.HasPrefix(path, dir+"/") {

@@ -15,17 +15,19 @@ import (
 // maxLinks is how many symbolic links are followed, as in path_resolution(7).
 const maxLinks = 40
 
-// replacement is a new file that is to take the place of another, or of none. Until it
-// has it has no name, or one of its own where the filesystem knows no files without (see open(2),
-// O_TMPFILE). It is not synced: after a loss of power the file may be either, or empty.
+// replacement is a new file before it replaces another file, or takes a free name. Until commit the
+// file is unnamed. On a filesystem without unnamed files, the file has a temporary name (see
+// open(2), O_TMPFILE). The content is not synced: after a loss of power the target may be the old
+// file, the new file, or empty.
 type replacement struct {
 	file   *os.File
-	old    fs.FileInfo // what it replaces; nil: nothing
-	target string      // the last is no symbolic link
-	named  string      // "": it has no name
+	old    fs.FileInfo // the file to replace; nil: none
+	target string      // path to replace, with all links resolved
+	named  string      // temporary name; "": the file is unnamed
 }
 
-// newReplacement has the mode and, if that is allowed, the owner of what it replaces.
+// newReplacement creates a file to replace path, with the mode of the old file and, if permitted,
+// its owner.
 func newReplacement(path string) (*replacement, error) {
 	target, err := behindLinks(path)
 	if err != nil {
@@ -38,7 +40,7 @@ func newReplacement(path string) (*replacement, error) {
 		return nil, err
 	case !r.old.Mode().IsRegular():
 		return nil, notFile(path)
-	default: // a rename would not ask
+	default: // a rename would not check the file's write permission
 		if err := unix.Faccessat(unix.AT_FDCWD, target, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return nil, &fs.PathError{Op: "write", Path: target, Err: err}
 		}
@@ -51,7 +53,7 @@ func newReplacement(path string) (*replacement, error) {
 	}
 	if r.old != nil {
 		own(r.file, r.old)
-		if err := r.file.Chmod(r.old.Mode()); err != nil { // after chown(2), which takes set-user-ID away
+		if err := r.file.Chmod(r.old.Mode()); err != nil { // chown(2) clears set-user-ID, so chmod comes after
 			r.abort()
 			return nil, err
 		}
@@ -59,14 +61,15 @@ func newReplacement(path string) (*replacement, error) {
 	return r, nil
 }
 
-// behindLinks is the path of what path leads to, which need not exist; its directory must.
+// behindLinks resolves all symbolic links in path. The result need not exist, but its directory
+// must.
 func behindLinks(path string) (string, error) {
 	for range maxLinks {
-		// Not filepath.Dir: it takes link/.. for nothing.
+		// Not filepath.Dir, which reduces link/.. to nothing.
 		i := strings.LastIndexByte(path, '/')
 		dir, name := path[:i+1], path[i+1:]
 		if name == "" || name == "." || name == ".." {
-			return Canonicalize(path) // a directory, if it is anything
+			return Canonicalize(path) // only a directory can have such a name
 		}
 		dir, err := Canonicalize(dir)
 		if err != nil {
@@ -93,15 +96,16 @@ func openNamed(target string) (*os.File, error) {
 	return openFile(beside(target), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666)
 }
 
-// beside is a name that nobody has, in the directory of target.
+// beside returns an unused name in the directory of target.
 func beside(target string) string {
 	return filepath.Join(filepath.Dir(target), fmt.Sprintf(".troupe-%016x", rand.Uint64()))
 }
 
-// same reports whether it would replace that file.
+// same reports whether the file to replace is the file of info.
 func (r *replacement) same(info fs.FileInfo) bool { return r.old != nil && os.SameFile(r.old, info) }
 
-// commit lets the file take its place, or leaves no trace of it.
+// commit puts the new file in place of the target. If commit fails, no trace of the new file
+// remains.
 func (r *replacement) commit() error {
 	if r.named == "" {
 		name := beside(r.target)
@@ -111,7 +115,7 @@ func (r *replacement) commit() error {
 		}
 		r.named = name
 	}
-	err := r.file.Close() // a filesystem may say only now that it is full
+	err := r.file.Close() // a full filesystem may report its error only now
 	if err == nil {
 		err = os.Rename(r.named, r.target)
 	}
@@ -121,7 +125,7 @@ func (r *replacement) commit() error {
 	return err
 }
 
-// abort leaves no trace of the file. May be called after commit has failed.
+// abort removes every trace of the new file. abort may be called after a failed commit.
 func (r *replacement) abort() {
 	r.file.Close()
 	if r.named != "" {

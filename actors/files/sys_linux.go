@@ -10,19 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollHangs reports whether a poll of the file asks the server of a FUSE filesystem. Until that
-// answers, the runtime's poller serves nobody: it adds the file to its set under the set's lock.
+// pollHangs reports whether polling the file involves the server of a FUSE filesystem. While this
+// server does not answer, the runtime's poller serves nobody, because it adds the file to its set
+// under the set's lock.
 func pollHangs(fd int) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.FUSE_SUPER_MAGIC
 }
 
-// openUnnamed opens a new file in dir that has no name; not every filesystem can.
+// openUnnamed opens a new, unnamed file in dir. Some filesystems lack unnamed files.
 func openUnnamed(dir string) (*os.File, error) {
 	return openFile(dir, unix.O_WRONLY|unix.O_TMPFILE, 0o666)
 }
 
-// link gives a file without a name one. Source: open(2), O_TMPFILE.
+// link gives an unnamed file a name. Source: open(2), O_TMPFILE.
 func link(f *os.File, name string) error {
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
 	if err != nil {
@@ -31,7 +32,7 @@ func link(f *os.File, name string) error {
 	return nil
 }
 
-// own gives f the owner of old, if that is allowed.
+// own gives f the owner of old, if permitted.
 func own(f *os.File, old fs.FileInfo) {
 	if st, ok := old.Sys().(*syscall.Stat_t); ok {
 		f.Chown(int(st.Uid), int(st.Gid))
@@ -46,8 +47,8 @@ func created(path string) time.Time {
 	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
 }
 
-// Canonicalize is the path without symbolic links. It asks the kernel, which sees one state
-// of each directory.
+// Canonicalize returns path without symbolic links. The kernel resolves the path, so each directory
+// is seen in a single state.
 func Canonicalize(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 
 func pollHangs(int) bool { return true }
 
-// Elsewhere than on Linux all files have names.
+// Unnamed files exist on Linux only.
 func openUnnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 func link(*os.File, string) error          { return errors.ErrUnsupported }
 
-// own gives f the owner of old, if that is allowed.
+// own gives f the owner of old, if permitted.
 func own(f *os.File, old fs.FileInfo) {
 	if st, ok := old.Sys().(*syscall.Stat_t); ok {
 		f.Chown(int(st.Uid), int(st.Gid))
@@ -26,5 +26,5 @@ func own(f *os.File, old fs.FileInfo) {
 
 func created(string) time.Time { return time.Time{} }
 
-// Canonicalize is the path without symbolic links.
+// Canonicalize returns path without symbolic links.
 func Canonicalize(path string) (string, error) { return filepath.EvalSymlinks(path) }

@@ -18,73 +18,75 @@ import (
 )
 
 const (
-	// maxWatched is how many paths a watch has at most; allPlaces is how many places all watches
-	// have together, each 100 bytes or so.
+	// maxWatched is how many paths a single watch may have. allPlaces is how many places all
+	// watches together may have; a place takes about 100 bytes.
 	maxWatched = 64
 	allPlaces  = 1 << 17
-	// maxLooks is how many watches look at the disk at a time, each on a thread of its own, beside
-	// those that begin.
+	// maxLooks is how many watches may look at the disk at the same time, each on a thread of its
+	// own. Starting watches do not count.
 	maxLooks = 64
-	// watched is what may bring a path into being, or end it. That a directory is gone comes
-	// unasked, as IN_IGNORED.
+	// watched are the events that may create or remove a path. The removal of a directory is
+	// reported without asking, as IN_IGNORED.
 	watched = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVE_SELF
-	// Without IN_MASK_ADD a directory that is watched already is watched for nothing for a
-	// moment, and what happens then is lost (inotify_update_existing_watch of the kernel).
+	// IN_MASK_ADD is needed for a directory already watched: without IN_MASK_ADD the kernel clears
+	// the mask for a moment, and events in this moment are lost (inotify_update_existing_watch of
+	// the kernel).
 	watchFlags = unix.IN_ONLYDIR | unix.IN_MASK_ADD
 )
 
-// Watcher waits for files to come and go. It has one instance of inotify(7), of which a user
-// may have few, and a goroutine that reads it, both only while there are watches. What is not told
-// by inotify is not noticed: mounts, and what other machines do to a network filesystem.
+// Watcher waits for files to come and go. It uses a single instance of inotify(7), because a user
+// may have few instances, and a goroutine reading the instance. Both exist only while there are
+// watches. The Watcher misses changes unknown to inotify: mounts, and changes of other machines to
+// a network filesystem.
 type Watcher struct {
-	looks chan struct{} // filled by those that look
+	looks chan struct{} // a semaphore: each looking watch holds a slot
 
 	mu     sync.Mutex
 	in     *inotify // nil: there are no watches
 	places int      // of all watches
-	most   int      // places
+	most   int      // limit for places
 }
 
-// NewWatcher returns a Watcher without watches. It holds no inotify instance yet.
+// NewWatcher returns a Watcher without watches and without an inotify instance.
 func NewWatcher() *Watcher {
 	return &Watcher{looks: make(chan struct{}, maxLooks), most: allPlaces}
 }
 
-// inotify is one instance, with all directories in which something is looked for.
+// inotify is an inotify instance with the watches using it.
 type inotify struct {
 	file *os.File
 	conn syscall.RawConn
 
-	// Guarded by Watcher.mu.
+	// Watcher.mu guards all and directories.
 	all         map[*Watch]bool
 	directories map[int32]map[string]map[*Watch]bool // by watch descriptor, and name in the directory
 }
 
-// place is where a change matters to a watch: a name in a directory.
+// place is a name in a directory. An event for a place makes the watch look at its paths again.
 type place struct {
-	directory int32 // its watch descriptor
+	directory int32 // watch descriptor of the directory
 	name      string
 }
 
-// Watch waits for one of some paths to come into being, or to end.
+// Watch waits until a path comes into being, or a path vanishes.
 type Watch struct {
-	// Fixed at the beginning.
+	// watcher to missing are fixed at the beginning; so is release, once set.
 	watcher *Watcher
 	in      *inotify
 	paths   []string
-	missing int // of paths: so many are, and the others are there
+	missing int // the first missing of paths do not exist, the others exist
 	release func() bool
 
-	// Guarded by Watcher.mu.
+	// Watcher.mu guards the fields below.
 	places  map[place]bool
-	busy    bool // it looks, or is about to
-	dirty   bool // and something has changed meanwhile
+	busy    bool // the watch looks, or is about to
+	dirty   bool // events came while busy
 	over    bool
 	changed bool
 	then    func()
 }
 
-// CanWatch reports whether the system lets us watch.
+// CanWatch reports whether the system permits watches.
 func CanWatch() bool {
 	in, err := newInotify()
 	if err == nil {
@@ -93,9 +95,9 @@ func CanWatch() bool {
 	return err == nil
 }
 
-// Watch begins a watch that ends with the first change, or when ctx is done: a path of missing is
-// there, or one of present is not, as os.Stat has it. It may be so already. A change that
-// lasts no longer than it takes to look may go unnoticed.
+// Watch begins a watch. The watch ends when a path of missing exists, when a path of present does
+// not exist (as os.Stat sees both), or when ctx is done. The watch may end at once. A change undone
+// before the watch has looked may go unnoticed.
 func (r *Watcher) Watch(ctx context.Context, missing, present []string) (*Watch, error) {
 	if n := len(missing) + len(present); n > maxWatched {
 		return nil, refuse("%d paths are to be watched, and a watch has at most %d", n, maxWatched)
@@ -111,7 +113,8 @@ func (r *Watcher) Watch(ctx context.Context, missing, present []string) (*Watch,
 	return w, nil
 }
 
-// Then has f called, once, when there is a change: now, if there has been one. It may not block.
+// Then sets f, which is called once, when the watch ends with a change. If there was a change
+// before, Then calls f at once. f must not block.
 func (w *Watch) Then(f func()) {
 	w.watcher.mu.Lock()
 	w.then = f
@@ -136,7 +139,8 @@ func (r *Watcher) begin(w *Watch) (err error) {
 	return nil
 }
 
-// end ends a watch; once. The last one to end closes the instance.
+// end ends a watch; a second call does nothing. The end of the last watch closes the inotify
+// instance.
 func (w *Watch) end(changed bool) {
 	r := w.watcher
 	r.mu.Lock()
@@ -160,14 +164,14 @@ func (w *Watch) end(changed bool) {
 		}
 	}
 	if last {
-		go w.in.file.Close() // it takes the kernel 10 ms
+		go w.in.file.Close() // the close takes the kernel 10 ms
 	} else {
 		w.in.forget(gone)
 	}
 }
 
-// look looks at all paths, until nothing has changed meanwhile. An error ends the watch as a change
-// does: who waits will look, and hear of it.
+// look looks at all paths, and again while events come. An error ends the watch like a change: the
+// client will look at the path and get the error.
 func (w *Watch) look() error {
 	for {
 		changed, err := w.differs()
@@ -186,8 +190,8 @@ func (w *Watch) look() error {
 	}
 }
 
-// differs follows all paths, and only then looks whether they are there: what changes later
-// is told.
+// differs reports whether a path exists but should be missing, or the other way round. It watches
+// the places of a path before it looks at the path, so later changes cause events.
 func (w *Watch) differs() (bool, error) {
 	places := make(map[place]bool)
 	for i, path := range w.paths {
@@ -209,15 +213,15 @@ func (w *Watch) differs() (bool, error) {
 	return false, nil
 }
 
-// absent reports whether an error says that there is no such file, and no other.
+// absent reports whether err means: there is no such file.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
-// follow goes the way of a path as the kernel does (path_resolution(7)), to its end or where it
-// leads no further, and adds each place it passes before it looks there. A directory that may not
-// be read is passed, if the way goes on in it.
+// follow resolves path as the kernel does (path_resolution(7)), to its end or to the first missing
+// name, and adds each place on the way before looking there. A directory without read permission is
+// passed unwatched if the path goes on in it.
 func (w *Watch) follow(path string, places map[place]bool) error {
 	directory, links := "/", 0
-	var blind error // of the last place
+	var blind error // error of the last place
 	for rest := strings.Split(path, "/"); len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
@@ -231,7 +235,7 @@ func (w *Watch) follow(path string, places map[place]bool) error {
 		blind = w.add(directory, name, places)
 		switch {
 		case blind == nil, errors.Is(blind, unix.EACCES):
-		case absent(blind): // only just: a place before will tell
+		case absent(blind): // the directory has just vanished: an earlier place will report
 			return nil
 		default:
 			return blind
@@ -249,11 +253,11 @@ func (w *Watch) follow(path string, places map[place]bool) error {
 			return blind
 		default:
 			if links++; links > maxLinks {
-				return nil // Stat will say so
+				return nil // Stat will report the loop
 			}
 			link, err := os.Readlink(here)
 			if err != nil {
-				return nil // only just
+				return nil // the link has just vanished
 			}
 			if strings.HasPrefix(link, "/") {
 				directory = "/"
@@ -264,10 +268,10 @@ func (w *Watch) follow(path string, places map[place]bool) error {
 	return blind
 }
 
-// add adds a place, to places as well.
+// add watches the directory, and adds the place to places and to the watch.
 func (w *Watch) add(directory, name string, places map[place]bool) error {
-	// Twice: the descriptor may have been removed before it was known that we want it. If we
-	// get the same again, what becomes of it is told.
+	// Repeated until the descriptor stays the same: another watch's end may have removed the
+	// descriptor before keep registered it. A registered descriptor reports its events.
 	for last := int32(-1); ; {
 		wd, err := w.in.add(directory)
 		if err != nil {
@@ -286,7 +290,7 @@ func (w *Watch) add(directory, name string, places map[place]bool) error {
 	}
 }
 
-// keep has the watch look when there is news of the place.
+// keep registers the place: an event for the place makes the watch look.
 func (w *Watch) keep(p place) error {
 	r := w.watcher
 	r.mu.Lock()
@@ -315,7 +319,8 @@ func (w *Watch) keep(p place) error {
 	return nil
 }
 
-// drop gives up all places but those, and returns the directories in which nobody has one.
+// drop gives up all places except those in but, and returns the directories without any place left.
+// The caller holds the lock.
 func (w *Watch) drop(but map[place]bool) (gone []int32) {
 	for p := range w.places {
 		if but[p] {
@@ -336,7 +341,7 @@ func (w *Watch) drop(but map[place]bool) (gone []int32) {
 	return gone
 }
 
-// unused is the directory, unless somebody has a place in it.
+// unused returns the directory, unless a watch has a place in it.
 func (r *Watcher) unused(in *inotify, directory int32) []int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -346,7 +351,7 @@ func (r *Watcher) unused(in *inotify, directory int32) []int32 {
 	return []int32{directory}
 }
 
-// wake has watches look. It is called with the lock.
+// wake makes watches look. The caller holds the lock.
 func (r *Watcher) wake(watches map[*Watch]bool) {
 	for w := range watches {
 		if w.busy {
@@ -362,14 +367,14 @@ func (r *Watcher) wake(watches map[*Watch]bool) {
 	}
 }
 
-// read reads an instance until it is closed.
+// read reads events until the instance is closed.
 func (r *Watcher) read(in *inotify) {
-	var buf [4096]byte // for 15 events at least
+	var buf [4096]byte // room for 15 events at least
 	for {
 		n, err := in.file.Read(buf[:])
 		if err != nil {
 			r.mu.Lock()
-			left := maps.Clone(in.all) // none, if it was closed
+			left := maps.Clone(in.all) // no watch is left if the instance was closed by end
 			if r.in == in {
 				r.in = nil
 			}
@@ -392,9 +397,9 @@ func (r *Watcher) read(in *inotify) {
 	}
 }
 
-// event wakes those whom an event concerns. It is called with the lock.
+// event wakes the watches concerned by an event. The caller holds the lock.
 func (r *Watcher) event(in *inotify, directory int32, mask uint32, name string) {
-	if mask&unix.IN_Q_OVERFLOW != 0 { // some were lost
+	if mask&unix.IN_Q_OVERFLOW != 0 { // events were lost
 		r.wake(in.all)
 		return
 	}
@@ -406,7 +411,7 @@ func (r *Watcher) event(in *inotify, directory int32, mask uint32, name string) 
 		r.wake(names[name])
 		return
 	}
-	for _, watches := range names { // it is about the directory itself
+	for _, watches := range names { // the event is about the directory itself
 		r.wake(watches)
 	}
 }
@@ -422,7 +427,7 @@ func newInotify() (*inotify, error) {
 		directories: make(map[int32]map[string]map[*Watch]bool),
 	}
 	in.conn, _ = in.file.SyscallConn() // fails for a nil file only
-	// Without the runtime's poller nothing could wait for it.
+	// A file outside of the runtime's poller has no deadlines, and could not be waited for.
 	if err := in.file.SetDeadline(time.Time{}); err != nil {
 		in.file.Close()
 		return nil, err
@@ -430,7 +435,7 @@ func newInotify() (*inotify, error) {
 	return in, nil
 }
 
-// add has the kernel watch a directory, which is told by its descriptor from then on.
+// add makes the kernel watch a directory. Events refer to the directory by the returned descriptor.
 func (in *inotify) add(directory string) (wd int32, err error) {
 	failed := in.conn.Control(func(fd uintptr) {
 		n, e := unix.InotifyAddWatch(int(fd), directory, watched|watchFlags)
@@ -447,7 +452,7 @@ func (in *inotify) add(directory string) (wd int32, err error) {
 	return wd, nil
 }
 
-// forget has the kernel watch directories no longer; those that are gone it does not.
+// forget ends the kernel's watches of directories. Errors about vanished directories are ignored.
 func (in *inotify) forget(directories []int32) {
 	in.conn.Control(func(fd uintptr) {
 		for _, wd := range directories {

@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// watchTime is how long news may take to come; no test that passes waits for it.
+// watchTime is how long news may take to come; no passing test waits so long.
 const watchTime = 30 * time.Second
 
 // watch begins a watch, until the test ends.
@@ -32,7 +32,7 @@ func watch(t *testing.T, r *Watcher, missing, present []string) (told chan struc
 }
 
 func toldBy(w *Watch) (told chan struct{}) {
-	told = make(chan struct{}, 2) // twice would be once too often
+	told = make(chan struct{}, 2) // room for a second, wrong notification
 	w.Then(func() { told <- struct{}{} })
 	return told
 }
@@ -45,7 +45,7 @@ func await(t interface{ Fatalf(string, ...any) }, told chan struct{}, what strin
 	}
 }
 
-// idle waits until nothing is left of the watches that have ended.
+// idle waits until all ended watches are removed.
 func idle(t *testing.T, r *Watcher) {
 	t.Helper()
 	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
@@ -61,7 +61,7 @@ func idle(t *testing.T, r *Watcher) {
 	}
 }
 
-// settled waits until no watch looks any more: what happened before has been seen.
+// settled waits until no watch looks. All earlier events are then handled.
 func (r *Watcher) settled(t *testing.T) {
 	t.Helper()
 	marker := filepath.Join(t.TempDir(), "marker")
@@ -70,7 +70,7 @@ func (r *Watcher) settled(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := toldBy(w)
-	if err := os.Mkdir(marker, 0o777); err != nil { // its event is behind all others
+	if err := os.Mkdir(marker, 0o777); err != nil { // its event comes after all others
 		t.Fatal(err)
 	}
 	await(t, told, "a marker")
@@ -91,7 +91,7 @@ func TestWatch(t *testing.T) {
 		name             string
 		tree             map[string]string
 		missing, present string // names, separated by blanks
-		quiet, change    string // what is done, a shell would say
+		quiet, change    string // changes without and with a notification, as shell commands
 	}{
 		{"a file", nil, "a", "", "touch b", "touch a"},
 		{"one of several", nil, "a b/c d", "", "mkdir b", "touch b/c"},
@@ -145,7 +145,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// sh does what is between semicolons.
+// sh runs commands separated by semicolons.
 func sh(t *testing.T, dir, script string) {
 	t.Helper()
 	for command := range strings.SplitSeq(script, ";") {
@@ -228,7 +228,7 @@ func TestWatchRefuses(t *testing.T) {
 	idle(t, r)
 }
 
-// A watch that nobody wants any more leaves nothing, whatever it was about.
+// An ended watch leaves nothing behind, in any state.
 func TestWatchEnds(t *testing.T) {
 	dir := tree(t, map[string]string{"a/b/": ""})
 	r := NewWatcher()
@@ -240,7 +240,7 @@ func TestWatchEnds(t *testing.T) {
 		w, err := r.Watch(ctx, []string{dir + "/a/b/c", dir + "/a/x"}, nil)
 		if err == nil {
 			w.Then(func() { t.Error("told of no change") })
-			sh(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // it looks while it ends, perhaps
+			sh(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // the watch may be looking when it ends
 		}
 		cancel()
 	}
@@ -257,7 +257,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// What a watch has come past is not watched any longer, nor what has ended kept.
+// A watch gives up places no longer needed, and an ended watch gives up all places.
 func TestWatchKeepsWhatItNeeds(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
@@ -293,7 +293,8 @@ func TestWatchKeepsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// wantPlaces wants that many places, each in a directory of its own, and the kernel to watch those.
+// wantPlaces wants this number of places, each in a directory of its own, and the kernel to watch
+// these directories.
 func wantPlaces(t *testing.T, r *Watcher, want int) {
 	t.Helper()
 	r.mu.Lock()
@@ -311,7 +312,7 @@ func wantPlaces(t *testing.T, r *Watcher, want int) {
 	}
 }
 
-// A directory that may not be read is passed, and nothing is watched in it.
+// A directory without read permission is passed, and not watched.
 func TestWatchWithoutPermission(t *testing.T) {
 	dir := tree(t, map[string]string{"shut/open/": ""})
 	if err := os.Chmod(dir+"/shut", 0o311); err != nil {
@@ -334,8 +335,8 @@ func TestWatchWithoutPermission(t *testing.T) {
 	idle(t, r)
 }
 
-// Whatever becomes of files and directories, links among them: when a path is there that was
-// missing, or the other way round, it is told, and else not.
+// A watch reports a path of missing once it exists, and a path of present once it does not,
+// whatever happens to files, directories and links. Otherwise the watch reports nothing.
 func TestWatchFollows(t *testing.T) {
 	dir := tree(t, nil)
 	n := 0
@@ -346,7 +347,7 @@ func TestWatchFollows(t *testing.T) {
 		if err := os.Mkdir(top, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		root, err := os.OpenRoot(top) // wherever links lead, nothing is changed elsewhere
+		root, err := os.OpenRoot(top) // links may lead anywhere, but the test must change nothing outside of top
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +407,7 @@ func TestWatchFollows(t *testing.T) {
 	idle(t, r)
 }
 
-// A file that comes while the watch begins is not missed, nor one whose directories do.
+// A file created while the watch begins is not missed, even if its directories are new, too.
 func TestWatchRaces(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
@@ -414,14 +415,14 @@ func TestWatchRaces(t *testing.T) {
 	if testing.Short() {
 		rounds = 100
 	}
-	watch(t, r, []string{dir + "/none"}, nil) // to close an instance takes the kernel 10 ms
+	watch(t, r, []string{dir + "/none"}, nil) // keeps the instance open, because closing takes the kernel 10 ms
 	for i := range rounds {
 		top := filepath.Join(dir, fmt.Sprint(i))
 		path := filepath.Join(top, "a/b/c")
 		made := make(chan error)
 		go func() {
 			err := os.MkdirAll(filepath.Dir(path), 0o777)
-			if i%2 == 0 { // the way there is another inode
+			if i%2 == 0 { // the directory becomes another inode
 				err = errors.Join(err, os.Rename(top, top+"x"), os.MkdirAll(filepath.Dir(path), 0o777))
 			}
 			made <- errors.Join(err, os.WriteFile(path, nil, 0o666))
@@ -434,7 +435,7 @@ func TestWatchRaces(t *testing.T) {
 	}
 }
 
-// Who begins or ends to watch a directory takes nothing from others that watch it.
+// A watch beginning or ending in a directory does not disturb other watches there.
 func TestWatchesShare(t *testing.T) {
 	dir := tree(t, map[string]string{"d/": ""})
 	r := NewWatcher()
@@ -466,14 +467,14 @@ func TestWatchesShare(t *testing.T) {
 	}
 }
 
-// When events were lost everybody looks.
+// If events were lost, every watch looks.
 func TestWatchOverflow(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
 	told := watch(t, r, []string{dir + "/a"}, nil)
 	r.mu.Lock()
 	in := r.in
-	clear(in.directories) // nothing is known of any place
+	clear(in.directories) // the events of all places are now unknown
 	if err := os.WriteFile(dir+"/a", nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +483,8 @@ func TestWatchOverflow(t *testing.T) {
 	await(t, told, "after an overflow")
 }
 
-// Watches that can no longer be told end, and another begins anew.
+// If the inotify instance breaks, its watches end with a change, and a new watch gets a new
+// instance.
 func TestWatchBroken(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()

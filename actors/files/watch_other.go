@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// Watcher waits for files to come and go; only Linux has one that does.
+// Watcher waits for files to come and go, but works on Linux only.
 type Watcher struct{}
 
 // Watch never begins on this system.
@@ -16,7 +16,7 @@ type Watch struct{}
 // NewWatcher returns a Watcher without watches.
 func NewWatcher() *Watcher { return new(Watcher) }
 
-// CanWatch reports whether the system lets us watch.
+// CanWatch reports whether the system permits watches.
 func CanWatch() bool { return false }
 
 // Watch fails: this system cannot watch.
