@@ -1,6 +1,6 @@
-// Package budget bounds the bytes that clients make a server hold beside the output of
-// programs: messages that are being read, requests without an answer, and answers that are
-// not written. A Pool is what all of them share; each holder has an Account with it.
+// Package budget bounds the bytes a server holds for its clients, apart from the output of
+// programs: incoming messages, unanswered requests, and unwritten answers. All clients share a
+// Pool; each holder has an Account with the Pool.
 package budget
 
 import (
@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	// Free is what each Account may hold beside the Pool, in bytes. So a request of that size is
-	// read and answered however much others hold.
+	// Free is how many bytes each Account may hold outside the Pool. A request of this size is thus
+	// read and answered even if the Pool is used up.
 	Free = 64 << 10
-	// large is what an Account holds, in bytes, when it may no longer use the last eighth of
-	// the Pool: a few large messages do not keep the many others out.
+	// large is a number of bytes held. An Account with more than large may not use the last eighth
+	// of the Pool, so a few large messages leave room for many small messages.
 	large = 1 << 20
-	// Beyond is what an Account holds at most, in bytes, when it goes beyond the Pool: the
-	// largest message that there is, as it is and as it is decoded or encoded.
+	// Beyond is how many bytes an Account may hold at most when the Account goes beyond the Pool.
+	// Beyond is enough for the largest message, both encoded and decoded.
 	Beyond = 160 << 20
-	// step is what an Account takes from the Pool at a time, in bytes: most requests do not come
-	// to its lock.
+	// step is how many bytes an Account takes from the Pool at a time. Most requests thus do
+	// without the Pool's lock.
 	step = 64 << 10
 )
 
-// ErrFull means that the Pool had no room in time.
+// ErrFull means: the Pool had no room in time.
 var ErrFull = errors.New("the server holds as much for its clients as it may (--memory-budget)")
 
-// ErrClosed means that the Account was closed.
+// ErrClosed means: the Account was closed.
 var ErrClosed = errors.New("budget: the account is closed")
 
-// Pool is a number of bytes that many share. Any goroutine may use it. A nil Pool is one
-// without a bound.
+// Pool is a number of bytes shared by many Accounts. Any goroutine may use a Pool. A nil Pool has
+// no bound.
 type Pool struct {
 	mu      sync.Mutex
 	max     int64
 	used    int64
-	changed chan struct{} // closed when some bytes come back; nil: nobody waits
-	beyond  *Account      // may take more than there is, until it holds nothing; nil: the next may
+	changed chan struct{} // closed when bytes come back; nil: nobody waits
+	beyond  *Account      // the Account allowed to go beyond the Pool until it holds nothing; nil: the next Account may
 }
 
 // New returns a Pool of max bytes; 0 or less means no bound.
@@ -53,9 +53,9 @@ func (p *Pool) Used() int64 {
 	return p.used
 }
 
-// take takes n bytes for a, if there are so many. One account at a time may take more than
-// there are: else many that each hold a part of what they need would wait for each other. If a
-// may not, room is closed when it may.
+// take takes n bytes for a, if the Pool has enough. A single account at a time may take more than
+// the Pool has. Without this exception, accounts each holding a part of their need would wait for
+// each other forever. If ok is false, room is closed when a should try again.
 func (p *Pool) take(a *Account, n int64, force bool) (room <-chan struct{}, ok bool) {
 	if p == nil {
 		return nil, true
@@ -87,7 +87,7 @@ func (p *Pool) wait() <-chan struct{} {
 	return p.changed
 }
 
-// give takes n bytes back from a, which then has left.
+// give takes n bytes back from a. left is how many bytes of the Pool a still has.
 func (p *Pool) give(a *Account, n, left int64) {
 	if p == nil || n == 0 {
 		return
@@ -103,19 +103,19 @@ func (p *Pool) give(a *Account, n, left int64) {
 	}
 }
 
-// Account is what one holder has of a Pool. Any goroutine may use it. A nil Account is one
-// without a bound.
+// Account is a holder's share of a Pool. Any goroutine may use an Account. A nil Account has no
+// bound.
 type Account struct {
 	pool *Pool
 	done chan struct{} // closed by Close
 
 	mu      sync.Mutex
 	held    int64
-	charged int64 // of the pool, for held
+	charged int64 // bytes taken from the pool for held
 	closed  bool
 }
 
-// Account returns a new Account, which is to be closed; nil for a nil Pool.
+// Account returns a new Account, or nil for a nil Pool. The caller must close the Account.
 func (p *Pool) Account() *Account {
 	if p == nil {
 		return nil
@@ -123,7 +123,7 @@ func (p *Pool) Account() *Account {
 	return &Account{pool: p, done: make(chan struct{})}
 }
 
-// due is what the pool is to be charged for so many bytes.
+// due is how many bytes of the pool to charge for held bytes.
 func due(held int64) int64 {
 	if held <= Free {
 		return 0
@@ -131,7 +131,7 @@ func due(held int64) int64 {
 	return (held - Free + step - 1) / step * step
 }
 
-// change adds n bytes to what is held, if the pool has room for them.
+// change adds n to held, if the pool has room.
 func (a *Account) change(n int64, force bool) (room <-chan struct{}, ok bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +148,7 @@ func (a *Account) change(n int64, force bool) (room <-chan struct{}, ok bool, er
 	return nil, true, nil
 }
 
-// Take takes n bytes, and waits for them as long as patience. The error is ErrFull or ErrClosed.
+// Take takes n bytes, and waits for them up to patience. The error is ErrFull or ErrClosed.
 func (a *Account) Take(n int, patience time.Duration) error {
 	if a == nil {
 		return nil
@@ -173,7 +173,7 @@ func (a *Account) Take(n int, patience time.Duration) error {
 	}
 }
 
-// Try takes n bytes if there are so many now, and reports whether.
+// Try takes n bytes without waiting, and reports whether there was room.
 func (a *Account) Try(n int) bool {
 	if a == nil {
 		return true
@@ -182,15 +182,15 @@ func (a *Account) Try(n int) bool {
 	return ok
 }
 
-// Force takes n bytes that are held already, whether there is room or not.
+// Force takes n bytes regardless of room, because the caller already holds them.
 func (a *Account) Force(n int) {
 	if a != nil {
 		a.change(int64(n), true)
 	}
 }
 
-// Over reports whether the account holds more than Free, and the pool more than it has. Then
-// room is closed when that may have changed.
+// Over reports whether the account holds more than Free, and more is taken from the pool than the
+// pool has. If over is true, room is closed when the caller should ask again.
 func (a *Account) Over() (room <-chan struct{}, over bool) {
 	if a == nil {
 		return nil, false
@@ -209,7 +209,7 @@ func (a *Account) Over() (room <-chan struct{}, over bool) {
 	return p.wait(), true
 }
 
-// Done is closed by Close; nil, which never is, for a nil Account.
+// Done is closed by Close. For a nil Account, Done is nil, a channel never closed.
 func (a *Account) Done() <-chan struct{} {
 	if a == nil {
 		return nil
@@ -217,7 +217,7 @@ func (a *Account) Done() <-chan struct{} {
 	return a.done
 }
 
-// Give gives n bytes back. After Close it does nothing.
+// Give gives n bytes back. After Close, Give does nothing.
 func (a *Account) Give(n int) {
 	if a == nil {
 		return
@@ -234,7 +234,8 @@ func (a *Account) Give(n int) {
 	}
 }
 
-// Close gives all back, ends every wait, and lets nothing more be taken. Any number of times.
+// Close gives all bytes back, ends every wait, and makes later calls of Take fail. Close may be
+// repeated.
 func (a *Account) Close() {
 	if a == nil {
 		return

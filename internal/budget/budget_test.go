@@ -56,12 +56,12 @@ func TestAccount(t *testing.T) {
 	})
 }
 
-// A few that hold much leave room for those that hold little.
+// A few large holders leave room for small holders.
 func TestLargeLeaveRoom(t *testing.T) {
 	p := New(80 << 20)
 	first, hog, other := p.Account(), p.Account(), p.Account()
 	first.Force(100 << 20)
-	first.Over() // it may go beyond, and nobody else
+	first.Over() // first may go beyond the pool, and nobody else
 	first.Give(99 << 20)
 	for hog.Try(1 << 20) {
 	}
@@ -70,8 +70,8 @@ func TestLargeLeaveRoom(t *testing.T) {
 	}
 }
 
-// However many take, wait, give and close, nobody waits while there is room, and nothing is
-// left over.
+// Many goroutines take, wait, give and close. Nobody waits while there is room, and in the end
+// nothing is taken.
 func TestAccountsAddUp(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

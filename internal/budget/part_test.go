@@ -33,8 +33,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// Whatever is taken and given back: the Part holds no more than its bound, the Account that many
-// times over, and both nothing in the end.
+// After any sequence of Try and Give, the Part holds at most its bound, the Account holds a
+// multiple, and both hold nothing in the end.
 func TestPartHoldsWhatWasTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const max, times = 1000, 3

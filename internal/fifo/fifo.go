@@ -1,11 +1,11 @@
-// Package fifo has a queue that costs no memory to speak of while it is empty.
+// Package fifo has a queue with next to no memory while empty.
 package fifo
 
-// Queue is first in, first out. The zero Queue is empty. An empty Queue keeps memory for 4 items,
-// and no more.
+// Queue is first in, first out. The zero Queue is empty. An empty Queue keeps memory for at most 4
+// items.
 type Queue[T any] struct {
 	items []T
-	head  int // index of the first item that is in the queue; all before it are zero
+	head  int // index of the first item in the queue; all earlier elements of items are zero
 }
 
 // keep is how many items an empty Queue has room for.
@@ -14,7 +14,7 @@ const keep = 4
 // Len is how many items are in the queue.
 func (q *Queue[T]) Len() int { return len(q.items) - q.head }
 
-// Push adds an item behind all others.
+// Push adds an item after all others.
 func (q *Queue[T]) Push(item T) {
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -24,7 +24,7 @@ func (q *Queue[T]) Push(item T) {
 	q.items = append(q.items, item)
 }
 
-// Pop removes the first item and returns it; false if there is none.
+// Pop removes the first item and returns it. If the queue is empty, ok is false.
 func (q *Queue[T]) Pop() (item T, ok bool) {
 	if q.Len() == 0 {
 		return item, false
@@ -41,8 +41,8 @@ func (q *Queue[T]) Pop() (item T, ok bool) {
 	return item, true
 }
 
-// First is the item that Pop would return, nil if there is none. It is valid until the next Push
-// or Pop.
+// First is the next item for Pop, or nil if the queue is empty. The pointer is valid until the next
+// Push or Pop.
 func (q *Queue[T]) First() *T {
 	if q.Len() == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (q *Queue[T]) First() *T {
 	return &q.items[q.head]
 }
 
-// Last is the item that was pushed last, nil if the queue is empty. It is valid until the next
+// Last is the item pushed last, or nil if the queue is empty. The pointer is valid until the next
 // Push or Pop.
 func (q *Queue[T]) Last() *T {
 	if q.Len() == 0 {

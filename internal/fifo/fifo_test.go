@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A Queue does as a slice that is appended to and cut off at the front.
+// A Queue behaves like a slice with appends at the end and removals from the front.
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue[int]
@@ -51,7 +51,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A few items at a time come and go without an allocation.
+// If a few items at a time come and go, Push and Pop allocate nothing.
 func TestQueueAllocatesNothing(t *testing.T) {
 	var q Queue[*int]
 	item := new(int)
