@@ -342,7 +342,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	case path.IsAbs(cmd.Dir):
 		p.Cwd = protocol.FileURI(cmd.Dir)
 	case cmd.Dir != "":
-		return nil, fmt.Errorf("client: Dir %q is relative, and the server cannot know to what: make it absolute", cmd.Dir)
+		return nil, fmt.Errorf("client: Dir %q is relative: give an absolute path on the server", cmd.Dir)
 	case hello.EnvironmentInfo != nil:
 		p.Cwd = hello.EnvironmentInfo.Cwd
 	default:

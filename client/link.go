@@ -113,7 +113,7 @@ func final(lost error) error {
 	case closed.Code == closeEvicted: // the connection ended before session/evicted came
 		return fmt.Errorf("%w: %w", ErrSessionGone, lost)
 	case closed.Code == transport.CloseProtocolError:
-		return fmt.Errorf("client: the server refuses how this client speaks; use versions of both that fit: %w", lost)
+		return fmt.Errorf("client: the server refuses the protocol of this client; use matching versions of client and server: %w", lost)
 	}
 	return nil
 }
@@ -335,7 +335,7 @@ func (c *Client) serve(conn link) error {
 	defer unblock()
 
 	if !c.attach(conn) {
-		return errors.New("client: a process came to be named in the resume")
+		return errors.New("client: another resume is needed for a process that was just attached")
 	}
 	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -469,7 +469,7 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 		if most := c.hello.Limits.MaxMessageBytes; err == nil && most > 0 && int64(len(msg)) > most {
 			// The server would cut the connection, and the next connection, too, when the request is
 			// repeated.
-			err = fmt.Errorf("the request has %d bytes, and a message to this server at most %d", len(msg), most)
+			err = fmt.Errorf("the request has %d bytes; this server takes at most %d", len(msg), most)
 		}
 		if err == nil {
 			k.sent = true

@@ -2,5 +2,5 @@
 
 package main
 
-// hide would keep programs from reading what the server has.
+// hide does nothing: only Linux can keep other programs from reading the server's memory this way.
 func hide() error { return nil }

@@ -8,16 +8,14 @@ import (
 )
 
 const (
-	// maxKeys is how much may be typed ahead, in bytes, before the terminal has to
-	// keep it.
+	// maxKeys is how many bytes may be typed ahead. Further keys stay in the terminal.
 	maxKeys = 64 << 10
 	ctrlC   = 0x03
 )
 
-// keys is what is typed at a terminal in raw mode. It is read at once, also while
-// the connection is lost: then nothing else hears the user who wants to give up, and
-// what is typed would be left to the shell that we return to. What is typed
-// meanwhile reaches the program after the resume.
+// keys holds the bytes typed at a terminal in raw mode. The terminal is read at once, also while the
+// connection is lost, for two reasons: the user can give up, and no typed bytes are left to the shell
+// when troupe ends. After the resume, the program gets the bytes typed meanwhile.
 type keys struct {
 	mu     sync.Mutex
 	change sync.Cond
@@ -25,8 +23,8 @@ type keys struct {
 	err    error
 }
 
-// newKeys reads in until its end; giveUp is called when ^C is typed twice while
-// lost.
+// newKeys reads in until its end. If the user types ^C twice while the connection is lost, newKeys
+// calls giveUp.
 func newKeys(in io.Reader, lost *atomic.Bool, giveUp func()) *keys {
 	k := new(keys)
 	k.change.L = &k.mu

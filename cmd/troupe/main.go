@@ -1,5 +1,5 @@
-// Command troupe runs programs for clients that come and go: serve is the
-// server, run a client.
+// Command troupe runs programs for clients that come and go. "troupe serve" is the server, "troupe run"
+// a client.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// version is the module's, when it was installed as one.
+// version returns the version of the main module, or "devel" if the binary records none.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

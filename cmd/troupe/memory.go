@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// unusedMost is how much larger than after the last look the heap may be, garbage and what was
-	// freed included, in bytes.
+	// unusedMost is how many bytes the heap may grow between two collections, counting garbage and
+	// freed memory.
 	unusedMost = 48 << 20
-	// unusedEvery is how often the heap is looked at; a large one is collected each unusedAnyway.
+	// unusedEvery is the time between two looks at the heap. A heap above unusedMost is collected at
+	// least every unusedAnyway.
 	unusedEvery  = 5 * time.Second
 	unusedAnyway = 30 * time.Second
 )
 
-// giveBack gives memory back to the system, until ctx is done. The runtime does so by itself, but it
-// looks for garbage only when half as much again was allocated, or after 2 minutes: a server that
-// was busy and is idle would keep what one moment needed.
+// giveBack gives memory back to the system until ctx is done. The runtime does this, too, but collects
+// garbage only when the heap has grown by half (GOGC 50) or after 2 minutes: an idle server would keep
+// the memory of its busiest moment.
 func giveBack(ctx context.Context) {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	heap := func() uint64 {

@@ -22,7 +22,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// Exit codes of troupe run that are not the program's, as those of env(1).
+// Exit codes of troupe run for its own failures, as in env(1).
 const (
 	exitFailed        = 125 // troupe itself failed
 	exitCannotExecute = 126
@@ -30,22 +30,22 @@ const (
 	exitSignal        = 128 // plus the number of the signal
 )
 
-// How long things may take.
+// Times.
 const (
-	// closeTime is how long the end of the session, with all its processes, may take.
+	// closeTime is how long the end of the session with all its processes may take.
 	closeTime = 3 * time.Second
-	// signalTime is how long a signal may take to reach the server. One that was
-	// not answered is not sent again: the user's next one finds us disconnected.
+	// signalTime is how long a signal may take to reach the server. A signal without an answer is not
+	// sent again: the user's next signal then finds troupe disconnected.
 	signalTime = time.Second
-	// brokenGrace is what a program has to end after its output was cut off.
+	// brokenGrace is how long a program has to end after its output was cut off.
 	brokenGrace = 2 * time.Second
-	// lostQuiet is how long a lost connection is not worth a word.
+	// lostQuiet is how long a connection must be lost before troupe says so.
 	lostQuiet = time.Second
 	// resumeFor is how long to try to resume.
 	resumeFor = 45 * time.Second
 )
 
-// forwarded are the signals to troupe that are meant for the program.
+// forwarded are the signals that troupe passes on to the program.
 var forwarded = map[os.Signal]protocol.Signal{
 	syscall.SIGINT:  protocol.SignalInterrupt,
 	syscall.SIGTERM: protocol.SignalTerminate,
@@ -55,13 +55,13 @@ var forwarded = map[os.Signal]protocol.Signal{
 	syscall.SIGUSR2: protocol.SignalUsr2,
 }
 
-// dialer connects to a server in this process.
+// A dialer connects to a server in this process.
 type dialer = func(context.Context) (transport.Conn, error)
 
-// runMain runs one program and returns its exit code, or one of the codes above
-// after it has said on stderr what failed. Nothing of the program is left when it
-// returns, and the terminal is as it was. Without --url, server starts the one to
-// run on.
+// runMain runs a program and returns its exit code. If troupe itself fails, runMain prints the failure
+// to stderr and returns one of the codes above. When runMain returns, no process of the program is
+// left, and the terminal is in its original mode. Without --url, the function server starts a server in
+// this process.
 func runMain(args []string, stdin, stdout, stderr *os.File, server func() (_ dialer, shutdown func(), _ error)) int {
 	o, err := parseRun(args, stderr)
 	switch {
@@ -89,7 +89,7 @@ type runFlags struct {
 	argv     []string
 }
 
-// A choice is a flag whose absence means something else than yes and no.
+// A choice is a flag whose absence differs from both yes and no.
 type choice int
 
 const (
@@ -101,10 +101,10 @@ const (
 func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	o := new(runFlags)
 	fs := flag.NewFlagSet("troupe run", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // errors are printed once, by the caller
+	fs.SetOutput(io.Discard) // the caller prints errors, once
 	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, unix+frames:///PATH); without it, in this process")
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or with --url the server's")
-	fs.Func("env", "set `KEY=VALUE` in the program's environment, which is this one, or with --url the\nserver's without its secrets and with TERM, LANG and LC_* of this one; repeatable", func(kv string) error {
+	fs.Func("env", "set `KEY=VALUE` in the program's environment; repeatable. Without --url the program gets\nthis environment; with --url the server's without secrets, and TERM, LANG and LC_* from here", func(kv string) error {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
 			return errors.New("write it KEY=VALUE")
 		}
@@ -127,7 +127,7 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, "usage: troupe run [flags] [--] PROGRAM [ARGUMENT ...]\n\n"+
 			"Runs a program under supervision. Its exit code is the program's, 128+N if signal N\n"+
-			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis none. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.\n\n")
+			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis no such program. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.\n\n")
 		fs.SetOutput(stderr)
 		fs.PrintDefaults()
 	}
@@ -140,23 +140,23 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	return o, nil
 }
 
-// runner is one troupe run.
+// A runner is a single troupe run.
 type runner struct {
 	runFlags
 	stdin, stdout, stderr *os.File
 
-	lost      atomic.Bool // the connection is
-	starting  atomic.Bool // the program may run, although we were not told so yet
+	lost      atomic.Bool // the connection is lost
+	starting  atomic.Bool // the program may be running, although no answer has come
 	broken    chan struct{}
-	breakOnce sync.Once // closes broken: nobody reads our output any more
+	breakOnce sync.Once // closes broken when nobody reads troupe's output any more
 }
 
 func (r *runner) run(server func() (dialer, func(), error)) (code int, err error) {
-	// SIGPIPE too: the write that failed says so, and is not to end us.
+	// Catch SIGPIPE, too: the failed write returns an error, and must not end troupe.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGPIPE, syscall.SIGWINCH)
 	for sig := range forwarded {
-		if !signal.Ignored(sig) { // under nohup(1), say: neither is it for the program
+		if !signal.Ignored(sig) { // an ignored signal, as under nohup(1), is ignored for the program, too
 			signal.Notify(signals, sig)
 		}
 	}
@@ -188,7 +188,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		if e := c.CloseSession(ctx); e != nil && !errors.Is(err, e) {
-			err = errors.Join(err, fmt.Errorf("the server keeps session %s and what runs in it until that expires: %w", c.SessionID(), e))
+			err = errors.Join(err, fmt.Errorf("the server keeps session %s with its programs until the session expires: %w", c.SessionID(), e))
 		}
 	}()
 
@@ -220,7 +220,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	}
 	var exit *client.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.Status.Reason != "": // it was not the program's own doing
+	case errors.As(err, &exit) && exit.Status.Reason != "": // another cause than the program ended it
 		return exit.Status.ExitCode, exit
 	case errors.As(err, &exit):
 		return exit.Status.ExitCode, nil
@@ -228,7 +228,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	return failure(ctx, err)
 }
 
-// command is the program with its surroundings.
+// command returns the program with its environment.
 func (r *runner) command(c *client.Client) (*client.Cmd, error) {
 	cmd := c.Command(r.argv[0], r.argv[1:]...)
 	cmd.Stdin = r.stdin
@@ -236,7 +236,7 @@ func (r *runner) command(c *client.Client) (*client.Cmd, error) {
 	cmd.Dir = r.cwd
 	if r.tty == yes {
 		cmd.TTY = true
-		cmd.WaitDelay = -1 // as with ssh: a job in the background does not keep the terminal
+		cmd.WaitDelay = -1 // as with ssh, a background job does not keep the terminal
 		cmd.Size = r.size()
 	}
 	if r.url == "" {
@@ -258,7 +258,7 @@ func (r *runner) command(c *client.Client) (*client.Cmd, error) {
 	return cmd, nil
 }
 
-// size is that of our terminal; zero if there is none.
+// size returns the size of troupe's terminal, or zero without a terminal.
 func (r *runner) size() protocol.Size {
 	cols, rows, err := term.GetSize(int(r.stdout.Fd()))
 	if err != nil || cols <= 0 || rows <= 0 {
@@ -267,16 +267,16 @@ func (r *runner) size() protocol.Size {
 	return protocol.Size{Rows: uint16(rows), Cols: uint16(cols)}
 }
 
-// errInterrupted ends a run whose program cannot be sent the signal.
+// errInterrupted ends a run when the signal cannot reach the program.
 type errInterrupted struct{ syscall.Signal }
 
 func (e errInterrupted) Error() string { return "interrupted: " + e.Signal.String() }
 
-// relay passes on to the program what concerns it, until done.
+// relay passes signals and sizes of the terminal on to the program, until done is closed.
 func (r *runner) relay(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan os.Signal, started <-chan *client.Cmd, done <-chan struct{}) {
-	var cmd *client.Cmd        // nil before it has started
-	var held protocol.Signal   // for then
-	var broken <-chan struct{} // r.broken, until it has been seen to
+	var cmd *client.Cmd        // nil before the start
+	var held protocol.Signal   // to send after the start
+	var broken <-chan struct{} // r.broken; nil after the terminate
 	for {
 		var err error
 		select {
@@ -284,7 +284,7 @@ func (r *runner) relay(ctx context.Context, cancel context.CancelCauseFunc, sign
 			return
 		case cmd = <-started:
 			broken = r.broken
-			err = r.resize(ctx, cmd) // it may have changed meanwhile
+			err = r.resize(ctx, cmd) // the size may have changed meanwhile
 			if held != "" {
 				err = errors.Join(err, r.within(ctx, func(ctx context.Context) error { return cmd.Signal(ctx, held) }))
 			}
@@ -324,8 +324,8 @@ func (r *runner) resize(ctx context.Context, cmd *client.Cmd) error {
 	return r.within(ctx, func(ctx context.Context) error { return cmd.Resize(ctx, size) })
 }
 
-// output is one of our outputs. A pipe that nobody reads any more ends the
-// program, as it would if it wrote there itself.
+// An output is stdout or stderr of troupe. If nobody reads the pipe any more, troupe ends the program,
+// as SIGPIPE would.
 type output struct {
 	*os.File
 	r *runner
@@ -339,7 +339,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// watch says so if a person is waiting for a connection that was lost.
+// watch returns the callbacks that tell a person at the terminal about a lost connection.
 func (r *runner) watch() (lost func(error), resumed func()) {
 	var said *time.Timer
 	lost = func(err error) {
@@ -355,15 +355,15 @@ func (r *runner) watch() (lost func(error), resumed func()) {
 	return lost, resumed
 }
 
-// note tells a person at the terminal, which may be in raw mode; a program that
-// reads our stderr is spared.
+// note prints a message if stderr is a terminal, which may be in raw mode. A program that reads stderr
+// gets no notes.
 func (r *runner) note(format string, args ...any) {
 	if term.IsTerminal(int(r.stderr.Fd())) {
 		fmt.Fprintf(r.stderr, "\rtroupe run: "+format+"\r\n", args...)
 	}
 }
 
-// failure is the exit code for what ended the run but the program itself.
+// failure returns the exit code for an end that was not the program's own.
 func failure(ctx context.Context, err error) (int, error) {
 	if err == nil {
 		return 0, nil
@@ -376,11 +376,11 @@ func failure(ctx context.Context, err error) (int, error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return exitFailed, fmt.Errorf("%w; does troupe serve run there?", err)
 	case errors.Is(err, client.ErrSessionGone):
-		return exitFailed, fmt.Errorf("the session is lost, with all that ran in it: the server was restarted, or closed the session meanwhile (%w)", err)
+		return exitFailed, fmt.Errorf("the session is lost with all its programs: the server was restarted, or closed the session meanwhile (%w)", err)
 	}
 	var refused *protocol.Error
 	if errors.As(err, &refused) && refused.Code == protocol.CodeInternal {
-		// The wire has no code for why a spawn failed, only the text of the error.
+		// The wire has no code for the cause of a failed spawn, only the error text.
 		switch text := refused.Message; {
 		case strings.Contains(text, "no such program"):
 			return exitNotFound, errors.New(text)

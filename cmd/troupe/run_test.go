@@ -28,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary is the troupe under test when asMain is in its environment.
+// With asMain in its environment, the test binary runs as troupe.
 const asMain = "TROUPE_TEST_AS_MAIN"
 
 func TestMain(m *testing.M) {
@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	// Under nohup(1) what we start would not hear SIGHUP either; what is caught is not
-	// handed down.
+	// Catch SIGHUP: under nohup(1) the programs of the tests would inherit the ignored signal. A caught
+	// signal is not inherited.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(m)
 }
 
-// patience is for facts that are sure to come.
+// patience is the timeout for events that are sure to come.
 const patience = 60 * time.Second
 
 func troupe(t *testing.T, args ...string) *exec.Cmd {
@@ -98,10 +98,10 @@ func TestRun(t *testing.T) {
 		t.Run(on.name, func(t *testing.T) {
 			for _, c := range []struct {
 				flags  string
-				script string // of sh; empty: argv is in flags
+				script string // for sh; empty: flags has the argv
 				stdin  string
 				stdout string
-				stderr string // is contained
+				stderr string // a part of stderr
 				code   int
 			}{
 				{script: "echo out; echo err >&2; exit 7", stdout: "out\n", stderr: "err\n", code: 7},
@@ -138,8 +138,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Here the environment is ours; on a server it is the server's, with what a
-// person expects to take along.
+// Without --url the program gets the environment of troupe; with --url, the server's environment and a
+// few variables of the user.
 func TestRunEnvironment(t *testing.T) {
 	url, _ := startServer(t)
 	cmd := troupe(t, "run", "--", "sh", "-c", `echo "$LC_TEST.$MINE.$TERM"`)
@@ -151,7 +151,7 @@ func TestRunEnvironment(t *testing.T) {
 		cmd = troupe(t, "run", "--url", url, flag, "--", "sh", "-c", `echo "$LC_TEST.$MINE.${TERM#dumb}"`)
 		cmd.Env = append(cmd.Env, "LC_TEST=x", "MINE=y", "TERM=z")
 		out, err := cmd.Output()
-		if flag == "--no-tty" && os.Getenv("TERM") != "" { // of the server, and so of this test
+		if flag == "--no-tty" && os.Getenv("TERM") != "" { // the server inherits TERM from this test
 			want = "x.." + strings.TrimPrefix(os.Getenv("TERM"), "dumb") + "\n"
 		}
 		if string(out) != want || err != nil {
@@ -187,7 +187,7 @@ trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done`)
 	}
 }
 
-// gone waits until there is no process pid.
+// gone waits until process pid is gone.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
@@ -197,7 +197,7 @@ func gone(t *testing.T, pid string) {
 	for deadline := time.Now().Add(patience); syscall.Kill(n, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
 		if _, rest, ok := strings.Cut(string(stat), ") "); ok && rest[0] == 'Z' {
-			return // dead, and not ours to reap
+			return // dead, and a child of another process
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d is left", n)
@@ -234,7 +234,7 @@ func TestRunBrokenPipe(t *testing.T) {
 	gone(t, pid)
 }
 
-// A screen is what a terminal was sent and nobody has asked for yet.
+// A screen collects the output to a terminal until a test asks for it.
 type screen struct {
 	lines chan string
 	text  string
@@ -256,7 +256,7 @@ func watchScreen(r io.Reader) *screen {
 	return s
 }
 
-// want waits for text, and forgets what came up to it.
+// want waits for text, and drops the output up to the end of text.
 func (s *screen) want(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -312,13 +312,13 @@ trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sle
 	if err != nil || during.Lflag&unix.ICANON != 0 {
 		t.Errorf("the terminal is not raw: %+v, %v", during, err)
 	}
-	io.WriteString(master, "\x03") // through the program's own terminal
+	io.WriteString(master, "\x03") // ^C in the program's own terminal
 	s.want(t, "int")
 	if code := exitCode(t, cmd.Wait()); code != 5 {
 		t.Errorf("exit code %d", code)
 	}
 	go func() {
-		for range s.lines { // or its reader would wait
+		for range s.lines { // otherwise the reader of the screen would block
 		}
 	}()
 	after, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
@@ -327,7 +327,7 @@ trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sle
 	}
 }
 
-// A cutter is a TCP proxy that resets each connection after a while.
+// A cutter is a TCP proxy that resets each connection after a number of bytes.
 type cutter struct {
 	net.Listener
 	to    string
@@ -364,7 +364,7 @@ func (c *cutter) proxy(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	budget := 100_000 + rand.Int64N(300_000) // bytes of either direction; a message is 44,000
+	budget := 100_000 + rand.Int64N(300_000) // bytes in each direction; a message has 44,000
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{conn, server}, {server, conn}} {
 		both.Go(func() {
@@ -399,7 +399,7 @@ func TestRunResumes(t *testing.T) {
 	}
 }
 
-// Before there is a program, a signal ends us.
+// Before the program has started, a signal ends troupe.
 func TestRunInterruptedBeforeTheStart(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -421,7 +421,7 @@ func TestRunInterruptedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// runOn runs a script on a server, and returns once it has written a line.
+// runOn runs a script on a server, and returns once the script has printed a line.
 func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd, stderr = troupe(t, "run", "--url", url, "--", "sh", "-c", script), new(bytes.Buffer)
@@ -436,7 +436,7 @@ func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffe
 	return cmd, stderr
 }
 
-// Without a server, a signal ends us and not the program.
+// While the connection is lost, a signal ends troupe and not the program.
 func TestRunInterruptedWhileLost(t *testing.T) {
 	url, server := startServer(t)
 	cmd, stderr := runOn(t, url, `trap '' INT; echo ready; exec sleep 1000`)
@@ -444,7 +444,7 @@ func TestRunInterruptedWhileLost(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
-		cmd.Process.Signal(syscall.SIGINT) // the first may still be for the program
+		cmd.Process.Signal(syscall.SIGINT) // the first signal may still be for the program
 		select {
 		case err := <-ended:
 			if code := exitCode(t, err); code != 130 || !strings.Contains(stderr.String(), "interrupted") {
@@ -456,7 +456,7 @@ func TestRunInterruptedWhileLost(t *testing.T) {
 	}
 }
 
-// What ended the program, if it was not the program, is said.
+// If another cause than the program ended the program, troupe prints the cause.
 func TestRunEndedByServer(t *testing.T) {
 	url, server := startServer(t)
 	cmd, stderr := runOn(t, url, `echo ready; exec sleep 1000`)
@@ -466,8 +466,8 @@ func TestRunEndedByServer(t *testing.T) {
 	}
 }
 
-// Who waits in vain for a connection can leave, and what was typed meanwhile is not
-// left to the shell.
+// A user who waits in vain for a connection can leave, and the shell does not get the keys typed
+// meanwhile.
 func TestRunLeavesLostTerminal(t *testing.T) {
 	url, server := startServer(t)
 	master, slave, err := pty.Open()
@@ -486,14 +486,14 @@ func TestRunLeavesLostTerminal(t *testing.T) {
 	s.want(t, "ready")
 	server.Process.Kill()
 	s.want(t, "connection lost")
-	for range 20 { // more than the client has writes under way
+	for range 20 { // more than the client has writes in flight
 		io.WriteString(master, "touch leaked\r")
 	}
 	io.WriteString(master, "\x03\x03")
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	go func() {
-		for range s.lines { // or its reader would wait
+		for range s.lines { // otherwise the reader of the screen would block
 		}
 	}()
 	if code := exitCode(t, <-ended); code != 130 {
@@ -504,7 +504,7 @@ func TestRunLeavesLostTerminal(t *testing.T) {
 	}
 }
 
-// The client has one process over all its runs, with the runs in their places.
+// The client sees a single process over all runs, with each restart at its place in the output.
 func TestClientRestarts(t *testing.T) {
 	url, _ := startServer(t)
 	c, err := client.Dial(t.Context(), url, nil)

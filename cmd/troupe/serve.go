@@ -23,7 +23,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// stringList is a flag that may be given more than once.
+// stringList is a flag that may be repeated.
 type stringList []string
 
 func (l *stringList) String() string     { return strings.Join(*l, ",") }
@@ -42,34 +42,34 @@ type serveOptions struct {
 
 func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == "stdio://" }
 
-// gcPercent is GOGC where the environment has none. Most of what there is belongs to what is idle, and
-// garbage is rare where output flows: with half the garbage allowed an idle program cost 13.7
-// instead of 14.3 KiB, a session 25.2 instead of 28.0, and output and starts no more time.
+// gcPercent is the value of GOGC if the environment sets none. Most memory belongs to idle programs and
+// sessions, and streaming output makes little garbage. Compared with 100, an idle program costs 13.7
+// instead of 14.3 KiB and a session 25.2 instead of 28.0; output and starts are as fast.
 const gcPercent = 50
 
 func parseServe(args []string) (*serveOptions, error) {
 	o := new(serveOptions)
 	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are printed once, by the caller
+	f.SetOutput(io.Discard) // the caller prints errors, once
 	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), unix:///PATH or stdio")
-	f.StringVar(&o.framing, "framing", "", "`how` messages are told apart: lines (on stdio only), or length (4 bytes of it before each, on stdio or a unix socket); default: lines on stdio, else websockets")
+	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
-	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: for ever")
-	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives to which nobody is connected and in which nothing writes; 0: as --detached-ttl says")
-	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives at all; 0: for ever")
-	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; else programs wait")
+	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: forever")
+	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives without a connection and without output; 0: only --detached-ttl counts")
+	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives, connected or not; 0: forever")
+	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; default: programs wait")
 	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
-	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions there may be of one address, or of one user of a unix socket; 0: as many as --max-sessions")
-	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, those that ended and can still be read included")
+	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an address, or a user of a unix socket, may have; 0: only --max-sessions counts")
+	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
-	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "between SIGTERM and SIGKILL for programs when the server is stopped")
-	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that a process may hold for its client before it has to wait")
-	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold: five eighths for output, beyond 64 KiB of each process, a quarter for messages, requests and answers, beyond 64 KiB of each connection, and an eighth for what processes are started from, beyond 64 KiB of each session; negative: no bound")
-	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: that of temporary files)")
-	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: there is no spool")
+	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs when the server stops")
+	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that the server holds for each process before the process has to wait")
+	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Five eighths are for output (without the first 64 KiB of each process), a quarter for messages, requests and answers (without the first 64 KiB of each connection), an eighth for arguments and environments of processes (without the first 64 KiB of each session)")
+	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: the directory of temporary files)")
+	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: no spool")
 	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
-	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from here (http/request), to whatever this machine can reach")
+	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	if err := f.Parse(args); err != nil {
@@ -89,21 +89,21 @@ func parseServe(args []string) (*serveOptions, error) {
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
 		return nil, fmt.Errorf("--framing %q: want lines or length", o.framing)
 	case o.config.DetachedTTL == 0:
-		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: give it some time, or a negative one for ever")
+		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: choose a longer time, or a negative time for no end")
 	case o.config.Retention < config.MinRetention:
 		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, config.MinRetention)
 	case o.config.Budget == 0:
-		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: give it some bytes, or a negative number for no bound")
+		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: choose a number of bytes, or a negative number for no bound")
 	case o.config.SpoolLimit < 0 || o.config.SpoolBudget < 1:
-		return nil, fmt.Errorf("--spool-limit %d, --spool-budget %d: neither can be negative, and only the limit 0, for no spool", o.config.SpoolLimit, o.config.SpoolBudget)
+		return nil, fmt.Errorf("--spool-limit %d, --spool-budget %d: choose a limit of 0 (no spool) or more, and a budget of 1 or more", o.config.SpoolLimit, o.config.SpoolBudget)
 	case o.config.MaxSessions < 1 || o.config.MaxProcesses < 1:
 		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
 	case o.config.MaxSessionsEach < 0:
-		return nil, fmt.Errorf("--max-sessions-each %d cannot be negative; 0 is no limit of its own", o.config.MaxSessionsEach)
+		return nil, fmt.Errorf("--max-sessions-each %d cannot be negative; with 0 only --max-sessions counts", o.config.MaxSessionsEach)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
-		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 is for ever")
+		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 means no limit")
 	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:
-		return nil, errors.New("--kill-grace and --closed-retention cannot be negative; 0 is none")
+		return nil, errors.New("--kill-grace and --closed-retention cannot be negative; 0 means no time at all")
 	}
 	for _, origin := range o.allowOrigins {
 		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
@@ -117,7 +117,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	default:
 		return nil, fmt.Errorf("--containment %q: want auto, cgroup, marker or group", o.containment)
 	}
-	// 0 is the default of a Config; of a flag it is 0.
+	// In a Config 0 means the default; in a flag 0 means zero.
 	if o.config.KillGrace == 0 {
 		o.config.KillGrace = -1
 	}
@@ -128,12 +128,12 @@ func parseServe(args []string) (*serveOptions, error) {
 		o.config.ClosedRetention = -1
 	}
 	o.config.Version = version()
-	o.config.Subreaper = true // the whole process is ours
+	o.config.Subreaper = true // the whole process belongs to the server
 	return o, nil
 }
 
-// serveMain is troupe serve. It returns the exit code: 0 after a drain, 1 when it
-// could not serve, 2 for wrong flags.
+// serveMain runs troupe serve and returns the exit code: 0 after a drain, 1 if the server could not
+// serve, 2 for wrong flags.
 func serveMain(args []string) int {
 	o, err := parseServe(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -158,25 +158,26 @@ func serveMain(args []string) int {
 	return 0
 }
 
-// serve serves until SIGTERM, SIGINT or SIGHUP, or the end of stdin for stdio. A
-// second signal ends the drain: what is left is killed.
+// serve serves until SIGTERM, SIGINT or SIGHUP, or on stdio until the end of stdin, and then drains. A
+// second signal ends the drain: the server kills the remaining programs.
 func serve(o *serveOptions) error {
 	log := o.config.Log
 	stops := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
 	if signal.Ignored(syscall.SIGHUP) {
-		// nohup(1) is meant for the server. What is ignored stays so over execve(2),
-		// and what is caught does not: its programs start with the default.
+		// nohup(1) should affect only the server, not its programs. An ignored signal stays ignored
+		// after execve(2). A caught signal returns to its default, so the server catches SIGHUP and
+		// drops it.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	} else {
 		stops = append(stops, syscall.SIGHUP)
 	}
-	// To the very end: one that comes when all is done does not make it a failure.
+	// Catch signals to the very end: a late signal must not turn success into failure.
 	signal.Notify(make(chan os.Signal, 1), stops...)
 	stop, cancel := signal.NotifyContext(context.Background(), stops...)
 	defer cancel()
 
 	var server *transport.Server
-	var troupe *actors.Troupe // before server serves
+	var troupe *actors.Troupe // set before server serves
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
@@ -221,8 +222,8 @@ func serve(o *serveOptions) error {
 		case err := <-served:
 			return errors.Join(err, troupe.Shutdown(context.Background()))
 		}
-		// It listens on: /readyz tells, and a client that was cut off may come back
-		// for the end of its output.
+		// The server still accepts connections during the drain: /readyz reports the drain, and a
+		// client whose connection was cut may come back for the end of its output.
 	} else {
 		open := transport.Stdio
 		if o.framing == "length" {
@@ -232,7 +233,7 @@ func serve(o *serveOptions) error {
 		troupe.Accept(open(os.Stdin, os.Stdout, &transport.StdioOptions{Closed: func() { close(closed) }}))
 		select {
 		case <-stop.Done():
-		case <-closed: // one session, which nobody can resume
+		case <-closed: // the only session has ended, and nobody can resume it
 			return troupe.Kill()
 		}
 	}
@@ -243,7 +244,7 @@ func serve(o *serveOptions) error {
 	return troupe.Shutdown(again)
 }
 
-// newSystem is an actor system that logs what goes wrong.
+// newSystem returns an actor system that logs only warnings and errors.
 func newSystem(log *slog.Logger) *actor.ActorSystem {
 	quiet := slog.New(levelHandler{log.Handler(), slog.LevelWarn})
 	return actor.NewActorSystem(
@@ -252,8 +253,8 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 	)
 }
 
-// levelHandler passes on records of at least one level: protoactor tells of each
-// start and each dead letter at Info.
+// levelHandler passes on records of at least a given level. protoactor logs each start and each dead
+// letter at Info.
 type levelHandler struct {
 	slog.Handler
 	level slog.Level
@@ -269,7 +270,7 @@ func (h levelHandler) WithGroup(n string) slog.Handler {
 	return levelHandler{h.Handler.WithGroup(n), h.level}
 }
 
-// embedded starts a server within this process, for troupe run without --url.
+// embedded starts a server in this process, for troupe run without --url.
 func embedded() (dial func(context.Context) (transport.Conn, error), shutdown func(), err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	troupe, err := actors.Start(newSystem(log), actors.Config{Version: version(), Log: log, Subreaper: true})

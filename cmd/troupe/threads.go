@@ -6,16 +6,16 @@ import (
 )
 
 // threadsInHand is how many threads the server has from the start. The Go runtime keeps a thread
-// that it has once made, and ends the program where the system gives it no more.
+// forever, and ends the program if the system refuses a new thread.
 const threadsInHand = 16
 
-// makeThreads has the runtime make n threads.
+// makeThreads makes the runtime create n threads.
 func makeThreads(n int) {
 	var all, done sync.WaitGroup
 	all.Add(n)
 	for range n {
 		done.Go(func() {
-			runtime.LockOSThread() // until all have one
+			runtime.LockOSThread() // holds a thread until all n goroutines have a thread
 			defer runtime.UnlockOSThread()
 			all.Done()
 			all.Wait()
