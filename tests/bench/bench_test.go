@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEveryRow measures every row with small numbers. What comes out is no
-// measurement, but it comes.
+// TestEveryRow measures every row with small numbers. The figures mean nothing; the test shows that
+// each row works.
 func TestEveryRow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute")
@@ -68,7 +68,7 @@ func TestEveryRow(t *testing.T) {
 	}
 }
 
-// TestSoak: a short one finds nothing wrong.
+// TestSoak runs a short soak, which must find nothing wrong.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	o, err := parse([]string{"--soak", "5s", "--processes", "40", "--timeout", "1m"})

@@ -17,19 +17,19 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
-// childArg as the first argument makes this program one of those that it starts.
+// childArg as the first argument starts a child mode: the bench starts itself as one of its programs.
 const childArg = "child"
 
 // childMain does not return. The modes:
 //
 //	write CHUNK         writes to stdout without end, CHUNK bytes with each write(2)
 //	stream …            package stream
-//	hold PIPES PTYS     starts so many idle programs, prints a line, and has a goroutine
-//	                    wait for what each of them may write
+//	hold PIPES PTYS     starts this many idle programs, prints a line, and has a goroutine
+//	                    wait for the output of each program
 //	websocket           a bare server: prints its URL, then answers
 //	                      /echo               with every message as it came
-//	                      /output/SUB/CHUNK   with process/output of a process that does
-//	                                          not exist, without end
+//	                      /output/SUB/CHUNK   with process/output of a made-up process,
+//	                                          without end
 func childMain(args []string) {
 	var err error
 	switch args[0] {
@@ -53,7 +53,7 @@ func writeBytes(chunk string) error {
 	if err != nil {
 		return err
 	}
-	buf := bytes.Repeat([]byte("x"), size) // a terminal passes it on
+	buf := bytes.Repeat([]byte("x"), size) // no newlines or control characters, so a terminal passes all bytes on
 	for {
 		if _, err := syscall.Write(1, buf); err != nil && err != syscall.EINTR {
 			return err

@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// codecs are what the client speaks, by websocket subprotocol.
+// codecs are the client's codecs, by websocket subprotocol.
 var codecs = map[string]protocol.Codec{
 	subJSON:    protocol.JSON,
 	subMsgpack: protocol.Msgpack,
@@ -20,33 +20,33 @@ const (
 	subMsgpack = transport.SubprotocolMsgpack
 )
 
-// client is a connection to a troupe server. It is to cost less than the server, or it
-// would measure itself: it belongs to one goroutine, and output is read and decoded
-// into the same memory again and again.
+// client is a connection to a troupe server. The client must cost less than the server, or the bench
+// would measure its client. So a client belongs to a single goroutine, and decodes output into the same
+// memory again and again.
 type client struct {
 	conn  transport.Conn
 	codec protocol.Codec
-	free  func() bool // from the bench's context
+	free  func() bool // ends the wait for the bench's context
 
 	session string
 	lastID  int64
-	frame   []byte // the last that was sent
+	frame   []byte // the last message sent
 	output  protocol.OutputNotification
 }
 
-// message is one that came. It is valid until the next.
+// message is a message from the server. A message is valid until the next call of next.
 type message struct {
 	method  string          // of a notification
-	process string          // of a notification about one
-	seq     uint64          // the same
+	process string          // of a notification about a process
+	seq     uint64          // of a notification about a process
 	stream  protocol.Stream // of process/output
-	chunk   []byte          // the same
+	chunk   []byte          // of process/output
 
 	id      protocol.ID // of an answer
 	payload []byte      // of an answer
 }
 
-// dial connects to url and speaks what sub names, which the other side must, too.
+// dial connects to url and requires the subprotocol sub.
 func (b *bench) dial(url, sub string) (*client, error) {
 	codec, ok := codecs[sub]
 	if !ok {
@@ -93,7 +93,7 @@ func (c *client) initialize(params protocol.InitializeParams) error {
 	return c.send()
 }
 
-// close ends the connection. The session is left to the end of its server.
+// close ends the connection. The session ends with its server.
 func (c *client) close() {
 	c.free()
 	c.conn.Close(transport.CloseNormal, "")
@@ -101,7 +101,7 @@ func (c *client) close() {
 
 func (c *client) send() error { return c.conn.WriteMessage(c.frame, c.codec.Binary()) }
 
-// request sends a request and does not wait for its answer.
+// request sends a request and does not wait for the answer.
 func (c *client) request(method string, params any) (id protocol.ID, err error) {
 	c.lastID++
 	id = protocol.IntID(c.lastID)
@@ -111,7 +111,7 @@ func (c *client) request(method string, params any) (id protocol.ID, err error) 
 	return id, c.send()
 }
 
-// next reads a message. An answer that is an error is one.
+// next reads a message. If the message is an error answer, next returns an error.
 func (c *client) next() (message, error) {
 	frame, err := c.conn.ReadMessage()
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *client) next() (message, error) {
 	return message{}, fmt.Errorf("unexpected %s: %s", m.Method, m.Payload)
 }
 
-// until passes over messages until one that ok accepts.
+// until drops messages until ok accepts a message.
 func (c *client) until(ok func(message) bool) error {
 	for {
 		m, err := c.next()
@@ -154,7 +154,8 @@ func (c *client) until(ok func(message) bool) error {
 	}
 }
 
-// call waits for the answer and decodes it into result. What else comes is dropped.
+// call sends a request, waits for the answer, and decodes the answer into result. call drops other
+// messages.
 func (c *client) call(method string, params, result any) error {
 	id, err := c.request(method, params)
 	if err != nil {
@@ -171,8 +172,7 @@ func (c *client) call(method string, params, result any) error {
 	}
 }
 
-// pipeline makes n requests, some at a time. What comes beside the answers goes to
-// others.
+// pipeline sends n requests, at most inFlight at a time. others gets the messages that are not answers.
 func (c *client) pipeline(n, inFlight int, request func(i int) (method string, params any), others func(message) error) error {
 	for sent, answered := 0, 0; answered < n; {
 		if sent < n && sent-answered < inFlight {
@@ -198,12 +198,12 @@ func (c *client) pipeline(n, inFlight int, request func(i int) (method string, p
 	return nil
 }
 
-// closed passes over messages until a process has closed.
+// closed drops messages until a process has closed.
 func (c *client) closed(id string) error {
 	return c.until(func(m message) bool { return m.method == protocol.NotifyClosed && m.process == id })
 }
 
-// startParams are those of a program without input.
+// startParams are the parameters of a program without input.
 func startParams(id string, tty bool, argv ...string) protocol.ProcessStartParams {
 	return protocol.ProcessStartParams{
 		ProcessID: id, Argv: argv, Cwd: "file:///", TTY: tty,

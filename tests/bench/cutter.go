@@ -12,8 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A cutter passes TCP connections on to a server, and cuts them with RST: what is on
-// its way is lost.
+// A cutter passes TCP connections on to a server, and cuts them with RST: bytes in flight are lost.
 type cutter struct {
 	listener net.Listener
 	target   string // host and port
@@ -56,7 +55,7 @@ func newCutter(url string) (*cutter, error) {
 
 func (c *cutter) url() string { return "ws://" + c.listener.Addr().String() }
 
-// cut cuts all connections, and tells whether there was one.
+// cut cuts all connections, and reports whether there was any.
 func (c *cutter) cut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,28 +73,28 @@ func (c *cutter) close() {
 	c.cut()
 }
 
-// checker wants the output of a program, all of it and once.
+// A checker checks the output of a program: every byte must come exactly once.
 type checker interface {
 	io.Writer
 	End() error
 }
 
-// watched is one output of a program.
+// watched is an output of a program.
 type watched struct {
 	checker
-	wrong int64 // bytes from the first wrong one on
+	wrong int64 // bytes from the first wrong byte on
 }
 
-// watchedProcess is a program whose output is checked.
+// watchedProcess is a program with checked output.
 type watchedProcess struct {
-	stdout, stderr *watched // stderr nil: there is none
-	seq            uint64   // the last that came
+	stdout, stderr *watched // stderr nil: no stderr
+	seq            uint64   // the last seq received
 	closed         bool
-	stop           func(id string) (method string, params any) // the request that ends it
+	stop           func(id string) (method string, params any) // the request that ends the program
 }
 
-// A survivor is a client whose connection is cut again and again, and who checks every
-// byte that its programs write.
+// A survivor is a client whose connection is cut again and again. A survivor checks every byte of its
+// programs.
 type survivor struct {
 	b       *bench
 	cutter  *cutter
@@ -103,8 +102,8 @@ type survivor struct {
 	session string
 
 	processes map[string]*watchedProcess
-	bytes     int64 // that came
-	wrong     error // the first that was wrong
+	bytes     int64 // bytes received
+	wrong     error // the first wrong message or byte
 }
 
 func (b *bench) newSurvivor(s *program) (*survivor, error) {
@@ -131,7 +130,7 @@ func (v *survivor) close() {
 	v.cutter.close()
 }
 
-// start starts n programs. Nothing may cut meanwhile.
+// start starts n programs. There must be no cut meanwhile.
 func (v *survivor) start(n int, program func(i int) (protocol.ProcessStartParams, *watchedProcess)) error {
 	return v.client.pipeline(n, 16, func(i int) (string, any) {
 		params, p := program(i)
@@ -140,8 +139,7 @@ func (v *survivor) start(n int, program func(i int) (protocol.ProcessStartParams
 	}, v.take)
 }
 
-// read reads until done, however often it is cut, and then long enough to hear of the
-// last cut.
+// read reads over any number of cuts until done is true, and then long enough to notice the last cut.
 func (v *survivor) read(done func() bool) error {
 	var end time.Time
 	for end.IsZero() || time.Now().Before(end) {
@@ -161,7 +159,7 @@ func (v *survivor) read(done func() bool) error {
 	return nil
 }
 
-// resume goes on after a cut, which may be cut as well.
+// resume continues the session after a cut. The new connection may be cut, too.
 func (v *survivor) resume(cause error) error {
 	from := make(map[string]uint64)
 	for id, p := range v.processes {
@@ -177,7 +175,7 @@ func (v *survivor) resume(cause error) error {
 		c, err := v.b.dial(v.cutter.url(), subJSON)
 		if err != nil {
 			cause = err
-			continue // v.client is closed, which is all right to do twice
+			continue // v.client is closed; a second close does nothing
 		}
 		v.client = c
 		err = c.initialize(protocol.InitializeParams{ResumeSessionID: &v.session, ResumeFrom: from, Takeover: true})
@@ -192,7 +190,8 @@ func (v *survivor) resume(cause error) error {
 	return fmt.Errorf("resume: %w", cause)
 }
 
-// take checks what came. Only what makes no sense is an error.
+// take checks a message. Wrong output is counted; take returns an error only for a message that makes
+// no sense.
 func (v *survivor) take(m message) error {
 	if m.method == "" {
 		return nil // the answer to a request
@@ -257,7 +256,7 @@ func (w *watched) end() error {
 	return err
 }
 
-// finish ends all programs and waits until they have closed. Nothing may cut any more.
+// finish ends all programs and waits until they have closed. There must be no cut meanwhile.
 func (v *survivor) finish() error {
 	var ids []string
 	for id := range v.processes {
@@ -275,7 +274,7 @@ func (v *survivor) finish() error {
 	return err
 }
 
-// wrongBytes counts from the first wrong one of each output on.
+// wrongBytes returns the number of bytes from the first wrong byte of each output on.
 func (v *survivor) wrongBytes() (n int64) {
 	for _, p := range v.processes {
 		for _, w := range p.outputs() {

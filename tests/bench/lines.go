@@ -16,12 +16,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Programs that each print a line a second, by a server and without one.
+// This file measures programs that each print a line a second, with a server and without.
 
 //go:embed testdata/line.c
 var lineSource []byte
 
-// linePrinter is the program, compiled at its first use.
+// linePrinter returns the path of the program, and compiles the program at the first call.
 func (b *bench) linePrinter() (string, error) {
 	path := filepath.Join(b.dir, "line")
 	if _, err := os.Stat(path); err == nil {
@@ -38,13 +38,13 @@ func (b *bench) linePrinter() (string, error) {
 	return path, nil
 }
 
-// printed checks the output of a line printer. It is an io.Writer of what came.
+// printed checks the output of a line printer, which is written to it.
 type printed struct {
-	lines   uint64 // that came, and were right
-	wrong   bool   // nothing is expected any more
+	lines   uint64 // number of correct lines received
+	wrong   bool   // the output was wrong: no more is checked
 	ended   bool
-	latency times  // of each, since it was last emptied
-	rest    []byte // of a line
+	latency times  // of each line received since the last reset
+	rest    []byte // the received part of the next line
 }
 
 func (p *printed) Write(data []byte) (int, error) {
@@ -76,7 +76,7 @@ func (p *printed) Write(data []byte) (int, error) {
 	}
 }
 
-// End is nil if all that was printed has come.
+// End returns nil if the whole output has come.
 func (p *printed) End() error {
 	if !p.ended || len(p.rest) > 0 {
 		return fmt.Errorf("after line %d nothing came, not even the end", p.lines)
@@ -84,18 +84,18 @@ func (p *printed) End() error {
 	return nil
 }
 
-// printing is how it went.
+// printing is the result of a run of line printers.
 type printing struct {
-	latency   times   // from print to receipt, with all of them running
-	lost      int     // programs of which not every line came once and in order
-	rss       float64 // of the server, MiB, with all of them running
-	perOne    memory  // of the server
-	cpuOfLine float64 // of the server, µs
+	latency   times   // from print to receipt, while all programs run
+	lost      int     // programs with a line missing, doubled or out of order
+	rss       float64 // of the server, MiB, while all programs run
+	perOne    memory  // of the server, for each program
+	cpuOfLine float64 // of the server, µs for a line
 	clientCPU float64 // of this program, µs for a line
-	startTime float64 // ms for each; by the server 16 in flight, without it one
+	startTime float64 // ms for each start; 16 in flight with a server, one after the other without
 }
 
-// print runs n line printers by a server, and looks at them for a while when all run.
+// print runs n line printers on a server, and observes them for a while when all run.
 func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err error) {
 	program, err := b.linePrinter()
 	if err != nil {
@@ -167,7 +167,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 		}
 		return nil
 	}
-	if err := read(while / 4); err != nil { // after the starts, a moment to settle
+	if err := read(while / 4); err != nil { // a moment to settle after the starts
 		return r, err
 	}
 	for _, p := range all {
@@ -216,8 +216,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	return r, err
 }
 
-// rawPrint gives latency and startTime without a server: a goroutine reads each pipe or
-// terminal.
+// rawPrint measures latency and startTime without a server: a goroutine reads each pipe or terminal.
 func (b *bench) rawPrint(n int, tty bool, while time.Duration) (r printing, err error) {
 	program, err := b.linePrinter()
 	if err != nil {

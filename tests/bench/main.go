@@ -1,15 +1,15 @@
-// Command bench measures a troupe server from outside, and beside it, in the same run
-// and by the same program, what the machine allows without one: the raw limit.
+// Command bench measures a troupe server from outside. In the same run, bench also measures the raw
+// limit: the same work on the same machine without a server.
 //
 //	go run ./tests/bench                      every row, some 20 minutes
 //	go run ./tests/bench --rows 'start|echo'  these rows
-//	go run ./tests/bench --rows growth        what a process costs among few and many
+//	go run ./tests/bench --rows growth        the cost of a process among few and many
 //	go run ./tests/bench --soak 20m           long, with cuts, every byte checked
 //
-// It builds the server of the module it is run in and starts one on a port of
-// 127.0.0.1 for each measurement, with its own environment: GOGC and GODEBUG reach it.
-// The client shares the machine with the server and the programs it starts; that is
-// part of what the figures say. Needs Linux.
+// The bench builds the server from the module in the working directory. For each measurement the bench
+// starts a server on a port of 127.0.0.1. The server gets the bench's environment, so GOGC and GODEBUG
+// reach the server. Client, server and programs share the machine, and the figures include this cost.
+// The bench needs Linux.
 package main
 
 import (
@@ -32,12 +32,12 @@ type options struct {
 	rows    *regexp.Regexp
 	runs    int
 	quick   bool
-	server  string // a troupe binary; "": built
-	json    string // a file, or "-"; "": none
+	server  string // path of a troupe binary; "": build the module
+	json    string // path of a file, or "-"; "": no JSON
 	timeout time.Duration
 
-	soak      time.Duration // 0: the rows are measured
-	processes int           // of a soak
+	soak      time.Duration // 0: measure rows
+	processes int           // number of processes in a soak
 }
 
 func main() {
@@ -49,7 +49,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		os.Exit(2) // parse has said why
+		os.Exit(2) // parse has printed the error
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -67,16 +67,16 @@ func parse(args []string) (*options, error) {
 	for _, r := range rows {
 		names += " " + r.name
 	}
-	f.Func("rows", "measure only what matches this `regexp`:"+names+" growth", func(s string) (err error) {
+	f.Func("rows", "measure only rows whose names match this `regexp`:"+names+" growth", func(s string) (err error) {
 		o.rows, err = regexp.Compile(s)
 		return err
 	})
-	f.IntVar(&o.runs, "runs", 5, "how often each row is measured, the long ones 3 times at most")
-	f.BoolVar(&o.quick, "quick", false, "small numbers, which show that it works and nothing else")
+	f.IntVar(&o.runs, "runs", 5, "how often to measure each row, long rows 3 times at most")
+	f.BoolVar(&o.quick, "quick", false, "small numbers: they show that each row works, and nothing else")
 	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
 	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
-	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after that; a soak after that and its time")
-	f.DurationVar(&o.soak, "soak", 0, "do not measure, but run programs for so long, cut their connections and check their output")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after this time; with --soak, after the sum of both")
+	f.DurationVar(&o.soak, "soak", 0, "instead of measuring, run programs for this long, cut their connections and check their output")
 	f.IntVar(&o.processes, "processes", 1000, "how many, with --soak")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -89,18 +89,18 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// A bench is what all rows share.
+// A bench is the state shared by all rows.
 type bench struct {
 	ctx    context.Context // done: give up
 	quick  bool
-	self   string // this program, for its child modes
-	troupe string // the server's binary
-	dir    string // for files, removed at the end
+	self   string // path of this program, for its child modes
+	troupe string // path of the server
+	dir    string // temporary files; removed at the end
 
 	progress io.Writer
 }
 
-// n is how many of something there are.
+// n returns full, or quick with --quick.
 func (b *bench) n(full, quick int) int {
 	if b.quick {
 		return quick
@@ -108,12 +108,12 @@ func (b *bench) n(full, quick int) int {
 	return full
 }
 
-// run measures and reports. Rows that fail do not keep the others from being measured.
+// run measures and reports. After the failure of a row, run still measures the other rows.
 func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout+o.soak, fmt.Errorf("not done within --timeout %v", o.timeout))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		time.AfterFunc(2*stopWithin, func() { panic("something does not heed its context") })
+		time.AfterFunc(2*stopWithin, func() { panic("a measurement does not heed its context") })
 	})()
 	dir, err := os.MkdirTemp("", "troupe-bench-")
 	if err != nil {
@@ -157,7 +157,7 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 	return report.failed()
 }
 
-// serverBinary is the absolute path of given, or of what was built in dir.
+// serverBinary returns the absolute path of the binary given, or builds the server in dir.
 func serverBinary(ctx context.Context, given, dir string) (string, error) {
 	if given != "" {
 		return filepath.Abs(given)
@@ -170,7 +170,7 @@ func serverBinary(ctx context.Context, given, dir string) (string, error) {
 	return path, nil
 }
 
-// measure measures a row some times.
+// measure measures a row a number of times.
 func (b *bench) measure(r *row, runs int) []lineReport {
 	reports := make([]lineReport, len(r.lines))
 	for i, l := range r.lines {

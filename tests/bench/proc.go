@@ -9,12 +9,12 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
-// What the kernel tells of a process, which is pid. Source: proc(5).
+// This file reads the kernel's figures about a process. Source: proc(5).
 
 // memory is in KiB.
 type memory struct {
-	anonymous float64 // its own: what no file backs
-	rss       float64 // with what is mapped from files
+	anonymous float64 // the process's own memory, without pages backed by files
+	rss       float64 // resident memory, including pages mapped from files
 }
 
 func memoryOf(pid int) (memory, error) {
@@ -26,7 +26,7 @@ func memoryOf(pid int) (memory, error) {
 	return memory{float64(anonymous), float64(rss)}, err
 }
 
-// settledMemory is what it has when that no longer changes, or after 10 s.
+// settledMemory returns the memory of pid once the figure stays the same, or after 10 s.
 func (b *bench) settledMemory(pid int) (memory, error) {
 	last, err := memoryOf(pid)
 	quiet := 0
@@ -47,7 +47,7 @@ func (b *bench) settledMemory(pid int) (memory, error) {
 
 func threads(pid int) (int64, error) { return system.Number(pid, "status", "Threads") }
 
-// cpuTime is what its threads have had so far. Those that have ended do not count.
+// cpuTime returns the CPU time of all live threads of pid. The time of ended threads is missing.
 func cpuTime(pid int) (sum time.Duration, err error) {
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err == nil && len(paths) == 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// What the machine allows without a server.
+// This file measures the raw limits: the same work without a server.
 
-// rawStart forks, execs and waits for a program that has /dev/null and nothing else.
+// rawStart forks, execs and waits for a program with three descriptors of /dev/null.
 func rawStart(null *os.File) error {
 	fd := null.Fd()
 	pid, err := syscall.ForkExec(trueProgram, []string{trueProgram}, &syscall.ProcAttr{Files: []uintptr{fd, fd, fd}})
@@ -29,8 +29,8 @@ func rawStart(null *os.File) error {
 
 const trueProgram = "/bin/true"
 
-// rawStarts starts n programs, as many at a time as inFlight says. It returns how long
-// each took, and all.
+// rawStarts starts n programs, inFlight at a time. rawStarts returns the time of each start and the
+// time of all together.
 func (b *bench) rawStarts(n, inFlight int) (each times, all time.Duration, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -67,8 +67,7 @@ func (b *bench) rawStarts(n, inFlight int) (each times, all time.Duration, err e
 	return each, time.Since(begin), err
 }
 
-// rawPTY starts a program on a terminal. The master belongs to Go's poller. Source:
-// pts(4).
+// rawPTY starts a program on a terminal. Go's poller watches the master. Source: pts(4).
 func rawPTY(cmd *exec.Cmd) (master *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -96,7 +95,7 @@ func rawPTY(cmd *exec.Cmd) (master *os.File, err error) {
 	return master, nil
 }
 
-// rawPiped starts a program and returns the end of a pipe to its stdout.
+// rawPiped starts a program and returns the reading end of a pipe from its stdout.
 func rawPiped(cmd *exec.Cmd) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -112,7 +111,8 @@ func rawPiped(cmd *exec.Cmd) (*os.File, error) {
 	return r, nil
 }
 
-// rawEcho types n keys at a terminal whose program reads them and says nothing.
+// rawEcho types n keys at a terminal. The program reads the keys and prints nothing, so the terminal
+// makes the echo.
 func (b *bench) rawEcho(n int) (times, error) {
 	cmd := exec.CommandContext(b.ctx, "/bin/sh", "-c", silentReader)
 	master, err := rawPTY(cmd)
@@ -124,7 +124,7 @@ func (b *bench) rawEcho(n int) (times, error) {
 		if _, err := master.Write(key); err != nil {
 			return err
 		}
-		_, err := master.Read(make([]byte, 2)) // a newline comes back as two
+		_, err := master.Read(make([]byte, 2)) // the terminal echoes a newline as two bytes
 		return err
 	})
 }
@@ -132,8 +132,8 @@ func (b *bench) rawEcho(n int) (times, error) {
 // silentReader keeps its terminal from filling up.
 const silentReader = "exec cat >/dev/null"
 
-// typeKeys types n keys, one when the one before has come back, and now and then
-// a newline, which is not measured: a terminal holds one line of 4 KiB at most.
+// typeKeys types n keys, each after the echo of the previous. Now and then typeKeys types a newline
+// without measuring the echo: a line of a terminal is limited to 4 KiB.
 func typeKeys(n int, press func(key []byte) error) (times, error) {
 	const warmUp = 50
 	var each times
@@ -154,8 +154,7 @@ func typeKeys(n int, press func(key []byte) error) (times, error) {
 	return each, nil
 }
 
-// rawRPC sends n small messages to a bare websocket server, one when the answer to the
-// one before has come.
+// rawRPC sends n small messages to a bare websocket server, each after the answer to the previous.
 func (b *bench) rawRPC(n int) (each times, err error) {
 	s, err := b.bare("websocket")
 	if err != nil {
@@ -177,7 +176,7 @@ func (b *bench) rawRPC(n int) (each times, err error) {
 	})
 }
 
-// rawPipeOutput reads what a producer writes to a pipe, in MiB/s.
+// rawPipeOutput returns how fast a producer's output can be read from a pipe, in MiB/s.
 func (b *bench) rawPipeOutput(argv []string) (float64, error) {
 	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
 	r, err := rawPiped(cmd)
@@ -193,7 +192,7 @@ func (b *bench) rawPipeOutput(argv []string) (float64, error) {
 	return b.drain(r)
 }
 
-// rawPTYOutput reads what a producer writes to a terminal, in MiB/s.
+// rawPTYOutput returns how fast a producer's output can be read from a terminal, in MiB/s.
 func (b *bench) rawPTYOutput(argv []string) (float64, error) {
 	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
 	master, err := rawPTY(cmd)
@@ -206,7 +205,7 @@ func (b *bench) rawPTYOutput(argv []string) (float64, error) {
 
 const mib = 1 << 20
 
-// drain is how fast bytes can be read, in MiB/s.
+// drain returns how fast r can be read, in MiB/s.
 func (b *bench) drain(r io.Reader) (float64, error) {
 	buf := make([]byte, 256<<10)
 	rate := b.throughput()
@@ -220,8 +219,8 @@ func (b *bench) drain(r io.Reader) (float64, error) {
 	return rate.mibPerSecond(), nil
 }
 
-// throughput counts bytes for a while, from when the first come: the start of a
-// program is another row.
+// throughput counts bytes for a while. The time begins with the first bytes: another row measures the
+// start of a program.
 type throughput struct {
 	while time.Duration
 	bytes int64
@@ -246,8 +245,7 @@ func (t *throughput) done() bool { return t.took > t.while }
 
 func (t *throughput) mibPerSecond() float64 { return float64(t.bytes) / mib / t.took.Seconds() }
 
-// rawOutput reads output that a bare websocket server sends, in MiB/s of the bytes
-// that it carries.
+// rawOutput returns how fast the output of a bare websocket server comes, in MiB/s of the payload.
 func (b *bench) rawOutput(sub string, chunk int) (float64, error) {
 	s, err := b.bare("websocket")
 	if err != nil {
@@ -262,7 +260,7 @@ func (b *bench) rawOutput(sub string, chunk int) (float64, error) {
 	return b.receive(c)
 }
 
-// receive is how fast output comes, in MiB/s.
+// receive returns how fast output comes, in MiB/s.
 func (b *bench) receive(c *client) (float64, error) {
 	rate := b.throughput()
 	for !rate.done() {

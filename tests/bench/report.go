@@ -14,30 +14,31 @@ import (
 	"time"
 )
 
-// A row is what is measured together, by one function.
+// A row is a group of figures that one function measures together.
 type row struct {
 	name  string // for --rows
 	lines []line
-	runs  int // at most; 0: as --runs says
-	// measure returns a reading for each line, of one run.
+	runs  int // the largest number of runs; 0: no limit besides --runs
+	// measure returns a reading of a single run for each line.
 	measure func(*bench) ([]reading, error)
 }
 
-// A line is one figure in the table.
+// A line is a figure in the table.
 type line struct {
 	what, unit string
 	target     *target
-	// raw names what limits it. Times add up, of rates the least counts.
+	// raw names the raw limits of the figure. Several limits in time add up; of several limits in rate
+	// the least counts.
 	raw []string
 }
 
-// reading is one run's figure, and those of its raw limits.
+// reading is a figure of a single run, and the figures of its raw limits.
 type reading struct {
 	ours float64
 	raw  []float64
 }
 
-// target is what a figure is to reach.
+// target is the value that a figure should reach.
 type target struct {
 	Op    string  `json:"op"` // "≤" or "≥"
 	Value float64 `json:"value"`
@@ -48,15 +49,15 @@ func atMost(v float64) *target       { return &target{Op: "≤", Value: v} }
 func atLeast(v float64) *target      { return &target{Op: "≥", Value: v} }
 func atLeastOfRaw(v float64) *target { return &target{Op: "≥", Value: v, OfRaw: true} }
 
-// skipped is the error of a row that cannot be measured here. It says why.
+// skipped is the error of a row that cannot be measured on this machine, with the reason.
 type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
-// times are how long something took, each time.
+// times are durations of the same operation.
 type times []time.Duration
 
-// percentile is in milliseconds; q is from 0 to 1. It sorts.
+// percentile returns a percentile in milliseconds, with q from 0 to 1. percentile sorts t.
 func (t times) percentile(q float64) float64 {
 	if len(t) == 0 {
 		return math.NaN()
@@ -65,7 +66,7 @@ func (t times) percentile(q float64) float64 {
 	return float64(t[int(float64(len(t)-1)*q)]) / float64(time.Millisecond)
 }
 
-// figure is one number, measured several times.
+// figure is a number that was measured several times.
 type figure struct {
 	Runs   []float64 `json:"runs"`
 	Median float64   `json:"median"`
@@ -82,7 +83,7 @@ func (f *figure) add(v float64) {
 	}
 }
 
-// String is median and spread.
+// String returns median and spread.
 func (f figure) String() string {
 	if len(f.Runs) == 1 {
 		return number(f.Median)
@@ -90,7 +91,7 @@ func (f figure) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median), number(f.Min), number(f.Max))
 }
 
-// number has three digits that count.
+// number formats v with three significant digits.
 func number(v float64) string {
 	digits := 0
 	if v != 0 {
@@ -105,7 +106,7 @@ type limit struct {
 	figure
 }
 
-// lineReport is a line as it was measured.
+// lineReport is the result of a line.
 type lineReport struct {
 	Row     string  `json:"row"`
 	What    string  `json:"what"`
@@ -114,7 +115,7 @@ type lineReport struct {
 	Raw     []limit `json:"raw,omitempty"`
 	Target  *target `json:"target,omitempty"`
 	Skipped string  `json:"skipped,omitempty"` // why there is no figure
-	Failed  string  `json:"failed,omitempty"`  // why there is no more than this
+	Failed  string  `json:"failed,omitempty"`  // why later runs are missing
 }
 
 func newLineReport(row string, l line) lineReport {
@@ -132,7 +133,7 @@ func (r *lineReport) add(v reading) {
 	}
 }
 
-// limit is what all raw limits together allow.
+// limit returns the limit that all raw limits set together.
 func (r *lineReport) limit() (sum float64, ok bool) {
 	for i, raw := range r.Raw {
 		switch {
@@ -147,7 +148,7 @@ func (r *lineReport) limit() (sum float64, ok bool) {
 	return sum, len(r.Raw) > 0
 }
 
-// met tells how the target was met: "yes", "no", or "" for none.
+// met reports whether the target was met: "yes", "no", or "" without a target.
 func (r *lineReport) met() string {
 	if r.Target == nil || len(r.Ours.Runs) == 0 {
 		return ""
@@ -173,11 +174,11 @@ func (t *target) String() string {
 	return fmt.Sprintf("%s %g", t.Op, t.Value)
 }
 
-// report is all that was measured.
+// report is the result of all measurements.
 type report struct {
 	Started time.Time    `json:"started"`
 	Machine string       `json:"machine"`
-	Server  string       `json:"server,omitempty"` // a binary that was given
+	Server  string       `json:"server,omitempty"` // path of a binary given with --server
 	Quick   bool         `json:"quick,omitempty"`
 	Lines   []lineReport `json:"lines"`
 
@@ -189,7 +190,7 @@ func newReport(o *options) *report {
 	return &report{Started: time.Now(), Machine: machine(), Server: o.server, Quick: o.quick}
 }
 
-// machine says what the figures are of.
+// machine describes the machine of the figures.
 func machine() string {
 	cpu := "?"
 	info, _ := os.ReadFile("/proc/cpuinfo")
@@ -237,7 +238,7 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
-// printGrowth writes the table of what a process costs among few and many.
+// printGrowth writes the table of the cost of a process among few and many.
 func (r *report) printGrowth(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer t.Flush()
@@ -264,7 +265,7 @@ func (r *report) write(to string, stdout io.Writer) error {
 	return os.WriteFile(to, text, 0o666)
 }
 
-// failed is what went wrong, not what was slow.
+// failed returns the errors of all failed measurements. A missed target is not an error.
 func (r *report) failed() error {
 	var errs []error
 	for _, l := range r.Lines {

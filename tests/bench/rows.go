@@ -2,5 +2,5 @@ package main
 
 import "slices"
 
-// rows are the table, in its order.
+// rows are the rows of the table in order.
 var rows = slices.Concat(latencyRows, outputRows, memoryRows, scaleRows, cutRows)

@@ -58,8 +58,8 @@ var cutRows = []row{{
 	},
 }}
 
-// flood is a program that writes as fast as it can, bytes that can be checked, until
-// its stdin ends. Every fourth writes to stderr as well.
+// flood returns a program that writes checkable bytes as fast as it can until its stdin ends. Every
+// fourth flood also writes to stderr.
 func (b *bench) flood(i int) (protocol.ProcessStartParams, *watchedProcess) {
 	params := startParams(fmt.Sprint("flood", i), false, b.self, childArg, "stream", "source", "-1")
 	params.PipeStdin = true

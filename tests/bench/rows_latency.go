@@ -75,7 +75,7 @@ func inFlightRow() row {
 	return r
 }
 
-// startRates are starts in a second.
+// startRates returns the number of starts per second, with a server and without.
 func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
 	_, without, err := b.rawStarts(n, inFlight)
 	if err != nil {
@@ -85,8 +85,8 @@ func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
 	return float64(n) / with.Seconds(), float64(n) / without.Seconds(), err
 }
 
-// starts starts n programs on a server of their own, the next when one has closed. It
-// returns how long each took, and all.
+// starts starts n programs on a new server, inFlight at a time; the next starts when a program has
+// closed. starts returns the time of each and the time of all together.
 func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err error) {
 	s, err := b.serve()
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err erro
 		return nil, 0, err
 	}
 	defer c.close()
-	// The first is not measured.
+	// The first start is not measured.
 	if err := c.start("first", false, trueProgram); err != nil {
 		return nil, 0, err
 	}
@@ -129,7 +129,7 @@ func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err erro
 	return each, time.Since(begin), nil
 }
 
-// measureEcho gives p50 and p99.
+// measureEcho returns p50 and p99 of the echo.
 func (b *bench) measureEcho(beside bool) ([]reading, error) {
 	n := b.n(3000, 100)
 	raw, err := b.rawEcho(n)
@@ -150,7 +150,7 @@ func (b *bench) measureEcho(beside bool) ([]reading, error) {
 	}, nil
 }
 
-// echo types n keys at a terminal of a server, perhaps beside a flood.
+// echo types n keys at a terminal on a server, with a flood if beside is true.
 func (b *bench) echo(n int, beside bool) (times, error) {
 	s, err := b.serve()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Memory is measured as it stands when it no longer changes; nobody makes the server
-// collect its garbage for it.
+// Memory is measured once the figure stays the same. Nothing forces the server to collect its garbage
+// before.
 
 var memoryRows = []row{
 	memoryRow("memory-pipe", "idle piped process", atMost(14), "a bare holder of them", func(b *bench, n int) ([]reading, error) {
@@ -34,7 +34,7 @@ func memoryRow(name, of string, t *target, raw string, measure func(b *bench, n 
 	}}
 }
 
-// perOne is what one of n costs. It can come out below zero where n is small.
+// perOne returns the memory per program. For a small n the result may be negative.
 func perOne(before, after memory, n int) memory {
 	return memory{max(0, (after.anonymous-before.anonymous)/float64(n)), max(0, (after.rss-before.rss)/float64(n))}
 }
@@ -47,11 +47,11 @@ func memoryReadings(ours memory, raw ...memory) []reading {
 	return r
 }
 
-// idle is a program that does nothing for long.
+// idle is a program that sleeps.
 var idle = []string{"/bin/sleep", "100000"}
 
-// measureHolding has one of the two at a time hold programs: a system has only some
-// thousand terminals.
+// measureHolding measures the server and the bare holder one after the other, because a system has only
+// a few thousand terminals.
 func (b *bench) measureHolding(n int, tty bool) ([]reading, error) {
 	ours, err := b.idleMemory(n, tty)
 	if err != nil {
@@ -128,7 +128,7 @@ func (b *bench) measureSessions(n int) ([]reading, error) {
 	return memoryReadings(ours, raw), err
 }
 
-// connectionMemory is what one of n connections costs the server.
+// connectionMemory returns the server's memory for each of n connections.
 func (b *bench) connectionMemory(s *program, n int, dial func() (*client, error)) (memory, error) {
 	open := func(n int) error {
 		for range n {
@@ -137,7 +137,7 @@ func (b *bench) connectionMemory(s *program, n int, dial func() (*client, error)
 				return err
 			}
 			go func() {
-				c.until(func(message) bool { return false }) // to its end, which is the server's
+				c.until(func(message) bool { return false }) // until the server ends
 				c.close()
 			}()
 		}
@@ -157,8 +157,8 @@ func (b *bench) connectionMemory(s *program, n int, dial func() (*client, error)
 	return perOne(before, after, n), err
 }
 
-// measureDetached opens sessions one after the other, so that the server never has
-// more than a few connections.
+// measureDetached opens sessions one after the other, so that the server never has more than a few
+// connections.
 func (b *bench) measureDetached(n int) ([]reading, error) {
 	s, err := b.serve()
 	if err != nil {

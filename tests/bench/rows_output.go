@@ -33,10 +33,10 @@ var outputRows = []row{
 	writesRow(),
 }
 
-// producerChunk is what cat(1) writes at once.
+// producerChunk is the size of a write of cat(1).
 const producerChunk = 128 << 10
 
-// producer is a program that writes without end, chunk bytes with each write(2).
+// producer returns a program that writes without end, chunk bytes with each write(2).
 func (b *bench) producer(chunk int) (argv []string) {
 	return []string{b.self, childArg, "write", fmt.Sprint(chunk)}
 }
@@ -65,7 +65,7 @@ func writesRow() row {
 	return r
 }
 
-// measurePipe gives the output of a program that writes chunk bytes with each write(2).
+// measurePipe measures the output of a program with chunk bytes in each write(2).
 func (b *bench) measurePipe(sub string, chunk int) ([]reading, error) {
 	ours, err := b.output(sub, false, b.producer(chunk))
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *bench) measurePipe(sub string, chunk int) ([]reading, error) {
 	return []reading{{ours, []float64{socket, pipe}}}, err
 }
 
-// output is how fast a producer's bytes come through a server, in MiB/s.
+// output returns how fast a producer's output comes through a server, in MiB/s.
 func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
 	s, err := b.serve()
 	if err != nil {
@@ -98,7 +98,8 @@ func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A server that is stopped tries for a while to bring a client the rest.
+	// Terminate the producer first: a server tries for a while to deliver the remaining output before
+	// it stops.
 	if _, err := c.request(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "producer"}); err != nil {
 		return 0, err
 	}

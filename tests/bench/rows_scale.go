@@ -29,7 +29,7 @@ var scaleRows = []row{
 	linesRow("lines-pty", 3500, true, "PTYs", 10),
 }
 
-// threadsOf is how many a server has with so many idle programs.
+// threadsOf returns the number of threads of a server with idle programs on pipes and PTYs.
 func (b *bench) threadsOf(pipes, ptys int) (int64, error) {
 	s, err := b.serve()
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *bench) threadsOf(pipes, ptys int) (int64, error) {
 	return threads(s.pid())
 }
 
-// linesRow is of many programs that each print a line a second. p99 is in ms.
+// linesRow returns the row of n programs that each print a line a second. p99 is in ms.
 func linesRow(name string, n int, tty bool, what string, p99 float64) row {
 	raw := []string{"the same read without a server"}
 	lines := []line{
@@ -80,13 +80,13 @@ func linesRow(name string, n int, tty bool, what string, p99 float64) row {
 
 func (b *bench) printWhile() time.Duration { return time.Duration(b.n(8000, 1200)) * time.Millisecond }
 
-// growthPoint is what so many line printers cost.
+// growthPoint is the cost of a number of line printers.
 type growthPoint struct {
 	Processes int     `json:"processes"`
 	Anonymous float64 `json:"anonymousKiB"`      // of the server, for each
 	RSS       float64 `json:"rssMiB"`            // of the server
 	CPU       float64 `json:"cpuOfLineUs"`       // of the server
-	ClientCPU float64 `json:"clientCPUOfLineUs"` // of this program: it is to be less
+	ClientCPU float64 `json:"clientCPUOfLineUs"` // of this program; should be less than CPU
 	Start     float64 `json:"startMs"`           // for each, 16 in flight
 	P50       float64 `json:"p50Ms"`             // from print to receipt
 	P99       float64 `json:"p99Ms"`
@@ -96,7 +96,8 @@ type growthPoint struct {
 	RawP99    float64 `json:"rawP99Ms"`
 }
 
-// measureGrowth measures once each: it is the course that tells.
+// measureGrowth measures each number of processes once: the change between the points counts, not the
+// accuracy of a point.
 func (b *bench) measureGrowth() (points []growthPoint, err error) {
 	sizes := []int{10, 100, 1000, 3000, 6000}
 	if b.quick {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// program is a server under measurement: troupe, or a bare one in a child mode.
+// program is a server under measurement: troupe, or a bare server in a child mode.
 type program struct {
 	b      *bench
 	cmd    *exec.Cmd
-	url    string // the first line of its stdout
+	url    string // the first line of stdout
 	stderr tail
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last 4 KiB written to it.
 type tail struct{ data []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -29,7 +29,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // serve starts a troupe server.
 func (b *bench) serve() (*program, error) {
 	return b.start(b.troupe, "serve", "--listen", "ws://127.0.0.1:0",
-		"--closed-retention", "2s", // a session has only so many processes
+		"--closed-retention", "2s", // short, because the number of processes in a session is limited
 		"--kill-grace", "0")
 }
 
@@ -42,7 +42,8 @@ func (b *bench) start(path string, args ...string) (*program, error) {
 	p := &program{b: b, cmd: exec.CommandContext(b.ctx, path, args...)}
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = stopWithin
-	// With the thread that starts it, but no thread ends before this program does.
+	// Pdeathsig kills the server when the thread that started it ends. No thread ends before this
+	// program.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
@@ -64,8 +65,8 @@ func (b *bench) start(path string, args ...string) (*program, error) {
 // stopWithin is how long a server may take to end.
 const stopWithin = 20 * time.Second
 
-// stop ends the server and waits for it. A troupe that fails in that is no failure of
-// the row, but told.
+// stop ends the server and waits for the end. If troupe fails to stop, stop prints the failure, and the
+// row does not fail.
 func (p *program) stop() {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(stopWithin, func() { p.cmd.Process.Kill() })

@@ -13,10 +13,10 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
-// soakSessions share the processes.
+// soakSessions is the number of sessions that share the processes.
 const soakSessions = 10
 
-// sample is how the server stands.
+// sample is the state of the server at a moment.
 type sample struct {
 	memory
 	threads int64
@@ -46,9 +46,9 @@ func (m sample) String() string {
 
 func (m sample) failures() int64 { return m.info.Panics + m.info.ActorRestarts + m.info.ActorsGivenUp }
 
-// soak runs line printers, a quarter of them on terminals, and one flood in several
-// sessions for a time, cuts a connection every second, and checks every byte. It
-// writes a line a minute. The error is the verdict.
+// soak runs line printers, a quarter of them on terminals, and a single flood, spread over several
+// sessions. soak cuts a connection every second, checks every byte, and writes a line a minute. The
+// error is the verdict.
 func (b *bench) soak(out io.Writer, processes int, long time.Duration) error {
 	program, err := b.linePrinter()
 	if err != nil {
@@ -81,7 +81,8 @@ func (b *bench) soak(out io.Writer, processes int, long time.Duration) error {
 		n := (processes + i) / soakSessions
 		err = v.start(n, func(i int) (protocol.ProcessStartParams, *watchedProcess) {
 			params := startParams(fmt.Sprint("line", i), i%4 == 0, program)
-			// What has been read is kept, too. It is to be as much as it becomes soon.
+			// The server also keeps output already read. With a small retention, this memory reaches
+			// its final size soon.
 			params.Retention = &protocol.Retention{Bytes: new(uint64(8 << 10))}
 			return params, &watchedProcess{
 				stdout: &watched{checker: &printed{}},
@@ -98,7 +99,7 @@ func (b *bench) soak(out io.Writer, processes int, long time.Duration) error {
 		return err
 	}
 
-	// The readers own their survivors until they have returned.
+	// The readers own their survivors until the readers have returned.
 	ctx, cancel := context.WithTimeout(b.ctx, long)
 	var readers sync.WaitGroup
 	defer func() {
@@ -139,7 +140,7 @@ func (b *bench) soak(out io.Writer, processes int, long time.Duration) error {
 	return b.verdict(out, s, control, survivors, fresh, samples, min(5*time.Minute, long/4))
 }
 
-// verdict ends all and says what is wrong, after a rest.
+// verdict ends all programs, rests, and returns the errors found.
 func (b *bench) verdict(out io.Writer, s *program, control *client, survivors []*survivor, fresh sample, samples []sample, rest time.Duration) error {
 	var wrong []error
 	var bytes, wrongBytes int64
@@ -162,8 +163,7 @@ func (b *bench) verdict(out io.Writer, s *program, control *client, survivors []
 		return err
 	}
 	fmt.Fprintln(out, "after:", end)
-	// The runtime collects every two minutes when nobody makes it, and gives back what is
-	// free a little at a time.
+	// The idle runtime collects garbage every two minutes, and returns free memory slowly.
 	select {
 	case <-time.After(rest):
 	case <-b.ctx.Done():
@@ -194,6 +194,6 @@ func (b *bench) verdict(out io.Writer, s *program, control *client, survivors []
 	return errors.Join(wrong...)
 }
 
-// soakThreads is how many a server may have more than when it was fresh: those that the
-// runtime made for system calls stay.
+// soakThreads is how many more threads a server may have than at its start: the runtime keeps threads
+// created for system calls.
 const soakThreads = 20
