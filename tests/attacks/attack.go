@@ -14,74 +14,76 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
-// An attack does to a server what it should bear.
+// An attack is a hostile use of a server; the server must keep working.
 type attack struct {
 	name string // a word or two
-	does string // one sentence
-	must string // what must hold beside what is always looked at
+	does string // a sentence about the attack
+	must string // the rules that must hold besides the rules for every attack
 
-	// How long all may take. Zero: a minute. It is a bound, not a measurement.
+	// bound is how long the whole attack may take. Zero: a minute. bound is a timeout, not a
+	// measurement.
 	bound time.Duration
-	// short is part of go test, smoke of go test -short, too.
+	// short attacks are part of go test, smoke attacks also of go test -short.
 	short, smoke bool
 
-	// A server of its own is what it needs if one of these is set.
-	flags     []string                       // of the server; DIR is the attack's directory
+	// An attack with any of flags, configure, own or mayEnd gets a new server.
+	flags     []string                       // flags of the server; DIR stands for the attack's directory
 	configure func(*target, *exec.Cmd) error // changes the server's command
-	own       bool                           // for any other reason
+	own       bool                           // another reason for a new server
 	mayEnd    bool                           // the attack ends the server itself
-	mayUse    facts                          // beyond before; zero: mostUsed
+	mayUse    facts                          // how much more the server may use than before; zero: mostUsed
 	refusals  bool                           // new programs of the well-behaved client may be refused
-	harms     func(error) bool               // errors of the well-behaved client that may be
-	stale     time.Duration                  // how long what was used may take to be given back; zero: giveBackWithin
-	skip      func() string                  // why it cannot be done here; "": it can
+	harms     func(error) bool               // reports whether the well-behaved client may see this error
+	stale     time.Duration                  // how long the server may take to give resources back; zero: giveBackWithin
+	skip      func() string                  // why the attack is impossible on this machine; "": the attack is possible
 	run       func(context.Context, *target) error
 }
 
-// alone tells whether the attack needs a server of its own.
+// alone reports whether the attack needs a new server.
 func (a *attack) alone() bool {
 	return a.own || a.mayEnd || len(a.flags) > 0 || a.configure != nil
 }
 
-// mostUsed is how much more a server may use during an attack than before it, unless the
-// attack says otherwise. What is 0 is not judged.
+// mostUsed is how much more a server may use during an attack than before, unless the attack sets
+// mayUse. A fact of 0 is not checked.
 var mostUsed = facts{RSS: 768 << 20, Threads: 160}
 
-// giveBackWithin is how long the server may take to give back what an attack made it use.
-// Programs and sessions that ended may still be known for a while, as PROTOCOL.md says.
+// giveBackWithin is how long the server may take to give back the resources used by an attack. For a
+// while the server still remembers ended programs and sessions, as PROTOCOL.md says.
 var giveBackWithin = 2 * time.Minute
 
-// A skipped is the reason why an attack cannot be made here.
+// A skipped is the reason why an attack is impossible on this machine.
 type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
-// A target is what one attack has of a server. Any goroutine may call any method.
+// A target is the attacker's view of a server. Any goroutine may call any method.
 type target struct {
 	server *server
-	self   string   // this program, for its child modes; any user may run it
-	binary string   // the server's
+	self   string   // path of this program, for its child modes; any user may run it
+	binary string   // path of the server
 	args   []string // the server's flags
-	dir    string   // for files; removed at the end
-	token  string   // in the arguments of what the attack starts: a time to sleep
+	dir    string   // temporary files; removed at the end
+	token  string   // an argument of every program of the attack, and a time to sleep
 	quick  bool     // small numbers
-	shared bool     // others attack the server, too: what it uses says nothing about this attack
+	shared bool     // other attacks use the same server, so its resources say nothing about this attack
 
-	others *witness // nil: there is none
+	others *witness // nil: no well-behaved client
 
 	mu       sync.Mutex
-	ends     []func() // when the attack has ended
-	releases []func() // when its server has, too
+	ends     []func() // called when the attack has ended
+	releases []func() // called when the server has ended, too
 	sessions map[string]bool
 	notes    []string
 }
 
 var lastToken atomic.Int64
 
-// newToken is a number that no other process has in its arguments, and days to sleep.
+// newToken returns a number that no other process has in its arguments. As an argument of sleep(1) the
+// number means days.
 func newToken() string { return fmt.Sprintf("7%07d.%d", os.Getpid(), 1e6+lastToken.Add(1)) }
 
-// n is how many of something there are.
+// n returns full, or quick with small numbers.
 func (t *target) n(full, quick int) int {
 	if t.quick {
 		return quick
@@ -89,7 +91,7 @@ func (t *target) n(full, quick int) int {
 	return full
 }
 
-// othersGoOn waits until the well-behaved client has done one more of each thing that it does.
+// othersGoOn waits until the well-behaved client has repeated each of its actions.
 func (t *target) othersGoOn(ctx context.Context) error { return t.others.goesOn(ctx) }
 
 // note adds a figure to the table.
@@ -99,21 +101,21 @@ func (t *target) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// onEnd names what is done when the attack has ended, the latest first.
+// onEnd adds a function for the end of the attack. The function added last runs first.
 func (t *target) onEnd(end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ends = append(t.ends, end)
 }
 
-// onRelease names what is done when the server has ended as well, the latest first.
+// onRelease adds a function for the end of the server. The function added last runs first.
 func (t *target) onRelease(release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.releases = append(t.releases, release)
 }
 
-// opened remembers a session, to close it.
+// opened remembers a session for closeSessions.
 func (t *target) opened(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +125,7 @@ func (t *target) opened(id string) {
 	t.sessions[id] = true
 }
 
-// end ends what the attack has begun outside of the server.
+// end ends everything that the attack started outside of the server.
 func (t *target) end() {
 	t.mu.Lock()
 	ends := t.ends
@@ -134,7 +136,7 @@ func (t *target) end() {
 	}
 }
 
-// closeSessions closes the sessions that the attack has opened and that still exist.
+// closeSessions closes the remaining sessions of the attack.
 func (t *target) closeSessions(ctx context.Context) error {
 	t.mu.Lock()
 	ids := make(chan string, len(t.sessions))
@@ -162,7 +164,7 @@ func (t *target) closeSessions(ctx context.Context) error {
 	return failed
 }
 
-// closeSession closes a session that may have no connection, or not exist any more.
+// closeSession closes a session. The session may have no connection, or may be gone.
 func (t *target) closeSession(ctx context.Context, id string) error {
 	p, err := t.dialOnce(ctx)
 	if err != nil {
@@ -180,7 +182,7 @@ func (t *target) closeSession(ctx context.Context, id string) error {
 	return err
 }
 
-// kin are the processes of the attack that still run.
+// kin returns the running processes of the attack.
 func (t *target) kin() []int { return system.Kin(t.token) }
 
 // awaitNoKin waits until no process of the attack runs.
@@ -193,7 +195,7 @@ func (t *target) awaitNoKin(ctx context.Context, wait time.Duration) error {
 	})
 }
 
-// eventually returns nil once ok does, and else, after wait, the error of ok.
+// eventually returns nil as soon as ok does, or the error of ok after wait.
 func eventually(ctx context.Context, wait time.Duration, ok func() error) error {
 	deadline := time.Now().Add(wait)
 	for {
@@ -212,7 +214,7 @@ func eventually(ctx context.Context, wait time.Duration, ok func() error) error 
 	}
 }
 
-// parallel calls f for 0 to n-1, so many at a time, and returns the first error.
+// parallel calls f for 0 to n-1, atOnce at a time, and returns the first error.
 func parallel(n, atOnce int, f func(i int) error) error {
 	var (
 		workers sync.WaitGroup
@@ -234,7 +236,7 @@ func parallel(n, atOnce int, f func(i int) error) error {
 	return first
 }
 
-// hold waits, as long as ctx lets it.
+// hold sleeps for d or until ctx is done.
 func hold(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

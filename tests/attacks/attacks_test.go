@@ -10,8 +10,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/slots"
 )
 
-// pending are attacks that still succeed. A test of one of these fails once the server
-// bears it: then the name goes.
+// pending are the names of attacks that still succeed. Once the server withstands a pending attack, the
+// test fails until the name is removed.
 var pending []string
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAttacks makes the short attacks with small numbers. They wait more than they work.
+// TestAttacks makes the short attacks with small numbers. The attacks wait more than they work.
 func TestAttacks(t *testing.T) {
 	r, err := newRunner(t.Context(), "", t.Output())
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestAttacksExplain: every attack has a name of its own and says what it does.
+// TestAttacksExplain checks each attack for a unique name and a description.
 func TestAttacksExplain(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range attacks {

@@ -12,7 +12,7 @@ import (
 
 const pidsRoot = "/sys/fs/cgroup/pids" // cgroup v1
 
-// noPids says why a cgroup with a pids.max cannot be made here.
+// noPids returns why this machine allows no cgroup with a pids.max, or "".
 func noPids() string {
 	if os.Getuid() != 0 {
 		return "needs root, to make a cgroup with a pids.max"
@@ -23,7 +23,7 @@ func noPids() string {
 	return ""
 }
 
-// inPids starts the server in a cgroup of its own with a pids.max.
+// inPids starts the server in a new cgroup with a pids.max.
 func inPids(max int) func(*target, *exec.Cmd) error {
 	return func(t *target, cmd *exec.Cmd) error {
 		dir := filepath.Join(pidsRoot, "troupe-attack-"+t.token)
@@ -39,13 +39,13 @@ func inPids(max int) func(*target, *exec.Cmd) error {
 	}
 }
 
-// before makes a command run a line of shell first, in the same process, with $0.
+// before makes a command first run a line of shell in the same process; $0 is arg.
 func before(cmd *exec.Cmd, line, arg string) {
 	cmd.Args = append([]string{"/bin/sh", "-c", line + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// removeCgroup removes a cgroup and those below it, once their processes have ended.
+// removeCgroup removes a cgroup and its children once their processes have ended.
 func removeCgroup(dir string) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var dirs []string

@@ -7,10 +7,11 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
-// childArg as the first argument makes this program one of those that servers start.
+// childArg as the first argument starts a child mode: this program then runs as a program of the
+// server.
 const childArg = "child"
 
-// children are the programs. None returns before its work is done.
+// children are the child modes. None returns before its work is done.
 var children = map[string]func(args []string) error{
 	"stream":     func(args []string) error { stream.Main(args); return nil },
 	"fork":       forkBomb,

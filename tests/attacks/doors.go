@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Attacks on who may come in.
+// Attacks on the access to the server.
 var doorAttacks = []*attack{
 	{
 		name: "silent 300", short: true, smoke: true,
@@ -54,10 +54,10 @@ var doorAttacks = []*attack{
 	},
 }
 
-// listen says nothing until the connection ends.
+// listen sends nothing until the connection ends.
 func listen(c net.Conn) { c.Read(make([]byte, 1)) }
 
-// talk opens a websocket and sends a request that is refused, again and again until the connection ends.
+// talk opens a websocket and repeats a refused request until the connection ends.
 func talk(c net.Conn) {
 	ended := make(chan struct{})
 	go func() {
@@ -78,8 +78,9 @@ func talk(c net.Conn) {
 	}
 }
 
-// occupy opens n TCP connections from some addresses, and holds them until release; use returns when
-// the server ends one, which then is opened again. held is how many were accepted so far.
+// occupy opens n TCP connections from several addresses and holds them until release. use returns when
+// the server ends the connection, and occupy then opens another. held is the number of connections
+// accepted so far.
 func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn)) (held *atomic.Int64, release func()) {
 	holding, cancel := context.WithCancel(ctx)
 	held = new(atomic.Int64)
@@ -91,7 +92,7 @@ func (t *target) occupy(ctx context.Context, n, addresses int, use func(net.Conn
 			for holding.Err() == nil {
 				c, err := t.connect(holding, from)
 				if err != nil {
-					hold(holding, 100*time.Millisecond) // refused: that is the server's right
+					hold(holding, 100*time.Millisecond) // the server may refuse
 					continue
 				}
 				held.Add(1)
@@ -130,7 +131,8 @@ func silent(ctx context.Context, t *target, n, addresses int) error {
 	return nil
 }
 
-// handshakeWithin is when the server ends connections that say nothing. Source: transport.DefaultHandshakeTimeout.
+// handshakeWithin is when the server ends silent connections. Source:
+// transport.DefaultHandshakeTimeout.
 const handshakeWithin = 10 * time.Second
 
 func emptySessions(ctx context.Context, t *target) error {
@@ -143,7 +145,7 @@ func emptySessions(ctx context.Context, t *target) error {
 		err = p.initialize(ctx, obj{"session": obj{"detachedTtlMs": 86_400_000}})
 		p.cut()
 		if refusal(err) != nil {
-			refused.Add(1) // that is the server's right
+			refused.Add(1) // the server may refuse
 			return nil
 		}
 		return err

@@ -10,12 +10,12 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
-// facts are what a server uses of the machine.
+// facts are the resources used by a server.
 type facts struct {
 	RSS        int64 // bytes
 	Files      int64
 	Threads    int64
-	Goroutines int64 // -1: server/info does not tell
+	Goroutines int64 // -1: unknown, because server/info does not say
 	Heap       int64 // bytes
 	Held       int64 // bytes of output
 
@@ -23,7 +23,7 @@ type facts struct {
 	Cgroups                         int64
 }
 
-// serverInfo is what the server says of itself.
+// serverInfo is the server's own report.
 type serverInfo struct {
 	Connections, Sessions, Children, HeldBytes int64
 	Goroutines                                 *int64
@@ -32,7 +32,7 @@ type serverInfo struct {
 	Containment                                string
 }
 
-// most keeps the greater of each.
+// most keeps the greater value of each fact.
 func (f *facts) most(g facts) {
 	f.RSS = max(f.RSS, g.RSS)
 	f.Files = max(f.Files, g.Files)
@@ -46,16 +46,16 @@ func (f *facts) most(g facts) {
 	f.Cgroups = max(f.Cgroups, g.Cgroups)
 }
 
-// slack is how much more a server may use after an attack than before it.
+// slack is how much more a server may use after an attack than before.
 var slack = facts{
 	RSS:        64 << 20, // the runtime keeps some free memory, and caches fill
 	Files:      2,        // connections of the well-behaved client that are just ending
-	Threads:    128,      // the runtime keeps the threads of system calls that blocked: file calls have 96
-	Goroutines: 24,       // actors.idleWorkers, 16, wait for work; the well-behaved client's own come and go
+	Threads:    128,      // the runtime keeps the threads of blocking system calls: file calls have 96
+	Goroutines: 24,       // actors.idleWorkers, 16, wait for work; the well-behaved client has a few of its own
 	Held:       4 << 20,  // the well-behaved client's stream flows on
 }
 
-// leftovers says what is beyond before and slack; nil: nothing.
+// leftovers returns an error for each resource above before plus slack; nil: none.
 func (f facts) leftovers(before facts) error {
 	var left []error
 	for _, l := range []struct {
@@ -81,8 +81,8 @@ func (f facts) leftovers(before facts) error {
 	return errors.Join(left...)
 }
 
-// A monitor of a server asks it for server/info on a connection of its own, which it
-// opens again when it is lost.
+// A monitor asks a server for server/info on a separate connection. If the connection is lost, the
+// monitor opens another.
 type monitor struct {
 	t       *target
 	asking  sync.Mutex
@@ -93,7 +93,7 @@ type monitor struct {
 	peak   facts
 }
 
-// ask asks for server/info.
+// ask sends server/info and returns the answer.
 func (m *monitor) ask(ctx context.Context) (info serverInfo, err error) {
 	m.asking.Lock()
 	defer m.asking.Unlock()
@@ -114,7 +114,7 @@ func (m *monitor) ask(ctx context.Context) (info serverInfo, err error) {
 	return info, err
 }
 
-// outside is what the kernel tells.
+// outside returns the facts known to the kernel.
 func (m *monitor) outside() (f facts, err error) {
 	pid := m.t.server.pid()
 	if f.RSS, err = rssOf(pid); err != nil {
@@ -129,7 +129,7 @@ func (m *monitor) outside() (f facts, err error) {
 	return f, err
 }
 
-// sample is how the server stands.
+// sample returns the server's facts now.
 func (m *monitor) sample(ctx context.Context) (facts, error) {
 	info, err := m.ask(ctx)
 	if err != nil {
@@ -152,8 +152,8 @@ func (m *monitor) sample(ctx context.Context) (facts, error) {
 	return f, err
 }
 
-// watch takes samples until ctx is done: often of what the kernel tells, and as often as
-// it answers of what the server tells.
+// watch takes samples until ctx is done: of the kernel's facts often, and of the server's facts as
+// often as the server answers.
 func (m *monitor) watch(ctx context.Context) {
 	var watchers sync.WaitGroup
 	every := func(d time.Duration, look func()) {
@@ -181,7 +181,7 @@ func (m *monitor) watch(ctx context.Context) {
 	watchers.Wait()
 }
 
-// settled is a sample in which nothing has changed for a while, or after 10 s the last one.
+// settled returns a sample once the facts stay the same for a while, or the last sample after 10 s.
 func (m *monitor) settled(ctx context.Context) (last facts, err error) {
 	for quiet, n := 0, 0; ; n++ {
 		now, err := m.sample(ctx)
@@ -204,7 +204,7 @@ func (m *monitor) settled(ctx context.Context) (last facts, err error) {
 	}
 }
 
-// rssOf is the resident memory of a process, in bytes.
+// rssOf returns the resident memory of a process in bytes.
 func rssOf(pid int) (int64, error) {
 	n, err := system.Number(pid, "status", "VmRSS")
 	return n * 1024, err

@@ -44,7 +44,7 @@ func hangingFiles(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	const n = 16 // 96 would have all the places for calls that hang: the bound is for each connection
+	const n = 16 // 96 connections would take every place for calls: each connection may have a call
 	var peers []*peer
 	for i := range n {
 		p, err := t.open(ctx, nil, nil)
@@ -64,7 +64,7 @@ func hangingFiles(ctx context.Context, t *target) error {
 	if err := t.othersGoOn(ctx); err != nil {
 		return err
 	}
-	for _, p := range peers { // their calls hang on
+	for _, p := range peers { // the calls of each peer hang on
 		p.cut()
 	}
 	return t.othersGoOn(ctx)
@@ -123,7 +123,7 @@ func walk(ctx context.Context, t *target) error {
 	err = p.call(ctx, "fs/walk", obj{"path": "file://" + t.dir, "options": obj{"maxDepth": 100, "maxDirectories": 1000, "maxEntries": n + 100}}, &result)
 	t.note("%d entries, truncated %v, %d MiB in a message", len(result.Entries), result.Truncated, most>>20)
 	if refusal(err) != nil {
-		err = nil // a reason is an answer
+		err = nil // a stated reason is an answer
 	}
 	if most > 64<<20 {
 		err = errors.Join(err, fmt.Errorf("a message had %d MiB, the bound is 64 MiB", most>>20))

@@ -6,7 +6,7 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
-// A flood is a program's output that is checked while its connections change.
+// A flood checks a program's output while its connections change.
 type flood struct {
 	mu    sync.Mutex
 	check *stream.Checker
@@ -16,7 +16,7 @@ type flood struct {
 
 func newFlood() *flood { return &flood{check: stream.NewChecker(1)} }
 
-// take takes the output with a seq. It is true if it was the next one.
+// take checks the output with a seq, and reports whether seq was the next.
 func (f *flood) take(seq uint64, data []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -41,7 +41,7 @@ func (f framed) WriteMessage(_ int, data []byte) error {
 	return err
 }
 
-// framed tells whether the server speaks frames and no websocket.
+// framed reports whether the server speaks frames instead of websockets.
 func (s *server) framed() bool { return strings.HasPrefix(s.url, "unix+frames:") }
 
 func (t *target) dialFrames(ctx context.Context, p *peer) (err error) {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk is a filesystem of this program, mounted with FUSE. A dead one answers nothing,
-// as a network filesystem whose server is gone; a slow one is a flat directory in memory
-// that takes its time with each write. Source: linux/fuse.h, protocol 7.31.
+// A disk is a filesystem of this program, mounted with FUSE. A dead disk answers nothing, like a
+// network filesystem without its server. A slow disk is a flat directory in memory, and pauses before
+// each write. Source: linux/fuse.h, protocol 7.31.
 type disk struct {
 	dir   string
 	fuse  *os.File
 	pause time.Duration // before each write; negative: dead
-	opens bool          // a dead one answers until a file is open, and then nothing about it
+	opens bool          // a dead disk answers until a file is open, and no request about an open file
 
-	// Owned by the goroutine that serves.
+	// Owned by the serving goroutine.
 	names map[string]uint64
 	files map[uint64]*diskFile
-	last  uint64 // node
+	last  uint64 // the last node
 }
 
 type diskFile struct {
@@ -33,7 +33,7 @@ type diskFile struct {
 	size uint64
 }
 
-// noFUSE says why a disk cannot be had here.
+// noFUSE returns why this machine allows no disk, or "".
 func noFUSE() string {
 	if os.Getuid() != 0 {
 		return "needs root, to mount"
@@ -46,8 +46,8 @@ func noFUSE() string {
 	return ""
 }
 
-// mount mounts a disk until the attack has ended. A dead one with names of files lets them
-// be opened.
+// mount mounts a disk until the attack has ended. If names are given, a dead disk has files with these
+// names and allows opening them.
 func (t *target) mount(pause time.Duration, names ...string) (*disk, error) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -71,14 +71,14 @@ func (t *target) mount(pause time.Duration, names ...string) (*disk, error) {
 		unix.Close(fd)
 		return nil, skipped("mount of a FUSE filesystem: " + err.Error())
 	}
-	d.fuse = os.NewFile(uintptr(fd), "/dev/fuse") // once it is mounted Go can poll it
+	d.fuse = os.NewFile(uintptr(fd), "/dev/fuse") // Go can poll the file once the disk is mounted
 	served := make(chan struct{})
 	go func() {
 		d.serve()
 		close(served)
 	}()
 	t.onEnd(sync.OnceFunc(func() {
-		d.fuse.Close() // who waits for an answer gets an error
+		d.fuse.Close() // everybody waiting for an answer gets an error
 		<-served
 		unix.Unmount(d.dir, unix.MNT_DETACH)
 	}))
@@ -148,7 +148,7 @@ func (d *disk) serve() {
 		le.PutUint64(reply[8:], unique)
 		d.fuse.Write(append(reply, body...))
 		if op == fuseInit && d.pause < 0 && !d.opens {
-			return // a request that nobody reads can be killed; one that was read cannot
+			return // stop reading: a process whose request was read could no longer be killed
 		}
 	}
 }
@@ -166,8 +166,8 @@ func (d *disk) answer(op uint32, node uint64, in []byte) (out []byte, errno unix
 		le.PutUint32(out, 7)
 		le.PutUint32(out[4:], 31)
 		le.PutUint32(out[8:], 128<<10)     // read ahead
-		le.PutUint32(out[12:], 1<<5|1<<22) // writes of many pages; their number follows
-		le.PutUint16(out[16:], 64)         // in the background
+		le.PutUint32(out[12:], 1<<5|1<<22) // large writes; the number of pages follows
+		le.PutUint16(out[16:], 64)         // background requests
 		le.PutUint32(out[20:], 128<<10)
 		le.PutUint32(out[24:], 1)
 		le.PutUint16(out[28:], 32) // pages
@@ -233,7 +233,7 @@ func attr(node uint64, f *diskFile) []byte {
 	return out
 }
 
-// text is a string up to its NUL.
+// text returns the string before the first NUL.
 func text(b []byte) string {
 	for i, c := range b {
 		if c == 0 {

@@ -70,7 +70,7 @@ var killAttacks = []*attack{
 	},
 }
 
-// anything the well-behaved client may suffer, as long as it loses no byte.
+// anything allows the well-behaved client every error except the loss of a byte.
 func anything(err error) bool {
 	return !strings.HasPrefix(err.Error(), "stream") && !strings.HasPrefix(err.Error(), "end")
 }
@@ -93,7 +93,7 @@ func afterKill(name, containment string) *attack {
 	}
 }
 
-// resets starts commands of a connection, and resets it at a random moment.
+// resets starts commands on a connection, and resets the connection at a random moment.
 func resets(ctx context.Context, t *target) error {
 	err := parallel(t.n(400, 40), 8, func(i int) error {
 		p, err := t.dial(ctx, dialOptions{})
@@ -119,7 +119,7 @@ func resets(ctx context.Context, t *target) error {
 	return t.awaitNoKin(ctx, answerWithin)
 }
 
-// tree starts a program with descendants that sleep, one of them a daemon.
+// tree starts a program with sleeping descendants, a daemon among them.
 func (t *target) tree(ctx context.Context, p *peer, id string) error {
 	script := `setsid sh -c 'sleep $0 & sleep $0; :' $0 & sleep $0 & sleep $0; :`
 	if err := p.call(ctx, "process/start", program(id, "/bin/sh", "-c", script, t.token), nil); err != nil {
@@ -128,7 +128,7 @@ func (t *target) tree(ctx context.Context, p *peer, id string) error {
 	return t.awaitKin(ctx, 5)
 }
 
-// awaitKin waits until so many programs of the attack run.
+// awaitKin waits until n programs of the attack run.
 func (t *target) awaitKin(ctx context.Context, n int) error {
 	return eventually(ctx, answerWithin, func() error {
 		if got := len(t.kin()); got < n {
@@ -138,7 +138,7 @@ func (t *target) awaitKin(ctx context.Context, n int) error {
 	})
 }
 
-// noFiles bounds the server's descriptors to those that it has, and a few, until undo.
+// noFiles limits the server to its open descriptors and a few more, until undo.
 func (t *target) noFiles(more int) (undo func(), err error) {
 	n, err := system.Files(t.server.pid())
 	if err != nil {
@@ -155,7 +155,8 @@ func (t *target) noFiles(more int) (undo func(), err error) {
 	return undo, unix.Prlimit(t.server.pid(), unix.RLIMIT_NOFILE, &limit, nil)
 }
 
-// closedTruly wants that {} means that nothing is left, and an error that it says so.
+// closedTruly checks the answer of session/close: {} only if no program is left, otherwise an error
+// that says so.
 func (t *target) closedTruly(err error) error {
 	left := len(t.kin())
 	switch {
@@ -181,7 +182,7 @@ func closeWithoutFiles(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	_, release := t.occupy(ctx, 100, 1, listen) // connections take what is left, and what becomes free
+	_, release := t.occupy(ctx, 100, 1, listen) // connections take the remaining descriptors, and each freed descriptor
 	defer release()
 	hold(ctx, 2*time.Second)
 	if err := t.closedTruly(p.call(ctx, "session/close", obj{}, nil)); err != nil {
@@ -222,7 +223,7 @@ func probesWithoutFiles(ctx context.Context, t *target) error {
 	return nil
 }
 
-// cgroupRoots are the directories of hierarchies that a program may move to.
+// cgroupRoots returns the directories of the hierarchies to which a program may move.
 func cgroupRoots() (roots []string) {
 	for _, dir := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
 		if f, err := os.OpenFile(dir+"/cgroup.procs", os.O_WRONLY, 0); err == nil {
@@ -240,7 +241,7 @@ func noCgroup2() string {
 	return ""
 }
 
-// leaver moves to the root cgroup, with a cleaned environment, and sleeps.
+// leaver returns a program that moves to the root cgroup, with an empty environment, and sleeps.
 func (t *target) leaver(id string) obj {
 	script := `echo $$ >"$1/cgroup.procs"; setsid env -i /bin/sleep "$0" & sleep "$0"; :`
 	return program(id, "/bin/sh", "-c", script, t.token, cgroupRoots()[0])
@@ -275,7 +276,7 @@ func leavers(ctx context.Context, t *target) error {
 		if err := e.end(p); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
-		if e.name == "timeoutMs" { // ends the program; what it left in the background may go on
+		if e.name == "timeoutMs" { // the timeout ends the program; its background processes may go on
 			err = eventually(ctx, answerWithin, func() error {
 				for _, pid := range t.kin() {
 					if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(comm) == "sh\n" {
@@ -312,7 +313,7 @@ func needsRoot() string {
 	return ""
 }
 
-// undumpable is a daemon of which an ordinary user sees neither environment nor files.
+// undumpable is a daemon whose environment and files are hidden from ordinary users.
 func undumpable(args []string) error {
 	if len(args) == 1 { // the daemon's parent
 		cmd := exec.Command("/proc/self/exe", childArg, "undumpable", args[0], "daemon")
@@ -338,7 +339,7 @@ func undumpableDaemon(ctx context.Context, t *target) error {
 	if err := t.awaitKin(ctx, 1); err != nil {
 		return err
 	}
-	hold(ctx, 500*time.Millisecond) // until it is the daemon alone
+	hold(ctx, 500*time.Millisecond) // until only the daemon is left
 	if err := t.closedTruly(p.call(ctx, "session/close", obj{}, nil)); err != nil {
 		return err
 	}
@@ -364,7 +365,7 @@ func readEnviron(ctx context.Context, t *target) error {
 	return nil
 }
 
-// killed kills the server, says what its programs leave, and what the next server ends.
+// killed kills the server, and notes how many programs remain and how many the next server ends.
 func killed(ctx context.Context, t *target) error {
 	p, err := t.open(ctx, nil, nil)
 	if err != nil {
@@ -392,7 +393,7 @@ func killed(ctx context.Context, t *target) error {
 	return errors.Join(err, next.stop())
 }
 
-// stopped sends SIGTERM to the server, and wants that nothing is left, or that it said so.
+// stopped sends SIGTERM to the server. Either no program is left, or the server reports the failure.
 func stopped(ctx context.Context, t *target) error {
 	p, err := t.open(ctx, nil, nil)
 	if err != nil {

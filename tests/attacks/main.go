@@ -1,16 +1,16 @@
-// Command attacks does to a troupe server, from outside, what it should bear, beside a
-// well-behaved client that notices if it does not.
+// Command attacks attacks a troupe server from outside. A well-behaved client uses the same server and
+// notices if the server suffers.
 //
-//	go run ./tests/attacks                        every attack, each on a server of its own
+//	go run ./tests/attacks                        every attack, each on a new server
 //	go run ./tests/attacks --only 'fork|silent'   these attacks
-//	go run ./tests/attacks --list                 what each attack does and what must hold
+//	go run ./tests/attacks --list                 describes each attack and its rules
 //	go run ./tests/attacks --quick                small numbers
 //	go run ./tests/attacks --server BIN           against this binary
-//	go run ./tests/attacks --all-at-once 30m      all of them at once, for so long
+//	go run ./tests/attacks --all-at-once 30m      all attacks at once, for this long
 //
-// docs/ATTACKS.md says what the table means and how to add an attack. Every attack is
-// bounded in count and time, connects to servers that this program started, and removes
-// what it made. Needs Linux; as root it can do more.
+// docs/ATTACKS.md explains the table and how to add an attack. Every attack is bounded in count and
+// time, connects only to servers of this program, and removes its files, processes and sessions. The
+// program needs Linux; some attacks need root.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"time"
 )
 
-// attacks are all of them.
+// attacks are all attacks.
 var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks, fileAttacks, memoryAttacks, wireAttacks)
 
 type options struct {
@@ -46,7 +46,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		os.Exit(2) // parse has said why
+		os.Exit(2) // parse has printed the error
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -76,7 +76,7 @@ var memoryAttacks = []*attack{
 	},
 }
 
-// holdBytes sends on n connections, and waits until others have gone on beside them.
+// holdBytes calls send for n connections, and waits until the well-behaved client has gone on.
 func (t *target) holdBytes(ctx context.Context, n int, send func(i int) error) error {
 	err := parallel(n, n, send)
 	if err != nil {
@@ -89,21 +89,21 @@ func unfinishedMessages(ctx context.Context, t *target) error {
 	return t.holdBytes(ctx, 40, func(i int) error {
 		p, err := t.dial(ctx, dialOptions{})
 		if err != nil {
-			return nil // refused: that is the server's right
+			return nil // the server may refuse
 		}
 		if i%2 == 0 {
 			if err := p.initialize(ctx, nil); err != nil {
 				return err
 			}
 		}
-		head := []byte{0x01, 0x80 | 127, 0, 0, 0, 0, 0, 0xf0, 0, 0, 0, 0, 0, 0} // text, not the last, 15 MiB
+		head := []byte{0x01, 0x80 | 127, 0, 0, 0, 0, 0, 0xf0, 0, 0, 0, 0, 0, 0} // a text frame, not the last of its message, 15 MiB
 		binary.BigEndian.PutUint64(head[2:], 15*mib)
 		part := bytes.Repeat([]byte(" "), 15*mib)
 		for n := range 4 {
 			if n > 0 {
-				head[0] = 0x00 // goes on
+				head[0] = 0x00 // a continuation
 			}
-			p.tcp.SetWriteDeadline(time.Now().Add(3 * time.Second)) // a server that does not read is in its right
+			p.tcp.SetWriteDeadline(time.Now().Add(3 * time.Second)) // the server need not read
 			if _, err := p.tcp.Write(head); err != nil {
 				return nil
 			}
@@ -119,7 +119,7 @@ func unfinishedFrames(ctx context.Context, t *target) error {
 	return t.holdBytes(ctx, 100, func(int) error {
 		p, err := t.open(ctx, nil, nil)
 		if err != nil {
-			return nil // refused: that is the server's right
+			return nil // the server may refuse
 		}
 		p.tcp.SetWriteDeadline(time.Now().Add(3 * time.Second))
 		p.tcp.Write(binary.LittleEndian.AppendUint32(nil, 8*mib))
@@ -176,7 +176,7 @@ func unreadHTTP(ctx context.Context, t *target) error {
 	})
 }
 
-// unread makes requests on connections that then read nothing.
+// unread sends requests on connections without reading the answers.
 func unread(ctx context.Context, t *target, request func(i int) (method string, params any)) error {
 	return t.holdBytes(ctx, t.n(40, 20), func(int) error {
 		p, err := t.dial(ctx, dialOptions{deaf: true})
@@ -212,7 +212,7 @@ func largeStdin(ctx context.Context, t *target) error {
 		if err := peers[i].call(ctx, "process/start", params, nil); err != nil {
 			return err
 		}
-		peers[i].request("process/write", obj{"processId": "deaf", "chunk": chunk, "writeId": "1"}) // refused: its right
+		peers[i].request("process/write", obj{"processId": "deaf", "chunk": chunk, "writeId": "1"}) // the server may refuse
 		return nil
 	})
 	if err != nil {
@@ -224,8 +224,8 @@ func largeStdin(ctx context.Context, t *target) error {
 	return t.cutAll(ctx, peers)
 }
 
-// cutAll cuts connections, and waits until what the server used for them is back although
-// their sessions live.
+// cutAll cuts connections and waits until the server has given their memory back, although the sessions
+// still exist.
 func (t *target) cutAll(ctx context.Context, peers []*peer) error {
 	for _, p := range peers {
 		p.cut()
@@ -300,7 +300,7 @@ func bombs(ctx context.Context, t *target) error {
 	return t.othersGoOn(ctx)
 }
 
-// bomb sends a message, and wants an answer or the end of the connection.
+// bomb sends a message, and expects an answer or the end of the connection.
 func bomb(ctx context.Context, t *target, protocol string, kind int, data []byte) error {
 	p, err := t.dial(ctx, dialOptions{protocol: protocol, deaf: true})
 	if err != nil {
@@ -308,7 +308,7 @@ func bomb(ctx context.Context, t *target, protocol string, kind int, data []byte
 	}
 	defer p.cut()
 	if err := p.write(kind, data); err != nil {
-		return nil // it ended
+		return nil // the connection has ended
 	}
 	p.ws.SetReadDeadline(time.Now().Add(answerWithin))
 	if _, _, err := p.ws.ReadMessage(); err != nil {
@@ -319,7 +319,7 @@ func bomb(ctx context.Context, t *target, protocol string, kind int, data []byte
 	return nil
 }
 
-// budget: sources of 4 MiB each write below a small budget.
+// budget starts sources of 4 MiB each under a small budget.
 func budget(ctx context.Context, t *target) error {
 	const each = 4 * mib
 	return parallel(24, 24, func(i int) error {
@@ -330,7 +330,7 @@ func budget(ctx context.Context, t *target) error {
 		if err := p.call(ctx, "process/start", program("source", t.self, childArg, "stream", "source", fmt.Sprint(each), "both"), nil); err != nil {
 			return err
 		}
-		if i%3 == 0 { // an observer that reads, and one that does not
+		if i%3 == 0 { // two observers; the deaf observer never reads
 			for _, deaf := range []bool{false, true} {
 				o, err := t.dial(ctx, dialOptions{deaf: true})
 				if err != nil {
@@ -342,7 +342,7 @@ func budget(ctx context.Context, t *target) error {
 				}
 			}
 		}
-		for range 10 { // the client crashes: it knows nothing of what it has read
+		for range 10 { // as if the client had crashed without remembering any output
 			hold(ctx, time.Duration(50+13*i)*time.Millisecond)
 			p.cut()
 			<-p.done

@@ -17,8 +17,8 @@ import (
 // obj is a JSON object.
 type obj = map[string]any
 
-// A peer is one websocket to a server, with everything in reach that a polite client
-// keeps to itself. Any goroutine may call any method.
+// A peer is a websocket to a server, with access to everything that a polite client would not touch.
+// Any goroutine may call any method.
 type peer struct {
 	t   *target
 	ws  link
@@ -27,8 +27,8 @@ type peer struct {
 	writing sync.Mutex
 
 	session string           // from initialize
-	notify  func(peerNotice) // gets notifications, on the reading goroutine; nil: dropped
-	size    func(bytes int)  // gets the size of each message, on the reading goroutine; nil: nobody
+	notify  func(peerNotice) // gets notifications on the reading goroutine; nil: they are dropped
+	size    func(bytes int)  // gets the size of each message on the reading goroutine; may be nil
 	done    chan struct{}    // closed once the reader has ended
 
 	mu      sync.Mutex
@@ -59,10 +59,10 @@ func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Messag
 type dialOptions struct {
 	from     string // an address of this machine; "": any
 	protocol string // a subprotocol
-	deaf     bool   // nothing is read
+	deaf     bool   // the peer reads nothing
 }
 
-// dial opens a websocket. It is closed, without a Close frame, when the attack has ended.
+// dial opens a websocket. The end of the attack closes the websocket without a Close frame.
 func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 	p := &peer{t: t, waiting: make(map[int64]chan peerAnswer), done: make(chan struct{})}
 	if t.server.framed() {
@@ -119,7 +119,7 @@ func (t *target) connect(ctx context.Context, from string) (net.Conn, error) {
 	return d.DialContext(ctx, network, address)
 }
 
-// address is what net.Dial takes.
+// address returns the arguments of net.Dial.
 func (s *server) address() (network, address string) {
 	if _, path, ok := strings.Cut(s.url, "://"); ok && strings.HasPrefix(path, "/") {
 		return "unix", path
@@ -127,8 +127,8 @@ func (s *server) address() (network, address string) {
 	return "tcp", strings.TrimPrefix(s.url, "ws://")
 }
 
-// open opens a connection and a session. params are added to those of initialize. The
-// session is closed when the attack has ended.
+// open opens a connection and a session. params are added to the parameters of initialize. The end of
+// the attack closes the session.
 func (t *target) open(ctx context.Context, params obj, notify func(peerNotice)) (*peer, error) {
 	p, err := t.dial(ctx, dialOptions{deaf: true})
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *peer) initialize(ctx context.Context, params obj) error {
 	return p.send(obj{"method": "initialized", "params": obj{}})
 }
 
-// send writes one message.
+// send writes a message.
 func (p *peer) send(message any) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -173,7 +173,7 @@ func (p *peer) write(kind int, data []byte) error {
 	return p.ws.WriteMessage(kind, data)
 }
 
-// request sends a request. The answer comes on the channel, or it is closed with the connection.
+// request sends a request. The channel gets the answer, or is closed with the connection.
 func (p *peer) request(method string, params any) (chan peerAnswer, error) {
 	answer := make(chan peerAnswer, 1)
 	p.mu.Lock()
@@ -186,18 +186,18 @@ func (p *peer) request(method string, params any) (chan peerAnswer, error) {
 	p.waiting[id] = answer
 	p.mu.Unlock()
 	err := p.send(obj{"id": id, "method": method, "params": params})
-	if errors.Is(err, websocket.ErrCloseSent) { // in answer to the server's, which says why
+	if errors.Is(err, websocket.ErrCloseSent) { // gorilla has answered the server's Close frame, which has the reason
 		<-p.done
 		err = p.ended()
 	}
 	return answer, err
 }
 
-// errNoAnswer means that a request had no answer within answerWithin.
+// errNoAnswer means: no answer came within answerWithin.
 var errNoAnswer = errors.New("no answer")
 
-// call sends a request and waits for its answer, at most answerWithin. A refusal is an
-// *rpcError. result may be nil.
+// call sends a request and waits for its answer, at most answerWithin. A refusal is an *rpcError.
+// result may be nil.
 func (p *peer) call(ctx context.Context, method string, params, result any) error {
 	answer, err := p.request(method, params)
 	if err != nil {
@@ -227,7 +227,7 @@ func (p *peer) await(ctx context.Context, method string, answer chan peerAnswer,
 	}
 }
 
-// refusal is the server's answer if err is one that refuses, else nil.
+// refusal returns the server's refusal in err, or nil.
 func refusal(err error) *rpcError {
 	e, _ := errors.AsType[*rpcError](err)
 	return e
@@ -280,7 +280,7 @@ func (p *peer) receive(data []byte) error {
 	delete(p.waiting, id)
 	p.mu.Unlock()
 	switch {
-	case answer == nil: // to something that was sent without request
+	case answer == nil: // an answer without a request
 	case m.Error != nil:
 		answer <- peerAnswer{err: m.Error}
 	default:
@@ -289,17 +289,17 @@ func (p *peer) receive(data []byte) error {
 	return nil
 }
 
-// ended is why the connection has ended; nil: it has not.
+// ended returns why the connection has ended; nil: the connection is open.
 func (p *peer) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// cut ends the connection without a word.
+// cut ends the connection without a Close frame.
 func (p *peer) cut() { p.tcp.Close() }
 
-// reset ends the connection with a TCP reset: what the server has not read is lost.
+// reset ends the connection with a TCP reset: bytes not yet read by the server are lost.
 func (p *peer) reset() {
 	if tcp, ok := p.tcp.(*net.TCPConn); ok {
 		tcp.SetLinger(0)
@@ -307,16 +307,16 @@ func (p *peer) reset() {
 	p.tcp.Close()
 }
 
-// program is process/start's params for a program without input.
+// program returns the parameters of process/start for a program without input.
 func program(id string, argv ...string) obj {
 	return obj{"processId": id, "argv": argv, "cwd": "file:///", "tty": false,
 		"env": obj{"PATH": "/usr/local/bin:/usr/bin:/bin"}}
 }
 
-// healthz asks the server for its health on a connection of its own.
+// healthz asks the server for its health on a new connection.
 func (t *target) healthz(ctx context.Context) error {
 	if t.server.framed() {
-		return nil // it has no HTTP
+		return nil // the server has no HTTP
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

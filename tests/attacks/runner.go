@@ -17,14 +17,14 @@ import (
 
 // A runner makes attacks.
 type runner struct {
-	binary   string // the server's
-	self     string // this program, where any user may run it
-	dir      string // for files; removed at the end
+	binary   string // path of the server
+	self     string // path of this program, where any user may run it
+	dir      string // temporary files; removed at the end
 	quick    bool
 	progress io.Writer
 }
 
-// newRunner builds the server, unless binary names one.
+// newRunner builds the server, unless binary is given.
 func newRunner(ctx context.Context, binary string, progress io.Writer) (r *runner, err error) {
 	r = &runner{progress: progress}
 	if r.dir, err = os.MkdirTemp("", "troupe-attacks-"); err != nil {
@@ -67,17 +67,17 @@ func copyProgram(to, from string) error {
 
 func (r *runner) close() { os.RemoveAll(r.dir) }
 
-// A result is what an attack has shown.
+// A result is the result of an attack.
 type result struct {
 	attack              *attack
 	before, most, after facts
-	back                time.Duration // until after was as before
+	back                time.Duration // the time until the facts were as before
 	p99                 time.Duration
 	rounds, errors      int // of the well-behaved client
 	refusals, resumes   int
 	notes               []string
 	skipped             string
-	wrong               []error // nil: it held
+	wrong               []error // nil: the server withstood the attack
 }
 
 // target makes a target without a server.
@@ -89,7 +89,7 @@ func (r *runner) target() (*target, error) {
 	return &target{binary: r.binary, self: r.self, dir: dir, token: newToken(), quick: r.quick}, os.Chmod(dir, 0o755)
 }
 
-// release ends all that an attack has begun, also when it has failed.
+// release ends everything that an attack started, also after a failure.
 func (t *target) release() {
 	t.end()
 	for _, pid := range t.kin() {
@@ -101,7 +101,7 @@ func (t *target) release() {
 	os.RemoveAll(t.dir)
 }
 
-// attack makes one attack on a server of its own.
+// attack makes an attack on a new server.
 func (r *runner) attack(ctx context.Context, a *attack) (res result) {
 	res.attack = a
 	if a.skip != nil {
@@ -120,7 +120,7 @@ func (r *runner) attack(ctx context.Context, a *attack) (res result) {
 	return res
 }
 
-// against returns an error if the attack could not be judged; what did not hold is in res.
+// against returns an error if the attack could not be judged. res gets the rules that were broken.
 func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	bound := a.bound
 	if bound == 0 {
@@ -159,11 +159,11 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	}
 	defer s.kill()
 	t.server = s
-	side := &target{server: s, self: r.self} // of those who only look on
+	side := &target{server: s, self: r.self} // the target of the monitor and the witness
 	defer side.end()
 	looking, endLooking := context.WithCancel(ctx)
 	defer endLooking()
-	go func() { // nobody waits for a server that is gone
+	go func() { // end all waits if the server is gone
 		select {
 		case <-s.exited:
 			if !a.mayEnd {
@@ -195,7 +195,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 		return fmt.Errorf("before the attack: %w", err)
 	}
 	m.peak = res.before
-	os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.pid()), []byte("5"), 0) // VmHWM begins anew
+	os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.pid()), []byte("5"), 0) // resets VmHWM
 	w.forget()
 	watching := make(chan struct{})
 	go func() {
@@ -265,7 +265,7 @@ func (r *runner) restored(ctx context.Context, a *attack, m *monitor, w *witness
 	return left
 }
 
-// judge looks at what is judged in the same way for all.
+// judge checks the rules for every attack.
 func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	wrong := func(format string, args ...any) { res.wrong = append(res.wrong, fmt.Errorf(format, args...)) }
 	w.mu.Lock()
@@ -276,7 +276,7 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	first := w.first
 	w.mu.Unlock()
 	if a.mayEnd {
-		res.errors, first = 0, nil // it lost its server
+		res.errors, first = 0, nil // the witness lost its server
 	}
 	if first != nil && (a.harms == nil || !a.harms(first)) {
 		wrong("the well-behaved client had %d errors, the first: %w", res.errors, first)

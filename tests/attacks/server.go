@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// answerWithin is how long the server may take for anything that has no reason to
-	// wait. It is no measurement: an answer that takes as long will not come.
+	// answerWithin is how long the server may take for a request that need not wait. answerWithin is a
+	// timeout, not a measurement: a later answer would never come.
 	answerWithin = 30 * time.Second
 	// stopWithin is how long a server may take to end after SIGTERM.
 	stopWithin = 30 * time.Second
 )
 
-// serverEnv is the whole environment of a server. The values that contain "hush" are
-// secrets.
+// serverEnv is the whole environment of a server. Values with "hush" are secrets.
 var serverEnv = []string{
 	"HOME=/tmp", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh",
 	"SOME_TOKEN=hush", "DB_PASSWORD=hush", "DATABASE_URL=postgres://u:hush@db/x",
@@ -30,13 +29,13 @@ var serverEnv = []string{
 // A server is a running `troupe serve`.
 type server struct {
 	cmd    *exec.Cmd
-	url    string // the first line of its stdout
+	url    string // the first line of stdout
 	stderr tap
-	exited chan struct{} // closed once it has ended
+	exited chan struct{} // closed once the server has ended
 }
 
-// tap counts what is written to it, keeps the first and the last of it, and the lines
-// that a server never writes unless it has a bug.
+// tap counts the bytes written to it, keeps the first and the last bytes, and collects lines that only
+// a bug can cause.
 type tap struct {
 	mu          sync.Mutex
 	bytes       int64
@@ -81,8 +80,7 @@ func (t *tap) String() string {
 	return string(t.last)
 }
 
-// serve starts a server and waits for its address. configure, which may be nil, changes
-// the command.
+// serve starts a server and waits for its address. configure changes the command, and may be nil.
 func serve(ctx context.Context, binary string, configure func(*exec.Cmd), args ...string) (*server, error) {
 	if !strings.Contains(strings.Join(args, " "), "--listen") {
 		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
@@ -90,8 +88,8 @@ func serve(ctx context.Context, binary string, configure func(*exec.Cmd), args .
 	s := &server{cmd: exec.Command(binary, append([]string{"serve"}, args...)...), exited: make(chan struct{})}
 	s.cmd.Env = serverEnv
 	s.cmd.Dir = "/"
-	// The signal comes with the end of the thread that started the server. No thread of this
-	// program ends before the program does.
+	// Pdeathsig kills the server when the thread that started it ends. No thread of this program ends
+	// before the program.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Stderr = &s.stderr
 	if configure != nil {
@@ -133,7 +131,7 @@ func (s *server) kill() {
 	<-s.exited
 }
 
-// stop sends SIGTERM and wants exit code 0 within stopWithin.
+// stop sends SIGTERM and expects exit code 0 within stopWithin.
 func (s *server) stop() error {
 	if !s.alive() {
 		return fmt.Errorf("the server has ended: %v: %s", s.cmd.ProcessState, s.reason())
@@ -151,7 +149,7 @@ func (s *server) stop() error {
 	return nil
 }
 
-// reason is the line of its stderr that says most about an unexpected end.
+// reason returns the line of stderr that best explains an unexpected end.
 func (s *server) reason() string {
 	if line := s.stderr.alarm(); line != "" {
 		return line

@@ -42,7 +42,7 @@ var startAttacks = []*attack{
 	},
 }
 
-// forkLimit is the pids.max of a server that is attacked with a fork bomb.
+// forkLimit is the pids.max of a server attacked with a fork bomb.
 const forkLimit = 200
 
 func forkAttack(name, containment string) *attack {
@@ -56,7 +56,8 @@ func forkAttack(name, containment string) *attack {
 	}
 }
 
-// crowded is the end of the well-behaved client's own program, which gets no thread beside a bomb.
+// crowded allows the end of the well-behaved client's own program: beside a fork bomb the program gets
+// no thread.
 func crowded(err error) bool { return strings.Contains(err.Error(), "the stream: exit status 2") }
 
 func fork(ctx context.Context, t *target) error {
@@ -71,7 +72,7 @@ func fork(ctx context.Context, t *target) error {
 	most := 0
 	for begin, want := time.Now(), time.Duration(t.n(15, 4))*time.Second; time.Since(begin) < want && ctx.Err() == nil; {
 		most = max(most, len(t.kin()))
-		// What blocks for a moment needs a thread.
+		// Each blocking call needs a thread.
 		if err := parallel(64, 64, func(int) error { return p.call(ctx, "fs/readDirectory", obj{"path": "file:///proc"}, nil) }); err != nil {
 			return fmt.Errorf("beside %d processes of the bomb: %w", most, err)
 		}
@@ -86,7 +87,7 @@ func fork(ctx context.Context, t *target) error {
 	return t.awaitNoKin(ctx, answerWithin)
 }
 
-// forkBomb starts at most so many sleeping programs, as fast as it may.
+// forkBomb starts up to a number of sleeping programs, as fast as it can.
 func forkBomb(args []string) error {
 	runtime.GOMAXPROCS(1)
 	runtime.LockOSThread()
@@ -177,7 +178,7 @@ func stopWhileHung(ctx context.Context, t *target) error {
 	return t.server.stop()
 }
 
-// longPATH starts programs that are looked up in 40 MiB of directories.
+// longPATH starts programs with 40 MiB of directories in PATH.
 func longPATH(ctx context.Context, t *target) error {
 	p, err := t.open(ctx, nil, nil)
 	if err != nil {

@@ -20,15 +20,15 @@ const (
 	breath = 5 * time.Second
 )
 
-// A tally counts what an attack did in the time of all.
+// A tally counts the results of an attack over the whole time.
 type tally struct {
 	rounds, failed, turnedAway int
 	first                      error
 }
 
-// together makes all attacks at once, with small numbers, for so long: those that can share a
-// server on one, atOnce at a time and again and again, and beside them the others, each on
-// servers of its own. The error is the verdict.
+// together makes all attacks at once, with small numbers, for the time long. Attacks that can share a
+// server run on the same server, atOnce at a time, again and again. Meanwhile each other attack runs on
+// new servers. The error is the verdict.
 func (r *runner) together(ctx context.Context, all []*attack, long time.Duration, out io.Writer) error {
 	r.quick = true
 	var shared, alone []*attack
@@ -104,7 +104,7 @@ func (r *runner) together(ctx context.Context, all []*attack, long time.Duration
 				}
 			}
 		})
-		attackers.Go(func() { // a line a minute
+		attackers.Go(func() { // prints a line a minute
 			for tick := time.NewTicker(min(time.Minute, long/5)); during.Err() == nil && t.server.alive(); {
 				select {
 				case <-tick.C:
@@ -141,14 +141,15 @@ func (r *runner) together(ctx context.Context, all []*attack, long time.Duration
 	return errors.Join(res.wrong...)
 }
 
-// turnedAway reports whether err is a Close with 1013. When other attacks have used up what clients may make
-// the server hold, it answers so to messages over 64 KiB, and the client may send them again.
+// turnedAway reports whether err is a Close with 1013. If other attacks have used up the memory for
+// clients, the server answers a message over 64 KiB with 1013, and the client may send the message
+// again.
 func turnedAway(err error) bool {
 	closed, ok := errors.AsType[*websocket.CloseError](err)
 	return ok && closed.Code == websocket.CloseTryAgainLater
 }
 
-// round makes one attack on a server that others attack as well.
+// round makes an attack on a server under other attacks.
 func (r *runner) round(ctx context.Context, a *attack, whole *target) error {
 	t, err := r.target()
 	if err != nil {

@@ -159,7 +159,7 @@ func violations(ctx context.Context, t *target) error {
 }
 
 func takeovers(ctx context.Context, t *target) error {
-	// What came of each seq, whichever connection it came on.
+	// An outputNotice is the content of a seq. Its value must be the same on every connection.
 	type outputNotice struct {
 		Seq   uint64
 		Chunk string
@@ -210,7 +210,7 @@ func takeovers(ctx context.Context, t *target) error {
 	return check.wrong()
 }
 
-// cutAndWait cuts, and waits for the end of the reader.
+// cutAndWait cuts the connection and waits for the end of the reader.
 func (p *peer) cutAndWait() {
 	p.cut()
 	<-p.done
@@ -227,14 +227,14 @@ func pings(ctx context.Context, t *target) error {
 		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 			p.tcp.SetWriteDeadline(time.Now().Add(time.Second))
 			if _, err := p.tcp.Write(batch); err != nil {
-				return nil // the server ended it, or takes no more
+				return nil // the server ended the connection, or takes no more
 			}
 		}
 		return nil
 	})
 }
 
-// fuzzMethods are all that a client may call.
+// fuzzMethods are all methods of the server.
 var fuzzMethods = strings.Fields(`initialize initialized environment/info environment/status process/start process/read process/write
 	process/signal process/terminate fs/readFile fs/open fs/readBlock fs/writeBlock fs/close fs/writeFile
 	fs/createDirectory fs/getMetadata fs/canonicalize fs/readDirectory fs/walk fs/remove fs/copy fs/watchMissing http/request
@@ -242,7 +242,7 @@ var fuzzMethods = strings.Fields(`initialize initialized environment/info enviro
 	group/start group/stop group/list server/info session/info session/close session/ack process/spawn process/writeStdin
 	process/resizePty process/kill command/exec command/exec/write command/exec/resize command/exec/terminate`)
 
-// fuzzParams are random params. What names a path stays below the attack's directory.
+// fuzzParams returns random parameters. Every path stays below the attack's directory.
 func (t *target) fuzzParams(r *rand.Rand, path string) obj {
 	value := func() any {
 		return []any{nil, true, r.IntN(100), -1, 1 << 40, "a", "", "b", []string{"a"}, obj{}, []any{}, 1.5, strings.Repeat("x", 2000)}[r.IntN(13)]
@@ -265,7 +265,7 @@ func (t *target) fuzzParams(r *rand.Rand, path string) obj {
 			params[name] = value()
 		}
 	}
-	if r.IntN(3) > 0 { // mostly what a method needs
+	if r.IntN(3) > 0 { // usually a parameter that the method needs
 		for _, name := range []string{"processId", "argv", "cwd", "env", "tty", "path"} {
 			params[name] = right[name]
 		}
@@ -299,7 +299,7 @@ func fuzz(ctx context.Context, t *target) error {
 			}
 			answer, err := p.request(method, params)
 			if err != nil {
-				break // the server ended it
+				break // the server ended the connection
 			}
 			sent.Add(1)
 			if r.IntN(4) == 0 {
@@ -309,7 +309,7 @@ func fuzz(ctx context.Context, t *target) error {
 						refused.Add(1)
 					}
 				case <-p.done:
-				case <-time.After(100 * time.Millisecond): // it may wait by right
+				case <-time.After(100 * time.Millisecond): // the server may let the answer wait
 				}
 			}
 		}
@@ -333,7 +333,7 @@ func noName(ctx context.Context, t *target) error {
 		}
 		if err := p.call(ctx, "process/start", program("", "/bin/sleep", t.token), nil); err != nil {
 			if refusal(err) != nil {
-				return nil // a server may refuse such an id
+				return nil // the server may refuse such an id
 			}
 			return err
 		}
@@ -428,7 +428,7 @@ func heldBack(ctx context.Context, t *target) error {
 	if err := next.initialize(ctx, obj{"resumeSessionId": p.session, "takeover": true, "resumeFrom": obj{"ready": 0, "silence": 0}}); err != nil {
 		return err
 	}
-	hold(ctx, 3*time.Second) // what was decided while nobody read is done now
+	hold(ctx, 3*time.Second) // now the server acts on requests that waited for a reader
 	var list struct {
 		Processes []struct {
 			ProcessID string

@@ -15,33 +15,33 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A witness is the well-behaved client beside an attack. It types at a terminal, reads a
-// stream of which it knows every byte, loses that stream's connection every few seconds and
-// resumes, opens new sessions that run a program and look at a file, and asks for the
-// server's health. What goes wrong for it is counted.
+// A witness is the well-behaved client beside an attack. A witness types at a terminal, and reads a
+// stream of known bytes. Every few seconds the connection of the stream is cut, and the witness
+// resumes. The witness also opens new sessions, runs a program and looks at a file in each, and asks
+// for the server's health. The witness counts every error.
 type witness struct {
-	t *target // its own
+	t *target // for the witness alone
 
-	// round is held while one of the witness's short actions runs; pause holds it alone.
+	// Each short action of the witness holds round for reading; pause holds round for writing.
 	round sync.RWMutex
 
 	typist, reader *client.Client
 	stream         *client.Cmd
 	end            io.Closer // of the stream's stdin
 	check          *stream.Checker
-	wire           atomic.Pointer[transport.Conn] // of reader
+	wire           atomic.Pointer[transport.Conn] // the connection of reader
 
 	mu       sync.Mutex
 	echoes   []time.Duration
 	errors   int
-	first    error // of errors
-	refusals int   // of starts
+	first    error // the first of errors
+	refusals int   // refused starts
 	rounds   [4]int
-	cuts     int // of the stream's connection
-	resumes  int // after as many cuts
+	cuts     int // cuts of the stream's connection
+	resumes  int // resumes after these cuts
 }
 
-// The rounds that a witness makes.
+// The kinds of rounds.
 const (
 	echoRound = iota
 	sessionRound
@@ -49,10 +49,10 @@ const (
 	cutRound
 )
 
-// streamRate bounds what the witness reads of its stream, in bytes a second.
+// streamRate limits the witness's reading of its stream, in bytes a second.
 const streamRate = 2 << 20
 
-// slowly is a Writer that takes streamRate.
+// slowly is a Writer limited to streamRate.
 type slowly struct {
 	w    io.Writer
 	bad  func(error)
@@ -63,7 +63,7 @@ func (s *slowly) Write(p []byte) (int, error) {
 	n, err := s.w.Write(p)
 	if err != nil {
 		s.bad(err)
-		return len(p), nil // the rest is read as well: one wrong byte is one error
+		return len(p), nil // read on: everything after a wrong byte is the same error
 	}
 	if now := time.Now(); s.next.Before(now) {
 		s.next = now
@@ -126,8 +126,8 @@ func (w *witness) wrong(what string, err error) {
 	})
 }
 
-// pause waits for the end of the rounds under way, and lets no other begin until resume.
-// What stays are three connections with their sessions and the stream.
+// pause waits for the end of the running rounds, and prevents new rounds until resume. Three
+// connections, their sessions and the stream remain.
 func (w *witness) pause()  { w.round.Lock() }
 func (w *witness) resume() { w.round.Unlock() }
 
@@ -200,8 +200,8 @@ func (w *witness) warm(ctx context.Context) error {
 	}
 }
 
-// goesOn waits until the witness has made one more round of each kind without an error, and
-// resumed once more.
+// goesOn waits until the witness has made another round of each kind without an error, and has resumed
+// once more.
 func (w *witness) goesOn(ctx context.Context) error {
 	look := func() (made [5]int, errors int) {
 		w.mu.Lock()
@@ -214,7 +214,7 @@ func (w *witness) goesOn(ctx context.Context) error {
 	return eventually(ctx, answerWithin, func() error {
 		now, errors := look()
 		for i, name := range []string{"echo", "new session", "answer to /healthz", "cut", "resume"} {
-			// The round that was under way does not count.
+			// The round already running at the beginning does not count.
 			if more := now[i] - begin[i]; errors == failed && (more == 0 || more == 1 && i < cutRound) {
 				return fmt.Errorf("the well-behaved client had no %s", name)
 			}
@@ -223,10 +223,10 @@ func (w *witness) goesOn(ctx context.Context) error {
 	})
 }
 
-// forget forgets how long the echoes took so far.
+// forget drops the echo times so far.
 func (w *witness) forget() { w.count(func() { w.echoes = nil }) }
 
-// p99 is of the echoes; 0: there was none.
+// p99 returns the 99th percentile of the echo times, or 0 without echoes.
 func (w *witness) p99() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,12 +281,12 @@ func (t *target) dialOnce(ctx context.Context) (*peer, error) {
 	return once.dial(ctx, dialOptions{deaf: true})
 }
 
-// A keyboard is a terminal whose program reads and writes nothing: what comes back comes
-// from the terminal.
+// A keyboard is a terminal whose program reads silently, so each byte that comes back is an echo of the
+// terminal.
 type keyboard struct {
 	w      *witness
 	typed  chan byte
-	echoed chan struct{} // one for each byte
+	echoed chan struct{} // a token for each byte
 	n      int
 }
 
@@ -298,8 +298,8 @@ func (w *witness) newKeyboard(ctx context.Context) (*keyboard, error) {
 	return k, cmd.Start(ctx)
 }
 
-// Read passes a key on to the server. It never ends: the goroutine of the client that
-// waits here ends with this program.
+// Read passes a key on to the server. Read never returns an end: the goroutine of the client waiting in
+// Read ends with this program.
 func (k *keyboard) Read(p []byte) (int, error) {
 	p[0] = <-k.typed
 	return 1, nil
@@ -309,14 +309,14 @@ func (k *keyboard) Write(p []byte) (int, error) {
 	for range p {
 		select {
 		case k.echoed <- struct{}{}:
-		default: // later than answerWithin: it was counted
+		default: // later than answerWithin: already counted as an error
 		}
 	}
 	return len(p), nil
 }
 
-// press types a key and waits for its echo. Now and then it is a newline: a terminal
-// holds a line of 4 KiB at most.
+// press types a key and waits for the echo. Now and then the key is a newline: a line of a terminal is
+// limited to 4 KiB.
 func (k *keyboard) press(ctx context.Context) error {
 	k.n++
 	key, echo := byte('k'), 1
@@ -340,7 +340,7 @@ func (k *keyboard) press(ctx context.Context) error {
 	return nil
 }
 
-// finish ends the stream, wants all of it, and closes the sessions.
+// finish ends the stream, checks for its last byte, and closes the sessions.
 func (w *witness) finish(ctx context.Context) error {
 	defer w.close()
 	w.end.Close()

@@ -1,6 +1,6 @@
 package main
 
-// mutants are the changes that the tests of each package must notice.
+// mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
 	{file: "actors/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},

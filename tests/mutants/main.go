@@ -1,10 +1,9 @@
-// Mutants breaks the code in small ways, one at a time, and runs the tests of the package that
-// each mutant is in. A mutant that these tests do not notice survives, and the program exits
-// with 1.
+// Mutants breaks the code in small ways, one change at a time, and runs the tests of the changed
+// package. If these tests do not notice a change, the mutant survives, and the program exits with 1.
 //
 //	go run ./tests/mutants [-run REGEXP]
 //
-// The source files stay as they are: the go command reads each mutant through its -overlay flag.
+// The source files stay unchanged: the go command reads each mutant through its -overlay flag.
 package main
 
 import (
@@ -20,16 +19,16 @@ import (
 	"time"
 )
 
-// A mutant is one change of one file.
+// A mutant is a change to a single file.
 type mutant struct {
-	file     string // from the root of the module
+	file     string // path from the root of the module
 	old, new string // old occurs once in the file
-	breaks   string // the rule that the mutant breaks, in words
-	// equivalent says why no test can notice the mutant; "": a test must.
+	breaks   string // the rule broken by the mutant, in words
+	// equivalent is the reason why no test can notice the mutant; "": a test must notice.
 	equivalent string
 }
 
-// timeout is how long the tests of one package may take.
+// timeout is how long the tests of a package may take.
 const timeout = time.Minute
 
 func main() {
@@ -95,10 +94,10 @@ func (m mutant) apply(root string) ([]byte, error) {
 	return []byte(strings.Replace(string(text), m.old, m.new, 1)), nil
 }
 
-// failed finds the first test that failed in the output of go test.
+// failed finds the first failed test in the output of go test.
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// try runs the tests of the mutant's package, and returns the first that failed; "": none did.
+// try runs the tests of the mutant's package, and returns the first failed test; "": none failed.
 func (m mutant) try(root string) (killer string, err error) {
 	text, err := m.apply(root)
 	if err != nil {

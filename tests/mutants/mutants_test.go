@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each mutant must still find its place in the code, and be a Go file.
+// Each mutant must still find its place in the code, and must be a valid Go file.
 func TestMutantsApply(t *testing.T) {
 	root, err := moduleRoot()
 	if err != nil {

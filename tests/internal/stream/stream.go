@@ -1,6 +1,6 @@
-// Package stream is a stream of bytes of which every place can be told from every
-// other, so that whoever gets a part of it knows what is missing, doubled or out
-// of order. It is text without line ends: a terminal passes it on as it is.
+// Package stream makes and checks streams of bytes in which every position is recognizable. From any
+// part of a stream, a reader knows which bytes are missing, doubled or out of order. A stream is text
+// without line ends, so a terminal passes the bytes on unchanged.
 package stream
 
 import (
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A Stream is told from others by its number. It consists of cells of 16 hex
-// digits: two of the stream, 14 of how many cells came before.
+// A Stream is identified by its number. A Stream consists of cells of 16 hex digits: two for the number
+// of the stream, 14 for the number of earlier cells.
 type Stream uint8
 
 const cell = 16 // bytes
@@ -34,22 +34,22 @@ func (s Stream) Fill(p []byte, at int64) {
 	}
 }
 
-// Checker is an io.Writer that wants a Stream from its beginning, and maybe its
-// end: a semicolon and the number of bytes before it.
+// A Checker is an io.Writer that accepts a Stream from the beginning, and possibly its end: a semicolon
+// and the number of bytes before.
 type Checker struct {
 	of   Stream
-	n    int64  // bytes that were right
-	mark []byte // from the semicolon on
+	n    int64  // number of correct bytes
+	mark []byte // the bytes from the semicolon on
 	want []byte
 }
 
-// NewChecker returns a Checker that has had nothing.
+// NewChecker returns a Checker at the beginning of s.
 func NewChecker(s Stream) *Checker { return &Checker{of: s} }
 
-// Bytes is how many bytes of the stream came, its end not counted.
+// Bytes returns how many bytes of the stream came, without its end.
 func (c *Checker) Bytes() int64 { return c.n }
 
-// Write fails at the first byte that is wrong, and says what stands there.
+// Write fails at the first wrong byte, and returns an error with the bytes found there.
 func (c *Checker) Write(p []byte) (int, error) {
 	body := p
 	if i := bytes.IndexByte(p, ';'); i >= 0 || c.mark != nil {
@@ -68,10 +68,10 @@ func (c *Checker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Skip steps over n bytes that are known to be lost.
+// Skip steps over n lost bytes.
 func (c *Checker) Skip(n int64) { c.n += n }
 
-// End is nil if the end has come and gives the right number of bytes.
+// End returns nil if the end has come with the right number of bytes.
 func (c *Checker) End() error {
 	if want := fmt.Sprintf(";%d", c.n); string(c.mark) != want {
 		return fmt.Errorf("stream %d: after %d bytes came %q, want %q", c.of, c.n, c.mark, want)
@@ -79,14 +79,14 @@ func (c *Checker) End() error {
 	return nil
 }
 
-// Main is the program that writes or checks streams. It does not return.
+// Main is the program that writes or checks streams. Main does not return.
 //
 //	source SIZE      writes SIZE bytes of stream 1 to stdout and its end; SIZE -1:
 //	                 until its stdin ends
 //	source SIZE both writes stream 2 to stderr as well, at the same time
-//	sink             wants stream 1 and its end from stdin, reads it slowly
+//	sink             expects stream 1 and its end on stdin, and reads slowly
 //
-// What goes wrong is printed to stdout; then the exit code is 1.
+// Errors are printed to stdout; the exit code is then 1.
 func Main(args []string) {
 	if err := run(args); err != nil {
 		fmt.Println(err)
@@ -125,7 +125,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown program %q", args)
 }
 
-// source writes in pieces of many sizes, as fast as it can.
+// source writes pieces of many sizes, as fast as it can.
 func source(w io.Writer, s Stream, size int64, stop *atomic.Bool) {
 	var buf [64 << 10]byte
 	n := int64(0)
@@ -136,14 +136,14 @@ func source(w io.Writer, s Stream, size int64, stop *atomic.Bool) {
 		}
 		s.Fill(p, n)
 		if _, err := w.Write(p); err != nil {
-			return // nobody reads: there is nobody to tell
+			return // nobody reads the output, so nobody would read an error
 		}
 		n += int64(len(p))
 	}
 	fmt.Fprintf(w, ";%d", n)
 }
 
-// sink reads at most 8 MiB a second, so that what is written to it piles up.
+// sink reads at most 8 MiB a second, so that its input piles up.
 func sink(r io.Reader) error {
 	check := NewChecker(1)
 	buf := make([]byte, 8<<10)

@@ -1,5 +1,5 @@
-// Package system reads what the kernel tells about processes, for programs that look at a
-// server from outside. Source: proc(5), cgroups(7).
+// Package system reads the kernel's facts about processes, for programs that observe a server from
+// outside. Source: proc(5), cgroups(7).
 package system
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Number is the number after a name at the beginning of a line of /proc/PID/file.
+// Number returns the number after a name at the beginning of a line of /proc/PID/file.
 func Number(pid int, file, name string) (n int64, err error) {
 	path := fmt.Sprintf("/proc/%d/%s", pid, file)
 	text, err := os.ReadFile(path)
@@ -28,13 +28,13 @@ func Number(pid int, file, name string) (n int64, err error) {
 	return n, nil
 }
 
-// Files is how many descriptors a process has open.
+// Files returns the number of open descriptors of a process.
 func Files(pid int) (int, error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	return len(entries), err
 }
 
-// Kin are the processes that have a token in their arguments. A zombie has no arguments.
+// Kin returns the processes with a token in their arguments. A zombie has no arguments.
 func Kin(token string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, entry := range entries {
@@ -45,15 +45,15 @@ func Kin(token string) (pids []int) {
 	return pids
 }
 
-// IsKin tells whether a process has the token in its arguments.
+// IsKin reports whether a process has the token in its arguments.
 func IsKin(pid int, token string) bool {
 	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return bytes.Contains(args, []byte(token))
 }
 
-// KillKin kills one process if it has the token in its arguments.
+// KillKin kills a process if the token is in its arguments.
 func KillKin(pid int, token string) {
-	fd, err := unix.PidfdOpen(pid, 0) // the check is of the process that will be killed
+	fd, err := unix.PidfdOpen(pid, 0) // the pidfd makes sure that the checked process is the killed process
 	if err != nil {
 		return
 	}
@@ -63,7 +63,7 @@ func KillKin(pid int, token string) {
 	}
 }
 
-// Cgroups are the cgroup2 directories that a server with this pid has made for programs.
+// Cgroups returns the cgroup2 directories made for programs by the server with this pid.
 func Cgroups(pid int) (dirs []string, err error) {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
