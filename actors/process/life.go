@@ -71,7 +71,7 @@ func (p *process) check(err error) {
 
 // advance does everything that has become due or possible, and sets the alarm for the rest.
 func (p *process) advance(ctx actor.Context) {
-	if p.acting || !p.life.Begun() {
+	if p.acting || !p.life.Begun() || p.life.Idle() && p.life.Wake().Equal(p.wakeAt.Due()) {
 		return
 	}
 	last := p.feed.Log.Last()

@@ -154,7 +154,8 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.treeGone(ctx, m)
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
-	case wakeDue: // advance does what is due
+	case wakeDue:
+		p.wakeAt.Cancel() // advance does everything that is due, and sets the alarm again
 	default:
 		return false
 	}

@@ -191,8 +191,8 @@ func (l *Life) End() {
 	l.over, l.pending, l.between = true, nil, nil
 }
 
-// Tick does everything that is due at now or has become possible. The shell calls it at Wake, and
-// after every other input. It may be repeated.
+// Tick does everything that is due at now or has become possible. The shell calls Tick at Wake, and
+// after every other event unless the Life is Idle. Tick may be repeated.
 func (l *Life) Tick(now Now) error {
 	if l.over {
 		return nil
@@ -247,6 +247,12 @@ func (l *Life) Wake() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// Idle reports whether Tick does nothing before Wake, whatever else the shell sees. Then the shell
+// need not call Tick after each event.
+func (l *Life) Idle() bool {
+	return len(l.pending) == 0 && l.between == nil && l.stopping == nil
 }
 
 // Begun reports whether Start was called.

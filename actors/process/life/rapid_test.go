@@ -104,6 +104,14 @@ func (w *world) settle() {
 		_, more = w.l.Next()
 	}
 	w.asking = false
+	if idle := w.l; idle.Idle() {
+		now := w.seen()
+		now.Full, now.Watched, now.Served, now.Probing, now.TreeEmpty = !now.Full, !now.Watched, !now.Served, !now.Probing, !now.TreeEmpty
+		w.check(idle.Tick(now))
+		if a, more := idle.Next(); more {
+			w.t.Fatalf("it was idle, and Tick asks for %T%+v", a, a)
+		}
+	}
 	if at := w.l.Wake(); !at.IsZero() && !at.After(w.now) {
 		w.t.Fatalf("it is to be woken at %v, and now is %v", at, w.now)
 	}
