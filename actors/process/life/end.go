@@ -106,17 +106,20 @@ func (l *Life) treeGone(now Now, err error) {
 	if l.stopping == nil {
 		return
 	}
-	l.treeDone, l.survivors = true, err
+	l.stopping.treeDone, l.stopping.survivors = true, err
 	if now.Child {
 		l.do(Abandon{l.run})
 	}
-	l.flushAt = now.Time.Add(FlushTime)
+	l.stopping.flushAt = now.Time.Add(FlushTime)
 }
 
 // Stop ends the process with its whole tree, and then the actor. It may be repeated: the newest
 // shutdown counts.
 func (l *Life) Stop(now Now, reason string, shutdown time.Duration) {
-	l.stopping = &stopping{reason, shutdown}
+	if l.stopping == nil {
+		l.stopping = new(stopping)
+	}
+	l.stopping.reason, l.stopping.shutdown = reason, shutdown
 	l.stop(now)
 }
 
@@ -148,7 +151,8 @@ func (l *Life) stop(now Now) {
 // mayStop stops the actor, if Stop was called, the tree is gone, and the viewers have the end of
 // the log or have had their time for it.
 func (l *Life) mayStop(now Now) {
-	if l.stopping == nil || !l.treeDone || l.phase < Closed && l.survivors == nil || now.Probing || now.Watched || l.leaving {
+	s := l.stopping
+	if s == nil || !s.treeDone || l.phase < Closed && s.survivors == nil || now.Probing || now.Watched || l.leaving {
 		return
 	}
 	l.leaving = true

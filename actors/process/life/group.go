@@ -19,8 +19,8 @@ type order struct {
 // Order is an order of the group. The order with the highest serial counts: after a failure an
 // older one may come later.
 func (l *Life) Order(now Now, serial uint64, status supervision.MemberStatus) {
-	if serial > l.order.serial {
-		l.order = order{serial, status}
+	if l.order == nil || serial > l.order.serial {
+		l.order = &order{serial, status}
 		l.obey(now)
 	}
 }
@@ -28,6 +28,9 @@ func (l *Life) Order(now Now, serial uint64, status supervision.MemberStatus) {
 // obey does what the group has ordered, as far as that can be done now. It may be repeated.
 func (l *Life) obey(now Now) {
 	m, n := l.order, l.between
+	if m == nil {
+		return
+	}
 	held := n != nil && n.held && n.verdict == supervision.Again
 	switch m.State {
 	case supervision.Waiting:

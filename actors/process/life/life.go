@@ -92,15 +92,12 @@ type Life struct {
 	history    supervision.History
 	terminated bool // by process/terminate: no run starts, until process/restart
 
-	order  order  // the newest of the group
+	order  *order // the newest of the group; nil: none has come
 	anew   bool   // SetRestart was called since the group was last told an end
 	gaveUp string // why the process was given up, if not by its group; "": it was not
 
-	stopping  *stopping // nil until Stop; then no run starts and all is killed
-	treeDone  bool      // since Stop the tree was seen gone, or could not be killed. Only while stopping
-	survivors error     // why the tree could not be killed; then the log may never close
-	flushAt   time.Time // viewers have their time until then; zero: it has not begun, or is over
-	leaving   bool      // StopActor was emitted, and is not again
+	stopping *stopping // nil until Stop; then no run starts, and everything is killed
+	leaving  bool      // StopActor was emitted, and is not emitted again
 
 	closedAt  time.Time
 	retireAt  time.Time     // the next look whether the process can be forgotten; zero before Closed
@@ -149,10 +146,15 @@ type between struct {
 	end  *supervision.End // of the last run; nil: there was none
 }
 
+// stopping is the end of the process by Stop.
 type stopping struct {
-	reason string
-	// shutdown is the default of KillGrace, and its bound. Negative: only KillGrace counts.
+	// The newest Stop. shutdown is the default of KillGrace, and its bound. Negative: only KillGrace counts.
+	reason   string
 	shutdown time.Duration
+
+	treeDone  bool      // the tree was seen gone, or could not be killed
+	survivors error     // why the tree could not be killed; then the log may never close
+	flushAt   time.Time // viewers have their time until then; zero: it has not begun, or is over
 }
 
 // New returns the life of a process that has not started.
@@ -203,7 +205,7 @@ func (l *Life) Tick(now Now) error {
 	if due(&l.timeoutAt, now) {
 		l.timeout(now)
 	}
-	if due(&l.flushAt, now) {
+	if l.stopping != nil && due(&l.stopping.flushAt, now) {
 		l.do(DropViewers{})
 	}
 	if due(&l.retireAt, now) {
@@ -237,9 +239,12 @@ func (l *Life) Wake() (at time.Time) {
 	if l.over {
 		return at
 	}
-	times := [5]time.Time{l.ending.killAt, l.timeoutAt, l.flushAt, l.retireAt}
+	times := [5]time.Time{l.ending.killAt, l.timeoutAt, l.retireAt}
 	if l.between != nil {
-		times[4] = l.between.waitAt
+		times[3] = l.between.waitAt
+	}
+	if l.stopping != nil {
+		times[4] = l.stopping.flushAt
 	}
 	for _, t := range times {
 		if !t.IsZero() {
@@ -283,7 +288,12 @@ func (l *Life) Stopping() bool { return l.stopping != nil }
 func (l *Life) Restartable() bool { return l.config.Restart != nil }
 
 // Survivors says why the tree could not be killed; nil if it was killed or nobody has tried.
-func (l *Life) Survivors() error { return l.survivors }
+func (l *Life) Survivors() error {
+	if l.stopping == nil {
+		return nil
+	}
+	return l.stopping.survivors
+}
 
 // Spawning reports whether a Spawn has had no answer.
 func (l *Life) Spawning() bool {
