@@ -255,8 +255,8 @@ func (p *process) spawned(ctx actor.Context) {
 		p.check(p.life.Spawned(p.now()))
 	case err == nil: // it has not
 	case ofCommand(err):
-		if p.life.Run() > 1 {
-			p.shared.Log.Warn("process could not be started again", "actor", p.name, "run", p.life.Run(), "err", err)
+		if p.life.Phase() == life.Restarting { // else the answer to process/start says so
+			p.shared.Log.Warn("a run could not be started", "actor", p.name, "run", p.life.Run(), "err", err)
 		}
 		p.life.StartFailed(p.now(), err)
 	default:
@@ -269,8 +269,8 @@ func (p *process) begin(ctx actor.Context) {
 	p.shared.At(ctx, env.RunBegun)
 	switch {
 	case p.restart != nil:
-		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && p.life.Run() > 1 {
-			p.logErr("resize", p.handleNow().Resize(p.spec.Size)) // it may have changed meanwhile
+		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
+			p.logErr("resize", p.handleNow().Resize(p.spec.Size)) // requests may have come since the spawner was asked
 		}
 	default:
 		p.spec.Argv = nil // the child has them: the record is kept for long

@@ -377,6 +377,30 @@ func TestOrderWhileStarting(t *testing.T) {
 	})
 }
 
+// A terminal that is resized while its first run is being started has the new size.
+func TestResizeWhileStarting(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		var start func()
+		c := &fake.Child{Born: time.Now()}
+		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
+			r.group, r.restart = r.session, &supervision.Restart{Policy: supervision.Temporary}
+			r.spec.TTY = true
+			r.shared.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+				start = func() { done(c, nil) }
+			}
+		})
+		system.Root.Send(pid, message.Order{Serial: 1, Status: supervision.MemberStatus{State: supervision.Running, Run: 1}})
+		size := protocol.Size{Rows: 50, Cols: 132}
+		system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessResizeParams{ProcessID: "p", Size: size}}, record.session)
+		synctest.Wait()
+		start()
+		synctest.Wait()
+		if c.Size != size {
+			t.Errorf("size %v, want %v", c.Size, size)
+		}
+	})
+}
+
 // A process that we ended was not ended for want of memory, though some of its tree may
 // have been.
 func TestOOMKilledIsNotOurDoing(t *testing.T) {
