@@ -1,6 +1,6 @@
 //go:build !race
 
-// With -race a sync.Pool drops a part of what it is given, at random.
+// With -race a sync.Pool drops items at random.
 
 package protocol
 
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What is sent all the time costs no allocation but the process's own input.
+// Frequent messages cost no allocation, except for the process's own input.
 func TestHotPathsDoNotAllocate(t *testing.T) {
 	out := OutputNotification{"p", 7, PTY, bytes.Repeat([]byte("x"), 4096)}
 	read := ProcessReadResult{Chunks: []Chunk{{1, Stdout, out.Chunk}, {2, Stderr, out.Chunk}}, NextSeq: 3, ExitCode: new(7)}
@@ -39,7 +39,7 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 				err = c.Unmarshal(m.Payload, &back)
 			}},
 			{"encode a read", 0, func() { answer, err = c.AppendResponse(answer[:0], IntID(1), &read) }},
-			{"decode a write", 4, func() { // its params, and what they hold
+			{"decode a write", 4, func() { // the params, and their contents
 				m, _ := c.Decode(write)
 				params = ProcessWriteParams{}
 				p := new(ProcessWriteParams)

@@ -2,9 +2,9 @@ package protocol
 
 import "encoding/json"
 
-// The sister APIs: process/spawn, command/exec, and the command/exec of the first
-// exec-server wire. Names are of one connection, whose end kills what it started. They
-// share no state with process/start and its family. (app-server wire.)
+// This file has the sister APIs: process/spawn, command/exec, and the command/exec of the first
+// exec-server wire. Names belong to a connection; the end of the connection kills the programs
+// started on it. These APIs share no state with process/start and its family. (app-server wire.)
 
 // Methods of process/spawn.
 const (
@@ -14,12 +14,12 @@ const (
 	MethodProcessKill       = "process/kill"       // ProcessKillParams → Empty
 
 	NotifyProcessOutputDelta = "process/outputDelta" // ProcessOutputDeltaNotification
-	// NotifySpawnExited has the name of NotifyExited, and another shape.
+	// NotifySpawnExited has the same name as NotifyExited, but another shape.
 	NotifySpawnExited = "process/exited" // SpawnExitedNotification
 )
 
-// Methods of command/exec. Three of them are also of the first wire, which is told by
-// argv or sessionId among the params.
+// Methods of command/exec. Three of them exist in the first exec-server wire, too. Params with argv
+// or sessionId belong to the first wire.
 const (
 	MethodCommandExec          = "command/exec"           // CommandExecParams → CommandExecResult; FirstExecParams → FirstExecResult
 	MethodCommandExecWrite     = "command/exec/write"     // CommandExecWriteParams → Empty; FirstExecWriteParams → FirstExecWriteResult
@@ -30,50 +30,50 @@ const (
 	NotifyCommandExecExited      = "command/exec/exited"      // FirstExecExitedNotification
 )
 
-// FirstVersion is the ProtocolVersion of the first exec-server wire. It is answered to
-// clients that ask for none of Capabilities: those of that wire look at it, and those of
-// later ones do not.
+// FirstVersion is the ProtocolVersion of the first exec-server wire. The server answers
+// FirstVersion to clients naming no Capabilities: clients of the first wire check the version,
+// clients of later wires do not.
 const FirstVersion = "exec-server.v0"
 
-// ClientInfo is who calls, as clients of the app-server wire say it.
+// ClientInfo identifies the client, in the form of the app-server wire.
 type ClientInfo struct {
 	Name    string `json:"name" wire:"required"`
 	Title   string `json:"title,omitempty"`
 	Version string `json:"version,omitempty"`
 }
 
-// ClientInfoParams is the initialize of the app-server wire.
+// ClientInfoParams are the params of initialize in the app-server wire.
 type ClientInfoParams struct {
 	ClientInfo ClientInfo `json:"clientInfo" wire:"required"`
 }
 
-// Limit is a number that may be absent, for the server's default, or null, for none.
+// Limit is a number, absent or null. Absent means the server's default; null means no limit.
 type Limit struct {
-	Given bool  // it was there
-	None  bool  // and null
-	Value int64 // else
+	Given bool  // the member was present
+	None  bool  // the member was null
+	Value int64 // otherwise
 }
 
-// MarshalJSON is for encoding/json.
+// MarshalJSON implements json.Marshaler.
 func (l Limit) MarshalJSON() ([]byte, error) { return appendBody(nil, l) }
 
-// UnmarshalJSON is for encoding/json.
+// UnmarshalJSON implements json.Unmarshaler.
 func (l *Limit) UnmarshalJSON(b []byte) error { return unmarshalJSON(b, l) }
 
-// TerminalSize is a Size that may be zero: these APIs have their own words for that.
+// TerminalSize is like Size, but zeros pass decoding: the methods report them in their own words.
 type TerminalSize struct {
 	Rows uint16 `json:"rows" wire:"required"`
 	Cols uint16 `json:"cols" wire:"required"`
 }
 
-// ProcessSpawnParams starts a program; what it is called is free again after its
+// ProcessSpawnParams starts a program. The ProcessHandle may be used again after the
 // SpawnExitedNotification.
 type ProcessSpawnParams struct {
 	Command       []string `json:"command" wire:"required"`       // the program and its arguments
-	ProcessHandle string   `json:"processHandle" wire:"required"` // not empty, of no other that runs
+	ProcessHandle string   `json:"processHandle" wire:"required"` // not empty, and not used by a running program
 	Cwd           string   `json:"cwd" wire:"required"`           // an absolute path
 
-	TTY                bool          `json:"tty,omitempty"` // implies the next two; its output is stdout
+	TTY                bool          `json:"tty,omitempty"` // implies the next two; all output is stdout
 	StreamStdin        bool          `json:"streamStdin,omitempty"`
 	StreamStdoutStderr bool          `json:"streamStdoutStderr,omitempty"`
 	Size               *TerminalSize `json:"size,omitempty"` // only with TTY
@@ -81,10 +81,10 @@ type ProcessSpawnParams struct {
 	OutputBytesCap Limit `json:"outputBytesCap,omitzero"` // of each stream, in bytes; absent: 1 MiB
 	TimeoutMs      Limit `json:"timeoutMs,omitzero"`      // absent: 10 s
 
-	Env map[string]*string `json:"env,omitempty"` // laid over the server's; nil: unset
+	Env map[string]*string `json:"env,omitempty"` // added to the server's; nil: unset
 }
 
-// ProcessWriteStdinParams writes to stdin, ends it, or both in this order.
+// ProcessWriteStdinParams writes to stdin, then closes stdin, or does either.
 type ProcessWriteStdinParams struct {
 	ProcessHandle string  `json:"processHandle" wire:"required"`
 	DeltaBase64   *[]byte `json:"deltaBase64,omitempty"`
@@ -97,39 +97,39 @@ type ProcessResizePtyParams struct {
 	Size          TerminalSize `json:"size" wire:"required"`
 }
 
-// ProcessKillParams kills a program and all that it started.
+// ProcessKillParams kills a program with all its descendants.
 type ProcessKillParams struct {
 	ProcessHandle string `json:"processHandle" wire:"required"`
 }
 
-// ProcessOutputDeltaNotification is output as it comes.
+// ProcessOutputDeltaNotification is a piece of output.
 type ProcessOutputDeltaNotification struct {
 	ProcessHandle string `json:"processHandle" wire:"required"`
 	Stream        Stream `json:"stream" wire:"required"`
 	DeltaBase64   []byte `json:"deltaBase64" wire:"required"`
-	CapReached    bool   `json:"capReached"` // no more of this stream follows
+	CapReached    bool   `json:"capReached"` // no more output of this stream follows
 }
 
-// SpawnExitedNotification: the program has ended. What was streamed is not repeated.
+// SpawnExitedNotification says a program has ended. Streamed output is not repeated.
 type SpawnExitedNotification struct {
 	ProcessHandle       string `json:"processHandle" wire:"required"`
 	ExitCode            int    `json:"exitCode"`            // 124: timed out; 128 + signal
-	OutputDrainTimedOut bool   `json:"outputDrainTimedOut"` // others hold its output open
-	Stdout              string `json:"stdout"`              // what is not UTF-8 is U+FFFD
+	OutputDrainTimedOut bool   `json:"outputDrainTimedOut"` // descendants still hold the output open
+	Stdout              string `json:"stdout"`              // bytes other than UTF-8 become U+FFFD
 	StdoutCapReached    bool   `json:"stdoutCapReached"`
 	Stderr              string `json:"stderr"`
 	StderrCapReached    bool   `json:"stderrCapReached"`
 }
 
-// CommandExecParams runs a command; the answer comes when it has ended.
+// CommandExecParams runs a command. The answer comes at the end of the command.
 type CommandExecParams struct {
 	Command   []string `json:"command" wire:"required"`
-	ProcessID *string  `json:"processId,omitempty"` // nil: it is buffered and cannot be addressed
-	Cwd       *string  `json:"cwd,omitempty"`       // nil: the server's; a path from there
+	ProcessID *string  `json:"processId,omitempty"` // nil: output is not streamed, and no request can name the command
+	Cwd       *string  `json:"cwd,omitempty"`       // relative to the server's; nil: the server's
 
-	Env map[string]*string `json:"env,omitempty"` // laid over the server's; nil: unset
+	Env map[string]*string `json:"env,omitempty"` // added to the server's; nil: unset
 
-	TTY                bool          `json:"tty,omitempty"` // implies the next two; its output is stdout
+	TTY                bool          `json:"tty,omitempty"` // implies the next two; all output is stdout
 	StreamStdin        bool          `json:"streamStdin,omitempty"`
 	StreamStdoutStderr bool          `json:"streamStdoutStderr,omitempty"`
 	Size               *TerminalSize `json:"size,omitempty"` // only with TTY
@@ -139,13 +139,13 @@ type CommandExecParams struct {
 	TimeoutMs        *int64  `json:"timeoutMs,omitempty"` // nil: 10 s
 	DisableTimeout   bool    `json:"disableTimeout,omitempty"`
 
-	// How it is to be confined; nil: absent or null. See Unsupported.
+	// The requested confinement; nil: absent or null. See Unsupported.
 	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
 	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
 }
 
-// Unsupported is an *Error if the command is to be confined: nothing ever runs less
-// confined than was asked. Only {"type":"dangerFullAccess"} asks for no confinement.
+// Unsupported returns an *Error if the client asks for confinement: the server never runs a command
+// less confined than asked. Only {"type":"dangerFullAccess"} asks for no confinement.
 func (p CommandExecParams) Unsupported() error {
 	var policy struct {
 		Type string `json:"type"`
@@ -161,14 +161,14 @@ func (p CommandExecParams) Unsupported() error {
 	return Errorf(CodeInvalidParams, `sandboxPolicy is not supported by this server, which runs nothing less confined than asked: leave it out, or send {"type":"dangerFullAccess"}`)
 }
 
-// CommandExecResult is how a command has ended. What was streamed is not repeated.
+// CommandExecResult says how a command has ended. Streamed output is not repeated.
 type CommandExecResult struct {
 	ExitCode int    `json:"exitCode"` // 124: timed out; 128 + signal
-	Stdout   string `json:"stdout"`   // up to the cap; what is not UTF-8 is U+FFFD
+	Stdout   string `json:"stdout"`   // up to the cap; bytes other than UTF-8 become U+FFFD
 	Stderr   string `json:"stderr"`
 }
 
-// CommandExecWriteParams writes to stdin, ends it, or both in this order.
+// CommandExecWriteParams writes to stdin, then closes stdin, or does either.
 type CommandExecWriteParams struct {
 	ProcessID   string  `json:"processId" wire:"required"`
 	DeltaBase64 *[]byte `json:"deltaBase64,omitempty"`
@@ -181,25 +181,25 @@ type CommandExecResizeParams struct {
 	Size      TerminalSize `json:"size" wire:"required"`
 }
 
-// CommandExecTerminateParams kills a command and all that it started.
+// CommandExecTerminateParams kills a command with all its descendants.
 type CommandExecTerminateParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 }
 
-// CommandExecOutputDeltaNotification is output as it comes.
+// CommandExecOutputDeltaNotification is a piece of output.
 type CommandExecOutputDeltaNotification struct {
 	ProcessID   string `json:"processId" wire:"required"`
 	Stream      Stream `json:"stream" wire:"required"`
 	DeltaBase64 []byte `json:"deltaBase64" wire:"required"`
-	CapReached  bool   `json:"capReached"` // no more of this stream follows
+	CapReached  bool   `json:"capReached"` // no more output of this stream follows
 }
 
-// FirstExecParams starts a program, of the first exec-server wire.
+// FirstExecParams starts a program, in the first exec-server wire.
 type FirstExecParams struct {
 	Argv []string          `json:"argv" wire:"required"`
 	Cwd  string            `json:"cwd" wire:"required"` // an absolute path
-	Env  map[string]string `json:"env" wire:"required"` // all of it
-	TTY  bool              `json:"tty" wire:"required"` // without it there is no stdin
+	Env  map[string]string `json:"env" wire:"required"` // the whole environment
+	TTY  bool              `json:"tty" wire:"required"` // false: there is no stdin
 	Arg0 *string           `json:"arg0,omitempty"`
 }
 
@@ -215,29 +215,29 @@ type FirstExecWriteParams struct {
 	Chunk     []byte `json:"chunk" wire:"required"`
 }
 
-// FirstExecWriteResult says that it will be written.
+// FirstExecWriteResult says the bytes will be written.
 type FirstExecWriteResult struct {
 	Accepted bool `json:"accepted"`
 }
 
-// FirstExecTerminateParams kills a program and all that it started.
+// FirstExecTerminateParams kills a program with all its descendants.
 type FirstExecTerminateParams struct {
 	SessionID string `json:"sessionId" wire:"required"`
 }
 
-// FirstExecTerminateResult says whether it ran.
+// FirstExecTerminateResult says whether the program was running.
 type FirstExecTerminateResult struct {
 	Running bool `json:"running"`
 }
 
-// FirstExecOutputDeltaNotification is output as it comes.
+// FirstExecOutputDeltaNotification is a piece of output.
 type FirstExecOutputDeltaNotification struct {
 	SessionID string `json:"sessionId" wire:"required"`
 	Stream    Stream `json:"stream" wire:"required"`
 	Chunk     []byte `json:"chunk" wire:"required"`
 }
 
-// FirstExecExitedNotification: the program has ended.
+// FirstExecExitedNotification says a program has ended.
 type FirstExecExitedNotification struct {
 	SessionID string `json:"sessionId" wire:"required"`
 	ExitCode  int    `json:"exitCode"`

@@ -1,9 +1,10 @@
-// Package protocol is the wire: methods, messages, error codes and the codecs
-// that turn them into bytes. It imports nothing else of this module, starts no
-// goroutine and keeps no state but tables computed once per type.
+// Package protocol is the wire: methods, messages, error codes, and the codecs turning them into
+// bytes. The package imports no other package of this module, starts no goroutine and keeps no
+// state except tables computed once per type.
 //
-// Where a comment says "exec-server wire §N", the shape is that of the peer and
-// must stay; where it says "ours", a client that does not ask never sees it.
+// The wire extends the wire of another program, exec-server. A comment with "exec-server wire §N"
+// marks a shape fixed by exec-server. A comment with "ours" marks an extension; a client sees
+// extensions only if it asks for them.
 package protocol
 
 import (
@@ -11,7 +12,7 @@ import (
 	"fmt"
 )
 
-// Kind tells the four messages of JSON-RPC apart.
+// Kind says which of the four JSON-RPC messages a Message is.
 type Kind uint8
 
 const (
@@ -21,44 +22,42 @@ const (
 	Notification                 // has Method; is never answered
 )
 
-// Message is one decoded frame.
+// Message is a decoded frame.
 type Message struct {
 	Kind   Kind
 	ID     ID     // zero for a Notification
 	Method string // of a Request or Notification
 
-	// Payload is the undecoded params or result, nil if the member was absent. It
-	// aliases the frame: it lives as long as the frame's buffer is left alone.
+	// Payload is the undecoded params or result, nil if the member was absent. Payload aliases the
+	// frame, and is valid only while the frame's buffer stays unchanged.
 	Payload []byte
 
 	Error *Error // of a Failure
 }
 
-// A Codec turns messages into frames and back. Its methods may be called by any
-// number of goroutines at once.
+// Codec turns messages into frames and back. Any number of goroutines may call its methods at once.
 //
-// The Append methods append one whole frame to dst and return the longer slice.
-// They fail only on what is a bug of the caller (a zero ID, a type that is not
-// one of this package's), and then return dst as it was. params and result are
-// values of this package's types or pointers to them; a nil params is left out.
+// The Append methods append a whole frame to dst and return the longer slice. They fail only for
+// bugs of the caller (a zero ID, a type foreign to this package), and then return the unchanged
+// dst. params and result are values of this package's types or pointers to them; nil params are
+// left out.
 type Codec interface {
 	// Name is the codec's name in flags and in websocket subprotocols: "json" or "msgpack".
 	Name() string
 
-	// Binary tells the opcode of its websocket frames: binary or text.
+	// Binary says whether the opcode of the websocket frames is binary or text.
 	Binary() bool
 
-	// Decode splits a frame. What it cannot read it refuses with an *Error that is
-	// to be sent with InvalidID; it allocates nothing in proportion to the frame.
+	// Decode splits a frame. For an invalid frame the error is an *Error to send with InvalidID.
+	// Decode allocates nothing in proportion to the frame.
 	Decode(frame []byte) (Message, error)
 
-	// Unmarshal decodes a Payload into v, a pointer to a zero value of one of this
-	// package's types; nil means that the payload was absent. Nothing in v aliases
-	// the payload. The error is an *Error with CodeInvalidParams that names the
-	// member, what was found and what was expected.
+	// Unmarshal decodes a Payload into v, a pointer to a zero value of one of this package's types.
+	// A nil payload means: absent. Nothing in v aliases the payload. The error is an *Error with
+	// CodeInvalidParams; it names the member, the value found and the value expected.
 	//
-	// v need not be zero if it is an *OutputNotification: every field is set, and
-	// the capacity of Chunk is used again.
+	// An *OutputNotification v need not be zero: Unmarshal sets every field, and reuses the
+	// capacity of Chunk.
 	Unmarshal(payload []byte, v any) error
 
 	AppendRequest(dst []byte, id ID, method string, params any) ([]byte, error)
@@ -67,14 +66,14 @@ type Codec interface {
 	AppendNotification(dst []byte, method string, params any) ([]byte, error)
 }
 
-// envelope is the members of a frame, before they are looked at together.
+// envelope has the members of a frame, before they are checked together.
 type envelope struct {
 	Message
-	named          bool // it has a method, which may be empty
+	named          bool // the frame has a method, perhaps an empty string
 	params, result []byte
 }
 
-// message says which of the four messages it is.
+// message returns the envelope as one of the four messages.
 func (e *envelope) message() (Message, error) {
 	m := e.Message
 	switch {
@@ -98,8 +97,8 @@ func (e *envelope) message() (Message, error) {
 	return m, nil
 }
 
-// HasMember reports whether a Payload of c is an object with a member of that name that is not
-// null. It allocates nothing in proportion to the payload.
+// HasMember reports whether a Payload of codec c is an object with a non-null member of this name.
+// HasMember allocates nothing in proportion to the payload.
 func HasMember(c Codec, payload []byte, name string) bool {
 	if c == Msgpack {
 		return unpacker{b: payload}.hasMember(name)

@@ -20,7 +20,7 @@ import (
 
 var codecs = []Codec{JSON, Msgpack}
 
-// encoded is v as params are, by themselves.
+// encoded is v encoded on its own, as params are.
 func encoded(c Codec, v any) ([]byte, error) {
 	frame, err := c.AppendNotification(nil, "m", v)
 	if err != nil {
@@ -30,8 +30,8 @@ func encoded(c Codec, v any) ([]byte, error) {
 	return m.Payload, err
 }
 
-// Every message decodes to the value it was encoded from, by each codec and by one after
-// the other; and both say the same of it, as others decode them.
+// Every message decodes to its original value, by each codec and by both codecs in turn. An
+// independent decoder sees the same value in both encodings.
 func TestEveryTypeComesBackByEachCodec(t *testing.T) {
 	for _, sample := range wireTypes {
 		typ := reflect.TypeOf(sample)
@@ -63,7 +63,7 @@ func TestEveryTypeComesBackByEachCodec(t *testing.T) {
 	}
 }
 
-// What others encode decodes to the value.
+// A value encoded by an independent encoder decodes to the same value.
 func TestEveryTypeOfOthers(t *testing.T) {
 	for _, sample := range wireTypes {
 		typ := reflect.TypeOf(sample)
@@ -87,7 +87,7 @@ func TestEveryTypeOfOthers(t *testing.T) {
 	}
 }
 
-// fromJSON is what a JSON text says, as generic values: its chunks are bytes.
+// fromJSON returns a JSON text as generic values, with chunks as bytes.
 func fromJSON(t interface{ Fatalf(string, ...any) }, text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -127,7 +127,7 @@ func fromJSON(t interface{ Fatalf(string, ...any) }, text []byte) any {
 	return plain(v)
 }
 
-// plainText is a generic value as text that does not tell sizes of numbers apart.
+// plainText is a generic value as text, regardless of the sizes of numbers.
 func plainText(t *rapid.T, v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -136,8 +136,7 @@ func plainText(t *rapid.T, v any) string {
 	return string(text)
 }
 
-// No type of the wire is missing in the tests: each that is exported is one of
-// wireTypes, or a part of one.
+// Every exported type of the wire is one of wireTypes, or a part of one.
 func TestWireTypesAreAll(t *testing.T) {
 	reached := make(map[string]bool)
 	var reach func(reflect.Type)
@@ -250,7 +249,7 @@ func BenchmarkWriteDecode(b *testing.B) {
 	}
 }
 
-// What is not hot: a start, and the list that a client asks for.
+// The benchmark covers less frequent messages: a start, and the process list.
 func BenchmarkStart(b *testing.B) {
 	p := ProcessStartParams{ProcessID: "p-01", Argv: []string{"sh", "-c", "echo hello"}, Cwd: "file:///tmp", Env: map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/root"}}
 	for _, c := range codecs {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The bytes in PROTOCOL.md are those of the JSON above them.
+// The MessagePack bytes in PROTOCOL.md encode the JSON above them.
 func TestMsgpackOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../docs/PROTOCOL.md")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestMsgpackOfTheDocumentation(t *testing.T) {
 			for field := range strings.FieldsSeq(line) {
 				b, err := hex.DecodeString(field)
 				if err != nil || len(field) != 2 {
-					break // what it means
+					break // the meaning of the bytes
 				}
 				packed = append(packed, b...)
 			}

@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// maxFileURI is in bytes: PATH_MAX of Linux, 4 KiB, each of them percent-encoded, and some.
+// maxFileURI is the limit in bytes: PATH_MAX of Linux, 4 KiB, with every byte percent-encoded, and
+// some reserve.
 const maxFileURI = 16 << 10
 
-// ParseFileURI returns the absolute, clean path that a file URI names on this
-// host. It reads as a URL parser does: blanks around it do not count, nor does the
-// case of the scheme, or how many slashes there are; a backslash is a slash; dot
-// segments are resolved, also %2e; what is percent-encoded is decoded, and a
-// percent sign that begins no such thing stands for itself. What may not be are
-// other schemes and hosts, drive letters, queries, fragments and NUL.
-// A URI has at most maxFileURI bytes.
-// (exec-server wire §3; the errors are in the peer's words.)
+// ParseFileURI returns the absolute, clean path named by a file URI on this host. Like a URL
+// parser, ParseFileURI ignores surrounding blanks, the case of the scheme and the number of slashes
+// after it; a backslash is a slash; dot segments are resolved, also if written %2e; percent-encoded
+// bytes are decoded, and a stray percent sign stands for itself. Forbidden are other schemes and
+// hosts, drive letters, queries, fragments, NUL, and more than maxFileURI bytes. (exec-server wire
+// §3; the errors use the words of exec-server.)
 func ParseFileURI(s string) (string, error) {
 	if len(s) > maxFileURI {
 		return "", fmt.Errorf("path URI of %d bytes: at most %d", len(s), maxFileURI)
@@ -49,9 +48,9 @@ func ParseFileURI(s string) (string, error) {
 		}
 		rest = p
 	}
-	// Segment by segment, as a URL has it: %2F is decoded and yet parts nothing.
+	// Segments are split before decoding, as in a URL: %2F is decoded but splits nothing.
 	var segments []string
-	named := 0 // of segments: those that are in the path
+	named := 0 // number of non-empty segments
 	for raw := range strings.SplitSeq(rest, "/") {
 		switch segment := unescapePercent(raw); segment {
 		case ".":
@@ -79,14 +78,14 @@ func ParseFileURI(s string) (string, error) {
 	return p, nil
 }
 
-// FileURI is the file URI of an absolute path, which is cleaned first. Whatever
-// bytes the path has, ParseFileURI returns it.
+// FileURI returns the file URI of an absolute path. The path is cleaned first. For a path with any
+// bytes, ParseFileURI returns the same path.
 func FileURI(p string) string {
 	const hex = "0123456789ABCDEF"
 	p = path.Clean("/" + p)
 	b := append(make([]byte, 0, len("file://")+len(p)), "file://"...)
 	for i := range len(p) {
-		// No colon: at the start of a path it would make a drive letter.
+		// The colon is encoded, because at the start of a path it would make a drive letter.
 		if c := p[i]; isAlphanumeric(c) || strings.IndexByte("/-._~!$&'()*+,;=@", c) >= 0 {
 			b = append(b, c)
 		} else {
@@ -104,7 +103,7 @@ func isLetter(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z'
 }
 
-// isScheme is the grammar of RFC 3986 §3.1.
+// isScheme checks the grammar of RFC 3986 §3.1.
 func isScheme(s string) bool {
 	for i := range len(s) {
 		if !isLetter(s[i]) && (i == 0 || !isAlphanumeric(s[i]) && strings.IndexByte("+-.", s[i]) < 0) {
@@ -118,7 +117,7 @@ func isDriveLetter(s string) bool {
 	return len(s) == 2 && isLetter(s[0]) && (s[1] == ':' || s[1] == '|')
 }
 
-// unescapePercent decodes what is well formed and leaves the rest.
+// unescapePercent decodes valid escapes and leaves the rest unchanged.
 func unescapePercent(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -138,7 +137,7 @@ func unescapePercent(s string) string {
 	return string(b)
 }
 
-// hexDigit is the value of a hexadecimal digit, -1 for what is none.
+// hexDigit is the value of a hexadecimal digit, or -1 for other characters.
 func hexDigit(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

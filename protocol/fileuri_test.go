@@ -88,7 +88,7 @@ func TestFileURI(t *testing.T) {
 	}
 }
 
-// uriSeeds are what ParseFileURI decides about, in all its forms.
+// uriSeeds are URIs in every form known to ParseFileURI.
 var uriSeeds = []string{
 	"file:///tmp/a%20b", `file:\\localhost\..\x`, "file://h/x", "/C:/%2e%2e/x", "file:///%2F%2e%2e%2F/C:/", " FILE:c|",
 	"file:tmp/./x", "file:/tmp", "file:////tmp//", "file://LocalHost", "file://localhost:80/", "file://u@localhost/", "file://[::1]/x", "file://%6cocalhost/",
@@ -98,9 +98,9 @@ var uriSeeds = []string{
 	"http://x/", "a:", ":", "1:", "file", "%66ile:///a", "fi le:///a", "file:/[", "file:///[a]|^`{}\"<>", "file://localho\u017ft/a",
 }
 
-// FuzzParseFileURI compares with package net/url. That is stricter about what is in a URI, so it gets it in
-// a form that means the same; and it knows no files, so what a path is on a host is said here, in other
-// words than there. (exec-server wire §3.)
+// FuzzParseFileURI compares ParseFileURI with package net/url. net/url accepts fewer characters in
+// a URI, so the test passes it an equivalent form. net/url does not know file paths, so the test
+// has its own rules for paths, written differently from ParseFileURI. (exec-server wire §3.)
 func FuzzParseFileURI(f *testing.F) {
 	for _, s := range uriSeeds {
 		f.Add(s)
@@ -142,7 +142,7 @@ var (
 	driveLetters = regexp.MustCompile(`^[A-Za-z][:|]$`)
 )
 
-// percentEncoded is s with all that what matches percent-encoded, byte by byte.
+// percentEncoded is s with all matches of the regular expression percent-encoded, byte by byte.
 func percentEncoded(what *regexp.Regexp, s string) string {
 	return what.ReplaceAllStringFunc(s, func(bytes string) (text string) {
 		for i := range len(bytes) {
@@ -152,7 +152,7 @@ func percentEncoded(what *regexp.Regexp, s string) string {
 	})
 }
 
-// fileOfURL is the path that net/url finds in s, or a part of the error that is due.
+// fileOfURL is the path in s according to net/url, or a part of the expected error.
 func fileOfURL(s string) (file, refusal string) {
 	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
 	s = percentEncoded(controls, strings.ReplaceAll(s, `\`, "/"))
@@ -165,7 +165,7 @@ func fileOfURL(s string) (file, refusal string) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return "", "URI" // all of them have that
+		return "", "URI" // all these errors contain "URI"
 	case u.Scheme == "":
 		return "", "invalid URI: relative URL without a base"
 	case u.Scheme != "file":
@@ -209,12 +209,12 @@ func FuzzFileURI(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if len(s) > maxFileURI/4 { // percent-encoded it would be too long
+		if len(s) > maxFileURI/4 { // percent-encoded, s would be too long
 			return
 		}
 		p, err := ParseFileURI(s)
 		if err != nil {
-			p = path.Clean("/" + s) // then s is a path, to be told and read back
+			p = path.Clean("/" + s) // a valid path for a round trip
 			if strings.IndexByte(p, 0) >= 0 {
 				return
 			}

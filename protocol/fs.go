@@ -2,9 +2,10 @@ package protocol
 
 import "encoding/json"
 
-// The filesystem methods. Paths are file URIs: see ParseFileURI. (exec-server wire §8.)
+// This file has the filesystem methods. Paths are file URIs: see ParseFileURI. (exec-server wire
+// §8.)
 
-// Methods about the filesystem. The comments name the params and the result.
+// Methods for the filesystem. The comments name the params and the result.
 const (
 	MethodFsReadFile        = "fs/readFile"        // FsReadFileParams → FsReadFileResult
 	MethodFsOpen            = "fs/open"            // FsOpenParams → FsOpenResult
@@ -22,14 +23,14 @@ const (
 	MethodFsWatchMissing    = "fs/watchMissing"    // FsWatchMissingParams → FsWatchMissingResult
 )
 
-// Confinement is what the params of every filesystem method may ask for.
+// Confinement is embedded in the params of every filesystem method.
 type Confinement struct {
-	// Sandbox is kept as it came; nil means absent or null. See Unsupported.
+	// Sandbox is the undecoded member; nil means absent or null. See Unsupported.
 	Sandbox json.RawMessage `json:"sandbox,omitempty"`
 }
 
-// Unsupported is an *Error with CodeInvalidParams if a sandbox was asked for: nothing is
-// done less confined than that.
+// Unsupported returns an *Error with CodeInvalidParams if the client asks for a sandbox: the server
+// never does anything less confined than asked.
 func (c Confinement) Unsupported() error {
 	if c.Sandbox != nil {
 		return Errorf(CodeInvalidParams, "sandbox is not supported by this server, which does nothing less confined than asked: leave it out")
@@ -48,7 +49,7 @@ type FsReadFileResult struct {
 	Data []byte `json:"dataBase64"`
 }
 
-// FsOpenParams opens a regular file under a name that the connection chooses.
+// FsOpenParams opens a regular file. The client chooses the HandleID.
 type FsOpenParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
@@ -56,12 +57,12 @@ type FsOpenParams struct {
 	Mode     FsMode `json:"mode,omitempty"` // "" means FsRead
 }
 
-// FsMode is what a file is opened for.
+// FsMode says what a file is opened for.
 type FsMode string
 
 const (
 	FsRead FsMode = "read"
-	// FsReplace makes a new file, which takes the place of the old when it is closed.
+	// FsReplace makes a new file. When the new file is closed, it replaces the old file.
 	FsReplace FsMode = "replace"
 )
 
@@ -76,23 +77,24 @@ func (p FsOpenParams) Validate() error {
 	return nil
 }
 
-// FsOpenResult is the answer to fs/open, with the handle that the client chose.
+// FsOpenResult is the answer to fs/open, with the client's HandleID.
 type FsOpenResult struct {
 	HandleID string `json:"handleId"`
 }
 
-// FsMaxBlock is the most that fs/readBlock reads, in bytes.
+// FsMaxBlock is the most bytes of an fs/readBlock.
 const FsMaxBlock = 1 << 20
 
 // FsReadBlockParams asks for a part of an open file.
 type FsReadBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
-	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; beyond the end there is nothing
+	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; beyond the end the chunk is empty
 	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to FsMaxBlock
 }
 
-// FsReadBlockResult is the answer to fs/readBlock. Chunk is shorter than asked for at the end of the file.
+// FsReadBlockResult is the answer to fs/readBlock. At the end of the file Chunk is shorter than
+// requested.
 type FsReadBlockResult struct {
 	Chunk []byte `json:"chunk"`
 	EOF   bool   `json:"eof"` // nothing follows Chunk now
@@ -102,17 +104,17 @@ type FsReadBlockResult struct {
 type FsWriteBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
-	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; what is left out reads as zeros
+	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; skipped bytes read as zeros
 	Chunk    []byte `json:"chunk" wire:"required"`
 }
 
-// FsCloseParams ends the use of a handle. A file opened with FsReplace then takes its place.
+// FsCloseParams closes a handle. A file opened with FsReplace then replaces the old file.
 type FsCloseParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 }
 
-// FsWriteFileParams writes a whole file, and replaces the old content.
+// FsWriteFileParams replaces the whole content of a file.
 type FsWriteFileParams struct {
 	Confinement
 	Path string `json:"path" wire:"required"`
@@ -123,7 +125,7 @@ type FsWriteFileParams struct {
 type FsCreateDirectoryParams struct {
 	Confinement
 	Path      string `json:"path" wire:"required"`
-	Recursive *bool  `json:"recursive,omitempty"` // also its parents, and it may be there; nil means true
+	Recursive *bool  `json:"recursive,omitempty"` // also create parents, and accept an existing directory; nil means true
 }
 
 // FsGetMetadataParams names a file, directory or link.
@@ -132,7 +134,8 @@ type FsGetMetadataParams struct {
 	Path string `json:"path" wire:"required"`
 }
 
-// FsGetMetadataResult is about what a symbolic link leads to, but for IsSymlink.
+// FsGetMetadataResult describes the target of a symbolic link, except IsSymlink, which describes
+// the path itself.
 type FsGetMetadataResult struct {
 	IsDirectory  bool   `json:"isDirectory"`
 	IsFile       bool   `json:"isFile"`
@@ -164,8 +167,8 @@ type FsReadDirectoryResult struct {
 	Entries []FsDirectoryEntry `json:"entries"` // in no order
 }
 
-// FsDirectoryEntry is about what a symbolic link leads to. It is neither file nor directory
-// if that is something else, or nothing.
+// FsDirectoryEntry describes an entry; for a symbolic link, it describes the target. IsDirectory
+// and IsFile are both false for other kinds of files and for dangling links.
 type FsDirectoryEntry struct {
 	FileName    string `json:"fileName"`
 	IsDirectory bool   `json:"isDirectory"`
@@ -179,18 +182,19 @@ type FsWalkParams struct {
 	Options FsWalkOptions `json:"options" wire:"required"`
 }
 
-// FsWalkOptions bound a walk. What is beyond a bound is left out, and the result says so.
+// FsWalkOptions bound a walk. Entries beyond a bound are left out, and the result is marked
+// Truncated.
 type FsWalkOptions struct {
-	MaxDepth                uint64 `json:"maxDepth" wire:"required"` // 1: what is in the directory itself
+	MaxDepth                uint64 `json:"maxDepth" wire:"required"` // 1: only the directory's own entries
 	MaxDirectories          uint64 `json:"maxDirectories" wire:"required"`
 	MaxEntries              uint64 `json:"maxEntries" wire:"required"`
 	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks,omitempty"`
 }
 
-// FsWalkResult is the answer to fs/walk. Truncated: a bound of the options left something out.
+// FsWalkResult is the answer to fs/walk. Truncated means: entries beyond a bound were left out.
 type FsWalkResult struct {
 	Entries   []FsWalkEntry `json:"entries"` // files and directories, by path
-	Errors    []FsWalkError `json:"errors"`  // directories that could not be read
+	Errors    []FsWalkError `json:"errors"`  // unreadable directories
 	Truncated bool          `json:"truncated"`
 }
 
@@ -200,7 +204,7 @@ type FsWalkEntry struct {
 	Kind string `json:"kind"` // "file" or "directory"
 }
 
-// FsWalkError is a directory that a walk could not read, and the reason.
+// FsWalkError is a directory unreadable for a walk, with the reason.
 type FsWalkError struct {
 	Path    string `json:"path"` // a file URI
 	Message string `json:"message"`
@@ -210,8 +214,8 @@ type FsWalkError struct {
 type FsRemoveParams struct {
 	Confinement
 	Path      string `json:"path" wire:"required"`
-	Recursive *bool  `json:"recursive,omitempty"` // a directory with all that is in it; nil means true
-	Force     *bool  `json:"force,omitempty"`     // it need not be there; nil means true
+	Recursive *bool  `json:"recursive,omitempty"` // remove a directory with all its content; nil means true
+	Force     *bool  `json:"force,omitempty"`     // a missing path is no error; nil means true
 }
 
 // FsCopyParams copies a file or directory.
@@ -222,8 +226,8 @@ type FsCopyParams struct {
 	Recursive       bool   `json:"recursive,omitempty"` // needed for a directory
 }
 
-// FsWatchMissingParams asks to be told once, by an FsMissingChangedNotification, when a path of
-// Missing is there or one of Present is not.
+// FsWatchMissingParams begins a watch. The server sends an FsMissingChangedNotification, once, when
+// a path of Missing exists or a path of Present does not.
 type FsWatchMissingParams struct {
 	Confinement
 	WatchID uint64   `json:"watchId" wire:"required"`
@@ -231,12 +235,13 @@ type FsWatchMissingParams struct {
 	Present FsPaths  `json:"present,omitempty"`
 }
 
-// FsPaths is a list, or one string for a list of one: of a peer's client only null was seen.
+// FsPaths is a list of paths, or a single path as a string. Clients of exec-server were only seen
+// to send null.
 type FsPaths []string
 
 // FsWatchMissingResult is the answer to fs/watchMissing.
 type FsWatchMissingResult struct {
-	Watching bool `json:"watching"` // true
+	Watching bool `json:"watching"` // always true
 }
 
 // FsMissingChangedNotification ends the watch WatchID: a watched path has changed.

@@ -1,43 +1,44 @@
 package protocol
 
-// A request to an HTTP server, which the exec-server sends. (exec-server wire §8.)
+// This file has http/request: exec-server sends a request to an HTTP server for the client.
+// (exec-server wire §8.)
 
-// MethodHTTPRequest has HTTPRequestParams and HTTPRequestResult.
+// MethodHTTPRequest takes HTTPRequestParams and returns HTTPRequestResult.
 const MethodHTTPRequest = "http/request"
 
-// HTTPHeader is one header field. A name may come several times.
+// HTTPHeader is a header field. A name may occur several times.
 type HTTPHeader struct {
 	Name  string `json:"name" wire:"required"`
 	Value string `json:"value" wire:"required"`
 }
 
-// HTTPRequestParams is what to send, and how to be answered.
+// HTTPRequestParams describes the HTTP request, and the form of the answer.
 type HTTPRequestParams struct {
 	Method  string       `json:"method" wire:"required"`
-	URL     string       `json:"url" wire:"required"` // absolute, of http or https
+	URL     string       `json:"url" wire:"required"` // absolute, http or https
 	Headers []HTTPHeader `json:"headers,omitempty"`
 	Body    []byte       `json:"bodyBase64,omitempty"`
 
-	// TimeoutMs is how long all of it may take, the body of the response included, in
-	// milliseconds; nil or 0 means for as long as the connection lives.
+	// TimeoutMs is how long the whole exchange may take, body of the response included, in
+	// milliseconds. Nil or 0 means: as long as the connection lives.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 
 	RedirectPolicy HTTPRedirectPolicy `json:"redirectPolicy,omitempty"` // "" means HTTPFollow
 
-	// RequestID names the stream in its HTTPBodyDeltaNotification; until the last of these no
-	// other stream of the connection has it.
+	// RequestID names the stream in each HTTPBodyDeltaNotification. No other stream of the
+	// connection may use this name until the last notification.
 	RequestID string `json:"requestId" wire:"required"`
 
-	// StreamResponse asks for the body in notifications; the result then has none.
+	// StreamResponse asks for the body in notifications; the body in the result is then empty.
 	StreamResponse bool `json:"streamResponse,omitempty"`
 }
 
-// HTTPRedirectPolicy is what becomes of a response that leads elsewhere.
+// HTTPRedirectPolicy says how to handle a redirect.
 type HTTPRedirectPolicy string
 
 const (
 	HTTPFollow HTTPRedirectPolicy = "follow"
-	HTTPStop   HTTPRedirectPolicy = "stop" // it is the response
+	HTTPStop   HTTPRedirectPolicy = "stop" // the redirect itself is the response
 )
 
 // Validate refuses an unknown RedirectPolicy.
@@ -51,19 +52,19 @@ func (p HTTPRequestParams) Validate() error {
 	return nil
 }
 
-// HTTPRequestResult is a response, whatever its status.
+// HTTPRequestResult is a response with any status.
 type HTTPRequestResult struct {
 	Status  int          `json:"status"`
 	Headers []HTTPHeader `json:"headers"` // names in lower case
 	Body    []byte       `json:"bodyBase64"`
 }
 
-// HTTPBodyDeltaNotification is a piece of a body that is streamed. They come in the order of Seq,
-// from 1 on, after the result.
+// HTTPBodyDeltaNotification is a piece of a streamed body. The pieces come after the result, in the
+// order of Seq, from 1 on.
 type HTTPBodyDeltaNotification struct {
 	RequestID string  `json:"requestId" wire:"required"`
 	Seq       uint64  `json:"seq" wire:"required"`
 	Delta     []byte  `json:"deltaBase64" wire:"required"`
-	Done      bool    `json:"done" wire:"required"` // the last; Delta is empty
-	Error     *string `json:"error"`                // of the last: why the body is not whole; nil: it is
+	Done      bool    `json:"done" wire:"required"` // the last piece; Delta is empty
+	Error     *string `json:"error"`                // in the last piece: why the body is incomplete; nil: complete
 }

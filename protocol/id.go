@@ -5,9 +5,8 @@ import (
 	"strconv"
 )
 
-// ID names a request on its connection: a string, the empty one included, or an
-// int64. It goes back with the type it came with. IDs compare with ==; the zero
-// ID is no ID. (exec-server wire §2.)
+// ID names a request on its connection: a string, perhaps empty, or an int64. The answer has the ID
+// with its original type. IDs compare with ==; the zero ID means: none. (exec-server wire §2.)
 type ID struct {
 	s    string
 	n    int64
@@ -19,22 +18,22 @@ const (
 	idInt
 )
 
-// maxID bounds the string that is the ID of a request, in bytes: it stands in the answer.
+// maxID bounds the length of a string ID, in bytes, because the answer repeats the ID.
 const maxID = 1 << 10
 
-// InvalidID answers a frame whose own id cannot be known.
+// InvalidID is the ID in the answer to a frame with an unreadable id.
 var InvalidID = IntID(-1)
 
-// StringID is the ID s.
+// StringID returns the ID s.
 func StringID(s string) ID { return ID{s: s, kind: idString} }
 
-// IntID is the ID n.
+// IntID returns the ID n.
 func IntID(n int64) ID { return ID{n: n, kind: idInt} }
 
-// IsZero tells that there is no ID.
+// IsZero reports whether there is no ID.
 func (id ID) IsZero() bool { return id.kind == 0 }
 
-// String is the ID as it stands in JSON, for logs.
+// String returns the ID as written in JSON, for logs.
 func (id ID) String() string {
 	b, err := id.append(nil)
 	if err != nil {
@@ -46,8 +45,8 @@ func (id ID) String() string {
 // MarshalJSON fails for the zero ID.
 func (id ID) MarshalJSON() ([]byte, error) { return id.append(nil) }
 
-// UnmarshalJSON takes a string or an integer that fits an int64; null, fractions
-// and larger numbers are errors.
+// UnmarshalJSON accepts a string, or an integer within the range of int64; null, fractions and
+// larger numbers are errors.
 func (id *ID) UnmarshalJSON(b []byte) error {
 	s := scanner{b: b}
 	v, err := s.id()

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// JSON is the codec of the peer's dialect of JSON-RPC 2.0: one object a frame, no
-// batches; a "jsonrpc" member is not written, and ignored like every other member
-// unknown here. (exec-server wire, introduction and §2.)
+// JSON is the codec of exec-server's dialect of JSON-RPC 2.0. A frame is a single object; there are
+// no batches. A "jsonrpc" member is not written, and is ignored when read, like every unknown
+// member. (exec-server wire, introduction and §2.)
 var JSON Codec = jsonCodec{}
 
 type jsonCodec struct{}
@@ -51,11 +51,11 @@ func decodeMessage(frame []byte) (Message, error) {
 			m.Error = nil
 			if !s.literal("null") {
 				m.Error = new(Error)
-				inner := s // which goes to the heap, as s need not
+				inner := s // only this copy escapes to the heap; s stays on the stack
 				err = decodeValue(&inner, reflect.ValueOf(m.Error).Elem())
 				s = inner
 			}
-		case "trace": // a W3C trace context; checked as the peer does, of no use to us
+		case "trace": // a W3C trace context; checked as in exec-server, then ignored
 			if s.literal("null") {
 				return nil
 			}
@@ -110,7 +110,8 @@ func (jsonCodec) AppendNotification(dst []byte, method string, params any) ([]by
 	return appendCall(dst, append(dst, '{'), method, params)
 }
 
-// appendCall ends the frame b, begun on dst, with its method and params.
+// appendCall appends the method, the params and the end of a frame to b. On error appendCall
+// returns dst, the slice before the frame.
 func appendCall(dst, b []byte, method string, params any) ([]byte, error) {
 	b = appendString(append(b, `"method":`...), method)
 	if params != nil {
@@ -158,9 +159,8 @@ func appendBody(dst []byte, v any) ([]byte, error) {
 	return appendValue(dst, reflect.ValueOf(v))
 }
 
-// What follows says again, without tables, what the types say: nearly every frame
-// is output or input, and a keystroke should cost no reflection. The tests prove
-// it equal to the tables.
+// The functions below encode and decode some types by hand, without the tables. Nearly every frame
+// is output or input, and a keystroke should cost no reflection. Tests prove that both ways agree.
 
 func appendOutput(dst []byte, n *OutputNotification) ([]byte, error) {
 	stream, err := n.Stream.name()
@@ -171,7 +171,7 @@ func appendOutput(dst []byte, n *OutputNotification) ([]byte, error) {
 	return appendChunk(append(dst, ','), n.Seq, stream, n.Chunk), nil
 }
 
-// appendChunk appends the members that output and chunks have in common, and the end.
+// appendChunk appends the members common to output and chunks, and the end of the object.
 func appendChunk(dst []byte, seq uint64, stream string, chunk []byte) []byte {
 	dst = strconv.AppendUint(append(dst, `"seq":`...), seq, 10)
 	dst = appendString(append(dst, `,"stream":`...), stream)
@@ -209,11 +209,12 @@ func appendRead(dst []byte, r *ProcessReadResult) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// errOdd sends a payload to the tables, which know what to make of it.
+// errOdd makes the caller decode a payload with the tables instead.
 var errOdd = errors.New("protocol: not a plain payload")
 
-// decodeOutput decodes what has each member once and nothing else, and leaves n
-// alone, but for the bytes of its Chunk, when it returns false.
+// decodeOutput decodes a payload with every member exactly once and no other member. For other
+// payloads decodeOutput returns false; it has then changed nothing in n except the bytes of
+// n.Chunk.
 func decodeOutput(payload []byte, n *OutputNotification) bool {
 	s := scanner{b: payload}
 	members := 0
@@ -237,7 +238,7 @@ func decodeOutput(payload []byte, n *OutputNotification) bool {
 	if err != nil || s.end() != nil || members != 4 || id == nil || chunk == nil {
 		return false
 	}
-	seq, err := strconv.ParseUint(digits(number), 10, 64) // "" is no number
+	seq, err := strconv.ParseUint(digits(number), 10, 64) // "" is no number, so a missing seq fails
 	if err != nil {
 		return false
 	}
@@ -248,15 +249,15 @@ func decodeOutput(payload []byte, n *OutputNotification) bool {
 	if chunk, err = decodeBase64(n.Chunk, chunk); err != nil {
 		return false
 	}
-	if n.ProcessID != string(id) { // most often it is the same, and needs no copy
+	if n.ProcessID != string(id) { // usually the id is the same as in the last notification, and needs no copy
 		n.ProcessID = string(id)
 	}
 	n.Seq, n.Stream, n.Chunk = seq, stream, chunk
 	return true
 }
 
-// decodeWrite decodes what has each member once and nothing else, and leaves p
-// alone, but for the bytes of its Chunk, when it returns false.
+// decodeWrite decodes a payload with every member exactly once and no other member. For other
+// payloads decodeWrite returns false; it has then changed nothing in p except the bytes of p.Chunk.
 func decodeWrite(payload []byte, p *ProcessWriteParams) bool {
 	s := scanner{b: payload}
 	members := 0
@@ -285,7 +286,7 @@ func decodeWrite(payload []byte, p *ProcessWriteParams) bool {
 	return true
 }
 
-// methodName is string(b) without a copy for the two that are sent all the time.
+// methodName is string(b), without a copy for the two most frequent methods.
 func methodName(b []byte) string {
 	switch string(b) {
 	case NotifyOutput:

@@ -16,26 +16,24 @@ import (
 	"github.com/segmentio/asm/base64"
 )
 
-// maxDepth is how deep arrays and objects may nest in what is skipped; what is
-// decoded is as deep as its type. It bounds the stack: a frame of 64 MiB may be
-// nothing but opening brackets. (The peer's parser has the same limit.)
+// maxDepth is how deep arrays and objects may nest in skipped values; decoded values nest only as
+// deep as their types. maxDepth bounds the stack, because a frame of 64 MiB may consist of opening
+// brackets. (exec-server's parser has the same limit.)
 const maxDepth = 128
 
-// scanner reads JSON once from left to right. It checks all it passes over, also
-// what it skips, and that strings are UTF-8: a replacement character put in the
-// place of a broken one would run something else than was asked for. It copies
-// nothing but strings with escapes. After an error its position means nothing.
+// scanner reads JSON once from left to right. It checks every byte, also of skipped values, and
+// rejects strings other than UTF-8: replacing a broken character could run another program than
+// requested. It copies only strings with escapes. After an error its position is meaningless.
 //
-// Not encoding/json, because that tells neither null from absent nor which member
-// was wrong and how, and because at its speed it would be the bound of the output.
+// encoding/json is not used: it distinguishes neither null from absent nor the wrong member from
+// others, and its speed would limit the output.
 type scanner struct {
 	b []byte
-	i int // the next byte
+	i int // index of the next byte
 	purse
 }
 
-// peek skips blanks and returns the byte that the next token begins with, 0 at
-// the end of the input.
+// peek skips blanks and returns the first byte of the next token, or 0 at the end of the input.
 func (s *scanner) peek() byte {
 	for ; s.i < len(s.b); s.i++ {
 		switch c := s.b[s.i]; c {
@@ -47,7 +45,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// accept skips c if it is next.
+// accept skips c if c is next.
 func (s *scanner) accept(c byte) bool {
 	if s.peek() != c || s.i == len(s.b) {
 		return false
@@ -71,8 +69,8 @@ func (s *scanner) unexpected(expected string) error {
 	return fmt.Errorf("found %q at byte %d, expected %s", s.b[s.i], s.i, expected)
 }
 
-// object calls visit at the value of each member; visit must move past it. The
-// key is valid during the call.
+// object calls visit at the value of each member; visit must move past the value. The key is valid
+// during the call.
 func (s *scanner) object(visit func(key []byte) error) error {
 	if !s.accept('{') {
 		return s.unexpected("`{`")
@@ -100,7 +98,7 @@ func (s *scanner) object(visit func(key []byte) error) error {
 	}
 }
 
-// array calls visit at each element; visit must move past it.
+// array calls visit at each element; visit must move past the element.
 func (s *scanner) array(visit func(i int) error) error {
 	if !s.accept('[') {
 		return s.unexpected("`[`")
@@ -121,7 +119,7 @@ func (s *scanner) array(visit func(i int) error) error {
 	}
 }
 
-// raw moves past one value and returns it, aliasing the input.
+// raw moves past a value and returns the value, aliasing the input.
 func (s *scanner) raw() ([]byte, error) {
 	s.peek()
 	start := s.i
@@ -131,7 +129,7 @@ func (s *scanner) raw() ([]byte, error) {
 	return s.b[start:s.i:s.i], nil
 }
 
-// skip moves past one value that lies in depth others.
+// skip moves past a value nested in depth others.
 func (s *scanner) skip(depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("nested deeper than %d at byte %d", maxDepth, s.i)
@@ -153,7 +151,7 @@ func (s *scanner) skip(depth int) error {
 	return s.unexpected("a value")
 }
 
-// literal skips word if it is next.
+// literal skips word if word is next.
 func (s *scanner) literal(word string) bool {
 	s.peek()
 	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
@@ -197,12 +195,11 @@ func (s *scanner) number() ([]byte, error) {
 	return s.b[start:s.i], nil
 }
 
-// digits is a number for strconv to parse as an integer. Its first 24 bytes are
-// enough to fail: an integer of 64 bits has 20 at most, and none begins with 0.
+// digits shortens a number for strconv to parse as an integer. The first 24 bytes are enough to
+// fail: an integer of 64 bits has at most 20 digits, and none begins with 0.
 func digits(number []byte) string { return string(number[:min(len(number), 24)]) }
 
-// text moves past a string and returns what it stands for. Without escapes it
-// aliases the input.
+// text moves past a string and returns its value. Without escapes the value aliases the input.
 func (s *scanner) text() ([]byte, error) {
 	if s.peek() != '"' {
 		return nil, s.unexpected("a string")
@@ -214,8 +211,8 @@ func (s *scanner) text() ([]byte, error) {
 	return unescape(t)
 }
 
-// base64 moves past a string and returns what is between its quotes: base64 if it
-// has no escapes, which only decoding it will show.
+// base64 moves past a string and returns the bytes between its quotes. A string with escapes fails
+// later, when it is decoded as base64.
 func (s *scanner) base64() ([]byte, error) {
 	if !s.accept('"') {
 		return nil, s.unexpected("a string")
@@ -230,8 +227,8 @@ func (s *scanner) base64() ([]byte, error) {
 	return inner, nil
 }
 
-// token moves past a string, whose quote is next, and returns what is between
-// its quotes.
+// token moves past a string and returns the bytes between its quotes. The opening quote must be
+// next.
 func (s *scanner) token() (inner []byte, escaped bool, err error) {
 	s.i++
 	start, ascii := s.i, true
@@ -261,7 +258,7 @@ func (s *scanner) token() (inner []byte, escaped bool, err error) {
 	}
 }
 
-// escape moves past an escape if it is well formed.
+// escape moves past a valid escape, or returns false.
 func (s *scanner) escape() bool {
 	rest := s.b[s.i+1:]
 	if len(rest) > 0 && strings.IndexByte(`"\/bfnrt`, rest[0]) >= 0 {
@@ -280,13 +277,13 @@ func (s *scanner) escape() bool {
 	return true
 }
 
-// plain returns how many bytes of b stand for themselves in a string: up to the
-// first quote, backslash or control character; and whether all were ASCII.
+// plain returns how many bytes of b stand for themselves in a string: all bytes before the first
+// quote, backslash or control character. ascii reports whether these bytes are ASCII.
 //
-// Most of what crosses the wire passes through here, hence eight bytes at a time,
-// and 32 in base64, which has nothing below '#'. Of a difference x-n, a byte's top
-// bit is set where the byte is less than n. A borrow can set more, but only above a
-// byte that is less, and it is the lowest that counts.
+// Most bytes of the wire pass through here, so plain looks at eight bytes at a time, and at 32
+// while all are '#' or above, as in base64. In the difference x-n, the top bit of a byte is set if
+// the byte is less than n. A borrow can set more top bits, but only above a byte less than n, and
+// only the lowest set bit counts.
 func plain(b []byte) (n int, ascii bool) {
 	const (
 		ones    = 0x0101010101010101
@@ -324,8 +321,8 @@ func plain(b []byte) (n int, ascii bool) {
 	return n, all&tops == 0
 }
 
-// unescape resolves the escapes of a token. Half a surrogate pair stands for no
-// character and is refused.
+// unescape resolves the escapes of a token. Half a surrogate pair stands for no character and is an
+// error.
 func unescape(t []byte) ([]byte, error) {
 	out := make([]byte, 0, len(t))
 	for {
@@ -357,7 +354,7 @@ func unescape(t []byte) ([]byte, error) {
 	}
 }
 
-// hex4 is the value of four hexadecimal digits, which token has checked.
+// hex4 is the value of four hexadecimal digits, already checked by token.
 func hex4(b []byte) rune {
 	n, _ := strconv.ParseUint(string(b[:4]), 16, 16)
 	return rune(n)
@@ -383,7 +380,7 @@ func (s *scanner) id() (ID, error) {
 	return ID{}, s.mismatch("a string or a 64-bit integer")
 }
 
-// mismatch is the error about the next value when something else was expected.
+// mismatch moves past the next value and returns an error: the value is not of the expected kind.
 func (s *scanner) mismatch(expected string) error {
 	v, err := s.raw()
 	if err != nil {
@@ -406,7 +403,7 @@ func (s *scanner) mismatch(expected string) error {
 	return fmt.Errorf("invalid type: %s, expected %s", found, expected)
 }
 
-// clip shortens what goes into an error: its sender knows the rest.
+// clip shortens a value for an error text: the sender knows the rest.
 func clip[T ~[]byte | ~string](v T) string {
 	const limit = 64
 	if len(v) <= limit {
@@ -415,11 +412,11 @@ func clip[T ~[]byte | ~string](v T) string {
 	return strings.ToValidUTF8(string(v[:limit]), "") + "…"
 }
 
-// appendString appends s as JSON. What is not UTF-8 in it becomes U+FFFD.
+// appendString appends s as JSON. Bytes other than UTF-8 become U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string never fails
+			quoted, _ := json.Marshal(s) // marshalling a string never fails
 			return append(dst, quoted...)
 		}
 	}
@@ -428,7 +425,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// std is base64 as RFC 4648 §4 has it, padded, with the unused bits zero.
+// std is base64 as in RFC 4648 §4, padded, with the unused bits zero.
 var std = base64.StdEncoding.Strict()
 
 // appendBase64 appends p as a JSON string.
@@ -439,8 +436,8 @@ func appendBase64(dst, p []byte) []byte {
 	return append(dst[:len(dst)+n], '"')
 }
 
-// decodeBase64 decodes src into the capacity of dst, or a new slice if that is too
-// small, and returns it; never nil. The bytes of dst are lost even on error.
+// decodeBase64 decodes src into the capacity of dst, or into a new slice if dst is too small. The
+// result is never nil. The bytes of dst are lost even on error.
 func decodeBase64(dst, src []byte) ([]byte, error) {
 	n := std.DecodedLen(len(src))
 	if cap(dst) < n || dst == nil {
@@ -448,14 +445,14 @@ func decodeBase64(dst, src []byte) ([]byte, error) {
 	}
 	got, err := std.Decode(dst[:n], src)
 	padding := len(src) - len(bytes.TrimRight(src, "="))
-	// The decoder passes over line breaks. Then less comes out than should.
+	// The decoder skips line breaks; the result is then too short.
 	if err != nil || len(src)%4 != 0 || got != n-padding {
 		return nil, base64Error(src)
 	}
 	return dst[:got], nil
 }
 
-// base64Error finds what is wrong with src.
+// base64Error finds the mistake in src.
 func base64Error(src []byte) error {
 	symbols := bytes.TrimRight(src, "=")
 	for i, c := range symbols {

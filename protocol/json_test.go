@@ -87,7 +87,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// A frame may be 64 MiB: what is refused must not cost as much again.
+// A frame may be 64 MiB. Refusing a frame must not cost as much memory again.
 func TestDecodeRefusesCheaply(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	for _, frame := range []string{
@@ -110,7 +110,7 @@ func TestDecodeRefusesCheaply(t *testing.T) {
 	}
 }
 
-// refusals are payloads that no codec takes, and what is said of them in JSON.
+// refusals are payloads refused by both codecs, with the error in JSON.
 func refusals() []refusal {
 	start := func(members string) string {
 		return `{"processId":"p","argv":["true"],"cwd":"file:///tmp","env":{},"tty":false` + members + `}`
@@ -188,7 +188,7 @@ type refusal struct {
 	payload, want string
 }
 
-// A message of a few MiB does not become hundreds.
+// A message of a few MiB does not take hundreds of MiB decoded.
 func TestElementsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		codec      Codec
@@ -235,7 +235,7 @@ func TestUnmarshalAccepts(t *testing.T) {
 		{`{"processId":"","afterSeq":null,"maxBytes":null,"waitMs":18446744073709551615}`, new(ProcessReadParams), &ProcessReadParams{WaitMs: 1<<64 - 1}},
 		{`{"processId":"a","processId":"b","maxBytes":1}`, new(ProcessReadParams), &ProcessReadParams{ProcessID: "b", MaxBytes: &one}},
 		{`{"processId":"p","sandboxType":"none","more":1}`, new(ProcessStartResult), &ProcessStartResult{"p", "none"}},
-		// As the peer sends it.
+		// As exec-server sends it.
 		{`{"processId":"min","seq":1,"exitCode":-1,"sandboxDenied":true}`, new(ExitedNotification), &ExitedNotification{ProcessID: "min", Seq: 1, ExitStatus: ExitStatus{ExitCode: -1}, SandboxDenied: true}},
 		{`{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}`, new(OutputNotification), &OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")}},
 		// Some encoders escape the slash.
@@ -253,7 +253,7 @@ func TestUnmarshalAccepts(t *testing.T) {
 	}
 }
 
-// What is decoded must outlive the frame, whose buffer is used again.
+// Decoded values stay valid when the frame's buffer is reused.
 func TestUnmarshalCopies(t *testing.T) {
 	payload := []byte(`{"processId":"p","argv":["true"],"cwd":"c","env":{"A":"b"},"tty":false,"sandbox":{"a":1}}`)
 	var p ProcessStartParams
@@ -267,7 +267,8 @@ func TestUnmarshalCopies(t *testing.T) {
 	}
 }
 
-// A reader uses one OutputNotification for all: nothing of the last may remain.
+// A reader decodes into the same OutputNotification again and again: nothing of the previous
+// notification may remain.
 func TestUnmarshalOutputAgain(t *testing.T) {
 	var got OutputNotification
 	for _, want := range []OutputNotification{
@@ -285,7 +286,7 @@ func TestUnmarshalOutputAgain(t *testing.T) {
 	}
 }
 
-// Eight bytes at a time must find what one at a time finds, wherever it lies.
+// Eight bytes at a time must find the same byte as one at a time, at every position.
 func TestPlain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := bytes.Repeat([]byte("aB3/"), 30)[:rapid.IntRange(0, 120).Draw(t, "len")]
@@ -307,7 +308,7 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// The bytes of each frame: a peer's client reads what is here.
+// The exact bytes of each frame: clients of exec-server read these bytes.
 func TestAppend(t *testing.T) {
 	code := 7
 	frame := func(b []byte, err error) string {
@@ -337,7 +338,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A frame that cannot be made leaves nothing of itself behind.
+// If a frame cannot be encoded, dst stays unchanged.
 func TestAppendFails(t *testing.T) {
 	for name, try := range map[string]func(dst []byte) ([]byte, error){
 		"request without id":  func(dst []byte) ([]byte, error) { return JSON.AppendRequest(dst, ID{}, "m", nil) },
@@ -357,7 +358,7 @@ func TestAppendFails(t *testing.T) {
 	}
 }
 
-// wireTypes are all types that are marshalled by themselves.
+// wireTypes are all types marshalled on their own.
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
@@ -386,8 +387,8 @@ func TestFsPaths(t *testing.T) {
 	}
 }
 
-// Every message decodes to the value it was encoded from, here and in the standard
-// library, and what the standard library encodes decodes to it as well.
+// Every message decodes to its original value, in this package and in the standard library. A
+// message encoded by the standard library decodes to the same value, too.
 func TestEveryTypeComesBack(t *testing.T) {
 	for _, sample := range wireTypes {
 		typ := reflect.TypeOf(sample)
@@ -431,8 +432,8 @@ func same(t *rapid.T, got, want reflect.Value) {
 	}
 }
 
-// fill sets v to any value that its type's rules allow. What is left out when
-// empty is nil then, what is not never is.
+// fill sets v to a random value allowed by the rules of its type. An empty value is nil if its
+// member is left out when empty, and never nil otherwise.
 func fill(t *rapid.T, v reflect.Value, omitted bool) {
 	switch p := v.Addr().Interface().(type) {
 	case *Stream:
@@ -580,7 +581,7 @@ func TestMessagesComeBack(t *testing.T) {
 	})
 }
 
-// sayOf encodes m, and fails unless it decodes to m.
+// sayOf encodes m, and fails unless the result decodes to m.
 func sayOf(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -610,7 +611,7 @@ func sayOf(t interface {
 	}
 }
 
-// The bytes written by hand are those of the tables.
+// Encoding by hand and encoding with tables give the same bytes.
 func TestAppendOutputAgreesWithTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var n OutputNotification
@@ -641,7 +642,7 @@ func TestAppendReadAgreesWithTables(t *testing.T) {
 	})
 }
 
-// agree fails unless Unmarshal, which may go by hand, says what the tables say.
+// agree fails unless Unmarshal, perhaps by hand, agrees with the tables.
 func agree[T any](t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -676,8 +677,8 @@ func TestUnmarshalByHandAgreesWithTables(t *testing.T) {
 	})
 }
 
-// The vector code must agree with the standard library for every length around its
-// blocks, every alignment, and whatever lies around; in decoding, for every byte.
+// The vector code must agree with the standard library: for every length around its blocks, every
+// alignment, any surrounding bytes, and, in decoding, every byte.
 func TestBase64(t *testing.T) {
 	strict := stdbase64.StdEncoding.Strict()
 	data := make([]byte, 300)
@@ -691,7 +692,7 @@ func TestBase64(t *testing.T) {
 			if want := `"` + strict.EncodeToString(p) + `"`; string(got) != want {
 				t.Fatalf("%d bytes at %d: encoded %s, want %s", n, align, got, want)
 			}
-			// The destination is exactly as long as it must be, and no longer.
+			// The destination is exactly as long as necessary.
 			src := got[1 : len(got)-1]
 			if back, err := decodeBase64(nil, src); err != nil || !bytes.Equal(back, p) {
 				t.Fatalf("%d bytes at %d: decoded %x, %v", n, align, back, err)
@@ -726,7 +727,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		// The scanner takes what the standard library takes, but for broken text
+		// The scanner accepts the same texts as the standard library, except for broken characters
 		// and depth.
 		s := scanner{b: frame}
 		_, err := s.raw()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// unmarshalJSON decodes the one value in payload into what v points to.
+// unmarshalJSON decodes the single value in payload into the target of v.
 func unmarshalJSON(payload []byte, v any) error {
 	if payload == nil {
 		payload = []byte("null")
@@ -22,7 +22,7 @@ func unmarshalJSON(payload []byte, v any) error {
 	return s.end()
 }
 
-// What makes a scanner a source, beside what json_scan.go has.
+// The methods below, with those in json_scan.go, make scanner a source.
 
 func (s *scanner) kind() kind {
 	switch c := s.peek(); {
@@ -47,8 +47,8 @@ func (s *scanner) rawJSON() (json.RawMessage, error) {
 	return slices.Clone(raw), err
 }
 
-// hasMember reports whether the next value is an object with a member of that name that is
-// not null. It moves nowhere and keeps nothing.
+// hasMember reports whether the next value is an object with a non-null member of this name. The
+// scanner does not move.
 func (s scanner) hasMember(name string) (found bool) {
 	err := s.object(func(key []byte) error {
 		found = found || string(key) == name && s.kind() != kindNull
@@ -84,7 +84,7 @@ func (s *scanner) boolean() (bool, error) {
 	return false, s.unexpected("a value")
 }
 
-// expectText is text, or the error of a mismatch.
+// expectText returns text, or the error mismatch if no string is next.
 func (s *scanner) expectText() ([]byte, error) {
 	if s.peek() != '"' {
 		return nil, s.mismatch("a string")
@@ -92,7 +92,7 @@ func (s *scanner) expectText() ([]byte, error) {
 	return s.text()
 }
 
-// appendValue appends v as JSON. Maps go in the order of their keys.
+// appendValue appends v as JSON. Maps are sorted by their keys.
 func appendValue(dst []byte, v reflect.Value) ([]byte, error) {
 	if !v.IsValid() {
 		return append(dst, "null"...), nil
@@ -177,7 +177,7 @@ func appendValue(dst []byte, v reflect.Value) ([]byte, error) {
 	return dst, fmt.Errorf("protocol: %s is not a type of the wire", v.Type())
 }
 
-// separate appends a comma unless dst ends where an array or object has begun.
+// separate appends a comma, unless dst ends with the start of an array or object.
 func separate(dst []byte) []byte {
 	if last := dst[len(dst)-1]; last == '[' || last == '{' {
 		return dst

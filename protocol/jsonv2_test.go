@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The cases say what encoding/json/v2 accepts and refuses, for docs/decisions/0004-json-decoder.md:
+// The cases show which texts encoding/json/v2 accepts and refuses, for
+// docs/decisions/0004-json-decoder.md:
 //
 //	GOEXPERIMENT=jsonv2 go test ./protocol -run JSONv2 -bench JSONv2
 func TestJSONv2(t *testing.T) {

@@ -6,29 +6,31 @@ import (
 	"math"
 )
 
-// ProcessLimits is what a process may take of the machine. Nil means as the server
-// has it. What descends from the process inherits it. (Ours.)
+// ProcessLimits are the limits on a process's use of the machine. Nil means: the server's own
+// limit. Descendants inherit the limits. (Ours.)
 type ProcessLimits struct {
-	// Of each process, both soft and hard. (setrlimit(2))
+	// NoFile to FileSizeBytes apply to each process on its own, as soft and hard limit.
+	// (setrlimit(2))
 	NoFile            *uint64 `json:"nofile,omitempty"`            // RLIMIT_NOFILE
 	CPUSeconds        *uint64 `json:"cpuSeconds,omitempty"`        // RLIMIT_CPU: then SIGXCPU, and SIGKILL a second later
 	AddressSpaceBytes *uint64 `json:"addressSpaceBytes,omitempty"` // RLIMIT_AS
-	Processes         *uint64 `json:"processes,omitempty"`         // RLIMIT_NPROC: whatever the user runs counts
+	Processes         *uint64 `json:"processes,omitempty"`         // RLIMIT_NPROC: counts all processes of the user
 	CoreBytes         *uint64 `json:"coreBytes,omitempty"`         // RLIMIT_CORE
 	FileSizeBytes     *uint64 `json:"fileSizeBytes,omitempty"`     // RLIMIT_FSIZE: then SIGXFSZ
 
-	Nice        *int `json:"nice,omitempty"`        // -20, which gets most, to 19
-	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"` // -1000, never killed for want of memory, to 1000
+	Nice        *int `json:"nice,omitempty"`        // -20, the highest priority, to 19
+	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"` // -1000, never killed for lack of memory, to 1000
 
-	// Of a process and all that descends from it together. (cgroup-v2.rst of the kernel)
+	// MemoryBytes, PIDs and CPUs apply to a process and its descendants together. (cgroup-v2.rst of
+	// the kernel)
 	MemoryBytes *uint64  `json:"memoryBytes,omitempty"` // memory.max: beyond it all of them are killed
 	PIDs        *uint64  `json:"pids,omitempty"`        // pids.max: processes and threads
-	CPUs        *float64 `json:"cpus,omitempty"`        // cpu.max: of their time; 0.5 is half of one
+	CPUs        *float64 `json:"cpus,omitempty"`        // cpu.max: number of CPUs; 0.5 is half the time of a CPU
 }
 
-// Validate refuses what no machine allows.
+// Validate refuses values outside the range of every machine.
 func (l ProcessLimits) Validate() error {
-	const most = math.MaxInt64 // RLIM_INFINITY, which is above it, would be none
+	const most = math.MaxInt64 // RLIM_INFINITY is greater, and would mean: no limit
 	return cmp.Or(
 		inRange("nofile", l.NoFile, 0, most),
 		inRange("cpuSeconds", l.CPUSeconds, 1, most),

@@ -16,9 +16,9 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Msgpack is the codec of the same messages in MessagePack: one map a frame, with the
-// members that JSON has. Bytes are bin, and nothing else is taken for them; a value that
-// is kept as it came, such as ProcessStartParams.Sandbox, is kept as JSON. (Ours.)
+// Msgpack is the codec of the same messages in MessagePack: a frame is a single map, with the same
+// members as in JSON. Bytes are bin; no other type is accepted for bytes. A value kept undecoded,
+// such as ProcessStartParams.Sandbox, is kept as JSON. (Ours.)
 var Msgpack Codec = msgpackCodec{}
 
 type msgpackCodec struct{}
@@ -62,7 +62,7 @@ func unpackMessage(frame []byte) (Message, error) {
 				return u.skip(0)
 			}
 			m.Error = new(Error)
-			inner := u // which goes to the heap, as u need not
+			inner := u // only this copy escapes to the heap; u stays on the stack
 			err = decodeValue(&inner, reflect.ValueOf(m.Error).Elem())
 			u.i = inner.i
 		case "trace": // as in JSON
@@ -105,7 +105,7 @@ func (msgpackCodec) Unmarshal(payload []byte, v any) error {
 	return nil
 }
 
-// unmarshalMsgpack decodes the one value in payload into what v points to.
+// unmarshalMsgpack decodes the single value in payload into the target of v.
 func unmarshalMsgpack(payload []byte, v any) error {
 	if payload == nil {
 		payload = []byte{msgpcode.Nil}
@@ -117,13 +117,13 @@ func unmarshalMsgpack(payload []byte, v any) error {
 	return u.end()
 }
 
-// unpackOutput decodes what has all members and no others, and leaves n alone when it
-// returns false.
+// unpackOutput decodes a payload with all members and no others. For other payloads unpackOutput
+// returns false and does not change n.
 func unpackOutput(payload []byte, n *OutputNotification) bool {
 	u := unpacker{b: payload}
 	var id, chunk []byte
 	var seq uint64
-	var numbered bool // it has a seq
+	var numbered bool // there is a seq
 	var stream Stream
 	err := u.object(func(key []byte) (err error) {
 		switch string(key) {
@@ -147,15 +147,15 @@ func unpackOutput(payload []byte, n *OutputNotification) bool {
 	if err != nil || u.end() != nil || id == nil || !numbered || stream == 0 || chunk == nil {
 		return false
 	}
-	if n.ProcessID != string(id) { // most often it is the same, and needs no copy
+	if n.ProcessID != string(id) { // usually the id is the same as in the last notification, and needs no copy
 		n.ProcessID = string(id)
 	}
 	n.Seq, n.Stream, n.Chunk = seq, stream, copied(n.Chunk, chunk)
 	return true
 }
 
-// unpackWrite decodes what has all members and no others, and leaves p alone when it
-// returns false.
+// unpackWrite decodes a payload with all members and no others. For other payloads unpackWrite
+// returns false and does not change p.
 func unpackWrite(payload []byte, p *ProcessWriteParams) bool {
 	u := unpacker{b: payload}
 	var id, chunk, writeID []byte
@@ -223,11 +223,11 @@ func (msgpackCodec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
 	})
 }
 
-// packer appends MessagePack to b. The errors of enc are those of Write and WriteByte,
-// which have none, and are not looked at.
+// packer appends MessagePack to b. enc fails only if Write or WriteByte fail. They never do, so the
+// errors of enc are ignored.
 type packer struct {
 	b   []byte
-	enc *msgpack.Encoder // writes here
+	enc *msgpack.Encoder // writes to this packer
 }
 
 func (p *packer) Write(b []byte) (int, error) {
@@ -240,14 +240,14 @@ func (p *packer) WriteByte(c byte) error {
 	return nil
 }
 
-// packers lends them: frame by frame they would be garbage.
+// packers keeps packers for reuse; a new packer for each frame would be garbage.
 var packers = sync.Pool{New: func() any {
 	p := new(packer)
 	p.enc = msgpack.NewEncoder(p)
 	return p
 }}
 
-// pack appends a frame to dst, or returns dst as it was.
+// pack appends a frame to dst. On error pack returns the unchanged dst.
 func pack(dst []byte, frame func(*packer) error) ([]byte, error) {
 	p := packers.Get().(*packer)
 	p.b = dst
@@ -261,7 +261,7 @@ func pack(dst []byte, frame func(*packer) error) ([]byte, error) {
 	return longer, nil
 }
 
-// begin begins a frame of so many members, and params.
+// begin begins a frame with this number of members, plus params unless nil.
 func (p *packer) begin(members int, params any) {
 	if params != nil {
 		members++
@@ -291,7 +291,7 @@ func (p *packer) id(id ID) error {
 	return nil
 }
 
-// text packs s. As in JSON, each byte that is not UTF-8 becomes U+FFFD.
+// text packs s. As in JSON, each byte other than UTF-8 becomes U+FFFD.
 func (p *packer) text(s string) {
 	if !utf8.ValidString(s) {
 		s = string([]rune(s))
@@ -299,14 +299,14 @@ func (p *packer) text(s string) {
 	p.enc.EncodeString(s)
 }
 
-// key packs one of our own names: ASCII, and less than 32 bytes. There are more of them
-// than of anything else, and by way of enc they cost twice as much.
+// key packs a name of the wire: ASCII, and less than 32 bytes. Names are the most frequent values,
+// and packing them with enc takes twice as long.
 func (p *packer) key(name string) {
 	p.b = append(append(p.b, msgpcode.FixedStrLow|byte(len(name))), name...)
 }
 
 func (p *packer) bytes(b []byte) {
-	p.enc.EncodeBytesLen(len(b)) // EncodeBytes has nil for nil
+	p.enc.EncodeBytesLen(len(b)) // EncodeBytes would encode nil as nil
 	p.b = append(p.b, b...)
 }
 
@@ -316,7 +316,7 @@ func (p *packer) stream(s Stream) error {
 	return err
 }
 
-// body packs params or a result: what is sent all the time without tables, as in JSON.
+// body packs params or a result. Frequent types are packed without tables, as in JSON.
 func (p *packer) body(v any) error {
 	switch v := v.(type) {
 	case OutputNotification:
@@ -338,7 +338,7 @@ func (p *packer) output(n *OutputNotification) error {
 	return p.chunk(n.Seq, n.Stream, n.Chunk)
 }
 
-// chunk packs the members that output and chunks have in common.
+// chunk packs the members common to output and chunks.
 func (p *packer) chunk(seq uint64, stream Stream, chunk []byte) error {
 	p.key("seq")
 	p.enc.EncodeUint(seq)
@@ -385,7 +385,7 @@ func (p *packer) read(r *ProcessReadResult) error {
 	return nil
 }
 
-// value packs v by its tables. Maps go in the order of their keys.
+// value packs v with the tables. Maps are sorted by their keys.
 func (p *packer) value(v reflect.Value) error {
 	if !v.IsValid() {
 		p.enc.EncodeNil()
@@ -476,10 +476,10 @@ func (p *packer) structure(v reflect.Value) error {
 	return nil
 }
 
-// raw packs a value that is JSON.
+// raw packs a JSON value.
 func (p *packer) raw(b []byte) error {
 	check, s := scanner{b: b}, scanner{b: b}
-	err := check.skip(0) // it is as deep as may be, and no deeper
+	err := check.skip(0) // also checks the depth
 	if err == nil {
 		err = check.end()
 	}
@@ -538,7 +538,7 @@ func (p *packer) transcode(s *scanner) error {
 	return s.skip(0)
 }
 
-// counted packs an array or map whose length is known when its elements were packed.
+// counted packs an array or map whose length is known only after its elements.
 func (p *packer) counted(code byte, elements func(n *uint32) error) error {
 	p.b = append(p.b, code, 0, 0, 0, 0)
 	at, n := len(p.b), uint32(0)

@@ -11,30 +11,31 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// unpacker reads MessagePack once from left to right. It checks all it passes over, also
-// what it skips: a length that the bytes left cannot have is refused before anything is
-// made of it, as are keys that are not strings, strings that are not UTF-8, and
-// extensions. It copies nothing. After an error its position means nothing.
+// unpacker reads MessagePack once from left to right. It checks every byte, also of skipped values.
+// It rejects a length greater than the remaining bytes before using the length; it also rejects
+// non-string keys, strings other than UTF-8, and extensions. It copies nothing. After an error its
+// position is meaningless.
 //
-// Not the library's Decoder, which reads a stream: it believes lengths, copies what a
-// Payload is to alias, takes bytes for strings and floats for integers.
+// The library's Decoder is not used. It reads a stream: it trusts lengths, copies bytes although a
+// Payload should alias the frame, and accepts bytes as strings and floats as integers.
 type unpacker struct {
 	b []byte
-	i int // the next byte
+	i int // index of the next byte
 	purse
 
-	digits [32]byte // of number
+	digits [32]byte // buffer for number
 }
 
-// item is the first byte of a value, and what follows that says how large it is.
+// item is the head of a value: its first byte, and its size if encoded.
 type item struct {
 	kind  kind
-	n     uint64 // of a boolean 1 or 0; of a number the bits; else the length: bytes, elements or members
-	float bool   // n are those of a float64
+	n     uint64 // boolean: 1 or 0; number: its bits; otherwise the length in bytes, elements or members
+	float bool   // n has the bits of a float64
 	below bool   // n is a negative int64
 }
 
-// head moves past the head of the next value. What it announces fits into the bytes left.
+// head moves past the head of the next value. It checks the announced length against the remaining
+// bytes.
 func (u *unpacker) head() (item, error) {
 	at := u.i
 	if at >= len(u.b) {
@@ -97,7 +98,7 @@ func (u *unpacker) head() (item, error) {
 			signed := int64(it.n<<unused) >> unused
 			it.n, it.below = uint64(signed), signed < 0
 		}
-	case it.kind == kindObject && it.n > left/2, it.n > left: // each element has one byte at least
+	case it.kind == kindObject && it.n > left/2, it.n > left: // an element has at least one byte, a member two
 		return item{}, fmt.Errorf("the value at byte %d is to have a length of %d, and only %d bytes follow", at, it.n, left)
 	}
 	return it, nil
@@ -118,7 +119,7 @@ func (u *unpacker) kind() kind {
 	return it.kind
 }
 
-// next is head if a value of kind k is next.
+// next calls head if a value of kind k is next, and fails otherwise.
 func (u *unpacker) next(k kind, expected string) (item, error) {
 	at := u.i
 	it, err := u.head()
@@ -129,7 +130,7 @@ func (u *unpacker) next(k kind, expected string) (item, error) {
 	return it, err
 }
 
-// raw moves past one value and returns it, aliasing the input.
+// raw moves past a value and returns the value, aliasing the input.
 func (u *unpacker) raw() ([]byte, error) {
 	start := u.i
 	if err := u.skip(0); err != nil {
@@ -158,7 +159,7 @@ func (u *unpacker) skip(depth int) error {
 	return err
 }
 
-// text moves past a string and returns it, aliasing the input.
+// text moves past a string and returns the string, aliasing the input.
 func (u *unpacker) text() ([]byte, error) {
 	it, err := u.next(kindText, "a string")
 	if err != nil {
@@ -172,7 +173,7 @@ func (u *unpacker) text() ([]byte, error) {
 	return t, nil
 }
 
-// bin moves past bytes and returns them, aliasing the input.
+// bin moves past bytes and returns the bytes, aliasing the input.
 func (u *unpacker) bin() ([]byte, error) {
 	it, err := u.next(kindBytes, "bytes (bin): as they are, not in base64")
 	if err != nil {
@@ -191,7 +192,7 @@ func (u *unpacker) bytes(dst []byte) ([]byte, error) {
 	return copied(dst, b), nil
 }
 
-// copied is src in the capacity of dst, or in a new slice; never nil.
+// copied copies src into the capacity of dst, or into a new slice; the result is never nil.
 func copied(dst, src []byte) []byte {
 	if dst == nil {
 		dst = make([]byte, 0, len(src))
@@ -209,14 +210,14 @@ func (u *unpacker) number() ([]byte, error) {
 	return it.appendNumber(u.digits[:0]), err
 }
 
-// appendNumber appends a number as JSON; one that is none there is NaN, +Inf or -Inf.
+// appendNumber appends a number as JSON. Floats unknown to JSON become NaN, +Inf or -Inf.
 func (it item) appendNumber(dst []byte) []byte {
 	switch {
 	case it.float:
 		start := len(dst)
 		dst = strconv.AppendFloat(dst, math.Float64frombits(it.n), 'g', -1, 64)
 		if !bytes.ContainsAny(dst[start:], ".eIN") {
-			dst = append(dst, ".0"...) // or it would be an integer
+			dst = append(dst, ".0"...) // without ".0" the float would look like an integer
 		}
 		return dst
 	case it.below:
@@ -225,7 +226,7 @@ func (it item) appendNumber(dst []byte) []byte {
 	return strconv.AppendUint(dst, it.n, 10)
 }
 
-// unsigned moves past a number that is no float and not negative.
+// unsigned moves past a non-negative integer.
 func (u *unpacker) unsigned() (uint64, error) {
 	it, err := u.next(kindNumber, "u64")
 	if it.float || it.below {
@@ -315,12 +316,13 @@ func (u *unpacker) mismatch(expected string) error {
 	return fmt.Errorf("invalid type: %s, expected %s", found, expected)
 }
 
-// maxRaw is how large a value may be that is kept as JSON, in bytes: each byte may become six.
+// maxRaw is the size limit for a value kept as JSON, in bytes. Each byte may become six bytes of
+// JSON.
 const maxRaw = 64 << 10
 
 func (u *unpacker) rawJSON() (json.RawMessage, error) {
 	ahead := *u
-	if err := ahead.skip(0); err != nil { // it is as deep as may be, and no deeper
+	if err := ahead.skip(0); err != nil { // also checks the depth
 		return nil, err
 	}
 	if size := ahead.i - u.i; size > maxRaw {
@@ -329,8 +331,8 @@ func (u *unpacker) rawJSON() (json.RawMessage, error) {
 	return u.appendJSON(nil)
 }
 
-// hasMember reports whether the next value is a map with a member of that name that is not
-// null. It moves nowhere and keeps nothing.
+// hasMember reports whether the next value is a map with a non-null member of this name. The
+// unpacker does not move.
 func (u unpacker) hasMember(name string) (found bool) {
 	err := u.object(func(key []byte) error {
 		found = found || string(key) == name && u.kind() != kindNull
@@ -339,7 +341,7 @@ func (u unpacker) hasMember(name string) (found bool) {
 	return found && err == nil
 }
 
-// appendJSON moves past a value and appends it as JSON. Bytes become base64.
+// appendJSON moves past a value and appends the value as JSON. Bytes become base64.
 func (u *unpacker) appendJSON(dst []byte) ([]byte, error) {
 	switch u.kind() {
 	case kindNull:

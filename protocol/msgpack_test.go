@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// unhex is bytes as a person writes them: in hexadecimal, with blanks, and 'text' as it is.
+// unhex returns the bytes of s, written in hexadecimal with blanks, or as 'text'.
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	var all []byte
@@ -40,7 +40,7 @@ func TestMsgpackDecode(t *testing.T) {
 	}{
 		{`83 a2'id' 01 a6'method' a1'm' a6'params' 81 a1'a' 91 01`, Message{Kind: Request, ID: IntID(1), Method: "m", Payload: []byte("\x81\xa1a\x91\x01")}},
 		{`de0002 d90 6'method' d9 01'm' a2'id' da0000`, Message{Kind: Request, ID: StringID(""), Method: "m"}},
-		{`84 a2'id' d0fb a6'method' a1'm' a6'params' c0 a5'extra' c7`, Message{}}, // an extension: below
+		{`84 a2'id' d0fb a6'method' a1'm' a6'params' c0 a5'extra' c7`, Message{}}, // an extension: refused below
 		{`84 a2'id' d0fb a6'method' a1'm' a6'params' c0 a5'extra' c40100`, Message{Kind: Request, ID: IntID(-5), Method: "m", Payload: []byte{0xc0}}},
 		{`82 a2'id' cf7fffffffffffffff a6'method' a1'm'`, Message{Kind: Request, ID: IntID(math.MaxInt64), Method: "m"}},
 		{`82 a2'id' d38000000000000000 a6'method' a1'm'`, Message{Kind: Request, ID: IntID(math.MinInt64), Method: "m"}},
@@ -78,7 +78,7 @@ func TestMsgpackDecode(t *testing.T) {
 	}
 }
 
-// What is refused costs nothing in proportion to what it announces.
+// Refusing a message costs nothing in proportion to its announced lengths.
 func TestMsgpackDecodeRefuses(t *testing.T) {
 	request := func(params string) string { return `83 a2'id' 01 a6'method' a1'm' a6'params' ` + params }
 	for _, c := range []struct{ frame, want string }{
@@ -114,7 +114,7 @@ func TestMsgpackDecodeRefuses(t *testing.T) {
 		{request(`cd 01`), "the message ends within the head of the value at byte 21"},
 		{request(`d9`), "the message ends within the head of the value at byte 21"},
 
-		// Lengths that lie.
+		// Wrong lengths.
 		{request(`dd ffffffff 01`), "the value at byte 21 is to have a length of 4294967295, and only 1 bytes follow"},
 		{request(`df ffffffff a0 01`), "a length of 4294967295, and only 2 bytes follow"},
 		{request(`df 00000002 a0 01 a0`), "a length of 2, and only 3 bytes follow"},
@@ -122,7 +122,7 @@ func TestMsgpackDecodeRefuses(t *testing.T) {
 		{request(`db ffffffff 01`), "a length of 4294967295, and only 1 bytes follow"},
 		{request(`dc 0003 01 01`), "a length of 3, and only 2 bytes follow"},
 		{request(`a5'four'`), "a length of 5, and only 4 bytes follow"},
-		{request(`92 dd 00000002 01 01`), "the message ends at byte 29"}, // the inner takes what the outer needs
+		{request(`92 dd 00000002 01 01`), "the message ends at byte 29"}, // the inner value takes the bytes needed by the outer value
 		{`df ffffffff`, "a length of 4294967295, and only 0 bytes follow"},
 
 		// Nesting.
@@ -149,7 +149,7 @@ func TestMsgpackDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The same payloads are refused as in JSON, in the same words.
+// The same payloads are refused as in JSON, with the same words.
 func TestMsgpackUnmarshalRefuses(t *testing.T) {
 	refuse := func(v any, payload []byte, want string) {
 		t.Helper()
@@ -167,7 +167,7 @@ func TestMsgpackUnmarshalRefuses(t *testing.T) {
 	tried := 0
 	for _, c := range refusals() {
 		if strings.Contains(c.want, "in `chunk`") || strings.Contains(c.want, "nothing more") {
-			continue // of JSON alone
+			continue // this case is for JSON only
 		}
 		var payload []byte
 		if c.payload != "" {
@@ -250,14 +250,14 @@ func TestMsgpackUnmarshalAccepts(t *testing.T) {
 		} else if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.payload, c.got, c.want)
 		}
-		clear(payload) // the buffer is used again
+		clear(payload) // the buffer may be reused
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: what was decoded aliases it: %+v", c.payload, c.got)
 		}
 	}
 }
 
-// A value that is kept as it came is JSON, whatever it was.
+// A value kept undecoded becomes JSON, whatever its kind.
 func TestMsgpackRaw(t *testing.T) {
 	for _, c := range []struct{ packed, text string }{
 		{`81 a1'a' 93 c0 c3 c2`, `{"a":[null,true,false]}`},
@@ -288,7 +288,7 @@ func TestMsgpackRaw(t *testing.T) {
 	}
 }
 
-// The bytes of each frame: a client in another language reads what is here.
+// The exact bytes of each frame: clients in other languages read these bytes.
 func TestMsgpackAppend(t *testing.T) {
 	frame := func(b []byte, err error) []byte {
 		if err != nil {
@@ -310,7 +310,7 @@ func TestMsgpackAppend(t *testing.T) {
 			`82 a6'method' ae'process/exited' a6'params' 84 a9'processId' a1'p' a3'seq' 01 a8'exitCode' 00 ad'sandboxDenied' c2`},
 		{frame(Msgpack.AppendResponse(nil, IntID(1), ProcessReadResult{NextSeq: 5, Chunks: []Chunk{{1, PTY, nil}}})),
 			`82 a2'id' 01 a6'result' 88 a6'chunks' 91 83 a3'seq' 01 a6'stream' a3'pty' a5'chunk' c400 a7'nextSeq' 05 a6'exited' c2 a8'exitCode' c0 a6'closed' c2 a7'failure' c0 ad'sandboxDenied' c2 a8'firstSeq' 00`},
-		{frame(Msgpack.AppendResponse(nil, IntID(1), Error{Code: -1, Message: "a\xff\xffb"})), `82 a2'id' 01 a6'result' 82 a4'code' ff a7'message' a8'a' efbfbd efbfbd'b'`}, // as JSON has it
+		{frame(Msgpack.AppendResponse(nil, IntID(1), Error{Code: -1, Message: "a\xff\xffb"})), `82 a2'id' 01 a6'result' 82 a4'code' ff a7'message' a8'a' efbfbd efbfbd'b'`}, // as in JSON
 	} {
 		if want := unhex(t, c.want); !bytes.Equal(c.got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", c.want, c.got, want)
@@ -318,7 +318,7 @@ func TestMsgpackAppend(t *testing.T) {
 	}
 }
 
-// A frame that cannot be made leaves nothing of itself behind.
+// If a frame cannot be encoded, dst stays unchanged.
 func TestMsgpackAppendFails(t *testing.T) {
 	for name, try := range map[string]func(dst []byte) ([]byte, error){
 		"request without id":  func(dst []byte) ([]byte, error) { return Msgpack.AppendRequest(dst, ID{}, "m", nil) },
@@ -343,7 +343,7 @@ func TestMsgpackAppendFails(t *testing.T) {
 	}
 }
 
-// The bytes written by hand are those of the tables.
+// Encoding by hand and encoding with tables give the same bytes.
 func TestMsgpackAppendAgreesWithTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var n OutputNotification
@@ -363,7 +363,7 @@ func TestMsgpackAppendAgreesWithTables(t *testing.T) {
 	})
 }
 
-// agreePacked fails unless Unmarshal, which may go by hand, says what the tables say.
+// agreePacked fails unless Unmarshal, perhaps by hand, agrees with the tables.
 func agreePacked[T any](t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -412,7 +412,8 @@ func FuzzMsgpackDecode(f *testing.F) {
 		f.Add(unhex(f, s))
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		// It takes what the library takes, but for what is not of this wire.
+		// The unpacker accepts the same messages as the library, except for values foreign to this
+		// wire.
 		u := unpacker{b: frame}
 		_, err := u.raw()
 		if err == nil {
@@ -447,7 +448,7 @@ func FuzzMsgpackDecode(f *testing.F) {
 			if Msgpack.Unmarshal(m.Payload, v.Interface()) != nil {
 				continue
 			}
-			// Over JSON and back, it is the same.
+			// Over JSON and back, the value stays the same.
 			for _, c := range []Codec{Msgpack, JSON} {
 				b, err := encoded(c, v.Interface())
 				if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Methods about one process. The comments name the params and the result.
+// Methods for a single process. The comments name the params and the result.
 const (
 	// exec-server wire §3, §5 and §6.
 	MethodProcessStart     = "process/start"     // ProcessStartParams → ProcessStartResult
@@ -26,7 +26,7 @@ const (
 	MethodProcessInfo       = "process/info"       // ProcessInfoParams → ProcessInfoResult
 )
 
-// Stream is where output was written to. (exec-server wire §4.)
+// Stream says where a process has written output to. (exec-server wire §4.)
 type Stream uint8
 
 const (
@@ -44,7 +44,7 @@ func (s Stream) name() (string, error) {
 	return streamNames[s], nil
 }
 
-// String is the stream's name on the wire; a stream that is none has a number.
+// String is the stream's name on the wire, or a number for an invalid stream.
 func (s Stream) String() string {
 	if s == 0 || int(s) >= len(streamNames) {
 		return fmt.Sprintf("stream %d", uint8(s))
@@ -52,13 +52,13 @@ func (s Stream) String() string {
 	return streamNames[s]
 }
 
-// MarshalText fails for what is none of the constants.
+// MarshalText fails for values other than the constants.
 func (s Stream) MarshalText() ([]byte, error) {
 	name, err := s.name()
 	return []byte(name), err
 }
 
-// UnmarshalText takes the names of the constants only.
+// UnmarshalText accepts only the names of the constants.
 func (s *Stream) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "stdout":
@@ -73,7 +73,7 @@ func (s *Stream) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Size of a terminal in characters; neither is zero.
+// Size is the size of a terminal in characters; neither field is zero.
 type Size struct {
 	Rows uint16 `json:"rows" wire:"required"`
 	Cols uint16 `json:"cols" wire:"required"`
@@ -87,67 +87,64 @@ func (s Size) Validate() error {
 	return nil
 }
 
-// AboutProcess is implemented by the params of requests about one process.
+// AboutProcess is implemented by the params of requests about a single process.
 type AboutProcess interface {
 	// Process returns the id of the process.
 	Process() string
 }
 
-// ProcessStartParams starts a program. Size, Retention and what follows them up to
-// StartToken are ours, the rest is exec-server wire §3.
+// ProcessStartParams starts a program. The members from Size to StartToken are ours, the others are
+// exec-server wire §3.
 type ProcessStartParams struct {
-	// ProcessID is chosen by the client, unique in its session until the process
-	// is forgotten after closed; it may be empty.
+	// ProcessID is chosen by the client. It may be empty. It must be unique in its session until
+	// the closed process is forgotten.
 	ProcessID string `json:"processId" wire:"required"`
 
-	// Argv is the program and its arguments. The program is looked up in the PATH
-	// of the child.
+	// Argv is the program and its arguments. The program is looked up in the PATH of the child.
 	Argv []string `json:"argv" wire:"required"`
 
 	Cwd string            `json:"cwd" wire:"required"` // file URI, see ParseFileURI
-	Env map[string]string `json:"env" wire:"required"` // laid over what EnvPolicy gives
+	Env map[string]string `json:"env" wire:"required"` // added to the variables from EnvPolicy
 
-	TTY bool `json:"tty" wire:"required"` // run in a PTY, else on pipes
+	TTY bool `json:"tty" wire:"required"` // true: run in a PTY; false: on pipes
 
-	// PipeStdin gives a process without TTY a pipe to read from, else /dev/null.
+	// PipeStdin gives a process without TTY a pipe as stdin; without PipeStdin, stdin is /dev/null.
 	PipeStdin bool `json:"pipeStdin,omitempty"`
 
-	Arg0      *string    `json:"arg0,omitempty"`      // what the program sees as argv[0]; nil: Argv[0]
+	Arg0      *string    `json:"arg0,omitempty"`      // argv[0] as the program sees it; nil: Argv[0]
 	EnvPolicy *EnvPolicy `json:"envPolicy,omitempty"` // nil: nothing is inherited
 
 	Size      *Size      `json:"size,omitempty"`      // of the PTY; nil: 24 rows, 80 columns
 	Retention *Retention `json:"retention,omitempty"` // nil: the server's default
 
-	// TimeoutMs is how long the process may run before it is killed, in
-	// milliseconds; nil or 0 means for ever.
+	// TimeoutMs is how long the process may run before the server kills it, in milliseconds. Nil or
+	// 0 means: no limit.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 
-	// StopSignal is what asks the process to end, wherever SIGTERM is said to; absent:
-	// SignalTerminate.
+	// StopSignal replaces SIGTERM as the signal asking the process to end. Absent: SignalTerminate.
 	StopSignal Signal `json:"stopSignal,omitempty"`
 
-	// KillGraceMs is the time between SIGTERM and SIGKILL when the server ends the
-	// process, in milliseconds; nil means the server's default, 0 SIGKILL at once.
+	// KillGraceMs is the time between SIGTERM and SIGKILL when the server ends the process, in
+	// milliseconds. Nil means the server's default; 0 means SIGKILL at once.
 	KillGraceMs *uint64 `json:"killGraceMs,omitempty"`
 
-	// MergeStderr gives stderr the pipe of stdout: what comes of both is of Stdout, in the
-	// order in which it was written. A TTY always does, under its own name.
+	// MergeStderr sends stderr into the pipe of stdout: the output of both is Stdout, in the order
+	// written. A TTY always merges both, as PTY.
 	MergeStderr bool `json:"mergeStderr,omitempty"`
 
-	Limits *ProcessLimits `json:"limits,omitempty"` // what each run may take; nil: what the server may
+	Limits *ProcessLimits `json:"limits,omitempty"` // limits of each run; nil: the server's own
 
-	Restart  *Restart  `json:"restart,omitempty"`  // when it is run again; nil: never
+	Restart  *Restart  `json:"restart,omitempty"`  // when to run again; nil: never
 	Ready    *Ready    `json:"ready,omitempty"`    // when a run is ready; nil: when it has begun
-	Liveness *Liveness `json:"liveness,omitempty"` // when a run no longer lives; nil: when it has ended
-	// DependsOn are the processes of its group that must be ready before it is run.
+	Liveness *Liveness `json:"liveness,omitempty"` // when a run counts as dead; nil: when it has ended
+	// DependsOn are processes of the same group. They must be ready before this process is run.
 	DependsOn []string `json:"dependsOn,omitempty"`
 
-	// StartToken makes a start repeatable: one with the same ProcessID and token
-	// answers as the first did. Empty means none.
+	// StartToken makes a start repeatable: a second start with the same ProcessID and token gets
+	// the answer of the first. Empty means none.
 	StartToken string `json:"startToken,omitempty"`
 
-	// How the process is to be confined: see Unsupported. Kept as they came; nil
-	// means absent or null.
+	// The requested confinement, undecoded: see Unsupported. Nil means absent or null.
 	Sandbox               json.RawMessage `json:"sandbox,omitempty"`
 	EnforceManagedNetwork bool            `json:"enforceManagedNetwork,omitempty"`
 	ManagedNetwork        json.RawMessage `json:"managedNetwork,omitempty"`
@@ -170,10 +167,9 @@ func (p ProcessStartParams) Validate() error {
 	return nil
 }
 
-// Unsupported is an *Error with CodeInvalidParams if the process is to be confined
-// or prepared in a way that this server cannot: nothing ever runs less confined
-// than was asked, so the server must refuse the start. The peer runs
-// enforceManagedNetwork without a sandbox unconfined. (exec-server wire §3.)
+// Unsupported returns an *Error with CodeInvalidParams if the client asks for a confinement or
+// preparation this server lacks: the server never runs a process less confined than asked.
+// exec-server runs enforceManagedNetwork without a sandbox unconfined. (exec-server wire §3.)
 func (p ProcessStartParams) Unsupported() error {
 	for _, asked := range []struct {
 		field string
@@ -192,13 +188,13 @@ func (p ProcessStartParams) Unsupported() error {
 	return nil
 }
 
-// EnvPolicy is what a process inherits of the server's environment. The order is:
-// inherit, default excludes, exclude, set, include only. Patterns are globs that
-// do not tell upper from lower case. (exec-server wire §3.)
+// EnvPolicy selects the variables a process inherits from the server's environment. The order is:
+// inherit, default excludes, exclude, set, include only. Patterns are globs, ignoring case.
+// (exec-server wire §3.)
 type EnvPolicy struct {
 	Inherit string `json:"inherit" wire:"required"` // "core", "all" or "none"
 
-	// IgnoreDefaultExcludes keeps *KEY*, *SECRET* and *TOKEN*.
+	// IgnoreDefaultExcludes inherits *KEY*, *SECRET* and *TOKEN*, too.
 	IgnoreDefaultExcludes bool `json:"ignoreDefaultExcludes" wire:"required"`
 
 	Exclude     []string          `json:"exclude" wire:"required"`     // patterns of inherited names
@@ -214,8 +210,7 @@ func (p EnvPolicy) Validate() error {
 	return nil
 }
 
-// Metadata tells which part of the client's work a process belongs to.
-// (exec-server wire §3.)
+// Metadata says to which part of the client's work a process belongs. (exec-server wire §3.)
 type Metadata struct {
 	ThreadID   *string `json:"threadId,omitempty"` // a UUID
 	ToolCallID *string `json:"toolCallId,omitempty"`
@@ -232,15 +227,15 @@ func (m Metadata) Validate() error {
 	return nil
 }
 
-// Retention is how much output is kept for those who have not had it. (Ours.)
+// Retention is how much output is kept for clients who have not received it. (Ours.)
 type Retention struct {
 	Bytes  *uint64 `json:"bytes,omitempty"`  // positive; nil: the server's default
 	OnFull OnFull  `json:"onFull,omitempty"` // absent: block
-	// SpoolBytes is the cap of OnFullSpool; nil: the most that the server allows.
+	// SpoolBytes is the cap of OnFullSpool; nil: the most the server allows.
 	SpoolBytes *uint64 `json:"spoolBytes,omitempty"`
 }
 
-// Validate refuses to keep nothing: the process could never write.
+// Validate refuses 0 bytes: the process could never write.
 func (r Retention) Validate() error {
 	if r.Bytes != nil && *r.Bytes == 0 {
 		return within("bytes", errors.New("invalid number 0, expected a positive number"))
@@ -248,59 +243,60 @@ func (r Retention) Validate() error {
 	return nil
 }
 
-// OnFull is what happens when a process has written all that is kept. (Ours.)
+// OnFull says how to go on when the kept output has reached its limit. (Ours.)
 type OnFull string
 
 const (
 	OnFullBlock OnFull = "block" // the process waits
-	OnFullEvict OnFull = "evict" // the oldest goes, and a gap says so
-	OnFullSpool OnFull = "spool" // to a file up to a cap, then block
+	OnFullEvict OnFull = "evict" // the oldest output is dropped, and a gap reports the loss
+	OnFullSpool OnFull = "spool" // output goes to a file up to a cap, then block
 )
 
-// Validate refuses what is none of the constants.
+// Validate refuses values other than the constants.
 func (f OnFull) Validate() error { return oneOf(f, OnFullBlock, OnFullEvict, OnFullSpool) }
 
-// ProcessStartResult: exec-server wire §3. Output may come before it.
+// ProcessStartResult is the answer to process/start (exec-server wire §3). Output may come before
+// the answer.
 type ProcessStartResult struct {
 	ProcessID   string `json:"processId"`
-	SandboxType string `json:"sandboxType"` // "none"
+	SandboxType string `json:"sandboxType"` // always "none"
 }
 
-// ProcessReadParams asks for output that was, or is to come. (exec-server wire §5.)
+// ProcessReadParams asks for past or future output. (exec-server wire §5.)
 type ProcessReadParams struct {
 	ProcessID string `json:"processId" wire:"required"`
-	AfterSeq  uint64 `json:"afterSeq,omitempty"` // chunks with a greater seq; 0: all
+	AfterSeq  uint64 `json:"afterSeq,omitempty"` // return chunks with a greater seq; 0: all
 
-	// MaxBytes bounds the sum of the chunks, but the first comes whatever its
-	// size; nil means no bound.
+	// MaxBytes bounds the total size of the chunks, but the first chunk may be larger. Nil means no
+	// bound.
 	MaxBytes *uint64 `json:"maxBytes,omitempty"`
 
-	// WaitMs is how long to wait for output or the end, in milliseconds. It may be
-	// more than a time.Duration can say.
+	// WaitMs is how long to wait for output or the end, in milliseconds. The value may exceed the
+	// range of time.Duration.
 	WaitMs uint64 `json:"waitMs,omitempty"`
 }
 
 // Process returns the ProcessID.
 func (p ProcessReadParams) Process() string { return p.ProcessID }
 
-// Chunk is a piece of output. Its bytes are never changed once it is sent.
+// Chunk is a piece of output. Its bytes never change once sent.
 type Chunk struct {
 	Seq    uint64 `json:"seq" wire:"required"`
 	Stream Stream `json:"stream" wire:"required"`
 	Chunk  []byte `json:"chunk" wire:"required"` // base64 in JSON
 }
 
-// ProcessReadResult: exec-server wire §5, where it is said when it comes and how
-// NextSeq is chosen; FirstSeq is ours.
+// ProcessReadResult is the answer to process/read. exec-server wire §5 says when the answer comes
+// and how NextSeq is chosen; FirstSeq is ours.
 type ProcessReadResult struct {
 	Chunks        []Chunk `json:"chunks"`   // in order of seq
-	NextSeq       uint64  `json:"nextSeq"`  // read on with afterSeq NextSeq-1
-	Exited        bool    `json:"exited"`   // as of now, whatever Chunks holds
+	NextSeq       uint64  `json:"nextSeq"`  // to read on, send afterSeq NextSeq-1
+	Exited        bool    `json:"exited"`   // the current state, independent of Chunks
 	ExitCode      *int    `json:"exitCode"` // nil: not exited
-	Closed        bool    `json:"closed"`   // as of now
-	Failure       *string `json:"failure"`  // why its output was lost; nil: it was not
+	Closed        bool    `json:"closed"`   // the current state
+	Failure       *string `json:"failure"`  // why output was lost; nil: none was lost
 	SandboxDenied bool    `json:"sandboxDenied"`
-	FirstSeq      uint64  `json:"firstSeq"` // the oldest still held; 0: unknown
+	FirstSeq      uint64  `json:"firstSeq"` // the oldest seq still held; 0: unknown
 }
 
 // ProcessWriteParams writes to a process's stdin. (exec-server wire §6.)
@@ -308,15 +304,15 @@ type ProcessWriteParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Chunk     []byte `json:"chunk" wire:"required"` // may be empty; base64 in JSON
 
-	// WriteID is unique among the writes to the process: a write repeated with it
-	// is answered again and not written again. Not empty.
+	// WriteID is unique among the writes to the process, and not empty. A second write with the
+	// same WriteID gets an answer, but is not written.
 	WriteID string `json:"writeId" wire:"required"`
 }
 
 // Process returns the ProcessID.
 func (p ProcessWriteParams) Process() string { return p.ProcessID }
 
-// Validate refuses a write that could not be told from another.
+// Validate refuses an empty WriteID.
 func (p ProcessWriteParams) Validate() error {
 	if p.WriteID == "" {
 		return errors.New("writeId must not be empty")
@@ -324,22 +320,22 @@ func (p ProcessWriteParams) Validate() error {
 	return nil
 }
 
-// WriteStatus is what became of a write; a peer's server may say others.
-// (exec-server wire §6.)
+// WriteStatus is the outcome of a write. Another exec-server may send other values. (exec-server
+// wire §6.)
 type WriteStatus string
 
 const (
-	WriteAccepted       WriteStatus = "accepted" // now, or when it was first sent
+	WriteAccepted       WriteStatus = "accepted" // now, or when first sent
 	WriteUnknownProcess WriteStatus = "unknownProcess"
-	WriteStdinClosed    WriteStatus = "stdinClosed" // or it never was open
+	WriteStdinClosed    WriteStatus = "stdinClosed" // or never open
 )
 
-// ProcessWriteResult: exec-server wire §6.
+// ProcessWriteResult is the answer to process/write. (exec-server wire §6.)
 type ProcessWriteResult struct {
 	Status WriteStatus `json:"status"`
 }
 
-// ProcessCloseStdinParams ends a process's input after what was written. (Ours.)
+// ProcessCloseStdinParams closes a process's stdin after all earlier writes. (Ours.)
 type ProcessCloseStdinParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Repeatable
@@ -371,16 +367,15 @@ type ProcessSignalParams struct {
 // Process returns the ProcessID.
 func (p ProcessSignalParams) Process() string { return p.ProcessID }
 
-// ProcessTerminateParams kills a process group. GraceMs and Tree are ours.
-// (exec-server wire §6.)
+// ProcessTerminateParams kills a process group. GraceMs and Tree are ours. (exec-server wire §6.)
 type ProcessTerminateParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 
-	// GraceMs is the time between SIGTERM and SIGKILL in milliseconds; nil or 0
-	// means SIGKILL at once.
+	// GraceMs is the time between SIGTERM and SIGKILL in milliseconds. Nil or 0 means SIGKILL at
+	// once.
 	GraceMs *uint64 `json:"graceMs,omitempty"`
 
-	// Tree kills all that the process started, also after its own exit.
+	// Tree kills all descendants of the process, too, even after the process has exited.
 	Tree bool `json:"tree,omitempty"`
 
 	Repeatable
@@ -390,42 +385,41 @@ type ProcessTerminateParams struct {
 // Process returns the ProcessID.
 func (p ProcessTerminateParams) Process() string { return p.ProcessID }
 
-// ProcessTerminateResult: exec-server wire §6.
+// ProcessTerminateResult is the answer to process/terminate. (exec-server wire §6.)
 type ProcessTerminateResult struct {
-	Running bool `json:"running"` // it was still running; false also if unknown
+	Running bool `json:"running"` // the process was still running; false also if unknown
 }
 
 // ProcessWaitParams waits for the end of a process. (Ours.)
 type ProcessWaitParams struct {
 	ProcessID string  `json:"processId" wire:"required"`
-	TimeoutMs *uint64 `json:"timeoutMs,omitempty"` // nil: for ever; 0: only look
+	TimeoutMs *uint64 `json:"timeoutMs,omitempty"` // nil: no limit; 0: do not wait
 }
 
 // Process returns the ProcessID.
 func (p ProcessWaitParams) Process() string { return p.ProcessID }
 
-// ProcessWaitResult is how it stood when the process ended or the time was over.
-// (Ours.)
+// ProcessWaitResult is the state at the end of the process, or when the time was over. (Ours.)
 type ProcessWaitResult struct {
-	Exited bool        `json:"exited"` // false: timeoutMs passed first
+	Exited bool        `json:"exited"` // false: the time was over
 	Closed bool        `json:"closed"`
 	Status *ExitStatus `json:"status,omitempty"` // nil: not exited
 }
 
-// ExitStatus tells how one run of a process ended. ExitCode is exec-server wire §4,
-// the rest is ours and left out when it is zero.
+// ExitStatus says how one run of a process ended. ExitCode is exec-server wire §4; the other
+// members are ours, and left out if zero.
 type ExitStatus struct {
-	ExitCode   int    `json:"exitCode" wire:"required"` // 128 + signal if a signal ended it
-	Signal     string `json:"signal,omitempty"`         // see SignalName; empty: it exited
+	ExitCode   int    `json:"exitCode" wire:"required"` // 128 + signal if a signal ended the run
+	Signal     string `json:"signal,omitempty"`         // see SignalName; empty: no signal
 	CoreDumped bool   `json:"coreDumped,omitempty"`
 	TimedOut   bool   `json:"timedOut,omitempty"`  // killed because of timeoutMs
-	OOMKilled  bool   `json:"oomKilled,omitempty"` // killed by the kernel for want of memory
-	Reason     string `json:"reason,omitempty"`    // why the server ended it; empty: it did not
-	Run        int    `json:"run,omitempty"`       // from 1; a restart begins another
+	OOMKilled  bool   `json:"oomKilled,omitempty"` // killed by the kernel for lack of memory
+	Reason     string `json:"reason,omitempty"`    // why the server ended the run; empty: the server did not
+	Run        int    `json:"run,omitempty"`       // from 1; a restart begins another run
 	Rusage     Rusage `json:"rusage,omitzero"`
 }
 
-// Rusage is what one run used, its waited-for children included. (Ours.)
+// Rusage is the resource usage of one run, including children waited for. (Ours.)
 type Rusage struct {
 	UserMs      uint64 `json:"userMs"`
 	SystemMs    uint64 `json:"systemMs"`
@@ -438,31 +432,31 @@ type ProcessInfo struct {
 	State       string      `json:"state"`                 // starting, running, restarting, waiting (for its group), exited, closed
 	Group       string      `json:"group,omitempty"`       // its groupId
 	Run         int         `json:"run"`                   // from 1
-	Ready       bool        `json:"ready,omitempty"`       // it runs, and is as its start has it
+	Ready       bool        `json:"ready,omitempty"`       // a run exists, and its Ready condition is met
 	RestartInMs uint64      `json:"restartInMs,omitempty"` // of restarting: until the next run
 	PID         int         `json:"pid,omitempty"`         // 0: not started, or gone
 	Argv        []string    `json:"argv"`
 	Cwd         string      `json:"cwd"` // file URI
 	TTY         bool        `json:"tty"`
 	StartedAtMs int64       `json:"startedAtMs"`   // since the Unix epoch; 0: not yet
-	Containment string      `json:"containment"`   // what finds its descendants: a cgroup, …
-	FirstSeq    uint64      `json:"firstSeq"`      // the oldest still held
-	NextSeq     uint64      `json:"nextSeq"`       // the one that comes next
-	Retained    int64       `json:"retainedBytes"` // held of its output
-	Unacked     int64       `json:"unackedBytes"`  // of these, what the owner has not acknowledged
+	Containment string      `json:"containment"`   // the method for finding its descendants: cgroup, …
+	FirstSeq    uint64      `json:"firstSeq"`      // the oldest seq still held
+	NextSeq     uint64      `json:"nextSeq"`       // the next seq
+	Retained    int64       `json:"retainedBytes"` // bytes of its output held
+	Unacked     int64       `json:"unackedBytes"`  // bytes held and not acknowledged by the owner
 	Status      *ExitStatus `json:"status,omitempty"`
 }
 
-// ProcessListResult is every process of the session, closed ones that are still
-// known included. (Ours.)
+// ProcessListResult is every process of the session, including closed processes not forgotten yet.
+// (Ours.)
 type ProcessListResult struct {
 	Processes []ProcessInfo `json:"processes"`
 }
 
-// One counter per process, from 1, numbers its notifications; they are sent in its
-// order, and closed is the last. (exec-server wire §4.)
+// A counter per process, from 1, numbers the notifications below. They are sent in this order, and
+// closed is the last. (exec-server wire §4.)
 
-// OutputNotification is output as it comes. (exec-server wire §4.)
+// OutputNotification is a piece of output. (exec-server wire §4.)
 type OutputNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
@@ -470,9 +464,8 @@ type OutputNotification struct {
 	Chunk     []byte `json:"chunk" wire:"required"` // base64 in JSON
 }
 
-// ExitedNotification: the process has ended, while its output may go on as long as
-// a descendant holds the stream. The members the peer knows come first.
-// (exec-server wire §4.)
+// ExitedNotification says the process has ended. Its output may go on while a descendant holds the
+// stream. The members of exec-server come first. (exec-server wire §4.)
 type ExitedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
@@ -480,26 +473,26 @@ type ExitedNotification struct {
 	SandboxDenied bool `json:"sandboxDenied"`
 }
 
-// ClosedNotification: there will be nothing more. (exec-server wire §4.)
+// ClosedNotification says the process will send nothing more. (exec-server wire §4.)
 type ClosedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
 }
 
-// GapNotification stands in place of output that was evicted. (Ours.)
+// GapNotification replaces dropped output. (Ours.)
 type GapNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
-	Seq       uint64 `json:"seq" wire:"required"` // = ToSeq: a gap stands in place of what it lost
+	Seq       uint64 `json:"seq" wire:"required"` // = ToSeq: the gap takes the place of the dropped output
 	FromSeq   uint64 `json:"fromSeq" wire:"required"`
 	ToSeq     uint64 `json:"toSeq" wire:"required"`
 	Bytes     uint64 `json:"bytes,omitempty"` // 0: unknown
 	Reason    string `json:"reason"`
 }
 
-// EvictedNotification: the server has given the process up and killed it, and what
-// it wrote and the client has not had is lost. closed follows. (Ours.)
+// EvictedNotification says the server has given the process up and killed it. Output the client has
+// not received is lost. closed follows. (Ours.)
 type EvictedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
-	Seq       uint64 `json:"seq" wire:"required"` // behind the last that there was
+	Seq       uint64 `json:"seq" wire:"required"` // after the last seq in use
 	Reason    string `json:"reason"`              // for people
 }

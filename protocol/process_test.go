@@ -10,7 +10,7 @@ import (
 func TestUnsupported(t *testing.T) {
 	start := `{"processId":"p","argv":["true"],"cwd":"file:///tmp","env":{},"tty":false,`
 	for _, c := range []struct{ members, refused string }{
-		// As the peer's client sends it when it asks for no confinement.
+		// As a client of exec-server sends it to ask for no confinement.
 		{`"sandbox":null,"enforceManagedNetwork":false,"managedNetwork":null,"metadata":{"threadId":"01a1fd50-93f9-72a2-98a1-b1fe2f7a6ff4","toolCallId":"call_1"}}`, ""},
 		{`"metadata":{}}`, ""},
 		{`"networkProxy":null,"shellSnapshot":null}`, ""},

@@ -2,11 +2,12 @@ package protocol
 
 import "errors"
 
-// Methods about the connection, the session and the server. The comments name the params and the result.
+// Methods for the connection, the session and the server. The comments name the params and the
+// result.
 const (
-	// exec-server wire §2: the first request of a connection, once.
+	// exec-server wire §2: the first request of a connection, sent once.
 	MethodInitialize = "initialize" // InitializeParams → InitializeResult
-	// exec-server wire §2: a notification; only now is the rest allowed.
+	// exec-server wire §2: a notification; other requests are allowed only after it.
 	MethodInitialized = "initialized" // Empty
 
 	// exec-server wire §8.
@@ -21,38 +22,39 @@ const (
 	MethodProcessList  = "process/list"  // Empty → ProcessListResult
 )
 
-// InitializeParams opens a session or resumes one. All but the first three are ours.
+// InitializeParams opens a session or resumes an existing session. ClientName and ResumeSessionID
+// are exec-server wire, ClientInfo is app-server wire, and the other members are ours.
 type InitializeParams struct {
 	// ClientName is for logs and listings; it may be empty. (exec-server wire §2.)
 	ClientName string `json:"clientName" wire:"required"`
 
-	// ClientInfo is of the app-server wire, which has it in place of ClientName.
+	// ClientInfo replaces ClientName in the app-server wire.
 	ClientInfo *ClientInfo `json:"clientInfo,omitempty"`
 
-	// ResumeSessionID is the session to go on with; nil opens a new one, "" is a
-	// session that does not exist. (exec-server wire §7.)
+	// ResumeSessionID is the session to resume. Nil opens a new session; "" names a session that
+	// does not exist. (exec-server wire §7.)
 	ResumeSessionID *string `json:"resumeSessionId,omitempty"`
 
-	// Capabilities are the notifications and acknowledgements the client knows.
+	// Capabilities are the notifications and acknowledgements known to the client.
 	Capabilities Capabilities `json:"capabilities,omitzero"`
 
-	// ResumeFrom asks for replay: by process id, the last seq that the client has;
-	// what follows is sent again, 0 for everything. A process that is not named is
-	// not replayed, as with the peer. Only with ResumeSessionID.
+	// ResumeFrom asks for replay. It has the last seq received by the client, by process id; later
+	// messages are sent again, 0 means all. A process missing in ResumeFrom is not replayed, as in
+	// exec-server. Only with ResumeSessionID.
 	ResumeFrom map[string]uint64 `json:"resumeFrom,omitempty"`
 
-	// Takeover evicts the connection that the session is attached to. Without it
-	// an attached session answers CodeAlreadyAttached.
+	// Takeover evicts the connection of an attached session. Without Takeover, resuming an attached
+	// session fails with CodeAlreadyAttached.
 	Takeover bool `json:"takeover,omitempty"`
 
-	// Role is what the connection may do in the session; absent means owner.
+	// Role is the role of the connection in the session; absent means owner.
 	Role Role `json:"role,omitempty"`
 
-	// Session sets up a new session; it is not looked at when one is resumed.
+	// Session sets up a new session; ignored when resuming.
 	Session SessionOptions `json:"session,omitzero"`
 }
 
-// Validate refuses a replay of nothing.
+// Validate refuses a replay without a session to resume.
 func (p InitializeParams) Validate() error {
 	if len(p.ResumeFrom) > 0 && p.ResumeSessionID == nil {
 		return errors.New("resumeFrom needs resumeSessionId: a new session has nothing to replay")
@@ -60,82 +62,83 @@ func (p InitializeParams) Validate() error {
 	return nil
 }
 
-// Capabilities are what a client asks for beyond the peer's wire. (Ours.)
+// Capabilities are the extensions of exec-server's wire a client asks for. (Ours.)
 type Capabilities struct {
 	Gap       bool `json:"gap,omitempty"`       // send NotifyGap
 	Restarted bool `json:"restarted,omitempty"` // send NotifyRestarted
 	Ready     bool `json:"ready,omitempty"`     // send NotifyReady
 	Groups    bool `json:"groups,omitempty"`    // send NotifyGroupChanged
 
-	// Ack: only session/ack says what was received. Otherwise the Pongs do.
+	// Ack says the client acknowledges with session/ack only. Without Ack, Pongs acknowledge.
 	Ack bool `json:"ack,omitempty"`
 }
 
-// Role is what a connection may do in its session. (Ours.)
+// Role says what a connection may do in its session. (Ours.)
 type Role string
 
 const (
-	RoleOwner    Role = "owner"    // all; one connection at a time
+	RoleOwner    Role = "owner"    // everything; one connection at a time
 	RoleObserver Role = "observer" // see everything, change nothing (CodeObserver)
 )
 
-// Validate refuses what is none of the constants.
+// Validate refuses values other than the constants.
 func (r Role) Validate() error { return oneOf(r, RoleOwner, RoleObserver) }
 
 // SessionOptions set up a new session. (Ours.)
 type SessionOptions struct {
 	Name string `json:"name,omitempty"` // for listings; need not be unique
 
-	// DetachedTTLMs is how long the session may be without an owner, in
-	// milliseconds. Nil means the server's default; 0 means for ever, if the
-	// server allows it.
+	// DetachedTTLMs is how long the session may be without an owner, in milliseconds. Nil means the
+	// server's default; 0 means no limit, if the server allows it.
 	DetachedTTLMs *uint64 `json:"detachedTtlMs,omitempty"`
 
-	// IdleMs is how long the session lives while nobody is attached and nothing in it
-	// writes, MaxAgeMs how long at all, both in milliseconds. Nil means the server's
-	// default; 0 means for ever, if the server allows it.
+	// IdleMs is how long the session lives while no connection is attached and no process writes.
+	// MaxAgeMs is how long the session lives at all. Both are in milliseconds. Nil means the
+	// server's default; 0 means no limit, if the server allows it.
 	IdleMs   *uint64 `json:"idleMs,omitempty"`
 	MaxAgeMs *uint64 `json:"maxAgeMs,omitempty"`
 }
 
-// InitializeResult: exec-server wire §2; Server and what follows are ours.
+// InitializeResult is the answer to initialize (exec-server wire §2). Server and the members after
+// it are ours.
 type InitializeResult struct {
 	SessionID       string           `json:"sessionId"`
 	EnvironmentInfo *EnvironmentInfo `json:"environmentInfo,omitempty"` // nil: ask environment/info
 	Server          ServerInfo       `json:"server"`
-	ProtocolVersion string           `json:"protocolVersion"` // Version; FirstVersion to who names no capability
+	ProtocolVersion string           `json:"protocolVersion"` // Version; FirstVersion for clients naming no capability
 	Limits          Limits           `json:"limits"`
 
-	// Of the app-server wire, to clients that gave a ClientInfo.
+	// UserAgent, PlatformFamily and PlatformOS belong to the app-server wire. Only clients sending
+	// a ClientInfo get them.
 	UserAgent      string `json:"userAgent,omitempty"` // name/version of this server
 	PlatformFamily string `json:"platformFamily,omitempty"`
 	PlatformOS     string `json:"platformOs,omitempty"`
 }
 
-// ServerInfo names the program that answers. (Ours.)
+// ServerInfo names the server program. (Ours.)
 type ServerInfo struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Limits of this server; in bytes or milliseconds where the name says so. (Ours.)
+// Limits of this server, in bytes or milliseconds if the name says so. (Ours.)
 type Limits struct {
 	MaxFrameBytes      int64  `json:"maxFrameBytes"`      // of one websocket frame
 	MaxMessageBytes    int64  `json:"maxMessageBytes"`    // of one message, which may have many frames
 	MaxProcesses       int    `json:"maxProcesses"`       // of one session
-	MaxPendingRequests int    `json:"maxPendingRequests"` // of one connection; then its socket is not read
+	MaxPendingRequests int    `json:"maxPendingRequests"` // of one connection; beyond it, the server stops reading the socket
 	WindowBytes        int64  `json:"windowBytes"`        // of one connection: sent and not acknowledged
-	RetentionBytes     int64  `json:"retentionBytes"`     // of one process, when it does not ask
-	MaxRetentionBytes  int64  `json:"maxRetentionBytes"`  // of one process, when it does
+	RetentionBytes     int64  `json:"retentionBytes"`     // of one process, by default
+	MaxRetentionBytes  int64  `json:"maxRetentionBytes"`  // of one process, on request
 	MaxSpoolBytes      int64  `json:"maxSpoolBytes"`      // of one process, on disk; 0: there is no spool
 	StdinQueueBytes    int64  `json:"stdinQueueBytes"`    // of one process: accepted and not yet written
-	DetachedTTLMs      uint64 `json:"detachedTtlMs"`      // default for a session; 0: for ever
+	DetachedTTLMs      uint64 `json:"detachedTtlMs"`      // default for a session; 0: no limit
 	ClosedRetentionMs  uint64 `json:"closedRetentionMs"`  // how long a process is known after closed
 	PingIntervalMs     uint64 `json:"pingIntervalMs"`
 	DeadConnectionMs   uint64 `json:"deadConnectionMs"` // without a Pong; then the session is detached
 }
 
-// ServerInfoResult is how a server does. (Ours.)
+// ServerInfoResult is the state of a server. (Ours.)
 type ServerInfoResult struct {
 	Server          ServerInfo `json:"server"`
 	ProtocolVersion string     `json:"protocolVersion"`
@@ -145,27 +148,29 @@ type ServerInfoResult struct {
 
 	Connections  int64 `json:"connections"`
 	Sessions     int64 `json:"sessions"`
-	Children     int   `json:"children"`     // of the operating system; ended ones with descendants left included
-	ClientBytes  int64 `json:"clientBytes"`  // of messages, requests and answers, beyond what each connection may hold
-	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond what each process may hold without asking
+	Children     int   `json:"children"`     // of the operating system, including ended children with living descendants
+	ClientBytes  int64 `json:"clientBytes"`  // of messages, requests and answers, beyond the free share of each connection
+	HeldBytes    int64 `json:"heldBytes"`    // of output, beyond the free share of each process
 	SpooledBytes int64 `json:"spooledBytes"` // on disk
 
-	// ChildLimit is how many processes and threads all programs together may have; absent: it
-	// is not limited. Notes say what the server could not arrange for here, for people.
+	// ChildLimit is how many processes and threads all programs together may have; absent: no
+	// limit. Notes name the protections the server could not set up here, for people.
 	ChildLimit int64    `json:"childLimit,omitempty"`
 	Notes      []string `json:"notes,omitempty"`
-	// FileCallsHung is how many calls about files have had no answer from their filesystem for 10 s.
-	// Each holds a thread, also when its connection has ended.
+	// FileCallsHung is how many file calls have waited for their filesystem for more than 10 s.
+	// Each holds a thread, even after its connection has ended.
 	FileCallsHung int `json:"fileCallsHung"`
 
-	// The server's own use of the Go runtime. A number that stays high at rest is a leak.
+	// Goroutines and HeapBytes are the server's own use of the Go runtime. A number staying high at
+	// rest is a leak.
 	Goroutines int   `json:"goroutines"`
-	HeapBytes  int64 `json:"heapBytes"` // live objects, and dead ones that were not collected yet
+	HeapBytes  int64 `json:"heapBytes"` // live objects, and dead objects not collected yet
 
-	// Failures of the server itself, since it started. Each is in its log, with a stack.
+	// Panics, ActorRestarts and ActorsGivenUp count failures of the server itself since its start.
+	// Each failure is in the server's log, with a stack.
 	Panics        int64 `json:"panics"`
 	ActorRestarts int64 `json:"actorRestarts"`
-	ActorsGivenUp int64 `json:"actorsGivenUp"` // they failed too often; or were connections, which resume
+	ActorsGivenUp int64 `json:"actorsGivenUp"` // failed too often; or were connections, which resume
 }
 
 // Shell is the user's shell on the server.
@@ -174,7 +179,7 @@ type Shell struct {
 	Path string `json:"path"` // "/bin/bash": a path, not a URI
 }
 
-// EnvironmentInfo is the machine that programs run on. (exec-server wire §8.)
+// EnvironmentInfo describes the machine running the programs. (exec-server wire §8.)
 type EnvironmentInfo struct {
 	Shell                Shell    `json:"shell"`
 	ExecutorVersion      string   `json:"executorVersion"`
@@ -182,21 +187,22 @@ type EnvironmentInfo struct {
 	Cwd                  string   `json:"cwd"`                  // file URI
 	UserHomeDir          string   `json:"userHomeDir"`          // file URI
 	PlatformOS           string   `json:"platformOs"`           // as GOOS
-	PrependPathDirs      []string `json:"prependPathDirs"`      // file URIs put before an inherited PATH
-	TemporaryDirectories []string `json:"temporaryDirectories"` // file URIs, beside TempDir
+	PrependPathDirs      []string `json:"prependPathDirs"`      // file URIs, put before an inherited PATH
+	TemporaryDirectories []string `json:"temporaryDirectories"` // file URIs, besides TempDir
 	TempDir              string   `json:"tempDir"`              // file URI
 
-	// Capabilities are what the server can do, by the peer's names; httpRequest is ours. A client
-	// calls a method that belongs to one only if it is true. (exec-server wire §9.)
+	// Capabilities are the server's abilities, by exec-server's names; httpRequest is ours. A
+	// client may call the methods of a capability only if its value is true. (exec-server wire
+	// §9.)
 	Capabilities map[string]bool `json:"capabilities"`
 }
 
-// EnvironmentStatusResult: exec-server wire §8.
+// EnvironmentStatusResult is the answer to environment/status. (exec-server wire §8.)
 type EnvironmentStatusResult struct {
 	Status string `json:"status"` // "ready"
 }
 
-// SessionInfoResult is the session of the connection that asks. (Ours.)
+// SessionInfoResult describes the session of the asking connection. (Ours.)
 type SessionInfoResult struct {
 	SessionID     string `json:"sessionId"`
 	Name          string `json:"name,omitempty"`
@@ -204,31 +210,32 @@ type SessionInfoResult struct {
 	Role          Role   `json:"role,omitempty"` // of the connection
 	Attached      bool   `json:"attached"`       // has an owner
 	Observers     int    `json:"observers"`
-	Processes     int    `json:"processes"`     // closed ones that are still known included
-	DetachedTTLMs uint64 `json:"detachedTtlMs"` // 0: for ever
-	IdleMs        uint64 `json:"idleMs"`        // 0: for ever
-	MaxAgeMs      uint64 `json:"maxAgeMs"`      // 0: for ever
+	Processes     int    `json:"processes"`     // including closed processes not forgotten yet
+	DetachedTTLMs uint64 `json:"detachedTtlMs"` // 0: no limit
+	IdleMs        uint64 `json:"idleMs"`        // 0: no limit
+	MaxAgeMs      uint64 `json:"maxAgeMs"`      // 0: no limit
 }
 
-// SessionCloseParams ends a session and all that runs in it. (Ours.)
+// SessionCloseParams ends a session and all its processes. (Ours.)
 type SessionCloseParams struct {
 	SessionID *string `json:"sessionId,omitempty"` // nil: the connection's own
 }
 
-// SessionAckParams say what a client with capability ack has made its own: by
-// process id, the last seq. Lower than before is ignored. (Ours.)
+// SessionAckParams has the last seq processed by a client with capability ack, by process id. A seq
+// lower than before is ignored. (Ours.)
 type SessionAckParams struct {
 	Processes map[string]uint64 `json:"processes" wire:"required"`
 }
 
-// SessionEvictedNotification is the last message on a connection whose session
-// was taken over, or has ended. (Ours.)
+// SessionEvictedNotification is the last message on a connection whose session was taken over, or
+// has ended. (Ours.)
 type SessionEvictedNotification struct {
 	Reason string `json:"reason"`
 }
 
-// SessionExpiringNotification tells those who are attached that the session will end:
-// observers, if no owner comes; all, by its age or because the server stops. (Ours.)
+// SessionExpiringNotification says the session will end. If the session lacks an owner, observers
+// get the notification; if the session is too old or the server stops, every attached connection
+// gets it. (Ours.)
 type SessionExpiringNotification struct {
 	InMs   uint64 `json:"inMs"`             // from now
 	Reason string `json:"reason,omitempty"` // for people

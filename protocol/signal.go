@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// Signal is a signal to a process group by the name that says what it asks for,
-// not by a number, which differs between systems. (The peer knows interrupt only,
-// exec-server wire §6; the rest is ours.)
+// Signal is a signal to a process group, by name, because numbers differ between systems.
+// (exec-server knows interrupt only, exec-server wire §6; the others are ours.)
 type Signal string
 
 const (
@@ -24,15 +23,15 @@ const (
 	SignalWinch     Signal = "winch"     // SIGWINCH
 )
 
-// Number is the signal's number here; false if it has none, on a system without
-// such a signal or because s is none of the constants.
+// Number returns the signal's number on this system. ok is false if this system lacks the signal,
+// or if s is none of the constants.
 func (s Signal) Number() (syscall.Signal, bool) {
 	n, ok := signalNumbers[s]
 	return n, ok
 }
 
-// SignalName is a signal's name in exit reports, such as "SIGKILL"; a real-time
-// signal, which has none, is "signal 34".
+// SignalName is a signal's name in exit reports, such as "SIGKILL". A real-time signal has no name
+// and becomes "signal 34".
 func SignalName(n syscall.Signal) string {
 	if name := signalName(n); name != "" {
 		return name
@@ -40,13 +39,13 @@ func SignalName(n syscall.Signal) string {
 	return fmt.Sprintf("signal %d", int(n))
 }
 
-// Validate refuses what is none of the constants.
+// Validate refuses values other than the constants.
 func (s Signal) Validate() error {
 	return oneOf(s, SignalInterrupt, SignalTerminate, SignalKill, SignalHangup, SignalQuit,
 		SignalUsr1, SignalUsr2, SignalStop, SignalContinue, SignalWinch)
 }
 
-// oneOf fails, in the peer's words, if v is none of the variants.
+// oneOf fails, in the words of exec-server, if v is none of the variants.
 func oneOf[T ~string](v T, variants ...T) error {
 	names := make([]string, len(variants))
 	for i, variant := range variants {

@@ -4,7 +4,7 @@ package protocol
 
 import "syscall"
 
-// A client may run where there are no signals; a server does not.
+// This file is for clients on systems without signals; a server needs signals.
 var signalNumbers map[Signal]syscall.Signal
 
 func signalName(syscall.Signal) string { return "" }

@@ -7,22 +7,22 @@ import (
 	"regexp/syntax"
 )
 
-// Methods about groups. (Ours.) The comments name the params and the result.
+// Methods for groups. (Ours.) The comments name the params and the result.
 const (
 	MethodGroupStart = "group/start" // GroupStartParams → GroupStartResult
 	MethodGroupStop  = "group/stop"  // GroupStopParams → Empty
 	MethodGroupList  = "group/list"  // Empty → GroupListResult
 )
 
-// Restart says when a process is run again, with OTP's terms. (Ours.)
+// Restart says when a process is run again, in OTP's terms. (Ours.)
 type Restart struct {
-	// Policy is temporary (never), transient (when it failed: exit code, signal or
-	// timeout) or permanent (always). One that was ended by request is not run again.
+	// Policy is temporary (never), transient (after a failure: exit code, signal or timeout) or
+	// permanent (always). A process ended by request is not run again.
 	Policy string `json:"policy" wire:"required"`
 
 	Backoff   *Backoff   `json:"backoff,omitempty"`   // nil: 100 ms, doubled up to 30 s, jitter 0.2
 	Intensity *Intensity `json:"intensity,omitempty"` // nil: 5 restarts in 60 s
-	GiveUp    *GiveUp    `json:"giveUp,omitempty"`    // nil: no end is final
+	GiveUp    *GiveUp    `json:"giveUp,omitempty"`    // nil: never give up because of an end
 }
 
 // Validate refuses an unknown Policy.
@@ -35,56 +35,57 @@ func (r Restart) Validate() error {
 
 // Backoff is how long to wait before a restart. (Ours.)
 type Backoff struct {
-	InitialMs uint64  `json:"initialMs" wire:"required"` // before the first; 0: at once
+	InitialMs uint64  `json:"initialMs" wire:"required"` // before the first restart; 0: at once
 	MaxMs     uint64  `json:"maxMs,omitempty"`           // 0: no cap
-	Factor    float64 `json:"factor,omitempty"`          // from one to the next; below 1: 2
-	Jitter    float64 `json:"jitter,omitempty"`          // part that is left to chance, 0 to 1
+	Factor    float64 `json:"factor,omitempty"`          // growth from a wait to the next; below 1: 2
+	Jitter    float64 `json:"jitter,omitempty"`          // random part, 0 to 1
 }
 
-// Intensity is how many restarts are allowed in a period, as in OTP: with one more
-// the process is given up. (Ours.)
+// Intensity is how many restarts are allowed in a period, as in OTP. With another restart the
+// process is given up. (Ours.)
 type Intensity struct {
 	Restarts uint64 `json:"restarts" wire:"required"`
-	PeriodMs uint64 `json:"periodMs,omitempty"` // 0: ever
+	PeriodMs uint64 `json:"periodMs,omitempty"` // 0: unlimited
 }
 
-// GiveUp are ends that mean that another run would end the same: Count of them in
-// a period, and the process is given up. (Ours.)
+// GiveUp are the exits after which a retry is pointless. After Count such exits in a period, the
+// process is given up. (Ours.)
 type GiveUp struct {
 	ExitCodes []int    `json:"exitCodes,omitempty"`
 	Signals   []string `json:"signals,omitempty"`  // as in ExitStatus
-	Count     uint64   `json:"count,omitempty"`    // 0 or 1: the first is enough
-	PeriodMs  uint64   `json:"periodMs,omitempty"` // 0: ever
+	Count     uint64   `json:"count,omitempty"`    // 0 or 1: the first exit is enough
+	PeriodMs  uint64   `json:"periodMs,omitempty"` // 0: unlimited
 }
 
-// Ready says when a run of a process is ready, by one of its members. (Ours.)
+// Ready says when a run of a process is ready. Exactly one condition is set. (Ours.)
 type Ready struct {
-	// Line: it has written a line that matches, a regular expression of RE2. Of a
-	// longer line the first 4,096 bytes count.
+	// Line is a regular expression of RE2: the run is ready when it has written a matching line. Of
+	// a longer line only the first 4,096 bytes count.
 	Line   string `json:"line,omitempty"`
 	Stream Stream `json:"stream,omitzero"` // of Line; absent: any
 
 	TCP     string  `json:"tcp,omitempty"`     // host:port accepts a connection
-	Unix    string  `json:"unix,omitempty"`    // a unix socket accepts one: file URI
-	File    string  `json:"file,omitempty"`    // a file is there: file URI
-	DelayMs *uint64 `json:"delayMs,omitempty"` // so long has passed
-	Exit    bool    `json:"exit,omitempty"`    // it has ended with exit code 0
+	Unix    string  `json:"unix,omitempty"`    // a unix socket accepts a connection: file URI
+	File    string  `json:"file,omitempty"`    // a file exists: file URI
+	DelayMs *uint64 `json:"delayMs,omitempty"` // this time has passed
+	Exit    bool    `json:"exit,omitempty"`    // the run has ended with exit code 0
 
-	// TimeoutMs is how long a run may take until it is ready, before it is killed and
-	// has failed. Nil: 60,000; 0: for ever. A process that is ready by Exit has its
-	// own timeoutMs for that.
+	// TimeoutMs is how long a run may take to become ready. Then the server kills the run, and the
+	// run has failed. Nil: 60,000; 0: no limit. With Exit, the process's own timeoutMs applies
+	// instead.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 }
 
 const (
-	// maxPattern bounds a regular expression of a client, in bytes.
+	// maxPattern bounds a client's regular expression, in bytes.
 	maxPattern = 1 << 10
-	// maxProgram bounds the steps that it is compiled to. Matching takes so many for each
-	// byte at worst, and a 1 KiB expression with counted repeats compiles to a million.
+	// maxProgram bounds the steps of a compiled regular expression. At worst, matching takes all
+	// steps for each byte, and an expression of 1 KiB with counted repeats compiles to a million
+	// steps.
 	maxProgram = 2000
 )
 
-// Validate refuses what has not exactly one condition, and a pattern that is none.
+// Validate refuses zero or several conditions, and an invalid pattern.
 func (r Ready) Validate() error {
 	n := 0
 	for _, is := range []bool{r.Line != "", r.TCP != "", r.Unix != "", r.File != "", r.DelayMs != nil, r.Exit} {
@@ -107,8 +108,9 @@ func (r Ready) Validate() error {
 	return nil
 }
 
-// patternError refuses a regular expression that is none, or is compiled to more than
-// maxProgram steps: before that is done, for it takes time and memory itself.
+// patternError returns an error for an invalid regular expression, and for an expression of more
+// than maxProgram steps. The steps are estimated before compiling, because compiling too many steps
+// takes time and memory itself.
 func patternError(pattern string) error {
 	re, err := syntax.Parse(pattern, syntax.Perl) // as package regexp does
 	if err != nil {
@@ -121,8 +123,8 @@ func patternError(pattern string) error {
 	return err
 }
 
-// programSize is about how many steps an expression is compiled to: a counted repeat is
-// a copy for each count. The parser bounds the product of nested counts by 1,000.
+// programSize estimates the steps of a compiled expression: a counted repeat is copied for each
+// count. The parser bounds the product of nested counts by 1,000.
 func programSize(re *syntax.Regexp) int {
 	if re.Op == syntax.OpLiteral {
 		return len(re.Rune)
@@ -143,14 +145,14 @@ func programSize(re *syntax.Regexp) int {
 	return n + 1 + len(re.Sub)
 }
 
-// Liveness says when a run that has not ended is taken for dead: it is killed, and has
-// failed. (Ours.)
+// Liveness says when a running process counts as dead. The server then kills the run, and the run
+// has failed. (Ours.)
 type Liveness struct {
-	SilenceMs uint64 `json:"silenceMs,omitempty"` // it has written nothing for so long; 0: it may be silent
-	Probe     *Probe `json:"probe,omitempty"`     // a command fails that is to succeed while it lives
+	SilenceMs uint64 `json:"silenceMs,omitempty"` // the run has written nothing for this time; 0: silence is allowed
+	Probe     *Probe `json:"probe,omitempty"`     // a command which succeeds only while the process lives
 }
 
-// Validate refuses what watches nothing.
+// Validate refuses a Liveness without any check.
 func (l Liveness) Validate() error {
 	if l.SilenceMs == 0 && l.Probe == nil {
 		return errors.New("expected silenceMs or probe")
@@ -158,13 +160,13 @@ func (l Liveness) Validate() error {
 	return nil
 }
 
-// Probe is a command that is run beside a process, in its directory and with its
-// environment and limits, from when it is ready. Its output is dropped. (Ours.)
+// Probe is a command run beside a ready process, in the same directory and with the same
+// environment and limits. Its output is dropped. (Ours.)
 type Probe struct {
 	Argv      []string `json:"argv" wire:"required"`
-	EveryMs   uint64   `json:"everyMs,omitempty"`   // from the end of one to the next; 0: 10,000
-	TimeoutMs uint64   `json:"timeoutMs,omitempty"` // then it is killed and has failed; 0: 5,000
-	Failures  uint64   `json:"failures,omitempty"`  // so many in a row are too many; 0: 3
+	EveryMs   uint64   `json:"everyMs,omitempty"`   // from the end of a probe to the next; 0: 10,000
+	TimeoutMs uint64   `json:"timeoutMs,omitempty"` // then the probe is killed and has failed; 0: 5,000
+	Failures  uint64   `json:"failures,omitempty"`  // failures in a row until the process counts as dead; 0: 3
 }
 
 // Validate refuses a probe without a program.
@@ -175,8 +177,8 @@ func (p Probe) Validate() error {
 	return nil
 }
 
-// ProcessRestartParams ends the run, if there is one, and begins the next, whatever
-// the policy says; that counts for no intensity. (Ours.)
+// ProcessRestartParams ends the current run, if any, and begins the next run, under any policy.
+// This restart does not count for Intensity. (Ours.)
 type ProcessRestartParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Repeatable
@@ -186,8 +188,8 @@ type ProcessRestartParams struct {
 // Process returns the ProcessID.
 func (p ProcessRestartParams) Process() string { return p.ProcessID }
 
-// ProcessSetRestartParams changes the policy of a process that was started with
-// one, from the next end on. What counted so far does not count any more. (Ours.)
+// ProcessSetRestartParams changes the Restart of a process started with a Restart, from the next
+// end on. Earlier restarts and exits no longer count. (Ours.)
 type ProcessSetRestartParams struct {
 	ProcessID string  `json:"processId" wire:"required"`
 	Restart   Restart `json:"restart" wire:"required"`
@@ -197,42 +199,43 @@ type ProcessSetRestartParams struct {
 // Process returns the ProcessID.
 func (p ProcessSetRestartParams) Process() string { return p.ProcessID }
 
-// RestartedNotification stands between the runs: what comes next is of Run. (Ours.)
+// RestartedNotification comes between two runs: later notifications belong to Run. (Ours.)
 type RestartedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
 	Run       int    `json:"run" wire:"required"`
 	Reason    string `json:"reason"`  // for people: how the last run ended, or who asked
-	DelayMs   uint64 `json:"delayMs"` // since that end
-	// StdinLostBytes of what was accepted reached no run: the old one had not read it.
-	// For a PTY only what was not in its terminal yet is known.
+	DelayMs   uint64 `json:"delayMs"` // since the end of the last run
+	// StdinLostBytes is how many accepted bytes of stdin no run has read. For a PTY, only bytes not
+	// yet in its terminal are counted.
 	StdinLostBytes int64 `json:"stdinLostBytes,omitempty"`
 }
 
-// ReadyNotification: the run is ready, as its Ready has it. (Ours.)
+// ReadyNotification says the run has met its Ready condition. (Ours.)
 type ReadyNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
 	Run       int    `json:"run" wire:"required"`
 }
 
-// GroupStartParams starts processes that are supervised together. All of them have
-// their ids at once; each is run when those it depends on are ready. (Ours.)
+// GroupStartParams starts processes supervised together. All processes get their ids at once. Each
+// process is run when its dependencies are ready. (Ours.)
 type GroupStartParams struct {
-	GroupID  string        `json:"groupId" wire:"required"` // of the session's groups
+	GroupID  string        `json:"groupId" wire:"required"` // unique among the session's groups
 	Strategy GroupStrategy `json:"strategy,omitempty"`      // absent: one_for_one
 
-	// Intensity is of all processes together: with one restart more the group is
-	// ended. Nil: 5 in 60 s.
+	// Intensity is for all processes together. With another restart the group is ended. Nil: 5 in
+	// 60 s.
 	Intensity *Intensity `json:"intensity,omitempty"`
 
 	Processes []ProcessStartParams `json:"processes" wire:"required"` // at most 1,000
 
-	// StartToken is as that of a process; those of its processes do not count.
+	// StartToken makes the start of the group repeatable, like the StartToken of a process. The
+	// StartTokens of its processes are ignored.
 	StartToken string `json:"startToken,omitempty"`
 }
 
-// Validate refuses a group of none.
+// Validate refuses a group without processes.
 func (p GroupStartParams) Validate() error {
 	if len(p.Processes) == 0 {
 		return errors.New("processes must not be empty")
@@ -240,26 +243,27 @@ func (p GroupStartParams) Validate() error {
 	return nil
 }
 
-// GroupStrategy is who else is run again with a process that ended, as in OTP. (Ours.)
+// GroupStrategy says which other processes are run again with an ended process, as in OTP. (Ours.)
 type GroupStrategy string
 
 const (
-	OneForOne  GroupStrategy = "one_for_one"  // nobody
-	OneForAll  GroupStrategy = "one_for_all"  // everybody
-	RestForOne GroupStrategy = "rest_for_one" // those after it in the start order
+	OneForOne  GroupStrategy = "one_for_one"  // no other process
+	OneForAll  GroupStrategy = "one_for_all"  // all processes
+	RestForOne GroupStrategy = "rest_for_one" // the processes after it in the start order
 )
 
-// Validate refuses what is none of the constants.
+// Validate refuses values other than the constants.
 func (s GroupStrategy) Validate() error { return oneOf(s, OneForOne, OneForAll, RestForOne) }
 
-// GroupStartResult: the processes can be asked from now on. (Ours.)
+// GroupStartResult is the answer to group/start. Requests for the processes are allowed from now
+// on. (Ours.)
 type GroupStartResult struct {
 	GroupID   string   `json:"groupId"`
-	Processes []string `json:"processes"` // in start order; they are ended in the reverse
+	Processes []string `json:"processes"` // in start order; the server ends them in reverse order
 }
 
-// GroupStopParams ends a group: its processes one after the other, the last started
-// first. It is answered when all have ended. (Ours.)
+// GroupStopParams ends a group: its processes one after another, the last started first. The answer
+// comes when all have ended. (Ours.)
 type GroupStopParams struct {
 	GroupID string `json:"groupId" wire:"required"`
 	Repeatable
@@ -269,29 +273,29 @@ type GroupStopParams struct {
 type GroupInfo struct {
 	GroupID  string        `json:"groupId"`
 	Strategy GroupStrategy `json:"strategy"`
-	// State is starting, ready (all that run are), restarting, stopping or ended.
+	// State is starting, ready (all running processes are ready), restarting, stopping or ended.
 	State     string        `json:"state"`
-	Reason    string        `json:"reason,omitempty"` // why it is stopping, or was stopped
-	Restarts  int           `json:"restarts"`         // those that count
+	Reason    string        `json:"reason,omitempty"` // why the group is stopping, or was stopped
+	Restarts  int           `json:"restarts"`         // restarts counted for Intensity
 	Processes []GroupMember `json:"processes"`        // in start order
 }
 
-// GroupMember is how a process of a group stands with it. (Ours.)
+// GroupMember is the state of a process in its group. (Ours.)
 type GroupMember struct {
 	ProcessID string `json:"processId"`
 	State     string `json:"state"` // waiting, running, ending or left
 	Run       int    `json:"run"`   // 0: none yet
 	Ready     bool   `json:"ready"`
-	Reason    string `json:"reason,omitempty"` // why it is run again, is ended or has left
+	Reason    string `json:"reason,omitempty"` // why the process is run again, is ended or has left
 }
 
-// GroupListResult is every group of the session; one that has ended is known for as
-// long as a closed process is. (Ours.)
+// GroupListResult is every group of the session. An ended group is known as long as a closed
+// process is. (Ours.)
 type GroupListResult struct {
 	Groups []GroupInfo `json:"groups"`
 }
 
-// GroupChangedNotification: the state of a group is another. (Ours.)
+// GroupChangedNotification has the new state of a group. (Ours.)
 type GroupChangedNotification struct {
 	GroupID string `json:"groupId" wire:"required"`
 	State   string `json:"state" wire:"required"` // as in GroupInfo

@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// Any type of this package, by tables computed once per type, whatever the encoding.
-// `json:"name"` names a member, omitempty and omitzero leave it out when it is
-// zero or has no elements; `wire:"required"` says that it must be there and not be
-// null. A nil slice or map that is not left out is an empty one, never null.
+// This file encodes and decodes any type of this package, with tables computed once per type, in
+// any encoding. `json:"name"` names a member; omitempty and omitzero leave out a zero value or an
+// empty list or map; `wire:"required"` demands a present, non-null member. A nil slice or map not
+// left out is encoded as empty, never as null.
 
-// table is what there is to know of a struct type.
+// table describes a struct type.
 type table struct {
 	members  []member
 	byName   map[string]int
@@ -39,8 +39,8 @@ func tableOf(t reflect.Type) *table {
 	return known.(*table)
 }
 
-// newTable puts what is always sent before what is not, whatever struct it is
-// embedded from: the members that a peer knows come first.
+// newTable puts the members always sent before the others, including members of embedded structs.
+// The members of exec-server thus come first.
 func newTable(t reflect.Type) *table {
 	tab := &table{byName: make(map[string]int)}
 	required := make(map[string]bool)
@@ -76,20 +76,20 @@ var (
 	pathsType    = reflect.TypeFor[FsPaths]()
 )
 
-// validator is a type with rules that its Go type does not say. They are checked
-// as soon as a value is decoded, never for what is absent.
+// validator is a type with rules beyond its Go type. Validate is called right after decoding a
+// value, never for an absent member.
 type validator interface{ Validate() error }
 
-// purse is what decoding a payload may take of memory. In memory a short string, an empty
-// list or a map is far larger than in a message.
+// purse limits the memory taken for decoding a payload. In memory, a short string, an empty list or
+// a map is far larger than in a message.
 type purse struct {
 	left    int // bytes; meaningless unless bounded
 	bounded bool
 }
 
 const (
-	// decodeFactor is how many bytes of memory one byte of a payload may become, and
-	// decodeFree is what any payload may become beside that.
+	// decodeFactor is how many bytes of memory each byte of a payload may become. Any payload may
+	// take decodeFree bytes on top.
 	decodeFactor = 4
 	decodeFree   = 1 << 20
 )
@@ -108,27 +108,27 @@ func (p *purse) spend(n int) error {
 	return nil
 }
 
-// source is encoded values, read from left to right: what decoding needs that each
-// codec does in its own way. After an error its position means nothing.
+// source reads encoded values from left to right. It has the parts of decoding that differ between
+// codecs. After an error its position is meaningless.
 type source interface {
-	// spend takes n bytes of what decoding may take of memory, or fails.
+	// spend takes n bytes from the memory for decoding, or fails.
 	spend(n int) error
-	// kind is that of the next value; 0 if there is none, or it is broken.
+	// kind returns the kind of the next value; 0 if there is none, or if the value is broken.
 	kind() kind
-	// skip moves past a value, of any kind, that lies in depth others.
+	// skip moves past a value, of any kind, nested in depth others.
 	skip(depth int) error
-	// mismatch is the error about the next value when something else was expected.
+	// mismatch returns an error: the next value is not of the expected kind.
 	mismatch(expected string) error
-	// rawJSON moves past a value of any kind and returns it as JSON, a copy.
+	// rawJSON moves past a value of any kind and returns a copy, as JSON.
 	rawJSON() (json.RawMessage, error)
-	// bytes moves past bytes and returns them in the capacity of dst, or in a new slice
-	// if that is too small; never nil. It fails if something else is next.
+	// bytes moves past bytes and returns them in the capacity of dst, or in a new slice if dst is
+	// too small. The result is never nil. Another kind of value is an error.
 	bytes(dst []byte) ([]byte, error)
-	// unit moves past an object without members; false if something else is next.
+	// unit moves past an object without members. For another value unit returns false.
 	unit() bool
 
-	// The others move past a value of their kind, which must be next. What the first two
-	// return is valid until the next call; a number is as in JSON, or NaN or infinite.
+	// Each method below moves past a value of its kind; this kind must be next. The results of text
+	// and number are valid until the next call. A number is as in JSON, or NaN or infinite.
 	text() ([]byte, error)
 	number() ([]byte, error)
 	boolean() (bool, error)
@@ -143,19 +143,20 @@ const (
 	kindBool
 	kindNumber
 	kindText
-	kindBytes // JSON has none: there they are text
+	kindBytes // JSON has no bytes, only text
 	kindArray
 	kindObject
 )
 
-// unmarshal decodes the next value of s into what v points to.
+// unmarshal decodes the next value of s into the target of v.
 func unmarshal(s source, v any) error {
 	target := reflect.ValueOf(v).Elem()
 	required := target.Kind() == reflect.Struct && tableOf(target.Type()).required != 0
 	return decodeMember(s, target, required)
 }
 
-// decodeMember decodes a value that may be null unless it is required. Null leaves v.
+// decodeMember decodes a value into v. If not required, the value may be null; null leaves v
+// unchanged.
 func decodeMember(s source, v reflect.Value, required bool) error {
 	if v.Type() == limitType {
 		limit := v.Addr().Interface().(*Limit)
@@ -169,7 +170,7 @@ func decodeMember(s source, v reflect.Value, required bool) error {
 	return decodeValue(s, v)
 }
 
-// decodeValue decodes a value that may not be null.
+// decodeValue decodes a non-null value.
 func decodeValue(s source, v reflect.Value) error {
 	switch v.Type() {
 	case rawType:
@@ -286,8 +287,8 @@ func decodeFloat(s source, v reflect.Value) error {
 	return nil
 }
 
-// maxElements is how many a list or a map may have: in memory each is far larger than in a
-// message.
+// maxElements is how many elements a list or a map may have, because an element takes far more
+// memory than bytes in a message.
 const maxElements = 1 << 18
 
 var errElements = fmt.Errorf("more than %d elements, the limit", maxElements)
@@ -306,7 +307,7 @@ func decodeSlice(s source, v reflect.Value) error {
 			return err
 		}
 		if i == v.Cap() {
-			v.Grow(max(i, 4)) // doubled: what is left behind is no more than what there is
+			v.Grow(max(i, 4)) // doubled: the garbage is never more than the live elements
 		}
 		v.SetLen(i + 1)
 		if err := decodeValue(s, v.Index(i)); err != nil {
@@ -321,9 +322,9 @@ func decodeMap(s source, v reflect.Value) error {
 		return s.mismatch("a map")
 	}
 	v.Set(reflect.MakeMap(v.Type()))
-	n := 0                                                            // of members, the same name counts again
-	size := int(v.Type().Key().Size()+v.Type().Elem().Size()) * 3 / 2 // a map is never full
-	elem := reflect.New(v.Type().Elem()).Elem()                       // each in turn: the map copies it
+	n := 0                                                            // number of members, repeated names included
+	size := int(v.Type().Key().Size()+v.Type().Elem().Size()) * 3 / 2 // 3/2, because a map is never full
+	elem := reflect.New(v.Type().Elem()).Elem()                       // for each value in turn: the map copies the value
 	return s.object(func(key []byte) error {
 		if n++; n > maxElements {
 			return errElements
@@ -381,7 +382,7 @@ func validate(v reflect.Value) error {
 
 // fieldError says in which member an error was found.
 type fieldError struct {
-	path string // envPolicy.exclude[3]
+	path string // such as envPolicy.exclude[3]
 	err  error
 }
 

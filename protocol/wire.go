@@ -1,16 +1,17 @@
 package protocol
 
-// Version of the wire that this package speaks, as initialize answers it.
+// Version is the version of the wire, as answered by initialize.
 const Version = "exec-server.v1+troupe.1"
 
-// Notifications the server sends.
+// Notifications sent by the server.
 const (
-	// exec-server wire §4; of processes a peer's client knows these three and no other.
+	// exec-server wire §4. Clients of exec-server know only these three notifications about
+	// processes.
 	NotifyOutput = "process/output" // OutputNotification
 	NotifyExited = "process/exited" // ExitedNotification
 	NotifyClosed = "process/closed" // ClosedNotification
 
-	// exec-server wire §8; only to who asked by fs/watchMissing.
+	// exec-server wire §8; only for clients that called fs/watchMissing.
 	NotifyMissingChanged = "fs/missingChanged" // FsMissingChangedNotification
 	// exec-server wire §8.
 	NotifyHTTPBodyDelta = "http/request/bodyDelta" // HTTPBodyDeltaNotification
@@ -25,10 +26,9 @@ const (
 	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
 )
 
-// Empty is the result {}, and the params of a method that looks at none: absent,
-// null or any object.
+// Empty is the result {}. As params, Empty accepts absent params, null, and any object.
 type Empty struct{}
 
-// NoParams is the params of a method that takes none: absent, null or {}, while a
+// NoParams are the params of a method without params. Absent params, null and {} are accepted; any
 // member is refused. (exec-server wire §8, environment/info.)
 type NoParams struct{}

@@ -138,7 +138,6 @@ var (
 	notPlainYet = map[string]float64{
 		"actors":   11,
 		"internal": 9,
-		"protocol": 8,
 		"tests":    9,
 	}
 )
