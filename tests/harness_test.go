@@ -1,23 +1,23 @@
-// Package tests drives the real troupe binary from outside: real processes, a
-// wire client of its own (not package client, so that one mistake cannot hide in
-// both), facts instead of sleeps.
+// Package tests drives the real troupe binary from outside: with real processes, with waits for facts
+// instead of sleeps, and with its own wire client. Package client is not used, because a mistake could
+// then hide in both.
 //
-//	s := startServer(t, "--detached-ttl", "1m") // built once, stopped by SIGTERM at the end, wants exit 0
+//	s := startServer(t, "--detached-ttl", "1m") // built once, stopped by SIGTERM at the end, must exit with 0
 //	c := s.session(nil)                         // connected, initialize + initialized
 //	p := c.start("cat", obj{"argv": []string{"/bin/cat"}, "pipeStdin": true})
 //	p.write("hi\n")
 //	p.awaitOutput("stdout", "hi\n")
 //	c.cutRST()
 //	c = s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"cat": p.lastSeq()}})
-//	c.process("cat").awaitOutput("stdout", "…") // what this connection got, from its first seq on
+//	c.process("cat").awaitOutput("stdout", "…") // the output on this connection, from its first seq on
 //
-// Every connection checks by itself, for every process and until the test ends,
-// that seq goes up by one, that nothing follows closed, and on the connection
-// that sent the start also that seq begins at 1. Helpers that take a testing.TB
-// or belong to a value that has one end the test when what they wait for does not
-// happen within factTimeout; call them on the test's own goroutine. What they
-// return is decoded JSON: objects are obj, numbers json.Number. A server that has packed
-// set is spoken to in msgpack, and the tests do not notice.
+// Until the test ends, every connection checks for every process: seq goes up by 1, and nothing follows
+// closed. On the connection that sent the start, seq begins at 1.
+//
+// Many helpers wait for a fact. If the fact does not come true within factTimeout, the helper ends the
+// test; so call helpers on the test's own goroutine. Helpers return decoded JSON: objects are obj,
+// numbers json.Number. If packed is set on a server, its connections speak msgpack, and the tests
+// notice no difference.
 package tests
 
 import (
@@ -54,19 +54,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// factTimeout is how long a fact may take on a machine that does many other
-// things too. It is no measurement: a test that passes waits for less.
+// factTimeout is how long a fact may take on a busy machine. factTimeout is a timeout, not a
+// measurement: a passing test waits less.
 const factTimeout = 60 * time.Second
 
 // obj is a JSON object.
 type obj = map[string]any
 
 func TestMain(m *testing.M) {
-	// What whoever runs the tests has left open is no business of the servers.
+	// Descriptors left open by the caller of the tests must not reach the servers.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
 	}
-	// Nor is nohup(1): what is caught is not handed down.
+	// Nor must SIGHUP ignored by nohup(1). A caught signal is not inherited.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	slots.Widen()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
@@ -79,7 +79,7 @@ func TestMain(m *testing.M) {
 
 // --- facts ---
 
-// facts is state that one goroutine changes and others wait for.
+// facts is state that a goroutine changes while others wait for a change.
 type facts struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each update; nil until somebody waits
@@ -95,8 +95,7 @@ func (f *facts) update(change func()) {
 	}
 }
 
-// await returns true as soon as ok does, false when timeout has passed. ok runs
-// under the lock.
+// await returns true as soon as ok does, or false after timeout. await calls ok under the lock.
 func (f *facts) await(timeout time.Duration, ok func() bool) bool {
 	deadline := time.After(timeout)
 	for {
@@ -118,7 +117,7 @@ func (f *facts) await(timeout time.Duration, ok func() bool) bool {
 	}
 }
 
-// eventually polls for a fact that nobody announces, such as one in /proc.
+// eventually polls for a fact without notification, such as a fact in /proc.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(factTimeout); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -132,7 +131,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 var buildDir atomic.Pointer[string]
 
-// troupeBinary builds the server, with the race detector when the tests have it.
+// troupeBinary builds the server, with the race detector if the tests run with the race detector.
 var troupeBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "troupe-tests-")
 	if err != nil {
@@ -155,23 +154,23 @@ func underRace() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// serverEnv is the whole environment of a server: what it passes on to its
-// children is then known to the byte.
+// serverEnv is the whole environment of a server, so the tests know every byte of the environment of
+// its children.
 var serverEnv = []string{
 	"HOME=/home/user", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/bash",
 	"SOME_TOKEN=hush", "EDITOR=ed",
 }
 
-// program is one run of the binary.
+// program is a run of the binary.
 type program struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	stdout *tap
 	stderr *tap
-	exited chan struct{} // closed once it has ended and its output was read
+	exited chan struct{} // closed once the program has ended and its output was read
 }
 
-// tap keeps what is written to it.
+// tap keeps all bytes written to it.
 type tap struct {
 	facts
 	data []byte
@@ -188,8 +187,8 @@ func (o *tap) String() string {
 	return string(o.data)
 }
 
-// startTroupe runs `troupe args…`, with what configure (may be nil) changes in the
-// command. Killed at the end of the test if it still runs then.
+// startTroupe runs `troupe args…`. configure changes the command, and may be nil. The end of the test
+// kills the program if it is still running.
 func startTroupe(t testing.TB, configure func(*exec.Cmd), args ...string) *program {
 	t.Helper()
 	bin, err := troupeBinary()
@@ -221,7 +220,7 @@ func startTroupe(t testing.TB, configure func(*exec.Cmd), args ...string) *progr
 	return p
 }
 
-// exitCode waits for the end: the code, -1 when a signal ended it.
+// exitCode waits for the end and returns the exit code, or -1 after a signal.
 func (p *program) exitCode() int {
 	p.t.Helper()
 	select {
@@ -240,13 +239,13 @@ func (p *program) signal(sig syscall.Signal) {
 	}
 }
 
-// rss is the resident memory of the program in bytes.
+// rss returns the resident memory of the program in bytes.
 func (p *program) rss() int64 {
 	p.t.Helper()
 	return procNumber(p.t, p.cmd.Process.Pid, "VmRSS:") * 1024
 }
 
-// procNumber is the first number of a line of /proc/PID/status.
+// procNumber returns the first number of a line of /proc/PID/status.
 func procNumber(t testing.TB, pid int, field string) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -264,20 +263,19 @@ func procNumber(t testing.TB, pid int, field string) int64 {
 // server is a running `troupe serve`.
 type server struct {
 	*program
-	url    string // as it printed it: ws://127.0.0.1:43211, unix:///… or unix+frames:///…
-	packed bool   // connect with msgpack; to be set before that
+	url    string // as printed by the server: ws://127.0.0.1:43211, unix:///… or unix+frames:///…
+	packed bool   // speak msgpack; set before connecting
 }
 
-// startServer starts `troupe serve args…`, on a free port of 127.0.0.1 unless the
-// args name a --listen, and waits for its address. At the end of the test the
-// server gets SIGTERM, unless it has ended by then, and must exit with 0; a panic
-// that it survived and a data race fail the test as well.
+// startServer starts `troupe serve args…` and waits for its address. Without a --listen in args, the
+// server listens on a free port of 127.0.0.1. At the end of the test a running server gets SIGTERM, and
+// must exit with 0. A recovered panic or a data race of the server also fails the test.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
 	return startServerWith(t, nil, args...)
 }
 
-// startServerWith is startServer, with what configure changes in the command.
+// startServerWith is startServer; configure changes the command.
 func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *server {
 	t.Helper()
 	if !slices.Contains(args, "--listen") {
@@ -304,7 +302,7 @@ func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *s
 // firstLine waits for the first line on stdout.
 func (p *program) firstLine() (line string) {
 	p.t.Helper()
-	go func() { // an early end is news for the tap too
+	go func() { // after an early end of the program, the line never comes
 		<-p.exited
 		p.stdout.update(func() {})
 	}()
@@ -335,14 +333,14 @@ func (s *server) stop() {
 	}
 }
 
-// in is the server for a subtest.
+// in returns the server for a subtest.
 func (s *server) in(t testing.TB) *server {
 	p := *s.program
 	p.t = t
 	return &server{&p, s.url, s.packed}
 }
 
-// dial connects without a word: no initialize.
+// dial connects without initialize.
 func (s *server) dial() *conn {
 	s.t.Helper()
 	if path, framed := strings.CutPrefix(s.url, "unix+frames://"); framed {
@@ -355,7 +353,7 @@ func (s *server) dial() *conn {
 	return c
 }
 
-// header asks for msgpack if that is to be spoken.
+// header asks for msgpack if packed is set.
 func (s *server) header() http.Header {
 	if !s.packed {
 		return nil
@@ -363,9 +361,9 @@ func (s *server) header() http.Header {
 	return http.Header{"Sec-Websocket-Protocol": {"troupe.msgpack"}}
 }
 
-// session connects and shakes hands; params are added to those of initialize. A
-// resume is repeated while the server has not noticed that the old connection is
-// gone (-32010), as every client does, unless params say takeover.
+// session connects and initializes; params are added to the parameters of initialize. Like every
+// client, session repeats a refused resume while the server has not noticed the end of the old
+// connection (-32010), unless params say takeover.
 func (s *server) session(params obj) *conn {
 	s.t.Helper()
 	c := s.dial()
@@ -390,36 +388,36 @@ func (s *server) session(params obj) *conn {
 
 // --- a connection ---
 
-// conn is one connection to a server and everything that came over it.
+// conn is a connection to a server, with everything received on it.
 type conn struct {
 	t         testing.TB
 	sessionID string        // set by server.session
-	timeout   time.Duration // factTimeout, unless a test has a reason
-	mutePongs atomic.Bool   // pings are then counted and not answered
+	timeout   time.Duration // factTimeout, unless a test has a reason for another
+	mutePongs atomic.Bool   // count pings and do not answer
 
-	packed bool // msgpack is spoken, not JSON
+	packed bool // speak msgpack, not JSON
 
 	tcp   net.Conn                                       // nil on stdio
-	next  func() ([]byte, error)                         // the reading goroutine's only
-	write func(fin bool, opcode byte, data []byte) error // any goroutine
+	next  func() ([]byte, error)                         // only for the reading goroutine
+	write func(fin bool, opcode byte, data []byte) error // for any goroutine
 	done  chan struct{}                                  // closed when the reading goroutine has ended
 
 	lastID atomic.Int64
 
-	facts                     // guards what follows
-	replies  []obj            // responses and errors not yet taken, in order
-	other    []obj            // notifications that belong to no process, in order
+	facts                     // guards the fields below
+	replies  []obj            // answers not yet taken, in order
+	other    []obj            // notifications not about a process, in order
 	procs    map[string]*proc // by processId
-	started  map[string]bool  // processIds whose start was sent here: their seq begins at 1
+	started  map[string]bool  // processIds started on this connection: their seq begins at 1
 	pings    int              // from the server
-	lastPing string           // its payload
+	lastPing string           // payload of the last ping
 	pongs    []string         // payloads of the server's pongs
-	faults   []string         // what broke the rules of the wire
+	faults   []string         // breaches of the wire's rules
 	end      error            // why reading ended; a *websocket.CloseError after a Close frame
 }
 
-// dialWS connects to ws://… or unix:///…, with the header in addition. On a
-// refusal the response says why.
+// dialWS connects to ws://… or unix:///… with an additional header. If the server refuses, the response
+// has the reason.
 func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response, error) {
 	dialer := websocket.Dialer{HandshakeTimeout: factTimeout, ReadBufferSize: 64 << 10}
 	if path, unix := strings.CutPrefix(url, "unix://"); unix {
@@ -431,7 +429,7 @@ func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response
 		return nil, resp, err
 	}
 	c := &conn{t: t, tcp: ws.UnderlyingConn(), packed: ws.Subprotocol() == "troupe.msgpack", next: nextOf(ws)}
-	// Frames are written here and not by gorilla, which cuts messages up as it likes.
+	// The test writes its own frames, because gorilla would fragment messages.
 	var mu sync.Mutex
 	c.write = func(fin bool, opcode byte, data []byte) error {
 		mu.Lock()
@@ -456,7 +454,7 @@ func dialWS(t testing.TB, url string, header http.Header) (*conn, *http.Response
 	return c, resp, nil
 }
 
-// unmute answers the newest Ping, and those to come.
+// unmute answers the newest Ping, and later Pings.
 func (c *conn) unmute() {
 	c.mu.Lock()
 	last := c.lastPing
@@ -465,7 +463,7 @@ func (c *conn) unmute() {
 	c.write(true, websocket.PongMessage, []byte(last))
 }
 
-// nextOf reads a websocket: what it sends is binary in msgpack, and text in JSON.
+// nextOf reads a websocket. Messages must be binary in msgpack, and text in JSON.
 func nextOf(ws *websocket.Conn) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		opcode, data, err := ws.ReadMessage()
@@ -476,7 +474,7 @@ func nextOf(ws *websocket.Conn) func() ([]byte, error) {
 	}
 }
 
-// dialFrames connects to a unix socket that takes length-prefixed frames.
+// dialFrames connects to a unix socket for length-prefixed frames.
 func dialFrames(t testing.TB, path string, packed bool) *conn {
 	t.Helper()
 	socket, err := net.Dial("unix", path)
@@ -489,7 +487,7 @@ func dialFrames(t testing.TB, path string, packed bool) *conn {
 	return c
 }
 
-// framed talks length-prefixed frames over a pair of pipes.
+// framed speaks length-prefixed frames over a pair of pipes.
 func framed(t testing.TB, r io.Reader, w io.Writer, packed bool) *conn {
 	in := bufio.NewReader(r)
 	c := &conn{t: t, packed: packed, next: func() ([]byte, error) {
@@ -513,7 +511,7 @@ func framed(t testing.TB, r io.Reader, w io.Writer, packed bool) *conn {
 	return c
 }
 
-// dialLines talks newline-delimited JSON over a pair of pipes, as stdio does.
+// dialLines speaks newline-delimited JSON over a pair of pipes, as on stdio.
 func dialLines(t testing.TB, r io.Reader, w io.Writer) *conn {
 	lines := bufio.NewReader(r)
 	c := &conn{t: t, next: func() ([]byte, error) { return lines.ReadBytes('\n') }}
@@ -525,7 +523,7 @@ func dialLines(t testing.TB, r io.Reader, w io.Writer) *conn {
 	return c
 }
 
-// clientFrame is one masked websocket frame (RFC 6455 §5.2).
+// clientFrame returns a masked websocket frame (RFC 6455 §5.2).
 func clientFrame(fin bool, opcode byte, data []byte) []byte {
 	frame := make([]byte, 0, len(data)+14)
 	if fin {
@@ -572,7 +570,7 @@ func (c *conn) run() {
 	})
 }
 
-// took files one message. Under the lock.
+// took files a message. The caller holds the lock.
 func (c *conn) took(data []byte) {
 	decode := fromJSON
 	if c.packed {
@@ -602,7 +600,7 @@ func (c *conn) took(data []byte) {
 	}
 	p := c.proc(id)
 	seq := num(params["seq"])
-	if p.closed && seq == 1 { // the id was free again, and a new process has it
+	if p.closed && seq == 1 { // the id was free again, and a new process has the id
 		delete(c.procs, id)
 		p = c.proc(id)
 	}
@@ -615,7 +613,7 @@ func (c *conn) took(data []byte) {
 		c.faultf("process %q: after closed came %s", id, data)
 	case p.next == 0 && c.started[id] && from != 1:
 		c.faultf("process %q: began with seq %d, want 1: %.200s", id, from, data)
-	case p.next != 0 && from > p.next && method == "process/evicted": // a gap that it did not ask for
+	case p.next != 0 && from > p.next && method == "process/evicted": // a gap; this client did not announce the capability
 	case p.next != 0 && from != p.next:
 		c.faultf("process %q: seq %d where %d was due: %.200s", id, from, p.next, data)
 	}
@@ -649,7 +647,7 @@ func (c *conn) took(data []byte) {
 	case "process/evicted":
 		p.evicted = params
 	case "process/closed":
-		if p.exited == nil && p.evicted == nil && p.first == 1 && len(p.gaps) == 0 { // a gap may stand for it
+		if p.exited == nil && p.evicted == nil && p.first == 1 && len(p.gaps) == 0 { // a gap may have replaced the exited event
 			c.faultf("process %q: closed and never exited", id)
 		}
 		p.closed = true
@@ -662,7 +660,7 @@ func (c *conn) faultf(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf(format, args...))
 }
 
-// proc is the entry of a process, made at need. Under the lock.
+// proc returns the entry of a process, and makes the entry if necessary. The caller holds the lock.
 func (c *conn) proc(id string) *proc {
 	p := c.procs[id]
 	if p == nil {
@@ -672,9 +670,8 @@ func (c *conn) proc(id string) *proc {
 	return p
 }
 
-// awaitFact ends the test when what does not come true. The fact may look at all
-// that c.facts guards. A fact about a connection that has ended cannot come true
-// any more.
+// awaitFact ends the test if the fact does not come true. ok may read all fields guarded by c.facts.
+// After the end of the connection, no fact about the connection can come true any more.
 func (c *conn) awaitFact(what string, ok func() bool) {
 	c.t.Helper()
 	if err := c.tryAwait(ok); err != nil {
@@ -701,8 +698,8 @@ func (c *conn) tryAwait(ok func() bool) (err error) {
 
 // --- requests ---
 
-// send sends any value as one message. A connection that has ended is
-// no failure here: the answer that does not come is.
+// send sends any value as a message. send does not fail on an ended connection: the test fails later,
+// when the answer does not come.
 func (c *conn) send(v any) {
 	c.t.Helper()
 	data, err := json.Marshal(v)
@@ -717,7 +714,7 @@ func (c *conn) send(v any) {
 	c.sendRaw(opcode, data)
 }
 
-// sendRaw sends a message of one frame with any opcode and payload.
+// sendRaw sends a message in a single frame, with any opcode and payload.
 func (c *conn) sendRaw(opcode byte, data []byte) error { return c.write(true, opcode, data) }
 
 func (c *conn) notify(method string, params any) {
@@ -725,8 +722,8 @@ func (c *conn) notify(method string, params any) {
 	c.send(obj{"method": method, "params": params})
 }
 
-// request sends a request and returns its id at once, so that requests can be
-// pipelined; reply takes the answer.
+// request sends a request and returns its id at once, so that requests can be pipelined. reply takes
+// the answer.
 func (c *conn) request(method string, params any) (id int64) {
 	c.t.Helper()
 	id = c.lastID.Add(1)
@@ -739,7 +736,7 @@ func (c *conn) request(method string, params any) (id int64) {
 	return id
 }
 
-// reply waits for the answer to id and takes it: an object with "result" or "error".
+// reply waits for the answer to id and takes the answer: an object with "result" or "error".
 func (c *conn) reply(id any) obj {
 	c.t.Helper()
 	var answer obj
@@ -750,7 +747,7 @@ func (c *conn) reply(id any) obj {
 	return answer
 }
 
-// takeReply takes the oldest answer to id, nil when there is none. Under the lock.
+// takeReply takes the oldest answer to id, or returns nil. The caller holds the lock.
 func (c *conn) takeReply(id any) obj {
 	i := slices.IndexFunc(c.replies, func(m obj) bool { return jsonText(m["id"]) == jsonText(id) })
 	if i < 0 {
@@ -772,7 +769,7 @@ func (c *conn) call(method string, params any) obj {
 	return result
 }
 
-// callError wants an error, and returns its code and text.
+// callError expects an error, and returns its code and text.
 func (c *conn) callError(method string, params any) (code int64, text string) {
 	c.t.Helper()
 	answer := c.reply(c.request(method, params))
@@ -784,8 +781,8 @@ func (c *conn) callError(method string, params any) (code int64, text string) {
 	return num(e["code"]), text
 }
 
-// wantAnswer makes a request and wants an answer: a result as JSON, or a code and a message; ~ begins
-// what is compared of a long one.
+// wantAnswer makes a request and compares the answer with expected: a result as JSON, or a code and a
+// message. If expected starts with ~, only the beginning of the answer is compared.
 func wantAnswer(t testing.TB, c *conn, method string, params any, expected string) {
 	t.Helper()
 	answer := c.reply(c.request(method, params))
@@ -806,8 +803,8 @@ func wantAnswer(t testing.TB, c *conn, method string, params any, expected strin
 
 // --- the end of a connection ---
 
-// awaitEnd waits until the server has ended the connection, and returns how: the
-// *websocket.CloseError of its Close frame (1006: there was none), or an I/O error.
+// awaitEnd waits until the server has ended the connection, and returns the *websocket.CloseError of
+// its Close frame (1006: there was none), or an I/O error.
 func (c *conn) awaitEnd() error {
 	c.t.Helper()
 	if !c.await(c.timeout, func() bool { return c.end != nil }) {
@@ -816,7 +813,7 @@ func (c *conn) awaitEnd() error {
 	return c.end
 }
 
-// awaitClose wants a Close frame of the server, and returns its code and reason.
+// awaitClose expects a Close frame of the server, and returns its code and reason.
 func (c *conn) awaitClose() (code int, reason string) {
 	c.t.Helper()
 	err := c.awaitEnd()
@@ -827,9 +824,9 @@ func (c *conn) awaitClose() (code int, reason string) {
 	return closed.Code, closed.Text
 }
 
-// cutRST ends the TCP connection with a reset: what either side has not read is lost.
+// cutRST ends the TCP connection with a reset: unread bytes are lost on both sides.
 func (c *conn) cutRST() {
-	if tcp, ok := c.tcp.(*net.TCPConn); ok { // a unix socket has no other end than this
+	if tcp, ok := c.tcp.(*net.TCPConn); ok { // a unix socket can only be closed
 		tcp.SetLinger(0)
 	}
 	c.hangUp()
@@ -838,8 +835,8 @@ func (c *conn) cutRST() {
 // cutFIN ends the TCP connection in order but without a Close frame.
 func (c *conn) cutFIN() { c.hangUp() }
 
-// close ends the connection as a polite client does: a Close frame, the server's
-// answer, then TCP.
+// close ends the connection as a polite client does: with a Close frame, the server's answer, and then
+// the end of TCP.
 func (c *conn) close() {
 	c.t.Helper()
 	c.sendRaw(websocket.CloseMessage, binary.BigEndian.AppendUint16(nil, websocket.CloseNormalClosure))
@@ -852,7 +849,7 @@ func (c *conn) hangUp() {
 	<-c.done
 }
 
-// --- a process, as one connection sees it ---
+// --- a process, as seen on a connection ---
 
 type outputChunk struct {
 	seq    int64
@@ -860,13 +857,13 @@ type outputChunk struct {
 	data   []byte
 }
 
-// proc is what one connection was told about a process. Its fields are guarded by
-// the connection's facts; the methods take the lock.
+// proc has the events of a process on a connection. The facts of the connection guard the fields; the
+// methods take the lock.
 type proc struct {
 	c        *conn
 	id       string
 	first    int64 // the first seq seen here; 0: none yet
-	next     int64 // the seq that is due
+	next     int64 // the next seq
 	chunks   []outputChunk
 	joined   map[string][]byte // by stream, the data of the first nJoined chunks
 	nJoined  int
@@ -879,9 +876,9 @@ type proc struct {
 	closed   bool
 }
 
-// start starts a process with these defaults under the given params, and returns
-// when the server has answered: cwd file:///tmp, env with a PATH, no tty. A closed
-// process that had the id before keeps its own view.
+// start starts a process and returns when the server has answered. params override the defaults: cwd
+// file:///tmp, env with a PATH, no tty. If a closed process had the same id, its earlier view stays
+// separate.
 func (c *conn) start(id string, params obj) *proc {
 	c.t.Helper()
 	c.update(func() {
@@ -901,17 +898,17 @@ func startParams(id string, params obj) obj {
 	return all
 }
 
-// sh is startParams' argv for a shell script.
+// sh returns the argv for a shell script.
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
 
-// process is the view of a process that may have been started elsewhere.
+// process returns the view of a process that may have been started on another connection.
 func (c *conn) process(id string) *proc {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.proc(id)
 }
 
-// write writes to stdin and wants it accepted.
+// write writes to stdin and expects accepted.
 func (p *proc) write(data string) {
 	p.c.t.Helper()
 	result := p.c.call("process/write", p.writeParams(data))
@@ -920,7 +917,7 @@ func (p *proc) write(data string) {
 	}
 }
 
-// writeParams are those of process/write, with a writeId of their own.
+// writeParams returns the parameters of process/write with a new writeId.
 func (p *proc) writeParams(data string) obj {
 	return obj{
 		"processId": p.id,
@@ -929,18 +926,18 @@ func (p *proc) writeParams(data string) obj {
 	}
 }
 
-// outputSoFar is what came on the stream.
+// outputSoFar returns the output received on the stream.
 func (p *proc) outputSoFar(stream string) string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.output(stream)
 }
 
-// output is what came on the stream so far. Under the lock.
+// output returns the output received on the stream. The caller holds the lock.
 func (p *proc) output(stream string) string { return string(p.join(stream)) }
 
-// join is output without a copy. Each chunk is copied once: a test may look after every chunk
-// of many MiB. Under the lock; a later chunk does not change the bytes.
+// join is output without a copy. join copies each chunk once, because a test may look after every chunk
+// of many MiB. A later chunk does not change the returned bytes. The caller holds the lock.
 func (p *proc) join(stream string) []byte {
 	if p.joined == nil {
 		p.joined = make(map[string][]byte)
@@ -952,10 +949,10 @@ func (p *proc) join(stream string) []byte {
 	return p.joined[stream]
 }
 
-// awaitOutput waits until the stream contains text, and returns all of it.
+// awaitOutput waits until the stream contains text, and returns the whole output.
 func (p *proc) awaitOutput(stream, text string) (all string) {
 	p.c.t.Helper()
-	searched := 0 // bytes in which no text begins
+	searched := 0 // text does not begin in these bytes
 	p.c.awaitFact(fmt.Sprintf("%q on %s of process %q", text, stream, p.id), func() bool {
 		got := p.join(stream)
 		if !bytes.Contains(got[searched:], []byte(text)) {
@@ -978,7 +975,7 @@ func (p *proc) awaitExit() (exited obj) {
 	return exited
 }
 
-// awaitClosed waits for process/closed and returns the exit code, and all of stdout.
+// awaitClosed waits for process/closed and returns the exit code and the whole stdout.
 func (p *proc) awaitClosed() (exitCode int64, stdout string) {
 	p.c.t.Helper()
 	p.c.awaitFact(fmt.Sprintf("closed of process %q", p.id), func() bool {
@@ -990,7 +987,7 @@ func (p *proc) awaitClosed() (exitCode int64, stdout string) {
 	return exitCode, stdout
 }
 
-// lastSeq is the last seq this connection got, 0 when none.
+// lastSeq returns the last seq on this connection, or 0.
 func (p *proc) lastSeq() int64 {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -1009,7 +1006,7 @@ func (p *proc) pid() int {
 	return 0
 }
 
-// alive tells whether an OS process exists and is no zombie.
+// alive reports whether an OS process exists and is no zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -1021,7 +1018,7 @@ func alive(pid int) bool {
 
 // --- JSON ---
 
-// num is a JSON number as an integer; -1<<63 when it is none.
+// num returns a JSON number as an integer, or -1<<63 for another value.
 func num(v any) int64 {
 	if n, ok := v.(json.Number); ok {
 		if i, err := n.Int64(); err == nil {
@@ -1038,10 +1035,10 @@ func fromJSON(data []byte) (m obj, err error) {
 	return m, err
 }
 
-// isBytes is whether a member is base64 in JSON, and bytes in msgpack.
+// isBytes reports whether a member is base64 in JSON, and bytes in msgpack.
 func isBytes(name string) bool { return name == "chunk" || strings.HasSuffix(name, "Base64") }
 
-// toMsgpack packs a JSON text: its chunks as bytes.
+// toMsgpack packs a JSON text, with its chunks as bytes.
 func toMsgpack(text []byte) ([]byte, error) {
 	m, err := fromJSON(text)
 	if err != nil {
@@ -1084,8 +1081,7 @@ func toMsgpack(text []byte) ([]byte, error) {
 	return msgpack.Marshal(packed)
 }
 
-// fromMsgpack unpacks one message to what JSON would be: its chunks, and nothing else,
-// are bytes.
+// fromMsgpack unpacks a message into the same values as JSON. Only chunks are bytes.
 func fromMsgpack(data []byte) (obj, error) {
 	in := bytes.NewReader(data)
 	packed, err := msgpack.NewDecoder(in).DecodeInterface()

@@ -23,46 +23,44 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// testdata/transcripts holds what the peer (the Rust exec-server, 0.169.0) and a
-// probe said to each other, a message a line: conn (0 when absent), dir (c2s, s2c,
-// or test: an instruction to the replay), msg, and kind where it is not a plain
-// text message. What was done to the recordings:
+// testdata/transcripts has recorded conversations between the peer (the Rust exec-server, 0.169.0) and
+// a probe. Each line is a message: conn (0 if absent), dir (c2s, s2c, or test for an instruction to the
+// replay), msg, and kind for anything except a plain text message. The recordings were edited:
 //
-//   - Times, upgrades, and what the probe saw of its own cuts are left out; paths
-//     and facts of the machine they were made on are replaced by neutral ones.
-//   - Pauses between lines are gone. Where a recorded program slept so that its
-//     output comes in pieces, or so as to be alive for a while, it waits for a line
-//     from the FIFO $GATE instead, which a release line gives; other long sleeps
-//     and waits are longer. A traps line waits until the program catches SIGINT, a sleeps line until
-//     it sleeps: a shell that is starting may lose a SIGINT.
-//   - session_resume: the resume of an attached session (1/4) stands before the cut
-//     and not 0.3 ms behind it, where the answer is a race; the read 2/3 starts at
-//     seq 4 and not 10, its recorded answer shifted accordingly: how output is cut
-//     into chunks while nobody looks is each server's own affair.
-//   - process_write_signal_terminate: "started" of tmg is awaited before its
-//     terminate; exgt prints "started" from the process that left the session;
-//     session/close (c36) stands last, because ours does it.
-//   - closed_retention_30s has no ping; keepalive_70s is about those.
-//   - /srv stands for a directory, and http://127.0.0.1:18999 for a web server, that the
-//     replay makes (func newPlaces). Whoever looked for .git from /srv/a/b/work upwards did
-//     so up to / and here ends at /srv.
-//   - cwd_env_policy and env_core_fs_handle_resume have a server whose environment is the
-//     peer's (environments). Its PATH is serverEnv's, behind the peer's own directories.
-//   - The proxy of real_client_reconnect cut the client off, which is an abort here. What
-//     real_client_tty wrote is shorter, and all lists are in order: the peer's need not be.
+//   - Times, upgrades, and the probe's notes about its own cuts are left out. Paths and facts of the
+//     recording machine are replaced by neutral ones.
+//   - Pauses between lines are gone. Some recorded programs slept to print in pieces, or to stay alive
+//     for a while. They now wait for a line from the FIFO $GATE, sent by a release line. Other long
+//     sleeps and waits are longer. A traps line waits until the program catches SIGINT, and a sleeps
+//     line until the program sleeps: a starting shell may lose a SIGINT.
+//   - session_resume: the resume of an attached session (1/4) stands before the cut. In the recording,
+//     the resume came 0.3 ms after the cut, and the answer depended on chance. The read 2/3 starts at
+//     seq 4 instead of 10, with its recorded answer shifted: each server cuts unobserved output into
+//     chunks in its own way.
+//   - process_write_signal_terminate: "started" of tmg comes before its terminate; exgt prints "started"
+//     from the process that left the session; session/close (c36) stands last, because our server
+//     implements it.
+//   - closed_retention_30s has no ping; keepalive_70s covers pings.
+//   - /srv stands for a directory, and http://127.0.0.1:18999 for a web server, both made by the replay
+//     (func newPlaces). In the recording, the search for .git from /srv/a/b/work upwards went up to /;
+//     here the search ends at /srv.
+//   - cwd_env_policy and env_core_fs_handle_resume use a server with the peer's environment
+//     (environments). Its PATH has the peer's directories first, and then the PATH of serverEnv.
+//   - In real_client_reconnect the proxy cut the client off; here the cut is an abort. The output of
+//     real_client_tty is shorter. All lists are sorted, because the peer's order is arbitrary.
 
-// A difference is a place where ours answers otherwise than the peer, on purpose.
-// One that no longer occurs fails the test as well.
+// A difference is an intended difference between our answer and the peer's. A difference that no longer
+// occurs also fails the test.
 type difference struct {
 	transcript string
-	// at is the id of a request, a process, the end of a connection, or the method of
-	// notifications that are about no process and that ours does not send:
-	// "27", "1/27" on connection 1, "process m7", "end of 1", "fs/missingChanged".
+	// at is the id of a request, a process, the end of a connection, or the method of a notification
+	// that only the peer sends: "27", "1/27" on connection 1, "process m7", "end of 1",
+	// "fs/missingChanged".
 	at string
-	// why names the row of Appendix A in docs/PROTOCOL.md, or the method that only this server has.
+	// why names the row of Appendix A in docs/PROTOCOL.md, or the method that only our server has.
 	why string
-	// ours is the answer, what is in "result" or "error" being enough; of a process
-	// some of exitCode, stdout, stderr, pty; of an end its close code.
+	// ours is our answer. For a request, the content of "result" or "error" is enough; for a process,
+	// some of exitCode, stdout, stderr, pty; for an end, the close code.
 	ours string
 }
 
@@ -153,9 +151,8 @@ var differences = []difference{
 	{"real_client_tty", "process 38186-54a2324b-dbf9-4457-9f7f-4427d9d30da2", whyTTYSignal, `{"exitCode":130}`},
 }
 
-// dependable are the error texts that a client of the peer may tell errors by,
-// since they share the code -32600: ours are the same to the letter. All other
-// texts are ours.
+// dependable are error texts that a client of the peer may compare, because all of them share the code
+// -32600. Our texts are equal to the letter. All other error texts differ from the peer's.
 var dependable = []*regexp.Regexp{
 	regexp.MustCompile(`^unknown session id `),
 	regexp.MustCompile(`^unknown process id `),
@@ -164,21 +161,21 @@ var dependable = []*regexp.Regexp{
 	regexp.MustCompile(`^initialize may only be sent once per connection$`),
 }
 
-// ofTheServer are members whose values are each server's own: ids, what it says about
-// its environment, and when a file was made. Only their types are compared.
+// ofTheServer are members with values specific to each server: ids, facts about the environment, and
+// creation times of files. Only their types are compared.
 var ofTheServer = []string{
 	"sessionId", "executorVersion", "providerId", "cwd", "userHomeDir", "tempDir", "capabilities",
 	"prependPathDirs", "temporaryDirectories", "shell.name", "shell.path",
 	"createdAtMs", "modifiedAtMs",
 }
 
-// isOfTheServer is about the member of an object at path.
+// isOfTheServer reports whether the member of an object at path is specific to each server.
 func isOfTheServer(path string, of obj, member string) bool {
-	return member == "size" && of["isDirectory"] == true || // how a file system counts
+	return member == "size" && of["isDirectory"] == true || // file systems count the size of a directory differently
 		slices.ContainsFunc(ofTheServer, func(own string) bool { return strings.HasSuffix(path+"."+member, "."+own) })
 }
 
-// environments are those of the servers that transcripts need one of their own for.
+// environments has the environments of transcripts that need their own server.
 var environments = map[string][]string{
 	"cwd_env_policy": {
 		"HOME=/home/user", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/bash",
@@ -188,22 +185,20 @@ var environments = map[string][]string{
 		"TMPDIR=/td", "USER=u", "TERM=dumb", "TZ=UTC", "USERNAME=u", "PWD=/", "HOSTNAME=h"),
 }
 
-// varying are the programs whose output has pids, times and the like in it.
+// varying are the programs whose output contains pids, times and the like.
 var varying = []string{"process_start/t1", "process_start/t2"}
 
-// unseen are the reads of output that nobody was attached for when it came, or that a
-// terminal passes on in pieces. How it is cut into chunks is chance: the bytes are
-// compared.
+// unseen are reads of output that came while nobody was attached, or from a terminal. Chance decides
+// how such output is cut into chunks, so only the bytes are compared.
 var unseen = []string{"session_resume/2/3", "process_write_signal_terminate/c56"}
 
-// TestTranscripts sends what the recorded client sent, and wants from ours what
-// the peer answered: the same results in shape and value, the same error codes,
-// of each process the same bytes and the same end, the same end of connections,
-// but for the differences declared.
+// TestTranscripts sends the recorded messages of the client, and compares our server with the peer: the
+// results in shape and value, the error codes, the bytes and the end of each process, and the ends of
+// connections. Only declared differences are allowed.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	shared := startServer(t, "--allow-http")
-	t.Run("all", func(t *testing.T) { // so that the server outlives the parallel ones
+	t.Run("all", func(t *testing.T) { // the server must outlive the parallel subtests
 		for _, name := range transcripts(t) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -227,8 +222,8 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// TestSessionExpires is session_ttl with its time scaled: the same session,
-// resumable there, is gone here, and its process with it.
+// TestSessionExpires is session_ttl with a shorter time: the session, still resumable in the recording,
+// is gone here with its process.
 func TestSessionExpires(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--detached-ttl", "100ms")
@@ -249,8 +244,8 @@ func TestSessionExpires(t *testing.T) {
 	}
 }
 
-// TestClosedProcessIsForgotten is closed_retention_30s with its time scaled: the
-// process, readable there, is forgotten here, and its id free.
+// TestClosedProcessIsForgotten is closed_retention_30s with a shorter time: the process, still readable
+// in the recording, is forgotten here, and its id is free.
 func TestClosedProcessIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--closed-retention", "100ms").session(nil)
@@ -287,8 +282,8 @@ func awaitProgram(c *conn, processID, does string) {
 	})
 }
 
-// newPlaces makes what recordings tell of beside the server: /srv with its files, and a
-// web server that serves some of them.
+// newPlaces makes the places mentioned in recordings: /srv with its files, and a web server for some of
+// the files.
 func newPlaces(t testing.TB) map[string]string {
 	t.Helper()
 	srv, err := filepath.EvalSymlinks(t.TempDir())
@@ -331,13 +326,13 @@ func newPlaces(t testing.TB) map[string]string {
 
 // --- the replay ---
 
-// line is one line of a transcript.
+// line is a line of a transcript.
 type line struct {
 	Conn    int
 	Dir     string          // c2s, s2c, test
 	Kind    string          // c2s: "", binary, frag, ping, close, abort; s2c: "", ping, pong, end; test: release, traps, sleeps, sigterm
 	Process string          // of a test line
-	Msg     json.RawMessage // a string is sent as it is
+	Msg     json.RawMessage // a string is sent unchanged
 }
 
 func transcripts(t testing.TB) (names []string) {
@@ -368,21 +363,20 @@ func readTranscript(t testing.TB, name string) (lines []line) {
 	return lines
 }
 
-// replay is one transcript sent to a server. It goes through the lines in order;
-// at each line of the peer it waits for the same of ours. All facts that a later
-// line depends on are therefore there when it is sent.
+// replay sends a transcript to a server, line by line. At each line of the peer, replay waits for the
+// same event of our server. So every fact on which a later line depends is true when this line is sent.
 type replay struct {
 	t            testing.TB
 	name         string
 	lines        []line
-	places       map[string]string // as recorded → ours; those of newPlaces, or none
+	places       map[string]string // recorded place → our place, from newPlaces; or empty
 	dial         func() *conn
 	sigterm      func()
 	awaitProgram func(c *conn, processID, does string)
 	timeout      time.Duration
 
 	declared map[string]difference // by at
-	stale    map[string]bool       // declared, and not yet seen
+	stale    map[string]bool       // declared differences not yet seen
 
 	conns    map[int]*conn
 	requests map[string]json.RawMessage // as sent, by at
@@ -391,10 +385,10 @@ type replay struct {
 	of       map[int]string             // connection → recorded session id
 
 	recorded, ours map[processKey]*life
-	notStarted     map[processKey]bool  // ours refused; that was compared
-	said           map[processOn]string // output recorded so far
-	pings          map[int]int          // recorded so far, by connection
-	others         map[string]int       // recorded so far, by method: notifications about no process
+	notStarted     map[processKey]bool  // our server refused the start, as compared
+	said           map[processOn]string // recorded output up to the current line
+	pings          map[int]int          // recorded pings up to the current line, by connection
+	others         map[string]int       // recorded notifications not about a process up to the current line, by method
 
 	mismatches []string
 }
@@ -402,20 +396,20 @@ type replay struct {
 // processKey names a process across the connections of its session.
 type processKey struct{ session, process string }
 
-// processOn is a process as one connection saw it.
+// processOn is a process as seen on a connection.
 type processOn struct {
 	conn    int
 	process string
 }
 
-// life is what became known of a process on all connections, by notifications and reads.
+// life is the knowledge about a process from the notifications and reads of all connections.
 type life struct {
 	chunks map[int64]outputChunk // by seq
 	exited obj
 	closed bool
 }
 
-// errStop ends a replay that has nothing left to wait for.
+// errStop ends a replay with nothing left to wait for.
 var errStop = errors.New("stop")
 
 func (r *replay) expect(all []difference) {
@@ -455,7 +449,7 @@ func (r *replay) run() []string {
 		for id, p := range c.procs {
 			r.learn(r.ours, r.key(n, id), p.chunks, p.exited, p.closed)
 		}
-		c.faults = nil // they were said
+		c.faults = nil // the faults were reported
 		c.mu.Unlock()
 	}
 	if !complete {
@@ -477,7 +471,7 @@ func (r *replay) mismatch(format string, args ...any) {
 	r.mismatches = append(r.mismatches, fmt.Sprintf(r.name+": "+format, args...))
 }
 
-// check compares ours with the peer's answer, or with the one declared.
+// check compares our answer with the peer's, or with the declared difference.
 func (r *replay) check(at string, peer, ours any) (problem string) {
 	if slices.Contains(unseen, r.name+"/"+at) {
 		return unlikeUnseen(resultOf(peer.(obj)), resultOf(ours.(obj)))
@@ -488,7 +482,7 @@ func (r *replay) check(at string, peer, ours any) (problem string) {
 		return problem
 	}
 	if problem == "" {
-		return "" // stale, said at the end
+		return "" // r.stale reports the difference at the end
 	}
 	delete(r.stale, at)
 	if problem = unlike(decode([]byte(d.ours)), ours, ""); problem != "" {
@@ -502,7 +496,7 @@ func (r *replay) step(l line) error {
 	if c == nil {
 		c = r.dial()
 		c.timeout = r.timeout
-		c.lastID.Store(1 << 40) // our own requests, away from the recorded ids
+		c.lastID.Store(1 << 40) // the replay's own requests have ids away from the recorded ids
 		r.conns[l.Conn] = c
 	}
 	switch l.Dir + " " + l.Kind {
@@ -549,7 +543,7 @@ func (r *replay) step(l line) error {
 	return nil
 }
 
-// await is a mismatch when the fact does not come true.
+// await returns a mismatch if the fact does not come true.
 func (r *replay) await(c *conn, what string, ok func() bool) error {
 	if err := c.tryAwait(ok); err != nil {
 		r.mismatch("%s: %v", what, err)
@@ -558,7 +552,7 @@ func (r *replay) await(c *conn, what string, ok func() bool) error {
 	return nil
 }
 
-// at names a request: its id, after the number of its connection unless that is 0.
+// at names a request by its id, after the number of its connection unless the number is 0.
 func at(conn int, id any) string {
 	text, isString := id.(string)
 	if !isString {
@@ -583,7 +577,7 @@ func (r *replay) send(c *conn, l line, opcode byte) {
 	c.sendRaw(opcode, data)
 }
 
-// prepare makes the gate of a process that waits for one.
+// prepare makes the gate of a process if the process waits for a gate.
 func (r *replay) prepare(c *conn, request obj, data []byte) []byte {
 	params := request["params"].(obj)
 	id, _ := params["processId"].(string)
@@ -595,7 +589,7 @@ func (r *replay) prepare(c *conn, request obj, data []byte) []byte {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	// Open at both ends: neither we nor the program wait in open.
+	// Open the FIFO for reading and writing: neither the replay nor the program then waits in open.
 	gate, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		r.t.Fatal(err)
@@ -605,9 +599,9 @@ func (r *replay) prepare(c *conn, request obj, data []byte) []byte {
 	return []byte(jsonText(request))
 }
 
-// answered waits for our answer and compares it. What only time can bring about
-// is asked for again: a resume that is refused as long as the server has not
-// noticed the cut, and a read of what is still on its way.
+// answered waits for our answer and compares it. Two kinds of requests are repeated until time brings
+// the answer: a resume refused because the server has not noticed the cut, and a read whose output is
+// still on its way.
 func (r *replay) answered(c *conn, conn int, peer obj) error {
 	at := at(conn, peer["id"])
 	request := decode(r.requests[at])
@@ -643,7 +637,7 @@ func (r *replay) answered(c *conn, conn int, peer obj) error {
 	}
 }
 
-// inOrder sorts what is in no order on the wire, as recordings are.
+// inOrder sorts lists without an order on the wire, as the recordings are sorted.
 func inOrder(method any, result obj) {
 	sorted := func(list any, by string) {
 		members, _ := list.([]any)
@@ -659,14 +653,14 @@ func inOrder(method any, result obj) {
 	}
 }
 
-// waits tells whether a read is a long poll.
+// waits reports whether a read is a long poll.
 func waits(params obj) bool {
 	ms, isNumber := params["waitMs"].(json.Number)
 	return isNumber && ms != "0"
 }
 
-// aMomentLater allows for an answer to a long poll that was woken by the exit and
-// written when the process had closed too.
+// aMomentLater allows an answer to a long poll that was woken by the exit, and written when the process
+// had also closed.
 func aMomentLater(peer, ours obj) {
 	p, _ := peer["result"].(obj)
 	if ours["closed"] == true && (p["closed"] == false) {
@@ -675,7 +669,7 @@ func aMomentLater(peer, ours obj) {
 	}
 }
 
-// file keeps what later lines and the comparison of lives need of an answer.
+// file keeps the parts of an answer needed by later lines and by the comparison of lives.
 func (r *replay) file(conn int, request, params, peer, ours obj) {
 	theirs, _ := peer["result"].(obj)
 	result, _ := ours["result"].(obj)
@@ -704,7 +698,7 @@ func (r *replay) file(conn int, request, params, peer, ours obj) {
 	}
 }
 
-// recordedSession maps a session id back; translate has put ours in its place.
+// recordedSession returns the recorded id of a session, the inverse of translate.
 func (r *replay) recordedSession(ours string) (string, bool) {
 	for recorded, id := range r.sessions {
 		if id == ours {
@@ -734,8 +728,7 @@ func (r *replay) asRecorded(text string) string {
 	return text
 }
 
-// told waits for a notification that is about no process, unless ours is known not to
-// send it.
+// told waits for a notification not about a process, unless our server is declared not to send it.
 func (r *replay) told(c *conn, peer obj) error {
 	method := peer["method"].(string)
 	if r.others == nil {
@@ -750,8 +743,8 @@ func (r *replay) told(c *conn, peer obj) error {
 	})
 }
 
-// toldEnough: ours has told as often of what is about no process as the peer, or, if that
-// is declared, not at all.
+// toldEnough checks the notifications not about a process: our server sent as many as the peer, or, if
+// declared, none.
 func (r *replay) toldEnough() {
 	ours := map[string]int{}
 	for _, c := range r.conns {
@@ -772,8 +765,8 @@ func (r *replay) toldEnough() {
 	}
 }
 
-// notified waits until ours has told on this connection as much of the process as
-// the peer had. What it told is compared at the end: chunks may be cut otherwise.
+// notified waits until our server has sent as much about the process on this connection as the peer.
+// The contents are compared at the end, because chunks may be cut differently.
 func (r *replay) notified(c *conn, conn int, peer obj) error {
 	params := peer["params"].(obj)
 	id := params["processId"].(string)
@@ -795,8 +788,8 @@ func (r *replay) notified(c *conn, conn int, peer obj) error {
 			}
 			switch {
 			case p.closed || slices.Contains(varying, r.name+"/"+id):
-				return true // compared when all is there
-			case p.first > 1: // a resumed one; where it begins here is chance
+				return true // summary compares later
+			case p.first > 1: // a resumed process may begin anywhere here
 				return strings.Contains(string(all), r.said[on])
 			default:
 				return len(r.asRecorded(string(all))) >= len(r.said[on])
@@ -846,7 +839,7 @@ func (r *replay) life(of map[processKey]*life, key processKey) *life {
 	return of[key]
 }
 
-// learn adds to what is known of a process. What has a seq has it for ever.
+// learn adds events to the knowledge about a process. An event with a seq stays.
 func (r *replay) learn(of map[processKey]*life, key processKey, chunks []outputChunk, exited obj, closed bool) {
 	known := r.life(of, key)
 	for _, chunk := range chunks {
@@ -873,8 +866,8 @@ func chunksOf(result obj) (chunks []outputChunk) {
 	return chunks
 }
 
-// summary is the output per stream as far as it is known without a hole from the
-// start, and how the process ended.
+// summary returns how the process ended, and the output of each stream from the start up to the first
+// hole.
 func (r *replay) summary(process string, l *life) obj {
 	s := obj{}
 	for seq := int64(1); ; seq++ {
@@ -909,8 +902,8 @@ func (r *replay) compareLives(key processKey, peer, ours *life) {
 			r.stale[at] = true
 		}
 	}
-	// What was still to come when the recording ended, or was not shown to anybody,
-	// is compared as far as both have it.
+	// Output still missing at the end of the recording, or never shown to a connection, is compared as
+	// far as both have it.
 	if !peer.closed || !ours.closed {
 		for _, stream := range []string{"stdout", "stderr", "pty"} {
 			a, _ := theirs[stream].(string)
@@ -938,8 +931,8 @@ var (
 	blanks  = regexp.MustCompile(` +`)
 )
 
-// withoutNumbers names pids, inodes and ptys in the order they appear: that they
-// are equal or not is all that two runs share.
+// withoutNumbers replaces pids, inodes and ptys by names in order of appearance: two runs agree only on
+// which of these numbers are equal.
 func withoutNumbers(text string) string {
 	names := map[string]string{}
 	var out strings.Builder
@@ -960,9 +953,9 @@ func withoutNumbers(text string) string {
 
 // --- comparing ---
 
-// unlike says where ours is not as the peer's: every member of theirs must be in
-// ours, with the same type and, unless it is the server's own, the same value. Ours
-// may have more. "" when alike.
+// unlike returns a difference between our value and the peer's, or "". Our value must have every member
+// of the peer's, with the same type and, unless specific to the server, the same value. Our value may
+// have more members.
 func unlike(peer, ours any, path string) string {
 	switch peer := peer.(type) {
 	case obj:
@@ -1011,10 +1004,9 @@ func unlike(peer, ours any, path string) string {
 	}
 }
 
-// unlikeUnseen compares the results of a read by their bytes: ours must begin at the
-// same seq and with the same bytes, be cut by seqs without a hole, and say where to
-// go on. More than maxBytes is right where one chunk is that large, and less where
-// the next would not have fitted.
+// unlikeUnseen compares the results of a read by their bytes. Our result must begin at the same seq
+// with the same bytes, have seqs without a hole, and name the next seq correctly. A result may be
+// larger than maxBytes if a single chunk is so large, and smaller if the next chunk would not have fit.
 func unlikeUnseen(peer, ours obj) string {
 	theirs, mine := chunksOf(peer), chunksOf(ours)
 	if len(mine) == 0 {
@@ -1039,8 +1031,8 @@ func unlikeUnseen(peer, ours obj) string {
 	return unlike(rest, ours, ".result")
 }
 
-// unlikeText compares error texts: ours says something, and the same where a
-// client may depend on it.
+// unlikeText compares error texts. Our text must not be empty, and must equal the peer's if a client
+// may depend on it.
 func unlikeText(peer, ours any) string {
 	theirs, _ := peer.(string)
 	text, ok := ours.(string)
@@ -1055,7 +1047,7 @@ func unlikeText(peer, ours any) string {
 	return ""
 }
 
-// decode is nil for what is no object.
+// decode returns nil unless data is an object.
 func decode(data []byte) (m obj) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
