@@ -116,7 +116,10 @@ var repeated = map[string]again{
 	"process/setRestart": {
 		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
 			c.start("p", obj{"argv": sh("read x"), "pipeStdin": true, "restart": restart("temporary", 5)})
-			return obj{"processId": "p", "restart": restart("permanent", 100)}, func(*conn) bool { return true } // answered in order
+			return obj{"processId": "p", "restart": restart("permanent", 100)}, func(c *conn) bool {
+				c.call("process/info", obj{"processId": "p"}) // the process answers requests in order, so the first is done
+				return true
+			}
 		},
 		between: func(c *conn) {
 			c.call("process/setRestart", obj{"processId": "p", "restart": restart("temporary", 5)})
