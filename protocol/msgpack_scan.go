@@ -75,7 +75,7 @@ func (u *unpacker) head() (item, error) {
 	case msgpcode.Int8 <= c && c <= msgpcode.Int64:
 		it.kind, size = kindNumber, 1<<(c-msgpcode.Int8)
 	case msgpcode.IsExt(c):
-		return item{}, fmt.Errorf("an extension (0x%x) at byte %d: there are none on this wire", c, at)
+		return item{}, fmt.Errorf("an extension (0x%x) at byte %d: this wire has no MessagePack extensions", c, at)
 	default:
 		return item{}, fmt.Errorf("0x%x at byte %d begins no value", c, at)
 	}
@@ -99,7 +99,7 @@ func (u *unpacker) head() (item, error) {
 			it.n, it.below = uint64(signed), signed < 0
 		}
 	case it.kind == kindObject && it.n > left/2, it.n > left: // an element has at least one byte, a member two
-		return item{}, fmt.Errorf("the value at byte %d is to have a length of %d, and only %d bytes follow", at, it.n, left)
+		return item{}, fmt.Errorf("the value at byte %d announces a length of %d, but only %d bytes follow", at, it.n, left)
 	}
 	return it, nil
 }

@@ -115,15 +115,15 @@ func TestMsgpackDecodeRefuses(t *testing.T) {
 		{request(`d9`), "the message ends within the head of the value at byte 21"},
 
 		// Wrong lengths.
-		{request(`dd ffffffff 01`), "the value at byte 21 is to have a length of 4294967295, and only 1 bytes follow"},
-		{request(`df ffffffff a0 01`), "a length of 4294967295, and only 2 bytes follow"},
-		{request(`df 00000002 a0 01 a0`), "a length of 2, and only 3 bytes follow"},
-		{request(`c6 ffffffff 01`), "a length of 4294967295, and only 1 bytes follow"},
-		{request(`db ffffffff 01`), "a length of 4294967295, and only 1 bytes follow"},
-		{request(`dc 0003 01 01`), "a length of 3, and only 2 bytes follow"},
-		{request(`a5'four'`), "a length of 5, and only 4 bytes follow"},
+		{request(`dd ffffffff 01`), "the value at byte 21 announces a length of 4294967295, but only 1 bytes follow"},
+		{request(`df ffffffff a0 01`), "a length of 4294967295, but only 2 bytes follow"},
+		{request(`df 00000002 a0 01 a0`), "a length of 2, but only 3 bytes follow"},
+		{request(`c6 ffffffff 01`), "a length of 4294967295, but only 1 bytes follow"},
+		{request(`db ffffffff 01`), "a length of 4294967295, but only 1 bytes follow"},
+		{request(`dc 0003 01 01`), "a length of 3, but only 2 bytes follow"},
+		{request(`a5'four'`), "a length of 5, but only 4 bytes follow"},
 		{request(`92 dd 00000002 01 01`), "the message ends at byte 29"}, // the inner value takes the bytes needed by the outer value
-		{`df ffffffff`, "a length of 4294967295, and only 0 bytes follow"},
+		{`df ffffffff`, "a length of 4294967295, but only 0 bytes follow"},
 
 		// Nesting.
 		{request(strings.Repeat("91", 1<<20)), "nested deeper than 128 at byte 150"},
@@ -195,7 +195,7 @@ func TestMsgpackUnmarshalRefuses(t *testing.T) {
 		{new(ProcessWriteParams), write + `a4'aGkK'`, "invalid type: string \"aGkK\", expected bytes (bin): as they are, not in base64, in `chunk`"},
 		{new(ProcessWriteParams), write + `c0`, "invalid type: null, expected bytes (bin): as they are, not in base64, in `chunk`"},
 		{new(ProcessWriteParams), write + `93 01 02 03`, "invalid type: sequence, expected bytes (bin): as they are, not in base64, in `chunk`"},
-		{new(ProcessWriteParams), write + `c6 7fffffff 00`, "the value at byte 29 is to have a length of 2147483647, and only 1 bytes follow, in `chunk`"},
+		{new(ProcessWriteParams), write + `c6 7fffffff 00`, "the value at byte 29 announces a length of 2147483647, but only 1 bytes follow, in `chunk`"},
 		{new(ProcessWriteParams), write + `c400 00`, "1 bytes follow the end at byte 31, expected nothing more"},
 		{new(OutputNotification), `84 a9'processId' a1'p' a3'seq' 01 a6'stream' 01 a5'chunk' c400`, "invalid type: number 1, expected a string, in `stream`"},
 		{new(OutputNotification), `84 a9'processId' c40170 a3'seq' 01 a6'stream' a3'pty' a5'chunk' c400`, "invalid type: bytes, expected a string, in `processId`"},
@@ -213,9 +213,9 @@ func TestMsgpackUnmarshalRefuses(t *testing.T) {
 		{new(ProcessStartParams), `81 a7'sandbox' 81 01 01`, "the key at byte 10 is no string, in `sandbox`"},
 		{new(ProcessStartParams), `81 a7'sandbox' 91 cb7ff8000000000000`, "NaN is no number of JSON, in `sandbox`"},
 		{new(ProcessStartParams), `81 a7'sandbox' ` + strings.Repeat("91", 1<<20), "nested deeper than 128 at byte 138, in `sandbox`"},
-		{new(ProcessStartParams), `81 a4'argv' dd 7fffffff a0`, "the value at byte 6 is to have a length of 2147483647, and only 1 bytes follow, in `argv`"},
-		{new(ProcessStartParams), `81 a3'env' df 7fffffff a0 a0`, "the value at byte 5 is to have a length of 2147483647, and only 2 bytes follow, in `env`"},
-		{new(SessionAckParams), `df 7fffffff`, "the value at byte 0 is to have a length of 2147483647, and only 0 bytes follow"},
+		{new(ProcessStartParams), `81 a4'argv' dd 7fffffff a0`, "the value at byte 6 announces a length of 2147483647, but only 1 bytes follow, in `argv`"},
+		{new(ProcessStartParams), `81 a3'env' df 7fffffff a0 a0`, "the value at byte 5 announces a length of 2147483647, but only 2 bytes follow, in `env`"},
+		{new(SessionAckParams), `df 7fffffff`, "the value at byte 0 announces a length of 2147483647, but only 0 bytes follow"},
 		{new(NoParams), `81 a1'x' 01`, "invalid type: map, expected unit"},
 	} {
 		refuse(c.v, unhex(t, c.payload), c.want)

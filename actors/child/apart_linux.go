@@ -97,7 +97,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 // buryLate reaps a killed child, whose end waits for a filesystem, removes its tree, and ends the
 // turn of its job.
 func (h *Host) buryLate(j *job, pid int, tree tree) {
-	h.log.Warn("a child that was killed waits for a filesystem", "pid", pid, "program", j.path, "dir", j.spec.Dir)
+	h.log.Warn("a killed child ends only when its filesystem answers", "pid", pid, "program", j.path, "dir", j.spec.Dir)
 	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if gone, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); gone == pid || errors.Is(err, unix.ECHILD) {
 			break

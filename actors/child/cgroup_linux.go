@@ -84,7 +84,7 @@ func (c *cgroups) check(own string) error {
 		return fmt.Errorf("%s is not delegated to this user: %w", own, err)
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, "cgroup.kill")); err != nil {
-		return fmt.Errorf("the kernel has no cgroup.kill (it has since Linux 5.14): %w", err)
+		return fmt.Errorf("the kernel has no cgroup.kill (new in Linux 5.14): %w", err)
 	}
 	kind, err := os.ReadFile(filepath.Join(c.dir, "cgroup.type"))
 	if err != nil {
@@ -122,7 +122,7 @@ func killCgroupLeftovers(own string, self server, log *slog.Logger) {
 			pause.wait()
 		}
 		if err := errors.Join(err, left.remove()); err != nil {
-			log.Error("not all that a dead server left was killed", "cgroup", left.dir, "members", left.members(), "err", err)
+			log.Error("some processes of a dead server may still be running", "cgroup", left.dir, "members", left.members(), "err", err)
 		}
 	}
 }

@@ -1060,7 +1060,7 @@ func TestStartErrors(t *testing.T) {
 		{Spec{Argv: []string{plain + "/x"}}, ErrNoProgram, `no such program "` + plain + `/x": a part of its path is not a directory`},
 		{Spec{Argv: []string{loop}}, ErrNoProgram, `no such program "` + loop + `": stat ` + loop + `: too many levels of symbolic links`},
 		{Spec{Argv: []string{"/bin/true"}, Dir: loop}, ErrDir, `working directory "` + loop + `": stat ` + loop + `: too many levels of symbolic links`},
-		{Spec{Argv: []string{orphan}}, ErrNoProgram, `no such program: the interpreter that "` + orphan + `" names`},
+		{Spec{Argv: []string{orphan}}, ErrNoProgram, `no such program: the interpreter named by "` + orphan + `"`},
 		{Spec{Argv: []string{plain}}, ErrPermission, `permission denied: program "` + plain + `" is not executable`},
 		{Spec{Argv: []string{"plain"}, Env: []string{"PATH=" + dir}}, ErrPermission, `permission denied: program "` + plain + `" is not executable`},
 		{Spec{Argv: []string{dir}}, ErrPermission, `permission denied: program "` + dir + `" is a directory`},

@@ -24,7 +24,7 @@ func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	}
 	h.endStrays = func() { c.closing.Store(true) }
 	if c.tags.off {
-		log.Info("RLIMIT_LOCKS is in use: programs are found without their tag", "reason", "another server of ours started this one, or a limit is set")
+		log.Info("RLIMIT_LOCKS is in use: descendants are found without a tag", "reason", "another server of ours started this one, or a limit is set")
 	}
 	switch c.mode {
 	case ContainCgroup, "":

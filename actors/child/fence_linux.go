@@ -45,7 +45,7 @@ func newFence(c containment, log *slog.Logger) *fence {
 	if ok && slices.Contains(v2.controllers, "pids") {
 		f.dir = v2.dir
 	} else if err := f.make(); err != nil {
-		f.why = fmt.Sprintf("programs share the limits of processes and threads with the server, and one that forks without end can end it: no cgroup of the pids controller: %v", err)
+		f.why = fmt.Sprintf("programs share the limits of processes and threads with the server, so a program that forks without end can end the server: no cgroup of the pids controller: %v", err)
 		log.Warn(f.why)
 		return f
 	}

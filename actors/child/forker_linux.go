@@ -255,7 +255,7 @@ func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protoco
 		return pid, nil
 	}
 	if ws := kill(pid); errors.Is(err, unix.ESRCH) {
-		err = fmt.Errorf("%w: the process was ended by %s before they were set: perhaps ptrace(2), which sets them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
+		err = fmt.Errorf("%w: %s ended the process before the server had set them: perhaps ptrace(2), needed to set them, is forbidden here", ErrLimitRefused, unix.SignalName(ws.Signal()))
 	}
 	return 0, err
 }

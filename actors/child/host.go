@@ -34,8 +34,8 @@ type Host struct {
 	exits       *exits
 	room        room
 	stopReaper  func() error
-	// endStrays lets the next tree killed take along processes of unknown origin, which may belong
-	// to another tree.
+	// endStrays makes the kill of any tree also kill strays: descendants of an unknown child. Used
+	// when all trees end.
 	endStrays func()
 	begun     chan struct{} // capacity 1; full: a child was started
 	fence     *fence
@@ -327,7 +327,7 @@ func (h *Host) Close(ctx context.Context) error {
 	case <-h.closed:
 		return h.err
 	case <-ctx.Done():
-		return fmt.Errorf("child: %d children were not yet seen gone: %w", h.Live(), ctx.Err())
+		return fmt.Errorf("child: %d children may still be running: %w", h.Live(), ctx.Err())
 	}
 }
 
@@ -389,7 +389,7 @@ func (h *Host) awaitUnborn() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return fmt.Errorf("%w: pids %v wait for a filesystem and end when it answers", ErrSurvivors, slices.Sorted(maps.Keys(h.unborn)))
+	return fmt.Errorf("%w: pids %v are killed, and end when their filesystem answers", ErrSurvivors, slices.Sorted(maps.Keys(h.unborn)))
 }
 
 func (h *Host) forget(p *process) {

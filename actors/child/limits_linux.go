@@ -55,7 +55,7 @@ func withSignalsBlocked(fork func() (int, error)) (pid int, mask unix.Sigset_t, 
 // tracingError explains an error in the fork or exec of a traced child.
 func tracingError(path string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
-		return fmt.Errorf("%w are set with ptrace(2), and that or the execution of %q is refused: %w (ptrace may be by a seccomp filter, kernel.yama.ptrace_scope, or a tracer of this server)", ErrLimitRefused, path, err)
+		return fmt.Errorf("%w are set with ptrace(2), but the system refuses ptrace or the execution of %q: %w (a seccomp filter, kernel.yama.ptrace_scope or a tracer of this server may forbid ptrace)", ErrLimitRefused, path, err)
 	}
 	return err
 }

@@ -108,9 +108,9 @@ func TestNoPtrace(t *testing.T) {
 		action uint32
 		text   string
 	}{
-		{unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM), `limits are set with ptrace(2), and that or the execution of "/bin/true" is refused: operation not permitted`},
-		{unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS), `limits are set with ptrace(2), and that or the execution of "/bin/true" is refused: function not implemented`},
-		{unix.SECCOMP_RET_KILL_PROCESS, `limits: the process was ended by SIGSYS before they were set`},
+		{unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM), `limits are set with ptrace(2), but the system refuses ptrace or the execution of "/bin/true": operation not permitted`},
+		{unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS), `limits are set with ptrace(2), but the system refuses ptrace or the execution of "/bin/true": function not implemented`},
+		{unix.SECCOMP_RET_KILL_PROCESS, `limits: SIGSYS ended the process before the server had set them`},
 	} {
 		onThread(func(tid int) {
 			filter := []unix.SockFilter{

@@ -178,7 +178,7 @@ func startError(err error, spec *Spec, room room) error {
 		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)
 	case errors.Is(err, syscall.ENOENT):
 		// checkProgram has just found the file, so the missing file is the interpreter.
-		return fmt.Errorf("%w: the interpreter that %q names", ErrNoProgram, program)
+		return fmt.Errorf("%w: the interpreter named by %q", ErrNoProgram, program)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("%w: program %q", ErrPermission, program)
 	case errors.Is(err, syscall.E2BIG):

@@ -344,7 +344,7 @@ func (p *process) Release() error {
 	case !closed:
 		return fmt.Errorf("%w: process %d has not closed", ErrInUse, p.pid)
 	case !p.TreeEmpty():
-		return fmt.Errorf("%w: process %d left others behind", ErrInUse, p.pid)
+		return fmt.Errorf("%w: process %d has left descendants behind", ErrInUse, p.pid)
 	}
 	if err := p.tree.remove(); err != nil {
 		return fmt.Errorf("child: containment of process %d: %w", p.pid, err)

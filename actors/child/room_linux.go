@@ -136,7 +136,7 @@ func ownCgroup(controller string) (dir, root string, err error) {
 		}
 	}
 	if path == "" || strings.HasPrefix(path, "/..") {
-		return "", "", fmt.Errorf("this process is in no cgroup v2 that it can see (/proc/self/cgroup: %q)", path)
+		return "", "", fmt.Errorf("this process cannot see its cgroup (/proc/self/cgroup: %q)", path)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

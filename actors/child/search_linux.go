@@ -338,7 +338,7 @@ func (c *searches) killLeftovers(log *slog.Logger) {
 		return found, err
 	})
 	if err != nil {
-		log.Error("not all that a dead server left was killed", "err", err)
+		log.Error("some processes of a dead server may still be running", "err", err)
 	}
 }
 

@@ -23,7 +23,7 @@ func newSpare(log *slog.Logger) *spare {
 	thread, err := newForker()
 	s := &spare{thread: thread}
 	if err != nil {
-		log.Warn("without a file descriptor left, the server will not find what it has to kill", "err", err)
+		log.Warn("if the server runs out of file descriptors, it will not find the processes to kill", "err", err)
 		return s
 	}
 	s.thread.calls <- func() { // frees two descriptors, so even the lowest limit suffices

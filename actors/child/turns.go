@@ -105,7 +105,7 @@ func (h *Host) take(name string, o *owner) {
 			j.deadline = time.AfterFunc(h.answerTime, func() { h.overdue(j) })
 			go h.lookUp(j)
 		default:
-			h.end(j, fmt.Errorf("%w: %d starts of this session and %d in all wait for theirs", ErrNoAnswer, o.late, t.late))
+			h.end(j, fmt.Errorf("%w: %d starts of this session and %d starts in all wait for an answer", ErrNoAnswer, o.late, t.late))
 		}
 	}
 	if o.running == 0 {

@@ -378,7 +378,7 @@ func TestHandles(t *testing.T) {
 		t.Errorf("who had the old file open reads %q, %v", chunk, err)
 	}
 	wantText(t, h.Open("f", at("a"), true), "")
-	const beyond = "offset 9223372036854775808 is beyond what a file may have"
+	const beyond = "offset 9223372036854775808 is too large for a file"
 	wantText(t, h.Write("f", 1<<63, []byte("x")), beyond)
 	wantText(t, h.Close("f"), beyond)
 	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")

@@ -105,7 +105,7 @@ func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	}
 	defer hd.mu.Unlock()
 	if offset > math.MaxInt64-uint64(len(data)) {
-		err = refuse("offset %d is beyond what a file may have", offset)
+		err = refuse("offset %d is too large for a file", offset)
 	} else {
 		_, err = hd.file.WriteAt(data, int64(offset))
 	}
