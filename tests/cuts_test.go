@@ -24,11 +24,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seedFlag repeats the choices of an earlier run; what the machine adds to them it
-// cannot repeat.
+// seedFlag repeats the random choices of an earlier run. The machine's own timing cannot be repeated.
 var seedFlag = flag.Uint64("seed", 0, "of the random moments at which connections break; 0 takes a new one")
 
-// programVar makes the test binary one of the programs of package stream.
+// programVar makes the test binary run as a program of package stream.
 const programVar = "TROUPE_TESTS_PROGRAM"
 
 func init() {
@@ -37,7 +36,7 @@ func init() {
 	}
 }
 
-// streamProgram is what to start for a program of package stream.
+// streamProgram returns the parameters of a start for a program of package stream.
 func streamProgram(t testing.TB, more obj, args ...string) obj {
 	t.Helper()
 	exe, err := os.Executable()
@@ -65,7 +64,7 @@ func random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// scaled is n, or a tenth of it with -short.
+// scaled returns n, or a tenth of n with -short.
 func scaled(n int) int {
 	if testing.Short() {
 		return n / 10
@@ -73,35 +72,35 @@ func scaled(n int) int {
 	return n
 }
 
-// --- a connection that breaks ---
+// --- a breaking connection ---
 
 // breakage is how a connection breaks.
 type breakage int
 
 const (
-	reset     breakage = iota // RST: what is on its way is lost, both ends know
+	reset     breakage = iota // RST: bytes in flight are lost, and both ends know
 	finish                    // FIN without a Close frame, and the client reads no more
-	vanish                    // nothing: the other side believes that it is still there
-	glut                      // RST, after the kernel has queued what the client does not read
-	breakages                 // how many there are
+	vanish                    // silence: the other side believes the connection is alive
+	glut                      // RST, after unread bytes have filled the kernel's buffer
+	breakages                 // number of breakages
 )
 
-// brittle is the client's end of a TCP connection that breaks when it has carried
-// so many bytes, wherever in a message that is.
+// brittle is the client's end of a TCP connection. The connection breaks after a number of bytes, at
+// any place in a message.
 type brittle struct {
 	*net.TCPConn
 	how      breakage
-	down, up atomic.Int64 // bytes left until it breaks
+	down, up atomic.Int64 // bytes left until the break
 
 	mu     sync.Mutex
-	held   chan struct{} // not nil: reading waits for it to be closed
+	held   chan struct{} // not nil: reading waits until held is closed
 	broken chan struct{}
 	once   sync.Once
 }
 
 var errBroken = errors.New("the connection broke")
 
-// firm is a brittle connection that breaks only when the test says so.
+// firm returns a brittle connection that breaks only when the test calls snap.
 func firm() *brittle { return brittleAfter(reset, math.MaxInt64, math.MaxInt64) }
 
 func brittleAfter(how breakage, down, up int64) *brittle {
@@ -145,7 +144,7 @@ func (b *brittle) carry(left *atomic.Int64, p []byte, carry func([]byte) (int, e
 	return n, err
 }
 
-// snap breaks the connection. Any goroutine, any number of times.
+// snap breaks the connection. Any goroutine may call snap any number of times.
 func (b *brittle) snap() {
 	b.once.Do(func() {
 		switch b.how {
@@ -166,11 +165,11 @@ func (b *brittle) snap() {
 		case vanish:
 		}
 		close(b.broken)
-		b.SetDeadline(time.Unix(1, 0)) // whoever is blocked returns
+		b.SetDeadline(time.Unix(1, 0)) // blocked calls return
 	})
 }
 
-// unread is what the kernel holds of what has arrived, in bytes.
+// unread returns how many bytes have arrived and wait in the kernel.
 func (b *brittle) unread() (n int) {
 	raw, err := b.SyscallConn()
 	if err != nil {
@@ -232,22 +231,22 @@ func (s *server) dialOver(b *brittle, pong func(c *conn, payload string)) (*conn
 	return c, nil
 }
 
-// --- a client that resumes ---
+// --- a resuming client ---
 
-// resumer is a client that comes back: its session, and what it has had.
+// resumer is a client that resumes after each break: its session, and the output received.
 type resumer struct {
 	t         *testing.T
 	s         *server
-	params    obj                           // of initialize, beside those of the resume
+	params    obj                           // of initialize, besides the parameters of the resume
 	pong      func(c *conn, payload string) // answers pings; nil: at once
 	replay    bool                          // resume with resumeFrom; else with process/read, as the peer does
-	takeover  bool                          // a connection of ours has vanished: the server believes that it is there
+	takeover  bool                          // an earlier connection has vanished, and the server believes the connection is alive
 	sessionID string
 	had       map[string]*had
-	reads     map[string]int64 // requests of process/read on the present connection
+	reads     map[string]int64 // process/read requests on the current connection
 }
 
-// had is what a client has made its own of a process.
+// had is the part of a process's events that the client has.
 type had struct {
 	last           int64
 	exited, closed bool
@@ -266,7 +265,7 @@ func newResumer(t *testing.T, s *server, replay bool) *resumer {
 	return &resumer{t: t, s: s, replay: replay, had: map[string]*had{}}
 }
 
-// start starts a process of which stdout, or a PTY, is stream 1, stderr stream 2.
+// start starts a process whose stdout, or PTY, is stream 1, and whose stderr is stream 2.
 func (r *resumer) start(c *conn, id string, params obj) *proc {
 	r.t.Helper()
 	p := c.start(id, params)
@@ -274,8 +273,8 @@ func (r *resumer) start(c *conn, id string, params obj) *proc {
 	return p
 }
 
-// connect opens the session, or resumes it, over b. What it returns may have
-// broken already; nil if it broke before it was a websocket.
+// connect opens or resumes the session over b. The returned connection may have broken already. If b
+// broke before the handshake was done, connect returns nil.
 func (r *resumer) connect(b *brittle) *conn {
 	r.t.Helper()
 	takeover := r.takeover
@@ -336,19 +335,19 @@ func (r *resumer) connect(b *brittle) *conn {
 	return c
 }
 
-// absorb makes what came over c the client's own, as far as nothing is missing.
+// absorb adds the events of c to the client's, up to the first missing event.
 func (r *resumer) absorb(c *conn) {
 	r.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, h := range r.had {
 		p := c.procs[id]
-		if p != nil { // What follows h.last has perhaps been acknowledged, and left the log before it was read.
+		if p != nil { // The server may have dropped later events, because they were acknowledged before process/read.
 			if err := h.live(p, true); err != nil {
 				r.t.Fatalf("process %q: %v", id, err)
 			}
 		}
-		mayMiss := false // what the answer to process/read would have filled in
+		mayMiss := false // the answer to process/read would have filled the hole
 		if request, ok := r.reads[id]; ok {
 			answer := c.takeReply(request)
 			mayMiss = answer == nil
@@ -367,15 +366,15 @@ func (r *resumer) absorb(c *conn) {
 	}
 }
 
-// read takes the answer to a process/read after h.last, or less: what followed it may
-// have come meanwhile.
+// read takes the answer to a process/read after h.last or earlier: live notifications may have come
+// meanwhile.
 func (h *had) read(answer obj) error {
 	result := resultOf(answer)
 	if result == nil {
 		return fmt.Errorf("answered with %s", jsonText(answer))
 	}
 	exited, closed := result["exited"].(bool), result["closed"].(bool)
-	// Of the seqs that are no output, the answer says only that they have been.
+	// For a seq without output, the answer says only that the seq is past.
 	skip := func(until int64) error {
 		if h.last < until && exited && !h.exited {
 			h.last, h.exited, h.exitCode = h.last+1, true, num(result["exitCode"])
@@ -402,8 +401,8 @@ func (h *had) read(answer obj) error {
 	return skip(num(result["nextSeq"]) - 1)
 }
 
-// live takes the notifications that came on one connection: those up to h.last
-// again, and then what follows. If mayMiss, it stops at the first that is missing.
+// live takes the notifications of a connection. Some may repeat events up to h.last. If mayMiss, live
+// stops at the first missing event; otherwise a missing event is an error.
 func (h *had) live(p *proc, mayMiss bool) error {
 	chunks, gaps := p.chunks, p.gaps
 	for h.last < p.next-1 {
@@ -422,7 +421,7 @@ func (h *had) live(p *proc, mayMiss bool) error {
 		case len(gaps) > 0 && num(gaps[0]["fromSeq"]) == due:
 			h.gaps = append(h.gaps, gaps[0])
 			if lost := num(gaps[0]["bytes"]); lost > 0 {
-				h.streams["stdout"].Skip(lost) // where there are gaps, nothing else is written to
+				h.streams["stdout"].Skip(lost) // with gaps, only stdout is written
 			}
 			h.last = num(gaps[0]["toSeq"])
 		case p.exited != nil && num(p.exited["seq"]) == due:
@@ -446,8 +445,8 @@ func (h *had) output(chunk outputChunk) error {
 	return nil
 }
 
-// finish waits on c until every process has closed, and wants exit code 0 and each
-// of the named streams ("id stream") whole.
+// finish waits on c until every process has closed, and expects exit code 0 and each named stream ("id
+// stream") whole.
 func (r *resumer) finish(c *conn, streams ...string) {
 	r.t.Helper()
 	for id, h := range r.had {
@@ -458,13 +457,13 @@ func (r *resumer) finish(c *conn, streams ...string) {
 			if p := c.procs[id]; p != nil && p.closed {
 				return true
 			}
-			// It may have closed while we were away: then only the answer to the
-			// process/read says so.
+			// A process may have closed during the break. Then only the answer to process/read shows
+			// the close.
 			return slices.ContainsFunc(c.replies, func(m obj) bool {
 				return num(m["id"]) == r.reads[id] && resultOf(m)["closed"] == true
 			})
 		})
-		// A process/read is answered even if it has nothing to say.
+		// The server answers a process/read even without news.
 		c.awaitFact("the answer to process/read", func() bool {
 			request, asked := r.reads[id]
 			return !asked || slices.ContainsFunc(c.replies, func(m obj) bool { return num(m["id"]) == request })
@@ -486,7 +485,7 @@ func (r *resumer) finish(c *conn, streams ...string) {
 	}
 }
 
-// modes are the two ways to get what was missed, in each encoding.
+// modes are the two ways to get missed output, in each encoding.
 var modes = []struct {
 	name           string
 	replay, packed bool
@@ -494,9 +493,9 @@ var modes = []struct {
 
 // --- tests ---
 
-// TestCutsOfOutput: three processes write as fast as they can, one to both of its
-// streams, one to a PTY; the connection breaks in every way at every place; and the
-// client has each byte once.
+// TestCutsOfOutput cuts connections under output. Three processes write as fast as they can: to a pipe,
+// to both streams, to a PTY. The connection breaks in every way at every place, and the client gets
+// each byte once.
 func TestCutsOfOutput(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -508,8 +507,7 @@ func TestCutsOfOutput(t *testing.T) {
 			r := newResumer(t, s, mode.replay)
 			b := firm()
 			c := r.connect(b)
-			// They may be ahead by so little that the answer to a process/read does not
-			// often break with the connection.
+			// The retention is small, so that most breaks do not hit the answer to a process/read.
 			little := obj{"bytes": 64 << 10}
 			r.start(c, "both", streamProgram(t, obj{"retention": little}, "source", "-1", "both"))
 			r.start(c, "one", streamProgram(t, obj{"retention": little}, "source", "-1"))
@@ -539,25 +537,25 @@ func TestCutsOfOutput(t *testing.T) {
 	}
 }
 
-// input writes stream 1 and its end to a process: each piece once, and again after
-// a break if it was not answered.
+// input writes stream 1 and its end to a process. Each piece is sent once, and sent again after a break
+// if no answer came.
 type input struct {
 	id      string
-	size    int64        // bytes in all
-	piece   int64        // bytes of one write, at most
-	flight  int          // writes without an answer, at most
-	made    int64        // bytes that are in a write
-	pending []inputWrite // not answered, in order
-	sent    int          // so many of them were sent on the present connection
+	size    int64        // total number of bytes
+	piece   int64        // largest write in bytes
+	flight  int          // most writes without an answer
+	made    int64        // bytes made into writes
+	pending []inputWrite // writes without an answer, in order
+	sent    int          // how many of pending were sent on the current connection
 }
 
 type inputWrite struct {
 	writeID string
 	data    []byte
-	request int64 // on the present connection
+	request int64 // on the current connection
 }
 
-// send sends what may be sent.
+// send sends as many writes as flight allows.
 func (in *input) send(c *conn, sizes *rand.Rand) {
 	for in.sent < in.flight && (in.sent < len(in.pending) || in.made < in.size) {
 		if in.sent == len(in.pending) {
@@ -577,8 +575,8 @@ func (in *input) send(c *conn, sizes *rand.Rand) {
 	}
 }
 
-// answered waits for the next answer to a write, which must be that to the oldest.
-// The error is that the connection has ended.
+// answered waits for the next answer to a write, and checks that the oldest write was answered. If the
+// connection has ended, answered returns an error.
 func (in *input) answered(c *conn) error {
 	c.t.Helper()
 	var answer obj
@@ -603,7 +601,7 @@ func (in *input) answered(c *conn) error {
 	return nil
 }
 
-// run writes on a new connection until all is answered (nil) or it has ended.
+// run writes on a new connection until every write is answered (nil) or the connection has ended.
 func (in *input) run(c *conn, sizes *rand.Rand) error {
 	c.t.Helper()
 	in.sent = 0
@@ -616,9 +614,9 @@ func (in *input) run(c *conn, sizes *rand.Rand) error {
 	return nil
 }
 
-// TestCutsOfInput: many writes are on their way when the connection breaks; those
-// without an answer are sent again. A slow reader, or cat with its output coming
-// back on the same connection, gets each byte once, in order.
+// TestCutsOfInput breaks the connection while many writes are in flight. The client sends writes
+// without an answer again. The program, a slow reader or cat with its output on the same connection,
+// gets each byte once, in order.
 func TestCutsOfInput(t *testing.T) {
 	t.Parallel()
 	cat := obj{"argv": []string{"/bin/cat"}, "pipeStdin": true, "retention": obj{"bytes": 64 << 10}}
@@ -627,8 +625,8 @@ func TestCutsOfInput(t *testing.T) {
 		replay  bool
 		packed  bool
 		program obj
-		streams []string // that come back
-		down    int64    // at most so many bytes to the client before a break
+		streams []string // streams of output
+		down    int64    // most bytes to the client before a break
 	}{
 		{"sink", true, false, streamProgram(t, nil, "sink"), nil, 3 << 10},
 		{"cat, replay", true, false, cat, []string{"p stdout"}, 300 << 10},
@@ -672,8 +670,8 @@ func TestCutsOfInput(t *testing.T) {
 	}
 }
 
-// unacked is what the server holds of a process that its owner has not had, in
-// bytes.
+// unacked returns how many bytes the server holds of a process because its owner has not acknowledged
+// them.
 func unacked(c *conn, id string) int64 {
 	c.t.Helper()
 	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
@@ -684,11 +682,10 @@ func unacked(c *conn, id string) int64 {
 	return 0
 }
 
-// nearlyFull is what a process of the default retention holds at least when it has
-// been stopped by it, in bytes.
+// nearlyFull is the least number of bytes held for a process that the default retention has stopped.
 const nearlyFull = 800 << 10
 
-// observe attaches an observer that understands gaps; params are added to those of
+// observe attaches an observer with the capability gap. params are added to the parameters of
 // initialize.
 func (s *server) observe(sessionID string, params obj) *conn {
 	s.t.Helper()
@@ -699,7 +696,7 @@ func (s *server) observe(sessionID string, params obj) *conn {
 	return s.session(all)
 }
 
-// TestAway: what is written while nobody is there waits, and how it ended too.
+// TestAway: output and exit during an absence wait for the client.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -724,7 +721,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestEvict: an owner that chose to lose is told what it has lost.
+// TestEvict: an owner with an evicting retention gets a gap for the lost output.
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
@@ -742,7 +739,7 @@ func TestEvict(t *testing.T) {
 		b.hold()
 		witness.process("p").awaitClosed()
 		b.release()
-		r.finish(c, "p stdout") // the gaps' bytes make the rest fit
+		r.finish(c, "p stdout") // with the bytes of the gaps the total is right
 		if len(r.had["p"].gaps) == 0 {
 			t.Error("no gap, though the client had stopped reading")
 		}
@@ -790,15 +787,14 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-// behindGate makes a program wait until open is called, and a shell run first
-// before that.
+// behindGate makes a program wait until open is called. A shell runs first before the wait.
 func behindGate(t testing.TB, program obj, first string) (gated obj, open func()) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	gate, err := os.OpenFile(path, os.O_RDWR, 0) // both ends: neither side waits for the other
+	gate, err := os.OpenFile(path, os.O_RDWR, 0) // open both ends: neither side waits for the other
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -808,8 +804,8 @@ func behindGate(t testing.TB, program obj, first string) (gated obj, open func()
 	return gated, func() { gate.WriteString("open\n") }
 }
 
-// TestTakeover: the connection that had the session is told and closed, also while
-// it is writing; what it had sent and was not answered is sent again by the next.
+// TestTakeover: the connection that loses the session gets a notice and a Close frame, even in the
+// middle of writes. The new connection sends writes without an answer again.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	rnd := random(t)
@@ -848,8 +844,8 @@ func TestTakeover(t *testing.T) {
 	r.finish(c)
 }
 
-// TestParkedAtCut: requests that wait when the connection ends hold nothing up and
-// are not done twice.
+// TestParkedAtCut: requests still waiting at the end of their connection hold nothing up, and are not
+// executed twice.
 func TestParkedAtCut(t *testing.T) {
 	t.Parallel()
 	for how := range breakages {
@@ -864,21 +860,21 @@ func TestParkedAtCut(t *testing.T) {
 			r.start(c, "p", gated)
 			c.request("process/read", obj{"processId": "p", "waitMs": 600_000})
 			c.request("process/wait", obj{"processId": "p"})
-			// More than a pipe and the server's queue take.
+			// This input is larger than a pipe and the server's queue.
 			in := &input{id: "p", size: 2 << 20, piece: 64 << 10, flight: 1000}
 			rnd := random(t)
 			in.send(c, rnd)
 			if err := in.answered(c); err != nil {
 				t.Fatal(err)
 			}
-			c.call("session/info", obj{}) // the server has them all
+			c.call("session/info", obj{}) // the server has all writes
 			b.snap()
 			c.awaitEnd()
 			r.absorb(c)
 
 			c = r.connect(firm())
 			again := make(chan struct{})
-			go func() { // only now is there room
+			go func() { // now the pipe gets room
 				defer close(again)
 				time.Sleep(10 * time.Millisecond)
 				open()
@@ -893,8 +889,8 @@ func TestParkedAtCut(t *testing.T) {
 	}
 }
 
-// TestLiveFromTheAnswer: what is written after a resume comes live, or to a read that
-// waits for it, also when nobody has read what was written before.
+// TestLiveFromTheAnswer: output after a resume comes live, or answers a waiting read, even if nobody
+// has read the earlier output.
 func TestLiveFromTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{false, true} {
@@ -937,8 +933,8 @@ func TestLiveFromTheAnswer(t *testing.T) {
 	}
 }
 
-// TestParkedIsForgotten: a write that was not accepted before its connection ended is
-// not done unless it is sent again.
+// TestParkedIsForgotten: a write not accepted before the end of its connection is executed only if the
+// client sends it again.
 func TestParkedIsForgotten(t *testing.T) {
 	t.Parallel()
 	const piece, writes = 64 << 10, 32 // more than a pipe and the server's queue take
@@ -950,7 +946,7 @@ func TestParkedIsForgotten(t *testing.T) {
 	for range writes {
 		ids = append(ids, c.request("process/write", p.writeParams(strings.Repeat("x", piece))))
 	}
-	c.call("process/list", obj{}) // the process answers it behind what it has accepted
+	c.call("process/list", obj{}) // the process answers after the accepted writes
 	accepted := 0
 	c.mu.Lock()
 	for _, id := range ids {
@@ -973,8 +969,8 @@ func TestParkedIsForgotten(t *testing.T) {
 	}
 }
 
-// TestStartAcrossCut: a start whose answer was lost is sent again with its token:
-// the program runs once and all of its output comes.
+// TestStartAcrossCut: the client repeats a start with a lost answer, with the same token. The program
+// runs once, and all of its output comes.
 func TestStartAcrossCut(t *testing.T) {
 	t.Parallel()
 	rnd := random(t)
@@ -996,19 +992,19 @@ func TestStartAcrossCut(t *testing.T) {
 		case 0:
 			b.up.Store(1 + rnd.Int64N(400)) // within the start
 		case 1:
-			b.down.Store(1 + rnd.Int64N(200)) // within its answer, or behind it
+			b.down.Store(1 + rnd.Int64N(200)) // within the answer, or after
 		}
 		c.request("process/start", params)
 		r.had = map[string]*had{id: newHad()}
 		if i%3 < 2 {
 			c.awaitEnd()
 			r.absorb(c)
-		} // else it is taken over while it starts
+		} // otherwise the session is taken over during the start
 
 		r.takeover = true
 		c = r.connect(firm())
 		again := c.lastID.Add(1)
-		c.send(obj{"id": again, "method": "process/start", "params": params}) // not by request: seq goes on
+		c.send(obj{"id": again, "method": "process/start", "params": params}) // sent without request: seq continues on this connection
 		if answer := c.reply(again); resultOf(answer)["processId"] != id {
 			t.Fatalf("start again: %s", jsonText(answer))
 		}
@@ -1023,8 +1019,8 @@ func TestStartAcrossCut(t *testing.T) {
 	}
 }
 
-// TestAck: with the capability only session/ack counts. What was read and not
-// acknowledged is there after the client's crash; what was acknowledged may go.
+// TestAck: with the capability, only session/ack acknowledges. After a crash of the client,
+// unacknowledged output is still there, even if it was read.
 func TestAck(t *testing.T) { onEveryWire(t, testAck) }
 
 func testAck(t *testing.T, s *server) {
@@ -1059,12 +1055,12 @@ func testAck(t *testing.T, s *server) {
 		if closed {
 			break
 		}
-		c.cutRST() // what came since the last ack is forgotten here, with the connection
+		c.cutRST() // the client loses the output since its last ack
 	}
 	if err := check.End(); err != nil {
 		t.Error(err)
 	}
-	for range 2000 { // many more than requests may wait: these wait for nothing
+	for range 2000 { // many more than may be parked: these do not wait
 		c.notify("session/ack", obj{"processes": obj{"p": acked}})
 	}
 	if first := num(c.call("process/read", obj{"processId": "p", "maxBytes": 1})["firstSeq"]); !testing.Short() && first < 2 {
@@ -1090,7 +1086,7 @@ func TestReadIsNoAck(t *testing.T) {
 	}
 	c.cutRST()
 	c = s.session(obj{"resumeSessionId": c.sessionID, "capabilities": acks, "resumeFrom": obj{"p": 1}})
-	// What follows initialized follows the replay as well.
+	// Output after initialized comes after the replay, too.
 	if n := unacked(c, "p"); n != held {
 		t.Errorf("after a resume from seq 1, %d bytes of %d are held", n, held)
 	}
@@ -1098,8 +1094,8 @@ func TestReadIsNoAck(t *testing.T) {
 	eventually(t, "session/ack acknowledges", func() bool { return unacked(c, "p") == 0 })
 }
 
-// TestResumeBehindTheEnd: who says that it has what has not happened yet is told
-// so, and may come again with what it really has.
+// TestResumeBehindTheEnd: a client that claims a seq of the future gets an error, and may try again
+// with its true seq.
 func TestResumeBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -1119,8 +1115,7 @@ func TestResumeBehindTheEnd(t *testing.T) {
 	}
 }
 
-// TestClosedIsNotEvicted: a process that has closed does so once: the end of its
-// session is no news about it.
+// TestClosedIsNotEvicted: a closed process gets no evicted event when its session ends.
 func TestClosedIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -1153,8 +1148,8 @@ func TestClosedIsNotEvicted(t *testing.T) {
 	}
 }
 
-// TestEvictKeepsTheEnd: an owner that lets output go is away when its process ends,
-// and finds how it ended; to start it again with its token does not run it again.
+// TestEvictKeepsTheEnd: with an evicting retention, a returning owner still finds how its process
+// ended. Another start with the same token does not run the program again.
 func TestEvictKeepsTheEnd(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--closed-retention", "1ms")

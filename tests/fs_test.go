@@ -28,8 +28,8 @@ func fileURI(path ...string) string { return "file://" + filepath.Join(path...) 
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// TestFilesystem is what the peer was seen to answer (exec-server wire §8), each method with
-// its errors, to the letter.
+// TestFilesystem compares each method and its errors to the letter with the recorded answers of the
+// peer (exec-server wire §8).
 func TestFilesystem(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -114,7 +114,7 @@ func TestFilesystem(t *testing.T) {
 		{"fs/writeBlock", obj{"handleId": "hw", "offset": 0, "chunk": b64("hello")}, `{}`},
 		{"fs/writeBlock", obj{"handleId": "hw", "offset": 8, "chunk": b64("world")}, `{}`},
 		{"fs/readBlock", obj{"handleId": "hw", "offset": 0, "len": 5}, `-32603 Bad file descriptor (os error 9)`},
-		{"fs/getMetadata", obj{"path": uri("n.txt")}, notFound}, // not before it is closed
+		{"fs/getMetadata", obj{"path": uri("n.txt")}, notFound}, // not before the file is closed
 		{"fs/close", obj{"handleId": "hw"}, `{}`},
 		{"fs/readFile", obj{"path": uri("n.txt")}, `{"dataBase64":"` + b64("hello\x00\x00\x00world") + `"}`},
 		{"fs/openWrite", obj{}, "~-32601 "},
@@ -124,8 +124,8 @@ func TestFilesystem(t *testing.T) {
 	}
 }
 
-// TestSpecialFiles: what is no regular file is told, passed over and removed, and neither read nor
-// written: to open a fifo would wait, and a device might do something.
+// TestSpecialFiles: the server reports, skips and removes special files, and neither reads nor writes
+// them. Opening a FIFO would block, and a device might act.
 func TestSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
@@ -183,8 +183,8 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestFilesNotWritten: where a file can be only so large, what was there stays, and nothing else comes to be,
-// also for who asks for all without waiting for answers.
+// TestFilesNotWritten: if the size of files is limited, a failed write leaves the old content, and no
+// other file appears. The same holds for a client that sends all requests without waiting for answers.
 func TestFilesNotWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -235,7 +235,7 @@ func TestFilesNotWritten(t *testing.T) {
 	}
 }
 
-// TestFileShrinks: what is read has only what is there.
+// TestFileShrinks: reading a shrinking file returns only the remaining bytes.
 func TestFileShrinks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
@@ -258,8 +258,8 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// TestFilesInBlocks writes and reads a file that is larger than what the server may keep, with
-// many requests under way; each handle sees them in order; and the server does not grow by it.
+// TestFilesInBlocks writes and reads a file larger than the server's memory for a connection, with many
+// requests in flight. Each handle executes its requests in order, and the server does not grow.
 func TestFilesInBlocks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -311,18 +311,18 @@ func TestFilesInBlocks(t *testing.T) {
 	}
 }
 
-// TestLargeFile writes stripes into a sparse file of 4 GiB, and reads each stripe and the hole before
-// it, in blocks of 1 MiB of which some are always under way. Each stripe is written several times,
-// so that order counts. The server never needs more memory than for the blocks under way: a server
-// that kept either the written or the read blocks would need thrice the memory that it may have.
+// TestLargeFile writes stripes into a sparse file of 4 GiB. Then the test reads each stripe and the
+// hole before it, in blocks of 1 MiB, always with some requests in flight. Each stripe is written
+// several times, so order counts. The server never needs more memory than for the blocks in flight:
+// keeping all written or all read blocks would need three times the memory allowed.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
 	const (
 		block, atOnce  = 1 << 20, 8
 		blocks         = 4096
-		stripes, every = 64, blocks / 64 // the last of so many blocks is a stripe
+		stripes, every = 64, blocks / 64 // the last of every 64 blocks is a stripe
 		rounds         = 4               // of writing
-		near           = 4               // blocks that are read for each stripe
+		near           = 4               // blocks read for each stripe
 	)
 	path := filepath.Join(t.TempDir(), "large")
 	s := startServer(t)
@@ -357,7 +357,7 @@ func TestLargeFile(t *testing.T) {
 	one("fs/close", obj{"handleId": "f"})
 	one("fs/open", obj{"handleId": "f", "path": fileURI(path)})
 	zeros := make([]byte, block)
-	number := func(i int) int { return i/near*every + every - near + i%near } // of the i-th block that is read
+	number := func(i int) int { return i/near*every + every - near + i%near } // the number of the i-th block to read
 	transfer(stripes*near, func(i int) (string, obj) {
 		return "fs/readBlock", obj{"handleId": "f", "offset": int64(number(i)) * block, "len": block}
 	}, func(i int, r blockResult) {
@@ -376,7 +376,7 @@ func TestLargeFile(t *testing.T) {
 	}
 }
 
-// blockConn is a connection for large blocks: a conn turns each into text, and keeps it.
+// blockConn is a connection for large blocks. A conn would turn each block into text and keep the text.
 type blockConn struct {
 	t               *testing.T
 	ws              *websocket.Conn
@@ -420,7 +420,7 @@ func (c *blockConn) send(method string, params obj) {
 	c.write(obj{"id": c.asked, "method": method, "params": params})
 }
 
-// read returns the next answer, which must not be an error.
+// read returns the next answer; an error answer ends the test.
 func (c *blockConn) read() blockResult {
 	c.t.Helper()
 	c.answered++
@@ -440,8 +440,8 @@ func (c *blockConn) read() blockResult {
 	return m.Result
 }
 
-// TestFilesOfConnections: names of files are of one connection, and what it did not close is gone
-// with it.
+// TestFilesOfConnections: the handles of files belong to a connection. The end of the connection closes
+// its open files.
 func TestFilesOfConnections(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -477,7 +477,7 @@ func TestFilesOfConnections(t *testing.T) {
 	}
 }
 
-// told is how often the client was told of a watch. Under the lock.
+// told returns how often the client was notified of a watch. The caller holds the lock.
 func (c *conn) told(watch int64) (n int) {
 	for _, m := range c.other {
 		if params, ok := m["params"].(obj); ok && m["method"] == "fs/missingChanged" && num(params["watchId"]) == watch {
@@ -507,7 +507,7 @@ func inotifies(t testing.TB, s *server) (n int) {
 	return n
 }
 
-// TestWatchMissing: a watch is told once, when something of it has come to be, or has gone.
+// TestWatchMissing: a watch notifies once, when one of its paths appears or disappears.
 func TestWatchMissing(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -569,13 +569,13 @@ func TestWatchMissing(t *testing.T) {
 	done(os.Rename(in("one"), in("two")))
 	all(4, "the file was renamed")
 
-	// It is so already. And then its id is free again.
+	// The path exists already. After the notification the id is free again.
 	for i := range 2 {
 		watch(owner, 5, obj{"missing": uris("two", "none")})
 		owner.awaitFact("the news of what is so already", func() bool { return owner.told(5) == i+1 })
 	}
 
-	// All that was told is told: once.
+	// Each event was notified exactly once.
 	watch(owner, 6, obj{"missing": uris("two")})
 	owner.awaitTold(6, "all others")
 	owner.awaitFact("the counts", func() bool {
@@ -588,7 +588,7 @@ func TestWatchMissing(t *testing.T) {
 	})
 }
 
-// TestWatchMissingAnswersFirst: what is so already is told behind the answer.
+// TestWatchMissingAnswersFirst: if a path exists already, the notification comes after the answer.
 func TestWatchMissingAnswersFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -614,7 +614,7 @@ func TestWatchMissingAnswersFirst(t *testing.T) {
 	}
 }
 
-// TestWatchMissingRefuses: what is wrong, and what is too much, with the names and the bounds.
+// TestWatchMissingRefuses: wrong or excessive parameters are refused, with the names and the limits.
 func TestWatchMissingRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -649,7 +649,7 @@ func TestWatchMissingRefuses(t *testing.T) {
 	if code, _ := c.callError("fs/watchMissing", obj{"watchId": 0, "missing": missing}); code != -32600 {
 		t.Errorf("watch 0 is gone with a call that failed: code %d", code)
 	}
-	c = s.session(nil) // it has none
+	c = s.session(nil) // a session without watches
 	for _, q := range []struct {
 		missing []string
 		code    int64
@@ -663,12 +663,13 @@ func TestWatchMissingRefuses(t *testing.T) {
 			t.Errorf("%.100s: %d %s\nwant %d %s", q.missing, code, text, q.code, q.text)
 		}
 	}
-	for id := range 64 { // what was refused does not count
+	for id := range 64 { // refused watches do not count
 		c.call("fs/watchMissing", obj{"watchId": id, "missing": many[:64]})
 	}
 }
 
-// TestWatchMissingEnds: a connection's watches end with it, and leave nothing in the server.
+// TestWatchMissingEnds: a connection's watches end with the connection, and leave nothing in the
+// server.
 func TestWatchMissingEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -679,7 +680,7 @@ func TestWatchMissingEnds(t *testing.T) {
 	for range 20 {
 		c := s.session(nil)
 		c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none"), fileURI(dir, "a/b")}})
-		c.request("fs/watchMissing", obj{"watchId": 2, "missing": []string{fileURI(dir, "c")}}) // cut while it begins, perhaps
+		c.request("fs/watchMissing", obj{"watchId": 2, "missing": []string{fileURI(dir, "c")}}) // the cut may come while this watch begins
 		conns = append(conns, c)
 	}
 	last := conns[0]
@@ -701,8 +702,8 @@ func TestWatchMissingEnds(t *testing.T) {
 	eventually(t, "no instance of inotify is left, nor another file", func() bool { return inotifies(t, s) == 0 && openFiles(t, s) <= before })
 }
 
-// TestWatchMissingRaces: a file that comes while its watch begins is told, however its directories
-// come to be.
+// TestWatchMissingRaces: a file that appears while its watch begins is notified, even if its
+// directories appear at the same time.
 func TestWatchMissingRaces(t *testing.T) {
 	t.Parallel()
 	rounds := 1000

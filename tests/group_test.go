@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// groupOf is params of a group/start.
+// groupOf returns the parameters of a group/start.
 func groupOf(id, strategy string, restarts int, processes ...obj) obj {
 	return obj{"groupId": id, "strategy": strategy, "intensity": obj{"restarts": restarts, "periodMs": 60_000}, "processes": processes}
 }
 
-// memberOf is a process of a group: permanent, and run again at once.
+// memberOf returns a process of a group: permanent, and restarted at once.
 func memberOf(id string, params obj) obj {
 	all := startParams(id, obj{"restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 0}}})
 	for k, v := range params {
@@ -40,8 +40,8 @@ func (c *conn) group(id string) obj {
 	return nil
 }
 
-// stand is how a group stands: its state, and of each process its state, run, and
-// whether it is ready.
+// stand returns the state of a group, and of each process the state, the run, and whether the process
+// is ready.
 func (c *conn) stand(id string) string {
 	g := c.group(id)
 	if g == nil {
@@ -69,9 +69,8 @@ func (c *conn) awaitStand(id, want string) {
 	}
 }
 
-// TestGroup is a real set, from start to stop: a job that fails twice and then
-// succeeds, a web server that comes up after it, and a worker that needs both and
-// fetches a page.
+// TestGroup runs a realistic group from start to stop: a job that fails twice and then succeeds, a web
+// server that starts after the job, and a worker that needs both and fetches a page.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -168,14 +167,14 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// pidOf is the pid of a process whose connection has ended.
+// pidOf returns the pid of a process whose connection has ended.
 func (p *proc) pidOf(s *server) int {
 	observer := s.observe(p.c.sessionID, nil)
 	defer observer.close()
 	return observer.process(p.id).pid()
 }
 
-// webServer is how to start a program that answers HTTP at address, after a while.
+// webServer returns a program that answers HTTP at address, after a while.
 func webServer(address string) (argv []string, env obj) {
 	return []string{os.Args[0]}, obj{"PATH": "/usr/bin:/bin", webVar: address}
 }
@@ -185,20 +184,21 @@ const webVar = "TROUPE_TEST_WEB"
 
 func init() {
 	if address := os.Getenv(webVar); address != "" {
-		time.Sleep(50 * time.Millisecond) // it takes its time, in which nobody is there yet
+		time.Sleep(50 * time.Millisecond) // for a while nobody answers
 		http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "troupe\n") })
 		fmt.Fprintln(os.Stderr, http.ListenAndServe(address, nil))
 		os.Exit(1)
 	}
 }
 
-// TestGroupStopsInReverse: one at a time, each with its grace, the last started first.
+// TestGroupStopsInReverse: the processes stop one after the other, each with its grace, in reverse
+// order of start.
 func TestGroupStopsInReverse(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
 	order := filepath.Join(t.TempDir(), "order")
 	member := func(id string, params obj) obj {
-		// Slow enough for the others to overtake it, if they could.
+		// Each process ends slowly, so the others could overtake it.
 		all := memberOf(id, obj{"argv": append(sh(`trap 'sleep 0.1; echo '$1' >>$0; exit 0' TERM; echo up; while :; do sleep 0.01; done`), order, id), "ready": obj{"line": "up"}, "killGraceMs": 60_000})
 		for k, v := range params {
 			all[k] = v
@@ -220,15 +220,15 @@ func TestGroupStopsInReverse(t *testing.T) {
 	if got := statusOf(c.process("a").exited); got != "0" {
 		t.Errorf("what listens ended with %s", got)
 	}
-	c.call("group/stop", obj{"groupId": "g"}) // again: it has
+	c.call("group/stop", obj{"groupId": "g"}) // the group has stopped already
 }
 
-// TestGroupKills: over real trees of processes, killed at random: who goes on is who
-// the strategy says, and nothing of the others is left.
+// TestGroupKills kills members with real process trees at random. The strategy decides which members go
+// on, and nothing is left of the others.
 func TestGroupKills(t *testing.T) {
 	t.Parallel()
 	const members = 5
-	kills := scaled(250) // of each strategy
+	kills := scaled(250) // for each strategy
 	s := startServer(t)
 	for _, strategy := range []string{"one_for_all", "rest_for_one"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -286,7 +286,8 @@ func TestGroupKills(t *testing.T) {
 						t.Fatalf("kill %d, of %s: %s survived: %v; before %v, after %v", n, ids[victim], ids[i], survived, before, after)
 					}
 				}
-				// Its shells may still be starting theirs; what an old one left would stay.
+				// Some shells may still be starting their children. A process left over from an old
+				// shell would stay.
 				eventually(t, "every tree is whole, and no other there", func() bool { return len(kin(token)) == 3*members })
 				before = after
 			}
@@ -303,7 +304,7 @@ func TestGroupKills(t *testing.T) {
 	}
 }
 
-// TestGroupGivesUp: what cannot go on ends as a whole, and says why.
+// TestGroupGivesUp: if a member cannot go on, the whole group ends, and reports why.
 func TestGroupGivesUp(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
@@ -312,7 +313,7 @@ func TestGroupGivesUp(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		member obj
-		after  obj    // depends on it
+		after  obj    // depends on the member
 		reason string // of the group
 		story  string // of the member
 		stand  string
@@ -366,13 +367,13 @@ func TestGroupGivesUp(t *testing.T) {
 	}
 }
 
-// TestGroupByRequest: its processes are processes like others.
+// TestGroupByRequest: requests treat the members of a group like other processes.
 func TestGroupByRequest(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(knowing)
 	token := newToken(t)
-	// What comes behind the start waits for it; what is written before a run is for it.
+	// Requests after the start wait for the start. Input written before a run goes to this run.
 	start := c.request("group/start", groupOf("g", "one_for_all", 5,
 		memberOf("a", obj{"argv": append(sh("sleep $0 & read x; echo got $x; wait"), token), "pipeStdin": true, "ready": obj{"line": "got"}}),
 		memberOf("b", obj{"argv": append(sh("echo up; sleep $0"), token), "dependsOn": []string{"a"}, "pipeStdin": true}),
@@ -388,7 +389,7 @@ func TestGroupByRequest(t *testing.T) {
 		t.Errorf("it is listed as %s", jsonText(info))
 	}
 
-	c.call("process/restart", obj{"processId": "b"}) // it alone
+	c.call("process/restart", obj{"processId": "b"}) // restarts b alone
 	c.awaitStand("g", "ready: a running 1 r b running 2 r c running 1 r")
 	c.call("process/setRestart", obj{"processId": "b", "restart": obj{"policy": "transient"}})
 	if code, text := c.callError("process/setRestart", obj{"processId": "b", "restart": restart("permanent", 3)}); code != -32602 || !strings.Contains(text, "intensity") {
@@ -404,7 +405,7 @@ func TestGroupByRequest(t *testing.T) {
 	c.process("a").write("again\n")
 	c.awaitStand("g", "ready: a running 2 r b running 3 r c left 1 r")
 
-	// Refused, and nothing of it begun.
+	// These groups are refused, and none of their processes starts.
 	valid := memberOf("x", obj{"argv": sh("exit 0")})
 	with := func(params obj) obj {
 		all := memberOf("y", obj{"argv": sh("exit 0")})
@@ -454,8 +455,8 @@ func TestGroupByRequest(t *testing.T) {
 	wantNoKin(t, "after group/stop", token)
 }
 
-// TestGroupForgotten: after its retention, with its processes; and what the end of a
-// session does to those that wait.
+// TestGroupForgotten: after the retention, a group is forgotten with its processes. The end of a
+// session answers waiting requests.
 func TestGroupForgotten(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--closed-retention", "100ms").session(knowing)
@@ -473,16 +474,16 @@ func TestGroupForgotten(t *testing.T) {
 	wantNoKin(t, "after session/close", token)
 }
 
-// TestGroupOfTheUnread: a process whose owner has yet to read how it ended is not run
-// again before; but neither a stop nor the others wait for that.
+// TestGroupOfTheUnread: no new run starts until the owner has received the end of the old run. But
+// neither a stop nor the other members wait for the owner.
 func TestGroupOfTheUnread(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(knowing)
 	gate := filepath.Join(t.TempDir(), "gate")
 	up := `echo up; while [ ! -e ` + gate + ` ]; do sleep 0.01; done; `
-	// One fills its log with ends. The other never ends by itself, and when it is ended
-	// some of its output stays in the pipe.
+	// The first process fills its log with ends. The other never ends by itself, and at its end some of
+	// its output stays in the pipe.
 	ending := memberOf("ending", obj{"argv": sh(`[ -e ` + gate + ` ] && exit 1; ` + up + "exit 1"), "retention": obj{"bytes": 4096}})
 	blocked := memberOf("blocked", obj{"argv": sh(up + "exec yes"), "retention": obj{"bytes": 4096}, "killGraceMs": 10})
 	params := groupOf("g", "one_for_all", 1000, ending, blocked, memberOf("other", obj{"argv": sh("echo up; exec sleep 1000")}))
@@ -492,7 +493,7 @@ func TestGroupOfTheUnread(t *testing.T) {
 		c.process(id).awaitOutput("stdout", "up\n")
 	}
 	c.cutRST()
-	observer := s.observe(c.sessionID, knowing) // for whom nothing is kept
+	observer := s.observe(c.sessionID, knowing) // the server keeps nothing for an observer
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +508,7 @@ func TestGroupOfTheUnread(t *testing.T) {
 	if got := c.stand("g"); !strings.HasPrefix(got, "ended:") {
 		t.Errorf("the group is %s", got)
 	}
-	for _, id := range []string{"ending", "blocked"} { // once it is read, it closes
+	for _, id := range []string{"ending", "blocked"} { // closes once its output is read
 		last := int64(0)
 		eventually(t, id+" is read to its end", func() bool {
 			result := c.call("process/read", obj{"processId": id, "afterSeq": last})
@@ -517,7 +518,7 @@ func TestGroupOfTheUnread(t *testing.T) {
 	}
 }
 
-// TestGroupPipelined: what comes behind group/start in one breath.
+// TestGroupPipelined sends requests right after group/start, without waiting for the answer.
 func TestGroupPipelined(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--closed-retention", "50ms").session(knowing)
@@ -534,7 +535,7 @@ func TestGroupPipelined(t *testing.T) {
 			}
 		}
 		c.process(id + " a").awaitClosed()
-		// Again and again, until it is forgotten.
+		// Repeat until the group is forgotten.
 		eventually(t, "it is forgotten", func() bool {
 			answer := c.reply(c.request("group/stop", obj{"groupId": id}))
 			e, failed := answer["error"].(obj)
@@ -543,8 +544,8 @@ func TestGroupPipelined(t *testing.T) {
 	}
 }
 
-// TestGroupStopKeepsItsGrace: what else would end a process does not cut the time that it
-// has to end politely, nor tell it twice, nor say that it was the cause.
+// TestGroupStopKeepsItsGrace: during a group/stop, another reason to end a process neither shortens its
+// grace, nor sends another signal, nor becomes the reported reason.
 func TestGroupStopKeepsItsGrace(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--kill-grace", "60s").session(knowing)
@@ -570,7 +571,7 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 		p.awaitOutput("stdout", "up\n")
 		end.call(p.id)
 		eventually(t, "it is told", func() bool { _, err := os.Stat(terms); return err == nil })
-		// So long that its silence and its probes would have ended it.
+		// In this time the silence and the failing probes would have ended the process.
 		c.start("clock of "+p.id, obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 600}}).awaitClosed()
 		if err := os.WriteFile(probed, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -585,7 +586,7 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 	}
 }
 
-// acking is a client that acknowledges by itself, and so can hold a log full.
+// acking is a client that sends session/ack itself, and so can keep a log full.
 var acking = obj{"capabilities": obj{"gap": true, "ack": true, "restarted": true, "ready": true, "groups": true}}
 
 func (c *conn) ackAll(ids ...string) {
@@ -594,8 +595,8 @@ func (c *conn) ackAll(ids ...string) {
 	}
 }
 
-// TestGroupJobIsDone: a job that has done its work is not done again because another
-// failed, although its end is behind output that nobody has acknowledged.
+// TestGroupJobIsDone: a successful job does not run again when another member fails, even if the job's
+// end waits after unacknowledged output.
 func TestGroupJobIsDone(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(acking)
@@ -605,7 +606,7 @@ func TestGroupJobIsDone(t *testing.T) {
 		memberOf("job", obj{"argv": append(sh(`echo run >>$0; head -c 12000 /dev/zero; exit 0`), runs), "retention": obj{"bytes": 4096},
 			"ready": obj{"exit": true}, "restart": obj{"policy": "transient"}}),
 		memberOf("web", obj{"argv": append(sh(`echo up; while [ ! -e $0 ]; do sleep 0.01; done; [ -e $0.2 ] || { touch $0.2; exit 3; }; exec sleep 1000`), gate)})))
-	info := c.awaitWait("job", "owner ready") // it has written all, and has ended
+	info := c.awaitWait("job", "owner ready") // the job has written its output and ended
 	eventually(t, "the job has ended", func() bool { return !alive(int(num(info["pid"]))) })
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -621,8 +622,7 @@ func TestGroupJobIsDone(t *testing.T) {
 	}
 }
 
-// TestGroupStopEndsDaemons: what a process left behind that was terminated does not keep
-// a group from stopping.
+// TestGroupStopEndsDaemons: daemons left by a terminated process do not keep a group from stopping.
 func TestGroupStopEndsDaemons(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(acking)
@@ -631,7 +631,7 @@ func TestGroupStopEndsDaemons(t *testing.T) {
 		"argv": append(sh(`sleep $0 & head -c 12000 /dev/zero; exit 0`), token), "retention": obj{"bytes": 4096}})))
 	info := c.awaitWait("d", "owner")
 	eventually(t, "the program has ended", func() bool { return !alive(int(num(info["pid"]))) })
-	c.call("process/terminate", obj{"processId": "d"}) // as its end is behind output that nobody has
+	c.call("process/terminate", obj{"processId": "d"}) // the end waits after output that nobody has read
 	eventually(t, "that is taken", func() bool {
 		c.ackAll("d")
 		return describe(t, c, "d")["state"] == "exited"
@@ -640,7 +640,7 @@ func TestGroupStopEndsDaemons(t *testing.T) {
 	awaitNoKin(t, token)
 }
 
-// TestGroupOfAClosedSession: it is said as it is why its processes ended.
+// TestGroupOfAClosedSession: the processes report the true reason for their end.
 func TestGroupOfAClosedSession(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -662,7 +662,7 @@ func TestGroupOfAClosedSession(t *testing.T) {
 	}
 }
 
-// TestStopSignal: whoever asks a process to end, asks as its start says.
+// TestStopSignal: every way to end a process sends the stop signal of its start.
 func TestStopSignal(t *testing.T) {
 	t.Parallel()
 	for _, end := range []struct {

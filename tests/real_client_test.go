@@ -17,9 +17,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// What of the peer's own client matters here (exec-server wire §9): what it calls and
-// when, how it puts a process's events in order, what it can hold while it does, and how
-// it comes back. It knows nothing of what our wire adds.
+// This file imitates the peer's own client (exec-server wire §9) as far as the server can notice: its
+// calls and their order, the order in which it publishes a process's events, how many events it can
+// hold, and how it resumes. The client does not know our extensions of the wire.
 
 const (
 	maxPendingEvents = 256
@@ -27,44 +27,44 @@ const (
 	reconnectEvery   = 100 * time.Millisecond
 )
 
-// realClient is that client.
+// realClient imitates the peer's client.
 type realClient struct {
 	t    *testing.T
 	s    *server
-	work string        // a directory, in which commands run
-	quit chan struct{} // closed when it goes
+	work string        // the directory of the commands
+	quit chan struct{} // closed when the client exits
 
-	facts                  // guards what follows
-	away     chan struct{} // it does not come back before this is closed
-	late     func()        // called when it is back, before it reads what it missed
+	facts                  // guards the fields below
+	away     chan struct{} // the client stays away until away is closed
+	late     func()        // called after a resume, before the client reads the missed events
 	session  string
-	link     *realLink // nil while it recovers
-	links    int       // so far
-	failed   string    // why it is of no more use; "": it is
+	link     *realLink // nil during recovery
+	links    int       // number of connections so far
+	failed   string    // why the client is unusable; "": the client works
 	commands map[string]*command
-	calls    []string // methods, in the order sent
+	calls    []string // methods in the order sent
 }
 
-// realLink is one connection of a realClient.
+// realLink is a connection of a realClient.
 type realLink struct {
 	ws      *websocket.Conn
-	answers map[int64]chan obj // by id of the request; the client's facts guard it
-	ended   chan struct{}      // closed when it was read to its end
-	writing chan struct{}      // holds one token
+	answers map[int64]chan obj // by id of the request; guarded by the client's facts
+	ended   chan struct{}      // closed at the end of reading
+	writing chan struct{}      // holds a token
 }
 
-// command is a process as the client sees it. The client's facts guard it.
+// command is a process as the client sees the process. The client's facts guard a command.
 type command struct {
 	c       *realClient
 	id      string
-	last    int64 // seq of the last event that was published
+	last    int64 // seq of the last published event
 	pending map[int64]event
 	output  map[string]*strings.Builder // by stream
 	exit    *int64
 	closed  bool
 	failure string
 	writes  int
-	most    int // that were pending at a time
+	most    int // the most pending events at any time
 }
 
 type event struct {
@@ -77,7 +77,7 @@ type event struct {
 
 var errTransport = errors.New("the transport is closed")
 
-// newRealClient connects and does what the real one does before its first command.
+// newRealClient connects, and sends the requests of the real client before its first command.
 func newRealClient(t *testing.T, s *server) *realClient {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -136,7 +136,7 @@ func newRealClient(t *testing.T, s *server) *realClient {
 	return c
 }
 
-// connect opens a connection and shakes hands: a new session, or the one it had.
+// connect opens a connection and initializes: with a new session, or with the session of the client.
 func (c *realClient) connect() (info obj, err error) {
 	ws, _, err := (&websocket.Dialer{HandshakeTimeout: factTimeout}).Dial(c.s.url, nil)
 	if err != nil {
@@ -189,8 +189,8 @@ func (c *realClient) current() *realLink {
 	return c.link
 }
 
-// recover reads what each live process has written meanwhile. Events that come live at
-// the same time are read, and put in order, by another goroutine.
+// recover reads the events that each live process has written meanwhile. Another goroutine reads and
+// orders the live events that come at the same time.
 func (c *realClient) recover(l *realLink) error {
 	c.mu.Lock()
 	live, late := slices.Collect(maps.Values(c.commands)), c.late
@@ -224,7 +224,7 @@ func (c *realClient) recover(l *realLink) error {
 	return nil
 }
 
-// merge takes the answer to a process/read after p.last, or less.
+// merge takes the answer to a process/read after p.last or earlier.
 func (p *command) merge(result obj, chunks []outputChunk) error {
 	target, exited, closed := num(result["nextSeq"])-1, result["exited"] == true, result["closed"] == true
 	if p.failure != "" || p.closed || target <= p.last {
@@ -236,7 +236,7 @@ func (p *command) merge(result obj, chunks []outputChunk) error {
 	}
 	exit := event{kind: "exited", exit: num(result["exitCode"])}
 	for _, chunk := range chunks {
-		if exited && !known && chunk.seq > p.last+1 { // it ended before that was written
+		if exited && !known && chunk.seq > p.last+1 { // the process ended before this output
 			exit.seq, known = p.last+1, true
 			p.insert(exit)
 		}
@@ -263,7 +263,7 @@ func (p *command) merge(result obj, chunks []outputChunk) error {
 	return nil
 }
 
-// insert holds an event until all before it were published.
+// insert holds an event until all earlier events are published.
 func (p *command) insert(e event) {
 	if p.failure != "" || p.closed || e.seq <= p.last {
 		return
@@ -309,7 +309,7 @@ func (p *command) fail(why string) {
 	}
 }
 
-// read is the goroutine of a connection, and at its end comes back, or gives all up.
+// read is the goroutine of a connection. At the end of the connection, read resumes or gives up.
 func (c *realClient) read(l *realLink) {
 	for {
 		_, data, err := l.ws.ReadMessage()
@@ -365,7 +365,7 @@ func (c *realClient) took(l *realLink, m obj) {
 	p.insert(e)
 }
 
-// comeBack recovers the session, and gives up at the first answer that is final.
+// comeBack recovers the session, and gives up at the first final answer.
 func (c *realClient) comeBack() {
 	for deadline := time.Now().Add(factTimeout); ; time.Sleep(reconnectEvery) {
 		c.mu.Lock()
@@ -411,14 +411,14 @@ func (c *realClient) notify(l *realLink, method string, params any) {
 	l.send(obj{"method": method, "params": params})
 }
 
-// send sends; that the connection has ended is seen by its reader.
+// send sends a message. The reader notices the end of the connection, so send returns no error.
 func (l *realLink) send(m obj) {
 	<-l.writing
 	l.ws.WriteMessage(websocket.TextMessage, []byte(jsonText(m)))
 	l.writing <- struct{}{}
 }
 
-// await is nil when the connection ended before it was answered.
+// await returns nil if the connection ended before the answer.
 func (c *realClient) await(l *realLink, answer chan obj) obj {
 	select {
 	case m := <-answer:
@@ -436,8 +436,8 @@ func (c *realClient) await(l *realLink, answer chan obj) obj {
 	}
 }
 
-// call wants a result. What had no answer because the connection ended is asked for
-// again when there is another.
+// call expects a result. If the connection ends before the answer, call repeats the request on the next
+// connection.
 func (c *realClient) call(method string, params any) obj {
 	c.t.Helper()
 	for {
@@ -480,7 +480,7 @@ func (c *realClient) cut() (back func()) {
 	}
 }
 
-// exit is how the real one goes: without a Close frame.
+// exit ends the client as the real client exits: without a Close frame.
 func (c *realClient) exit() {
 	close(c.quit)
 	c.mu.Lock()
@@ -539,7 +539,7 @@ func (p *command) terminate(running bool) {
 	}
 }
 
-// text is what was published of a stream. Under the lock.
+// text returns the published output of a stream. The caller holds the lock.
 func (p *command) text(stream string) string {
 	if p.output[stream] == nil {
 		return ""
@@ -554,7 +554,7 @@ func (p *command) await(stream, text string) {
 	})
 }
 
-// done waits for the end, and does what follows on it.
+// done waits for the end, and then makes the calls of the real client.
 func (p *command) done(exit int64, streams map[string]string) {
 	p.c.t.Helper()
 	p.c.awaitFact("the end of "+p.id, func() bool { return p.closed || p.failure != "" })
@@ -579,7 +579,8 @@ func (p *command) done(exit int64, streams map[string]string) {
 
 // --- tests ---
 
-// TestRealClient is a whole day of it without a cut. It reads nothing with process/read.
+// TestRealClient makes every call of the client once, without a cut. Without a cut, the client never
+// calls process/read.
 func TestRealClient(t *testing.T) {
 	t.Parallel()
 	c := newRealClient(t, startServer(t))
@@ -599,8 +600,8 @@ func TestRealClient(t *testing.T) {
 	c.call("process/signal", obj{"processId": trap.id, "signal": "interrupt"})
 	trap.done(9, map[string]string{"stdout": "up\ngot-int\n"})
 
-	// One runs on while others are run, and is ended in the end; of another its shell has
-	// ended and what it left behind holds its output.
+	// A command runs while others run, and is terminated at the end. The shell of another command has
+	// ended, but a background process holds its output open.
 	background := c.exec("echo begun; sleep 600 && echo long", false)
 	background.await("stdout", "begun\n")
 	left := c.exec("sleep 600 & echo left", false)
@@ -608,7 +609,7 @@ func TestRealClient(t *testing.T) {
 	left.terminate(false)
 	c.exec("pwd; ls -a", false).done(0, map[string]string{"stdout": c.work + "\n.\n..\n"})
 
-	// apply_patch: a new file, and then another text in it.
+	// apply_patch writes a new file, and then other text to the same file.
 	file := fileURI(c.work, "new.txt")
 	for _, text := range []string{"hello2\n", "hello3\n"} {
 		for _, method := range []string{"fs/getMetadata", "fs/readFile"} {
@@ -635,7 +636,7 @@ func TestRealClient(t *testing.T) {
 	}
 }
 
-// gate is a FIFO for the client's commands: they read a line of it.
+// gate makes a FIFO for the client's commands: a command reads a line from the FIFO.
 func (c *realClient) gate(t *testing.T) (path string, open func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "gate")
@@ -650,7 +651,7 @@ func (c *realClient) gate(t *testing.T) (path string, open func()) {
 	return path, func() { gate.WriteString("\n") }
 }
 
-// numbers is what seq(1) writes.
+// numbers returns the output of seq(1).
 func numbers(first, last int) string {
 	var text strings.Builder
 	for i := first; i <= last; i++ {
@@ -659,8 +660,8 @@ func numbers(first, last int) string {
 	return text.String()
 }
 
-// TestRealClientIsCutOff: two cuts while a command writes lines, before and behind each of
-// which some are written. A write without an answer is sent again.
+// TestRealClientIsCutOff cuts twice while a command writes lines, with lines before and after each cut.
+// The client repeats a write without an answer.
 func TestRealClientIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := newRealClient(t, startServer(t))
@@ -697,16 +698,17 @@ func TestRealClientIsCutOff(t *testing.T) {
 	tty.done(4, map[string]string{"pty": "on\r\na\r\n20\r\n40\r\n"})
 }
 
-// lines is how many came.
+// lines returns the number of lines received.
 func (p *command) lines() int {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return strings.Count(p.text("stdout"), "\n")
 }
 
-// TestRealClientMissesMuch: three commands write 3 MB each while it is away, which is more
-// than is kept. They wait for it; the peer's lose all. One ended meanwhile, and one did
-// before what it had started wrote on.
+// TestRealClientMissesMuch: three commands write 3 MB each during an absence, more than the retention.
+// The commands wait for their owner; on the peer's server all output would be lost. Another command
+// ends during the absence, and the last command ends before the background process that it started
+// writes on.
 func TestRealClientMissesMuch(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -741,8 +743,8 @@ func TestRealClientMissesMuch(t *testing.T) {
 	orphan.done(6, map[string]string{"stdout": "up\n" + numbers(2, 1000)})
 }
 
-// TestRealClientReadsLate: a command writes line by line, which are more than the client can
-// hold, between its coming back and its reading of the one line that it missed.
+// TestRealClientReadsLate: a command misses a line in a cut. After the resume and before the client
+// reads the missed line, the command writes more lines than the client can hold.
 func TestRealClientReadsLate(t *testing.T) {
 	t.Parallel()
 	const last = 3 * maxPendingEvents
@@ -770,9 +772,9 @@ func TestRealClientReadsLate(t *testing.T) {
 	t.Logf("%d events were pending", p.most)
 }
 
-// TestRealClientServerRestarts: a command fails when the server that ran it is killed, and is
-// told how it ended when that stops; then the session is gone, and the next command runs in
-// a new one.
+// TestRealClientServerRestarts: if the server is killed, its command fails; if the server stops, the
+// client gets the end of the command. Afterwards the session is gone, and the next command runs in a
+// new session.
 func TestRealClientServerRestarts(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
