@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -164,4 +165,46 @@ func TestGreetingsAreNotKept(t *testing.T) {
 	for _, s := range all {
 		s.conn.Close(transport.CloseNormal, "")
 	}
+}
+
+// The goroutine that reads a connection keeps the stack that its deepest call took, which is a large
+// part of an idle session: decoding initialize fits in 4 KiB.
+func TestStackOfAConnection(t *testing.T) {
+	measured(t)
+	const connections, most = 200, 6 << 10
+	troupe := start(t, actors.Config{KillGrace: -1})
+	server, err := transport.Listen("ws://127.0.0.1:0", &transport.ServerOptions{Memory: func() transport.Memory { return troupe.Memory() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
+	defer func() {
+		server.Close()
+		<-served
+	}()
+	before := stacks()
+	for range connections {
+		conn, err := transport.Dial(t.Context(), server.URL(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(transport.CloseNormal, "")
+		s := &stiff{t, conn}
+		s.open("")
+	}
+	var each int64
+	waitFor(t, "small stacks", func() bool {
+		each = (stacks() - before) / connections
+		return each <= most
+	})
+	t.Logf("%d bytes of stack for each connection", each)
+}
+
+// stacks returns how many bytes of stack all goroutines have.
+func stacks() int64 {
+	runtime.GC() // it shrinks them
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.StackInuse)
 }

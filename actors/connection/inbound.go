@@ -19,49 +19,50 @@ type inbound struct {
 }
 
 // params decodes params of type P.
-func params[P any](c protocol.Codec, payload []byte) (p P, _ *protocol.Error) {
-	if err := c.Unmarshal(payload, &p); err != nil {
-		return p, wireerr.From(err)
+func params[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
+	if err := c.Unmarshal(payload, p); err != nil {
+		return wireerr.From(err)
 	}
-	return p, nil
+	return nil
 }
 
 // initializeParams decodes the params of initialize: ours, or those of the app-server wire, which
 // have clientInfo.
-func initializeParams(c protocol.Codec, payload []byte) (p protocol.InitializeParams, _ *protocol.Error) {
-	if protocol.HasMember(c, payload, "clientInfo") && !protocol.HasMember(c, payload, "clientName") {
-		theirs, err := params[protocol.ClientInfoParams](c, payload)
-		if err != nil {
-			return p, err
-		}
-		return protocol.InitializeParams{ClientName: theirs.ClientInfo.Name, ClientInfo: &theirs.ClientInfo}, nil
+func initializeParams(c protocol.Codec, payload []byte, p *protocol.InitializeParams) *protocol.Error {
+	if !protocol.HasMember(c, payload, "clientInfo") || protocol.HasMember(c, payload, "clientName") {
+		return params(c, payload, p)
 	}
-	return params[protocol.InitializeParams](c, payload)
+	theirs := new(protocol.ClientInfoParams)
+	if err := params(c, payload, theirs); err != nil {
+		return err
+	}
+	p.ClientName, p.ClientInfo = theirs.ClientInfo.Name, &theirs.ClientInfo
+	return nil
 }
 
 // writeFileParams decodes the params of fs/writeFile, and has an error of its own for data that is
 // not base64. (exec-server wire §8.)
-func writeFileParams(c protocol.Codec, payload []byte) (protocol.FsWriteFileParams, *protocol.Error) {
-	p, err := params[protocol.FsWriteFileParams](c, payload)
+func writeFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFileParams) *protocol.Error {
+	err := params(c, payload, p)
 	if err != nil {
 		if _, what, ok := strings.Cut(err.Message, "invalid base64: "); ok {
 			what, _, _ = strings.Cut(what, ", in ")
 			err = protocol.Errorf(protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: Invalid %s.", what)
 		}
 	}
-	return p, err
+	return err
 }
 
 // optional decodes params that may be absent: then they are the zero P.
-func optional[P any](c protocol.Codec, payload []byte) (p P, _ *protocol.Error) {
+func optional[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 	if payload == nil {
-		return p, nil
+		return nil
 	}
-	return params[P](c, payload)
+	return params(c, payload, p)
 }
 
-// ignored returns the zero P, whatever the params are.
-func ignored[P any](protocol.Codec, []byte) (p P, _ *protocol.Error) { return p, nil }
+// ignored leaves the zero P, whatever the params are.
+func ignored[P any](protocol.Codec, []byte, *P) *protocol.Error { return nil }
 
 // codecOf is the codec that a subprotocol stands for.
 func codecOf(subprotocol string) protocol.Codec {

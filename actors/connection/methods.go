@@ -142,12 +142,14 @@ var table = []section{
 // make handlers.
 type handler struct {
 	params []any // a zero value of each type that decode returns
-	decode decoder[any]
+	decode func(protocol.Codec, []byte) (any, *protocol.Error)
 	handle func(*connection, actor.Context, inbound)
 }
 
-// decoder decodes params. It fails with the error that answers the request.
-type decoder[P any] func(protocol.Codec, []byte) (P, *protocol.Error)
+// A decoder decodes params into p, which is zero before. It fails with the error that answers the
+// request. Params are no values on the stack: the goroutine of each connection decodes, and keeps the
+// stack that decoding once took.
+type decoder[P any] func(c protocol.Codec, payload []byte, p *P) *protocol.Error
 
 // handles returns the handler that has do handle the params that decode returns.
 func handles[P any](decode decoder[P], do func(*connection, actor.Context, inbound, P)) handler {
@@ -160,11 +162,11 @@ func handles[P any](decode decoder[P], do func(*connection, actor.Context, inbou
 
 // any is decode for params of any type.
 func (decode decoder[P]) any(c protocol.Codec, payload []byte) (any, *protocol.Error) {
-	p, err := decode(c, payload)
-	if err != nil {
+	p := new(P)
+	if err := decode(c, payload, p); err != nil {
 		return nil, err
 	}
-	return p, nil
+	return *p, nil
 }
 
 // ofProcess returns the handler that passes requests on to their process. If there is no such
@@ -202,11 +204,13 @@ func ofProgram[P any](decode decoder[P]) handler {
 // ofPrograms returns the handler of a method that two sister APIs have. The params are of the first
 // exec-server wire if they have that member.
 func ofPrograms[First, Else any](member string) handler {
-	decode := func(c protocol.Codec, payload []byte) (any, *protocol.Error) {
+	decode := func(c protocol.Codec, payload []byte, p *any) (err *protocol.Error) {
 		if protocol.HasMember(c, payload, member) {
-			return decoder[First](params[First]).any(c, payload)
+			*p, err = decoder[First](params[First]).any(c, payload)
+		} else {
+			*p, err = decoder[Else](params[Else]).any(c, payload)
 		}
-		return decoder[Else](params[Else]).any(c, payload)
+		return err
 	}
 	h := ofProgram(decode)
 	h.params = []any{*new(First), *new(Else)}

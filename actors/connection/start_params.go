@@ -12,28 +12,25 @@ import (
 
 // startParams and groupParams apply each envPolicy here, on the goroutine that reads the
 // connection: many patterns on many names take long, and only who sent them is to wait.
-func startParams(c protocol.Codec, payload []byte) (protocol.ProcessStartParams, *protocol.Error) {
-	p, err := params[protocol.ProcessStartParams](c, payload)
-	if err != nil {
-		return p, err
+func startParams(c protocol.Codec, payload []byte, p *protocol.ProcessStartParams) *protocol.Error {
+	if err := params(c, payload, p); err != nil {
+		return err
 	}
 	work := int64(0)
-	err = applyPolicy(&p, &work)
-	return p, err
+	return applyPolicy(p, &work)
 }
 
-func groupParams(c protocol.Codec, payload []byte) (protocol.GroupStartParams, *protocol.Error) {
-	group, err := params[protocol.GroupStartParams](c, payload)
-	if err != nil {
-		return group, err
+func groupParams(c protocol.Codec, payload []byte, p *protocol.GroupStartParams) *protocol.Error {
+	if err := params(c, payload, p); err != nil {
+		return err
 	}
 	work := int64(0)
-	for i := range group.Processes {
-		if err := applyPolicy(&group.Processes[i], &work); err != nil {
-			return group, protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(group.Processes[i].ProcessID), err.Message)
+	for i := range p.Processes {
+		if err := applyPolicy(&p.Processes[i], &work); err != nil {
+			return protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(p.Processes[i].ProcessID), err.Message)
 		}
 	}
-	return group, nil
+	return nil
 }
 
 // applyPolicy puts into Env what the policy makes of the environment. work is that of
