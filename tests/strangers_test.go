@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +64,40 @@ func strangers(t *testing.T, s *server, from func(i int) string, say func(net.Co
 	}
 }
 
+// insist does f until it succeeds. The server may turn away a client that took more than 250 ms for
+// its first request, as a busy machine does, and then says that it should try again.
+func insist(t *testing.T, f func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(factTimeout); ; time.Sleep(5 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", factTimeout, err)
+		}
+	}
+}
+
+// tryResume resumes a session on a new connection.
+func (s *server) tryResume(id string) (*conn, error) {
+	c, _, err := dialWS(s.t, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request := c.request("initialize", obj{"clientName": "tests", "resumeSessionId": id})
+	var answer obj
+	if err := c.tryAwait(func() bool { answer = c.takeReply(request); return answer != nil }); err != nil {
+		return nil, err
+	}
+	if answer["result"] == nil {
+		c.hangUp()
+		return nil, fmt.Errorf("initialize: %s", jsonText(answer))
+	}
+	c.notify("initialized", obj{})
+	return c, nil
+}
+
 // However many strangers hold connections without a session, a client gets its session back each
 // time, and the server says that it is healthy.
 func TestStrangersShutNobodyOut(t *testing.T) {
@@ -95,22 +130,34 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 			client := s.session(nil)
 			id := client.sessionID
 			client.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true})
+			healthz, err := http.NewRequest("GET", "http"+strings.TrimPrefix(s.url, "ws")+"/healthz", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			strangers(t, s, c.from, c.say)
-			var slowest time.Duration
-			for i := range 10 {
+			var rounds []time.Duration
+			for i := range 5 {
 				client.cutRST()
 				start := time.Now()
-				client = s.session(obj{"resumeSessionId": id})
-				slowest = max(slowest, time.Since(start))
-				if resp, _ := ask(t, s, "GET", "/healthz", nil); resp.StatusCode != 200 {
-					t.Errorf("/healthz: %s", resp.Status)
-				}
+				insist(t, func() (err error) { client, err = s.tryResume(id); return err })
+				insist(t, func() error {
+					resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(healthz)
+					if err != nil {
+						return err
+					}
+					resp.Body.Close()
+					if resp.StatusCode != 200 {
+						t.Errorf("/healthz: %s", resp.Status)
+					}
+					return nil
+				})
+				rounds = append(rounds, time.Since(start))
 				p := client.process("cat")
 				line := fmt.Sprintln("resumed", i)
 				p.write(line)
 				p.awaitOutput("stdout", line)
 			}
-			t.Logf("the slowest resume of 10 took %v", slowest)
+			t.Logf("the rounds took %v", rounds)
 		})
 	}
 }
