@@ -78,8 +78,9 @@ type HostConfig struct {
 	// children of this program instead of init's, those that end are reaped, Close kills the
 	// others, and RLIMIT_LOCKS of this program changes.
 	Subreaper bool
-	// AnswerTime is how long a filesystem may take to find a program or a working directory, and
-	// again how long to execute the program. A start taking longer fails. Zero or less means 10 s.
+	// AnswerTime is how long a filesystem may take to find the program and the working directory.
+	// The execution of the program may take as long again. A start taking longer fails. Zero or
+	// less means 10 s.
 	AnswerTime time.Duration
 	Log        *slog.Logger // nil means slog.Default()
 	// Fault is for tests. The loops named "pump", "waiter" and "stdin" call Fault before each step;

@@ -63,8 +63,8 @@ type Intake struct {
 	credit   sync.Cond // broadcast on changes that may give credit; at most two pumps wait
 	facts    []Fact
 	notified bool          // the actor was told and has not yet found the intake empty
-	limit    int64         // bytes the log may keep for its owner
-	pinned   int64         // bytes the log keeps for its owner now
+	limit    int64         // most bytes the log may keep until its owner has received them
+	pinned   int64         // bytes the log keeps now because its owner has not received them
 	retained int64         // bytes the log holds now, history included
 	flight   int64         // bytes taken by pumps for memory and not yet settled
 	spooling int64         // bytes taken by pumps for the spool and not yet settled
@@ -397,7 +397,7 @@ type Budget struct {
 	mu      sync.Mutex
 	max     int64
 	used    int64
-	low     bool                 // short: from when it was used up until an eighth is free
+	low     bool                 // the budget is short: from the moment it was used up until an eighth is free
 	asking  bool                 // a timer will call again
 	waiting map[*Intake]struct{} // intakes that were refused since the last give
 }

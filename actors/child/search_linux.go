@@ -454,8 +454,8 @@ func (c *searches) tells(s *stat) bool {
 	return known && s.tag.given()
 }
 
-// isStray reports whether s descends from a child of this server, but from an unknown child: s was
-// adopted by this program, and no tree has its tag or its cgroup.
+// isStray reports whether s descends from a child of this server, but nobody knows from which child:
+// this program has adopted s, and no tree has the tag or the cgroup of s.
 func (c *searches) isStray(s *stat) bool {
 	if c.isStranger == nil || c.tags.off || s.zombie || s.ppid != c.server.pid {
 		return false
@@ -466,8 +466,8 @@ func (c *searches) isStray(s *stat) bool {
 	return !c.tells(s) && c.isStranger(s) && (c.inLeaf == nil || !c.inLeaf(s, ""))
 }
 
-// strays returns the strays belonging to this tree: strays unknown to other trees, if no other tree
-// existed when the strays began. If another tree existed, the error names the strays.
+// strays returns the strays belonging to this tree: strays in no pack, if no other tree existed
+// when the strays began. If another tree existed, the error names the strays.
 func (t *search) strays(seen *census) (mine []*stat, err error) {
 	for _, s := range seen.strays {
 		if s.start+1 < t.born {

@@ -94,7 +94,7 @@ func (s *stream) step() bool {
 // move reads the available output and puts it into the Intake. At the end of the stream move
 // returns false.
 //
-//go:noinline // its frame is not to be on the stack of a parked pump
+//go:noinline // a parked pump must not have the frame of move on its stack
 func (s *stream) move() bool {
 	credit, ok := s.p.in.Take(bufferSize)
 	if !ok {

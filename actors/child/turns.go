@@ -7,9 +7,9 @@ import (
 )
 
 // Before a fork, a goroutine looks up the program and the working directory. A look-up may hang
-// forever if a filesystem does not answer. So a look-up has a deadline, each owner has a few turns,
-// and a hanging look-up keeps its turn. A child hanging before its first instruction keeps its
-// turn, too.
+// forever if a filesystem does not answer. So a look-up has a deadline, and needs a turn: each owner
+// has a few turns, and a hanging look-up keeps its turn. A child hanging before its first
+// instruction keeps its turn, too.
 const (
 	defaultAnswerTime = 10 * time.Second
 	turnsEach         = 8 // of each owner
