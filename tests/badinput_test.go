@@ -11,7 +11,7 @@ import (
 
 const mib = 1 << 20
 
-// witness is another client of the same server, which must not notice.
+// witness is another client of the same server. The witness must not notice the bad input.
 type witness struct {
 	p *proc
 	n int
@@ -31,8 +31,8 @@ func (w *witness) echo(t *testing.T) {
 	w.p.awaitOutput("stdout", line)
 }
 
-// TestBadMessages sends what no client should. Each is answered with an error and
-// costs nobody anything: not the connection, not the session, not another client.
+// TestBadMessages sends messages that no client should send. The server answers each with an error, and
+// connection, session and other clients go on.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -50,7 +50,7 @@ func TestBadMessages(t *testing.T) {
 	}
 	deep := func(open, shut string, n int) string { return strings.Repeat(open, n) + strings.Repeat(shut, n) }
 
-	const unparsed = "-1" // the id of an error about what could not be read
+	const unparsed = "-1" // the id of an error about an unreadable message
 	for _, test := range []struct {
 		name, message string
 		id            string
@@ -148,13 +148,13 @@ func TestBadMessages(t *testing.T) {
 	if list := c.call("process/list", obj{})["processes"].([]any); len(list) != 0 {
 		t.Errorf("after nothing but bad messages there are processes: %s", jsonText(list))
 	}
-	// What a failed start leaves behind is nothing: the id is free.
+	// A failed start leaves nothing behind: the id is free.
 	if code, _ := c.start("bad", obj{"argv": sh("exit 4")}).awaitClosed(); code != 4 {
 		t.Errorf("exit code %d, want 4", code)
 	}
 }
 
-// message is a request of exactly n bytes.
+// message returns a request of exactly n bytes.
 func message(n int) []byte {
 	text := `{"id":"big","method":"process/list","params":{}}`
 	return []byte(strings.Repeat(" ", n-len(text)) + text)
@@ -184,8 +184,8 @@ func TestLargestFrameAndMessage(t *testing.T) {
 	other.echo(t)
 }
 
-// TestTooLarge: one byte more than the limit is refused with Close 1009, and the
-// limit is in its reason. The session is there for the next connection.
+// TestTooLarge: the server refuses a message of one byte over the limit with Close 1009 and the limit
+// as the reason. The session is there for the next connection.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -195,8 +195,8 @@ func TestTooLarge(t *testing.T) {
 		send  func(c *conn)
 		limit int
 	}{
-		// Of the frame that breaks the limit only the beginning is sent: the header is
-		// enough to know, and what nobody reads would turn the end into a reset.
+		// The test sends only the beginning of the frame over the limit, because the header is enough
+		// for the server. Unread bytes would turn the end of the connection into a reset.
 		{"frame", func(c *conn) {
 			c.tcp.Write(clientFrame(true, websocket.TextMessage, message(16*mib+1))[:100])
 		}, 16 * mib},
@@ -237,8 +237,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestBrokenFrames are violations of websocket itself: they end the connection and
-// nothing else.
+// TestBrokenFrames: a violation of the websocket protocol ends the connection, and nothing else.
 func TestBrokenFrames(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -265,13 +264,13 @@ func TestBrokenFrames(t *testing.T) {
 	}
 }
 
-// TestBadInputCostsNoMemory: what was refused is not kept, and of a frame that is
-// announced and does not come nothing is.
+// TestBadInputCostsNoMemory: the server keeps nothing of a refused message, and allocates nothing for
+// an announced frame that does not come.
 func TestBadInputCostsNoMemory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	other := newWitness(s)
-	garbage := bytes.Repeat([]byte("x"), mib-100) // 1 MiB is the most before initialize
+	garbage := bytes.Repeat([]byte("x"), mib-100) // before initialize a message has at most 1 MiB
 	announced := clientFrame(true, websocket.TextMessage, message(16*mib))[:1000]
 	round := func() {
 		c := s.dial()
@@ -282,7 +281,7 @@ func TestBadInputCostsNoMemory(t *testing.T) {
 		c.tcp.Write(announced)
 		c.cutRST()
 	}
-	for range 20 { // buffers and pools have their size now
+	for range 20 { // buffers and pools have reached their size
 		round()
 	}
 	before := s.rss()

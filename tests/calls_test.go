@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
-// TestManyProcesses: far more processes than run at once, each with an end of its own.
+// TestManyProcesses runs far more processes than at a time, each with a different end.
 func TestManyProcesses(t *testing.T) {
 	t.Parallel()
 	n := 2000
@@ -43,8 +43,7 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// TestWait: a wait is answered by the exit, by its own timeout, and at once when
-// there is nothing to wait for.
+// TestWait: a wait is answered by the exit, by its own timeout, or at once after the exit.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -66,11 +65,11 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestReadMuch: what does not fit into one answer comes with the next.
+// TestReadMuch: output too large for an answer comes with the next answer.
 func TestReadMuch(t *testing.T) { onEveryWire(t, testReadMuch) }
 
 func testReadMuch(t *testing.T, s *server) {
-	const size = 9 << 20 // one answer has 8 MiB at most
+	const size = 9 << 20 // an answer has at most 8 MiB
 	c := s.session(nil)
 	p := c.start("p", streamProgram(t, obj{"retention": obj{"bytes": 32 << 20}}, "source", fmt.Sprint(size)))
 	p.awaitClosed()
@@ -100,8 +99,7 @@ func testReadMuch(t *testing.T, s *server) {
 	}
 }
 
-// TestTimeout: timeoutMs ends a process with all that it started, after as much
-// grace as killGraceMs allows.
+// TestTimeout: timeoutMs ends a process and its descendants, after a grace of killGraceMs.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -129,7 +127,7 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("%s: %s, want timedOut, exit code %d, signal %v", test.name, jsonText(exited), test.code, test.signal)
 		}
 		if test.signal == nil {
-			c.call("process/terminate", obj{"processId": p.id, "tree": true}) // polite ones may leave children
+			c.call("process/terminate", obj{"processId": p.id, "tree": true}) // programs that end on SIGTERM may leave children
 		}
 		if _, stdout := p.awaitClosed(); stdout != test.output {
 			t.Errorf("%s: output %q, want %q", test.name, stdout, test.output)
@@ -141,7 +139,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestTerminateWithGrace: SIGTERM first, and SIGKILL for who does not listen.
+// TestTerminateWithGrace: SIGTERM comes first, then SIGKILL for a program that ignores SIGTERM.
 func TestTerminateWithGrace(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -161,19 +159,19 @@ func TestTerminateWithGrace(t *testing.T) {
 	}
 }
 
-// TestSignals sends each signal by its name to a program that says which it got,
-// and to one that handles none.
+// TestSignals sends each signal by its name: to a program that prints the signal, and to a program
+// without handlers.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(nil)
-	// dash, and not bash, which loses a trap now and then (5.2, between fork and wait).
+	// The shell is dash: bash 5.2 sometimes loses a trap between fork and wait.
 	handler := `for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT; do trap "echo got $s" $s; done; echo up; while :; do sleep 0.01; done`
 	handles := c.start("handles", obj{"argv": sh(handler)})
 	handles.awaitOutput("stdout", "up")
 	for _, test := range []struct {
 		name, short string
-		exit        int64 // of one that does not handle it
+		exit        int64 // of a program without a handler
 	}{
 		{"interrupt", "INT", 130}, {"terminate", "TERM", 143}, {"hangup", "HUP", 129}, {"quit", "QUIT", 131},
 		{"usr1", "USR1", 138}, {"usr2", "USR2", 140}, {"winch", "WINCH", 0}, {"kill", "", 137},
@@ -196,8 +194,8 @@ func TestSignals(t *testing.T) {
 		}
 	}
 
-	// Stopped is not ended, and what continues goes on. (Not a shell: while it is in
-	// vfork its own state is another.)
+	// SIGSTOP does not end a program, and SIGCONT continues the program. The program is no shell:
+	// during vfork a shell has another state.
 	p := c.start("stopped", obj{"argv": []string{"/bin/sleep", newToken(t)}})
 	pid := p.pid()
 	c.call("process/signal", obj{"processId": "stopped", "signal": "stop"})
@@ -212,7 +210,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// state is the letter of a process's state in /proc, "" if there is none.
+// state returns the letter of a process's state in /proc, or "".
 func state(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -221,7 +219,7 @@ func state(pid int) string {
 	return string(stat[bytes.LastIndexByte(stat, ')')+2])
 }
 
-// TestResize: the program is told, and finds the new size.
+// TestResize: the program gets a signal, and then sees the new size.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -249,7 +247,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestCloseStdin: what was written comes first, then the end of the input.
+// TestCloseStdin: the program reads all written input, and then the end.
 func TestCloseStdin(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -258,7 +256,7 @@ func TestCloseStdin(t *testing.T) {
 	data := strings.Repeat("x", 200_000)
 	var ids []int64
 	var again obj
-	for range 3 { // in flight together: order is kept
+	for range 3 { // in flight together: the order stays
 		again = pipe.writeParams(data)
 		ids = append(ids, c.request("process/write", again))
 	}
@@ -278,7 +276,7 @@ func TestCloseStdin(t *testing.T) {
 		t.Errorf("an accepted write repeated after the end: %v, want accepted", result)
 	}
 
-	// A terminal has no end: the program reads ^D, within a line as at its start.
+	// A terminal has no end of input. The program reads ^D, within a line or at its start.
 	for _, line := range []string{"whole\n", "half"} {
 		pty := c.start(line, obj{"argv": sh("cat; exit 4"), "tty": true})
 		pty.write(line)
@@ -292,7 +290,7 @@ func TestCloseStdin(t *testing.T) {
 	}
 }
 
-// TestListDescribes: process/list tells of each process what it is and how it goes.
+// TestListDescribes: process/list describes each process and its state.
 func TestListDescribes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -323,13 +321,13 @@ func TestListDescribes(t *testing.T) {
 	}
 }
 
-// TestGraceAndTree: a grace ends with the program, and what else was to be killed
-// is killed then. Without tree that is the process group alone.
+// TestGraceAndTree: when the program ends, its grace ends, and the remaining processes are killed at
+// once: with tree all descendants, without tree the process group.
 func TestGraceAndTree(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
 	const (
-		// The sleeper is in a session of its own: only the kill of a tree finds it.
+		// The sleeper has its own session: only the kill of a tree finds the sleeper.
 		polite = `setsid sleep $0 & wait`
 		deaf   = `trap '' TERM; setsid sleep $0 & while :; do sleep 0.01; done`
 		hour   = 3_600_000
@@ -337,7 +335,7 @@ func TestGraceAndTree(t *testing.T) {
 	for _, test := range []struct {
 		name, script string
 		params       obj // of the start
-		terminate    obj // nil: the timeout does it
+		terminate    obj // nil: the timeout ends the process
 		left         int // sleepers
 	}{
 		{name: "terminate with tree, in time", script: polite, terminate: obj{"graceMs": hour, "tree": true}},
@@ -373,14 +371,14 @@ func TestGraceAndTree(t *testing.T) {
 	}
 }
 
-// TestTerminateWhatHasEnded: a program that has ended by itself was not ended by
-// us, also when its exit is behind output that nobody has read.
+// TestTerminateWhatHasEnded: process/terminate does not count as the cause if the program has ended by
+// itself, even if the exit waits after unread output.
 func TestTerminateWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(nil)
 	witness := s.observe(c.sessionID, nil)
-	// More than is kept for an owner, and the rest fits into the pipe.
+	// The output is larger than the retention, and the rest fits into the pipe.
 	const retention, size = 64 << 10, 96 << 10
 	gated, open := behindGate(t, obj{
 		"argv":      []string{"/usr/bin/head", "-c", fmt.Sprint(size), "/dev/zero"},
@@ -391,7 +389,7 @@ func TestTerminateWhatHasEnded(t *testing.T) {
 	eventually(t, "the owner is away", func() bool { return witness.call("session/info", obj{})["attached"] == false })
 	open()
 	eventually(t, "the program has ended", func() bool { return !alive(pid) })
-	c = s.session(obj{"resumeSessionId": c.sessionID}) // without resumeFrom: what it has missed is kept for it
+	c = s.session(obj{"resumeSessionId": c.sessionID}) // without resumeFrom, the server keeps the missed output
 	if result := c.call("process/terminate", obj{"processId": "p"}); result["running"] != false {
 		t.Errorf("terminate: %s, want running false", jsonText(result))
 	}
@@ -407,8 +405,8 @@ func TestTerminateWhatHasEnded(t *testing.T) {
 	}
 }
 
-// TestShutdownWithinASessionThatCloses: a client's grace holds up the end of its
-// session, and not that of the server.
+// TestShutdownWithinASessionThatCloses: a client's grace holds up the end of its session, but not the
+// end of the server.
 func TestShutdownWithinASessionThatCloses(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--kill-grace", "50ms")
@@ -426,8 +424,8 @@ func TestShutdownWithinASessionThatCloses(t *testing.T) {
 	}
 }
 
-// TestLimitsOfParams: what a client may ask to be kept and waited for is bounded,
-// and what is at the bound is not refused.
+// TestLimitsOfParams: the server limits how much a client may have kept, and how long a client may
+// wait. A value at the limit is allowed.
 func TestLimitsOfParams(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -473,8 +471,8 @@ func TestLimitsOfParams(t *testing.T) {
 	}
 }
 
-// TestListClipsArguments: of long arguments process/list shows the beginning; the
-// program has all of them.
+// TestListClipsArguments: process/list shows only the beginning of long arguments; the program gets all
+// of them.
 func TestListClipsArguments(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -504,7 +502,7 @@ func TestListClipsArguments(t *testing.T) {
 	}
 }
 
-// TestListClipsEmptyArguments: an argument costs more than its bytes.
+// TestListClipsEmptyArguments: an empty argument also counts against the size of process/list.
 func TestListClipsEmptyArguments(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -530,8 +528,8 @@ func TestTerminateDuringShutdown(t *testing.T) {
 	}
 }
 
-// TestMergeStderr: both streams as one, in the order of the writes, for a descriptor
-// less; and restarts keep to it.
+// TestMergeStderr: with mergeStderr both streams are a single stream, in the order of the writes, with
+// a descriptor less. Restarts keep the setting.
 func TestMergeStderr(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -557,7 +555,7 @@ func TestMergeStderr(t *testing.T) {
 		return openFiles(t, s) - before
 	}
 	apart, merged := open("apart", false), open("merged", true)
-	if apart-merged < n*9/10 { // something else may be open for a moment
+	if apart-merged < n*9/10 { // another descriptor may be open for a moment
 		t.Errorf("%d files are open for %d processes with two streams, %d with one", apart, n, merged)
 	}
 	c.call("session/close", obj{})

@@ -13,10 +13,10 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// dialServer returns a client of a server of its own, and the time that all may take.
+// dialServer returns a client of a new server, and a context with the timeout of the test.
 func dialServer(t *testing.T) (context.Context, *client.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), factTimeout) // for the cleanup, too
+	ctx, cancel := context.WithTimeout(context.Background(), factTimeout) // with time for the cleanup, too
 	t.Cleanup(cancel)
 	c, err := client.Dial(ctx, startServer(t).url, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func dialServer(t *testing.T) (context.Context, *client.Client) {
 	return ctx, c
 }
 
-// TestClientGroup: a group through the Go client, as a program would use it.
+// TestClientGroup uses a group through the Go client, as a program would.
 func TestClientGroup(t *testing.T) {
 	t.Parallel()
 	ctx, c := dialServer(t)
@@ -67,7 +67,7 @@ func TestClientGroup(t *testing.T) {
 	if run := <-ready; run != 1 {
 		t.Errorf("the web server is ready in run %d", run)
 	}
-	for { // its worker comes behind it
+	for { // the worker starts after the server
 		groups, err := c.Groups(ctx)
 		if err != nil || len(groups) != 1 {
 			t.Fatalf("%+v, %v", groups, err)
@@ -97,7 +97,7 @@ func TestClientGroup(t *testing.T) {
 		t.Errorf("the worker was run again because of %q", got)
 	}
 
-	// What is refused is as if it had never been.
+	// A refused group leaves nothing behind.
 	a, b := c.Command("true"), c.Command("true")
 	b.DependsOn = []*client.Cmd{a, b}
 	var refused *protocol.Error
@@ -121,7 +121,7 @@ type writerFunc func([]byte)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
-// TestCombinedOutput: of a writer that gets both streams the order is the program's.
+// TestCombinedOutput: a writer for both streams gets the output in the order of the program's writes.
 func TestCombinedOutput(t *testing.T) {
 	t.Parallel()
 	ctx, c := dialServer(t)

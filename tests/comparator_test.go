@@ -17,10 +17,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Who watches the replay? A server that plays the recording is the peer to the
-// last byte: nothing may be wrong with it, and every difference declared must be
-// missed. The same server with one line changed must be found out, whichever line
-// and whichever change it is.
+// The tests in this file check the replay itself. A server that plays back the recording equals the
+// peer to the last byte. So the replay must find no mismatch, and must miss every declared difference.
+// If any line of the recording is changed in any way, the replay must find the change.
 
 func TestReplayAcceptsThePeer(t *testing.T) {
 	for _, name := range transcripts(t) {
@@ -32,8 +31,8 @@ func TestReplayAcceptsThePeer(t *testing.T) {
 	}
 }
 
-// peersOwnFault: once in the recordings the peer told of an exit before the output
-// that came before it. Ours may not, and in ours this process does not even start.
+// peersOwnFault excuses a fault of the peer: in a recording, the peer reported an exit before earlier
+// output. Our server refuses to start this process.
 func peersOwnFault(mismatch string) bool {
 	return strings.HasPrefix(mismatch, `process_start: connection 0: process "m7": `)
 }
@@ -87,7 +86,7 @@ func TestReplaySeesEveryChange(t *testing.T) {
 						}
 						changed := slices.Clone(lines)
 						changed[i].Msg = []byte(jsonText(m))
-						// A short timeout is no assertion: all it can do is find the change.
+						// A short timeout makes no assertion: it can only help to find the change.
 						found := playback(t, name, changed, nil, 100*time.Millisecond)
 						if !slices.ContainsFunc(found, func(m string) bool { return !peersOwnFault(m) }) {
 							t.Errorf("line %d, %s changed to %s: not seen", i+1, kind, changed[i].Msg)
@@ -112,7 +111,7 @@ func errorOf(m obj) obj  { e, _ := m["error"].(obj); return e }
 func resultOf(m obj) obj { r, _ := m["result"].(obj); return r }
 func paramsOf(m obj) obj { p, _ := m["params"].(obj); return p }
 
-// membersOf are those of the result, or of the params of a notification.
+// membersOf returns the members of the result, or of the params of a notification.
 func membersOf(m obj) obj {
 	if result := resultOf(m); result != nil {
 		return result
@@ -128,7 +127,7 @@ func changeCode(m obj) bool {
 	return e != nil
 }
 
-// changeText changes only texts that a client may depend on: others are free.
+// changeText changes only a text on which a client may depend: other texts are free.
 func changeText(m obj) bool {
 	e := errorOf(m)
 	if e == nil || !slices.ContainsFunc(dependable, func(d *regexp.Regexp) bool {
@@ -140,7 +139,7 @@ func changeText(m obj) bool {
 	return true
 }
 
-// changeValue changes the first plain value that is not the server's own.
+// changeValue changes the first plain value that the replay compares.
 func changeValue(m obj) bool {
 	members := membersOf(m)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -190,7 +189,7 @@ func changeType(m obj) bool {
 
 func changeSeq(m obj) bool {
 	p := paramsOf(m)
-	if p == nil || p["seq"] == nil || p["processId"] == "m7" { // its seq is wrong as it is: peersOwnFault
+	if p == nil || p["seq"] == nil || p["processId"] == "m7" { // the recorded seq is wrong already: peersOwnFault
 		return false
 	}
 	p["seq"] = num(p["seq"]) + 1
@@ -214,7 +213,7 @@ func changeBytes(m obj) bool {
 	return true
 }
 
-// playback replays a transcript against a server that plays these lines.
+// playback replays a transcript against a server that plays back lines.
 func playback(t *testing.T, name string, lines []line, declared []difference, timeout time.Duration) []string {
 	t.Helper()
 	recorded := readTranscript(t, name)
@@ -239,7 +238,7 @@ func playback(t *testing.T, name string, lines []line, declared []difference, ti
 				t.Fatal(err)
 			}
 			ws := <-upgraded
-			ws.SetCloseHandler(func(int, string) error { return nil }) // as the peer: no answer
+			ws.SetCloseHandler(func(int, string) error { return nil }) // like the peer: no answer
 			accepted <- ws
 			return c
 		},
@@ -255,8 +254,8 @@ func playback(t *testing.T, name string, lines []line, declared []difference, ti
 	return found
 }
 
-// play speaks the lines of the peer, each as soon as the lines before it were
-// said, until the replay hangs up.
+// play sends the lines of the peer, each as soon as the earlier lines were sent or received, until the
+// replay hangs up.
 func play(lines []line, accepted <-chan *websocket.Conn) {
 	conns := map[int]*websocket.Conn{}
 	defer func() {
@@ -303,7 +302,7 @@ func play(lines []line, accepted <-chan *websocket.Conn) {
 			return
 		}
 	}
-	// The replay ends first: it closes, and we see that.
+	// The replay ends first: the server sees the connection close.
 	for n, ws := range conns {
 		for !ended[n] {
 			_, _, err := ws.ReadMessage()

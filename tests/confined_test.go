@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sandbox is one that the peer's client asks for.
+// sandbox is a sandbox as requested by the peer's client.
 var sandbox = obj{
 	"permissions": obj{
 		"type": "managed", "network": "restricted",
@@ -22,8 +22,8 @@ var sandbox = obj{
 	"windowsSandboxProxySettingsMode": "reconcile", "useLegacyLandlock": false,
 }
 
-// TestUnconfinedIsRefused: what asks to be confined, in whatever words, is refused with an
-// error that names what was asked for, and has no effect; without that it has its effect.
+// TestUnconfinedIsRefused: a request for any kind of sandbox is refused with an error that names the
+// requested sandbox, and has no effect. The same request without a sandbox has its effect.
 func TestUnconfinedIsRefused(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -67,12 +67,12 @@ func TestUnconfinedIsRefused(t *testing.T) {
 			for _, tty := range []bool{false, true} {
 				params := with(start(tty), what, value)
 				refused(what, "process/start", params)
-				refused(what, "group/start", // and the other with it
+				refused(what, "group/start", // and the other member with it
 					obj{"groupId": "g", "processes": []any{start(false), params}})
 			}
 		}
 	}
-	// Whoever is not confined may say so.
+	// A request may say explicitly that no sandbox is wanted.
 	plain := start(false)
 	plain["argv"] = sh("exit 3")
 	for what := range starts {
@@ -129,7 +129,7 @@ func TestUnconfinedIsRefused(t *testing.T) {
 	}
 }
 
-// tree lists a directory with what is in its files, but for those that are being written.
+// tree lists a directory with the contents of its files, except files being written.
 func tree(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

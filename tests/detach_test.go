@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestResumeWithoutReplay: who resumes and does not say from where gets what comes, and
-// can read the rest.
+// TestResumeWithoutReplay: a client that resumes without resumeFrom gets new output live, and can read
+// the missed output.
 func TestResumeWithoutReplay(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -27,8 +27,8 @@ func TestResumeWithoutReplay(t *testing.T) {
 	}
 }
 
-// TestDetach: however a connection ends, the session is there for the next one,
-// with what the client has missed and nothing that it had.
+// TestDetach: after any end of a connection, the session is there for the next connection. The client
+// gets the missed output, and no output twice.
 func TestDetach(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

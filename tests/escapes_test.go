@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is an ordinary user.
+// nobody is the uid of an ordinary user.
 const nobody = 65534
 
-// openDir is a directory that every user may read, for programs that ordinary users run.
+// openDir returns a directory readable for every user, for programs that ordinary users run.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "troupe-escapes-")
@@ -68,7 +68,7 @@ func startAsNobody(t *testing.T, dir string, args ...string) *server {
 	}, args...)
 }
 
-// cgroup2Root is where cgroup v2 is mounted.
+// cgroup2Root returns the mount point of cgroup v2.
 func cgroup2Root(t *testing.T) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -84,8 +84,8 @@ func cgroup2Root(t *testing.T) string {
 	return ""
 }
 
-// TestLeaverOfItsCgroup: a program that moves to another cgroup, as root may, is ended by
-// whatever would have ended it.
+// TestLeaverOfItsCgroup: a program that moves to another cgroup, as root may, still ends with its
+// session or process.
 func TestLeaverOfItsCgroup(t *testing.T) {
 	t.Parallel()
 	if !cgroupsOffered(t) {
@@ -119,7 +119,7 @@ func TestLeaverOfItsCgroup(t *testing.T) {
 			p.awaitClosed()
 			awaitNoKin(t, token)
 
-			// Its leader ends, and is forgotten. What that left still goes with the session.
+			// The leader ends and is forgotten. Its remaining descendants still end with the session.
 			token = newToken(t)
 			p = c.start("left alone", obj{"argv": []string{"/bin/bash", "-c", `exec </dev/null >/dev/null 2>&1; (` + strings.TrimSuffix(l.script, "; :") + `) & exit 5`, token}})
 			p.awaitClosed()
@@ -136,13 +136,13 @@ func TestLeaverOfItsCgroup(t *testing.T) {
 	}
 }
 
-// TestUndumpable: a daemon into whose environment its own user may not look, as ssh-agent is
-// one, goes with its session.
+// TestUndumpable: a daemon whose own user may not read its environment, such as ssh-agent, ends with
+// its session.
 func TestUndumpable(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	s := startAsNobody(t, dir, "--containment", "marker")
-	sleep := install(t, dir, "sleep", 0o111) // who may not read a program may not look into it either
+	sleep := install(t, dir, "sleep", 0o111) // an unreadable program is not dumpable
 	for name, script := range map[string]string{
 		"with its environment": `(setsid ` + sleep + ` $0 <&- >&- 2>&- &); exec sleep $0`,
 		"without":              `(setsid env -i ` + sleep + ` $0 <&- >&- 2>&- &); exec sleep $0`,
@@ -165,7 +165,8 @@ func TestUndumpable(t *testing.T) {
 	}
 }
 
-// TestSurvivorsAreTold: the server says which programs it could not kill, and never that all are gone.
+// TestSurvivorsAreTold: if the server could not kill a program, its answer names the program, and never
+// claims success.
 func TestSurvivorsAreTold(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
@@ -198,7 +199,7 @@ func TestSurvivorsAreTold(t *testing.T) {
 	killKin(pid, token)
 }
 
-// TestKillsWithoutDescriptors: a server that has no file descriptor left ends sessions as ever.
+// TestKillsWithoutDescriptors: a server without free descriptors still ends sessions.
 func TestKillsWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {
@@ -223,7 +224,7 @@ func TestKillsWithoutDescriptors(t *testing.T) {
 			}
 			ended.call("session/close", obj{})
 		}
-		// The end of the server is one without descriptors, too.
+		// The server also stops without free descriptors.
 		c := s.session(nil)
 		_, token := litters[0].drop(t, c)
 		unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 20_000}, nil)
@@ -232,8 +233,9 @@ func TestKillsWithoutDescriptors(t *testing.T) {
 	})
 }
 
-// TestStrays: a program that has shed all that tells whose it is goes with its session while no other
-// can have started it. Else the server says that it does not know, until its own end.
+// TestStrays: a program may shed every mark of its session. If no other session can have started the
+// program, it ends with its session. Otherwise the server answers that it cannot tell, and kills the
+// program when the server ends.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {

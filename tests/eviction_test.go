@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// notice is the reason of the notification with this method that came without a
-// process; "" if there was none.
+// notice returns the reason of the notification with this method and without a process, or "".
 func (c *conn) notice(method string) (reason string, inMs int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,8 +25,8 @@ func (c *conn) notice(method string) (reason string, inMs int64) {
 	return reason, inMs
 }
 
-// awaitNoSession waits for the end of a session whose processes have the token. (To ask
-// for the session would keep it from being idle.)
+// awaitNoSession waits for the end of a session whose processes have the token. A request about the
+// session would keep the session from being idle.
 func (s *server) awaitNoSession(t *testing.T, id, token string) {
 	t.Helper()
 	awaitNoKin(t, token)
@@ -40,11 +39,11 @@ func (s *server) awaitNoSession(t *testing.T, id, token string) {
 	})
 }
 
-// TestIdleSession: one to which nobody is attached and in which nothing writes ends; one
-// that writes, or that somebody looks at, does not.
+// TestIdleSession: a session without connection and output ends. A session with output or with an
+// observer stays.
 func TestIdleSession(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "--detached-ttl", "-1s", "--idle-timeout", "1500ms") // many times what a tick takes
+	s := startServer(t, "--detached-ttl", "-1s", "--idle-timeout", "1500ms") // many times the tick
 	tokens := []string{newToken(t), newToken(t), newToken(t)}
 	idle := s.session(nil)
 	idle.start("p", obj{"argv": []string{"sleep", tokens[0]}})
@@ -58,7 +57,7 @@ func TestIdleSession(t *testing.T) {
 		c.cutRST()
 	}
 	s.awaitNoSession(t, idle.sessionID, tokens[0])
-	// It has been as long for the others.
+	// The other sessions were as old at this time.
 	again := s.session(obj{"resumeSessionId": busy.sessionID})
 	if info := again.call("session/info", obj{}); num(info["idleMs"]) != 1500 || num(info["detachedTtlMs"]) != 0 {
 		t.Errorf("session/info: %s", jsonText(info))
@@ -103,8 +102,8 @@ func TestSessionAge(t *testing.T) {
 	}
 }
 
-// TestEvictForMemory: when what is held for those who are away is in the way of those who
-// are there, the one that has been away the longest is given up, and no other.
+// TestEvictForMemory: if the output held for absent clients leaves no room for present clients, the
+// server evicts the session that has been absent the longest, and no other.
 func TestEvictForMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for as long as a session is spared")
@@ -119,12 +118,12 @@ func TestEvictForMemory(t *testing.T) {
 		c.cutRST()
 		return c
 	}
-	poor := s.session(nil) // away the longest, and holds nothing
+	poor := s.session(nil) // absent the longest, holds nothing
 	poor.start("p", obj{"argv": sh("echo up; exec sleep 1000")}).awaitOutput("stdout", "up\n")
 	poor.cutRST()
 	first := hoard()
 	observer := s.observe(first.sessionID, nil)
-	time.Sleep(50 * time.Millisecond) // which of the two was first is to be sure
+	time.Sleep(50 * time.Millisecond) // makes the order of the two certain
 	second := hoard()
 	watched := s.observe(second.sessionID, nil)
 	code, text := observer.awaitClose()
@@ -141,8 +140,8 @@ func TestEvictForMemory(t *testing.T) {
 	s.session(obj{"resumeSessionId": poor.sessionID})
 }
 
-// TestDrainKeepsItsGrace: what would have ended a session anyway does not cut the time
-// that a server which stops gives its programs.
+// TestDrainKeepsItsGrace: during a shutdown, another reason to end a session does not shorten the grace
+// of its programs.
 func TestDrainKeepsItsGrace(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--detached-ttl", "500ms", "--kill-grace", "60s")
@@ -168,8 +167,8 @@ func TestDrainKeepsItsGrace(t *testing.T) {
 	}
 }
 
-// TestResumeOfTheForgotten: a process that goes between initialize and initialized is not
-// passed over: whoever named it hears of its end, and of what was missed.
+// TestResumeOfTheForgotten: if a process named in resumeFrom is forgotten between initialize and
+// initialized, the client still hears of its end and of the missed output.
 func TestResumeOfTheForgotten(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--closed-retention", "300ms")

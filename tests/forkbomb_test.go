@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
 )
 
-// bomb forks until nothing more can be forked, says so, and tries again for some seconds.
+// bomb forks until fork fails, prints this, and tries again for some seconds.
 const bomb = `$| = 1;
 for (1 .. 2000) {
 	my $pid = fork();
@@ -20,9 +20,8 @@ for (1 .. 2000) {
 }
 sleep 1000`
 
-// TestForkBomb: a program that forks without end takes what there is for programs, and leaves
-// the server what it needs: it answers others, makes threads for calls that hang, and ends
-// the bomb.
+// TestForkBomb: a fork bomb takes every process allowed for programs, and leaves the server its own
+// share. The server answers other clients, makes threads for calls that hang, and ends the bomb.
 func TestForkBomb(t *testing.T) {
 	perl, err := exec.LookPath("perl")
 	if err != nil {

@@ -21,11 +21,10 @@ var fuzzStarts = []string{
 	`{"id":3,"method":"process/start","params":{"processId":"q","argv":["/bin/true"],"cwd":"file:///tmp","env":{},"tty":true}}`,
 }
 
-// FuzzConnection sends a server whatever there is, one message a line, after the
-// handshake and without. Every answer must be a message of the wire, the
-// connection must answer on or be closed, and the next one must work. (With -fuzz,
-// give -fuzzminimizetime 1x: concurrency makes no two runs alike, and the fuzzer
-// would spend its time on making inputs shorter.)
+// FuzzConnection sends any input to a server, a message a line, with a handshake and without. Every
+// answer must be a message of the wire, the connection must answer on or be closed, and the next
+// connection must work. With -fuzz, use -fuzzminimizetime 1x: concurrency makes runs differ, and the
+// fuzzer would spend its time on shortening inputs.
 func FuzzConnection(f *testing.F) {
 	for _, name := range transcripts(f) {
 		var input []byte
@@ -59,11 +58,11 @@ func FuzzConnection(f *testing.F) {
 	log := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }),
-		actor.WithDeadLetterThrottleInterval(10*time.Millisecond), // a goroutine of it lives that long
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond), // lifetime of the throttle goroutine after the last dead letter
 	)
 	troupe, err := actors.Start(system, actors.Config{
 		Log:         log,
-		DetachedTTL: time.Millisecond, // nobody resumes here
+		DetachedTTL: time.Millisecond, // nobody resumes
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -81,9 +80,9 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// talk sends the messages on a connection of their own, and then a request that is
-// answered at once in every state. It returns true when that was answered, false
-// when the server closed the connection first.
+// talk sends the messages on a new connection, and then a request that the server answers at once in
+// every state. talk returns true if the answer came, or false if the server closed the connection
+// first.
 func talk(t *testing.T, troupe *actors.Troupe, messages [][]byte) (answered bool) {
 	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
@@ -130,7 +129,7 @@ func talk(t *testing.T, troupe *actors.Troupe, messages [][]byte) (answered bool
 	return answered
 }
 
-// mayStart tells whether a message could start a process, however it is spelled.
+// mayStart reports whether a message could start a process in any spelling.
 func mayStart(m []byte) bool {
 	return bytes.Contains(bytes.ToLower(m), []byte("start")) || bytes.Contains(m, []byte(`\u`))
 }

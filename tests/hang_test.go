@@ -10,14 +10,13 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
 )
 
-// TestStartsHang: starts whose working directory or program is on a filesystem that does not
-// answer fail by themselves. Nobody else's start waits for them, nor does the end of their
-// session, or of the server.
+// TestStartsHang: a start fails by itself if its working directory or program is on a hanging
+// filesystem. Other starts do not wait for it, nor does the end of its session or of the server.
 func TestStartsHang(t *testing.T) {
 	t.Parallel()
 	fs := hangfs.Mount(t, map[string]string{"prog": "#!/bin/sh\necho hi\n", "dir/": ""})
 	s := startServer(t)
-	t.Cleanup(fs.Free) // before the server's end is waited for
+	t.Cleanup(fs.Free) // before the wait for the server's end
 	bad, good := s.session(nil), s.session(nil)
 	p := bad.start("fine", obj{"argv": []string{fs.Path("prog")}, "cwd": "file://" + fs.Path("dir")})
 	if code, out := p.awaitClosed(); code != 0 || out != "hi\n" {
@@ -48,7 +47,7 @@ func TestStartsHang(t *testing.T) {
 		}
 	}
 
-	// A PATH that is too long is no work.
+	// The server refuses a PATH that is too long before any look-up.
 	long := startParams("long", obj{"argv": []string{"none"}, "env": obj{"PATH": strings.Repeat("/x:", 1<<20)}})
 	if text := jsonText(good.reply(good.request("process/start", long))); !strings.Contains(text, "PATH has 3145728 bytes") {
 		t.Error(text)
@@ -64,7 +63,7 @@ func TestStartsHang(t *testing.T) {
 	again.request("process/spawn", obj{"command": []string{"/bin/true"}, "processHandle": "x", "cwd": fs.Path("hang")})
 	eventually(t, "so do two more", func() bool { return fs.Hanging() > before+2 })
 	s.signal(syscall.SIGTERM)
-	if underRace() { // such a program was seen to wait for its threads at its end
+	if underRace() { // with -race, such a program sometimes waited for its threads at its end
 		fs.Free()
 	}
 	eventually(t, "the server has ended, but for its threads that hang", func() bool {
@@ -77,8 +76,9 @@ func TestStartsHang(t *testing.T) {
 	}
 }
 
-// TestFileCallsHang: calls about a filesystem that does not answer hold up no other connection's,
-// also when theirs has ended, and no more threads than the server keeps for them. It tells how many.
+// TestFileCallsHang: calls to a hanging filesystem do not hold up calls of other connections, even
+// after the end of their own connection, and take no more threads than the server keeps for them.
+// server/info counts the calls.
 func TestFileCallsHang(t *testing.T) {
 	t.Parallel()
 	fs := hangfs.Mount(t, map[string]string{"file": "content"})
@@ -87,7 +87,7 @@ func TestFileCallsHang(t *testing.T) {
 	local := startParams("fine", obj{"argv": []string{"/bin/true"}})
 	s.session(nil).call("process/start", local)
 	n := 0
-	for range 20 { // more than there are turns
+	for range 20 { // more than there are places
 		c := s.session(nil)
 		for range 16 {
 			c.request("fs/getMetadata", obj{"path": "file://" + fs.Path(fmt.Sprintf("hang%d", n))})
@@ -109,7 +109,7 @@ func TestFileCallsHang(t *testing.T) {
 	eventually(t, "none hangs", func() bool { return num(c.call("server/info", obj{})["fileCallsHung"]) == 0 })
 }
 
-// TestPollHangs: a file whose filesystem hangs when it is polled does not stop the server.
+// TestPollHangs: a file whose filesystem hangs in poll does not stop the server.
 func TestPollHangs(t *testing.T) {
 	t.Parallel()
 	fs := hangfs.Mount(t, map[string]string{"file": "content", "dir/": ""})

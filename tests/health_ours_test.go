@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProbesWithoutDescriptors: a server that has no descriptors for its probes does not
-// take the program for dead, says why, and probes again when it has some.
+// TestProbesWithoutDescriptors: a server without descriptors for its probes does not count the program
+// as dead, reports the reason, and probes again when descriptors are free.
 func TestProbesWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -48,7 +48,7 @@ func TestProbesWithoutDescriptors(t *testing.T) {
 		return text != ""
 	})
 	eventually(t, "the log does", func() bool { return strings.Contains(s.stderr.String(), "cannot probe") })
-	for range 50 { // requests, and meanwhile more probes that cannot be made
+	for range 50 { // requests, while more probes fail
 		if info := describe(t, c, "p"); info["state"] != "running" || num(info["run"]) != 1 {
 			t.Fatalf("without descriptors it is %s", jsonText(info))
 		}
@@ -62,8 +62,8 @@ func TestProbesWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// TestHeldBackIsNotLate: a program that stands in write because its owner is away is not
-// late, and not ended and begun again for as long as that lasts.
+// TestHeldBackIsNotLate: a program blocked in write because its owner is away does not count as late,
+// however long this lasts.
 func TestHeldBackIsNotLate(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -73,7 +73,7 @@ func TestHeldBackIsNotLate(t *testing.T) {
 		"ready": obj{"line": "^up$", "timeoutMs": 1500}})
 	c.process("q").awaitOutput("stdout", token)
 	c.cutRST()
-	for i := range 3 { // so long
+	for i := range 3 { // for this long
 		s.session(nil).start(fmt.Sprint("r", i), obj{"argv": []string{"sleep", "1000"}, "ready": obj{"line": "never", "timeoutMs": 1600}}).awaitClosed()
 	}
 	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"q": 0}, "capabilities": knowing["capabilities"]})

@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// knowing is all that a client can ask to be told.
+// knowing has every capability for notifications.
 var knowing = obj{"capabilities": obj{"restarted": true, "ready": true, "groups": true, "gap": true}}
 
-// TestReadyByLine: the line that makes a process ready comes before process/ready, and
-// nothing else makes it ready.
+// TestReadyByLine: the line that makes a process ready comes before process/ready, and no other line
+// makes the process ready.
 func TestReadyByLine(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
 	for _, test := range []struct {
 		name   string
-		script string // the line that counts is followed by a read
+		script string // a read follows the line
 		params obj
-		before string // output before ready, as far as it is sure
+		before string // the certain part of the output before ready
 	}{
 		{"any stream", "echo no; echo up >&2", obj{"ready": obj{"line": "^up$"}}, ""},
 		{"only stdout", "echo up >&2; echo up", obj{"ready": obj{"line": "^up$", "stream": "stdout"}}, "up\n"},
@@ -56,7 +56,7 @@ func TestReadyByLine(t *testing.T) {
 	}
 }
 
-// outputBefore is the output on a stream up to a seq.
+// outputBefore returns the output on a stream up to a seq.
 func (p *proc) outputBefore(seq int64, stream string) string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *proc) outputBefore(seq int64, stream string) string {
 	return all.String()
 }
 
-// TestReadyByOthers: a port, a socket, a file, a time, an end.
+// TestReadyByOthers: a port, a socket, a file, a time or an exit can make a process ready.
 func TestReadyByOthers(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
@@ -117,8 +117,8 @@ func TestReadyByOthers(t *testing.T) {
 	}
 }
 
-// TestHealthFaults: ends for which the server takes a run for failed: its reason says so,
-// and its policy runs it again although it ended politely.
+// TestHealthFaults: some ends count as failures of the run. The reason says so, and the policy restarts
+// the process although it exited with 0.
 func TestHealthFaults(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {
@@ -126,7 +126,7 @@ func TestHealthFaults(t *testing.T) {
 		c := s.session(knowing)
 		token := newToken(t)
 		polite := `trap 'exit 0' TERM; echo up; while :; do sleep 1000 & wait; done`
-		grace, up := 60_000, obj{"line": "up"} // by then it traps SIGTERM
+		grace, up := 60_000, obj{"line": "up"} // the program traps SIGTERM by then
 		missing := "file://" + filepath.Join(t.TempDir(), "never")
 		for _, test := range []struct {
 			name   string
@@ -162,7 +162,7 @@ func TestHealthFaults(t *testing.T) {
 	})
 }
 
-// TestHealthy: what is well is left alone.
+// TestHealthy: a healthy program stays alone.
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -180,12 +180,12 @@ func TestHealthy(t *testing.T) {
 	}
 	c.call("process/terminate", obj{"processId": p.id, "tree": true})
 
-	// One that cannot write, as nobody reads, is not silent: of a session that nobody
-	// is attached to it waits.
+	// A program blocked in write because nobody reads is not silent: here nobody is attached to its
+	// session.
 	q := c.start("q", obj{"argv": append(sh("yes $0"), token), "liveness": obj{"silenceMs": 5_000}})
 	pid := q.pid()
 	c.cutRST()
-	s.session(nil).start("r", obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 6_000}}).awaitClosed() // so long
+	s.session(nil).start("r", obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 6_000}}).awaitClosed() // waits this long
 	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"q": 0}})
 	again.process("q").awaitOutput("stdout", token)
 	if !alive(pid) {

@@ -19,22 +19,22 @@ import (
 	"testing"
 )
 
-// startRemote starts the server that http/request is sent to.
+// startRemote starts the server that gets the requests of http/request.
 func startRemote(t testing.TB, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	remote := httptest.NewServer(handler)
-	t.Cleanup(remote.Close) // which waits for its handlers
+	t.Cleanup(remote.Close) // Close waits for the handlers
 	return remote
 }
 
-// get is the params of a GET.
+// get returns the parameters of a GET.
 func get(url, id string, more obj) obj {
 	all := obj{"method": "GET", "url": url, "requestId": id}
 	maps.Copy(all, more)
 	return all
 }
 
-// streamed is get with a body that comes in pieces.
+// streamed is get with a streamed body.
 func streamed(url, id string) obj { return get(url, id, obj{"streamResponse": true}) }
 
 // bodyOf waits for the last piece of a stream, checks the order, and returns its body and error.
@@ -68,14 +68,14 @@ func (c *conn) bodyOf(id string) (body []byte, failed any) {
 	return body, failed
 }
 
-// pieceOf is whether m is a piece of the stream, and if last is asked for its last.
+// pieceOf reports whether m is a piece of the stream, or, with last, the last piece.
 func pieceOf(m obj, id string, last bool) bool {
 	p, _ := m["params"].(obj)
 	return m["method"] == "http/request/bodyDelta" && p["requestId"] == id && (!last || p["done"] == true)
 }
 
-// TestHTTPRequest is what the peer was seen to answer (exec-server wire §8), to the letter but for
-// the reason behind the URL, and what else can be asked.
+// TestHTTPRequest compares answers with the recorded answers of the peer (exec-server wire §8) to the
+// letter, except the reason after the URL. Further rows test other parameters.
 func TestHTTPRequest(t *testing.T) {
 	t.Parallel()
 	remote := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +152,7 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// TestHTTPRequestIsOff unless the server was told.
+// TestHTTPRequestIsOff without --allow-http.
 func TestHTTPRequestIsOff(t *testing.T) {
 	t.Parallel()
 	remote := startRemote(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
@@ -208,7 +208,8 @@ func TestHTTPStream(t *testing.T) {
 	}
 }
 
-// TestHTTPStreamEnds: what ends a stream early is said in its last piece; an id is taken until then.
+// TestHTTPStreamEnds: the last piece of a stream has the reason for an early end. Until then the id is
+// taken.
 func TestHTTPStreamEnds(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -244,7 +245,7 @@ func TestHTTPStreamEnds(t *testing.T) {
 
 	c.call("http/request", streamed(remote.URL+"/wait", "x"))
 	wantAnswer(t, c, "http/request", streamed(remote.URL+"/half", "x"), "-32602 http/request streamResponse requestId `x` is already active")
-	wantAnswer(t, c, "http/request", get(remote.URL+"/nothing", "x", obj{"method": "HEAD"}), `~{"status":200}`) // which is no stream
+	wantAnswer(t, c, "http/request", get(remote.URL+"/nothing", "x", obj{"method": "HEAD"}), `~{"status":200}`) // no stream
 	c.call("http/request", streamed(remote.URL+"/half", "y"))
 	close(release)
 	if body, failed := c.bodyOf("x"); string(body) != "half+whole" || failed != nil {
@@ -255,8 +256,8 @@ func TestHTTPStreamEnds(t *testing.T) {
 	c.bodyOf("x")
 }
 
-// TestHTTPEndsWithItsConnection: the other side sees it, of requests and of streams; and a
-// connection that loses its session says that last.
+// TestHTTPEndsWithItsConnection: when the connection ends, its requests and streams end, and the other
+// side notices. A connection that loses its session gets this notification last.
 func TestHTTPEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	var under, gone atomic.Int64
@@ -296,9 +297,9 @@ func TestHTTPEndsWithItsConnection(t *testing.T) {
 	eventually(t, "the requests of a connection that lost its session are cancelled", func() bool { return gone.Load() == 5 })
 }
 
-// TestHTTPSlowClient: a client that does not read stops the server of its stream, not its own
-// processes or anybody else, and costs little memory. When it reads on, answers and
-// output come between the pieces.
+// TestHTTPSlowClient: a client that does not read holds up only the remote server of its stream, not
+// processes or other clients, and costs little memory. When the client reads on, answers and output
+// come between the pieces.
 func TestHTTPSlowClient(t *testing.T) {
 	t.Parallel()
 	const size = 64 * mib
@@ -336,7 +337,7 @@ func TestHTTPSlowClient(t *testing.T) {
 	eventually(t, "a process is started meanwhile", func() bool { _, err := os.Stat(file); return err == nil })
 
 	var check patternCheck
-	var answered, closed int64 // after how many bytes
+	var answered, closed int64 // number of bytes before
 	w.until(func(f frame) bool {
 		switch {
 		case f.id == start:
@@ -361,7 +362,8 @@ func TestHTTPSlowClient(t *testing.T) {
 	}
 }
 
-// piece is what a bodyDelta brings, valid until the next, and its last two members as they came.
+// piece returns the data of a bodyDelta, valid until the next call, and the raw text of its last two
+// members.
 func (w *wire) piece(raw []byte) (data []byte, end string) {
 	w.t.Helper()
 	_, rest, _ := bytes.Cut(raw, []byte(`"deltaBase64":"`))
@@ -376,14 +378,14 @@ func (w *wire) piece(raw []byte) (data []byte, end string) {
 	return w.chunk[:n], string(after)
 }
 
-// patternPiece is n bytes of the pattern from byte at on.
+// patternPiece returns n bytes of the pattern from position at on.
 func patternPiece(at int64, n int) string {
 	from := int(at % int64(len(pattern)))
 	return string(patterns[from : from+n])
 }
 
-// TestHTTPTakesTurns: sixteen requests of a connection are under way at a time, streams among
-// them; others wait in order, and no longer than they may.
+// TestHTTPTakesTurns: a connection has sixteen requests in flight, including streams. Other requests
+// wait in order, for a limited time.
 func TestHTTPTakesTurns(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -431,7 +433,7 @@ func TestHTTPTakesTurns(t *testing.T) {
 			t.Errorf("%s was next, want %s", got, want)
 		}
 	}
-	// Another connection has turns of its own.
+	// Another connection has its own places.
 	close(gates["/other"])
 	s.session(nil).call("http/request", get(remote.URL+"/other", "", nil))
 	for i := 3; i < 20; i++ {
@@ -453,7 +455,8 @@ func TestHTTPTakesTurns(t *testing.T) {
 	}
 }
 
-// TestHTTPLargeBodiesTakeTurns: more of them than a connection may hold come one after the other.
+// TestHTTPLargeBodiesTakeTurns: a connection may hold a limited amount of bodies, so large bodies come
+// one after the other.
 func TestHTTPLargeBodiesTakeTurns(t *testing.T) {
 	t.Parallel()
 	const size = 2 * mib
@@ -475,8 +478,8 @@ func TestHTTPLargeBodiesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestHTTPUploadsAreNotPending: while a server takes its time with what it was sent, its connection
-// goes on; more than may be on its way is refused.
+// TestHTTPUploadsAreNotPending: while a remote server is slow with an upload, the client's connection
+// goes on. Uploads over the limit are refused.
 func TestHTTPUploadsAreNotPending(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -488,7 +491,7 @@ func TestHTTPUploadsAreNotPending(t *testing.T) {
 	post := func(n int) int64 {
 		return c.request("http/request", get(remote.URL, "", obj{"method": "POST", "bodyBase64": base64.StdEncoding.EncodeToString(make([]byte, n))}))
 	}
-	ids := []int64{post(8 * mib), post(8 * mib), post(8 * mib)} // 32 MiB of frames, where 16 MiB may be pending
+	ids := []int64{post(8 * mib), post(8 * mib), post(8 * mib)} // 32 MiB of frames; 16 MiB may be pending
 	if resultOf(c.reply(c.request("session/info", obj{}))) == nil {
 		t.Error("no answer to what comes behind")
 	}
@@ -502,8 +505,8 @@ func TestHTTPUploadsAreNotPending(t *testing.T) {
 	}
 }
 
-// TestHTTPIsBounded: of all connections 1,024 requests are under way, one more is refused at once,
-// and when one is over there is room again.
+// TestHTTPIsBounded: all connections together have at most 1,024 requests in flight. The next request
+// is refused at once, and the end of a request makes room.
 func TestHTTPIsBounded(t *testing.T) {
 	t.Parallel()
 	var under atomic.Int64
@@ -538,7 +541,7 @@ func TestHTTPIsBounded(t *testing.T) {
 	}
 }
 
-// TestHTTPOverStdio: what was asked for before the end of the input comes whole, streams too.
+// TestHTTPOverStdio: requests sent before the end of the input get whole answers, also streams.
 func TestHTTPOverStdio(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// ask sends one plain HTTP request and returns the answer and its body.
+// ask sends a plain HTTP request and returns the answer and its body.
 func ask(t *testing.T, s *server, method, path string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, strings.Replace(s.url, "ws", "http", 1)+path, nil)
@@ -39,8 +39,8 @@ func ask(t *testing.T, s *server, method, path string, header http.Header) (*htt
 	return resp, string(body)
 }
 
-// upgrade is the header of a websocket handshake, but for what with changes: a
-// name with no value is left out.
+// upgrade returns the header of a websocket handshake, changed by with: a name without a value is left
+// out.
 func upgrade(with http.Header) http.Header {
 	h := http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
@@ -62,7 +62,7 @@ func TestHTTP(t *testing.T) {
 		method, path string
 		header       http.Header
 		status       int
-		body         string // what it contains; "": it is empty
+		body         string // contained in the answer; "": the body is empty
 	}{
 		{"ready", "GET", "/readyz", nil, 200, ""},
 		{"ready, head", "HEAD", "/readyz", nil, 200, ""},
@@ -125,7 +125,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestNoExtensions: an offer to compress is not taken.
+// TestNoExtensions: the server declines an offer to compress.
 func TestNoExtensions(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -135,8 +135,7 @@ func TestNoExtensions(t *testing.T) {
 	}
 }
 
-// TestStdout: the address is all that a server prints there, so that a script can
-// read it.
+// TestStdout: a server prints only its address, so that a script can read the address.
 func TestStdout(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -150,8 +149,8 @@ func TestStdout(t *testing.T) {
 	}
 }
 
-// TestStrayDescriptors: files that whoever started the server left open in it do
-// not reach its children, which would keep them open for as long as they live.
+// TestStrayDescriptors: files left open by the starter of the server do not reach the server's
+// children. A child would keep such files open for its whole life.
 func TestStrayDescriptors(t *testing.T) {
 	t.Parallel()
 	stray, err := os.Open("/dev/zero")
@@ -214,7 +213,7 @@ func TestListenRefused(t *testing.T) {
 	}
 }
 
-// TestReadyWhileDraining: who asks is told, and who was cut off may come back for
+// TestReadyWhileDraining: during a drain /readyz says so, and a client after a cut may come back for
 // the end of its output.
 func TestReadyWhileDraining(t *testing.T) {
 	t.Parallel()
@@ -231,7 +230,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	if resp, _ := ask(t, s, "GET", "/healthz", nil); resp.StatusCode != 200 {
 		t.Errorf("healthz: %s, want 200", resp.Status)
 	}
-	eventually(t, "a new session to be refused", func() bool { // it may be asked for before its registry knows
+	eventually(t, "a new session to be refused", func() bool { // the registry may not know of the drain yet
 		c := s.dial()
 		defer c.hangUp()
 		refused := errorOf(c.reply(c.request("initialize", obj{"clientName": "tests"})))
@@ -263,7 +262,7 @@ func TestListenInsecure(t *testing.T) {
 func TestListenUnix(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "troupe.sock")
-	// What a server that was killed leaves behind is in nobody's way.
+	// The socket file of a killed server is not in the way.
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -294,8 +293,8 @@ func TestListenUnix(t *testing.T) {
 	}
 }
 
-// startStdio runs a server on pipes, with files left open in it: what it reads
-// from, and the connection.
+// startStdio runs a server on pipes, with files left open in the server. startStdio returns the
+// program, the write end of its stdin, and the connection.
 func startStdio(t *testing.T, stray ...*os.File) (*program, *os.File, *conn) {
 	t.Helper()
 	return startStdioFraming(t, nil, func(r io.Reader, w io.Writer) *conn { return dialLines(t, r, w) }, stray...)
@@ -334,9 +333,9 @@ func TestStdio(t *testing.T) {
 	})
 }
 
-// testStdio is a session over stdio; ignored sends what the server does not look at.
+// testStdio runs a session over stdio. ignored sends input that the server skips.
 func testStdio(t *testing.T, p *program, toServer *os.File, c *conn, ignored func()) {
-	c.call("initialize", obj{"clientName": "stdio"}) // the first message is the answer: no banner
+	c.call("initialize", obj{"clientName": "stdio"}) // the answer is the first message: there is no banner
 	ignored()
 	c.notify("initialized", obj{})
 	c.sendRaw(0, []byte("{not json"))
@@ -347,7 +346,7 @@ func testStdio(t *testing.T, p *program, toServer *os.File, c *conn, ignored fun
 		t.Errorf("exit code %d, stdout %q", code, out)
 	}
 
-	// The end of stdin is the end of everything.
+	// The end of stdin ends the session and the server.
 	child := c.start("sleeper", obj{"argv": sh("trap '' TERM; sleep 600 & echo $!; wait")})
 	var grandchild int
 	fmt.Sscan(child.awaitOutput("stdout", "\n"), &grandchild)
@@ -370,8 +369,8 @@ func TestStdioViolation(t *testing.T) {
 	}
 }
 
-// TestStdioEnds: what was sent before the end of the input is answered, also what
-// had to wait, and what had no newline.
+// TestStdioEnds: requests sent before the end of the input are answered, even if they had to wait, or
+// had no newline.
 func TestStdioEnds(t *testing.T) {
 	t.Parallel()
 	p, toServer, c := startStdio(t)

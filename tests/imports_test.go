@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestImportsGoOneWay holds the layers apart: what a package is built of, directly
-// or not.
+// TestImportsGoOneWay checks the direct and indirect imports of each package against the layers.
 func TestImportsGoOneWay(t *testing.T) {
 	const module = "github.com/b6f6fdd7/troupe"
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps", module+"/...")
@@ -95,7 +94,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		}
 		for _, dep := range list {
 			if dep == module+"/actors/slab" || dep == module+"/actors/spool" {
-				continue // memory and disk, for all to share: they know nobody
+				continue // memory and disk are shared by all, and import none of them
 			}
 			if dep == rule.not || strings.HasPrefix(dep, rule.not+"/") {
 				t.Errorf("%s is built of %s: %s", rule.who, dep, rule.why)

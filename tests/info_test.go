@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// waitsFor is what process/info says that a process waits for.
+// waitsFor returns the waits of a process from process/info.
 func (c *conn) waitsFor(id string) (waits []string, info obj) {
 	c.t.Helper()
 	info = c.call("process/info", obj{"processId": id})
@@ -26,7 +26,7 @@ func (c *conn) awaitWait(id, want string) (info obj) {
 	return info
 }
 
-// TestInfo: why a process is quiet, in each way that it can be.
+// TestInfo: process/info gives the reason for each kind of silence of a process.
 func TestInfo(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -72,7 +72,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("info about none: %d %s", code, text)
 	}
 
-	// What it uses, together with all that it has started.
+	// The usage covers the program and its descendants.
 	c.start("busy", obj{"argv": sh("while :; do :; done & while :; do :; done")})
 	eventually(t, "what it uses is told", func() bool {
 		_, info := c.waitsFor("busy")
@@ -84,8 +84,8 @@ func TestInfo(t *testing.T) {
 		t.Errorf("it has ended, and uses %s", jsonText(info["usage"]))
 	}
 
-	// A log that is full: of an owner that does not read, and of one that is not there.
-	// An observer does not read either, and holds up nobody.
+	// The log is full because an owner does not read, or is away. An observer that does not read holds
+	// up nobody.
 	flood := obj{"argv": []string{"yes"}, "retention": obj{"bytes": 1 << 20}} // more than the window
 	lame := s.session(knowing)
 	lame.mutePongs.Store(true)

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// A failure is a system call of the server that the kernel refuses, as strace(1) injects it: of
-// each thread some calls, the first of them and then each so many-th ("1+3"). The calls of
-// a child between fork and exec are among them.
+// A failure is a system call of the server that fails, as injected by strace(1). when selects calls in
+// each thread: "1+3" is the first call and then every third. The calls of a child between fork and exec
+// count, too.
 type failure struct{ call, errno, when string }
 
-// failures are the calls that the server makes for programs and files, each with what the
-// kernel may answer when something has run out. Without read, write, futex and mmap neither the
-// Go runtime nor a socket works: these are left out. Of calls that each look at all processes makes
-// in hundreds, few fail: else nothing could be seen gone, and each kill would take 10 s.
+// failures are system calls for programs and files, each with an errno of exhausted resources. read,
+// write, futex and mmap are left out, because neither the Go runtime nor a socket works without them.
+// Each search of all processes makes hundreds of calls, so few of these calls fail: otherwise the
+// server could see no process as gone, and each kill would take 10 s.
 var failures = []failure{
 	{"openat", "EMFILE", "3+700"}, {"openat", "ENOMEM", "2+700"}, {"clone3", "EAGAIN", "1+3"}, {"clone3", "ENOMEM", "2+1"},
 	{"pipe2", "EMFILE", "1+3"}, {"mkdirat", "ENOSPC", "1+3"}, {"mkdirat", "ENOMEM", "2+1"}, {"dup3", "EMFILE", "2+2"},
@@ -31,9 +31,9 @@ var failures = []failure{
 	{"copy_file_range", "ENOSPC", "1+3"}, {"linkat", "ENOSPC", "1+3"}, {"renameat", "ENOSPC", "1+3"}, {"fchmod", "ENOSPC", "1+3"},
 }
 
-// TestSystemCallsFail: whatever system call fails while programs are started, killed and looked
-// for, and files are written, each request is answered, what a started program does comes in order,
-// session/close answers {} only if nothing is left, and when calls succeed again all of it works.
+// TestSystemCallsFail makes system calls fail while clients start and kill programs and write files.
+// Each request is answered, the events of a started program come in order, and session/close answers {}
+// only if nothing is left. When calls succeed again, everything works.
 func TestSystemCallsFail(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -108,8 +108,9 @@ func inject(t *testing.T, pid int, f failure) (stop func()) {
 	return stop
 }
 
-// ordinaryWork does what clients do, until all that it has started has ended, and returns the
-// answers that are errors. If calls fail, a program may be tried again for ever: that one is terminated.
+// ordinaryWork does the work of clients until all started programs have ended, and returns the error
+// answers. If calls fail, the server may restart a program forever, so ordinaryWork terminates this
+// program.
 func ordinaryWork(t *testing.T, c *conn, token string, failing bool) (failed []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,8 +18,8 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// TestInProcess: with a troupe in the same program a client does all that it does over a wire:
-// much output and input, terminals, errors, another client of the session, its end.
+// TestInProcess: a client of a troupe in the same program can do the same as over a wire: much output
+// and input, terminals, errors, another client of the session, and the end of the session.
 func TestInProcess(t *testing.T) {
 	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
@@ -63,9 +63,9 @@ func TestInProcess(t *testing.T) {
 		t.Error("no such program, and no error")
 	}
 
-	// Another client goes on where this one left.
+	// Another client goes on at the point where this client left.
 	long := c.Command("sh", "-c", "echo one; read x; echo $x")
-	if _, err := long.StdinPipe(); err != nil { // for the next client to write to
+	if _, err := long.StdinPipe(); err != nil { // for input of the next client
 		t.Fatal(err)
 	}
 	out, err := long.StdoutPipe()
