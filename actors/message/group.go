@@ -1,52 +1,44 @@
 package message
 
-import (
-	"github.com/b6f6fdd7/troupe/supervision"
-)
+import "github.com/b6f6fdd7/troupe/supervision"
 
-// Messages to a group actor. The first four are from its processes, which repeat what
-// may have been lost.
-type (
-	MemberReady struct {
-		ID  string
-		Run int
-	}
-	MemberEnded struct { // a run has, and all that it left is gone
-		ID      string
-		Run     int
-		End     supervision.End
-		Restart supervision.Restart
-		Anew    bool // that has been set since the last end
-	}
-	MemberGone struct { // it has closed
-		ID, Reason string
-		GivenUp    bool // for that reason, although its policy asks for another run
-	}
-	MemberBack struct{ ID string }     // its actor has been restarted
-	StopGroup  struct{ Reason string } // session; groupTold says when all have ended
+// MemberReady is from a process to its group: the run is ready. It comes again after a Report.
+type MemberReady struct {
+	ID  string // the client's
+	Run int
+}
 
-)
-
-// Messages of a group to its processes, and of the session to the group.
-type (
-	// Order is what a process is to do. It comes again when that changes, and may come
-	// oftener; the one with the highest serial counts.
-	Order struct {
-		Serial uint64
-		Status supervision.MemberStatus
-	}
-	// Report asks for what was last said: the other has been restarted.
-	Report struct{}
-)
-
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (MemberReady) IgnoreDeadLetterLogging() {}
 
+// MemberEnded is from a process to its group: the run has ended, and its whole tree is gone. It comes
+// again after a Report.
+type MemberEnded struct {
+	ID      string // the client's
+	Run     int
+	End     supervision.End
+	Restart supervision.Restart // the policy of the process
+	Anew    bool                // a client has set the policy since the last end
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (MemberEnded) IgnoreDeadLetterLogging() {}
 
+// MemberGone is from a process to its group: the process has closed, and there will be no other run. It
+// comes again after a Report.
+type MemberGone struct {
+	ID, Reason string // ID is the client's
+	GivenUp    bool   // for Reason, although the policy asks for another run
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (MemberGone) IgnoreDeadLetterLogging() {}
 
+// MemberBack is from a process to its group: the actor of the process was restarted. An Order answers.
+type MemberBack struct{ ID string }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (MemberBack) IgnoreDeadLetterLogging() {}
 
-func (Order) IgnoreDeadLetterLogging() {}
-
-func (Report) IgnoreDeadLetterLogging() {}
+// StopGroup is from a session to a group: end all processes. A GroupReport tells when they have ended.
+type StopGroup struct{ Reason string }

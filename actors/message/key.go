@@ -1,9 +1,17 @@
 package message
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
 
 // Key stands for an actor in maps: two PIDs of one actor have equal Keys. (PID.String is slow.)
 type Key struct{ address, id string }
 
 // KeyOf returns the Key of an actor.
 func KeyOf(pid *actor.PID) Key { return Key{pid.Address, pid.Id} }
+
+// LastName returns the name of an actor under its parent. The LastName of a session's supervisor is the
+// id of the session.
+func LastName(pid *actor.PID) string { return pid.Id[strings.LastIndexByte(pid.Id, '/')+1:] }

@@ -4,32 +4,50 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-type (
-	Forgotten struct{} // session, to processRetired
-	Announce  struct{} // session, after a restart: say again that you have started
+// Announce is from a restarted session to each process. ProcessStarted answers.
+type Announce struct{}
 
-)
+// Forgotten is from a session to a process, and answers ProcessRetired: the client's id is free.
+type Forgotten struct{}
 
-type (
-	// Stop is from the session; our Terminated is the answer.
-	Stop struct {
-		Reason string
-		// shutdown is the server's grace at its own end: the default, and the most,
-		// between SIGTERM and SIGKILL. Negative: only the process's own killGraceMs
-		// counts.
-		Shutdown time.Duration
-	}
-	// session: it has stopped; or it was evicted, and what it may still send comes
-	// too late: its successor sends again what was not answered.
-	ViewerGone struct {
-		PID     *actor.PID
-		Evicted bool
-	}
-)
+// Stop is from a session to a process: end with the whole tree, and then stop the actor. Terminated is the
+// answer.
+type Stop struct {
+	Reason string
+	// Shutdown is the time between SIGTERM and SIGKILL of a process without killGraceMs, and the
+	// most for every other process. 0: SIGKILL at once. Negative: killGraceMs alone counts.
+	Shutdown time.Duration
+}
 
-type (
-	// KillTreeRequest is process/terminate with tree, which is answered at once.
-	KillTreeRequest struct{}
-)
+// ViewerGone is from a session to each process: forget the cursor of PID, and its requests that wait.
+type ViewerGone struct {
+	PID *actor.PID
+	// Evicted: PID lost its session to another owner, and may still send. The process ignores all
+	// later messages of PID: the new owner repeats every request without an answer. Not
+	// Evicted: PID has stopped.
+	Evicted bool
+}
+
+// KillTreeRequest are the Params of a Request to a process: process/terminate with tree, with an answer at
+// once.
+type KillTreeRequest struct{}
+
+// Order is from a group to a process: what to do. It comes after each change, and may come again.
+type Order struct {
+	Serial uint64 // the Order with the highest serial counts
+	Status supervision.MemberStatus
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Order) IgnoreDeadLetterLogging() {}
+
+// Report asks the receiver to repeat what it last said, because the sender was restarted. A restarted group
+// sends Report to its processes (MemberReady, MemberEnded or MemberGone answers); a restarted
+// session sends Report to its groups (GroupReport answers).
+type Report struct{}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Report) IgnoreDeadLetterLogging() {}

@@ -1,7 +1,6 @@
 package message
 
 import (
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -10,82 +9,30 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// SessionName is the name of a session actor. The name of its parent, the session's supervisor, is the
+// id of the session.
+const SessionName = "session"
+
 // Gauge is what the processes of one session count together. The session, its processes and the
 // registry share it; any goroutine may use it.
 type Gauge struct {
-	Account   *budget.Account // of kept, with the server; closed when the session has ended
-	Wrote     atomic.Int64    // when a process last did, as Unix nanoseconds
-	HeldBytes atomic.Int64    // what all of them keep for the owner, in bytes
-	Looks     atomic.Int64    // at files, that wait for a filesystem
-	KeptBytes atomic.Int64    // what they are started from, in bytes; see maxKept
+	// Account has KeptBytes, of the server's budget for starts. It closes with the session.
+	Account *budget.Account
+	// Wrote is when a process last wrote something, in Unix nanoseconds.
+	Wrote atomic.Int64
+	// HeldBytes is how much output all processes keep for the owner, in bytes.
+	HeldBytes atomic.Int64
+	// Looks counts the looks at files, for readiness, that wait for a filesystem.
+	Looks atomic.Int64
+	// KeptBytes is the size of the arguments and environments that processes are started from, in bytes.
+	KeptBytes atomic.Int64
 }
 
 // LastWrite returns when a process of the session last wrote something.
 func (g *Gauge) LastWrite() time.Time { return time.Unix(0, g.Wrote.Load()) }
 
-// Held is how much the session's processes keep for its owner, in bytes.
+// Held returns how much output all processes keep for the owner, in bytes.
 func (g *Gauge) Held() int64 { return g.HeldBytes.Load() }
-
-type (
-	// session: it has had no owner since then; the zero Time: it has one
-	Standing struct {
-		ID    string
-		Since time.Time
-		From  string // see Attach
-		Empty bool   // nor a process
-		Gauge *Gauge
-	}
-)
-
-// LastName is the name of an actor under its parent: for the supervisor of a
-// session, the session's id.
-func LastName(pid *actor.PID) string { return pid.Id[strings.LastIndexByte(pid.Id, '/')+1:] }
-
-// Messages to a session actor, beside those of messages.go; a connection sends
-// itself gone, too.
-type (
-	// ProcessStarted is from a process, or from the supervisor that could not
-	// spawn one; once, and again after an announce.
-	ProcessStarted struct {
-		ID, Name string
-		Ref      ProcessRef
-		Err      *protocol.Error // it could not be started
-	}
-	// process: its retention is over; last is the seq of closed. Answered with forgotten.
-	ProcessRetired struct {
-		ID, Name string
-		Last     uint64
-	}
-	// ProcessEnded is a process's last word: how far its log came, whether that
-	// ended with closed, and what of the process was not seen gone.
-	ProcessEnded struct {
-		Name   string
-		Last   uint64
-		Closed bool
-		Left   error
-	}
-	Drain        struct{}                 // registry: the server shuts down
-	Gone         struct{ Who *actor.PID } // itself: Terminated, in its turn; supervisor: of any
-	GroupSpawned struct{ Name string }    // supervisor
-	// group: how it stands now
-	GroupReport struct {
-		Name string
-		Info protocol.GroupInfo
-	}
-)
-
-type (
-	// registry: end this session, because the server holds too much output, or needs its place
-	Evict struct {
-		Reason string
-		IfIdle bool // only if it has no process; else the session answers with detached
-	}
-	// registry, when it is new: answered with detached
-	TellStanding struct{}
-	// An ephemeral session that has lost its owner sends this to the registry, which sends it back: so
-	// it comes after a drain that is on its way.
-	Abandoned struct{ ID string }
-)
 
 // AttachRequest is an Attach with its sender.
 type AttachRequest struct {
@@ -93,6 +40,69 @@ type AttachRequest struct {
 	Sender *actor.PID
 }
 
-// SessionName is the name of a session actor, under the supervisor that is named
-// by the session's id.
-const SessionName = "session"
+// ProcessStarted is from a process to its session: the process can be asked. The session's supervisor sends
+// it with an error, if the actor of the process could not be spawned. It comes again after an
+// Announce.
+type ProcessStarted struct {
+	ID, Name string // the client's id, and the name of the actor
+	Ref      ProcessRef
+	Err      *protocol.Error // nil: the process was started
+}
+
+// ProcessRetired is from a process to its session: the retention is over, and the client's id is free.
+// Forgotten answers.
+type ProcessRetired struct {
+	ID, Name string // the client's id, and the name of the actor
+	Last     uint64 // the seq of closed
+}
+
+// ProcessEnded is the last message of a process to its session.
+type ProcessEnded struct {
+	Name   string // of the actor
+	Last   uint64 // the last seq of the log
+	Closed bool   // Last is the seq of closed
+	Left   error  // names programs of the process that were not seen gone; nil: none
+}
+
+// Gone is a Terminated that an actor sends itself: Terminated overtakes earlier messages of the actor that
+// has stopped, and Gone does not. A session also gets Gone from its supervisor.
+type Gone struct{ Who *actor.PID }
+
+// GroupSpawned is from the supervisor of a session to the session: the actor of a group was spawned, or
+// could not be. Watching the actor tells the difference.
+type GroupSpawned struct{ Name string }
+
+// GroupReport is from a group to its session: how the group stands. It comes after each change, and
+// after a Report.
+type GroupReport struct {
+	Name string // of the actor
+	Info protocol.GroupInfo
+}
+
+// Drain is from the registry to a session: the server shuts down.
+type Drain struct{}
+
+// Evict is from the registry to a session: end. A session with an owner stays.
+type Evict struct {
+	Reason string
+	// IfIdle: a session with processes stays, too. A session that stays answers with Standing.
+	IfIdle bool
+}
+
+// TellStanding is from a new registry to each session. Standing answers.
+type TellStanding struct{}
+
+// Standing is from a session to the registry: what the registry must know in order to choose a session to
+// evict. A session sends Standing when it loses its owner, when an owner is back, and whenever
+// Empty changes meanwhile.
+type Standing struct {
+	ID    string
+	Since time.Time // when the session lost its owner; zero: it has an owner
+	From  string    // the owner key, as in Attach
+	Empty bool      // the session has no process
+	Gauge *Gauge
+}
+
+// Abandoned is from an ephemeral session that has lost its owner to the registry, and back: close. The way
+// through the registry makes Abandoned come after a Drain that was sent before.
+type Abandoned struct{ ID string }

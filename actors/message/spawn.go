@@ -5,32 +5,19 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// An actor that has children holds no logic: it spawns the Props that it is sent, and knows nothing
-// else of its children. Whoever wants a child there has the Props made by the child's constructor.
-
-// Spawn asks for a child. If its handler fails, the guard has it done again.
+// Spawn asks the receiver for a child. Actors that have children hold no logic: they spawn the Props in the
+// message, and know nothing else of the child. The constructor of the child makes the Props. If the
+// receiver panics, the guard sends it the Spawn again.
 type Spawn struct {
 	Name  string
 	Props *actor.Props
-	Label string // the child, in errors
-	// Done is the answer when the child was spawned, or could not be; nil: no answer.
-	// Watching a child that is not there tells the difference.
+	Label string // names the child in errors: "process web"
+	// Done is the answer when the child was spawned, or could not be: watching the child tells the
+	// difference.
 	Done any
 }
 
-// SpawnRequest asks for a child whose sender is told if it does not come to be.
-type SpawnRequest struct {
-	Spawn
-	Refused func(*protocol.Error) any // makes that answer
-	Ended   *protocol.Error           // what the answer says if the parent has ended
-	Unused  func()                    // gives back what the Props hold; any number of times
-}
-
-func (m SpawnRequest) Failed(err *protocol.Error) any { return m.Refused(err) }
-func (m SpawnRequest) Unheard(*actor.PID) any         { return m.Refused(m.Ended) }
-func (m SpawnRequest) GiveBack()                      { m.Unused() }
-
-// Under spawns the child under ctx.
+// Under spawns the child under the actor of ctx.
 func (m Spawn) Under(ctx actor.Context) *protocol.Error {
 	if _, err := ctx.SpawnNamed(m.Props, m.Name); err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "spawn %s: %v", m.Label, err)
@@ -38,7 +25,24 @@ func (m Spawn) Under(ctx actor.Context) *protocol.Error {
 	return nil
 }
 
-// Under spawns the child under ctx, or tells the sender.
+// SpawnRequest asks the receiver for a child, and gets an answer only if there will be no child.
+type SpawnRequest struct {
+	Spawn
+	Refused func(*protocol.Error) any // makes the answer
+	Ended   *protocol.Error           // the error in the answer if the receiver has ended
+	Unused  func()                    // gives back the resources of the Props; may be called repeatedly
+}
+
+// Failed implements Answerable.
+func (m SpawnRequest) Failed(err *protocol.Error) any { return m.Refused(err) }
+
+// Unheard implements Answerable.
+func (m SpawnRequest) Unheard(*actor.PID) any { return m.Refused(m.Ended) }
+
+// GiveBack implements Holder.
+func (m SpawnRequest) GiveBack() { m.Unused() }
+
+// Under spawns the child under the actor of ctx. If that fails, Under answers the sender.
 func (m SpawnRequest) Under(ctx actor.Context) {
 	if err := m.Spawn.Under(ctx); err != nil {
 		m.Unused()
@@ -46,7 +50,7 @@ func (m SpawnRequest) Under(ctx actor.Context) {
 	}
 }
 
-// ToChildren sends m to all children of an actor.
+// ToChildren sends m to all children of the actor of ctx.
 func ToChildren(ctx actor.Context, m any) {
 	for _, pid := range ctx.Children() {
 		ctx.Send(pid, m)

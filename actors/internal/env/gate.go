@@ -4,43 +4,40 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/message"
 )
 
-// protoactor handles messages while a stopping actor waits for its children, drops without a
-// word what is queued when an actor has stopped, and restarts an actor that was to stop if an
-// earlier failure asked for it. A child that is spawned after Stopping is stopped by nobody, and
-// its parent waits for it for ever. The gate closes all three, for every actor of the tree.
+// The gate repairs three habits of protoactor. While a stopping actor waits for its children, it
+// still handles messages: nobody would stop a child spawned then, and the parent would wait for ever. A
+// stopped actor drops its queue silently. After a failure just before Stopping, a restart revives the
+// actor.
 
-// A holder is a message that carries something to be given back. giveBack does so when no
-// actor handles the message. It may not block.
-type holder interface{ GiveBack() }
-
-// gate stands between the mailbox of one actor and its Receive, for all instances of the
-// actor. From Stopping on, Receive gets only what ends an actor: Stopping and Stopped, once,
-// and the Terminated of its children. All other messages are undelivered.
+// gate stands between the mailbox of an actor and its Receive, for all instances of the actor. From
+// Stopping on, Receive gets only the messages of the end: Stopping and Stopped, once, and the
+// Terminated of its children. All other messages are undelivered.
 //
-// The goroutine that runs the actor's mailbox is the only one that uses it.
+// Only the goroutine of the actor's mailbox uses a gate.
 type gate struct {
-	shared   *Env
-	self     *actor.PID
-	root     *actor.RootContext
-	stopping bool
-	stopped  bool
+	env      *Env
+	self     *actor.PID         // nil before Stopping
+	root     *actor.RootContext // nil before Stopping
+	stopping bool               // Stopping has come
+	stopped  bool               // Stopped has come; stopping is true as well
 }
 
-// admits reports whether Receive gets the message.
-func (g *gate) admits(ctx actor.ReceiverContext, message any) bool {
+// admits reports whether Receive gets the message. Otherwise the message is undelivered.
+func (g *gate) admits(ctx actor.ReceiverContext, m any) bool {
 	was := g.stopping
-	switch message.(type) {
+	switch m.(type) {
 	case *actor.Stopping:
 		g.stopping = true
 		g.self, g.root = ctx.Self(), ctx.ActorSystem().Root
 		if s, ok := ctx.(actor.Supervisor); ok {
-			s.ResumeChildren(g.self) // what is queued behind a failure is undelivered, too
+			s.ResumeChildren(g.self) // messages queued after a failure must reach their gate
 		}
 		return !was
 	case *actor.Started:
-		if was && !g.stopped { // restarted for a failure before Stopping
+		if was && !g.stopped { // the actor had failed before Stopping
 			g.root.Stop(g.self)
 		}
 		return !was
@@ -48,50 +45,51 @@ func (g *gate) admits(ctx actor.ReceiverContext, message any) bool {
 		was, g.stopped = g.stopped, true
 		return !was
 	}
-	return !was || ofSystem(message)
+	return !was || ofSystem(m)
 }
 
-// ofSystem reports whether a message is protoactor's own: Terminated is.
-func ofSystem(message any) bool {
-	switch message.(type) {
+// ofSystem reports whether a message belongs to protoactor, such as Terminated.
+func ofSystem(m any) bool {
+	switch m.(type) {
 	case actor.SystemMessage, actor.AutoReceiveMessage:
 		return true
 	}
 	return false
 }
 
-// MessageReceived implements actor.MailboxMiddleware: it is called for each message that was
-// taken from the mailbox. An actor that has stopped does not handle it.
-func (g *gate) MessageReceived(message any) {
+// MessageReceived implements actor.MailboxMiddleware: protoactor calls it for each message taken from
+// the mailbox. If the actor has stopped, the message is undelivered.
+func (g *gate) MessageReceived(queued any) {
 	if !g.stopped {
 		return
 	}
-	_, message, sender := actor.UnwrapEnvelope(message)
-	g.shared.undelivered(g.root, g.self, message, sender)
+	_, m, sender := actor.UnwrapEnvelope(queued)
+	g.env.undelivered(g.root, g.self, m, sender)
 }
 
+// MessagePosted does nothing.
 func (g *gate) MessagePosted(any) {}
 
+// MailboxStarted does nothing.
 func (g *gate) MailboxStarted() {}
 
+// MailboxEmpty does nothing.
 func (g *gate) MailboxEmpty() {}
 
-// undelivered answers a message that no actor will handle if it is a request, and has it give
-// back what it holds. Any goroutine.
-func (s *Env) undelivered(root *actor.RootContext, to *actor.PID, message any, sender *actor.PID) {
-	// A message whose handling failed (again) may have been given back by the one who failed.
-	if h, ok := message.(holder); ok {
+// undelivered is for a message without an actor to handle it: a message.Answerable is answered, and a
+// message.Holder gives back its resources. Any goroutine may call undelivered.
+func (s *Env) undelivered(root *actor.RootContext, to *actor.PID, m any, sender *actor.PID) {
+	if h, ok := m.(message.Holder); ok {
 		h.GiveBack()
 	}
-	if a, ok := message.(answerable); ok && sender != nil {
+	if a, ok := m.(message.Answerable); ok && sender != nil {
 		if answer := a.Unheard(to); answer != nil {
 			root.Send(sender, answer)
 		}
 	}
 }
 
-// WatchDeadLetters has the messages to actors under troupe that are gone count as undelivered,
-// until the returned function is called.
+// WatchDeadLetters treats messages to stopped actors under troupe as undelivered, until end is called.
 func (s *Env) WatchDeadLetters(system *actor.ActorSystem, troupe *actor.PID) (end func()) {
 	ours := func(pid *actor.PID) bool {
 		return pid != nil && pid.Address == troupe.Address && (pid.Id == troupe.Id || strings.HasPrefix(pid.Id, troupe.Id+"/"))

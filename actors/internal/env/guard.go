@@ -10,50 +10,40 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A request whose actor fails over it is answered all the same: its message is
-// lost (protoactor delivers it to no later instance), and nobody else would.
-type answerable interface {
-	// failed is the message to the sender that says so.
-	Failed(*protocol.Error) any
-	// unheard is the message to the sender when the actor to has ended, and did not handle the
-	// request; nil: the sender hears of that end by other means.
-	Unheard(to *actor.PID) any
-}
-
-// Crashed is sent by a goroutine of an actor that panicked, to that actor, which
-// panics with it: supervision decides, as if it had happened in Receive.
+// Crashed is from a goroutine to its actor, after a panic of the goroutine. The actor panics with the Crashed: the
+// supervision decides, as for a panic in Receive.
 type Crashed struct {
 	Goroutine string
 	Reason    any
 }
 
-// again is from the guard of an actor: a message over which it failed, once more.
-// What is no request has nobody who would repeat it: a stop, a timer.
+// again is from the guard of an actor to the actor: a message whose handler has panicked.
 type again struct {
 	message any
-	tries   int // how often it has failed
+	tries   int // how often the handler has panicked
 }
 
-// maxTries is how often a message is tried that is no request. One that is dropped may be the
-// only one that tells of an end, and a message that fails each time ends a restartable actor.
+// maxTries is how often the guard hands the same message to an actor. Dropping a message at its first
+// panic could lose the only news of an end. If a message fails each time, a restartable actor
+// ends.
 const maxTries = 5
 
-// Reaction is what becomes of an actor that panics in Receive.
+// Reaction is the answer to a panic in Receive.
 type Reaction bool
 
 const (
-	// contained: the actor goes on. For the error kernel: what owns children, and
-	// has no state that could be broken. A restart there would stop every child;
-	// only Started, before which it has none, is escalated.
+	// Contained: the actor goes on. Actors of the error kernel own children, and have no state for a
+	// panic to break. A restart would stop all children. Only a panic in
+	// Started, before which there are no children, goes to the parent's strategy.
 	Contained Reaction = false
-	// escalated: the parent's strategy decides.
+	// Escalated: the parent's strategy decides.
 	Escalated Reaction = true
 )
 
-// Props returns the Props of every actor of the tree: with the gate and the guard around its
-// Receive, and with the one strategy for its children. They are for one actor each.
+// Props returns the Props of one actor: every actor of the tree has a gate, a guard, and Strategy for its
+// children, unless opts say otherwise. The Props are for a single actor.
 func (s *Env) Props(produce actor.Producer, r Reaction, opts ...actor.PropsOption) *actor.Props {
-	g := &gate{shared: s}
+	g := &gate{env: s}
 	opts = append([]actor.PropsOption{
 		actor.WithReceiverMiddleware(s.guard(g, r)),
 		actor.WithMailbox(actor.Unbounded(g)),
@@ -63,11 +53,7 @@ func (s *Env) Props(produce actor.Producer, r Reaction, opts ...actor.PropsOptio
 	return actor.PropsFromProducer(produce, opts...)
 }
 
-// guard logs each panic once, with its stack. The message that protoactor loses
-// with it is answered if it is a request, and else done again, after what is in the
-// mailbox, up to maxTries times. It lets no panic out of the messages that end an actor:
-// protoactor resurrects an actor that panics in Stopping, and waits for ever for
-// the parent of one that panics in Stopped.
+// guard passes admitted messages to Receive, and recovers panics.
 func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
@@ -86,30 +72,18 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 				if reason == nil {
 					return
 				}
-				root := ctx.ActorSystem().Root
 				s.Counts.panics.Add(1)
 				logPanic(s.Log, reason, "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", env.Message))
-				switch m := env.Message.(type) {
+				switch env.Message.(type) {
 				case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+					// After a panic in Stopping protoactor revives the actor. After a panic in
+					// Stopped the parent waits for ever.
 					return
 				case *actor.Started:
 					panic(reason)
-				case message.Connect:
-					go m.Conn.Close(protocol.CloseInternalError, "internal error") // it may wait for the peer a little
-				case answerable:
-					if h, ok := m.(holder); ok {
-						h.GiveBack() // who asked is told that nothing came of it
-					}
-					if env.Sender != nil {
-						root.Send(env.Sender, m.Failed(protocol.Errorf(protocol.CodeInternal,
-							"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
-					}
-				default:
-					if tries := retry.tries + 1; tries < maxTries {
-						root.RequestWithCustomSender(ctx.Self(), again{m, tries}, env.Sender)
-					}
 				}
-				if r == Escalated && !g.stopping { // a restart would bring it back
+				s.rescue(ctx, env, retry.tries+1)
+				if r == Escalated && !g.stopping { // a restart would revive a stopping actor
 					panic(reason)
 				}
 			}()
@@ -121,17 +95,40 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 	}
 }
 
+// rescue saves a message from being lost: its handler has panicked for the time tries. A message.Answerable
+// is answered, and its sender may repeat the request. Nobody would repeat any other message, so the
+// actor gets the message again, after all queued messages.
+func (s *Env) rescue(ctx actor.ReceiverContext, env *actor.MessageEnvelope, tries int) {
+	root := ctx.ActorSystem().Root
+	switch m := env.Message.(type) {
+	case message.Connect:
+		go m.Conn.Close(protocol.CloseInternalError, "internal error") // it may wait for the peer a little
+	case message.Answerable:
+		if h, ok := m.(message.Holder); ok {
+			h.GiveBack() // the answer says that the request has failed
+		}
+		if env.Sender != nil {
+			root.Send(env.Sender, m.Failed(protocol.Errorf(protocol.CodeInternal,
+				"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
+		}
+	default:
+		if tries < maxTries {
+			root.RequestWithCustomSender(ctx.Self(), again{m, tries}, env.Sender)
+		}
+	}
+}
+
 func logPanic(log *slog.Logger, reason any, args ...any) {
 	log.Error("panic", append(args, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
 }
 
-// Run starts a goroutine of the actor self. It may capture what is passed to it
-// and self, never the context of the actor or the actor itself.
+// Run calls body on a new goroutine of the actor self, as Guarded says. body may capture PIDs and values,
+// never the actor or its context.
 func (s *Env) Run(root *actor.RootContext, self *actor.PID, name string, body func()) {
 	go s.Guarded(root, self, name, body)()
 }
 
-// OnWorker is go f(), for what has little to do and often.
+// OnWorker calls f on another goroutine, like go f(). OnWorker is cheaper for a short and frequent f.
 func (s *Env) OnWorker(f func()) {
 	if s.Workers == nil {
 		go f()
@@ -140,7 +137,7 @@ func (s *Env) OnWorker(f func()) {
 	s.Workers.Schedule(f)
 }
 
-// Guarded is body for a goroutine of the actor self, which hears of its panic.
+// Guarded returns a function that calls body. If body panics, the actor self gets a Crashed.
 func (s *Env) Guarded(root *actor.RootContext, self *actor.PID, name string, body func()) func() {
 	return func() {
 		defer func() {

@@ -1,0 +1,233 @@
+package message
+
+import (
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Attach is from a connection, or from an actor of the host, to the troupe. The sender becomes owner or
+// observer of a session, and is detached when it stops. The session answers with Attached; a Reply with
+// an error is the answer if the sender was not attached.
+type Attach struct {
+	Token uint64 // comes back in the answer
+	// SessionID is the session to resume; "" opens a new session.
+	SessionID string
+	Role      protocol.Role // "" means owner
+	Takeover  bool          // evict an owner that is still attached
+	// Options are for a new session.
+	Options protocol.SessionOptions
+	// From is the owner key of a new session: Config.MaxSessionsEach counts the sessions of each key.
+	// Connections use the address of the client.
+	From string
+	// Ephemeral is for a new session. An ephemeral session ends as soon as it has no owner, and
+	// forgets a process as soon as the owner has had the end of that process.
+	Ephemeral bool
+}
+
+// Failed implements Answerable.
+func (m Attach) Failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+// Unheard implements Answerable.
+func (m Attach) Unheard(*actor.PID) any {
+	if m.SessionID != "" {
+		return m.Failed(wireerr.UnknownSession(m.SessionID))
+	}
+	return m.Failed(wireerr.ErrShutdown)
+}
+
+// Attached is from a session to the sender of an Attach.
+type Attached struct {
+	Token     uint64 // of the Attach
+	SessionID string
+	Session   *actor.PID // gets Requests about the session
+	Role      protocol.Role
+	Processes []ProcessRef // all processes that have started
+	// Removed are processes that the server gave up not long ago, the oldest first: a client that
+	// was not attached then hears of them now.
+	Removed []ProcessRemoved
+}
+
+// ProcessRef names a process: by the client's id, and by the actor.
+type ProcessRef struct {
+	ID  string
+	PID *actor.PID // gets Requests about the process, and Subscribe
+}
+
+// Request is from whoever is attached, to a session or to a process; a Reply answers. Params is the value
+// of a params type of package protocol, or of a request type of this package. A session answers
+// protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
+// protocol.GroupStopParams, protocol.SessionCloseParams, SessionInfoRequest and GroupListRequest. A
+// process answers all params that name a process, and DescribeRequest.
+type Request struct {
+	Token  uint64 // comes back in the Reply
+	Params any
+}
+
+// Failed implements Answerable.
+func (m Request) Failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+// Unheard implements Answerable.
+func (m Request) Unheard(to *actor.PID) any {
+	path := strings.Split(to.Id, "/")
+	switch name := path[len(path)-1]; {
+	case strings.HasPrefix(name, CommandPrefix):
+		return nil // its connection answers when it ends
+	case strings.HasPrefix(name, "p-"):
+		id := ""
+		if about, ok := m.Params.(protocol.AboutProcess); ok {
+			id = about.Process()
+		}
+		return m.Failed(wireerr.UnknownProcess(id))
+	case name == SessionName && len(path) > 1:
+		return m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
+	default:
+		return m.Failed(wireerr.ErrShutdown)
+	}
+}
+
+// Reply answers a Request, and an Attach that failed.
+type Reply struct {
+	Token  uint64          // of the Request
+	Result any             // a value of the method's result type
+	Err    *protocol.Error // nil: the request has succeeded
+	// From and To are set with a protocol.ProcessReadResult. The result has the entries of the log
+	// after From, up to To: an owner acknowledges them with an Ack of the same From and To.
+	From, To uint64
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Reply) IgnoreDeadLetterLogging() {}
+
+// Started is the Result for protocol.ProcessStartParams.
+type Started struct {
+	protocol.ProcessStartResult
+	Process ProcessRef
+}
+
+// GroupStarted is the Result for protocol.GroupStartParams.
+type GroupStarted struct {
+	protocol.GroupStartResult
+	Processes []ProcessRef // the processes of the group that are still there
+}
+
+// SessionInfoRequest are the Params of a Request to a session. Result: protocol.SessionInfoResult.
+type SessionInfoRequest struct{}
+
+// GroupListRequest are the Params of a Request to a session. Result: protocol.GroupListResult.
+type GroupListRequest struct{}
+
+// DescribeRequest are the Params of a Request to a process. Result: protocol.ProcessInfo.
+type DescribeRequest struct{}
+
+// ProcessAdded is from a session to all who are attached, except those who started the process.
+type ProcessAdded struct{ Process ProcessRef }
+
+// ProcessRemoved is from a session to all who are attached: the process does not answer any more.
+type ProcessRemoved struct {
+	ID string
+	// Reason is "" if the process had closed and its retention is over. Otherwise the server gave the
+	// process up.
+	Reason string
+	Last   uint64 // the last seq of the log; 0: unknown
+	Closed bool   // Last is the seq of closed: a viewer that has Last has missed nothing
+}
+
+// GroupChanged is from a session to all who are attached: the group has another state.
+type GroupChanged struct {
+	protocol.GroupChangedNotification
+}
+
+// Evicted tells the receiver that it is not attached any more. A session sends Evicted when another owner
+// takes over, and when the session ends. The troupe sends Evicted to its connections at shutdown.
+type Evicted struct{ Reason string }
+
+// Expiring is from a session to all who are attached: the session ends after InMs milliseconds, unless an
+// owner attaches (if the owner was lost). The session may also have reached its maximum age, or the
+// server shuts down.
+type Expiring struct {
+	InMs   uint64
+	Reason string
+}
+
+// Subscribe is to a process: the sender becomes a viewer, or a viewer moves its cursor. The process
+// answers each Pull with a Delivery, and a Subscribe beyond the end of the log with Refused.
+type Subscribe struct {
+	Pull  int    // the first Pull, in bytes; 0: none yet
+	After uint64 // the cursor starts after this seq
+	Now   bool   // the cursor starts after the last entry; After does not count
+	Owner bool   // the log keeps all entries that this viewer has not acknowledged
+	// Explicit: only an Ack acknowledges. Otherwise an owner acknowledges also where it starts (After), and
+	// by process/read.
+	Explicit bool
+	// Resumed: this is the answer to a Resubscribe. The start of the cursor acknowledges nothing.
+	Resumed bool
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Subscribe) IgnoreDeadLetterLogging() {}
+
+// Pull is from a viewer to a process: send the next Delivery, of at most Bytes of output, but of at least
+// one entry. The process waits until there is an entry. A second Pull replaces the first.
+type Pull struct{ Bytes int }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Pull) IgnoreDeadLetterLogging() {}
+
+// Delivery is from a process to a viewer, and answers a Pull. The entries continue where the last Delivery
+// ended, or after Gap. All viewers share the entries: nobody changes them. If the process has a spool, an
+// Entry may be Spooled: its output is on disk, and reading it blocks.
+type Delivery struct {
+	Process string // the client's id
+	Gap     outlog.Gap
+	Entries []outlog.Entry
+	// AckEvery is how many bytes an owner may leave without an Ack, so that the program need not wait:
+	// the retention is a few times as large.
+	AckEvery int64
+}
+
+// Release says that the output of m was written or copied, and nobody looks at it any more: its memory,
+// and its place on disk, may be used again. Release is called once, or never; in that case the garbage
+// collector frees the memory.
+func (m *Delivery) Release() {
+	for i := range m.Entries {
+		m.Entries[i].Release()
+	}
+}
+
+// GiveBack implements Holder.
+func (m Delivery) GiveBack() { m.Release() }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Delivery) IgnoreDeadLetterLogging() {}
+
+// Ack is from an owner to a process: the owner keeps all entries after From up to To from now on.
+type Ack struct{ From, To uint64 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Ack) IgnoreDeadLetterLogging() {}
+
+// Refused answers a Subscribe that starts after the last entry of the log.
+type Refused struct {
+	Process string // the client's id
+	Err     *protocol.Error
+}
+
+// Unsubscribe is from a viewer to a process, and ends the Subscribe.
+type Unsubscribe struct{}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Unsubscribe) IgnoreDeadLetterLogging() {}
+
+// Resubscribe is from a process to each viewer: the actor of the process was restarted. The viewer answers
+// with a Subscribe after its last entry, or after After if it has none, and with a Pull.
+type Resubscribe struct {
+	Process ProcessRef
+	After   uint64
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (Resubscribe) IgnoreDeadLetterLogging() {}

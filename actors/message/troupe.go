@@ -1,0 +1,49 @@
+package message
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Reasons for the end of a session. Clients are told.
+const (
+	ReasonShutdown = "server shutdown"
+	ReasonClosed   = "session closed by request"
+)
+
+// Connect is from Troupe.Accept to the root, which passes it to the connections actor: serve Conn.
+type Connect struct{ Conn Conn }
+
+// GiveBack closes the connection.
+func (m Connect) GiveBack() { go m.Conn.Close(protocol.CloseGoingAway, ReasonShutdown) } // it may wait for the peer a little
+
+// DrainAll is from Troupe.Shutdown, through the root, to the registry: end every session, open none.
+type DrainAll struct{}
+
+// DisconnectAll is from Troupe.Shutdown, through the root, to the connections actor, when no session is
+// left: end every connection, accept none.
+type DisconnectAll struct{}
+
+// BudgetLow is from the budget of output, through the root and the sessions, to every process: keep nothing
+// that the owner has acknowledged. The registry gets BudgetLow too, and may evict a session.
+type BudgetLow struct{}
+
+// ListSessions is from a new registry to the sessions actor. A SessionList answers, or a
+// SessionListFailed.
+type ListSessions struct{}
+
+// Failed implements Answerable.
+func (ListSessions) Failed(*protocol.Error) any { return SessionListFailed{} }
+
+// Unheard implements Answerable.
+func (ListSessions) Unheard(*actor.PID) any { return nil }
+
+// SessionSpawned is from the registry to the sessions actor, after each SpawnRequest, and comes back: the
+// session was spawned, or could not be.
+type SessionSpawned struct{ ID string }
+
+// SessionList is from the sessions actor to the registry.
+type SessionList struct{ Supervisors []*actor.PID }
+
+// SessionListFailed says that the sessions actor failed over ListSessions.
+type SessionListFailed struct{}
