@@ -1,4 +1,4 @@
-// Package bombs makes params that are small on the wire and large in memory. It is for tests.
+// Package bombs makes params for tests: small on the wire and large in memory.
 package bombs
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Of returns params of type of, each with another of its members large: it has n elements, members or
-// bytes; by the name of that member.
+// Of returns params of the type of: a large value of each member, by the name of the member. The large member
+// has n elements, members or bytes, and all other members are small.
 func Of(of reflect.Type, n int) map[string]any {
 	found := map[string]any{"unknown": with(smallest(of), "unknown", list(nil, n))}
 	for _, f := range reflect.VisibleFields(of) {
@@ -24,6 +24,7 @@ func Of(of reflect.Type, n int) map[string]any {
 	return found
 }
 
+// with returns params with the member name set to value. Params that are no object stay as they are.
 func with(params any, name string, value any) any {
 	all, ok := params.(map[string]any)
 	if ok {
@@ -32,6 +33,7 @@ func with(params any, name string, value any) any {
 	return params
 }
 
+// list returns n times element.
 func list(element any, n int) []any {
 	l := make([]any, n)
 	for i := range l {
@@ -40,7 +42,7 @@ func list(element any, n int) []any {
 	return l
 }
 
-// largeOf are values of a type with n elements, members or bytes, by what of it is large.
+// largeOf returns values of a type by the path of their large part, which has n elements, members or bytes.
 func largeOf(of reflect.Type, n int) map[string]any {
 	found := make(map[string]any)
 	switch of.Kind() {
@@ -73,7 +75,7 @@ func largeOf(of reflect.Type, n int) map[string]any {
 	return found
 }
 
-// smallest is a value of a type with as little in it as its type allows.
+// smallest returns the smallest value that the type allows.
 func smallest(of reflect.Type) any {
 	switch of.Kind() {
 	case reflect.Pointer:

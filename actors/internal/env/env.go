@@ -1,5 +1,5 @@
-// Package env is the environment that all actors of one troupe share: its options, its limits,
-// and how an actor is spawned, guarded and ended.
+// Package env is the environment of all actors of a troupe: the options, the budgets, and how an actor
+// is spawned, guarded and ended.
 package env
 
 import (
@@ -21,33 +21,54 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Env is what all actors of one troupe have in common. Nothing in it changes.
+// Env is the environment of all actors of a troupe. No field changes after the start. actors.Props fills
+// every field. Tests of a single actor leave fields nil; the comments name the fields where nil works.
 type Env struct {
-	config.Config
-	Host         *child.Host
-	StartChild   func(child.Spec, *child.Intake, func(child.Handle, error)) // children.Start; of tests: another
+	config.Config // with defaults
+
+	// Host forks the children. Troupe.Shutdown closes the Host, and so does the root when the root stops.
+	Host *child.Host
+	// StartChild is Host.Start, or the double of a test.
+	StartChild func(child.Spec, *child.Intake, func(child.Handle, error))
+
+	// OutputBudget bounds the output held by processes, in bytes: five eighths of Config.Budget.
 	OutputBudget *child.Budget
-	ClientBudget *budget.Pool // of connections; of tests: nil, no bound
-	StartBudget  *budget.Pool // of sessions: what processes are started from; of tests: nil
-	Disk         *spool.Disk
-	Watcher      *files.Watcher
-	FileTurns    *turns.Pool
-	HTTPClient   *httpcall.Client
-	Workers      actor.Dispatcher      // of all actors; of tests: nil, protoactor's
-	Strategy     *supervision.Strategy // of what may be restarted: registry, session, process
-	StopAtOnce   *supervision.Strategy // of what is stopped when it fails: connection, command
-	Info         *protocol.EnvironmentInfo
-	Started      time.Time
-	Counts       Counts
+	// ClientBudget bounds the messages, requests and answers of connections, in bytes: a quarter of
+	// Config.Budget. Nil: no bound.
+	ClientBudget *budget.Pool
+	// StartBudget bounds the arguments and environments kept by sessions to start processes, in
+	// bytes: an eighth of Config.Budget. Nil: no bound.
+	StartBudget *budget.Pool
+	// Disk has the files of processes with a spool.
+	Disk *spool.Disk
+
+	// Watcher tells connections when missing paths appear.
+	Watcher *files.Watcher
+	// FileTurns bounds the file calls of all connections.
+	FileTurns *turns.Pool
+	// HTTPClient sends the HTTP requests of clients. The root closes its idle connections.
+	HTTPClient *httpcall.Client
+
+	// Workers runs the actors, and writes for the connections. Nil: protoactor's own
+	// dispatcher does.
+	Workers actor.Dispatcher
+	// Strategy restarts the registry, sessions, groups and processes after a failure, with a backoff.
+	Strategy *supervision.Strategy
+	// StopAtOnce stops connections and commands after a failure.
+	StopAtOnce *supervision.Strategy
+
+	Info    *protocol.EnvironmentInfo // the answer to environment/info
+	Started time.Time                 // when the troupe was made
+	Counts  Counts
 }
 
 // Counts are for server/info. Any actor adds to them; nothing else depends on them.
 type Counts struct {
-	Sessions, Connections atomic.Int64
-	Looks                 atomic.Int64         // at files, for readiness, that wait
-	HTTPCalls             atomic.Int64         // that are running
-	panics                atomic.Int64         // in actors, and in goroutines of theirs
-	Actors                supervision.Counters // what became of those that failed
+	Sessions, Connections atomic.Int64         // now
+	Looks                 atomic.Int64         // at files, for readiness, under way
+	HTTPCalls             atomic.Int64         // under way
+	panics                atomic.Int64         // in actors and in their goroutines, since the start
+	Actors                supervision.Counters // of failed actors
 }
 
 // ServerInfo returns the answer to server/info.
@@ -80,14 +101,14 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 	}
 }
 
-// heapBytes is the memory of heap objects. Reading it stops nothing, as runtime.ReadMemStats would.
+// heapBytes returns the memory of heap objects. Unlike runtime.ReadMemStats, heapBytes does not stop the world.
 func heapBytes() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())
 }
 
-// Limits returns the limits of this server that initialize tells each client.
+// Limits returns the limits of this server, for the answer to initialize.
 func (s *Env) Limits() protocol.Limits {
 	return protocol.Limits{
 		MaxFrameBytes:      protocol.MaxFrame,
@@ -106,7 +127,7 @@ func (s *Env) Limits() protocol.Limits {
 	}
 }
 
-// TooManyConnections returns the reason with which a connection beyond MaxConnections is closed.
+// TooManyConnections returns the close reason for connections beyond MaxConnections.
 func (s *Env) TooManyConnections() string {
 	return fmt.Sprintf("the server has %d connections, its limit: try again later", s.MaxConnections)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// EnvironmentInfo is what is true of this machine.
+// EnvironmentInfo returns the answer to environment/info: facts about this machine.
 func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 	shell := os.Getenv("SHELL")
 	if !filepath.IsAbs(shell) {
@@ -31,13 +31,13 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 	if err != nil {
 		cwd = "/"
 	}
-	// Only what is done here: a client that sees a capability uses it.
+	// Only the capabilities of this server: clients use every capability in the list.
 	capabilities := map[string]bool{"fileWriteStreaming": true}
 	if files.CanWatch() {
 		capabilities["fsWatchMissing"] = true
 	}
 	if config.AllowHTTP {
-		capabilities["httpRequest"] = true // ours
+		capabilities["httpRequest"] = true // this name is not the peer's
 	}
 	return &protocol.EnvironmentInfo{
 		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},

@@ -1,12 +1,9 @@
 package env
 
-import (
-	"github.com/asynkron/protoactor-go/actor"
-)
+import "github.com/asynkron/protoactor-go/actor"
 
-// A place is a point within a handler, between two changes of state that belong together.
-// Tests have an actor fail at each of them: the next instance finishes what was begun, and
-// neither loses nor repeats what was done.
+// A Place is a point within a handler, between two changes of state that belong together. Tests have an
+// actor fail at each Place: the next instance must finish the work, without losing or repeating a part.
 type Place string
 
 const (
@@ -49,7 +46,7 @@ const (
 	SessionKnown   Place = "the registry knows a session, which was not asked for"
 )
 
-// At is where a handler comes by a place.
+// At gives a test the chance to have the actor of ctx fail at the place p.
 func (s *Env) At(ctx actor.Context, p Place) {
 	if s.Faults.Actor != nil {
 		s.Faults.Actor(ctx.Self(), p)

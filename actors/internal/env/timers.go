@@ -18,8 +18,8 @@ func After(ctx actor.Context, d time.Duration, m any) *time.Timer {
 	return time.AfterFunc(d, func() { root.Send(self, m) })
 }
 
-// Alarm is a timer that sends a message to the actor that owns it. The zero Alarm is not set. After
-// Stop, Cancel or Set, an earlier message that was already sent may still arrive. An Alarm stays set
+// Alarm is a timer of an actor: it sends a message to the actor. The zero Alarm is not set. After
+// Stop, Cancel or Set, a message sent earlier may still arrive. An Alarm stays set
 // when its message has been sent.
 type Alarm struct {
 	timer *time.Timer // nil: the alarm is not set

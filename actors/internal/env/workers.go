@@ -7,20 +7,19 @@ import (
 )
 
 const (
-	// idleWorkers is how many goroutines may wait for an actor to run; each has a stack of
-	// some 8 KiB.
+	// idleWorkers bounds the goroutines without an actor to run. Each has a stack of some 8 KiB.
 	idleWorkers = 16
-	// throughput is after how many messages an actor lets others run; protoactor's.
+	// throughput is how many messages an actor may handle before others run. As in protoactor.
 	throughput = 300
 )
 
-// workers is a dispatcher: it runs actors that have messages. Protoactor's own starts a goroutine
-// for that each time, whose stack is small and has to grow, and that costs more than
-// most messages. Here a goroutine that has run one actor waits for the next.
+// workers is a dispatcher: it runs actors with messages. Protoactor's own dispatcher starts a
+// goroutine each time, and growing the small stack of a new goroutine costs more than most messages. Here
+// a goroutine waits for the next actor when it has run an actor.
 type workers struct {
-	next chan func()   // taken by one that waits
-	over chan struct{} // closed: none waits any more
-	idle atomic.Int32
+	next chan func()   // taken by an idle goroutine
+	over chan struct{} // closed: the idle goroutines end
+	idle atomic.Int32  // waiting goroutines, idleWorkers at most
 }
 
 // NewWorkers returns the dispatcher of all actors. Its idle goroutines end when over is closed.
@@ -28,9 +27,10 @@ func NewWorkers(over chan struct{}) actor.Dispatcher {
 	return &workers{next: make(chan func()), over: over}
 }
 
+// Throughput implements actor.Dispatcher.
 func (w *workers) Throughput() int { return throughput }
 
-// Schedule never waits: an actor that finds no idle worker gets a new one.
+// Schedule implements actor.Dispatcher. Schedule never waits: if no goroutine is idle, a new goroutine runs the actor.
 func (w *workers) Schedule(run func()) {
 	select {
 	case w.next <- run:

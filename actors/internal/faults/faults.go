@@ -7,8 +7,8 @@ import "github.com/asynkron/protoactor-go/actor"
 // goroutine may call a hook.
 type Hooks struct {
 	// Actor is called before each message to an actor, once for each goroutine of a
-	// connection (message is the name of the goroutine), and at each place within a
-	// handler (message is the place).
+	// connection (message is the name of the goroutine), and at each env.Place (message is
+	// the place).
 	Actor func(self *actor.PID, message any)
 	// Child is called where child.HostConfig.Fault says.
 	Child func(point string)

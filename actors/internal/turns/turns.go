@@ -9,32 +9,36 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// fileHangs is how long a file call may take before it counts as one that hangs.
-const fileHangs = 10 * time.Second
+// hangTime is how long a call may take before it counts as hanging.
+const hangTime = 10 * time.Second
 
-// Turns bounds the file calls of all connections: each holds a thread while its filesystem
-// does not answer, also after the end of its connection. A connection without a call under way
-// may have one when the others have none left. Any goroutine may call its methods.
+// Pool has the turns of all connections. A call holds a thread until its filesystem answers,
+// even after the end of its connection, so a call needs a turn. Some turns are kept for
+// connections without a call. Any goroutine may call the methods of a Pool.
 type Pool struct {
-	all, most int // with calls under way, and without
-	hangs     time.Duration
+	// Fixed. A connection with calls under way gets a turn while fewer than all are running, and a
+	// connection without calls while fewer than most are.
+	all, most int
+	hangs     time.Duration // hangTime, or less in tests
 
-	mu            sync.Mutex
-	running, late int // late ones run, too, and count as hanging
-	waiting       []*Waiter
+	mu      sync.Mutex // guards the fields below
+	running int        // calls that have a turn
+	late    int        // running calls that hang
+	waiting []*Waiter  // in the order of their Take
 }
 
-// Waiter is a connection that may wait for a turn.
+// Waiter stands for a connection that waits for a turn. Told says that there may be a turn now: call Take
+// again. The Pool calls Told with a lock held, so Told only sends a message.
 type Waiter struct{ Told func() }
 
-// New returns turns for as many calls as threads, and for 3 at least.
+// New returns a Pool with as many turns as threads, and with 3 at least.
 func New(threads int) *Pool {
 	most := max(threads, 3)
-	return &Pool{all: most * 2 / 3, most: most, hangs: fileHangs}
+	return &Pool{all: most * 2 / 3, most: most, hangs: hangTime}
 }
 
-// Take takes a turn for a connection that has so many calls under way. Without one, w is told
-// when there may be one; and if all turns hang, there is an error instead.
+// Take takes a turn for a connection with under calls under way. Without a turn, ok is false, and w is
+// told when to try again. If the calls of all turns hang, the result is an error, and w is not told.
 func (t *Pool) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +57,7 @@ func (t *Pool) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
 	return false, nil
 }
 
-// Run makes a call that has a turn, and gives the turn back.
+// Run makes a call that has a turn, and gives back the turn.
 func (t *Pool) Run(call func()) {
 	done, late := false, false
 	timer := time.AfterFunc(t.hangs, func() {
@@ -64,7 +68,7 @@ func (t *Pool) Run(call func()) {
 		}
 		late = true
 		t.late++
-		if t.late >= t.all { // who waits for one of these is refused
+		if t.late >= t.all { // Take refuses those that wait
 			t.tell(len(t.waiting))
 		}
 	})
@@ -82,7 +86,7 @@ func (t *Pool) Run(call func()) {
 	call()
 }
 
-// Close makes a call that is made in any case, at the end of a connection.
+// RunAnyway makes a call that cannot wait for a turn: closing files at the end of a connection.
 func (t *Pool) RunAnyway(call func()) {
 	t.mu.Lock()
 	t.running++
@@ -90,7 +94,7 @@ func (t *Pool) RunAnyway(call func()) {
 	t.Run(call)
 }
 
-// Forget says that the connection of w, which waits or was told, takes no turn. Others may.
+// Forget says that the connection of w will not take a turn: another connection is told instead.
 func (t *Pool) Forget(w *Waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +102,7 @@ func (t *Pool) Forget(w *Waiter) {
 	t.tell(t.most - t.running)
 }
 
-// tell has up to n of those that wait look again.
+// tell tells the first n of the waiting connections. The caller holds mu.
 func (t *Pool) tell(n int) {
 	for ; n > 0 && len(t.waiting) > 0; n-- {
 		t.waiting[0].Told()
@@ -107,7 +111,7 @@ func (t *Pool) tell(n int) {
 	}
 }
 
-// Hanging is how many calls have had no answer for long.
+// Hanging returns how many calls hang.
 func (t *Pool) Hanging() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

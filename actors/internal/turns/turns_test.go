@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Calls that hang leave a turn to a connection that has none, up to the most there may be; who
-// waits is told when there is one, and refused when none will come.
+// While calls hang, a connection without a call still gets a turn, as long as there is any. A waiting
+// connection is told of a free turn, and is refused when all calls hang.
 func TestFileTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := New(9)
@@ -36,7 +36,7 @@ func TestFileTurns(t *testing.T) {
 		if ok, err := turns.Take(6, w); ok || err != nil {
 			t.Errorf("%v, %v: it does not wait", ok, err)
 		}
-		time.Sleep(fileHangs + 1)
+		time.Sleep(hangTime + 1)
 		synctest.Wait()
 		if told != 2 || turns.Hanging() != 6 {
 			t.Errorf("told %d times, %d hang", told, turns.Hanging())

@@ -1,4 +1,4 @@
-// Package wireerr makes the errors of the wire that several actors answer with.
+// Package wireerr makes errors of the wire for several actors.
 package wireerr
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// MaxName bounds the names that clients give, in bytes: of a process, of a session, of a command.
-// The server keeps them and repeats them in every message.
+// MaxName bounds the names of processes, sessions and commands, in bytes. Clients choose these names, and the
+// server repeats them in every message.
 const MaxName = 1 << 10
 
 // maxClip bounds a client's text within an error, in bytes.
 const maxClip = 60
 
-// From returns err as an error of the wire. An err that wraps none becomes the cause of a new
+// From returns the error of the wire that err wraps. If err wraps none, err becomes the cause of a new
 // internal error. A nil err gives nil.
 func From(err error) *protocol.Error {
 	if err == nil {
@@ -35,7 +35,7 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// LongName refuses a name of more than MaxName bytes; member is where the client gave it.
+// LongName refuses a name of more than MaxName bytes. The error calls it member.
 func LongName(member, name string) *protocol.Error {
 	if n := len(name); n > MaxName {
 		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", member, n, MaxName)
@@ -43,15 +43,15 @@ func LongName(member, name string) *protocol.Error {
 	return nil
 }
 
-// UnknownSession refuses a session that the server does not have, or has no more.
+// UnknownSession refuses a session id: there is no such session, or it has ended.
 func UnknownSession(id string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", Clip(id))
 }
 
-// UnknownProcess refuses a process that its session does not have, or has no more.
+// UnknownProcess refuses a process id: there is no such process, or it has retired.
 func UnknownProcess(id string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", Clip(id))
 }
 
-// ErrShutdown refuses a session while the server shuts down.
+// ErrShutdown refuses a new session while the server shuts down.
 var ErrShutdown = protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")
