@@ -9,23 +9,23 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// connections has an actor for each transport connection. No logic: it only
+// spareConnections is how many connections there may be beyond MaxConnections, for clients that would
+// otherwise lose the session they resume. 1,024 of them may be strangers: the transport sends strangers
+// away (transport/lobby.go), so 256 are always for clients that resume.
+const spareConnections = 1024 + 256
+
+// connections is the parent of an actor for each transport connection. It has no logic: it only
 // spawns. A connection that fails is stopped; its client resumes the session.
 type connections struct {
 	env    *env.Env
 	troupe *actor.PID
-	ending *ending
+	ending *ending // survives the actor
 }
 
-// spareConnections is how many connections there may be beyond MaxConnections, for clients that
-// resume: they have a session that they would lose. A transport may have 1,024 strangers
-// (transport/lobby.go), who give way there and not here, so there is room for 256 beside these.
-const spareConnections = 1024 + 256
-
-// ending outlives an instance.
+// ending is the end of all connections.
 type ending struct {
-	on   bool
-	done func() // called once none is left
+	on   bool   // DisconnectAll has come
+	done func() // called when on is set and no connection is left; may be called again
 }
 
 func (c *connections) Receive(ctx actor.Context) {
@@ -61,17 +61,19 @@ func (c *connections) Receive(ctx actor.Context) {
 	}
 }
 
+// refuse closes a connection that gets no actor. Close may wait for the peer a little.
 func (c *connections) refuse(ctx actor.Context, conn message.Conn, code int, reason string) {
 	c.env.Run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 
-// count counts the connections: whatever failed, it is as many as there are.
+// count returns the number of connections, and publishes it for server/info.
 func (c *connections) count(ctx actor.Context) int {
 	live := len(ctx.Children())
 	c.env.Counts.Connections.Store(int64(live))
 	return live
 }
 
+// mayEnd calls ending.done if every connection has ended.
 func (c *connections) mayEnd(ctx actor.Context) {
 	if live := c.count(ctx); c.ending.on && live == 0 {
 		c.ending.done()

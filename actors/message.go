@@ -5,34 +5,64 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 )
 
-// Config has the options of a troupe. The zero Config is a good one.
+// Config has the options of a troupe, which package actors/config documents. The zero Config is a good
+// one.
 type Config = config.Config
 
-// Conn is a transport connection, as a troupe uses it.
+// Conn is a transport connection as the troupe uses it. The types of package transport are Conns.
+// Package actors/message documents the methods.
 type Conn = message.Conn
 
-// Messages that an actor of the host sends to a troupe and gets from it.
+// The messages that an actor of the host exchanges with a troupe. Package actors/message documents their
+// fields.
 type (
-	Attach             = message.Attach
-	Attached           = message.Attached
-	ProcessRef         = message.ProcessRef
-	Request            = message.Request
-	Reply              = message.Reply
-	Started            = message.Started
-	GroupStarted       = message.GroupStarted
+	// Attach goes to Troupe.PID: the sender becomes owner or observer of a session. Attached answers,
+	// or a Reply with an error.
+	Attach = message.Attach
+	// Attached comes from a session: the receiver is attached. It names the actor of the session,
+	// for Requests, and all processes.
+	Attached = message.Attached
+	// Request goes to a session or to a process: a call of the wire. Reply answers.
+	Request = message.Request
+	// Reply answers a Request, and an Attach that has failed.
+	Reply = message.Reply
+	// Started is the Result of a Reply to protocol.ProcessStartParams.
+	Started = message.Started
+	// GroupStarted is the Result of a Reply to protocol.GroupStartParams.
+	GroupStarted = message.GroupStarted
+	// ProcessRef names a process: by the client's id, and by its actor.
+	ProcessRef = message.ProcessRef
+
+	// SessionInfoRequest is for Request.Params: a session answers with protocol.SessionInfoResult.
 	SessionInfoRequest = message.SessionInfoRequest
-	DescribeRequest    = message.DescribeRequest
-	ProcessAdded       = message.ProcessAdded
-	ProcessRemoved     = message.ProcessRemoved
-	GroupListRequest   = message.GroupListRequest
-	GroupChanged       = message.GroupChanged
-	Evicted            = message.Evicted
-	Expiring           = message.Expiring
-	Subscribe          = message.Subscribe
-	Pull               = message.Pull
-	Delivery           = message.Delivery
-	Ack                = message.Ack
-	Refused            = message.Refused
-	Unsubscribe        = message.Unsubscribe
-	Resubscribe        = message.Resubscribe
+	// GroupListRequest is for Request.Params: a session answers with protocol.GroupListResult.
+	GroupListRequest = message.GroupListRequest
+	// DescribeRequest is for Request.Params: a process answers with protocol.ProcessInfo.
+	DescribeRequest = message.DescribeRequest
+
+	// ProcessAdded comes from a session: somebody else has started a process.
+	ProcessAdded = message.ProcessAdded
+	// ProcessRemoved comes from a session: a process does not answer any more.
+	ProcessRemoved = message.ProcessRemoved
+	// GroupChanged comes from a session: a group has another state.
+	GroupChanged = message.GroupChanged
+	// Evicted comes from a session: the receiver is not attached any more.
+	Evicted = message.Evicted
+	// Expiring comes from a session: the session is about to end.
+	Expiring = message.Expiring
+
+	// Subscribe goes to a process: the sender becomes a viewer of the log, or moves its cursor.
+	Subscribe = message.Subscribe
+	// Pull goes to a process: send a viewer the next Delivery.
+	Pull = message.Pull
+	// Delivery comes from a process and answers a Pull: entries of the log.
+	Delivery = message.Delivery
+	// Ack goes to a process: the owner keeps these entries from now on, and the log need not.
+	Ack = message.Ack
+	// Refused comes from a process: a Subscribe starts after the end of the log.
+	Refused = message.Refused
+	// Unsubscribe goes to a process: the sender is no viewer any more.
+	Unsubscribe = message.Unsubscribe
+	// Resubscribe comes from a process whose actor was restarted: Subscribe again.
+	Resubscribe = message.Resubscribe
 )

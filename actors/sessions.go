@@ -8,7 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 )
 
-// sessions has a supervisor for each session under it. No logic: it only spawns.
+// sessions is the parent of the supervisor of each session. It has no logic: it only spawns.
 type sessions struct{ env *env.Env }
 
 func (s *sessions) Receive(ctx actor.Context) {
@@ -20,7 +20,7 @@ func (s *sessions) Receive(ctx actor.Context) {
 	case message.BudgetLow:
 		message.ToChildren(ctx, m)
 	case message.ListSessions:
-		ctx.Respond(message.SessionList{Supervisors: slices.Clone(ctx.Children())}) // ours changes with each child
+		ctx.Respond(message.SessionList{Supervisors: slices.Clone(ctx.Children())}) // the actor changes its own slice with each child
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		s.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)

@@ -1,3 +1,10 @@
+// Package actors is the tree of actors that owns every session, process and connection. Start puts the
+// tree at the root of an actor system, Props under an actor of the host. Troupe.Accept gives the tree
+// connections of clients. An actor of the host sends Attach to Troupe.PID in order to use a session
+// itself.
+//
+// The options are documented in package actors/config, and the messages in package actors/message.
+// docs/ARCHITECTURE.md draws the tree.
 package actors
 
 import (
@@ -11,7 +18,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -24,34 +30,33 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// killTime is how long SIGKILL may take to end what is left.
+// killTime is how long the last processes may take to end after SIGKILL.
 const killTime = 30 * time.Second
 
-// Troupe is a running tree. Any goroutine may use it, once its Props have been
-// spawned: until then its methods wait.
+// Troupe is a running tree. Any goroutine may call its methods. They wait until the Props of the Troupe
+// were spawned.
 type Troupe struct {
 	env     *env.Env
 	log     *loglimit.Handler
-	spawned chan struct{} // closed by the root when it has started
-	started sync.Once
-	system  *actor.ActorSystem // from then on
-	pid     *actor.PID         // from then on
-	letters func()             // of the root: ends watchDeadLetters; nil: not begun
+	spawned chan struct{}      // closed by the root when the three actors below it are there
+	started sync.Once          // closes spawned
+	system  *actor.ActorSystem // set before spawned is closed
+	pid     *actor.PID         // of the root; set before spawned is closed
+	letters func()             // ends Env.WatchDeadLetters; nil: not begun. Owner: the root.
 
 	drained      chan struct{} // closed by the registry: no session is left
-	disconnected chan struct{} // closed by connections: none is left
-	stopped      chan struct{} // closed by the root when it has stopped
-	stop         sync.Once
+	disconnected chan struct{} // closed by the connections actor: no connection is left
+	stopped      chan struct{} // closed by the root when it stops
+	stop         sync.Once     // closes stopped
 
 	shutdown sync.Once
 	down     chan struct{} // closed when Shutdown is done
-	err      error         // of Shutdown, once down
+	err      error         // of Shutdown; set before down is closed
 }
 
-// Start puts a troupe at the root of system, under the name of config. It
-// touches nothing global, and stops nothing that it did not start.
-func Start(system *actor.ActorSystem, config config.Config) (*Troupe, error) {
-	props, t, err := Props(config)
+// Start puts a troupe at the root of system, under the name Config.Name. Start touches no global state.
+func Start(system *actor.ActorSystem, c Config) (*Troupe, error) {
+	props, t, err := Props(c)
 	if err != nil {
 		return nil, err
 	}
@@ -62,52 +67,55 @@ func Start(system *actor.ActorSystem, config config.Config) (*Troupe, error) {
 	return t, nil
 }
 
-// Props is for a host that wants the troupe under an actor of its own: it spawns
-// the Props once, and then uses the Troupe. Once it has started, the host's strategy
-// never comes to act on it, for its root lets no panic out. When the host's actor stops, every
-// process of the troupe is killed; only Shutdown waits for that. The error is one
-// of child.NewHost.
-func Props(config config.Config) (*actor.Props, *Troupe, error) {
-	s := &env.Env{Config: config.WithDefaults()}
-	log := loglimit.New(s.Log.Handler())
-	s.Log = slog.New(log)
+// Props is for a host that wants the troupe under an actor of its own. The host spawns the Props once,
+// and then uses the Troupe. After the start, the root of the troupe lets no panic out, so the host's strategy
+// never acts on it. When the host's actor stops, every process of the troupe is killed; only Shutdown
+// waits for that. The error is one of child.NewHost.
+func Props(c Config) (*actor.Props, *Troupe, error) {
+	t := &Troupe{
+		spawned:      make(chan struct{}),
+		drained:      make(chan struct{}),
+		disconnected: make(chan struct{}),
+		stopped:      make(chan struct{}),
+		down:         make(chan struct{}),
+	}
+	e := &env.Env{Config: c.WithDefaults()}
+	t.env, t.log = e, loglimit.New(e.Log.Handler())
+	e.Log = slog.New(t.log)
 	host, err := child.NewHost(child.HostConfig{
-		Spawners:    s.Spawners,
-		Containment: s.Containment,
-		Subreaper:   s.Subreaper,
-		Log:         s.Log,
-		Fault:       s.Faults.Child,
+		Spawners:    e.Spawners,
+		Containment: e.Containment,
+		Subreaper:   e.Subreaper,
+		Log:         e.Log,
+		Fault:       e.Faults.Child,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Host, s.StartChild = host, host.Start
-	s.Info, s.Started = env.EnvironmentInfo(s.Config), time.Now()
-	s.HTTPClient = httpcall.NewClient()
-	s.Strategy = &supervision.Strategy{
-		Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},
-		Intensity: supervision.Intensity{Restarts: 5, Period: 30 * time.Second},
-		Log:       s.Log,
-		Counters:  &s.Counts.Actors,
+	e.Host, e.StartChild = host, host.Start
+	e.Info, e.Started = env.EnvironmentInfo(e.Config), time.Now()
+	e.Workers = env.NewWorkers(t.stopped)
+	e.HTTPClient = httpcall.NewClient()
+	e.Watcher = files.NewWatcher()
+	e.FileTurns = turns.New(host.Threads())
+	e.Disk = spool.NewDisk(e.SpoolDir, e.SpoolBudget)
+	e.OutputBudget = child.NewBudget(e.Budget-e.Budget/4-e.Budget/8, func() { t.send(message.BudgetLow{}) })
+	e.ClientBudget = budget.New(e.Budget / 4)
+	e.StartBudget = budget.New(e.Budget / 8)
+	strategy := func(restarts int) *supervision.Strategy {
+		return &supervision.Strategy{
+			Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},
+			Intensity: supervision.Intensity{Restarts: restarts, Period: 30 * time.Second},
+			Log:       e.Log,
+			Counters:  &e.Counts.Actors,
+		}
 	}
-	s.StopAtOnce = &supervision.Strategy{Log: s.Log, Counters: &s.Counts.Actors}
-	t := &Troupe{env: s, log: log, spawned: make(chan struct{}), drained: make(chan struct{}), disconnected: make(chan struct{}), stopped: make(chan struct{}), down: make(chan struct{})}
-	s.Workers = env.NewWorkers(t.stopped)
-	s.Disk = spool.NewDisk(s.SpoolDir, s.SpoolBudget)
-	s.Watcher = files.NewWatcher()
-	s.FileTurns = turns.New(host.Threads())
-	s.OutputBudget = child.NewBudget(s.Budget-s.Budget/4-s.Budget/8, func() { t.send(message.BudgetLow{}) })
-	s.ClientBudget = budget.New(s.Budget / 4)
-	s.StartBudget = budget.New(s.Budget / 8)
-	// What is right under the root is never given up, at one restart a second at
-	// most: it holds nothing, and without it there is nothing.
-	forever := &supervision.Strategy{
-		Backoff:   s.Strategy.Backoff,
-		Intensity: supervision.Intensity{Restarts: math.MaxInt, Period: 30 * time.Second},
-		Log:       s.Log,
-		Counters:  &s.Counts.Actors,
-	}
-	return s.Props(func() actor.Actor { return &root{Troupe: t} }, env.Contained, actor.WithSupervisor(forever)), t, nil
+	e.Strategy = strategy(5)
+	e.StopAtOnce = &supervision.Strategy{Log: e.Log, Counters: &e.Counts.Actors}
+	// The three actors under the root are never given up: they hold nothing that a failure could have
+	// broken, and a troupe is nothing without them.
+	forever := strategy(math.MaxInt)
+	return e.Props(func() actor.Actor { return &root{Troupe: t} }, env.Contained, actor.WithSupervisor(forever)), t, nil
 }
 
 func (t *Troupe) send(m any) {
@@ -115,37 +123,37 @@ func (t *Troupe) send(m any) {
 	t.system.Root.Send(t.pid, m)
 }
 
-// PID is the actor that takes Attach.
+// PID returns the actor that takes Attach.
 func (t *Troupe) PID() *actor.PID {
 	<-t.spawned
 	return t.pid
 }
 
-// Containment is how processes are held together, for the best that this
-// machine allows.
+// Containment returns how the troupe finds all descendants of a process: the best way that this machine
+// allows.
 func (t *Troupe) Containment() child.Containment { return t.env.Host.Containment() }
 
-// Memory is an account with the Config.Budget for the messages that one connection reads, before
-// the troupe has them. Whoever reads them closes it with the connection.
+// Memory returns an account of Config.Budget for the messages that a transport reads for one connection,
+// before the troupe gets them. The transport closes the account with the connection.
 func (t *Troupe) Memory() *budget.Account { return t.env.ClientBudget.Account() }
 
-// Accept gives the troupe a connection that speaks the wire; it is closed when
-// the troupe stops.
+// Accept gives the troupe a connection of a client. The troupe closes the connection when it ends, and
+// when the troupe stops.
 func (t *Troupe) Accept(conn message.Conn) {
 	m := message.Connect{Conn: conn}
 	t.send(m)
 	select {
-	case <-t.stopped: // nobody is sure to have it
+	case <-t.stopped: // perhaps no actor has got m
 		m.GiveBack()
 	default:
 	}
 }
 
-// Shutdown ends every session: clients are told, processes get SIGTERM, and
-// SIGKILL after KillGrace, with all that descends from them. Connections are closed
-// once what they are owed is written, and then the tree of actors is stopped. When ctx is done first, what is left is killed at once. The
-// error says what could not be ended. Later calls wait for the first, and return
-// what it did.
+// Shutdown ends every session. Clients are told; processes and all their descendants get SIGTERM, and
+// SIGKILL after Config.KillGrace. Then connections are closed, each when everything for its client was
+// written, and then the tree of actors is stopped. When ctx is done, Shutdown kills the rest at once.
+// The error names processes that could not be ended. Later calls wait for the first call, and
+// return its error.
 func (t *Troupe) Shutdown(ctx context.Context) error {
 	t.shutdown.Do(func() {
 		defer close(t.down)
@@ -158,7 +166,7 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 		if stopErr != nil {
 			stopErr = fmt.Errorf("stop %s: %w", t.pid.Id, stopErr)
 		}
-		// What is still there after the actors is killed without regard to ctx.
+		// Processes that are left when the actors have stopped are killed, even if ctx is done.
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 		defer cancel()
 		t.err = errors.Join(stopErr, t.env.Host.Close(kill))
@@ -168,22 +176,23 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 	return t.err
 }
 
+// await waits for done, for the stop of the troupe by the host, or for ctx.
 func (t *Troupe) await(ctx context.Context, done <-chan struct{}) {
 	select {
 	case <-done:
-	case <-t.stopped: // by the host
+	case <-t.stopped:
 	case <-ctx.Done():
 	}
 }
 
-// Kill is Shutdown without grace: processes get SIGKILL.
+// Kill is Shutdown without grace: all processes get SIGKILL.
 func (t *Troupe) Kill() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return t.Shutdown(ctx)
 }
 
-// root is the top of the tree. No logic: it spawns three actors and passes on.
+// root is the top of the tree. It has no logic: it spawns three actors, and passes messages to them.
 type root struct {
 	*Troupe
 	registry, sessions, connections *actor.PID
@@ -193,13 +202,13 @@ func (r *root) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		r.start(ctx)
-	case *actor.Stopping, *actor.Stopped: // both: closing is harmless twice
+	case *actor.Stopping, *actor.Stopped: // both: Stopping may have failed, and closing twice is harmless
 		if _, last := m.(*actor.Stopped); last && r.letters != nil {
 			r.letters()
 		}
 		r.stop.Do(func() { close(r.stopped) })
 		r.env.HTTPClient.CloseIdle()
-		go func() { // whoever stopped us: nothing is left behind
+		go func() { // even if the host has stopped the root: leave no process behind
 			kill, cancel := context.WithTimeout(context.Background(), killTime)
 			defer cancel()
 			if err := r.env.Host.Close(kill); err != nil {
@@ -223,7 +232,7 @@ func (r *root) start(ctx actor.Context) {
 	spawn := func(name string, props *actor.Props) *actor.PID {
 		pid, err := ctx.SpawnNamed(props, name)
 		if err != nil {
-			panic(err) // the names are ours alone
+			panic(err) // no other actor has these names
 		}
 		return pid
 	}
@@ -235,7 +244,7 @@ func (r *root) start(ctx actor.Context) {
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	r.connections = spawn("connections", r.env.Props(func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
-		env.Contained, actor.WithSupervisor(r.env.StopAtOnce))) // a connection that fails is stopped: its client resumes
+		env.Contained, actor.WithSupervisor(r.env.StopAtOnce)))
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)

@@ -1,6 +1,4 @@
-// Package actors is the tree that owns every session, process and connection.
-// It is started at the root of an actor system (Start) or under an actor of the
-// host's (Props); docs/ARCHITECTURE.md draws it.
+// Package config has the options of a troupe.
 package config
 
 import (
@@ -11,89 +9,95 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 )
 
-// Config is how a troupe behaves. The zero Config is a good one. Sizes are in
-// bytes.
+const (
+	// MinRetention is the smallest Retention, in bytes, also for clients. With less, a flood of output
+	// would move in reads of a few bytes.
+	MinRetention = 4 << 10
+	// minBudget is the smallest Budget. An eighth of less would be 0, which means no bound.
+	minBudget = 8
+)
+
+// Config has the options of a troupe. The zero Config is a good one. Sizes are in bytes.
 type Config struct {
 	// Name of the root actor; "" means "troupe".
 	Name string
-	// Version is told to clients; "" means "devel".
+	// Version of the server, for clients; "" means "devel".
 	Version string
-	// Log gets what goes wrong; nil means slog.Default(). Of the same message it gets 10 in a
-	// minute, and how many more there were: clients can cause most of them.
+	// Log gets errors and evictions; nil means slog.Default(). Clients can cause most messages, so Log
+	// gets the same message 10 times in a minute at most, and then the number of the others.
 	Log *slog.Logger
 
-	// DetachedTTL is how long a session lives without an owner, unless the client
-	// asked for another. 0 means 5 min; negative means for ever.
+	// DetachedTTL is how long a session lives without an owner, unless its client asks for another
+	// time. 0 means 5 min; negative means no limit.
 	DetachedTTL time.Duration
-	// MaxDetachedTTL is the longest that a client may ask for. 0 means 24 h;
-	// negative means for ever.
+	// MaxDetachedTTL is the longest DetachedTTL that a client may ask for. 0 means 24 h; negative means
+	// no limit.
 	MaxDetachedTTL time.Duration
-	// IdleTimeout is how long a session lives to which nobody is attached and in which
-	// nothing writes, unless the client asked for less. 0 or negative means for ever.
+	// IdleTimeout is how long a session lives while nobody is attached and no process writes, unless
+	// its client asks for less. 0 or negative means no limit.
 	IdleTimeout time.Duration
-	// MaxAge is how long a session lives at all, unless the client asked for less; who
-	// is attached is warned a minute before, or a tenth of it. 0 or negative means for
-	// ever.
+	// MaxAge is how long a session lives in all, unless its client asks for less. Everybody attached
+	// is warned a minute before the end, or a tenth of MaxAge before. 0 or negative means no limit.
 	MaxAge time.Duration
-	// EvictForMemory ends the session that has been without an owner the longest, and
-	// for 10 s, when processes may write no more because of Budget. Else they wait.
+	// EvictForMemory ends a session when processes have to wait because of Budget: the session that
+	// has been without an owner the longest, and for 10 s at least. If false, processes wait.
 	EvictForMemory bool
-	// ClosedRetention is how long a process that has closed can still be read. 0
-	// means 80 s, as the peer; negative means not at all.
+	// ClosedRetention is how long clients can read a process after it has closed. 0 means 80 s, as the
+	// peer; negative means not at all.
 	ClosedRetention time.Duration
-	// KillGrace is how long a process has between SIGTERM and SIGKILL when the
-	// server shuts down. 0 means 2 s; negative means SIGKILL at once.
+	// KillGrace is the time between SIGTERM and SIGKILL at a shutdown of the server. 0 means 2 s;
+	// negative means SIGKILL at once.
 	KillGrace time.Duration
 
-	// Retention is how much output a process may hold for its owner, unless the
-	// client asked for another amount up to MaxRetention. 0 means 1 MiB and 64 MiB;
-	// less than 4 KiB means that.
+	// Retention is how much output a process may hold for its owner, unless the client asks for
+	// another amount, up to MaxRetention. 0 means 1 MiB and 64 MiB; less than MinRetention means
+	// MinRetention.
 	Retention, MaxRetention int64
-	// Budget bounds what clients make the troupe hold: five eighths of it the output that all
-	// processes hold, beyond the first 64 KiB of each; a quarter the messages, requests and
-	// answers of all connections, beyond the first 64 KiB of each; an eighth the arguments and
-	// environments kept to start processes, the same of each session. One holder at a time may go
-	// beyond. 0 means 1 GiB; negative means no bound; 1 to 7 mean 8.
+	// Budget bounds the memory that clients can make the troupe use. Five eighths are for the output
+	// of all processes, a quarter for the messages, requests and answers of all connections, and
+	// an eighth for the arguments and environments from which sessions start processes. The first
+	// 64 KiB of each process, connection and session do not count. In each of the three parts,
+	// a single process, connection or session at a time may exceed the bound. 0 means 1 GiB;
+	// negative means no bound; 1 to 7 mean 8.
 	Budget int64
-	// SpoolDir is where processes with retention spool keep what is beyond their
-	// Retention; "" means os.TempDir(). SpoolLimit is the most for each; 0 means 1 GiB,
-	// negative that there is no spool. SpoolBudget is the most for all; 0 means 10 GiB.
+	// SpoolDir is the directory for output beyond the Retention of processes with onFull spool; ""
+	// means os.TempDir(). SpoolLimit bounds the file of each process: 0 means 1 GiB, negative means
+	// that no process may spool. SpoolBudget bounds all files together: 0 means 10 GiB.
 	SpoolDir                string
 	SpoolLimit, SpoolBudget int64
-	// Window is how much output a connection may be sent before it has
-	// acknowledged any of it. 0 means 512 KiB.
+	// Window bounds the output on its way to a connection: sent, but not acknowledged. 0 means 512 KiB.
 	Window int64
-	// StdinQueue is how much stdin a process may be owed. 0 means 256 KiB.
+	// StdinQueue bounds the stdin that waits for a process. 0 means 256 KiB.
 	StdinQueue int
 
-	// MaxConnections, MaxSessions and MaxProcesses (of a session, those kept after
-	// their end included) are refused beyond. 0 means 10,000 each. There are 256 more connections for
-	// clients that resume.
+	// MaxConnections bounds the connections, with 256 more for clients that resume. MaxSessions bounds
+	// the sessions, and MaxProcesses the processes of each session, including those that can still
+	// be read after their end. 0 means 10,000 each.
 	MaxConnections, MaxSessions, MaxProcesses int
-	// MaxSessionsEach is how many sessions there may be of one address (one user at a unix
-	// socket). 0 or negative means as many as MaxSessions.
+	// MaxSessionsEach bounds the sessions of each address (of each user, at a unix socket). 0 or
+	// negative means no bound but MaxSessions.
 	//
-	// Where either limit is reached, a new session takes the place of the one that has been without
-	// an owner for the longest, of those without a process.
+	// When MaxSessions or MaxSessionsEach is reached, a new session replaces an old one: of the sessions
+	// without a process, the session that has been without an owner the longest.
 	MaxSessionsEach int
-	// MaxPending bounds the requests of one connection that wait for their answer;
-	// 0 means 1,024. Beyond it, or beyond 16 MiB of them, its socket is not read.
+	// MaxPending bounds the requests of a connection that wait for an answer. Beyond MaxPending, and
+	// beyond 16 MiB of such requests, the server stops reading the connection. 0 means 1,024.
 	MaxPending int
 
-	// AllowHTTP lets clients send HTTP requests from the server's network, to whatever can be
-	// reached from there: http/request.
+	// AllowHTTP lets clients send HTTP requests from the server's network (http/request), to every
+	// server that is reachable from there.
 	AllowHTTP bool
 
-	// Spawners, Containment and Subreaper: see child.HostConfig.
+	// Spawners, Containment and Subreaper are fields of child.HostConfig.
 	Spawners    int
 	Containment child.Containment
 	Subreaper   bool
 
-	// Faults is for the tests of this module: other modules cannot set it.
+	// Faults is for the tests of this module: other modules cannot set this field.
 	Faults faults.Hooks
 }
 
-// WithDefaults returns c with the default in each field that is zero and has a default.
+// WithDefaults returns c with the default in each zero field.
 func (c Config) WithDefaults() Config {
 	setDefault(&c.Name, "troupe")
 	setDefault(&c.Version, "devel")
@@ -121,18 +125,9 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// minBudget has an eighth: a part of 0 would be no bound.
-const minBudget = 8
-
 func setDefault[T comparable](v *T, def T) {
 	var zero T
 	if *v == zero {
 		*v = def
 	}
 }
-
-const (
-	// MinRetention is the least a client may ask for, in bytes: below it a flood
-	// moves in reads of a few bytes.
-	MinRetention = 4 << 10
-)

@@ -41,6 +41,6 @@ var mutants = []mutant{
 	{file: "actors/session/members/members.go", old: `return nil, t.lingering[name] == nil`, new: `return nil, false`, breaks: "an actor that its session does not know is an orphan"},
 	{file: "actors/session/members/members.go", old: `now.Sub(r.at) > keep`, new: `now.Sub(r.at) >= keep`, breaks: "a removal is remembered as long as was said"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
-	{file: "actors/message/session.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
+	{file: "actors/message/key.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
 	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
 }
