@@ -136,6 +136,7 @@ type fakeStarts struct {
 	mu       sync.Mutex
 	at       []time.Duration
 	children []*fake.Child
+	names    []string                  // of the specs
 	slow     bool                      // a start waits for done
 	done     func(child.Handle, error) // of the start that waits
 	pid      *actor.PID                // of the process
@@ -165,8 +166,9 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	record := &processRecord{
 		gauge: new(message.Gauge),
-		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
+			starts.names = append(starts.names, spec.Name)
 			c := &fake.Child{Born: time.Now(), Intake: in, Tree: tree}
 			starts.at, starts.children = append(starts.at, time.Since(begin)), append(starts.children, c)
 			slow := starts.slow
@@ -232,6 +234,110 @@ func TestBackoffBetweenRuns(t *testing.T) {
 
 // always is run again at once, however often.
 var always = supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1000, Period: time.Nanosecond}}
+
+// A write to a program that has ended is for the next run, although the exit is not in the log yet.
+func TestStdinOfADeadRun(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, always, nil)
+		record.spec.Stdin = true
+		first := starts.last()
+		first.Mu.Lock()
+		first.Ended = true
+		first.Mu.Unlock()
+		starts.ask(system.Root, protocol.ProcessWriteParams{ProcessID: "p", WriteID: "w", Chunk: []byte("line")})
+		first.Intake.Exited(protocol.ExitStatus{ExitCode: 1})
+		first.Intake.Closed()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if next := starts.last(); starts.count() != 2 || len(first.Stdin) > 0 || string(next.Stdin) != "line" {
+			t.Errorf("%d starts; the dead run got %q and the next run %q, want all in the next", starts.count(), first.Stdin, next.Stdin)
+		}
+		if names := starts.names; names[0] == names[1] {
+			t.Errorf("both runs have the mark %q", names[0])
+		}
+	})
+}
+
+// The next run does not begin before the probe of the last run has ended.
+func TestNextRunWaitsForTheProbe(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		record, starts := fakeRuns(spawn, always, nil)
+		record.health.probing.Store(true)
+		starts.last().End()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := starts.count(); n != 1 {
+			t.Errorf("%d starts while a probe of the first run goes on, want 1", n)
+		}
+		record.health.probing.Store(false)
+		system.Root.Send(starts.pid, probed{run: 1})
+		synctest.Wait()
+		if n := starts.count(); n != 2 {
+			t.Errorf("%d starts after the probe, want 2", n)
+		}
+	})
+}
+
+// A child that is there only when the actor has stopped is killed.
+func TestChildOfAStoppedActor(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		_, starts := fakeRuns(spawn, always, nil)
+		starts.slow = true
+		starts.last().End()
+		synctest.Wait()
+		system.Root.Stop(starts.pid)
+		synctest.Wait()
+		late := starts.last()
+		starts.done(late, nil)
+		synctest.Wait()
+		if starts.count() != 2 || !late.Exited() {
+			t.Errorf("%d starts; the child that came late has ended: %v, want true", starts.count(), late.Exited())
+		}
+	})
+}
+
+// An observer that does not ask for the end of the log has as long again as the log is kept.
+func TestObserversHaveExtraTime(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
+		silent := func() *actor.PID {
+			return spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+		}
+		system.Root.RequestWithCustomSender(pid, message.Subscribe{}, silent())
+		c.End()
+		synctest.Wait()
+		system.Root.RequestWithCustomSender(pid, message.Subscribe{After: record.feed.Log.Last(), Owner: true}, silent())
+		for _, want := range []life.Phase{life.Closed, life.Retired} {
+			time.Sleep(record.shared.ClosedRetention)
+			synctest.Wait()
+			if phase := record.life.Phase(); phase != want {
+				t.Errorf("the process is %v, want %v", phase, want)
+			}
+		}
+	})
+}
+
+// Output that was logged before the actor failed is not logged again.
+func TestOutputOutlivesAFailure(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		failed := false
+		_, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
+			r.shared.Faults.Actor = func(_ *actor.PID, m any) {
+				if m == env.FactLogged && !failed {
+					failed = true
+					panic("injected")
+				}
+			}
+		})
+		credit, _ := record.intake.Take(1 << 10)
+		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
+		synctest.Wait()
+		read := record.feed.Read(0, nil)
+		if !failed || len(read.Result.Chunks) != 1 || string(read.Result.Chunks[0].Chunk) != "once" {
+			t.Errorf("failed %v, and the log has %+v, want the output once", failed, read.Result.Chunks)
+		}
+	})
+}
 
 // What is terminated begins no other run: neither one that is being started, nor
 // after an end that is not in the log yet.

@@ -27,13 +27,14 @@ func TypeName(message any) string {
 // Child is a child.Handle without an OS process. Only SIGKILL ends a Child. Its exit enters the
 // intake after everything that the test has put there.
 type Child struct {
-	Mu     sync.Mutex // guards Ended, Killed and polite
+	Mu     sync.Mutex // guards Ended, Killed, polite and Stdin
 	Ended  bool
 	Killed time.Duration // from Born to SIGKILL; 0: not killed
 	polite int           // signals other than SIGKILL
 	Born   time.Time     // set by the test, before the first call
 	Intake *child.Intake // gets the exit and the end of the streams
 	Size   protocol.Size // the last size that Resize set
+	Stdin  []byte        // everything that Write took
 	Tree   chan struct{} // closed by the test when the descendants are gone; nil: there are none
 }
 
@@ -99,7 +100,13 @@ func (c *Child) PID() int { return 1 << 30 }
 func (c *Child) Containment() child.Containment { return "fake" }
 
 // Write drops b and reports that the child took all of it.
-func (c *Child) Write(b []byte) (int, error) { return len(b), nil }
+// Write takes all of b.
+func (c *Child) Write(b []byte) (int, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Stdin = append(c.Stdin, b...)
+	return len(b), nil
+}
 
 // CloseStdin does nothing.
 func (c *Child) CloseStdin() error { return nil }

@@ -279,7 +279,41 @@ func TestResume(t *testing.T) {
 	s.want("Unwatch, LogExited, Abandon, LogClosed, AnswerTrees, DropLog, TellRetired")
 }
 
-// The log says for how long a member has not run; of a member that never ran it says nothing.
+// The server tries a run again that it could not start, under the same number.
+func TestNotStarted(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Restart: again})
+	s.spawned()
+	s.ends(0)
+	s.want("Spawn1, Announce, Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
+	s.Child = false
+	for _, want := range []string{"Unstarted", ""} {
+		s.NotStarted(s.Now, errors.New("no descriptors"))
+		s.want(want)
+		s.pass(StartRetry)
+		s.want("Finish, Spawn2")
+	}
+	s.spawned()
+	s.want("Begin")
+}
+
+// A second order to end the same run does nothing.
+func TestOrderToEndOnce(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s.order(1, supervision.Running, 1)
+	s.want("Announce, Spawn1")
+	s.spawned()
+	s.want("Begin")
+	s.Terminate(s.Now, 0, false)
+	s.exits(137)
+	s.want("Kill, Unwatch, LogExited, Abandon")
+	s.order(2, supervision.Ending, 1)
+	s.TreeGone(s.Now, 1, nil)
+	s.want("Abandon, KillTree, AnswerTrees")
+	s.order(3, supervision.Ending, 1)
+	s.want("")
+}
+
+// The log says for how long a member has not run. The log says nothing of a member that never ran.
 func TestDelayOfMembers(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
 	s.want("Announce")

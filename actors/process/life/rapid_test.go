@@ -126,7 +126,7 @@ func (w *world) do(action Action) {
 	case Spawn:
 		w.must(w.clear() && (w.finished || !w.child), a, "the last run is not over")
 		w.must(!w.terminated && !w.stopped, a, "it was terminated or stopped")
-		w.must(a.Run > w.run && (w.retry == 0 || a.Run >= w.retry) && w.spawning == 0, a, "one run at a time, in order")
+		w.must(a.Run > w.run && (w.retry == 0 || a.Run == w.retry || w.config.Grouped && a.Run > w.retry) && w.spawning == 0, a, "one run at a time, in order")
 		w.spawning, w.retry = a.Run, 0
 		w.child = false
 		w.killing, w.signals, w.cause = false, 0, false
