@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -213,79 +212,6 @@ func (p *process) Signal(sig syscall.Signal) error {
 }
 
 func (p *process) Kill() error { return p.Signal(syscall.SIGKILL) }
-
-func (p *process) KillTree(done func(error)) {
-	go func() { done(p.killTree()) }()
-}
-
-func (p *process) killTree() error {
-	var pause backoff
-	var refused refusals
-	var err error
-	for range killTries {
-		var empty bool
-		if empty, err = p.search(false); empty {
-			return nil
-		}
-		err = errors.Join(err, p.killOnce())
-		for i := 0; i < exitPauses && !p.Exited(); i++ {
-			pause.wait()
-		}
-		pause.wait()
-		if refused.enough(err) {
-			break
-		}
-	}
-	return fmt.Errorf("process %d: %w", p.pid, survivorsError(p.tree.members(), err))
-}
-
-// refusals counts kills in a row refused by the system, or refused with errStray.
-type refusals int
-
-// enough reports whether another try is useless. err is the result of the last try.
-func (r *refusals) enough(err error) bool {
-	if *r++; !errors.Is(err, syscall.EPERM) && !errors.Is(err, errStray) {
-		*r = 0
-	}
-	return *r >= maxRefused
-}
-
-// killOnce sends SIGKILL to the child, wherever it has moved, and to all descendants found.
-func (p *process) killOnce() error {
-	p.mu.Lock()
-	if p.status == nil {
-		p.tree.running()
-	}
-	p.mu.Unlock()
-	err := p.tree.kill() // kill the tree before the child: other members are found through the child
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.status == nil {
-		syscall.Kill(-p.pid, syscall.SIGKILL)
-		if killErr := syscall.Kill(p.pid, syscall.SIGKILL); killErr != nil && !errors.Is(killErr, syscall.ESRCH) {
-			err = errors.Join(err, fmt.Errorf("SIGKILL to %d: %w", p.pid, killErr))
-		}
-	}
-	return err
-}
-
-// survivorsError names the survivors, or says why they are unknown.
-func survivorsError(names []string, why error) error {
-	text := "the survivors are unknown"
-	if len(names) > 0 {
-		text = strings.Join(names[:min(len(names), maxNamed)], ", ")
-		if more := len(names) - maxNamed; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		text += " left"
-	}
-	if why != nil {
-		// A failed kill has one line for each survivor; the first line is enough.
-		reason, _, _ := strings.Cut(why.Error(), "\n")
-		text += ": " + reason
-	}
-	return fmt.Errorf("%w: %s", ErrSurvivors, text)
-}
 
 func (p *process) Abandon() {
 	for _, s := range p.out {

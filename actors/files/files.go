@@ -10,7 +10,6 @@ package files
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -261,92 +260,6 @@ func ReadDirectory(path string, hold Hold) (r protocol.FsReadDirectoryResult, er
 	return r, nil
 }
 
-// Walk lists the files and directories below a directory, up to the limits in o and maxEntries.
-// Walk omits symbolic links, except links to directories if o.FollowDirectorySymlinks is set; each
-// directory is then listed only once. Walk stops when ctx is done.
-func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
-	type place struct {
-		path  string
-		depth uint64
-	}
-	seen := make(map[string]bool) // with FollowDirectorySymlinks, because links may form a cycle
-	if _, err := once(seen, path); err != nil {
-		return r, err
-	}
-	o.MaxEntries = min(o.MaxEntries, uint64(maxEntries))
-	directories, size := uint64(0), 0
-	fits := func(uri, text string) bool { // adds an entry's size; false ends the walk
-		size += len(uri) + encodedLen(text) + len(`{"path":"","message":""},`)
-		return size <= maxWalkBytes
-	}
-walk:
-	for todo := []place{{path, 0}}; len(todo) > 0; {
-		at := todo[0]
-		todo = todo[1:]
-		if at.depth >= o.MaxDepth {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return r, err
-		}
-		if directories++; directories > o.MaxDirectories {
-			r.Truncated = true
-			break
-		}
-		entries, all, err := readDir(at.path, maxEntries, hold)
-		if errors.Is(err, errHold) {
-			return r, err
-		}
-		if err != nil {
-			if at.depth == 0 {
-				return r, err
-			}
-			failure := protocol.FsWalkError{Path: protocol.FileURI(at.path), Message: Text(err)}
-			if !fits(failure.Path, failure.Message) {
-				r.Truncated = true
-				break
-			}
-			r.Errors = append(r.Errors, failure)
-		}
-		r.Truncated = r.Truncated || !all
-		for _, e := range entries {
-			p := filepath.Join(at.path, e.Name())
-			isDir, isFile := e.IsDir(), e.Type().IsRegular()
-			if e.Type()&fs.ModeSymlink != 0 && o.FollowDirectorySymlinks {
-				info, err := os.Stat(p)
-				isDir = err == nil && info.IsDir()
-			}
-			kind := "file"
-			if isDir {
-				kind = "directory"
-				if o.FollowDirectorySymlinks {
-					if first, err := once(seen, p); err != nil || !first {
-						continue
-					}
-				}
-			}
-			if !isDir && !isFile {
-				continue
-			}
-			uri := protocol.FileURI(p)
-			if uint64(len(r.Entries)) >= o.MaxEntries || !fits(uri, kind) {
-				r.Truncated = true
-				break walk
-			}
-			if err := hold.take(2 * len(uri)); err != nil { // twice: in r.Entries and in todo
-				return r, err
-			}
-			r.Entries = append(r.Entries, protocol.FsWalkEntry{Path: uri, Kind: kind})
-			if isDir {
-				todo = append(todo, place{p, at.depth + 1})
-			}
-		}
-		hold.take(-sizeOf(entries))
-	}
-	slices.SortFunc(r.Entries, func(a, b protocol.FsWalkEntry) int { return strings.Compare(a.Path, b.Path) })
-	return r, nil
-}
-
 // errHold marks errors of a Hold.
 var errHold = errors.New("no memory")
 
@@ -408,106 +321,6 @@ func Remove(path string, recursive, force bool) error {
 		return nil
 	}
 	return err
-}
-
-// Copy copies a file with its mode; the copy replaces an existing file to. If recursive, Copy
-// copies a directory into the directory to, and makes to if necessary. Inside a directory, symbolic
-// links are copied as links, and anything other than files, directories and links is refused.
-//
-// Copy stops when ctx is done. A partly copied file is then removed; of a directory, the finished
-// copies stay.
-func Copy(ctx context.Context, from, to string, recursive bool) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return copyFile(ctx, from, to)
-	}
-	if !recursive {
-		return refuse("fs/copy requires recursive: true when sourcePath is a directory")
-	}
-	root, err := Canonicalize(from)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(to, 0o777); err != nil {
-		return err
-	}
-	into, err := Canonicalize(to)
-	if err != nil {
-		return err
-	}
-	if into == root || strings.HasPrefix(into, strings.TrimSuffix(root, "/")+"/") {
-		return refuse("directory `%s` cannot be copied into itself, `%s`", from, to)
-	}
-	var modes []func() error // modes to set, applied from the last directory to the first: a read-only directory must be filled before
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(into, strings.TrimPrefix(path, root))
-		switch {
-		case d.IsDir():
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			if err := os.Mkdir(target, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			if path != root {
-				modes = append(modes, func() error { return os.Chmod(target, info.Mode()) })
-			}
-			return nil
-		case d.Type()&fs.ModeSymlink != 0:
-			link, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return os.Symlink(link, target)
-		}
-		return copyFile(ctx, path, target)
-	})
-	for i := len(modes) - 1; i >= 0 && err == nil; i-- {
-		err = modes[i]()
-	}
-	return err
-}
-
-func copyFile(ctx context.Context, from, to string) error {
-	f, info, err := openRegular(from)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	r, err := newReplacement(to)
-	if err != nil {
-		return err
-	}
-	if r.same(info) {
-		r.abort()
-		return nil // from and to are the same file
-	}
-	for err == nil {
-		if err = ctx.Err(); err == nil {
-			_, err = io.CopyN(r.file, f, copyStep)
-		}
-	}
-	if err == io.EOF {
-		err = r.file.Chmod(info.Mode())
-	}
-	if err != nil {
-		r.abort()
-		return err
-	}
-	return r.commit()
 }
 
 // block returns up to n bytes from offset on. eof reports whether offset+n is at or beyond the end

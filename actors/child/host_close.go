@@ -1,0 +1,90 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Close kills every tree, waits until all trees are verified gone, and stops the spawners. Close
+// refuses waiting and later starts. When ctx is done, Close returns an error and the shutdown goes
+// on. Close may be repeated.
+func (h *Host) Close(ctx context.Context) error {
+	h.close.Do(func() { go h.shutdown() })
+	select {
+	case <-h.closed:
+		return h.err
+	case <-ctx.Done():
+		return fmt.Errorf("child: %d children may still be running: %w", h.Live(), ctx.Err())
+	}
+}
+
+func (h *Host) shutdown() {
+	defer close(h.closed)
+	h.mu.Lock()
+	h.closing = true
+	for j := range h.starts {
+		if !j.over {
+			h.end(j, ErrClosed)
+		} else if j.cut != nil {
+			j.cut(ErrClosed)
+		}
+	}
+	for len(h.starts) > 0 {
+		h.work.Wait()
+	}
+	var all []*process
+	for p := range h.live {
+		all = append(all, p)
+	}
+	h.mu.Unlock()
+
+	h.endStrays()
+	errs := make([]error, len(all), len(all)+2)
+	var gone sync.WaitGroup
+	for i, p := range all {
+		gone.Go(func() { errs[i] = p.finish() })
+	}
+	gone.Wait()
+	errs = append(errs, h.awaitUnborn(), h.stopReaper())
+	if h.err = errors.Join(errs...); h.err != nil {
+		// The spawners stay: the end of a spawner's thread would kill the remaining children, and
+		// nobody would verify the kill.
+		return
+	}
+	h.fence.close()
+	h.err = h.containment.close()
+	h.null.Close()
+	h.exits.close()
+	h.room.close()
+	h.spare.close()
+	h.mu.Lock()
+	h.done = true
+	h.work.Broadcast()
+	h.mu.Unlock()
+}
+
+// awaitUnborn waits for killed children that hang before executing their program.
+func (h *Host) awaitUnborn() error {
+	var pause backoff
+	for range killTries / 4 {
+		if h.mu.Lock(); len(h.unborn) == 0 {
+			h.mu.Unlock()
+			return nil
+		}
+		h.mu.Unlock()
+		pause.wait()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fmt.Errorf("%w: pids %v are killed, and end when their filesystem answers", ErrSurvivors, slices.Sorted(maps.Keys(h.unborn)))
+}
+
+func (h *Host) forget(p *process) {
+	h.mu.Lock()
+	delete(h.live, p)
+	h.mu.Unlock()
+}
