@@ -1,13 +1,13 @@
 // Package window decides when a connection may send the output of its processes, in which order,
-// and when it asks the client how far the client has read.
+// and when the connection asks the client how far the client has read.
 //
-// A Window is a pure machine: it has no actor, clock, goroutine or I/O. Its owner does what the
-// machine returns: passes a delivery to the writer, writes a Ping, sets a timer, sends an Ack.
+// A Window is a pure machine without actor, clock, goroutine or I/O. The methods return actions, and
+// the owner does them: passes a delivery to the writer, writes a Ping, sets a timer, sends an Ack.
 //
-//	Offer ─▶ waiting ─ Next: there is room, and it is the stream's turn ─▶ sent ─ Pong ─▶ Ack
+//	Offer ─▶ waiting ─ Next: the window has room, and the stream its turn ─▶ sent ─ Pong ─▶ Ack
 //
 // Frames arrive in order, and every client answers each Ping with a Pong (RFC 6455 §5.5.3). So a
-// Pong says that the client has read everything that was written before its Ping.
+// Pong proves that the client has read everything before the Ping.
 package window
 
 import (
@@ -22,10 +22,10 @@ const Pause = 20 * time.Millisecond
 // EntryBytes is the cost of an entry in a window beside its output, in bytes.
 const EntryBytes = 100
 
-// A Stream is the output of one process, or of one command, on one connection. The zero Stream
-// begins with its first delivery, wherever that starts.
+// A Stream is the output of a process, or of a command, on a connection. The zero Stream begins at
+// the first entry of its first delivery.
 type Stream[T any] struct {
-	// Of names the stream for the owner of the window. The machine only returns it.
+	// Of names the stream for the owner of the window. The machine returns Of and never reads it.
 	Of T
 
 	// Every entry after begin up to last was sent, once and in order. begin ≤ last.
@@ -36,25 +36,26 @@ type Stream[T any] struct {
 	closed bool
 
 	// waits: delivery is accepted and not sent. Then the stream is queued, and delivery begins
-	// with last+1 if it is numbered.
+	// with last+1 if the stream is numbered.
 	waits    bool
 	delivery Delivery
-	// queued: the stream is in the queue of its window, once.
+	// queued: the stream is in the queue of its window, and only once.
 	queued bool
 }
 
-// A Delivery is what one Offer brings.
+// A Delivery is the output in a single Offer.
 type Delivery struct {
-	// First and Last are the first and the last seq, gaps included. First 0 means that the stream
-	// is not numbered: no delivery has a hole, and Last is what to acknowledge.
+	// First and Last are the first and the last seq, gaps included. With First 0 the stream is not
+	// numbered: the machine looks for no holes, and the Ack names Last.
 	First, Last uint64
 	Bytes       int64
-	// AckEvery is after how many unasked bytes a Ping is due; 0 leaves that to the window.
+	// AckEvery is the number of unasked bytes after which a Ping is due. 0: an eighth of the window.
 	AckEvery int64
 	Closed   bool // Last ends the stream
 }
 
-// Last is the seq of the last entry that was sent, or after which the stream has begun.
+// Last is the seq of the newest entry sent. Before the first entry, Last is the seq after which the
+// stream has begun.
 func (s *Stream[T]) Last() uint64 { return s.last }
 
 // Placed reports whether Last counts.
@@ -63,22 +64,22 @@ func (s *Stream[T]) Placed() bool { return s.placed }
 // Closed reports whether Last ended the stream.
 func (s *Stream[T]) Closed() bool { return s.closed }
 
-// Drop forgets the delivery that waits.
+// Drop forgets the waiting delivery.
 func (s *Stream[T]) Drop() { s.waits = false }
 
-// Begin begins the stream after a seq, and forgets what waits.
+// Begin begins the stream after a seq, and forgets the waiting delivery.
 func (s *Stream[T]) Begin(after uint64) {
 	s.begin, s.last, s.placed, s.closed, s.waits = after, after, true, false, false
 }
 
-// BeginNow begins the stream with its next delivery, and forgets what waits.
+// BeginNow begins the stream with its next delivery, and forgets the waiting delivery.
 func (s *Stream[T]) BeginNow() {
 	s.begin, s.last, s.placed, s.closed, s.waits = 0, 0, false, false, false
 }
 
-// Resume forgets what waits, and returns the seq after which the stream continues: Last, or after
-// if nothing has come yet. Acknowledgements still begin where the stream did. False means that the
-// stream is closed and nothing continues it.
+// Resume forgets the waiting delivery, and returns the seq after which the stream continues: Last,
+// or after if nothing has come yet. Acks still begin where the stream began. Resume returns false
+// for a closed stream, because nothing continues a closed stream.
 func (s *Stream[T]) Resume(after uint64) (from uint64, ok bool) {
 	if s.closed {
 		return 0, false
@@ -89,8 +90,8 @@ func (s *Stream[T]) Resume(after uint64) (from uint64, ok bool) {
 	return s.last, true
 }
 
-// mark is output that was sent before the Ping serial. It counts from where its stream began: the
-// next Ack makes good one that was lost.
+// mark is output sent before the Ping with this serial. Each mark of deliveries begins where the
+// stream began, so the next Ack makes good a lost Ack.
 type mark[T any] struct {
 	serial   uint64
 	stream   *Stream[T]
@@ -98,22 +99,23 @@ type mark[T any] struct {
 	bytes    int64
 }
 
-// A Window is what one connection has sent and its client has not read.
+// A Window counts the output that a connection has sent and its client has not read.
 type Window[T any] struct {
 	size int64 // bytes; fixed
 
-	// queue has each stream with a waiting delivery once, in the order of their Offers. A stream
-	// in it without a waiting delivery has begun again or was taken, and has no turn.
+	// queue has each stream with a waiting delivery once, in the order of the Offers. A stream in
+	// the queue without a waiting delivery has begun again or was taken. Next skips such a stream.
 	queue fifo.Queue[*Stream[T]]
-	// sent has the marks that no Pong has answered. Their serials do not fall, and none is above
-	// serial.
+	// sent has the marks without a Pong, in the order of their serials. No mark has a serial above
+	// the field serial.
 	sent fifo.Queue[mark[T]]
-	// unread is the sum of the bytes in sent. It is below size before each turn, so it exceeds
-	// size by less than one delivery, and by what was taken or answered without a turn.
+	// unread is the sum of the bytes in sent. Before each turn unread is below size. So unread
+	// exceeds size by less than one delivery, plus the bytes sent without a turn: by Take, by Next
+	// with force, and in answers to process/read.
 	unread int64
-	// unasked is the sum of the bytes in the marks with serial: no Ping has asked for them.
+	// unasked is the sum of the bytes sent after the newest Ping: of the marks with the field serial.
 	unasked int64
-	// serial is of the next Ping. It only rises, from 1.
+	// serial is the serial of the next Ping. The first is 1, and serials only rise.
 	serial uint64
 	// timed: the owner will call Due.
 	timed bool
@@ -125,9 +127,9 @@ func New[T any](size int64) Window[T] { return Window[T]{size: size, serial: 1} 
 // Full reports whether nothing more may be sent until a Pong has come.
 func (w *Window[T]) Full() bool { return w.unread >= w.size }
 
-// Offer has a delivery wait for its turn. It refuses a delivery that does not continue the stream,
-// and one after its end: then the owner subscribes again, from where Resume says. A delivery that
-// still waits is replaced, and the stream keeps its place.
+// Offer has a delivery wait for its turn. A delivery that does not continue the stream is refused,
+// and so is a delivery after the end. Then the owner asks Resume where to subscribe again. A new
+// delivery replaces a waiting delivery, and the stream keeps its place in the queue.
 func (w *Window[T]) Offer(s *Stream[T], d Delivery) bool {
 	if d.First > 0 {
 		if !s.placed {
@@ -145,14 +147,14 @@ func (w *Window[T]) Offer(s *Stream[T], d Delivery) bool {
 	return true
 }
 
-// An Ask says how to learn what the client has read, after what was just sent.
+// An Ask says how to learn whether the client has read the newest output.
 type Ask struct {
-	Ping uint64 // serial of a Ping that is due now; 0: none
+	Ping uint64 // serial of a Ping to write now; 0: no Ping
 	Wait bool   // the owner calls Due after Pause
 }
 
-// Next returns the stream whose delivery is sent now, and counts the delivery. False means that
-// nothing waits, or that the window is full. With force, a full window sends too.
+// Next returns the stream whose delivery is sent now, and counts the delivery. Next returns false
+// if nothing waits, or if the window is full. With force, a full window sends, too.
 func (w *Window[T]) Next(force bool) (of T, ask Ask, ok bool) {
 	for force || !w.Full() {
 		s, some := w.queue.Pop()
@@ -167,8 +169,9 @@ func (w *Window[T]) Next(force bool) (of T, ask Ask, ok bool) {
 	return of, ask, false
 }
 
-// Take is Next for one stream, out of turn and whether or not the window is full: no more will
-// come of the stream. False means that nothing of it waits.
+// Take sends the waiting delivery of a stream at once: out of turn, and also if the window is full.
+// The owner calls Take when no other delivery of the stream will come. Take returns false if no
+// delivery of the stream waits.
 func (w *Window[T]) Take(s *Stream[T]) (ask Ask, ok bool) {
 	if !s.waits {
 		return ask, false
@@ -183,10 +186,10 @@ func (w *Window[T]) send(s *Stream[T]) Ask {
 	return w.Sent(s, s.begin, s.last, d.Bytes, d.AckEvery)
 }
 
-// Sent counts n bytes of a stream that were sent: the entries after from up to to. Next and Take
-// have called it; others call it for an answer to process/read. A Ping is due at once when an
-// eighth of the window, or ackEvery bytes if that is less and not 0, have not been asked for. Else
-// the Ping is due after Pause.
+// Sent counts n sent bytes of a stream: the entries after from up to to. Next and Take call Sent
+// for deliveries, and the owner calls Sent for answers to process/read. A Ping is due at once when
+// the unasked bytes reach an eighth of the window, or reach ackEvery if ackEvery is less and not 0.
+// Otherwise the Ping is due after Pause.
 func (w *Window[T]) Sent(s *Stream[T], from, to uint64, n, ackEvery int64) (ask Ask) {
 	w.unread += n
 	w.unasked += n
@@ -209,7 +212,7 @@ func (w *Window[T]) Sent(s *Stream[T], from, to uint64, n, ackEvery int64) (ask 
 	return ask
 }
 
-// Due returns the serial of a Ping to write now; 0 means that every byte was asked for.
+// Due returns the serial of a Ping to write now, or 0 if nothing was sent after the newest Ping.
 func (w *Window[T]) Due() uint64 {
 	w.timed = false
 	return w.ping()
@@ -224,15 +227,15 @@ func (w *Window[T]) ping() uint64 {
 	return w.serial - 1
 }
 
-// An Ack says that the client has read the entries of a stream after From up to To.
+// An Ack names the entries of a stream, after From up to To, that the client has read.
 type Ack[T any] struct {
 	Of       T
 	From, To uint64
 }
 
-// Pong returns the next Ack that the Pong serial gives; false means that there is no more. The
-// owner calls it until then, and a Pong includes all before it. A Pong that was not asked for
-// gives nothing.
+// Pong returns the next Ack that follows from the Pong with this serial. The owner calls Pong until
+// the answer is false. A Pong includes the Pongs of all earlier Pings. A Pong without a Ping gives
+// no Ack.
 func (w *Window[T]) Pong(serial uint64) (a Ack[T], ok bool) {
 	if m := w.sent.First(); serial >= w.serial || m == nil || m.serial > serial {
 		return a, false

@@ -7,12 +7,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// source is a process as a connection sees it, and what the model knows of its stream.
+// source is a process as a connection sees the process, and the state of its stream in the model.
 type source struct {
 	name   string
 	stream Stream[*source]
 
-	cursor uint64 // of the process: the next delivery begins after it
+	cursor uint64 // of the process: the next delivery begins at cursor+1
 	pulled bool   // the process may deliver
 
 	began   uint64    // seq after which the client gets entries
@@ -32,7 +32,7 @@ func (s *source) ack(from, to uint64) {
 	}
 }
 
-// asked is what was sent before the Ping serial.
+// asked is output sent before the Ping with this serial.
 type asked struct {
 	serial   uint64
 	of       *source
@@ -40,7 +40,7 @@ type asked struct {
 	bytes    int64
 }
 
-// model is a connection around a Window, which checks everything that the Window says.
+// model is a connection around a Window. The model checks each answer of the Window.
 type model struct {
 	w       Window[*source]
 	size    int64
@@ -49,8 +49,8 @@ type model struct {
 	serial  uint64  // of the next Ping
 	timed   bool
 	largest int64 // of deliveries
-	beyond  int64 // bytes in sent that were taken out of turn, or answered
-	reads   int   // process/read that wait for room
+	beyond  int64 // bytes in sent without a turn: of Take, and of answers
+	reads   int   // answers to process/read without room
 	lose    bool  // the next Ack is lost
 }
 
@@ -112,7 +112,7 @@ func (m *model) resume(t *rapid.T, s *source) {
 	}
 }
 
-// flush sends what the window has sent.
+// flush sends each delivery that Next returns.
 func (m *model) flush(t *rapid.T) {
 	for m.reads > 0 && !m.w.Full() {
 		m.reads--
@@ -146,7 +146,7 @@ func (m *model) flush(t *rapid.T) {
 	}
 }
 
-// send is for what the window has let go.
+// send checks a delivery that the window has let go.
 func (m *model) send(t *rapid.T, s *source, ask Ask) {
 	d := s.waits
 	if d == nil || d.First != s.got+1 {
@@ -201,7 +201,7 @@ func (m *model) due(t *rapid.T) {
 func (m *model) pong(t *rapid.T, serial uint64) {
 	var freed int64
 	for a, ok := m.w.Pong(serial); ok; a, ok = m.w.Pong(serial) {
-		// One Ack may be for several things that were sent in a row.
+		// An Ack may be for several deliveries in a row.
 		n := 0
 		for ; n < len(m.sent) && m.sent[n].serial == m.sent[0].serial && m.sent[n].serial <= serial && serial < m.serial && m.sent[n].of == a.Of && m.sent[n].from == a.From && m.sent[n].to <= a.To; n++ {
 			freed += m.sent[n].bytes
@@ -240,9 +240,9 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// Whatever processes, clients and timers do: each entry is sent once and in order, a hole never;
-// the streams take turns; the client has no more unread than the window and one delivery; a Ping
-// asks as often as it should; and a Pong acknowledges what it has asked for, no more and no less.
+// With random events of processes, clients and timers: each entry is sent once and in order, without
+// holes; the streams take turns; the unread bytes exceed the window by less than a delivery; each Ping
+// is due in time; and a Pong acknowledges exactly the output before its Ping.
 func TestWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(int64(rapid.SampledFrom([]int{1, 100, 1000, 10_000}).Draw(t, "size")), rapid.IntRange(1, 4).Draw(t, "streams"))
@@ -308,7 +308,7 @@ func TestWindow(t *testing.T) {
 			for _, s := range m.sources {
 				if s.waits == nil && !s.ended {
 					m.resume(t, s)
-					m.offer(t, s, 1, 1, 0, false) // its Ack makes good those that were lost
+					m.offer(t, s, 1, 1, 0, false) // its Ack makes good the lost Acks
 				}
 			}
 			for m.w.unread > 0 || m.waiting() {
@@ -339,7 +339,7 @@ func (m *model) waiting() bool {
 	return m.reads > 0
 }
 
-// A stream that begins with its first delivery begins wherever that is.
+// A stream that begins with its first delivery may begin at any seq.
 func TestBeginsWithTheFirstDelivery(t *testing.T) {
 	w := New[string](1000)
 	s := Stream[string]{Of: "a"}
@@ -359,6 +359,24 @@ func TestBeginsWithTheFirstDelivery(t *testing.T) {
 	s.BeginNow()
 	if after, ok := s.Resume(3); !ok || after != 3 {
 		t.Errorf("Resume of one that nothing came of: after %d, %v", after, ok)
+	}
+}
+
+// A closed stream takes no delivery, also not the next seq, until the stream begins again.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	w := New[int](1000)
+	var s Stream[int]
+	w.Offer(&s, Delivery{First: 1, Last: 2, Bytes: 1, Closed: true})
+	w.Next(false)
+	if w.Offer(&s, Delivery{First: 3, Last: 3, Bytes: 1}) {
+		t.Error("a delivery after the end is accepted")
+	}
+	if after, ok := s.Resume(0); ok {
+		t.Errorf("a closed stream resumes after %d", after)
+	}
+	s.Begin(2)
+	if !w.Offer(&s, Delivery{First: 3, Last: 3, Bytes: 1}) {
+		t.Error("a stream that begins again takes nothing")
 	}
 }
 
@@ -399,7 +417,7 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// BenchmarkCycle is a delivery that is offered, sent, asked for and acknowledged.
+// BenchmarkCycle offers, sends and acknowledges a delivery.
 func BenchmarkCycle(b *testing.B) {
 	w := New[*int](512 << 10)
 	var streams [3]Stream[*int]
