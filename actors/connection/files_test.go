@@ -97,6 +97,9 @@ func TestFileCallsTakeTurns(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for call := f.take(func() bool { return true }); call != nil; call = f.take(func() bool { return true }) {
+					if _, bytes := weight(unwritten); bytes >= fileWindow {
+						t.Fatalf("a call begins, and %d bytes of answers are unwritten", bytes)
+					}
 					running = append(running, call)
 					if call.handle != "" {
 						if call.in.weight < last[call.handle] {
