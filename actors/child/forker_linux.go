@@ -17,9 +17,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// forker forks on a thread of its own, which is locked and ends with close. When the thread ends,
-// the kernel kills the children forked on it (PR_SET_PDEATHSIG); so children die with a killed
-// server.
+// forker forks on a thread of its own. No other goroutine runs on the thread, and the thread ends
+// with close. When the thread ends, the kernel kills the children forked on it (PR_SET_PDEATHSIG);
+// so children die with a killed server.
 //
 // A fork copies the table of open files, and the exec closes the copies. With 6,000 children, and
 // so 18,000 files, both take 1.6 ms. So the thread has a small table of its own, if the system
@@ -162,7 +162,7 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits
 }
 
 // forkApart forks a child that may hang before executing its program. forkApart does not wait for
-// the exec; the pipe status reports the result. If there are limits outside the cgroup, the child
+// the exec; the pipe status reports the result. If a cgroup does not enforce all limits, the child
 // stops after the exec until confine.
 func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	files := attr.Files

@@ -307,7 +307,7 @@ func kill(pid int) (ws syscall.WaitStatus) {
 	return ws
 }
 
-// bury kills a child, even a child in unborn, and waits for its end.
+// bury kills a child, waits for its end, and removes the child from unborn.
 func (h *Host) bury(pid int) {
 	kill(pid)
 	h.mu.Lock()

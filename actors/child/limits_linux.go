@@ -15,11 +15,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Limits outside the cgroup can only be set for an existing process, but must hold before its first
-// instruction. The server cannot run code between fork and exec. So the child is traced: the kernel
-// stops the child after the exec, the server sets the limits, and lets the child go on. (ptrace(2))
+// A cgroup enforces memoryBytes, pids and cpus. All other limits are limits of the process itself:
+// they can only be set for an existing process, but must hold before its first instruction. The
+// server cannot run code between fork and exec. So the child is traced: the kernel stops the child
+// after the exec, the server sets the limits, and lets the child go on. (ptrace(2))
 
-// ofProcess reports whether l has limits outside the cgroup.
+// ofProcess reports whether l has limits of the process itself, not enforced by a cgroup.
 func ofProcess(l protocol.ProcessLimits) bool {
 	l.MemoryBytes, l.PIDs, l.CPUs = nil, nil, nil
 	return l != protocol.ProcessLimits{}
