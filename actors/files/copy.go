@@ -41,7 +41,9 @@ func Copy(ctx context.Context, from, to string, recursive bool) error {
 	if into == root || strings.HasPrefix(into, strings.TrimSuffix(root, "/")+"/") {
 		return refuse("directory `%s` cannot be copied into itself, `%s`", from, to)
 	}
-	var modes []func() error // modes to set, applied from the last directory to the first: a read-only directory must be filled before
+	// modes sets the modes of the directories, the last directory first: a read-only directory must
+	// be filled before.
+	var modes []func() error
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()

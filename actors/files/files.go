@@ -335,7 +335,8 @@ func block(f *os.File, offset uint64, n int) (chunk []byte, eof bool, err error)
 		return nil, false, err
 	}
 	eof = got <= n
-	if chunk = chunk[:min(got, n)]; got < n/2 { // a small chunk is copied, because the answer's queue counts its length, not its capacity
+	// A small chunk is copied. The queue of answers counts the length of a chunk, not its capacity.
+	if chunk = chunk[:min(got, n)]; got < n/2 {
 		chunk = bytes.Clone(chunk)
 	}
 	return chunk, eof, nil
