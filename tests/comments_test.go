@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// goFiles parses the files of the module, by the directory of their package.
+// goFiles parses the Go files of the module, by the directory of their package.
 func goFiles(t *testing.T) (*token.FileSet, map[string][]*ast.File) {
 	t.Helper()
 	fset, packages := token.NewFileSet(), make(map[string][]*ast.File)
@@ -40,7 +40,8 @@ func goFiles(t *testing.T) (*token.FileSet, map[string][]*ast.File) {
 	return fset, packages
 }
 
-// An interface has the doc of these methods: of the standard library, of protoactor, and of actors/internal/env.
+// docInInterface are methods documented in an interface: of the standard library, of protoactor, or of
+// actors/internal/env.
 var docInInterface = []string{
 	"Error", "Unwrap", "String", "Enabled", "WithAttrs", "WithGroup",
 	"IgnoreDeadLetterLogging", "Failed", "Unheard", "GiveBack",
@@ -51,7 +52,7 @@ var docInInterface = []string{
 func TestExportedNamesHaveDocs(t *testing.T) {
 	fset, packages := goFiles(t)
 	for _, files := range packages {
-		documented := make(map[string]bool) // types
+		documented := make(map[string]bool) // types with a comment
 		for _, f := range files {
 			for _, d := range f.Decls {
 				if g, ok := d.(*ast.GenDecl); ok {
@@ -88,7 +89,7 @@ func undocumented(d ast.Decl, documented map[string]bool) (names []*ast.Ident) {
 			add(d.Name, d.Doc)
 		}
 	case *ast.GenDecl:
-		typed := false // the constant, or those before it in a group with iota
+		typed := false // the constant has a documented type, possibly inherited from an earlier constant with iota
 		for _, s := range d.Specs {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
@@ -110,7 +111,7 @@ func undocumented(d ast.Decl, documented map[string]bool) (names []*ast.Ident) {
 	return names
 }
 
-// receiver is the name of the type of a method.
+// receiver returns the name of a method's receiver type.
 func receiver(d *ast.FuncDecl) string {
 	of := d.Recv.List[0].Type
 	if pointer, ok := of.(*ast.StarExpr); ok {
@@ -126,26 +127,25 @@ func receiver(d *ast.FuncDecl) string {
 	return name.Name
 }
 
-// maxVague is how many words of 100 in the comments of a package may be vague.
+// maxVague is how many of 100 words in the comments of a package may be vague.
 const maxVague = 4.0
 
 var (
 	aWord = regexp.MustCompile(`[A-Za-z]+(?:'[a-z]+)?`)
 	vague = []string{"what", "that", "it", "which", "those", "one"}
 
-	// notPlainYet are the directories whose packages may have more vague words, and how many of 100. Numbers only
-	// shrink. A directory without such a package leaves the list.
+	// notPlainYet has an exception to maxVague for the packages below a directory. Numbers only shrink.
+	// A directory leaves the list once all its packages keep maxVague.
 	notPlainYet = map[string]float64{
 		"actors": 11,
-		"tests":  9,
 	}
 )
 
-// TestCommentsArePlain counts the words in comments whose noun is often in another sentence: a comment is
-// understood alone if there are few.
+// TestCommentsArePlain counts vague words in comments: words whose noun is often in another sentence.
+// With few such words, each sentence is understood alone.
 func TestCommentsArePlain(t *testing.T) {
 	_, packages := goFiles(t)
-	needed := make(map[string]bool) // of notPlainYet
+	needed := make(map[string]bool) // entries of notPlainYet still needed
 	for _, directory := range slices.Sorted(maps.Keys(packages)) {
 		words, found := 0, 0
 		for _, f := range packages[directory] {

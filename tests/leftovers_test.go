@@ -16,13 +16,12 @@ import (
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
-// --- kin: the processes of a test, known by a token in their arguments ---
+// --- kin: the processes of a test, with a token in their arguments ---
 
 var lastToken atomic.Int64
 
-// newToken is a number that no other process on the machine has in its arguments,
-// and a very long time to sleep. What is left of its kin is killed when the test
-// ends, and was the test's own business until then.
+// newToken returns a number that no other process on the machine has in its arguments. As an argument
+// of sleep(1) the number is a very long time. The end of the test kills the remaining kin.
 func newToken(t testing.TB) string {
 	token := fmt.Sprintf("8%07d.%d", os.Getpid(), 1e6+lastToken.Add(1))
 	t.Cleanup(func() {
@@ -33,12 +32,12 @@ func newToken(t testing.TB) string {
 	return token
 }
 
-// kin are the processes with the token in their arguments; a zombie has none.
+// kin returns the processes with the token in their arguments; a zombie has no arguments.
 func kin(token string) []int { return system.Kin(token) }
 
 func killKin(pid int, token string) { system.KillKin(pid, token) }
 
-// sleepers are the kin that have become sleep.
+// sleepers counts the kin that have become sleep.
 func sleepers(token string) (n int) {
 	for _, pid := range kin(token) {
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "sleep\n" {
@@ -57,7 +56,7 @@ func describeKin(token string) string {
 	return strings.Join(all, ", ")
 }
 
-// wantNoKin wants them gone now, not soon.
+// wantNoKin checks that all kin are gone now, without waiting.
 func wantNoKin(t testing.TB, when, token string) {
 	t.Helper()
 	if left := describeKin(token); left != "" {
@@ -70,7 +69,7 @@ func awaitNoKin(t testing.TB, token string) {
 	eventually(t, "no process with "+token+" is left", func() bool { return len(kin(token)) == 0 })
 }
 
-// cgroupsOf are the cgroup directories of a server that had this pid.
+// cgroupsOf returns the cgroup directories of a server with this pid.
 func cgroupsOf(t testing.TB, pid int) []string {
 	dirs, err := system.Cgroups(pid)
 	if err != nil {
@@ -79,10 +78,10 @@ func cgroupsOf(t testing.TB, pid int) []string {
 	return dirs
 }
 
-// --- litter: programs that leave something behind ---
+// --- litter: programs that leave processes behind ---
 
-// litter is a shell script whose $0 is the token. It has come to rest when as many
-// of its kin sleep.
+// litter is a shell script; $0 is the token. The script is at rest when a given number of its kin
+// sleep.
 type litter struct {
 	name     string
 	script   string
@@ -103,7 +102,7 @@ var litters = []litter{
 	{name: "terminal and nohup", script: `nohup sleep $0 >/dev/null 2>&1 & setsid sleep $0 & trap "" HUP; sleep $0; :`, tty: true, sleepers: 3},
 }
 
-// drop starts the program and waits until it has come to rest.
+// drop starts the program and waits until the program is at rest.
 func (l litter) drop(t testing.TB, c *conn) (p *proc, token string) {
 	t.Helper()
 	token = newToken(t)
@@ -112,7 +111,7 @@ func (l litter) drop(t testing.TB, c *conn) (p *proc, token string) {
 	return p, token
 }
 
-// eachContainment runs the test in every mode that this machine offers.
+// eachContainment runs the test in every containment that works on this machine.
 func eachContainment(t *testing.T, test func(t *testing.T, containment string)) {
 	for _, containment := range []string{"cgroup", "marker", "group"} {
 		t.Run(containment, func(t *testing.T) {
@@ -125,7 +124,7 @@ func eachContainment(t *testing.T, test func(t *testing.T, containment string)) 
 	}
 }
 
-// cgroupsOffered asks the server itself: it must not fall back in silence later.
+// cgroupsOffered asks a server, because a server must not later change its containment silently.
 func cgroupsOffered(t *testing.T) bool {
 	t.Helper()
 	p := startTroupe(t, nil, "serve", "--listen", "ws://127.0.0.1:0", "--containment", "cgroup")
@@ -147,7 +146,7 @@ func (p *program) hasEnded() bool {
 	}
 }
 
-// wantContainment checks what process/list says.
+// wantContainment checks the containment in process/list.
 func wantContainment(t testing.TB, c *conn, want string) {
 	t.Helper()
 	for _, info := range c.call("process/list", obj{})["processes"].([]any) {
@@ -157,8 +156,7 @@ func wantContainment(t testing.TB, c *conn, want string) {
 	}
 }
 
-// TestNothingLeftOfSession: however a session or a process of it is ended, its
-// whole tree goes.
+// TestNothingLeftOfSession: any end of a session or process ends its whole tree.
 func TestNothingLeftOfSession(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {
@@ -182,7 +180,7 @@ func TestNothingLeftOfSession(t *testing.T) {
 				p.awaitClosed()
 				awaitNoKin(t, token)
 
-				// Its leader ends first, so what that left is all there is.
+				// The leader ends first, so only its descendants remain.
 				l := l
 				l.name += ", leader gone"
 				p, token = l.drop(t, c)
@@ -214,7 +212,7 @@ func TestNothingLeftOfSession(t *testing.T) {
 	})
 }
 
-// awaitNoZombies: what ends is reaped, orphans that came to the server included.
+// awaitNoZombies waits until every ended process is reaped, including orphans adopted by the server.
 func awaitNoZombies(t testing.TB, s *server) {
 	t.Helper()
 	parent := fmt.Sprintf("\nPPid:\t%d\n", s.cmd.Process.Pid)
@@ -227,9 +225,8 @@ func awaitNoZombies(t testing.TB, s *server) {
 	})
 }
 
-// TestBackgroundOutlivesItsProcess: what a program left running when it ended
-// goes on, is nobody's any more once the process is forgotten, and yet goes with
-// the session.
+// TestBackgroundOutlivesItsProcess: background programs go on after the end of their process. Once the
+// process is forgotten they belong to no process, but still end with the session.
 func TestBackgroundOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {
@@ -243,7 +240,8 @@ func TestBackgroundOutlivesItsProcess(t *testing.T) {
 		eventually(t, "the process is forgotten", func() bool {
 			return len(c.call("process/list", obj{})["processes"].([]any)) == 0
 		})
-		// The same id may be used again: what the first one left is not the second's.
+		// A new process may have the same id: the remaining programs of the old process do not belong
+		// to the new process.
 		p = c.start("p", obj{"argv": sh("exit 6")})
 		c.awaitFact("exit code 6 of the second process", func() bool { return num(p.exited["exitCode"]) == 6 && p.closed })
 		if n := sleepers(token); n != 1 {
@@ -254,8 +252,8 @@ func TestBackgroundOutlivesItsProcess(t *testing.T) {
 	})
 }
 
-// TestNothingLeftOfServer: a server that is told to stop tells its clients, takes
-// everything with it, and exits with 0.
+// TestNothingLeftOfServer: on SIGTERM a server notifies its clients, ends all programs, and exits with
+// 0.
 func TestNothingLeftOfServer(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -302,8 +300,7 @@ func TestNothingLeftOfServer(t *testing.T) {
 	}
 }
 
-// TestShutdownBeforeTheFirstFrame: who has not said which codec it speaks is told with a
-// Close frame.
+// TestShutdownBeforeTheFirstFrame: a client that has not shown its codec yet gets only a Close frame.
 func TestShutdownBeforeTheFirstFrame(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -320,8 +317,8 @@ func TestShutdownBeforeTheFirstFrame(t *testing.T) {
 	}
 }
 
-// TestDrain: a server that waits for programs to end opens no session, allows none more
-// than its own grace, and waits no longer when it is told to stop a second time.
+// TestDrain: during a drain a server opens no session and gives no program more time than its own
+// grace. A second signal ends the drain.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	deaf := func(c *conn, more obj) *proc {
@@ -369,8 +366,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestServerKilled: with a server that is killed go the programs it started, and
-// at the next start all that they left.
+// TestServerKilled: the programs of a killed server die with the server. The next server ends their
+// remaining descendants.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {

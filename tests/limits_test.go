@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tellLimits has a program, and then a descendant of it, say what limits it has.
+// tellLimits is a script in which a program and a descendant print their limits.
 const tellLimits = `for p in $$ self; do
 	cat /proc/$p/limits
 	echo "nice level 0 $(cut -d ' ' -f 19 /proc/$p/stat)"
 	echo "score adj 0 $(cat /proc/$p/oom_score_adj)"
 done`
 
-// limitsIn is what tellLimits said of each process: by name, soft and hard. It leaves out the
-// limit of file locks, which is another for each program: its tag.
+// limitsIn parses the output of tellLimits: for each process the soft and hard limit by name. The limit
+// of file locks is left out, because the server uses this limit as a tag, different for each program.
 func limitsIn(output string) (all []map[string]string) {
 	for line := range strings.Lines(strings.ReplaceAll(output, "\r", "")) {
 		f := strings.Fields(line)
@@ -37,8 +37,8 @@ func limitsIn(output string) (all []map[string]string) {
 	return all
 }
 
-// TestLimits: a program has each limit that was asked for, hands it down, and is
-// otherwise as one without.
+// TestLimits: a program has each requested limit, its descendants inherit the limit, and nothing else
+// differs from a program without limits.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -84,8 +84,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsReached: who goes beyond a limit is told so by a signal, and by another
-// if it does not listen.
+// TestLimitsReached: the kernel stops a program over a limit with a signal, and with SIGKILL if the
+// program ignores the first signal.
 func TestLimitsReached(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -112,8 +112,8 @@ func TestLimitsReached(t *testing.T) {
 	}
 }
 
-// TestLimitsInParallel: every one of many starts at once has its own limit, from the
-// first instruction on, and ends as it would without.
+// TestLimitsInParallel: many programs start at once. Each has its own limit from its first instruction
+// on, and ends like a program without limits.
 func TestLimitsInParallel(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -135,8 +135,8 @@ func TestLimitsInParallel(t *testing.T) {
 	})
 }
 
-// TestLimitsOfRuns: each run of a process has its limits, as has its probe, and each
-// process of a group its own.
+// TestLimitsOfRuns: each run of a process has its limits, and so has its probe. Each process of a group
+// has its own limits.
 func TestLimitsOfRuns(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--containment", "marker").session(knowing)
@@ -166,8 +166,7 @@ func TestLimitsOfRuns(t *testing.T) {
 	}
 }
 
-// TestLimitsRefused: a limit that cannot be had is refused in words that help, and
-// leaves nothing.
+// TestLimitsRefused: the refusal of an impossible limit explains the reason, and leaves nothing behind.
 func TestLimitsRefused(t *testing.T) {
 	t.Parallel()
 	var hard unix.Rlimit
@@ -219,7 +218,7 @@ func TestLimitsRefused(t *testing.T) {
 	})
 }
 
-// cgroupTree is the directories in those of a server.
+// cgroupTree returns the directories inside the cgroups of a server.
 func cgroupTree(t *testing.T, s *server) (dirs []string) {
 	for _, dir := range cgroupsOf(t, s.cmd.Process.Pid) {
 		leaves, err := filepath.Glob(dir + "/*/")
@@ -231,8 +230,7 @@ func cgroupTree(t *testing.T, s *server) (dirs []string) {
 	return dirs
 }
 
-// TestLimitedDieWithServer: that a program has limits does not keep it from dying with
-// the server.
+// TestLimitedDieWithServer: a program with limits also dies with the server.
 func TestLimitedDieWithServer(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {

@@ -7,15 +7,15 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// TestUnfinishedMessagesOfTheServer: clients that never end a message of 64 MiB hold what the budget
-// has for them and no more; whoever sends little is served meanwhile; and when they have gone,
-// the system has that memory back.
+// TestUnfinishedMessagesOfTheServer: clients that never finish a message of 64 MiB hold no more than
+// their part of the budget. Small messages of other clients still pass. When the clients leave, the
+// system gets the memory back.
 func TestUnfinishedMessagesOfTheServer(t *testing.T) {
 	if underRace() {
 		t.Skip("the race detector takes memory of its own")
 	}
 	t.Parallel()
-	const clients, budget = 12, 256 * mib // a quarter is for clients, and one goes beyond
+	const clients, budget = 12, 256 * mib // a quarter is for clients, and a single message may exceed this quarter
 	s := startServer(t, "--memory-budget", "268435456")
 	other := newWitness(s)
 	before := s.rss()
@@ -49,8 +49,8 @@ func TestUnfinishedMessagesOfTheServer(t *testing.T) {
 	other.echo(t)
 }
 
-// TestMemoryGoesBack: what one large message needed the system has again, although the server is
-// idle and allocates nothing that would make it look for garbage.
+// TestMemoryGoesBack: the system gets the memory of a large message back, although the server is idle
+// and allocates too little to start a garbage collection.
 func TestMemoryGoesBack(t *testing.T) {
 	if underRace() {
 		t.Skip("the race detector takes memory of its own")

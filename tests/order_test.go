@@ -11,8 +11,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// TestOrder: of many short processes each has its output, then its exit, then its
-// end, without a hole.
+// TestOrder: each of many short processes has its output, then its exit, then its close, without a
+// hole.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -32,10 +32,10 @@ func TestOrder(t *testing.T) {
 			procs[i] = c.process(id)
 		}
 	}
-	c.call("session/info", obj{}) // what came after a closed has come
+	c.call("session/info", obj{}) // everything after each closed has come
 }
 
-// wantWhole wants all of a process whose output ends with it.
+// wantWhole checks a whole process; its output must end with its exit.
 func wantWhole(t *testing.T, p *proc, stdout, stderr string, code int64) {
 	t.Helper()
 	if got, out := p.awaitClosed(); got != code || out != stdout || p.outputSoFar("stderr") != stderr {
@@ -48,14 +48,13 @@ func wantWhole(t *testing.T, p *proc, stdout, stderr string, code int64) {
 	}
 }
 
-// TestOrderOfGrandchild: what a grandchild writes after the exit comes between
-// exited and closed.
+// TestOrderOfGrandchild: output of a grandchild after the exit comes between exited and closed.
 func TestOrderOfGrandchild(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
 	gated, open := behindGate(t, obj{"argv": sh("for i in 1 2 3 4 5 6 7 8 9; do echo late; done; echo late >&2")}, "true")
 	argv := gated["argv"].([]string)
-	// The gate in the background of a shell that exits at once.
+	// The gate runs in the background of a shell that exits at once.
 	gated["argv"] = append([]string{"/bin/sh", "-c", `"$0" "$@" & echo early; exit 4`}, argv...)
 	p := c.start("p", gated)
 	exited := num(p.awaitExit()["seq"])
@@ -76,8 +75,7 @@ func TestOrderOfGrandchild(t *testing.T) {
 	}
 }
 
-// TestObservers: they see what the owner sees, from the first seq on, and change
-// nothing.
+// TestObservers: observers see the same events as the owner, from the first seq on, and change nothing.
 func TestObservers(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -89,7 +87,7 @@ func TestObservers(t *testing.T) {
 		line := fmt.Sprintf("line %d\n", i)
 		p.write(line)
 		want += line
-		if i == 25 { // one comes late and asks for all
+		if i == 25 { // a late observer asks for all output
 			p.awaitOutput("stdout", line)
 			viewers = append(viewers, s.observe(owner.sessionID, obj{"resumeFrom": obj{"p": 0}}))
 		}
@@ -116,8 +114,8 @@ func TestObservers(t *testing.T) {
 	}
 }
 
-// TestObserverThatDoesNotRead: the owner has all beside it, and it learns what it
-// has missed.
+// TestObserverThatDoesNotRead: the owner still gets all output, and the observer later gets a gap for
+// the missed output.
 func TestObserverThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -149,7 +147,7 @@ func TestLatePongs(t *testing.T) {
 	t.Parallel()
 	const late = 20 * time.Millisecond
 	var mu sync.Mutex
-	last, due := "", false // of the client that answers only the last
+	last, due := "", false // of the client that answers only the last Ping
 	for name, pong := range map[string]func(*conn, string){
 		"each": func(c *conn, payload string) {
 			time.AfterFunc(late, func() { c.sendRaw(websocket.PongMessage, []byte(payload)) })
@@ -181,9 +179,9 @@ func TestLatePongs(t *testing.T) {
 	}
 }
 
-// TestManyWritesWithoutReading: who sends more than the server takes, and does not
-// read what it answers, is served in the end or told to go; then it resumes, and
-// has lost nothing.
+// TestManyWritesWithoutReading: a client sends more than the server takes, and reads no answers. The
+// server finally serves the client or closes the connection; after a resume the client has lost
+// nothing.
 func TestManyWritesWithoutReading(t *testing.T) {
 	t.Parallel()
 	rnd := random(t)
@@ -198,7 +196,7 @@ func TestManyWritesWithoutReading(t *testing.T) {
 		defer close(sent)
 		in.send(c, rnd)
 	}()
-	for before := int64(-1); ; time.Sleep(300 * time.Millisecond) { // until all is sent or nothing goes
+	for before := int64(-1); ; time.Sleep(300 * time.Millisecond) { // until all is sent, or nothing moves
 		up := b.up.Load()
 		if up == before {
 			break
@@ -228,8 +226,8 @@ func TestManyWritesWithoutReading(t *testing.T) {
 	r.finish(c, "p stdout")
 }
 
-// TestReadBehindExit: the first chunk is returned whatever its size, also where the
-// exit comes before it.
+// TestReadBehindExit: process/read returns the first chunk at any size, even if the exit comes before
+// the chunk.
 func TestReadBehindExit(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -270,22 +268,22 @@ func TestReadBehindExit(t *testing.T) {
 	}
 }
 
-// TestUnaskedPong: RFC 6455 §5.5.3 allows Pongs that nobody asked for. One that
-// looks like an answer to a Ping of the future stands for nothing.
+// TestUnaskedPong: RFC 6455 §5.5.3 allows unsolicited Pongs. A Pong with the payload of a future Ping
+// acknowledges nothing.
 func TestUnaskedPong(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
 	c.sendRaw(websocket.PongMessage, []byte("\x00\x06\x40\x00\x00\x00\x00\x00"))
-	const size = 3 << 20 // some windows
+	const size = 3 << 20 // several windows
 	p := c.start("p", obj{"argv": []string{"/usr/bin/head", "-c", fmt.Sprint(size), "/dev/zero"}})
 	if code, stdout := p.awaitClosed(); code != 0 || len(stdout) != size {
 		t.Errorf("exit code %d, %d bytes of %d", code, len(stdout), size)
 	}
 }
 
-// TestSlowViewersGetTheEnd: who does not read, and may miss output, gets the end
-// all the same, behind a gap. An observer gets it even when the process has been
-// forgotten meanwhile; for an owner that is waited for.
+// TestSlowViewersGetTheEnd: a viewer that does not read and may miss output still gets the end after a
+// gap. An observer gets the end even if the process was forgotten meanwhile; for an owner, the process
+// is kept.
 func TestSlowViewersGetTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"owner", "observer"} {
@@ -296,7 +294,7 @@ func TestSlowViewersGetTheEnd(t *testing.T) {
 			slow.params = obj{"capabilities": obj{"gap": true}}
 			b, retention := firm(), "evict"
 			var starter *conn
-			if role == "observer" { // of an owner that reads
+			if role == "observer" { // its owner reads
 				starter = s.session(nil)
 				slow.sessionID, retention = starter.sessionID, "block"
 				slow.params["role"] = role
@@ -305,7 +303,7 @@ func TestSlowViewersGetTheEnd(t *testing.T) {
 			if role == "owner" {
 				starter = c
 			}
-			other := s.observe(slow.sessionID, nil) // of both, and reads
+			other := s.observe(slow.sessionID, nil) // observes both sessions, and reads
 			slow.had["p"] = newHad()
 			gated, open := behindGate(t, streamProgram(t, obj{"retention": obj{"onFull": retention}}, "source", fmt.Sprint(4<<20)), ":")
 			starter.start("p", gated)

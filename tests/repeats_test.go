@@ -17,24 +17,24 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// again is a request that is sent, and after a cut once more.
+// again is a request that the client sends again after a cut.
 type again struct {
-	// begin starts what the request is about, and returns its params and what shows that
-	// it was done.
+	// begin starts a process or group for the request. begin returns the parameters, and a function
+	// that reports whether the request was executed.
 	begin func(c *conn, file string) (params obj, done func(c *conn) bool)
-	// between, which may be nil, is done before it is sent again; check fails if it was
-	// done a second time.
+	// between runs before the request is sent again, and may be nil. check fails if the request was
+	// executed twice.
 	between func(c *conn)
 	check   func(t *testing.T, c *conn, file, answer string)
 }
 
-// lines is how many lines a file has.
+// lines returns the number of lines in a file.
 func lines(file string) int {
 	data, _ := os.ReadFile(file)
 	return strings.Count(string(data), "\n")
 }
 
-// counted is a program that counts a signal in a file, and WINCH, which comes behind, in another.
+// counted starts a program that counts a signal in a file, and the later WINCH in another file.
 func counted(c *conn, sig, file string) {
 	p := c.start("p", obj{"argv": append(sh(`trap 'echo x >>$0' `+sig+`; trap 'echo x >>$0.winch' WINCH; echo up; while :; do sleep 0.01; done`), file)})
 	p.awaitOutput("stdout", "up\n")
@@ -117,7 +117,7 @@ var repeated = map[string]again{
 		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
 			c.start("p", obj{"argv": sh("read x"), "pipeStdin": true, "restart": restart("temporary", 5)})
 			return obj{"processId": "p", "restart": restart("permanent", 100)}, func(c *conn) bool {
-				c.call("process/info", obj{"processId": "p"}) // the process answers requests in order, so the first is done
+				c.call("process/info", obj{"processId": "p"}) // the process answers requests in order, so the first was executed
 				return true
 			}
 		},
@@ -173,7 +173,7 @@ var repeated = map[string]again{
 		},
 		between: func(c *conn) {
 			eventually(c.t, "the ids are free", func() bool { return jsonText(c.call("process/list", obj{})["processes"]) == "[]" })
-			startGroup(c) // another of that name
+			startGroup(c) // another group with the same name
 		},
 		check: func(t *testing.T, c *conn, _, _ string) {
 			if !runs(1)(c) {
@@ -200,8 +200,8 @@ func startGroup(c *conn) {
 	eventually(c.t, "its process runs", func() bool { return runs(1)(c) })
 }
 
-// changing returns how each method that changes something is recognized when it is repeated, from the
-// list in PROTOCOL.md.
+// changing returns, from the list in PROTOCOL.md, how the server recognizes a repeated request of each
+// method with an effect.
 func changing(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/PROTOCOL.md")
@@ -222,8 +222,8 @@ func changing(t *testing.T) map[string]string {
 	return all
 }
 
-// TestRepeatsAreDoneOnce: every request that changes something and may be sent again is done
-// once, though it was sent before a cut and after it.
+// TestRepeatsAreDoneOnce: the server executes a repeatable request only once, although the client sends
+// it before and after a cut.
 func TestRepeatsAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--closed-retention", "0")
@@ -276,7 +276,8 @@ func TestRepeatsAreDoneOnce(t *testing.T) {
 	}
 }
 
-// TestRequestIDs: how a repetition is told from another request, and what is answered.
+// TestRequestIDs: a repetition is recognized by its request id, method and process, and answered like
+// the first request.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
@@ -287,7 +288,7 @@ func TestRequestIDs(t *testing.T) {
 	if _, again := c.callError("process/restart", with("plain")); again != first {
 		t.Errorf("a failure is answered %q, and again %q", first, again)
 	}
-	c.call("process/restart", with("p")) // of another process
+	c.call("process/restart", with("p")) // another process
 	eventually(t, "it is restarted", func() bool { return runs(2)(c) })
 	c.call("process/restart", with("p"))
 	c.call("process/closeStdin", with("p")) // another method
@@ -299,7 +300,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestRequestsOfARun: what is meant for a run is not done to another.
+// TestRequestsOfARun: a request for a run does not affect another run.
 func TestRequestsOfARun(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
@@ -335,7 +336,7 @@ func TestRequestsOfARun(t *testing.T) {
 	}
 }
 
-// deaf is a connection that hears nothing more from when it has sent what sent reports.
+// deaf is a connection that receives nothing after sent reports true for a sent message.
 type deaf struct {
 	transport.Conn
 	sent func(msg []byte) bool
@@ -357,8 +358,8 @@ func (d *deaf) ReadMessage() ([]byte, error) {
 	}
 }
 
-// TestClientRepeats: the Go client sends again what was delivered and not answered, and the
-// server does it once.
+// TestClientRepeats: the Go client repeats requests that were delivered but not answered, and the
+// server executes each once.
 func TestClientRepeats(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)

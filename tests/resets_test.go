@@ -23,7 +23,7 @@ import (
 //	go test ./tests -run TestResets -v -resets 5000
 var resetsFlag = flag.Int("resets", 300, "how many connections TestResets resets; repeat its choices with -seed")
 
-// dawdler is an HTTP server whose answers end when their request does.
+// dawdler starts an HTTP server whose answers end when the request does.
 func dawdler(t testing.TB) (url string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "a beginning")
@@ -34,23 +34,23 @@ func dawdler(t testing.TB) (url string) {
 	return s.URL
 }
 
-// hunter resets one connection after the other, in the middle of batches of requests.
+// hunter resets connections one after the other, in the middle of batches of requests.
 type hunter struct {
 	*hunt.Hunt
 	s        *server
-	sessions *atomic.Pointer[string] // the newest of any hunter
+	sessions *atomic.Pointer[string] // the newest session of any hunter
 }
 
 var sessionID = regexp.MustCompile(`"sessionId":"([^"]+)"`)
 
-// reset opens a connection, sends some of a batch, and resets it.
+// reset opens a connection, sends a part of a batch, and resets the connection.
 func (h *hunter) reset() error {
 	d := websocket.Dialer{HandshakeTimeout: factTimeout}
 	ws, _, err := d.Dial(h.s.url, nil)
 	if err != nil {
 		return err
 	}
-	ws.SetPingHandler(func(string) error { return nil }) // nothing is acknowledged
+	ws.SetPingHandler(func(string) error { return nil }) // no acknowledgements
 	tcp := ws.UnderlyingConn().(*net.TCPConn)
 	reads := h.IntN(4) > 0
 	answers := make(chan struct{}, 1000)
@@ -89,14 +89,14 @@ func (h *hunter) reset() error {
 	for len(bytes) > 0 {
 		n := 1 + h.IntN(len(bytes))
 		if _, err := tcp.Write(bytes[:n]); err != nil {
-			break // it was closed, for a violation or with its session
+			break // the server closed the connection, for a violation or with its session
 		}
 		bytes = bytes[n:]
 		if h.IntN(4) == 0 {
 			time.Sleep(time.Duration(h.IntN(2000)) * time.Microsecond)
 		}
 	}
-	// At once, at a random answer, or at a random moment.
+	// The reset comes at once, at a random answer, or at a random moment.
 	moment := time.After(time.Duration(h.IntN(20)) * time.Millisecond)
 	n := h.IntN(30)
 	if h.IntN(2) == 0 {
@@ -114,9 +114,9 @@ wait:
 	return tcp.Close()
 }
 
-// TestResets: clients reset their connections at random moments in the middle of random
-// batches of all methods. When their sessions have expired nothing is left of any: no session,
-// connection, process, goroutine, descriptor or byte of the budget.
+// TestResets: clients reset their connections at random moments, in the middle of random batches of all
+// methods. When their sessions have expired, nothing is left: no session, connection, process,
+// goroutine, descriptor or byte of the budget.
 func TestResets(t *testing.T) {
 	t.Parallel()
 	const hunters = 4
@@ -145,7 +145,8 @@ func TestResets(t *testing.T) {
 		}
 		all.Wait()
 	}
-	// rest waits until only the connection that asks is there, and returns what the server has.
+	// rest waits until the asking connection is the only one, and returns the goroutines and
+	// descriptors of the server.
 	rest := func() (goroutines int64, descriptors int) {
 		c := s.session(nil)
 		defer c.hangUp()
@@ -174,7 +175,7 @@ func TestResets(t *testing.T) {
 	resets(0, *resetsFlag)
 
 	eventually(t, "no process is left", func() bool { return len(kin(token)) == 0 })
-	const workers, room = 16, 4 // that wait for an actor to run; what a connection has that ends
+	const workers, room = 16, 4 // workers waiting for an actor, and the goroutines of a connection that ends
 	g, d := rest()
 	for deadline := time.Now().Add(factTimeout); (g > goroutines+workers+room || d > descriptors+room) && time.Now().Before(deadline); g, d = rest() {
 		time.Sleep(50 * time.Millisecond)

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restarted is the capability without which process/restarted is not sent.
+// restarted has the capability required for process/restarted.
 var restarted = obj{"capabilities": obj{"restarted": true, "gap": true}}
 
 func restart(policy string, restarts int) obj {
 	return obj{"policy": policy, "backoff": obj{"initialMs": 1, "maxMs": 4}, "intensity": obj{"restarts": restarts}}
 }
 
-// TestRestartPolicies: every policy with every way to end, on real processes, and in
-// which order it is told. Two restarts are allowed.
+// TestRestartPolicies runs real processes with every policy and every kind of end, and checks the order
+// of the events. Two restarts are allowed.
 func TestRestartPolicies(t *testing.T) {
 	t.Parallel()
 	const once, given = "exited, closed", "exited, restarted 2, exited, restarted 3, exited, evicted, closed"
@@ -37,7 +37,7 @@ func TestRestartPolicies(t *testing.T) {
 		{"not ready", "sleep 1000", obj{"ready": obj{"file": "file:///no/such/file", "timeoutMs": 20}}, "137 SIGKILL", true},
 		{"silent", "sleep 1000", obj{"liveness": obj{"silenceMs": 20}}, "137 SIGKILL", true},
 	}
-	// KILL stands for a kill for want of memory, too: that is how the kernel does it.
+	// KILL also stands for a kill by the kernel because of a lack of memory.
 	for number := syscall.Signal(1); number <= syscall.SIGSYS; number++ {
 		switch number {
 		case syscall.SIGCHLD, syscall.SIGCONT, syscall.SIGURG, syscall.SIGWINCH, // by default, they do nothing
@@ -79,7 +79,7 @@ func TestRestartPolicies(t *testing.T) {
 	}
 }
 
-// TestRestartBeginsAnew: how one run ended says nothing of the next.
+// TestRestartBeginsAnew: the end of a run does not affect the next run.
 func TestRestartBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(restarted)
@@ -91,7 +91,7 @@ func TestRestartBeginsAnew(t *testing.T) {
 	}
 }
 
-// story is what was told about the process beside its output.
+// story returns the events of a process except its output.
 func (p *proc) story() string {
 	var told []string
 	for i := range p.ends {
@@ -120,8 +120,8 @@ func statusOf(exited obj) string {
 	return s
 }
 
-// countingScript says which run it is, and fails until it is the last. Its argument
-// is a file to count in.
+// countingScript returns a script that prints the number of its run and fails until the last run. Its
+// argument is a file for the count.
 func countingScript(runs int) string {
 	return fmt.Sprintf(`n=$(cat $0); echo $((n+1)) >$0; echo "run $n"; [ $n = %d ] && exit 0; exit 1`, runs)
 }
@@ -135,8 +135,8 @@ func counter(t *testing.T) string {
 	return path
 }
 
-// TestRestartsOverCuts: a viewer stays through 50 runs and 20 cuts, and sees one
-// sequence in which every run is in its place.
+// TestRestartsOverCuts: a viewer stays over 50 runs and 20 cuts, and sees a single sequence with every
+// run in its place.
 func TestRestartsOverCuts(t *testing.T) {
 	t.Parallel()
 	const runs, cuts = 50, 20
@@ -177,13 +177,13 @@ func TestRestartsOverCuts(t *testing.T) {
 	}
 }
 
-// TestRestartStdin: what the old run had not read is not given to the new one, and is
-// said; what nobody had accepted yet is for the new one.
+// TestRestartStdin: input that the old run left unread is not given to the new run, and
+// process/restarted says so. Input not yet accepted goes to the new run.
 func TestRestartStdin(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(restarted)
 	p := c.start("p", obj{"argv": sh(`head -n 1; exit 1`), "pipeStdin": true, "restart": restart("transient", 3)})
-	// head reads all there is in the pipe at once, and dd only what it is asked for.
+	// head reads everything in the pipe at once, but dd only the requested bytes.
 	q := c.start("q", obj{"argv": sh(`dd bs=2 count=1 2>/dev/null; exit 1`), "pipeStdin": true, "restart": restart("transient", 3)})
 	p.write("one\n")
 	p.awaitOutput("stdout", "one\n")
@@ -199,7 +199,7 @@ func TestRestartStdin(t *testing.T) {
 	if all := q.awaitOutput("stdout", "e\n"); all != "a\ne\n" {
 		t.Errorf("stdout %q: what the first run left was given to the second", all)
 	}
-	// A write that is done again is not done again for another run.
+	// A repeated write has no effect, even if another run has begun.
 	again := q.writeParams("f\n")
 	for range 2 {
 		c.awaitFact("the next run", func() bool { return len(q.restarts) >= 2 })
@@ -213,8 +213,8 @@ func TestRestartStdin(t *testing.T) {
 	}
 }
 
-// TestRestartTakesWrites: to a process that ends all the time, no write is refused as
-// if it had ended for good.
+// TestRestartTakesWrites: a process that restarts all the time never refuses a write as if it had ended
+// for good.
 func TestRestartTakesWrites(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(restarted)
@@ -227,7 +227,7 @@ func TestRestartTakesWrites(t *testing.T) {
 	p.awaitClosed()
 }
 
-// TestRestartByRequest: by hand, in every state, and the policy is changed.
+// TestRestartByRequest restarts a process by request in every state, and changes its policy.
 func TestRestartByRequest(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(restarted)
@@ -245,12 +245,12 @@ func TestRestartByRequest(t *testing.T) {
 	c.call("process/restart", obj{"processId": p.id})
 	p.awaitOutput("stdout", "run 2\n")
 	c.call("process/setRestart", obj{"processId": p.id, "restart": restart("permanent", 100)})
-	c.call("process/restart", obj{"processId": p.id}) // while it runs
+	c.call("process/restart", obj{"processId": p.id}) // while the process runs
 	p.awaitOutput("stdout", "run 2\nrun 2\n")
 	if reason, _ := p.ends[1]["reason"].(string); !strings.Contains(reason, "request") {
 		t.Errorf("it ended with %s, want a reason", jsonText(p.ends[1]))
 	}
-	syscall.Kill(p.pid(), syscall.SIGKILL) // the new policy
+	syscall.Kill(p.pid(), syscall.SIGKILL) // under the new policy
 	p.awaitOutput("stdout", "run 2\nrun 2\nrun 2\n")
 
 	p = waiting("terminated")
@@ -284,8 +284,8 @@ func describe(t *testing.T, c *conn, id string) obj {
 	return nil
 }
 
-// TestRestartLeavesNothing: what a run has left is gone before the next begins, with
-// any containment; and the last run's with the session.
+// TestRestartLeavesNothing: with any containment, the remaining programs of a run end before the next
+// run begins, and those of the last run with the session.
 func TestRestartLeavesNothing(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("pgrep"); err != nil && os.Getenv("CI") == "" {
@@ -295,7 +295,7 @@ func TestRestartLeavesNothing(t *testing.T) {
 		c := startServer(t, "--containment", containment).session(restarted)
 		token := newToken(t)
 		script := `echo "run with $(pgrep -fc "^sleep $1")"; setsid sleep $1 </dev/null >/dev/null 2>&1 & sleep $1 </dev/null >/dev/null 2>&1 & sleep 0.05; ` + countingScript(4)
-		if containment == "group" { // which does not find what called setsid
+		if containment == "group" { // cannot find a program that called setsid
 			script = strings.Replace(script, "setsid sleep", "sleep", 1)
 		}
 		p := c.start("p", obj{"argv": append(sh(script), counter(t), token), "restart": restart("transient", 10)})
@@ -308,12 +308,12 @@ func TestRestartLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestRestartFails: a program that cannot be started again is an end like another.
+// TestRestartFails: if a program cannot be started again, this counts as an end like any other.
 func TestRestartFails(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(restarted)
 	const once, given = "exited, closed", "exited, restarted 2, exited, restarted 3, exited, evicted, closed"
-	for policy, cells := range map[string][2]string{ // after a first run that succeeds, and one that fails
+	for policy, cells := range map[string][2]string{ // for a first run that succeeds, and for a first run that fails
 		"temporary": {once, once},
 		"transient": {once, given},
 		"permanent": {given, given},

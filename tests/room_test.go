@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// pidsCgroup makes a cgroup that may have max processes and threads.
+// pidsCgroup makes a cgroup with room for max processes and threads.
 func pidsCgroup(t *testing.T, max int) (dir string) {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
@@ -26,12 +26,12 @@ func pidsCgroup(t *testing.T, max int) (dir string) {
 	return ""
 }
 
-// TestProcessesRefused: where there may be only so many processes, starts are refused
-// before the last, which the server itself may need, and it says what bounds them.
+// TestProcessesRefused: if the number of processes is limited, the server refuses starts before the
+// last processes, because it may need them itself. The error names the limit.
 func TestProcessesRefused(t *testing.T) {
 	const max = 80
 	dir := pidsCgroup(t, max)
-	configure := func(cmd *exec.Cmd) { // before the server looks what there is
+	configure := func(cmd *exec.Cmd) { // before the server looks for limits
 		cmd.Args = append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = "/bin/sh"
 	}
@@ -55,7 +55,7 @@ func TestProcessesRefused(t *testing.T) {
 	c.process(nth("p", 0)).awaitClosed()
 	c.start("again", obj{"argv": []string{"/bin/sleep", token}})
 
-	// A limit that is raised counts at once.
+	// A raised limit counts at once.
 	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte("200"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/term"
 )
 
-// TestScripts are about the binary as a person at a shell meets it. Beside the
-// commands of testscript they have
+// TestScripts uses the binary like a person at a shell. The scripts have these commands besides
+// testscript's own:
 //
 //	status N PROGRAM ARGS…   runs it and wants exit code N; stdout and stderr as of exec
 //	waitfile FILE            waits until the file exists
@@ -65,7 +65,7 @@ func scriptStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptFact waits for what nobody announces.
+// scriptFact polls for a fact without notification.
 func scriptFact(ts *testscript.TestScript, what string, ok func() bool) {
 	for deadline := time.Now().Add(factTimeout); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -101,7 +101,7 @@ func scriptAwaitNoKin(ts *testscript.TestScript, _ bool, _ []string) {
 
 // --- troupe run on a terminal ---
 
-// terminal is one that troupe run has, and what is on its screen.
+// terminal is the terminal of a troupe run, with the text on its screen.
 type terminal struct {
 	t      *testing.T
 	master *os.File
@@ -139,7 +139,7 @@ func runOnTerminal(t *testing.T, args ...string) *terminal {
 	t.Cleanup(func() {
 		x.cmd.Process.Kill()
 		<-x.ended
-		slave.Close() // the last one: now the reader ends
+		slave.Close() // the last descriptor: now the reader ends
 		reading.Wait()
 		master.Close()
 		if t.Failed() {
@@ -170,7 +170,7 @@ func (x *terminal) await(text string) {
 	}
 }
 
-// TestRunOnTerminal: a shell under troupe run is a shell on this terminal.
+// TestRunOnTerminal: a shell under troupe run works like a shell on this terminal.
 func TestRunOnTerminal(t *testing.T) {
 	t.Parallel()
 	token := newToken(t)
@@ -181,14 +181,14 @@ func TestRunOnTerminal(t *testing.T) {
 	x.enter("until [ \"$(stty size)\" = '33 111' ]; do :; done; echo now-$((1+1))\r")
 	x.await("now-2\r\n")
 
-	// ^C is for the program in the foreground, and neither for the shell nor for us.
+	// ^C goes to the program in the foreground, not to the shell or to troupe run.
 	x.enter("sleep " + token + "\r")
 	eventually(t, "sleep runs", func() bool { return sleepers(token) == 1 })
 	x.enter("\x03")
 	x.enter("echo code-$?\r")
 	x.await("code-130\r\n")
 
-	// ^Z stops it, and jobs go to the background and come back.
+	// ^Z stops the program. Jobs go to the background and come back.
 	x.enter("sleep " + token + "\r")
 	eventually(t, "sleep runs", func() bool { return sleepers(token) == 1 })
 	x.enter("\x1a")
@@ -213,14 +213,14 @@ func TestRunOnTerminal(t *testing.T) {
 	}
 }
 
-// --- troupe run over a connection that is cut ---
+// --- troupe run over a connection with cuts ---
 
 // cutter passes TCP on to a server, and ends each of its first connections with a
 // reset in the middle of the output.
 type cutter struct {
 	listener net.Listener
 	wg       sync.WaitGroup
-	cuts     int // made so far; read after close
+	cuts     int // cuts made so far; read after close
 }
 
 func newCutter(t *testing.T, to string, cuts int, every int64) *cutter {
@@ -265,8 +265,7 @@ func (c *cutter) close() {
 	c.wg.Wait()
 }
 
-// TestRunOverCuts: what troupe run prints is what the program printed, however
-// often the connection breaks meanwhile.
+// TestRunOverCuts: troupe run prints the output of the program unchanged, over any number of cuts.
 func TestRunOverCuts(t *testing.T) {
 	t.Parallel()
 	const size, cuts = 24 << 20, 5

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSecrets: what the server knows no program is told, unless a client tells it.
+// TestSecrets: programs get no secret of the server, unless a client passes the secret on.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	secrets := func(cmd *exec.Cmd) {
@@ -30,7 +30,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestServerIsHidden: a program of the same user cannot look into the server, which works as ever.
+// TestServerIsHidden: a program of the same user cannot look into the server, and the server works as
+// usual.
 func TestServerIsHidden(t *testing.T) {
 	s := startAsNobody(t, openDir(t), "--verbose")
 	c := s.session(nil)

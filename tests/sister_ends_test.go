@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Output that is dropped, for its cap or for its end was told, is still taken from a program, as much as it
-// writes; and is not kept.
+// TestCommandOutputIsTaken: output over the cap or after the reported end is read from the program
+// without limit, and dropped.
 func TestCommandOutputIsTaken(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -23,7 +23,7 @@ func TestCommandOutputIsTaken(t *testing.T) {
 			t.Errorf("streamed: %v: %s", stream, jsonText(e))
 		}
 	}
-	// Behind the exit, which is acknowledged before what comes behind it.
+	// This output comes after the exit, and the client acknowledges the exit first.
 	dir := t.TempDir()
 	written := func(what, file string) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestCommandOutputIsTaken(t *testing.T) {
 	if n := len(out["stdout"]); n != size+len("first\n") && e["outputDrainTimedOut"] == false {
 		t.Errorf("late: %d bytes, %s", n, jsonText(e))
 	}
-	// Behind the end.
+	// This output comes after the reported end.
 	done := dir + "/done"
 	c.spawn("behind", obj{"command": sh(fmt.Sprintf("echo first; (until [ -e %[1]s.go ]; do sleep 0.01; done; head -c %[2]d /dev/zero; touch %[1]s; sleep 1000) &", done, size)), "streamStdoutStderr": true, "timeoutMs": nil})
 	if e := c.spawnExited("behind"); e["outputDrainTimedOut"] != true {
@@ -49,8 +49,8 @@ func TestCommandOutputIsTaken(t *testing.T) {
 	eventually(t, "nothing to be held", func() bool { return num(c.call("server/info", obj{})["heldBytes"]) == 0 })
 }
 
-// What a command leaves behind goes on until the connection ends, also if it holds no output; a
-// command that leaves nothing leaves no session.
+// TestCommandBackground: background programs of a command go on until the connection ends, even if they
+// hold no output open. A command without background programs leaves no session.
 func TestCommandBackground(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -83,7 +83,8 @@ func TestCommandBackground(t *testing.T) {
 	eventually(t, "their sessions to end", func() bool { return num(other.call("server/info", obj{})["sessions"]) <= 2 })
 }
 
-// A name is taken until the end has been told: what is called so next is not taken for it.
+// TestCommandNameIsTakenUntilItsEnd: a name is taken until the end was reported, so the next command
+// with this name is never confused with the old command.
 func TestCommandNameIsTakenUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -107,7 +108,8 @@ func TestCommandNameIsTakenUntilItsEnd(t *testing.T) {
 	c.spawn("b", obj{"command": sh("true")})
 }
 
-// Stdin that the client has closed takes no more, and the program is there.
+// TestCommandStdinIsClosedOnce: after the client has closed stdin, writes are refused, and the program
+// goes on.
 func TestCommandStdinIsClosedOnce(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -127,7 +129,7 @@ func TestCommandStdinIsClosedOnce(t *testing.T) {
 	c.spawnExited("p")
 }
 
-// A server that is stopped gives commands the time that it gives all.
+// TestCommandsHaveTheirGrace: a stopping server gives commands the same grace as other programs.
 func TestCommandsHaveTheirGrace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,7 +154,8 @@ func TestCommandsHaveTheirGrace(t *testing.T) {
 	}
 }
 
-// What is refused of a start: names beyond what a name may have, and a sandbox however it is spelt.
+// TestCommandRefusals: a start is refused if a name is too long, or if a sandbox is requested in any
+// spelling.
 func TestCommandRefusals(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 1025)

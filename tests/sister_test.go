@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// The sister APIs, as ../docs/PROTOCOL.md has them. Their notifications are among c.other.
+// This file tests the sister APIs of docs/PROTOCOL.md. Their notifications are in c.other.
 
-// deltas is what was streamed of a program, by stream, and which of those ended with capReached.
+// deltas returns the streamed output of a program by stream, and the streams that ended with
+// capReached.
 func (c *conn) deltas(method, key, name, chunk string) (out map[string]string, capped map[string]bool) {
 	c.t.Helper()
 	out, capped = make(map[string]string), make(map[string]bool)
@@ -73,7 +74,7 @@ func (c *conn) spawnExited(handle string) obj {
 	return c.awaitOther("process/exited", "processHandle", handle)
 }
 
-// wantAnswers makes each request, and wants its answer.
+// wantAnswers makes each request and checks its answer.
 func (c *conn) wantAnswers(rows []answerRow) {
 	c.t.Helper()
 	for _, q := range rows {
@@ -87,7 +88,8 @@ type answerRow struct {
 	want   string // see wantAnswer
 }
 
-// Handshake with clientInfo; and who names no capability hears the version of the first wire.
+// TestClientInfo: initialize accepts clientInfo. Without capabilities the answer has the version of the
+// first wire.
 func TestClientInfo(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).dial()
@@ -109,12 +111,12 @@ func TestProcessSpawn(t *testing.T) {
 	c := s.session(nil)
 	const invalid = "-32600 "
 
-	// Buffered: both streams, text that is not UTF-8, the environment.
+	// Buffered output: both streams, text outside UTF-8, the environment.
 	c.spawn("b", obj{"command": sh(`printf 'a\377\376b\342\202'; printf "$TROUPE_A $HOME" >&2; exit 3`), "env": obj{"TROUPE_A": "x", "HOME": nil}})
 	if e := c.spawnExited("b"); jsonText(e) != `{"exitCode":3,"outputDrainTimedOut":false,"processHandle":"b","stderr":"x ","stderrCapReached":false,"stdout":"a`+"\ufffd\ufffdb\ufffd"+`","stdoutCapReached":false}` {
 		t.Errorf("exited: %s", jsonText(e))
 	}
-	// The handle is free again. A cap, buffered and streamed; a character is not cut in two.
+	// The handle is free again. A cap works buffered and streamed, and does not split a character.
 	c.spawn("b", obj{"command": sh(`printf abcde; printf 'ab€' >&2`), "outputBytesCap": 3})
 	c.awaitFact("the second end", func() bool { return len(c.other) == 2 })
 	if e := c.other[1]["params"].(obj); e["stdout"] != "abc" || e["stdoutCapReached"] != true || e["stderr"] != "ab" || e["stderrCapReached"] != true {
@@ -127,7 +129,8 @@ func TestProcessSpawn(t *testing.T) {
 		t.Errorf("streamed: %s, %v, %v", jsonText(e), out, capped)
 	}
 
-	// A terminal: its output is stdout, stdin is open, its size can be changed, a signal ends it.
+	// On a terminal the output is stdout, stdin is open, the size can change, and a signal ends the
+	// program.
 	c.spawn("tty", obj{"command": sh(`stty size; read x; stty size; echo got $x; sleep 1000`), "tty": true, "size": obj{"rows": 10, "cols": 20}, "timeoutMs": nil})
 	c.awaitDelta("tty", "10 20")
 	c.wantAnswers([]answerRow{
@@ -147,7 +150,7 @@ func TestProcessSpawn(t *testing.T) {
 		t.Errorf("the terminal: %q", out)
 	}
 
-	// stdin that is streamed, and ended with the last write.
+	// Stdin is streamed, and the last write ends stdin.
 	c.spawn("cat", obj{"command": []string{"cat"}, "streamStdin": true})
 	c.wantAnswers([]answerRow{
 		{"process/resizePty", obj{"processHandle": "cat", "size": obj{"rows": 1, "cols": 1}}, invalid + "failed to resize PTY: process is not attached to a PTY"},
@@ -182,9 +185,9 @@ func TestProcessSpawn(t *testing.T) {
 		{"process/spawn", obj{"command": []string{"/no/such"}, "processHandle": "x", "cwd": "/"}, "~-32603 failed to spawn process: No such file or directory (os error 2)"},
 		{"process/spawn", obj{"command": []string{"/"}, "processHandle": "x", "cwd": "/"}, "~-32603 failed to spawn process: Permission denied (os error 13)"},
 	})
-	c.spawn("x", obj{"command": sh("true")}) // it is free after a failure
+	c.spawn("x", obj{"command": sh("true")}) // free after a failure
 	c.spawnExited("x")
-	// Beside the exec-server's own, whose names are others.
+	// A process of the exec-server API runs beside commands; their names do not collide.
 	if code, out := c.start("quiet", obj{"argv": sh("echo beside")}).awaitClosed(); code != 0 || out != "beside\n" {
 		t.Errorf("process/start beside: %d, %q", code, out)
 	}
@@ -248,7 +251,7 @@ func TestCommandExec(t *testing.T) {
 		{"command/exec/terminate", obj{"processId": "c1"}, invalid + `no active command/exec for process id "c1"`},
 	})
 
-	// Streamed: the answer comes behind all of it, and does not repeat it.
+	// Streamed output: the answer comes after the whole output, and does not repeat the output.
 	d := c.request("command/exec", obj{"command": sh(`echo up; read x; echo "got $x"; echo err >&2; cat`), "processId": "d", "streamStdin": true, "streamStdoutStderr": true})
 	c.awaitDelta("d", "up\n")
 	c.wantAnswers([]answerRow{
@@ -326,19 +329,19 @@ func TestFirstExec(t *testing.T) {
 	}
 }
 
-// drainRows are ways in which output may come behind the exit.
+// drainRows are kinds of output that may come after the exit.
 var drainRows = []struct {
 	name, script string
 	want         string
-	late         bool // the end does not wait for all that hold the output open
+	late         bool // the end does not wait for every holder of the output
 }{
 	{"a late child is waited for", `(sleep 0.3; echo late) & echo first`, "first\nlate\n", false},
 	{"a background child is not", `sleep 1000 & echo first`, "first\n", true},
 	{"nor is one that goes on and on", `(i=0; while [ $i -lt 1000 ]; do i=$((i+1)); sleep 0.1; echo $i; done) & echo first`, "first\n", true},
 }
 
-// TestCommandDrain is the end of a program whose output others hold open, in each of the APIs. What they
-// hold lives until the connection ends.
+// TestCommandDrain: in each API a program exits while other programs hold its output open. These
+// programs live until the connection ends.
 func TestCommandDrain(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -362,7 +365,7 @@ func TestCommandDrain(t *testing.T) {
 			e = c.spawnExited("streamed")
 			out, _ := c.deltas("process/outputDelta", "processHandle", "streamed", "deltaBase64")
 			check("process/spawn, streamed", out["stdout"], e["outputDrainTimedOut"])
-			if !strings.Contains(row.script, "while") { // there 100 ms between two lines are quiet
+			if !strings.Contains(row.script, "while") { // this script pauses for 100 ms between two lines
 				check("command/exec", resultOf(c.reply(exec))["stdout"].(string), nil)
 			}
 			c.awaitOther("command/exec/exited", "sessionId", first)
@@ -372,7 +375,8 @@ func TestCommandDrain(t *testing.T) {
 	}
 }
 
-// TestCommandDeadline: what was written by then counts, however late the client takes it.
+// TestCommandDeadline: output written before the deadline counts, however late the client takes the
+// output.
 func TestCommandDeadline(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -386,7 +390,7 @@ func TestCommandDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "all to be written", func() bool { _, err := os.Stat(dir + "/written"); return err == nil })
-	time.Sleep(2500 * time.Millisecond) // the deadline, most likely
+	time.Sleep(2500 * time.Millisecond) // usually past the deadline
 	if c.hasOther("process/exited", "processHandle", "p") {
 		t.Error("the end overtook output")
 	}
@@ -398,7 +402,7 @@ func TestCommandDeadline(t *testing.T) {
 	}
 }
 
-// awaitDeltas waits for so many bytes of streamed output, of all commands.
+// awaitDeltas waits for size bytes of streamed output from all commands.
 func (c *conn) awaitDeltas(size int) {
 	c.t.Helper()
 	c.awaitFact("all output", func() bool {
@@ -411,13 +415,13 @@ func (c *conn) awaitDeltas(size int) {
 	})
 }
 
-// atOnce writes so many bytes in one write. A message costs the window 100 bytes beside its output,
-// so output in many small messages would not fit into a window of its size.
+// atOnce returns a script that writes size bytes in a single write. Each message costs 100 bytes of the
+// window besides its output, so many small messages would not fit into a window of the same size.
 func atOnce(size int) string {
 	return fmt.Sprintf("dd if=/dev/zero bs=%d count=1 2>/dev/null", size)
 }
 
-// TestCommandEndWaits: the answer waits behind its output for a client that does not acknowledge, long after
+// TestCommandEndWaits: if a client does not acknowledge, the answer waits after the output, long after
 // the command is gone.
 func TestCommandEndWaits(t *testing.T) {
 	t.Parallel()
@@ -439,13 +443,13 @@ func TestCommandEndWaits(t *testing.T) {
 	}
 }
 
-// TestCommandDraining is what control calls hear at once while the output of what has exited is
-// awaited: they do not wait for that.
+// TestCommandDraining: a command has exited and its output is still awaited. Control calls get their
+// answers at once.
 func TestCommandDraining(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
 	const over = `-32600 command/exec "proc-13" is no longer running`
-	eventually(t, "all three within the drain", func() bool { // on a machine that stands still for 2 s it is over
+	eventually(t, "all three within the drain", func() bool { // if the machine stands still for 2 s, the drain is over
 		exec := c.request("command/exec", obj{"command": sh(`sleep 1000 &`), "processId": "proc-13", "streamStdin": true})
 		answered := func(method string, params obj) string {
 			params["processId"] = "proc-13"
@@ -469,8 +473,8 @@ func TestCommandDraining(t *testing.T) {
 	c.wantAnswers([]answerRow{{"command/exec/terminate", obj{"processId": "proc-13"}, `-32600 no active command/exec for process id "proc-13"`}})
 }
 
-// TestCommandsDieWithTheirConnection: all that was started, with what it left behind, however
-// its end was told.
+// TestCommandsDieWithTheirConnection: every started program ends with the connection, with its
+// background programs, however its end was reported.
 func TestCommandsDieWithTheirConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -504,11 +508,11 @@ func TestCommandsDieWithTheirConnection(t *testing.T) {
 	}
 	other := s.session(nil)
 	eventually(t, "the sessions to be gone", func() bool {
-		return num(other.call("server/info", obj{})["sessions"]) == 2 // that of c, and this
+		return num(other.call("server/info", obj{})["sessions"]) == 2 // the session of c, and the asking session
 	})
 }
 
-// TestCommandsAreAnswered: whatever is asked of a program that is about to end.
+// TestCommandsAreAnswered: every request to a program that is about to end gets an answer.
 func TestCommandsAreAnswered(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(nil)
@@ -536,8 +540,8 @@ func TestCommandsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestCommandFlood: who does not acknowledge gets no more than the window, and is answered all the
-// same; who does gets all.
+// TestCommandFlood: a client that does not acknowledge gets no more output than the window, and still
+// gets its answers. A client that acknowledges gets everything.
 func TestCommandFlood(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counting is what `seq 1 n` prints, and a script that prints it.
+// counting returns the output of `seq 1 n`, and a script that prints this output.
 func counting(n int) (text, script string) {
 	var b strings.Builder
 	for i := 1; i <= n; i++ {
@@ -25,23 +25,22 @@ func spooled(t *testing.T, c *conn) int64 {
 	return num(c.call("server/info", obj{})["spooledBytes"])
 }
 
-// TestSpool: a program that writes far more than its retention while nobody is there
-// does not wait, and its client gets every byte, once; the disk has nothing of it under
-// a name, and after that nothing at all.
+// TestSpool: while nobody is attached, a program writes far more than its retention without waiting.
+// Its client later gets every byte once. The disk has no named file, and afterwards no data at all.
 func TestSpool(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, "--spool-dir", dir)
 	want, script := counting(2_000_000) // 15 MiB
 	c := s.session(knowing)
-	c.mutePongs.Store(true) // what it acknowledged would not come again
+	c.mutePongs.Store(true) // acknowledged output would not come again
 	other := s.session(nil)
 	c.start("p", obj{"argv": sh("read x; " + script + "; exec 1>&-; seq 1 20 >&2; exit 7"), "pipeStdin": true, "retention": obj{"bytes": 64 << 10, "onFull": "spool"}})
 	pid := c.process("p").pid()
 	c.process("p").write("go\n")
 	c.cutRST()
-	// Nobody observes it meanwhile: each chunk that was shown is an entry of its own, and
-	// the memory for thousands of them ends the spool before it is full.
+	// Nobody observes the process meanwhile: each chunk shown becomes its own entry, and the memory for
+	// thousands of entries would end the spool before the file is full.
 	eventually(t, "it has written all and exited, read by nobody", func() bool { return !alive(pid) })
 	observer := s.observe(c.sessionID, nil)
 	observer.call("process/wait", obj{"processId": "p"})
@@ -52,7 +51,8 @@ func TestSpool(t *testing.T) {
 		t.Errorf("the directory has %v (%v)", names, err)
 	}
 
-	// Some of it by process/read, as a client of the peer does; then all, over cuts.
+	// The client reads a part with process/read, as a client of the peer does, and then everything over
+	// cuts.
 	got := ""
 	for after := int64(0); len(got) < 1<<20; {
 		res := observer.call("process/read", obj{"processId": "p", "afterSeq": after, "maxBytes": 300_000})
@@ -94,8 +94,8 @@ func TestSpool(t *testing.T) {
 	eventually(t, "what was read is gone from the disk", func() bool { return spooled(t, other) == 0 })
 }
 
-// TestSpoolFull: a spool that holds all it may makes the program wait, as block does,
-// and once it is read it goes on.
+// TestSpoolFull: a full spool makes the program wait, like block. When the output is read, the program
+// goes on.
 func TestSpoolFull(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--spool-budget", "1000000")
@@ -127,8 +127,7 @@ func TestSpoolFull(t *testing.T) {
 	eventually(t, "what was read is gone from the disk", func() bool { return spooled(t, again) == 0 })
 }
 
-// TestSpoolFails: a disk that is full costs no byte. The program waits, and
-// process/info says why.
+// TestSpoolFails: a full disk loses no byte. The program waits, and process/info gives the reason.
 func TestSpoolFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -175,8 +174,8 @@ func TestSpoolRefused(t *testing.T) {
 	}
 }
 
-// TestSpoolEnds: with its session everything goes that a process has on disk; and many
-// who ask for that at once are answered.
+// TestSpoolEnds: the end of a session removes the spools of its processes. Many sessions that end at
+// once are all answered.
 func TestSpoolEnds(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -11,12 +11,12 @@ import (
 
 const pattern = "0123456789abcdefghijklmnopqrstuvwxyz the quick brown fox jumps over the lazy dog\n"
 
-// flood is a program that prints size bytes of the pattern.
+// flood returns a program that prints size bytes of the pattern.
 func flood(size int64) obj {
 	return obj{"argv": sh(fmt.Sprintf("yes '%s' | head -c %d", strings.TrimSuffix(pattern, "\n"), size))}
 }
 
-// patternCheck tells whether what it is fed is the pattern, from its beginning.
+// patternCheck checks bytes against the pattern from its beginning.
 type patternCheck struct{ n int64 }
 
 var patterns = []byte(strings.Repeat(pattern, 2+(1<<20)/len(pattern)))
@@ -34,7 +34,7 @@ func (c *patternCheck) feed(b []byte) bool {
 	return true
 }
 
-// readFlood reads until the process has closed and wants all of its output.
+// readFlood reads until the process has closed, and checks for its whole output.
 func (w *wire) readFlood(id string, size int64) {
 	w.t.Helper()
 	var check patternCheck
@@ -49,7 +49,7 @@ func (w *wire) readFlood(id string, size int64) {
 	}
 }
 
-// written is how many bytes a process and its waited-for children have written.
+// written returns how many bytes a process and its waited-for children have written.
 func written(pid int) (n int64) {
 	io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
@@ -60,8 +60,8 @@ func written(pid int) (n int64) {
 	return n
 }
 
-// awaitBlocked waits until the processes write no more while something else
-// demonstrably goes on.
+// awaitBlocked waits until the processes write no more. meanwhile makes progress elsewhere, so the
+// whole machine is not stalled.
 func awaitBlocked(t testing.TB, pids []int, meanwhile func()) (total int64) {
 	t.Helper()
 	sum := func() (n int64) {
@@ -79,16 +79,15 @@ func awaitBlocked(t testing.TB, pids []int, meanwhile func()) (total int64) {
 	return total
 }
 
-// TestObserverNeverReads: an owner gets everything beside an observer that has
-// stopped reading, and the observer then goes on behind a gap that says what it
-// lost.
+// TestObserverNeverReads: the owner gets everything although an observer has stopped reading. The
+// observer then goes on after a gap with the size of its loss.
 func TestObserverNeverReads(t *testing.T) {
 	t.Parallel()
 	const size = 48 << 20
 	s := startServer(t)
 	owner := s.wire(t, nil)
 	observer := s.wire(t, obj{"resumeSessionId": owner.sessionID, "role": "observer", "capabilities": obj{"gap": true}})
-	observer.call("session/info", obj{}) // it is attached, and sees what is started now
+	observer.call("session/info", obj{}) // the observer is attached, and sees later starts
 	owner.start("p", flood(size))
 	owner.readFlood("p", size)
 
@@ -110,8 +109,8 @@ func TestObserverNeverReads(t *testing.T) {
 	}
 }
 
-// TestOwnerNeverReads: it blocks its own process and nothing else, and has lost
-// nothing when it reads on.
+// TestOwnerNeverReads: an owner that does not read blocks only its own process, and has lost nothing
+// when it reads on.
 func TestOwnerNeverReads(t *testing.T) {
 	t.Parallel()
 	const size = 48 << 20
@@ -135,9 +134,8 @@ func TestOwnerNeverReads(t *testing.T) {
 	}
 }
 
-// TestOneConnectionManyStalls: a long poll, a full stdin with writes parked behind
-// it and a flood, all on one connection, and still whatever concerns other
-// processes is answered, while none of the three is.
+// TestOneConnectionManyStalls: a connection has a long poll, a full stdin with parked writes, and a
+// flood. Requests about other processes are still answered, while the stalled requests wait.
 func TestOneConnectionManyStalls(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -183,16 +181,16 @@ func TestOneConnectionManyStalls(t *testing.T) {
 	stall.wantFlooding()
 }
 
-// stall is what is held up on a connection.
+// stall has the stalled requests of a connection.
 type stall struct {
 	w        *wire
-	poll     map[int]bool // requests that wait for ever
-	parked   map[int]bool // writes that find no room
-	answered []int        // of these two
+	poll     map[int]bool // requests without an end
+	parked   map[int]bool // writes without room
+	answered []int        // answered requests of poll and parked
 	flooded  int64        // bytes
 }
 
-// stall fills one process's stdin, polls another for long, and starts a flood.
+// stall fills the stdin of a process, polls another for long, and starts a flood.
 func (w *wire) stall(token string) *stall {
 	w.t.Helper()
 	s := &stall{w: w, poll: map[int]bool{}, parked: map[int]bool{}}
@@ -229,22 +227,22 @@ func (s *stall) wantStalled(t testing.TB) {
 	}
 }
 
-// wantFlooding wants the flood to go on.
+// wantFlooding checks that the flood goes on.
 func (s *stall) wantFlooding() {
 	s.w.t.Helper()
 	goal := s.flooded + mib
 	s.w.until(func(f frame) bool { s.look(f); return s.flooded >= goal })
 }
 
-// TestMemoryIsBounded: fifty processes that print without end and a client that
-// has gone hold as much memory as they were allowed, and block.
+// TestMemoryIsBounded: fifty processes print without end for an absent client. They hold no more memory
+// than allowed, and block.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const processes, retention = 50, 256 << 10
 	s := startServer(t, "--retention", fmt.Sprint(retention), "--memory-budget", fmt.Sprint(4*mib))
 	bound := int64(96 * mib)
 	if underRace() {
-		bound *= 8 // its shadow memory, and it gives little back
+		bound *= 8 // for the shadow memory of the race detector, which returns little
 	}
 	w := s.wire(t, nil)
 	var pids []int
@@ -270,7 +268,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLongFlood: a gigabyte through one connection arrives whole and takes no memory.
+// TestLongFlood: a gigabyte through a connection arrives whole and takes no memory.
 func TestLongFlood(t *testing.T) {
 	t.Parallel()
 	size, bound := int64(1<<30), int64(96*mib)

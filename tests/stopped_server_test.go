@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A server that was stopped for longer than a connection may be silent blames no client for it.
-// It takes as long as that: the time is the real binary's.
+// TestStoppedServerBlamesNobody: a server stopped for longer than a connection may be silent blames no
+// client for the silence. The test waits for the real timeout of the binary.
 func TestStoppedServerBlamesNobody(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -20,7 +20,7 @@ func TestStoppedServerBlamesNobody(t *testing.T) {
 	s.signal(syscall.SIGSTOP)
 	time.Sleep(31 * time.Second)
 	s.signal(syscall.SIGCONT)
-	for range 2 { // the reader of each has met its deadline by the second time
+	for range 2 { // by the second time the reader of each connection has met its deadline
 		idle.call("process/list", obj{})
 		busy.call("process/list", obj{})
 		time.Sleep(time.Second)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// strangers hold 2,000 connections to a server until the test ends, each opened again when the
-// server ends it.
+// strangers hold 2,000 connections to a server until the test ends. When the server ends a connection,
+// another is opened.
 func strangers(t *testing.T, s *server, from func(i int) string, say func(net.Conn)) {
 	const n = 2000
 	to := strings.TrimPrefix(s.url, "ws://")
@@ -64,8 +64,8 @@ func strangers(t *testing.T, s *server, from func(i int) string, say func(net.Co
 	}
 }
 
-// insist does f until it succeeds. The server may turn away a client that took more than 250 ms for
-// its first request, as a busy machine does, and then says that it should try again.
+// insist calls f until f succeeds. On a busy machine a client may take more than 250 ms for its first
+// request. The server may then turn the client away, with the advice to try again.
 func insist(t *testing.T, f func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(factTimeout); ; time.Sleep(5 * time.Millisecond) {
@@ -98,8 +98,8 @@ func (s *server) tryResume(id string) (*conn, error) {
 	return c, nil
 }
 
-// However many strangers hold connections without a session, a client gets its session back each
-// time, and the server says that it is healthy.
+// TestStrangersShutNobodyOut: while strangers hold many connections without a session, a client can
+// always resume its session, and the server reports itself healthy.
 func TestStrangersShutNobodyOut(t *testing.T) {
 	const get = "GET / HTTP/1.1\r\nHost: h\r\n"
 	loopback := func(int) string { return "127.0.0.1" }
@@ -113,7 +113,7 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 		{"a byte a second", loopback, func(c net.Conn) {
 			c.Write([]byte(get + "X: "))
 			go func() {
-				for range 20 { // it is ended long before
+				for range 20 { // the server ends the connection long before
 					if _, err := c.Write([]byte("x")); err != nil {
 						return
 					}
@@ -162,8 +162,8 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 	}
 }
 
-// However many sessions somebody opens and leaves, others get one, and those with an owner or a
-// process stay.
+// TestLeftSessionsRefuseNobody: while somebody opens and leaves many sessions, other clients still get
+// sessions. Sessions with an owner or a process stay.
 func TestLeftSessionsRefuseNobody(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--max-sessions", "10")

@@ -7,13 +7,12 @@ import (
 	"testing"
 )
 
-// maxThreads is what a server may have at any number of processes: the runtime's,
-// two spawners, and a few in system calls that block for a moment. A thread for
-// each process would be far beyond.
+// maxThreads is the most threads of a server with any number of processes: the runtime's threads, two
+// spawners, and a few threads in short system calls. A thread for each process would be far more.
 const maxThreads = 40
 
-// TestManyAtOnce holds many terminals and many pipes at once. Each is answered,
-// none costs a thread, and when they are gone nothing of them is left.
+// TestManyAtOnce holds many terminals and many pipes at once. Each is answered, none costs a thread,
+// and in the end nothing is left.
 func TestManyAtOnce(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -24,7 +23,7 @@ func TestManyAtOnce(t *testing.T) {
 	c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()
 	files, before := openFiles(t, s), s.rss()
 
-	// What is typed at a terminal comes back from the terminal itself.
+	// The terminal itself echoes typed bytes.
 	token := newToken(t)
 	startAll(c, "pty", n, obj{"argv": []string{"/bin/sleep", token}, "tty": true})
 	ptys := s.rss()
@@ -55,15 +54,15 @@ func TestManyAtOnce(t *testing.T) {
 	again.call("process/list", obj{})
 }
 
-// batch is how many requests are on their way at once: a client that sends more
-// than the server admits is not wrong, but waits.
+// batch is how many requests are in flight at once. The server lets further requests wait, so a larger
+// batch would only wait.
 const batch = 100
 
 func nth(kind string, i int) string { return fmt.Sprintf("%s %d", kind, i) }
 
 func greeting(kind string, i int) string { return fmt.Sprintf("<%s>", nth(kind, i)) }
 
-// callAll calls the method n times, some at once, and returns the results.
+// callAll calls the method n times, a batch at a time, and returns the results.
 func callAll(c *conn, method string, n int, params func(i int) obj) (results []obj) {
 	c.t.Helper()
 	for begin := 0; begin < n; begin += batch {
@@ -103,8 +102,8 @@ func writeAll(c *conn, kind string, n int) {
 	}
 }
 
-// openFiles counts the server's descriptors of pipes, PTYs and processes: those of
-// connections are not its children's.
+// openFiles counts the server's descriptors of pipes, PTYs and processes, without the descriptors of
+// connections.
 func openFiles(t testing.TB, s *server) (n int) {
 	dir := fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid)
 	entries, err := os.ReadDir(dir)

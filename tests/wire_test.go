@@ -12,8 +12,8 @@ import (
 	"github.com/segmentio/asm/base64"
 )
 
-// wire is a client of one goroutine that reads only when it is told to, keeps
-// nothing and reuses its buffers: one that can stall, and one that is fast.
+// wire is a client of a single goroutine. A wire reads only when told to, keeps nothing, and reuses its
+// buffers. So a wire can stall, and can be fast.
 type wire struct {
 	t     testing.TB
 	ws    *websocket.Conn
@@ -24,12 +24,12 @@ type wire struct {
 	sessionID string
 }
 
-// frame is one message. Its bytes are valid until the next.
+// frame is a message. Its bytes are valid until the next message.
 type frame struct {
 	id      int    // of an answer, 0 for a notification
 	failed  bool   // the answer is an error
 	method  string // of a notification
-	process string // of a notification about one
+	process string // of a notification about a process
 	chunk   []byte // of process/output, decoded
 	raw     []byte
 }
@@ -76,7 +76,7 @@ func (w *wire) request(method string, params obj) (id int) {
 	return w.id
 }
 
-// next reads one message, within factTimeout.
+// next reads a message within factTimeout.
 func (w *wire) next() frame {
 	w.t.Helper()
 	w.ws.SetReadDeadline(time.Now().Add(factTimeout))
@@ -95,8 +95,8 @@ func (w *wire) next() frame {
 	return f
 }
 
-// Members come in the order that the server writes them; the harness's client
-// is the one that knows JSON.
+// These expressions expect members in the order in which the server writes them. The harness's client
+// parses JSON fully.
 var (
 	outputHead = []byte(`{"method":"process/output","params":{"processId":"`)
 	chunkHead  = []byte(`,"chunk":"`)
@@ -131,7 +131,7 @@ func (w *wire) parse(raw []byte) (f frame, err error) {
 	return f, err
 }
 
-// until reads until the message that ok accepts.
+// until reads messages until ok accepts a message.
 func (w *wire) until(ok func(frame) bool) frame {
 	w.t.Helper()
 	for {
@@ -146,7 +146,7 @@ func (w *wire) answer(id int) frame {
 	return w.until(func(f frame) bool { return f.id == id })
 }
 
-// call wants a result.
+// call expects a result.
 func (w *wire) call(method string, params obj) frame {
 	w.t.Helper()
 	answer := w.answer(w.request(method, params))

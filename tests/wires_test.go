@@ -13,7 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// onEveryWire runs a test over every transport that can be come back to, in each encoding.
+// onEveryWire runs a test over every transport on which a client can resume, in each encoding.
 func onEveryWire(t *testing.T, test func(*testing.T, *server)) {
 	t.Parallel()
 	for _, packed := range []bool{false, true} {
@@ -52,8 +52,7 @@ func startFramed(t testing.TB) *server {
 	return s
 }
 
-// TestWholeSession: a session from its start to its end, with a cut and writes that are
-// sent again.
+// TestWholeSession runs a session from start to end, with a cut and repeated writes.
 func TestWholeSession(t *testing.T) {
 	onEveryWire(t, func(t *testing.T, s *server) {
 		c := s.session(nil)
@@ -119,7 +118,7 @@ func TestWholeSession(t *testing.T) {
 	})
 }
 
-// TestFramedStdio: a server of frames on stdin and stdout.
+// TestFramedStdio runs a server of frames on stdin and stdout.
 func TestFramedStdio(t *testing.T) {
 	t.Parallel()
 	for _, packed := range []bool{false, true} {
@@ -133,8 +132,8 @@ func TestFramedStdio(t *testing.T) {
 	}
 }
 
-// TestFramesThatAreNone: what cannot be a frame ends the connection, and not its session;
-// what is no message is answered.
+// TestFramesThatAreNone: an invalid frame ends the connection, but not its session. An invalid message
+// in a valid frame is answered with an error.
 func TestFramesThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := startFramed(t)
@@ -165,7 +164,7 @@ func TestFramesThatAreNone(t *testing.T) {
 	c.call("server/info", obj{})
 }
 
-// TestOpcodes: on a websocket the subprotocol says what is spoken, not the opcode.
+// TestOpcodes: on a websocket the subprotocol decides the encoding, not the opcode.
 func TestOpcodes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -186,7 +185,7 @@ func TestOpcodes(t *testing.T) {
 	c.call("server/info", obj{})
 }
 
-// TestAnswerOverTheFrame: an answer that does not fit is an error, and nothing else ends.
+// TestAnswerOverTheFrame: an answer too large for a frame becomes an error, and the connection goes on.
 func TestAnswerOverTheFrame(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -211,7 +210,7 @@ func TestAnswerOverTheFrame(t *testing.T) {
 	c.call("process/info", obj{"processId": "p7"})
 }
 
-// TestClientOfFrames: the Go client over frames, and both of its encodings.
+// TestClientOfFrames uses the Go client over frames in both encodings.
 func TestClientOfFrames(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), factTimeout)
@@ -235,8 +234,8 @@ func TestClientOfFrames(t *testing.T) {
 	}
 }
 
-// TestReadPartIsPartOfAck: what did not fit into the answer to a process/read has not
-// been had.
+// TestReadPartIsPartOfAck: output too large for the answer to a process/read is not acknowledged by
+// this answer.
 func TestReadPartIsPartOfAck(t *testing.T) {
 	t.Parallel()
 	const size = 9 << 20 // in base64 more than a frame and a half
@@ -250,7 +249,7 @@ func TestReadPartIsPartOfAck(t *testing.T) {
 	open()
 	witness.process("p").awaitClosed()
 
-	c = s.session(obj{"resumeSessionId": c.sessionID}) // and no resumeFrom: it reads what it has missed
+	c = s.session(obj{"resumeSessionId": c.sessionID}) // without resumeFrom: the client reads the missed output
 	all := unacked(witness, "p")
 	if all < size {
 		t.Fatalf("%d bytes are held for the owner, want %d", all, size)
