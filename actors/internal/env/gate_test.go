@@ -29,8 +29,16 @@ func (c *closedConn) Close(int, string) error { c.closed.Add(1); return nil }
 type (
 	spawnChild struct{}
 	wait       struct{ until chan struct{} } // block in Receive
-	fail       struct{}
+	fail       struct{}                      // is not among those received
+	stumble    struct{}                      // fails, too
+	// ask is answered with a failed, and counts how often it was given back.
+	ask    struct{ gaveBack *atomic.Int64 }
+	failed struct{ text string }
 )
+
+func (ask) Failed(err *protocol.Error) any { return failed{err.Message} }
+func (ask) Unheard(*actor.PID) any         { return nil }
+func (m ask) GiveBack()                    { m.gaveBack.Add(1) }
 
 // parent spawns a child for each spawnChild. The child takes until hold is closed to stop.
 type parent struct {
@@ -51,6 +59,9 @@ func (p parent) Receive(ctx actor.Context) {
 	case wait:
 		<-m.until
 	case fail:
+		panic("as it was told")
+	case stumble, ask, message.Connect:
+		*p.received = append(*p.received, fmt.Sprintf("%T", ctx.Message()))
 		panic("as it was told")
 	}
 	*p.received = append(*p.received, fmt.Sprintf("%T", ctx.Message()))
@@ -210,6 +221,58 @@ func TestNotRestartedOnceStopping(t *testing.T) {
 		wantReceived(t, received, "env_test.spawnChild", "*actor.Stopping", "*actor.Terminated", "*actor.Stopped")
 		if _, there := system.ProcessRegistry.GetLocal(it.Id); there {
 			t.Error("it is still there")
+		}
+	})
+}
+
+// many restarts an actor at once, more often than a message is tried.
+func many() *supervision.Strategy {
+	return &supervision.Strategy{Intensity: supervision.Intensity{Restarts: 100, Period: time.Minute}}
+}
+
+// A request over which its actor fails is answered, and gives back its resources. The actor does not get the
+// request again: the sender may repeat it.
+func TestFailedRequestIsAnswered(t *testing.T) {
+	onGate(t, many(), func(t *testing.T, system *actor.ActorSystem, it *actor.PID, _ chan struct{}, received *[]string) {
+		var answers []failed
+		sender := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+			if m, ok := ctx.Message().(failed); ok {
+				answers = append(answers, m)
+			}
+		}))
+		gaveBack := new(atomic.Int64)
+		system.Root.RequestWithCustomSender(it, ask{gaveBack}, sender)
+		system.Root.Send(it, ask{gaveBack}) // nobody to answer
+		wantReceived(t, received, "env_test.ask", "env_test.ask")
+		want := []failed{{"internal error in env_test.ask; the request may or may not have taken effect, the session goes on"}}
+		if !slices.Equal(answers, want) || gaveBack.Load() != 2 {
+			t.Errorf("answered with %v, want %v; given back %d times, want 2", answers, want, gaveBack.Load())
+		}
+		system.Root.StopFuture(sender).Wait()
+	})
+}
+
+// A message that is no request comes again, after the queued messages, and five times at most.
+func TestFailedMessageComesAgain(t *testing.T) {
+	onGate(t, many(), func(t *testing.T, system *actor.ActorSystem, it *actor.PID, _ chan struct{}, received *[]string) {
+		until := make(chan struct{})
+		system.Root.Send(it, wait{until})
+		system.Root.Send(it, stumble{})
+		system.Root.Send(it, wait{until})
+		close(until)
+		wantReceived(t, received, "env_test.wait", "env_test.stumble", "env_test.wait",
+			"env_test.stumble", "env_test.stumble", "env_test.stumble", "env_test.stumble")
+	})
+}
+
+// A connection whose actor could not be spawned is closed.
+func TestFailedConnectionIsClosed(t *testing.T) {
+	onGate(t, many(), func(t *testing.T, system *actor.ActorSystem, it *actor.PID, _ chan struct{}, received *[]string) {
+		conn := new(closedConn)
+		system.Root.Send(it, message.Connect{Conn: conn})
+		wantReceived(t, received, "message.Connect")
+		if n := conn.closed.Load(); n != 1 {
+			t.Errorf("closed %d times, want once", n)
 		}
 	})
 }

@@ -1,0 +1,181 @@
+package group
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// stage is a group in fake time. The test plays the session and the processes "a" and "b"; "b" starts after
+// "a". After synctest.Wait, the test may read every field.
+type stage struct {
+	t       *testing.T
+	root    *actor.RootContext
+	record  *groupRecord
+	group   *actor.PID
+	members map[string]*actor.PID
+	orders  map[string][]message.Order // since the last call of wants
+	serial  uint64                     // of the newest Order
+	reports []protocol.GroupInfo
+	asked   int // Reports to the processes
+}
+
+func onStage(t *testing.T, test func(s *stage)) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		s := &stage{t: t, root: system.Root, members: make(map[string]*actor.PID), orders: make(map[string][]message.Order)}
+		for _, id := range []string{"a", "b"} {
+			s.members[id] = spawn(func() actor.Actor {
+				return actor.ReceiveFunc(func(ctx actor.Context) {
+					switch m := ctx.Message().(type) {
+					case message.Order:
+						s.orders[id] = append(s.orders[id], m)
+						if m.Serial <= s.serial {
+							t.Errorf("order %d comes after order %d", m.Serial, s.serial)
+						}
+						s.serial = m.Serial
+					case message.Report:
+						s.asked++
+					}
+				})
+			})
+		}
+		session := spawn(func() actor.Actor {
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				if m, ok := ctx.Message().(message.GroupReport); ok && m.Name == "g-1" {
+					s.reports = append(s.reports, m.Info)
+				}
+			})
+		})
+		e := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+		machine, err := supervision.NewGroup(supervision.OneForAll, supervision.Intensity{Restarts: 5, Period: time.Minute},
+			[]supervision.Member{{ID: "a"}, {ID: "b", After: []string{"a"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.record = &groupRecord{env: e, id: "g", name: "g-1", strategy: protocol.OneForAll, session: session, members: s.members, group: machine}
+		s.group = spawn(func() actor.Actor { return &group{groupRecord: s.record} })
+		synctest.Wait()
+		test(s)
+	})
+}
+
+func (s *stage) send(m any) {
+	s.root.Send(s.group, m)
+	synctest.Wait()
+}
+
+// wants checks the states in the orders that a process got since the last call.
+func (s *stage) wants(id string, want ...supervision.MemberState) {
+	s.t.Helper()
+	got := s.orders[id]
+	delete(s.orders, id)
+	if len(got) != len(want) {
+		s.t.Errorf("%s got the orders %+v, want %v", id, got, want)
+		return
+	}
+	for i := range got {
+		if got[i].Status.State != want[i] {
+			s.t.Errorf("%s got the orders %+v, want %v", id, got, want)
+		}
+	}
+}
+
+// last returns the newest report to the session.
+func (s *stage) last() protocol.GroupInfo { return s.reports[len(s.reports)-1] }
+
+// A process starts when the processes before it are ready, and the session hears of each step.
+func TestOrdersFollowReadiness(t *testing.T) {
+	onStage(t, func(s *stage) {
+		if s.asked != 2 {
+			t.Errorf("%d processes were asked to report, want 2", s.asked)
+		}
+		s.wants("a", supervision.Running)
+		s.wants("b") // it waits without an order
+		if got := s.last(); got.GroupID != "g" || got.State != string(supervision.GroupStarting) || len(got.Processes) != 2 {
+			t.Errorf("%+v", got)
+		}
+		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.wants("b", supervision.Running)
+		s.send(message.MemberReady{ID: "b", Run: 1})
+		if got := s.last(); got.State != string(supervision.GroupReady) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A repeated message changes nothing. A process or session that asks gets the last news again.
+func TestNewsIsRepeatedOnRequest(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.wants("a", supervision.Running, supervision.Running) // the second says that a is ready
+		s.wants("b", supervision.Running)
+		reports := len(s.reports)
+		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.wants("a")
+		s.wants("b")
+		if len(s.reports) != reports {
+			t.Error("the session was told old news")
+		}
+		s.send(message.MemberBack{ID: "b"})
+		s.wants("a")
+		s.wants("b", supervision.Running)
+		s.send(message.Report{})
+		if len(s.reports) != reports+1 {
+			t.Errorf("%d reports after a Report, want 1", len(s.reports)-reports)
+		}
+	})
+}
+
+// A stopped group ends its processes in the reverse order, and its actor when the retention is over.
+func TestStoppedGroupEnds(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.send(message.MemberReady{ID: "b", Run: 1})
+		clear(s.orders)
+		s.send(message.StopGroup{Reason: "enough"})
+		s.wants("a")
+		s.wants("b", supervision.Ending)
+		s.send(message.MemberGone{ID: "b"})
+		s.wants("a", supervision.Ending)
+		s.send(message.MemberGone{ID: "a"})
+		if got := s.last(); got.State != string(supervision.GroupEnded) || got.Reason != "enough" {
+			t.Errorf("%+v", got)
+		}
+		left := func() bool {
+			_, ok := s.root.ActorSystem().ProcessRegistry.GetLocal(s.group.Id)
+			return ok
+		}
+		time.Sleep(s.record.env.ClosedRetention - 1)
+		synctest.Wait()
+		if !left() {
+			t.Error("the actor ended before the retention was over")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if left() {
+			t.Error("the actor is left after the retention")
+		}
+	})
+}
+
+// The end of a process's actor is the end of the process, after everything that the process said.
+func TestActorOfAProcessFails(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.root.StopFuture(s.members["b"]).Wait()
+		synctest.Wait()
+		want := protocol.GroupMember{ProcessID: "b", State: "left", Run: 1, Reason: "its actor failed too often"}
+		if got := s.last().Processes[1]; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}

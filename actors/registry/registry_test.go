@@ -1,0 +1,241 @@
+package registry
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// stage is a registry in fake time. The test plays the sessions actor, the sessions and the clients. After
+// synctest.Wait, the test may read every field.
+type stage struct {
+	t        *testing.T
+	root     *actor.RootContext
+	registry *actor.PID
+	record   *record
+	client   *actor.PID
+	replies  []message.Reply       // to the client
+	failures int                   // ListSessions that still fail
+	ids      []string              // of the sessions, in the order of their requests
+	heard    map[string][]any      // by each session
+	pids     map[string]*actor.PID // of the sessions
+	drained  int
+}
+
+func onStage(t *testing.T, c config.Config, test func(s *stage)) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		c.Log = slog.New(slog.DiscardHandler)
+		s := &stage{t: t, root: system.Root, heard: make(map[string][]any), pids: make(map[string]*actor.PID)}
+		s.client = spawn(func() actor.Actor {
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				if m, ok := ctx.Message().(message.Reply); ok {
+					s.replies = append(s.replies, m)
+				}
+			})
+		})
+		sessions := spawn(func() actor.Actor { return actor.ReceiveFunc(s.sessions) })
+		s.record = &record{drained: func() { s.drained++ }}
+		s.registry = spawn(func() actor.Actor {
+			return &registry{env: &env.Env{Config: c.WithDefaults()}, record: s.record, sessions: sessions}
+		})
+		synctest.Wait()
+		test(s)
+	})
+}
+
+// sessions is the sessions actor.
+func (s *stage) sessions(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case message.SpawnRequest:
+		s.ids = append(s.ids, m.Name)
+		s.pids[m.Name], _ = ctx.SpawnNamed(actor.PropsFromFunc(func(ctx actor.Context) {
+			if _, ours := ctx.Message().(actor.SystemMessage); !ours {
+				s.heard[m.Name] = append(s.heard[m.Name], ctx.Message())
+			}
+		}), m.Name)
+	case message.SessionSpawned:
+		ctx.Respond(m)
+	case message.ListSessions:
+		if s.failures--; s.failures >= 0 {
+			ctx.Respond(message.SessionListFailed{})
+			return
+		}
+		ctx.Respond(message.SessionList{Supervisors: slices.Clone(ctx.Children())})
+	}
+}
+
+// send sends the registry a message, and waits until everything that follows from it was done.
+func (s *stage) send(m any) {
+	s.root.RequestWithCustomSender(s.registry, m, s.client)
+	synctest.Wait()
+}
+
+// wants checks the messages that a session got since the last call.
+func (s *stage) wants(session int, want ...any) {
+	s.t.Helper()
+	id := s.ids[session]
+	if got := s.heard[id]; !slices.EqualFunc(got, want, func(a, b any) bool {
+		if evict, ok := a.(message.Evict); ok {
+			evict.Reason = ""
+			a = evict
+		}
+		return a == b
+	}) {
+		s.t.Errorf("session %d got %+v, want %+v", session, got, want)
+	}
+	delete(s.heard, id)
+}
+
+// refused checks that the client got so many errors, the last with the text.
+func (s *stage) refused(n int, text string) {
+	s.t.Helper()
+	if len(s.replies) != n || n > 0 && (s.replies[n-1].Err == nil || !strings.Contains(s.replies[n-1].Err.Message, text)) {
+		s.t.Errorf("the client got %+v, want %d errors, the last with %q", s.replies, n, text)
+	}
+}
+
+// stop ends a session.
+func (s *stage) stop(session int) {
+	s.root.StopFuture(s.pids[s.ids[session]]).Wait()
+	synctest.Wait()
+}
+
+// A full server evicts the session that has been without an owner and without a process the longest. The
+// new session opens when the evicted session has ended.
+func TestFullServerEvictsTheOldest(t *testing.T) {
+	onStage(t, config.Config{MaxSessions: 3}, func(s *stage) {
+		for range 3 {
+			s.send(message.Attach{})
+		}
+		now := time.Now()
+		s.send(message.Standing{ID: s.ids[0], Since: now.Add(-3 * time.Minute)}) // has a process
+		s.send(message.Standing{ID: s.ids[1], Since: now.Add(-1 * time.Minute), Empty: true})
+		s.send(message.Standing{ID: s.ids[2], Since: now.Add(-2 * time.Minute), Empty: true})
+		s.send(message.Attach{})
+		s.wants(0)
+		s.wants(1)
+		s.wants(2, message.Evict{IfIdle: true})
+		if len(s.ids) != 3 {
+			t.Fatal("a fourth session opened before another one had ended")
+		}
+		s.stop(2)
+		if len(s.ids) != 4 {
+			t.Fatal("no session opened in the place of the evicted one")
+		}
+		s.refused(0, "")
+	})
+}
+
+// If the session that was to make room stays, the next one is asked; if none is left, the client is refused.
+func TestNoSessionMakesRoom(t *testing.T) {
+	onStage(t, config.Config{MaxSessions: 2}, func(s *stage) {
+		s.send(message.Attach{})
+		s.send(message.Attach{})
+		since := time.Now().Add(-time.Minute)
+		s.send(message.Standing{ID: s.ids[0], Since: since, Empty: true})
+		s.send(message.Standing{ID: s.ids[1], Since: since.Add(1), Empty: true})
+		s.send(message.Attach{})
+		s.wants(0, message.Evict{IfIdle: true})
+		s.wants(1)
+		s.send(message.Standing{ID: s.ids[0]}) // its owner was faster
+		s.wants(1, message.Evict{IfIdle: true})
+		s.refused(0, "")
+		time.Sleep(roomTime) // the other one does not answer
+		synctest.Wait()
+		s.refused(1, "the server has 2 sessions, its limit")
+	})
+}
+
+// A draining registry tells every session, opens none, and says once that no session is left.
+func TestDrain(t *testing.T) {
+	onStage(t, config.Config{}, func(s *stage) {
+		s.send(message.Attach{})
+		s.send(message.Attach{})
+		s.send(message.DrainAll{})
+		s.wants(0, message.Drain{})
+		s.wants(1, message.Drain{})
+		s.send(message.Attach{})
+		s.refused(1, "shutting down")
+		s.stop(0)
+		if s.drained != 0 {
+			t.Error("drained, with a session left")
+		}
+		s.stop(1)
+		s.send(message.DrainAll{})
+		if s.drained != 1 {
+			t.Errorf("drained %d times, want once", s.drained)
+		}
+	})
+}
+
+// Without the list of sessions a registry opens none, and does not say that none is left.
+func TestListOfSessionsIsAwaited(t *testing.T) {
+	onStage(t, config.Config{}, func(s *stage) {
+		s.send(message.Attach{})
+		kept := s.ids[0]
+		s.failures = 3
+		next := &registry{env: &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}, record: s.record,
+			sessions: actor.NewPID(s.pids[kept].Address, strings.TrimSuffix(s.pids[kept].Id, "/"+kept))}
+		s.root.StopFuture(s.registry).Wait()
+		s.registry = s.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return next }))
+		s.send(message.Attach{})
+		s.send(message.Attach{SessionID: kept})
+		s.send(message.DrainAll{})
+		if len(s.ids) != 1 || s.drained != 0 || len(s.replies) != 0 {
+			t.Errorf("before the list: %d sessions, drained %d times, %+v", len(s.ids), s.drained, s.replies)
+		}
+		time.Sleep(3 * listPause)
+		synctest.Wait()
+		if known := slices.Collect(maps.Keys(next.known)); !slices.Equal(known, []string{kept}) {
+			t.Errorf("knows %v, want %v", known, kept)
+		}
+		s.wants(0, message.TellStanding{}, message.Drain{})
+		s.refused(1, "shutting down")
+		s.root.StopFuture(s.registry).Wait()
+	})
+}
+
+// An Attach without a session to attach to is answered with the reason.
+func TestAttachIsRefused(t *testing.T) {
+	day, none := uint64(24*time.Hour/time.Millisecond), uint64(0)
+	over := day + 1
+	for text, m := range map[string]message.Attach{
+		"unknown session id s":                    {SessionID: "s"},
+		"set resumeSessionId":                     {Role: protocol.RoleObserver},
+		"session.name has 1025 bytes":             {Options: protocol.SessionOptions{Name: strings.Repeat("a", 1025)}},
+		"session.detachedTtlMs is 86400001, this": {Options: protocol.SessionOptions{DetachedTTLMs: &over}},
+		"session.detachedTtlMs is 0, this":        {Options: protocol.SessionOptions{DetachedTTLMs: &none}},
+		"session.idleMs is 0, this":               {Options: protocol.SessionOptions{IdleMs: &none}},
+		"session.maxAgeMs is 86400001, this":      {Options: protocol.SessionOptions{MaxAgeMs: &over}},
+	} {
+		onStage(t, config.Config{IdleTimeout: time.Hour, MaxAge: 24 * time.Hour}, func(s *stage) {
+			s.send(m)
+			s.refused(1, text)
+		})
+	}
+	onStage(t, config.Config{MaxAge: 24 * time.Hour}, func(s *stage) {
+		s.send(message.Attach{Options: protocol.SessionOptions{DetachedTTLMs: &day, IdleMs: &none, MaxAgeMs: &day}})
+		s.refused(0, "")
+	})
+}
+
+// The news of an ephemeral session that was abandoned comes back to its supervisor, after a Drain.
+func TestAbandonedComesBack(t *testing.T) {
+	onStage(t, config.Config{}, func(s *stage) {
+		s.send(message.Attach{Ephemeral: true})
+		s.root.Send(s.registry, message.DrainAll{})
+		s.send(message.Abandoned{ID: s.ids[0]})
+		s.wants(0, message.Drain{}, message.Abandoned{ID: s.ids[0]})
+	})
+}
