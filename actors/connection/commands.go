@@ -40,7 +40,7 @@ type commandKey struct {
 
 // runningCommand is what a connection knows of a command.
 type runningCommand struct {
-	stream
+	stream  *stream
 	key     commandKey
 	dialect dialect.Dialect
 	parcel  *message.Parcel // waits for the window; nil: none does
@@ -50,7 +50,7 @@ type runningCommand struct {
 // forget frees the name of a command.
 func (cs *commands) forget(cmd *runningCommand) {
 	delete(cs.named, cmd.key)
-	delete(cs.actors, cmd.ref.PID.Id)
+	delete(cs.actors, cmd.stream.ref.PID.Id)
 }
 
 // ending is how many have an answer that waits for the window.
@@ -107,7 +107,7 @@ func (c *connection) callCommand(ctx actor.Context, in inbound, r dialect.Reques
 		c.answer(pending{id: in.id, weight: in.weight}, result, err)
 	default:
 		in.params = r.Call
-		c.ask(ctx, cmd.ref.PID, in, pending{command: cmd, call: &r.Call})
+		c.ask(ctx, cmd.stream.ref.PID, in, pending{command: cmd, call: &r.Call})
 	}
 }
 
@@ -132,10 +132,10 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		Troupe:     c.troupe,
 		Connection: ctx.Self(),
 		Room:       c.commands.room,
-		Pull:       DeliveryBytes,
+		Pull:       deliveryBytes,
 	}), message.CommandPrefix)
-	cmd := &runningCommand{stream: stream{ref: message.ProcessRef{PID: pid}}, key: key, dialect: spec.Dialect}
-	cmd.stream.command, cmd.stream.out.Of = cmd, &cmd.stream
+	cmd := &runningCommand{stream: newStream(message.ProcessRef{PID: pid}), key: key, dialect: spec.Dialect}
+	cmd.stream.command = cmd
 	c.commands.named[key], c.commands.actors[pid.Id] = cmd, cmd
 	in.params = message.StartCommand{}
 	c.ask(ctx, pid, in, pending{command: cmd, server: spec.Dialect.Started(spec.Name) != nil})
@@ -191,7 +191,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	begun := true
 	for token, p := range c.pending {
 		switch {
-		case p.command == nil || !p.command.ref.PID.Equal(pid):
+		case p.command == nil || !p.command.stream.ref.PID.Equal(pid):
 		case p.begins():
 			begun = false
 			c.reply(ctx, message.Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
@@ -203,7 +203,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	if failed == nil || !begun {
 		return
 	}
-	c.passLast(ctx, &failed.stream) // it comes before
+	c.passLast(ctx, failed.stream) // it comes before
 	if method, body := failed.dialect.Ended(failed.key.name, dialect.End{Code: dialect.LostCode}); method != "" {
 		c.writer.output(outgoing{method: method, body: body})
 	}

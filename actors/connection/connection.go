@@ -29,8 +29,8 @@ type (
 )
 
 const (
-	// DeliveryBytes is how much output one process may send before another's turn.
-	DeliveryBytes = 128 << 10
+	// deliveryBytes is how much output one process may send before another's turn.
+	deliveryBytes = 128 << 10
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
 	// maxGreeting is how many bytes a message may have until the client has a session: resumeFrom

@@ -65,7 +65,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe) {
 	s.forget()
 	s.shown = true
-	m.Pull, m.Owner, m.Explicit = DeliveryBytes, !c.observer, c.acks
+	m.Pull, m.Owner, m.Explicit = deliveryBytes, !c.observer, c.acks
 	ctx.Request(s.ref.PID, m)
 }
 
@@ -115,7 +115,7 @@ func (c *connection) flush(ctx actor.Context, force bool) {
 	}
 	for s, ask, ok := c.window.Next(force); ok; s, ask, ok = c.window.Next(force) {
 		c.pass(ctx, s, ask)
-		ctx.Request(s.ref.PID, message.Pull{Bytes: DeliveryBytes})
+		ctx.Request(s.ref.PID, message.Pull{Bytes: deliveryBytes})
 	}
 }
 

@@ -233,11 +233,11 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 			m.To = result.NextSeq - 1
 		}
 		n := bytesOf(&result)
-		if n > DeliveryBytes && !c.memory.Try(encoded(n)) {
-			fit(&result, DeliveryBytes) // the client reads on
+		if n > deliveryBytes && !c.memory.Try(encoded(n)) {
+			fit(&result, deliveryBytes) // the client reads on
 			m.To, n = result.NextSeq-1, bytesOf(&result)
 			c.memory.Force(encoded(n))
-		} else if n <= DeliveryBytes {
+		} else if n <= deliveryBytes {
 			c.memory.Force(encoded(n))
 		}
 		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})

@@ -12,7 +12,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -626,11 +625,11 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 							entries += uint64(len(m.Entries))
 							newest = m.Entries[len(m.Entries)-1]
 							mu.Unlock()
-							ctx.Request(ctx.Sender(), message.Pull{Bytes: connection.DeliveryBytes})
+							ctx.Request(ctx.Sender(), message.Pull{Bytes: 128 << 10})
 						}
 					})
 				})
-				system.Root.RequestWithCustomSender(pid, message.Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: connection.DeliveryBytes}, owner)
+				system.Root.RequestWithCustomSender(pid, message.Subscribe{Owner: true, Now: true, Explicit: test.explicit, Pull: 128 << 10}, owner)
 				synctest.Wait()
 				for range test.n {
 					write(test.size)
