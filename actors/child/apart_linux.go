@@ -15,6 +15,8 @@ import (
 // forkApart forks the child of j, which may hang before executing its program, and waits for the
 // exec for answerTime at most. The error ErrNoAnswer means: the child was killed, but has not
 // ended.
+//
+// The function is long because each step needs the clean-up of those before.
 func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, err error) {
 	r, w, err := pipe()
 	if err != nil {

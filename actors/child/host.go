@@ -277,11 +277,17 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	if err != nil {
 		return nil, startError(err, spec, h.room)
 	}
+	h.began(p, spec, ends)
+	return p, nil
+}
+
+// began takes over a child that was just forked: from now on the host waits for its exit.
+func (h *Host) began(p *process, spec *Spec, ends *ends) {
 	p.pidfd = h.exits.reserve(p.pid)
 	if spec.Limits.Processes == nil {
 		h.fence.restrain(p.pid)
 	}
-	tree.started(p.pid)
+	p.tree.started(p.pid)
 	p.adopt(ends, spec.StdinQueue)
 	h.mu.Lock()
 	h.live[p] = struct{}{}
@@ -291,7 +297,6 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	case h.begun <- struct{}{}:
 	default:
 	}
-	return p, nil
 }
 
 func (h *Host) removeTree(tree tree, name string) {

@@ -41,10 +41,15 @@ func Copy(ctx context.Context, from, to string, recursive bool) error {
 	if into == root || strings.HasPrefix(into, strings.TrimSuffix(root, "/")+"/") {
 		return refuse("directory `%s` cannot be copied into itself, `%s`", from, to)
 	}
+	return copyTree(ctx, root, into)
+}
+
+// copyTree copies what is in the directory root into the directory into.
+func copyTree(ctx context.Context, root, into string) error {
 	// modes sets the modes of the directories, the last directory first: a read-only directory must
 	// be filled before.
 	var modes []func() error
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
