@@ -298,7 +298,7 @@ func (p *process) join(ctx context.Context, after uint64) error {
 		return err
 	}
 	if !slices.ContainsFunc(list, func(info protocol.ProcessInfo) bool { return info.ProcessID == p.id }) {
-		return fmt.Errorf("%w: %q; Processes lists those it has", ErrProcessGone, p.id)
+		return fmt.Errorf("%w: %q; Client.Processes lists the processes of the session", ErrProcessGone, p.id)
 	}
 	p.last, p.acked, p.started = after, after, true
 	if err := p.register(); err != nil {
@@ -367,7 +367,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		ms   **uint64
 	}{{"Timeout", cmd.Timeout, &p.TimeoutMs}, {"KillGrace", cmd.KillGrace, &p.KillGraceMs}} {
 		if d.d < 0 {
-			return nil, fmt.Errorf("client: %s is %v: it cannot be negative", d.name, d.d)
+			return nil, fmt.Errorf("client: %s is %v: choose zero or a positive duration", d.name, d.d)
 		}
 		if d.d > 0 {
 			ms := millis(d.d)
@@ -552,7 +552,7 @@ func (cmd *Cmd) Signal(ctx context.Context, sig protocol.Signal) error {
 	var other protocol.OtherRun // zero if the signal was sent
 	err := p.c.call(ctx, protocol.MethodProcessSignal, params, &other)
 	if err == nil && other.Run != 0 {
-		return fmt.Errorf("%w: %s was for run %d, and it is at %d", ErrOtherRun, sig, params.Run, other.Run)
+		return fmt.Errorf("%w: %s was for run %d, and the process is at run %d", ErrOtherRun, sig, params.Run, other.Run)
 	}
 	return err
 }

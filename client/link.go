@@ -164,7 +164,7 @@ func (c *Client) first(ctx context.Context) (link, error) {
 			return conn, err
 		}
 		if time.Since(pace.since) > c.opts.ReconnectFor || sleep(ctx, pace.next()) != nil {
-			return link{}, fmt.Errorf("%w; set Takeover to take it, or Observe to watch", err)
+			return link{}, fmt.Errorf("%w; set Takeover to take the session over, or Observe to watch", err)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (c *frames) nextFrame(in *bufio.Reader) error {
 	size, m, most := binary.LittleEndian.Uint32(head[:]), &c.message, c.message.most(c.max)
 	switch {
 	case size == 0:
-		return fmt.Errorf("transport: %s sent a frame of no bytes: a message has some", c.name)
+		return fmt.Errorf("transport: %s sent a frame of no bytes; a frame has at least 1 byte", c.name)
 	case size > uint32(most):
 		limit := &LimitError{What: "frame", Max: most}
 		if head[0] == '{' && c.conn == nil {

@@ -165,7 +165,7 @@ func (c *piped) ReadMessage() ([]byte, error) {
 
 func (c *lines) WriteMessage(msg []byte, binary bool) error {
 	if binary {
-		return errors.New("transport: stdio carries lines of JSON; a binary message has no place in them")
+		return errors.New("transport: stdio carries lines of JSON, and no binary messages")
 	}
 	c.out = append(append(c.out[:0], msg...), '\n') // one write, so that a line is never torn
 	_, err := c.w.Write(c.out)
