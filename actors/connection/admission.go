@@ -6,25 +6,25 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
-// admission bounds the requests of one connection that have no answer yet: by
-// their number, and by the bytes of their frames. The reader waits for a place
-// before it reads the socket; a place is free when the answer has been written.
+// admission bounds the unanswered requests of a connection: their number, and the bytes of their
+// frames. The reader waits for a place before reading the socket. A place is free again once the
+// answer has been written.
 type admission struct {
 	maxRequests int
-	memory      *budget.Account // of the connection: what requests hold
+	memory      *budget.Account // of the connection: memory held by requests
 
 	mu       sync.Mutex
 	free     sync.Cond
 	requests int
 	bytes    int
 	released uint64 // places freed since the beginning
-	watched  bool   // somebody looks whether it goes on
+	watched  bool   // the actor looks at stillFull from time to time
 	over     bool   // the reader waits for memory
 	closed   bool
 }
 
-// maxPendingBytes is the bound on the bytes. One request counts for a quarter at most: a large one
-// does not fill the admission alone, for what comes behind it may be a signal.
+// maxPendingBytes bounds the bytes. A single request counts for a quarter at most: a large request
+// does not fill the admission alone, because the next request may be a signal.
 const maxPendingBytes = 16 << 20
 
 func newAdmission(maxRequests int, memory *budget.Account) *admission {
@@ -37,10 +37,10 @@ func counted(bytes int) int { return min(bytes, maxPendingBytes/4) }
 
 func (a *admission) full() bool { return a.requests >= a.maxRequests || a.bytes >= maxPendingBytes }
 
-// wait blocks until one more may be read, and reports whether: after close none
-// may. If it has to wait and nobody is looking, it first calls full: somebody must then ask
-// stillFull until that says no. A connection that holds more than is its own also waits while
-// all connections together hold too much.
+// wait blocks until another request may be read. After close, wait returns false. If wait has to
+// block and nobody is looking, wait first calls full; the actor must then call stillFull until the
+// answer is no. A connection with more than its own share of memory also waits while all
+// connections together hold too much.
 func (a *admission) wait(full func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,8 +67,9 @@ func (a *admission) wait(full func()) bool {
 	return false
 }
 
-// stillFull reports whether the reader waits still, and how many places have been released; over:
-// for the sake of what all connections hold. If it does not, nobody needs to look again.
+// stillFull reports whether the reader still waits, and how many places have been released. over:
+// the reader waits because all connections together hold too much. After full false, nobody needs
+// to look again.
 func (a *admission) stillFull() (full, over bool, released uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,17 +79,17 @@ func (a *admission) stillFull() (full, over bool, released uint64) {
 
 // take counts a request of so many bytes, at least 1.
 func (a *admission) take(bytes int) {
-	a.memory.Force(bytes) // it is here
+	a.memory.Force(bytes) // the request is in memory already
 	a.mu.Lock()
 	a.requests++
 	a.bytes += counted(bytes)
 	a.mu.Unlock()
 }
 
-// light is what a request weighs whose bytes something else bounds.
+// light is the weight of a request whose bytes have another bound.
 const light = 1
 
-// lighten has a request of so many bytes weigh light. They stay in memory, until lightened.
+// lighten reduces the weight of a request to light. The account holds the bytes until lightened.
 func (a *admission) lighten(bytes int) int {
 	a.mu.Lock()
 	a.bytes -= counted(bytes) - light
@@ -97,7 +98,7 @@ func (a *admission) lighten(bytes int) int {
 	return light
 }
 
-// lightened says that the bytes of such a request are gone.
+// lightened gives the bytes of a light request back to the account.
 func (a *admission) lightened(bytes int) { a.memory.Give(bytes - light) }
 
 func (a *admission) release(bytes int) {

@@ -29,7 +29,7 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 	a = newAdmission(100, nil)
-	for i := range 4 { // one alone does not fill it, whatever its size
+	for i := range 4 { // a single request never fills the admission
 		if a.full() {
 			t.Errorf("full with %d large ones", i)
 		}
@@ -40,20 +40,20 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// Whatever is admitted, made light and released in whatever order: the admission counts what is
-// there, the account holds what is in memory, and in the end both hold nothing.
+// With requests taken, lightened and released in random order: the admission counts the requests
+// present, the account holds the bytes in memory, and in the end both hold nothing.
 func TestAdmissionForgetsNothing(t *testing.T) {
 	const largest = maxPendingBytes / 2
 	type request struct {
-		bytes  int // as it was taken
-		weight int // as it is released
+		bytes  int // at take
+		weight int // at release
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		pool := budget.New(math.MaxInt64)
 		memory := pool.Account()
 		a := newAdmission(10, memory)
 		var requests []request
-		var lightened []int // bytes that are still in memory
+		var lightened []int // bytes still in memory
 		pick := func(t *rapid.T) int { return rapid.IntRange(0, len(requests)-1).Draw(t, "request") }
 		release := func(i int) {
 			a.release(requests[i].weight)
@@ -109,7 +109,7 @@ func TestAdmissionForgetsNothing(t *testing.T) {
 			giveBack(0)
 		}
 		check(t)
-		// The account has room for budget.Free bytes beside the pool: not one byte less, nor more.
+		// The account has room for budget.Free bytes beside the pool, to the byte.
 		if memory.Force(budget.Free); pool.Used() != 0 {
 			t.Fatal("the account holds bytes, and no request is left")
 		}

@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// maxCommandOutput bounds the output that the commands of a connection keep until they end, in
-	// bytes.
+	// maxCommandOutput bounds the output kept by the running commands of a connection, in bytes.
 	maxCommandOutput = 64 << 20
-	// outputCopies is how often such output is in memory when a command ends: as it came, as text,
-	// and as it is written.
+	// outputCopies is the number of copies in memory of such output when a command ends: raw, as
+	// text, and encoded.
 	outputCopies = 3
 )
 
-// commands are the programs of the sister APIs that a connection runs.
+// commands are the running programs of the sister APIs on a connection.
 type commands struct {
 	named  map[commandKey]*runningCommand // a name is taken until the writer has the end
 	actors map[string]*runningCommand     // the same, by the id of the actor
@@ -38,13 +37,13 @@ type commandKey struct {
 	serial    uint64 // of a command without a name; else 0
 }
 
-// runningCommand is what a connection knows of a command.
+// runningCommand is a command as its connection sees the command.
 type runningCommand struct {
 	stream  *stream
 	key     commandKey
 	dialect dialect.Dialect
-	parcel  *message.Parcel // waits for the window; nil: none does
-	asked   pending         // the request that parcel.Answer answers
+	parcel  *message.Parcel // waits for its turn in the window; nil: nothing waits
+	asked   pending         // the request answered by parcel.Answer
 }
 
 // forget frees the name of a command.
@@ -53,7 +52,7 @@ func (cs *commands) forget(cmd *runningCommand) {
 	delete(cs.actors, cmd.stream.ref.PID.Id)
 }
 
-// ending is how many have an answer that waits for the window.
+// ending returns the number of commands whose answer waits for the window.
 func (cs *commands) ending() (n int) {
 	for _, cmd := range cs.named {
 		if cmd.parcel != nil && cmd.parcel.Answer != nil {
@@ -63,7 +62,7 @@ func (cs *commands) ending() (n int) {
 	return n
 }
 
-// over reports whether the command has told its end, which waits for the window.
+// over reports whether the command has ended, and its last parcel waits for the window.
 func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.Last }
 
 // command handles a request of the sister APIs.
@@ -80,7 +79,7 @@ func (c *connection) command(ctx actor.Context, in inbound) {
 	}
 }
 
-// translator returns the one translator of the connection.
+// translator returns the translator of the connection, and makes it at the first call.
 func (c *connection) translator() *dialect.Translator {
 	if c.commands.translator == nil {
 		c.commands.translator = &dialect.Translator{
@@ -102,7 +101,7 @@ func (c *connection) callCommand(ctx actor.Context, in inbound, r dialect.Reques
 	case cmd == nil:
 		result, err := r.Dialect.Unknown(r.Name, r.Call)
 		c.answer(pending{id: in.id, weight: in.weight}, result, err)
-	case cmd.over(): // its actor may be gone
+	case cmd.over(): // the actor of the command may be gone
 		result, err := r.Dialect.Over(r.Name, r.Call)
 		c.answer(pending{id: in.id, weight: in.weight}, result, err)
 	default:
@@ -141,8 +140,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 	c.ask(ctx, pid, in, pending{command: cmd, server: spec.Dialect.Started(spec.Name) != nil})
 }
 
-// parcel takes what a command has to say. The window passes it to the writer in turn with the
-// output of processes.
+// parcel takes a parcel of a command. Parcels and the output of processes take turns in the window.
 func (c *connection) parcel(ctx actor.Context, m message.Parcel) {
 	cmd := c.commands.actors[ctx.Sender().GetId()]
 	if cmd == nil || c.stage == evicted {
@@ -151,7 +149,7 @@ func (c *connection) parcel(ctx actor.Context, m message.Parcel) {
 	}
 	cmd.parcel = &m
 	d := window.Delivery{Last: m.To, Bytes: m.Bytes + window.EntryBytes*int64(len(m.Notes)), AckEvery: m.AckEvery}
-	if m.Answer != nil { // it is no longer the command that has to answer
+	if m.Answer != nil { // the connection answers now, even if the command fails
 		d.Bytes += window.EntryBytes
 		cmd.asked = c.pending[m.Answer.Token]
 		delete(c.pending, m.Answer.Token)
@@ -174,17 +172,17 @@ func (c *connection) passParcel(cmd *runningCommand) {
 		c.writer.output(outgoing{written: m.Release})
 	}
 	if m.Last {
-		c.commands.forget(cmd) // another command of this name comes after it in the writer
+		c.commands.forget(cmd) // everything of a later command with this name follows in the writer
 	}
 }
 
-// commandGone is for the end of a command's actor. Requests that it has not answered are answered.
-// Most often the client knows the end of the command. Else the actor has failed, and the program is
-// killed with it.
+// commandGone handles the end of a command's actor, and answers the requests that the actor left.
+// Usually the client has been told the end of the command. Otherwise the actor has failed, the
+// program is killed, and commandGone tells the client an end with dialect.LostCode.
 func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	failed := c.commands.actors[pid.Id]
 	if failed != nil && failed.over() {
-		failed = nil // its end waits for the window
+		failed = nil // the end waits for the window
 	} else if failed != nil {
 		c.commands.forget(failed)
 	}
@@ -203,7 +201,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 	if failed == nil || !begun {
 		return
 	}
-	c.passLast(ctx, failed.stream) // it comes before
+	c.passLast(ctx, failed.stream) // the waiting parcel comes before the end
 	if method, body := failed.dialect.Ended(failed.key.name, dialect.End{Code: dialect.LostCode}); method != "" {
 		c.writer.output(outgoing{method: method, body: body})
 	}

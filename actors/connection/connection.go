@@ -1,5 +1,5 @@
-// Package connection has the actor of one transport connection. It translates between the wire and
-// the messages of sessions and processes.
+// Package connection has the actor of a transport connection. The actor translates between the wire
+// and the messages of sessions and processes.
 package connection
 
 import (
@@ -16,28 +16,29 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Messages to a connection actor, beside those of messages.go.
+// Messages to a connection actor from its own goroutines and timers. Other actors send messages of
+// package message.
 type (
 	ended         struct{ err error } // reader or writer: the transport is gone
 	ponged        struct{}            // reader; at most one is on its way
 	pingDue       struct{}            // output has paused
 	listWritten   struct{}            // writer: the answers to process/list
-	groupsWritten struct{}            // writer: what it was given of group/changed
+	groupsWritten struct{}            // writer: the last group/changed has been written
 	attachDue     struct{ token uint64 }
 	endDue        struct{} // the client had its time to read the end
 
 )
 
 const (
-	// deliveryBytes is how much output one process may send before another's turn.
+	// deliveryBytes is how much output a process may send in a turn.
 	deliveryBytes = 128 << 10
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
 	// maxGreeting is how many bytes a message may have until the client has a session: resumeFrom
 	// may name 10,000 processes.
 	maxGreeting = 1 << 20
-	// endTime is how long an evicted client may take to read why, and how long what
-	// waits may take to be answered after the end of its input.
+	// endTime is how long an evicted client may take to read the reason. After the end of the
+	// client's input, unanswered requests have the same time.
 	endTime = 5 * time.Second
 )
 
@@ -55,30 +56,30 @@ const (
 	evicted
 )
 
-// connection is the actor of one transport connection. It translates between the
-// wire and the messages of sessions and processes, and holds output back that the
-// client is not reading. It owns nothing that must survive it.
+// connection is the actor of a transport connection. The actor translates between the wire and the
+// messages of sessions and processes, and holds output back while the client does not read.
+// Everything owned by the actor may be lost with the connection.
 type connection struct {
 	// Fixed at spawn.
 	env    *env.Env
 	troupe *actor.PID
 	conn   message.Conn
-	most   int  // bytes that a message may have; 0: as many as limits say
-	spare  bool // there are MaxConnections without it: it is for a client that resumes
+	most   int  // bytes of a message at most; 0: only limits() bounds messages
+	spare  bool // beyond MaxConnections: only a client that resumes may use this connection
 	writer *writer
 	admit  *admission
-	memory *budget.Account // what its requests and answers hold
+	memory *budget.Account // for requests and answers
 
 	// Shared with the reader.
 	pongs pongs
 
 	// Owned by Receive.
 	stage     stage
-	init      *protocol.InitializeParams // while attaching: it may be large
+	init      *protocol.InitializeParams // nil except while attaching, because the params may be large
 	initReq   pending                    // initialize, while attaching
-	resume    map[string]uint64          // resumeFrom, until initialized: of the processes that there are or were
+	resume    map[string]uint64          // resumeFrom, until initialized, without unknown processes
 	held      []inbound                  // while attaching
-	gone      []message.ProcessRemoved   // before it was attached; told after initialized
+	gone      []message.ProcessRemoved   // removed before the client attached; told after initialized
 	session   *actor.PID
 	sessionID string
 	observer  bool
@@ -86,7 +87,7 @@ type connection struct {
 
 	token    uint64
 	pending  map[uint64]pending   // requests without an answer
-	reads    fifo.Queue[pending]  // those that are answered when there is room in the window
+	reads    fifo.Queue[pending]  // answered once the window has room
 	lists    []pending            // process/list: all wait for listing
 	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
@@ -98,7 +99,7 @@ type connection struct {
 	stall    stall  // while the reader waits for admission
 	finished uint64 // answers that waited for the server alone, since the beginning
 
-	groups        map[string]message.GroupChanged // by group id: what the client was not told
+	groups        map[string]message.GroupChanged // by group id: news for the client
 	groupsWaiting bool                            // for groupsWritten
 
 	streams map[string]*stream // by process id
@@ -108,8 +109,8 @@ type connection struct {
 	broken     bool // the transport is
 }
 
-// New makes the actor of one connection. spare says that there are MaxConnections without
-// this one.
+// New makes the actor of a connection. spare says that the server has MaxConnections other
+// connections.
 func New(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) *actor.Props {
 	return e.Props(func() actor.Actor { return connectionOf(e, troupe, conn, spare) }, env.Escalated, actor.WithSupervisor(e.StopAtOnce))
 }
@@ -141,7 +142,7 @@ func (c *connection) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped: // both: ending is harmless twice
 		c.end()
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; Gone does not
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
 	case message.Gone:
 		c.actorGone(ctx, m.Who)
 	case env.Crashed:
@@ -193,7 +194,7 @@ func (c *connection) Receive(ctx actor.Context) {
 	}
 }
 
-// receiveNews is for what a session tells all who are attached to it.
+// receiveNews handles the messages of a session to everybody attached.
 func (c *connection) receiveNews(ctx actor.Context, m any) {
 	switch m := m.(type) {
 	case message.ProcessAdded:
@@ -249,7 +250,7 @@ func (c *connection) start(ctx actor.Context) {
 			}
 			if codec == nil {
 				codec = codecOf(conn.Subprotocol())
-				w.codec = codec // nothing is written before what answers this frame
+				w.codec = codec // nothing is written before the first frame has come
 			}
 			in := decode(codec, frame)
 			admit.take(in.weight)
@@ -266,7 +267,8 @@ func (c *connection) limit(bytes int) {
 	}
 }
 
-// faultOf is what each goroutine of the connection calls with its name: a test may stop it there.
+// faultOf returns a function that each goroutine of the connection calls with its name, so that tests
+// may stop the goroutine.
 func (c *connection) faultOf(self *actor.PID) func(goroutine string) {
 	fault := c.env.Faults.Actor
 	if fault == nil {
@@ -303,7 +305,7 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 	}
 }
 
-// acknowledge passes on what a client has made its own.
+// acknowledge passes a session/ack on to the processes.
 func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
 	if !c.acks || c.observer {
 		return
@@ -315,8 +317,8 @@ func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.Sessio
 	}
 }
 
-// groupChanged keeps the newest of each group until the writer has written the last: who
-// reads slowly is not told of all that was in between.
+// groupChanged keeps the newest news of each group until the writer has written the last news. A
+// slow client misses the news in between.
 func (c *connection) groupChanged(ctx actor.Context, m message.GroupChanged) {
 	if c.stage < attached || c.stage == evicted || !c.writer.caps.Groups {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A message that no case of a Receive names is logged: somebody has sent it for nothing.
+// A message without a case in Receive is logged, because its sender made a mistake.
 func TestConnectionLogsUnknownMessages(t *testing.T) {
 	for name, produce := range map[string]func(*env.Env) actor.Actor{
 		"connection": func(s *env.Env) actor.Actor {
@@ -27,7 +27,7 @@ func TestConnectionLogsUnknownMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-				var log bytes.Buffer // slog locks it; it is read when all is quiet
+				var log bytes.Buffer // slog locks the buffer, and the test reads when all is quiet
 				s := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
 				pid := spawn(func() actor.Actor { return produce(s) })
 				synctest.Wait()
@@ -44,7 +44,7 @@ func TestConnectionLogsUnknownMessages(t *testing.T) {
 	}
 }
 
-// lender is a troupe, a session and its process in one, that a test speaks through.
+// lender is a troupe, a session and a process in a single actor. The test speaks through lender.
 type lender struct {
 	subscribed chan message.Subscribe
 	acked      chan message.Ack
@@ -66,8 +66,8 @@ func (l *lender) Receive(ctx actor.Context) {
 	}
 }
 
-// A connection passes on no delivery with a hole: it subscribes again from the last entry that it
-// passed on. What the client has read it acknowledges.
+// A connection passes on no delivery with a hole, but subscribes again from the last entry passed on.
+// The connection acknowledges the entries that the client has read.
 func TestConnectionRefusesAHole(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		l := &lender{subscribed: make(chan message.Subscribe, 9), acked: make(chan message.Ack, 9)}
@@ -116,7 +116,7 @@ func TestConnectionRefusesAHole(t *testing.T) {
 	})
 }
 
-// A Pong is told once until it is read; an old one, and one that nobody asked for, is not.
+// A new Pong is told once until the connection reads. An old Pong, and a Pong without a Ping, is not told.
 func TestPongs(t *testing.T) {
 	var p pongs
 	p.asked.Store(3)

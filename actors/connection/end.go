@@ -20,7 +20,7 @@ func (c *connection) actorGone(ctx actor.Context, pid *actor.PID) {
 	c.commandGone(ctx, pid)
 }
 
-// ended stops the actor, but answers first what came before the end of an input.
+// ended stops the actor. If only the input has ended, the requests before the end are answered first.
 func (c *connection) ended(ctx actor.Context, err error) {
 	c.env.Log.Debug("connection ended", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "err", err)
 	var input interface{ InputEnded() bool }
@@ -37,8 +37,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 	c.mayClose(ctx)
 }
 
-// mayClose ends a connection whose input has ended once nothing of it is without
-// an answer.
+// mayClose ends the connection once its input has ended and every request is answered.
 func (c *connection) mayClose(ctx actor.Context) {
 	if c.inputEnded && c.stage != attaching && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
 		c.closeFor(ctx, protocol.CloseNormal, "")
@@ -62,10 +61,10 @@ func (c *connection) end() {
 	if c.broken {
 		code, reason = protocol.CloseLost, "the connection broke: resume the session" // unless the transport knew better
 	}
-	go conn.Close(code, reason) // it may wait for the peer a little
+	go conn.Close(code, reason) // Close may wait for the peer a little
 }
 
-// closeFor ends the connection once what is queued has been written.
+// closeFor ends the connection once the queue of the writer has been written.
 func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
 	c.stage = evicted
 	c.writer.close(code, reason)
@@ -77,7 +76,7 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 		return
 	}
 	if c.stage >= attached { // before the first frame nothing can be encoded
-		// The last message: behind the output that is here already, window or not.
+		// The last message follows all output received so far, even if the window is full.
 		c.flush(ctx, true)
 		c.writer.output(outgoing{method: protocol.NotifySessionEvicted, body: protocol.SessionEvictedNotification{Reason: reason}})
 	}
@@ -91,7 +90,7 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 	c.closeFor(ctx, code, reason)
 }
 
-// violation ends the connection of a client that has broken the protocol.
+// violation ends the connection of a client after a breach of the protocol.
 func (c *connection) violation(ctx actor.Context, what string) {
 	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
 	c.closeFor(ctx, protocol.CloseProtocolError, what)

@@ -8,8 +8,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// The functions here say what the call of each method about the filesystem does. They refuse wrong
-// params; call.do waits for a disk.
+// For each method about the filesystem a function refuses wrong params and sets call.do, the function
+// that may wait for a disk.
 
 func pathOf(uri string) (string, error) {
 	path, err := protocol.ParseFileURI(uri)
@@ -30,12 +30,12 @@ func pathsOf(uris []string) (paths []string, err error) {
 	return paths, nil
 }
 
-// handleKey is what calls about a handle wait for. An id may be empty.
+// handleKey returns the fileCall.handle of calls about a handle. The id may be empty.
 func handleKey(id string) string { return "handle " + id }
 
 func unlessFalse(b *bool) bool { return b == nil || *b }
 
-// empty returns a call that answers {}.
+// empty returns a call with the answer {}.
 func empty(do func(context.Context) error) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) { return protocol.Empty{}, do(ctx) }
 }

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxReadFile is the most that fs/readFile returns, in bytes.
+	// maxReadFile bounds the answer to fs/readFile, in bytes.
 	maxReadFile = 32 << 20
 	// maxFileCalls is how many calls of a connection wait for disks at a time, each on a
-	// thread of its own. Those of all connections: fileTurns.
+	// thread of its own. env.FileTurns bounds the calls of all connections.
 	maxFileCalls = 16
 	// fileWindow is how many bytes of answers may wait to be written when a call begins.
 	fileWindow = 1 << 20
@@ -25,7 +25,7 @@ const (
 	maxWatches = 64
 )
 
-// Messages to a connection: from the goroutine that made a call, from the writer, and from a watch.
+// Messages to a connection: from the goroutine of a call, from the writer, and from a watch.
 type (
 	fileDone struct {
 		call   *fileCall
@@ -33,7 +33,7 @@ type (
 		err    error
 	}
 	fileWritten    struct{ call *fileCall }
-	fileTurn       struct{} // fileTurns: there may be one
+	fileTurn       struct{} // env.FileTurns may have a turn now
 	missingChanged struct{ watchID uint64 }
 )
 
@@ -41,14 +41,14 @@ type (
 type fileCall struct {
 	in     inbound
 	do     func(context.Context) (any, error)
-	handle string // those about one are made in the order sent; "": it is about none
-	large  bool   // its answer may be: one at a time, until that is written
+	handle string // calls with the same handle run in the order sent; "": no handle
+	large  bool   // the answer may be large: a single such call until its answer is written
 	bytes  int    // of its answer
-	held   int    // of the connection's memory, for the answer: by its goroutine until that is done
+	held   int    // of the connection's memory, for the answer; owned by the goroutine until fileDone
 }
 
-// fileCalls are those of one connection. They wait for disks, so a goroutine makes each. What
-// bounds those that wait for their turn is the admission.
+// fileCalls has the calls about files of a connection. Calls wait for disks, so each has a goroutine.
+// The admission bounds the calls in waiting.
 type fileCalls struct {
 	handles   *files.Handles
 	watcher   *files.Watcher
@@ -56,11 +56,11 @@ type fileCalls struct {
 	cancel    context.CancelFunc
 	waiting   []*fileCall
 	running   int
-	busy      map[string]bool // handles about which one is running
-	large     bool            // such a one is running, or its answer is not written
+	busy      map[string]bool // by fileCall.handle: a call is running
+	large     bool            // a large call is running, or its answer is not written
 	unwritten int             // bytes of answers
-	watches   map[uint64]bool // by watchId: those asked for, and not told
-	waiter    *turns.Waiter   // for a turn; fileTurn comes; nil: it does not wait
+	watches   map[uint64]bool // by watchId: without a notification so far
+	waiter    *turns.Waiter   // for a turn, until fileTurn comes; nil: nothing waits
 	memory    *budget.Account // of the connection
 }
 
@@ -72,8 +72,7 @@ func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
 // holdTime is how long a call waits for memory for its answer. Not long: others wait for its turn.
 const holdTime = 3 * time.Second
 
-// encoded is what n bytes of an answer take in memory: as they are, and in base64 as they are
-// written.
+// encoded returns the memory of n bytes in an answer: the bytes themselves, and their base64.
 func encoded(n int) int { return n * 7 / 3 }
 
 // hold takes memory for n bytes of an answer.
@@ -95,8 +94,8 @@ func tryLater(err error) error {
 	return protocol.Errorf(protocol.CodeInternal, "%v: try again later", err)
 }
 
-// end drops what was written and not closed, and ends the watches. What runs goes on until it
-// sees it.
+// end drops files that were written and not closed, and ends the watches. Running calls end once
+// they look at their context.
 func (f *fileCalls) end(turns *turns.Pool) {
 	f.cancel()
 	if f.waiter != nil {
@@ -113,7 +112,7 @@ func (f *fileCalls) pending() int {
 	return len(f.waiting) + f.running
 }
 
-// take is the next that may run now, if there is a turn for it; nil: none.
+// take returns the next call that may run now, if turn allows. nil: no call may run.
 func (f *fileCalls) take(turn func() bool) *fileCall {
 	if f.running >= maxFileCalls || f.unwritten >= fileWindow {
 		return nil
@@ -141,13 +140,13 @@ func (f *fileCalls) done(call *fileCall) {
 	f.unwritten += call.bytes
 }
 
-// written is when that has been passed to the kernel.
+// written is called when the answer of a call has been passed to the kernel.
 func (f *fileCalls) written(call *fileCall) {
 	f.unwritten -= call.bytes
 	f.large = f.large && !call.large
 }
 
-// fileRequest takes a request about the filesystem. prepare says what its call does.
+// fileRequest takes a request about the filesystem. prepare sets up the call.
 func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCalls, *fileCall) error) {
 	if c.files == nil {
 		c.files = newFileCalls(c.env.Watcher, c.memory)
@@ -161,7 +160,7 @@ func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fi
 	c.runFiles(ctx)
 }
 
-// runFiles begins what may begin.
+// runFiles begins all calls that may begin.
 func (c *connection) runFiles(ctx actor.Context) {
 	self, root, fault := ctx.Self(), ctx.ActorSystem().Root, c.faultOf(ctx.Self())
 	var refused *protocol.Error
@@ -201,7 +200,7 @@ func (c *connection) fileTurn(ctx actor.Context) {
 	}
 }
 
-// receiveFiles is for what calls about files, and watches, send to the connection.
+// receiveFiles handles the messages of calls about files and of watches.
 func (c *connection) receiveFiles(ctx actor.Context, m any) {
 	switch m := m.(type) {
 	case fileDone:
@@ -219,7 +218,7 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	c.finished++
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
-	m.call.in.params, m.call.do = nil, nil // what they hold stops counting when the answer is written
+	m.call.in.params, m.call.do = nil, nil // the memory of both counts until the answer is written
 	switch {
 	case m.err != nil:
 		if isWatch {
@@ -245,7 +244,7 @@ func (c *connection) fileWritten(ctx actor.Context, m fileWritten) {
 	c.runFiles(ctx)
 }
 
-// watch adds a watch, if there may be one more.
+// watch adds a watch, unless the connection has maxWatches.
 func (f *fileCalls) watch(id uint64) error {
 	if f.watches[id] {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "watch %d already exists", id)
@@ -277,7 +276,7 @@ func sizeOf(result any) int {
 	return 0
 }
 
-// fileError is err as the wire has it. (exec-server wire §8.)
+// fileError translates err for the wire. (exec-server wire §8.)
 func fileError(err error) *protocol.Error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e

@@ -48,8 +48,8 @@ func TestSandboxIsRefusedFirst(t *testing.T) {
 	}
 }
 
-// However calls come and end: those about one handle run one at a time and in the order sent,
-// one large one at a time, no more than may; and whatever may run does.
+// With calls that come and end in random order: calls about the same handle run one at a time and in
+// the order sent, a single large call runs at a time, the bounds hold, and every call that may run runs.
 func TestFileCallsTakeTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFileCalls(nil, nil)

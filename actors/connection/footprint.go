@@ -21,7 +21,7 @@ func footprint(v any) int {
 	return int(value.Type().Size()) + behind(value)
 }
 
-// behind is what a value refers to.
+// behind is the memory that a value refers to, in bytes.
 func behind(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:

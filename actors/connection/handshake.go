@@ -32,8 +32,8 @@ func (c *connection) initialize(ctx actor.Context, in inbound, p protocol.Initia
 	env.After(ctx, attachTime, attachDue{c.token})
 }
 
-// ownerKey says whom the sessions count for that are opened over a connection. Without
-// authentication that is where it comes from.
+// ownerKey names the owner of the sessions opened over a connection. Sessions are counted by owner.
+// Without authentication the owner is the remote address.
 func ownerKey(conn message.Conn) string {
 	if known, ok := conn.(interface{ Peer() string }); ok {
 		return known.Peer()
@@ -47,7 +47,7 @@ func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
 	c.replayHeld(ctx)
 }
 
-// attachDue gives up on a session that has not answered for attachTime.
+// attachDue gives up on a session without an answer for attachTime.
 func (c *connection) attachDue(ctx actor.Context, m attachDue) {
 	if c.stage == attaching && m.token == c.token {
 		c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
@@ -65,8 +65,8 @@ func (c *connection) replayHeld(ctx actor.Context) {
 
 func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	if c.stage != attaching || m.Token != c.token {
-		// Too late: the client was told that it failed. Nobody watches this session
-		// for it; ending is what detaches.
+		// Too late: the client was told of a failure. To detach from the session, the
+		// connection has to end.
 		c.closeFor(ctx, protocol.CloseInternalError, "attached too late, resume again")
 		return
 	}
@@ -126,7 +126,7 @@ func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {
 	}
 }
 
-// replay sends what the client has missed of the processes it named.
+// replay sends the missed output of the processes in resumeFrom.
 func (c *connection) replay(ctx actor.Context) {
 	for id, after := range c.resume {
 		if s := c.streams[id]; s != nil && !s.shown {
@@ -135,7 +135,7 @@ func (c *connection) replay(ctx actor.Context) {
 	}
 	for _, gone := range c.gone {
 		after := c.resume[gone.ID]
-		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else it has heard of it
+		if c.streams[gone.ID] == nil && after < gone.Last+2 { // else the client knows the end
 			s := newStream(message.ProcessRef{})
 			s.out.Begin(after)
 			c.streams[gone.ID] = s
@@ -145,7 +145,7 @@ func (c *connection) replay(ctx actor.Context) {
 	c.resume, c.gone = nil, nil
 }
 
-// limits are those of the server, and of this connection.
+// limits returns the limits of the server, lowered to the limits of this connection.
 func (c *connection) limits() protocol.Limits {
 	l := c.env.Limits()
 	if c.most > 0 {

@@ -7,14 +7,14 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// inbound is one decoded frame, from the reader to its connection.
+// inbound is a decoded frame, from the reader to its connection.
 type inbound struct {
 	kind   protocol.Kind // 0 when the frame could not be decoded
 	id     protocol.ID
 	method string
 	params any             // as a value of the protocol's type; nil if the method has none here
 	err    *protocol.Error // the frame or its params are wrong
-	weight int             // what it holds of the admission
+	weight int             // in the admission
 	entry  *method         // of a request or notification; nil when the frame could not be decoded
 }
 
