@@ -21,10 +21,9 @@ const (
 	// of the response was written to the client. allHTTPCalls is the same for all connections.
 	maxHTTPCalls = 16
 	allHTTPCalls = 1024
-	// httpRoom is how many bytes the bodies have that are answered whole, beside the small ones.
+	// httpRoom bounds the bodies answered whole, in bytes. Small bodies do not count.
 	httpRoom = 2 * httpcall.MaxBody
-	// httpUploads is how many bytes the requests have that are not yet answered; one alone may have
-	// more.
+	// httpUploads bounds the unanswered requests, in bytes. A single request may have more.
 	httpUploads = 64 << 20
 )
 
@@ -40,12 +39,12 @@ type (
 		call  *httpCall
 		delta *protocol.HTTPBodyDeltaNotification
 	}
-	httpWritten struct{ call *httpCall } // all of it
-	httpDue     struct{ call *httpCall } // it has not begun, and has no more time
+	httpWritten struct{ call *httpCall } // the whole answer
+	httpDue     struct{ call *httpCall } // the time of the call is over; late if the call has begun
 
 )
 
-// httpCall is a request that is sent for the client.
+// httpCall is a request sent for the client.
 type httpCall struct {
 	in       inbound // without its params
 	stream   string  // its requestId
@@ -54,17 +53,17 @@ type httpCall struct {
 	ctx     context.Context // until its time is over, or the connection
 	cancel  context.CancelFunc
 	due     func() bool       // keeps a httpDue from being sent
-	request *httpcall.Request // until it is begun
-	upload  int               // bytes of the request, until it is answered
-	taken   int64             // of the room, by what is not written
+	request *httpcall.Request // nil once the call has begun
+	upload  int               // bytes of the request, until the answer
+	taken   int64             // of the room, until the answer is written
 	memory  *budget.Account   // of the connection
-	held    int               // of that, for the answer: by the goroutine until it has answered
-	written chan struct{}     // of a stream: has one when the next piece may be passed on
+	held    int               // bytes of memory for the answer; owned by the goroutine until httpAnswered
+	written chan struct{}     // of a stream: has an item when the next piece may be passed on
 }
 
-// httpCalls are those of one connection. A goroutine makes each. That a server takes its time is not
-// the client's fault, so the admission, which closes a connection that is full for long, has
-// but their number and lets no more than half of what it may have wait for their turn.
+// httpCalls has the HTTP requests of a connection. Each has a goroutine. The admission closes a
+// connection that stays full, but a slow server is not the client's fault. So the admission counts
+// only the number of these requests, and at most half of its places may wait for their turn.
 type httpCalls struct {
 	room    *semaphore.Weighted // bytes of bodies
 	uploads int                 // bytes of requests without an answer
@@ -72,7 +71,7 @@ type httpCalls struct {
 	cancel  context.CancelFunc
 	waiting []*httpCall
 	running int
-	asked   int             // of those running: without an answer
+	asked   int             // running calls without an answer
 	streams map[string]bool // by requestId: until the writer has the last piece
 }
 
@@ -130,7 +129,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 	}
 	h.uploads += upload
 	in.weight = c.admit.lighten(in.weight)
-	in.params = nil // which have the body
+	in.params = nil // drop the body
 	call := &httpCall{in: in, memory: c.memory, stream: p.RequestID, streamed: p.StreamResponse, request: request, upload: upload, due: func() bool { return true }}
 	if t := p.TimeoutMs; t == nil || *t == 0 {
 		call.ctx, call.cancel = context.WithCancel(h.ctx)
@@ -148,7 +147,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 	c.runHTTP(ctx)
 }
 
-// runHTTP begins what may begin, in the order in which it came.
+// runHTTP begins all calls that may begin, in the order of their requests.
 func (c *connection) runHTTP(ctx actor.Context) {
 	self, root, h, client := ctx.Self(), ctx.ActorSystem().Root, c.http, c.env.HTTPClient
 	for h.running < maxHTTPCalls && len(h.waiting) > 0 {
@@ -171,7 +170,7 @@ func (c *connection) runHTTP(ctx actor.Context) {
 	}
 }
 
-// make sends the request, and tells what comes back.
+// make sends the request, and tells the answer.
 func (call *httpCall) make(client *httpcall.Client, request *httpcall.Request, room *semaphore.Weighted, tell func(any)) {
 	answer := httpAnswered{call: call}
 	response, err := client.Do(call.ctx, request)
@@ -191,7 +190,7 @@ func (call *httpCall) make(client *httpcall.Client, request *httpcall.Request, r
 	tell(answer)
 }
 
-// bodyRoom is what the body of one call takes from: the room of its connection, and memory.
+// bodyRoom lends the body of a call the room of its connection, and memory.
 type bodyRoom struct {
 	*semaphore.Weighted
 	call *httpCall
@@ -205,8 +204,8 @@ func (r bodyRoom) Hold(n int) error {
 	return nil
 }
 
-// pass passes the body on, a piece when the one before has been written: one is with the writer
-// and one here.
+// pass passes the body on in pieces, each once the previous piece has been written. So the writer has
+// a piece, and pass has another.
 func (call *httpCall) pass(body io.Reader, tell func(any)) {
 	var buffers [2][httpcall.ChunkBytes]byte
 	for seq := uint64(1); ; {
@@ -235,7 +234,7 @@ func (call *httpCall) pass(body io.Reader, tell func(any)) {
 	}
 }
 
-// receiveHTTP is for what HTTP requests send to the connection.
+// receiveHTTP handles the messages of HTTP requests to the connection.
 func (c *connection) receiveHTTP(ctx actor.Context, m any) {
 	switch m := m.(type) {
 	case httpAnswered:
@@ -261,7 +260,7 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	switch m.call.taken = m.taken; {
 	case m.err != nil:
 		c.fail(in, httpError(m.err))
-	case m.call.streamed: // behind the last piece of an earlier one of that name
+	case m.call.streamed: // after the last piece of an earlier stream of the same name
 		c.answerInTurn(pending{id: in.id, weight: in.weight}, m.result, nil)
 		return
 	default:
@@ -270,9 +269,9 @@ func (c *connection) httpAnswered(ctx actor.Context, m httpAnswered) {
 	c.writer.control(c.httpOver(ctx, m.call))
 }
 
-// httpDelta passes a piece of a body on. In the lane of output: it must not hold that up, nor answers.
+// httpDelta passes a piece of a body on, through the queue of output, so that answers go first.
 func (c *connection) httpDelta(ctx actor.Context, m httpDelta) {
-	if c.stage == evicted { // the writer is to come to an end; without an answer no piece follows
+	if c.stage == evicted { // the writer must come to an end; without an answer the call sends no other piece
 		return
 	}
 	c.writer.output(outgoing{method: protocol.NotifyHTTPBodyDelta, body: m.delta})
@@ -284,7 +283,7 @@ func (c *connection) httpDelta(ctx actor.Context, m httpDelta) {
 	c.writer.output(outgoing{written: func() { written <- struct{}{} }})
 }
 
-// httpOver ends a call whose last piece the writer has. The caller queues the result after that piece.
+// httpOver ends a call after its last piece. The caller queues the returned outgoing after the last piece.
 func (c *connection) httpOver(ctx actor.Context, call *httpCall) outgoing {
 	call.cancel()
 	if call.streamed {
@@ -302,19 +301,19 @@ func (c *connection) httpWritten(ctx actor.Context, m httpWritten) {
 	c.mayClose(ctx)
 }
 
-// httpDue answers a request that had no turn in its time.
+// httpDue answers a request that got no turn in time.
 func (c *connection) httpDue(ctx actor.Context, m httpDue) {
 	i := slices.Index(c.http.waiting, m.call)
 	if i < 0 {
 		return
 	}
 	c.http.waiting = slices.Delete(c.http.waiting, i, i+1)
-	c.http.running++ // until that is written
+	c.http.running++ // until the answer is written
 	c.http.asked++
 	c.httpAnswered(ctx, httpAnswered{call: m.call, err: fmt.Errorf("%w, and %d others of this connection were before it", context.Cause(m.call.ctx), maxHTTPCalls)})
 }
 
-// httpError is err as the wire has it. (exec-server wire §8.)
+// httpError translates err for the wire. (exec-server wire §8.)
 func httpError(err error) *protocol.Error {
 	code := protocol.CodeInternal
 	if errors.Is(err, httpcall.ErrTooLarge) {

@@ -26,8 +26,8 @@ func params[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 	return nil
 }
 
-// initializeParams decodes the params of initialize: ours, or those of the app-server wire, which
-// have clientInfo.
+// initializeParams decodes the params of initialize: ours, or the params of the app-server wire with
+// clientInfo.
 func initializeParams(c protocol.Codec, payload []byte, p *protocol.InitializeParams) *protocol.Error {
 	if !protocol.HasMember(c, payload, "clientInfo") || protocol.HasMember(c, payload, "clientName") {
 		return params(c, payload, p)
@@ -40,8 +40,8 @@ func initializeParams(c protocol.Codec, payload []byte, p *protocol.InitializePa
 	return nil
 }
 
-// writeFileParams decodes the params of fs/writeFile, and has an error of its own for data that is
-// not base64. (exec-server wire §8.)
+// writeFileParams decodes the params of fs/writeFile, with a special error for wrong base64.
+// (exec-server wire §8.)
 func writeFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFileParams) *protocol.Error {
 	err := params(c, payload, p)
 	if err != nil {
@@ -53,7 +53,7 @@ func writeFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFilePa
 	return err
 }
 
-// optional decodes params that may be absent: then they are the zero P.
+// optional decodes params. Absent params are the zero P.
 func optional[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 	if payload == nil {
 		return nil
@@ -64,7 +64,7 @@ func optional[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 // ignored leaves the zero P, whatever the params are.
 func ignored[P any](protocol.Codec, []byte, *P) *protocol.Error { return nil }
 
-// codecOf is the codec that a subprotocol stands for.
+// codecOf returns the codec of a subprotocol.
 func codecOf(subprotocol string) protocol.Codec {
 	if subprotocol == "troupe."+protocol.Msgpack.Name() {
 		return protocol.Msgpack
@@ -72,7 +72,7 @@ func codecOf(subprotocol string) protocol.Codec {
 	return protocol.JSON
 }
 
-// decode makes sense of one frame. What it returns does not alias it.
+// decode decodes a frame. The result does not alias the frame.
 func decode(codec protocol.Codec, frame []byte) inbound {
 	in := inbound{weight: max(len(frame), 1)}
 	msg, err := codec.Decode(frame)

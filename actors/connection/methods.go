@@ -9,20 +9,20 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A method is an entry in the table of the requests and notifications that clients may send. What
-// an entry leaves out has the default: the method is a request of a client that has finished the
-// handshake, it changes something, and its answer may wait for a program or for the client.
+// A method is an entry in the table of the requests and notifications of clients. By default the
+// method is a request, allowed after the handshake, and changes something, and the answer may wait for
+// a program or for the client.
 type method struct {
 	name string
 	handler
-	// observer says whether an observer may send it. The zero permission denies.
+	// observer says whether an observer may send the method. The zero permission denies.
 	observer permission
 	// repeat says how a repeated request is recognized if it changes something. "": by a member
 	// of its params (startToken, writeId, requestId).
 	repeat string
 	// server: the answer waits for the server alone, neither for a program nor for the client.
 	server bool
-	// early: it may be sent before the end of the handshake.
+	// early: allowed before the end of the handshake.
 	early        bool
 	notification bool
 
@@ -34,7 +34,7 @@ type section struct {
 	family  string // as the errors of the handshake name it; "": no such method
 	prefix  string // an unknown method that begins so is of the family, too; "": none is
 	about   string // whose state the methods concern: connection, server, session, process, group, file, program
-	repeat  string // of a method that says nothing else
+	repeat  string // of a method whose repeat is ""
 	methods []method
 }
 
@@ -46,11 +46,11 @@ type permission struct {
 }
 
 var (
-	// reads is the permission of a method that changes nothing.
+	// reads is for methods without side effects.
 	reads = permission{"yes", func(any) bool { return true }, true}
-	// toRead is that of fs/open, which changes something with mode replace.
+	// toRead is for fs/open: only mode replace changes something.
 	toRead = permission{"to read", func(params any) bool { return params.(protocol.FsOpenParams).Mode != protocol.FsReplace }, false}
-	// byHandle is that of fs/writeBlock. An observer has no handle to write to: see toRead.
+	// byHandle is for fs/writeBlock. Because of toRead an observer has no handle for writing.
 	byHandle = permission{"yes", reads.may, false}
 )
 
@@ -59,14 +59,14 @@ func (p permission) allows(params any) bool { return p.may != nil && p.may(param
 
 const (
 	execFamily = "exec"
-	// repeatBySession: the request ends its session, which nobody can resume.
+	// repeatBySession: the request ends its session, and nobody can resume an ended session.
 	repeatBySession = "session"
 	// repeatsNotAtAll: the request is about a file, or about something that ends with the
 	// connection. Nothing recognizes a repeat.
 	repeatsNotAtAll = "connection"
 )
 
-// table has all methods. A test makes the list in docs/PROTOCOL.md from it.
+// table has all methods. A test compares the list in docs/PROTOCOL.md with table.
 var table = []section{
 	{family: execFamily, about: "connection", methods: []method{
 		{name: protocol.MethodInitialize, handler: handles(initializeParams, (*connection).initialize), early: true, observer: reads},

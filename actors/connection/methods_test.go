@@ -14,8 +14,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Every method that package protocol names, and no other, has one entry. (A test of package hunt
-// compares the methods of package protocol with those of package hunt.)
+// Every method of package protocol has an entry, and every entry is such a method. (A test of package
+// hunt compares the methods of packages protocol and hunt.)
 func TestMethodsAreInTheTable(t *testing.T) {
 	named := slices.Sorted(maps.Keys(methods))
 	for _, name := range hunt.Methods() {
@@ -32,7 +32,7 @@ func TestMethodsAreInTheTable(t *testing.T) {
 	}
 }
 
-// Every entry has a handler and a family, and says how a repeat is recognized if it changes something.
+// Every entry has a handler and a family. An entry that changes something says how a repeat is recognized.
 func TestMethodsAreComplete(t *testing.T) {
 	for name, m := range methods {
 		if m.handle == nil || m.decode == nil || len(m.params) == 0 {
@@ -62,7 +62,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 	for _, test := range []struct {
 		stage    stage
 		observer bool
-		want     int // code of the error; 0: it is handled
+		want     int // code of the error; 0: handled
 	}{
 		{ready, false, 0},
 		{ready, true, protocol.CodeObserver},
@@ -80,7 +80,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 	}
 }
 
-// What an observer may do depends on the params of one method.
+// An observer may open files for reading only.
 func TestObserverOpensToRead(t *testing.T) {
 	open := methods[protocol.MethodFsOpen].observer
 	for mode, want := range map[protocol.FsMode]bool{"": true, protocol.FsRead: true, protocol.FsReplace: false} {

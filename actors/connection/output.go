@@ -12,13 +12,13 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// stream is the output of one process, or of one command, on this connection.
+// stream is the output of a process, or of a command, on this connection.
 type stream struct {
 	out     window.Stream[*stream]
 	ref     message.ProcessRef
-	shown   bool              // it was subscribed to
+	shown   bool              // a Subscribe was sent
 	waiting *message.Delivery // its turn, in the window; nil: none
-	command *runningCommand   // nil: it is a process
+	command *runningCommand   // nil: the stream is of a process
 }
 
 func newStream(p message.ProcessRef) *stream {
@@ -27,7 +27,7 @@ func newStream(p message.ProcessRef) *stream {
 	return s
 }
 
-// forget gives back the delivery that waits, if one does.
+// forget drops the waiting delivery, and gives back its memory.
 func (s *stream) forget() {
 	s.out.Drop()
 	s.release()
@@ -61,7 +61,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 	c.subscribe(ctx, s, m)
 }
 
-// subscribe asks the process of s for what follows m.After. What waits comes again.
+// subscribe asks the process of s for the entries after m.After. A waiting delivery comes again.
 func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe) {
 	s.forget()
 	s.shown = true
@@ -69,7 +69,7 @@ func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe
 	ctx.Request(s.ref.PID, m)
 }
 
-// showNew shows a process from its beginning, if it is not shown.
+// showNew shows a process from its beginning, unless the process is shown already.
 func (c *connection) showNew(ctx actor.Context, p message.ProcessRef) {
 	if s := c.streams[p.ID]; s == nil || !s.ref.PID.Equal(p.PID) {
 		c.show(ctx, p, message.Subscribe{})
@@ -80,7 +80,7 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 	s := c.streams[m.Process]
 	if s == nil || !s.ref.PID.Equal(ctx.Sender()) || c.stage == evicted {
 		m.Release()
-		return // nobody is there any more, to send it or to have it
+		return // the process or the client is gone
 	}
 	if !c.window.Offer(&s.out, measured(&m)) {
 		// An actor failed between moving the cursor and sending: begin again.
@@ -88,12 +88,12 @@ func (c *connection) delivery(ctx actor.Context, m message.Delivery) {
 		c.resubscribe(ctx, message.Resubscribe{Process: s.ref})
 		return
 	}
-	s.release() // m begins where it did
+	s.release() // m replaces the waiting delivery, and begins at the same seq
 	s.waiting = &m
 	c.flush(ctx, false)
 }
 
-// measured is a delivery as the window sees it.
+// measured describes a delivery for the window.
 func measured(m *message.Delivery) window.Delivery {
 	d := window.Delivery{First: m.Gap.From, Last: m.Gap.To, AckEvery: m.AckEvery}
 	for i := range m.Entries {
@@ -108,7 +108,7 @@ func measured(m *message.Delivery) window.Delivery {
 	return d
 }
 
-// flush passes to the writer what has its turn in the window; with force, all that waits.
+// flush passes output to the writer while the window has room; with force, all waiting output.
 func (c *connection) flush(ctx actor.Context, force bool) {
 	for p, ok := c.read(force); ok; p, ok = c.read(force) {
 		c.readAgain(ctx, p)
@@ -119,7 +119,7 @@ func (c *connection) flush(ctx actor.Context, force bool) {
 	}
 }
 
-// read takes the first of the reads that wait for room in the window.
+// read takes the first process/read that waited for room, if the window has room.
 func (c *connection) read(force bool) (p pending, ok bool) {
 	if c.window.Full() && !force {
 		return p, false
@@ -127,7 +127,7 @@ func (c *connection) read(force bool) (p pending, ok bool) {
 	return c.reads.Pop()
 }
 
-// pass passes what waits of s to the writer, and then asks whether the client has read it.
+// pass passes the waiting output of s to the writer, and then does what ask says.
 func (c *connection) pass(ctx actor.Context, s *stream, ask window.Ask) {
 	if s.command != nil {
 		c.passParcel(s.command)
@@ -141,14 +141,14 @@ func (c *connection) pass(ctx actor.Context, s *stream, ask window.Ask) {
 	}
 }
 
-// passLast passes what waits of s out of turn, if something does: no more will come.
+// passLast passes the waiting output of s, out of turn. The caller expects no other output of s.
 func (c *connection) passLast(ctx actor.Context, s *stream) {
 	if ask, ok := c.window.Take(&s.out); ok {
 		c.pass(ctx, s, ask)
 	}
 }
 
-// askRead does what the window needs to learn how far the client has read.
+// askRead writes the Ping, or sets the timer, of an Ask.
 func (c *connection) askRead(ctx actor.Context, a window.Ask) {
 	c.ping(a.Ping)
 	if a.Wait {
@@ -156,7 +156,7 @@ func (c *connection) askRead(ctx actor.Context, a window.Ask) {
 	}
 }
 
-// ping writes the Ping serial behind all that was passed to the writer, unless serial is 0.
+// ping writes a Ping after all output passed to the writer. With serial 0, ping does nothing.
 func (c *connection) ping(serial uint64) {
 	if serial > 0 {
 		c.pongs.asked.Store(serial)
@@ -171,8 +171,8 @@ type pongs struct {
 	told   atomic.Bool   // a ponged is on its way
 }
 
-// take records a Pong and reports whether the connection needs a ponged. One goroutine calls it.
-// RFC 6455 §5.5.3 allows Pongs that nobody asked for: they change nothing.
+// take records a Pong and reports whether the connection needs a ponged. A single goroutine calls
+// take. RFC 6455 §5.5.3 allows a Pong without a Ping; such a Pong changes nothing.
 func (p *pongs) take(serial uint64) (tell bool) {
 	if serial <= p.newest.Load() || serial > p.asked.Load() {
 		return false
@@ -181,13 +181,13 @@ func (p *pongs) take(serial uint64) (tell bool) {
 	return p.told.CompareAndSwap(false, true)
 }
 
-// read is the newest Pong. The next one is told again.
+// read returns the newest Pong. After read, take tells the next Pong.
 func (p *pongs) read() uint64 {
 	p.told.Store(false)
 	return p.newest.Load()
 }
 
-// ponged acknowledges what the client has read, and passes on what there is room for now.
+// ponged acknowledges the output before the newest Pong, and fills the room in the window.
 func (c *connection) ponged(ctx actor.Context) {
 	serial := c.pongs.read()
 	for a, ok := c.window.Pong(serial); ok; a, ok = c.window.Pong(serial) {
@@ -198,7 +198,7 @@ func (c *connection) ponged(ctx actor.Context) {
 	c.flush(ctx, false)
 }
 
-// resubscribe goes on after the last entry that the writer has.
+// resubscribe subscribes again after the last entry passed to the writer.
 func (c *connection) resubscribe(ctx actor.Context, m message.Resubscribe) {
 	s := c.streams[m.Process.ID]
 	if s == nil || !s.ref.PID.Equal(m.Process.PID) || c.stage == evicted {
@@ -209,7 +209,7 @@ func (c *connection) resubscribe(ctx actor.Context, m message.Resubscribe) {
 	}
 }
 
-// removed forgets a process, and answers what can no longer be answered.
+// removed forgets a process, and answers the requests left by the process.
 func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 	s := c.streams[m.ID]
 	if s == nil {
@@ -219,19 +219,19 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 	c.passLast(ctx, s)
 	sent := s.out.Last()
 	if !s.out.Placed() {
-		sent = m.Last // nothing has come since it was subscribed to
+		sent = m.Last // nothing has come since the Subscribe
 	}
 	switch {
 	case s.out.Closed(), m.Closed && sent >= m.Last:
-	case m.Reason == "": // it was too slow, for an observer or with evict
+	case m.Reason == "": // this viewer was too slow: an observer, or with evict
 		closed := &message.Delivery{Process: m.ID, Entries: []outlog.Entry{{Seq: m.Last, Kind: outlog.Closed}}}
 		if sent+1 < m.Last {
 			closed.Gap = outlog.Gap{From: sent + 1, To: m.Last - 1}
 		}
 		c.writer.output(outgoing{delivery: closed})
 	default:
-		// Its actor is gone, and the end of its log with it: say so, and close. In the
-		// lane of its output, which comes before.
+		// The actor of the process is gone, and the end of the log is lost: tell the client, and
+		// close the stream. Both follow the output in the same queue.
 		last := max(m.Last, sent)
 		if sent < last {
 			c.writer.output(outgoing{delivery: &message.Delivery{Process: m.ID, Gap: outlog.Gap{From: sent + 1, To: last}}})

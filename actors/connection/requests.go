@@ -17,27 +17,26 @@ import (
 type pending struct {
 	id      protocol.ID
 	weight  int
-	process string   // process id, which may be ""
+	process string   // process id; may be ""
 	about   bool     // a process: process counts
-	starts  []string // process/start, group/start: the ids that are to be
+	starts  []string // process/start, group/start: the ids of the new processes
 	read    *protocol.ProcessReadParams
-	list    *listing        // it is one part of a process/list
-	command *runningCommand // that it is about; nil: none
-	call    *dialect.Call   // of that; nil: its start
+	list    *listing        // the request is a part of a process/list
+	command *runningCommand // nil: the request is not about a command
+	call    *dialect.Call   // to command; nil: the start of command
 	server  bool            // the answer waits for the server alone
 }
 
-// begins reports whether it is the start of a command.
+// begins reports whether p is the start of a command.
 func (p *pending) begins() bool { return p.command != nil && p.call == nil }
 
-// listing gathers the answers for process/list. All that came before it began share
-// it, and one at a time is gathered or written: however many are asked for, two are
-// in memory.
+// listing gathers the answers for process/list. All requests that came before its beginning share
+// a listing, and the connection has a single listing at a time. So at most two answers are in memory.
 type listing struct {
 	asked []pending
-	left  int // processes that have not answered
+	left  int // processes without an answer
 	infos []protocol.ProcessInfo
-	err   *protocol.Error // one could not
+	err   *protocol.Error // a process failed to describe itself
 }
 
 func (c *connection) request(ctx actor.Context, in inbound) {
@@ -109,8 +108,8 @@ func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.Proce
 	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
 }
 
-// askProcess passes on a request about one process. A request that follows a start without an
-// answer waits for that answer. If there is no such process, the answer is unknown; nil: an error.
+// askProcess passes on a request about a process. While the start of the process is unanswered, the
+// request waits for that answer. If there is no such process, the answer is unknown; nil: an error.
 func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknown any) {
 	if held, ok := c.starting[p.process]; ok {
 		c.starting[p.process] = append(held, in) // bounded by the admission
@@ -128,7 +127,7 @@ func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknow
 	c.respond(in, unknown)
 }
 
-// startAll asks for processes. What is about one of them waits for the answer.
+// startAll asks the session for processes. Later requests about these processes wait for the answer.
 func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 	for _, id := range ids {
 		if held, ok := c.starting[id]; ok {
@@ -163,7 +162,7 @@ func (c *connection) list(ctx actor.Context) {
 	c.listed(ctx, l)
 }
 
-// listWritten begins the next listing, if somebody has asked for one.
+// listWritten begins the next listing, if a process/list waits.
 func (c *connection) listWritten(ctx actor.Context) {
 	c.listing = nil
 	c.list(ctx)
@@ -176,7 +175,7 @@ func (c *connection) listed(ctx actor.Context, l *listing) {
 		return
 	}
 	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
-	held := 2 * footprint(l.infos) // and as it is written
+	held := 2 * footprint(l.infos) // as values, and encoded
 	if !c.memory.Try(held) {
 		l.err, held = protocol.Errorf(protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
 	}
@@ -194,7 +193,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	}
 	p, ok := c.pending[m.Token]
 	if !ok {
-		return // it was answered when the process went
+		return // answered already, when the process was removed
 	}
 	delete(c.pending, m.Token)
 	if p.server {
@@ -225,7 +224,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		}
 	case protocol.ProcessReadResult:
 		if len(result.Chunks) > 0 && c.window.Full() {
-			c.reads.Push(p) // not its output: that is read again
+			c.reads.Push(p) // only the request waits; the output is read again
 			return
 		}
 		if c.most > 0 {
@@ -245,7 +244,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 			c.askRead(ctx, c.window.Sent(&s.out, m.From, m.To, int64(n), 0))
 		}
 	default:
-		if p.begins() { // behind the end of another of that name
+		if p.begins() { // after the end of an earlier command with the same name
 			c.answerInTurn(p, m.Result, m.Err)
 		} else {
 			c.answer(p, m.Result, m.Err)
@@ -269,14 +268,14 @@ func bytesOf(r *protocol.ProcessReadResult) (n int) {
 	return n
 }
 
-// What an answer to process/read costs at most in JSON beside its output, in bytes.
+// The cost of an answer to process/read in JSON beside its output, at most, in bytes.
 const (
 	readBytes  = 1 << 10
 	chunkBytes = 64
 )
 
-// fit leaves the chunks out that would make a message of more than most bytes: the client
-// reads on from NextSeq. One always fits: it has deliveryBytes at most.
+// fit leaves out chunks from the end until the message has at most most bytes. The client reads on
+// from NextSeq. The first chunk always stays, and has deliveryBytes at most.
 func fit(r *protocol.ProcessReadResult, most int) {
 	left := most - readBytes
 	for i := range r.Chunks {
@@ -288,7 +287,7 @@ func fit(r *protocol.ProcessReadResult, most int) {
 	}
 }
 
-// readAgain asks once more for what there was no room for.
+// readAgain asks again for output that found no room in the window.
 func (c *connection) readAgain(ctx actor.Context, p pending) {
 	s := c.streams[p.process]
 	if s == nil {
@@ -307,7 +306,7 @@ func (c *connection) answer(p pending, result any, err *protocol.Error) {
 	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, err: err})
 }
 
-// answerInTurn is answer, behind the output that the writer has.
+// answerInTurn answers after all output in the writer.
 func (c *connection) answerInTurn(p pending, result any, err *protocol.Error) {
 	c.writer.output(outgoing{id: p.id, weight: p.weight, body: result, err: err})
 }

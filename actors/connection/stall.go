@@ -9,29 +9,29 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Messages to a connection about its reader, which waits for admission.
+// Messages to a connection whose reader waits for admission.
 type (
-	unread   struct{} // reader: it has begun to wait; at most one until admission says otherwise
+	unread   struct{} // from the reader, when a wait begins; the next comes only after stillFull was false
 	stallDue struct{} // look whether anything has moved
 
 )
 
 const (
-	// stallTime is how long nothing may move on a connection that is not read, before it is
-	// closed. Its Pongs are not read either, so a client that sends all its writes at once
+	// stallTime is how long a connection may make no progress while the reader waits. Then the
+	// connection is closed. The reader reads no Pongs either, so a client that sends all its writes at once
 	// could wait for itself for ever.
 	stallTime = 10 * time.Second
-	// stallParts is how many looks there are in that time. A server that was stopped misses
-	// one of them, however long it slept.
+	// stallParts is the number of looks in stallTime. A server that was stopped misses a single
+	// look, however long the server slept.
 	stallParts = 4
 )
 
-// A stall tells a connection that only its own client could get going from one that waits
-// for the server. It is what the last look saw.
+// A stall has the numbers of the last look. stall tells a connection that waits for its own client
+// from a connection that waits for the server.
 type stall struct {
 	released uint64 // requests whose answers were written, since the beginning
-	finished uint64 // calls that the server has finished, since the beginning
-	quiet    int    // looks in a row since which nothing has moved
+	finished uint64 // calls finished by the server, since the beginning
+	quiet    int    // looks in a row without progress
 }
 
 // look reports whether the connection has stalled. While the server works on a request of the
@@ -45,8 +45,7 @@ func (s *stall) look(released, finished uint64, working bool) bool {
 	return s.quiet >= stallParts
 }
 
-// working reports whether the server owes the connection an answer that waits for the server, or
-// for a turn that other connections have.
+// working reports whether an answer waits for the server, or for a turn taken by other connections.
 func (c *connection) working() bool {
 	if c.stage == attaching || c.files != nil && (c.files.running > 0 || c.files.waiter != nil) || c.http != nil && c.http.asked > 0 {
 		return true
@@ -68,18 +67,18 @@ func (c *connection) receiveStall(ctx actor.Context, m any) {
 	}
 }
 
-// unreadSince begins to look after a connection that is not read.
+// unreadSince begins the looks at a connection whose reader waits.
 func (c *connection) unreadSince(ctx actor.Context) {
 	full, _, released := c.admit.stillFull()
 	if !full {
-		return // and the next time that it waits, the reader says so
+		return // the reader will tell of its next wait
 	}
 	c.stall = stall{released: released, finished: c.finished}
 	env.After(ctx, stallTime/stallParts, stallDue{})
 }
 
-// stallDue closes the connection if it has stalled, or if nobody is there any more: a reader that
-// waits does not notice.
+// stallDue closes the connection if the connection has stalled, or if the client is gone. A waiting
+// reader does not notice the end of the client.
 func (c *connection) stallDue(ctx actor.Context) {
 	full, over, released := c.admit.stillFull()
 	if !full || c.stage == evicted {

@@ -31,13 +31,13 @@ func TestStall(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		sees []seen
-		want int // which look, from 1, says that it stalled; 0: none
+		want int // number of the look that finds a stall, from 1; 0: no look does
 	}{
 		{"nothing moves", []seen{quiet, quiet, quiet, quiet}, 4},
 		{"the server works", []seen{{5, 2, true}, {5, 2, true}, {5, 2, true}, {5, 2, true}, {5, 2, true}}, 0},
 		{"the server worked", []seen{{5, 2, true}, quiet, quiet, quiet, quiet}, 5},
 		{"an answer was written", []seen{quiet, quiet, quiet, {6, 2, false}, {6, 2, false}, {6, 2, false}, {6, 2, false}, {6, 2, false}}, 8},
-		// It is with the writer, and may be written right now.
+		// The writer has the answer, and may write it right now.
 		{"a call was finished", []seen{quiet, quiet, quiet, {5, 3, false}, {5, 3, false}}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,8 +64,8 @@ type goneConn struct {
 
 func (c *goneConn) Gone() bool { return c.gone.Load() }
 
-// slowDisk is a connection with a client that reads all, on a machine whose disk does nothing
-// until it is closed.
+// slowDisk runs a test with a connection whose client reads everything, on a machine whose disk does
+// nothing until the channel disk is closed.
 func slowDisk(t *testing.T, turns *turns.Pool, test func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error)) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		disk := make(chan struct{})
@@ -168,7 +168,7 @@ func TestNoTurnIsNoStall(t *testing.T) {
 	})
 }
 
-// A client that has gone is noticed although its connection is not read.
+// The end of a client is noticed although nobody reads the connection.
 func TestGoneIsNoticedWhileUnread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	slowDisk(t, turns.New(100), func(t *testing.T, disk chan struct{}, conn *goneConn, send func(string), answers chan string, ended chan error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// slowSession stands for the troupe and a session: it answers an Attach at once,
+// slowSession stands for the troupe and a session: slowSession answers an Attach at once,
 // and a Request when the test says so.
 type slowSession struct{ requests chan asked }
 
@@ -35,9 +35,8 @@ func (s slowSession) Receive(ctx actor.Context) {
 	}
 }
 
-// A connection that is full of requests without an answer is closed when none was
-// answered for stallTime: also one that was answered a little meanwhile, and one
-// that was full before and went on.
+// A connection full of unanswered requests is closed after stallTime without an answer: also after a
+// few answers, and also if the connection was full before and went on.
 func TestStalledConnection(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -45,7 +44,7 @@ func TestStalledConnection(t *testing.T) {
 		closed  time.Duration   // when the connection is closed, at the latest
 	}{
 		{"none", nil, stallTime},
-		// The small one is answered; the large ones, which are too much, are not.
+		// The small request is answered. The large requests, which are too many, are not.
 		{"one of two", []time.Duration{stallTime / 2}, 2 * stallTime},
 		{"all, and another", []time.Duration{stallTime / 2, 3*stallTime/2 - time.Second}, 5 * stallTime},
 	} {
@@ -75,7 +74,7 @@ func TestStalledConnection(t *testing.T) {
 				synctest.Wait() // their answers would count as some
 				begin := time.Now()
 				send(`{"id":2,"method":"session/info"}`)
-				const larges = 4 // each is a quarter of what there may be
+				const larges = 4 // each is a quarter of the admission
 				sendLarge := func() {
 					for range larges {
 						send(`{"id":3,"method":"session/info","params":{"filling":"` + strings.Repeat("x", maxPendingBytes/2) + `"}}`)

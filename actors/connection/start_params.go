@@ -11,7 +11,7 @@ import (
 )
 
 // startParams and groupParams apply each envPolicy here, on the goroutine that reads the
-// connection: many patterns on many names take long, and only who sent them is to wait.
+// connection: to match many patterns with many names takes long, and only the sender has to wait.
 func startParams(c protocol.Codec, payload []byte, p *protocol.ProcessStartParams) *protocol.Error {
 	if err := params(c, payload, p); err != nil {
 		return err
@@ -33,8 +33,8 @@ func groupParams(c protocol.Codec, payload []byte, p *protocol.GroupStartParams)
 	return nil
 }
 
-// applyPolicy puts into Env what the policy makes of the environment. work is that of
-// the policies in the message so far.
+// applyPolicy applies EnvPolicy to the environment, and puts the result into Env. work is the work of
+// all policies in the message so far.
 func applyPolicy(p *protocol.ProcessStartParams, work *int64) *protocol.Error {
 	if p.EnvPolicy == nil {
 		return nil

@@ -12,40 +12,40 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// writer is the queue of one connection, and writes it, on a goroutine that it has only while
-// there is something to write. Two lanes: answers and news go before output. What bounds them: answers, by the
-// requests that were admitted, each of which holds its place until its answer is
-// written; output, by the window.
+// writer has the two queues of a connection, and writes them. The writer has a goroutine only while
+// there is something to write. Answers and notifications go before output. The admission bounds
+// the answers, because a request holds its place until its answer is written. The window bounds
+// the output.
 type writer struct {
 	conn    message.Conn
 	codec   protocol.Codec // of the client; set before anything is sent
 	admit   *admission
 	caps    protocol.Capabilities // of the client; set before output is sent
-	ponged  func(uint64)          // for a transport without pings: what was written has been read
-	most    int                   // bytes that a message may have; 0: not bounded here
+	ponged  func(uint64)          // called instead of a Ping, for a transport without pings
+	most    int                   // bytes of a message at most; 0: not bounded here
 	pinging bool                  // of the goroutine: the transport has pings
 	begin   func()                // has work run on a goroutine
 	failed  func(error)           // the transport has; called once, by the goroutine
 
 	mu      sync.Mutex
 	first   fifo.Queue[outgoing] // answers, notifications
-	second  fifo.Queue[outgoing] // deliveries, pings, what commands and streams of HTTP say
+	second  fifo.Queue[outgoing] // deliveries, pings, notifications of commands and of HTTP streams
 	end     *closeFrame
 	ended   bool // nothing more is written
 	working bool // the goroutine is there, or has ended for good
 }
 
-// outgoing is one thing to be written: an answer, a notification, a delivery or
-// a ping; or who wants to know that all before it was.
+// outgoing is a thing to write: an answer, a notification, a delivery or a ping. Or outgoing has a
+// function to call when everything before has been written.
 type outgoing struct {
 	id       protocol.ID     // of an answer
-	err      *protocol.Error // of an answer that is a failure
+	err      *protocol.Error // of an answer: the failure
 	method   string          // of a notification
 	body     any             // result or params
-	weight   int             // of an answer: what its request holds of the admission; 0: nothing
-	held     int             // of the connection's memory, until it is written
+	weight   int             // of an answer: the weight of its request in the admission; 0: no request
+	held     int             // of the connection's memory, until written
 	delivery *message.Delivery
-	ping     uint64 // serial; 0: it is none
+	ping     uint64 // serial; 0: no ping
 	written  func() // may not block
 }
 
@@ -62,7 +62,7 @@ func (w *writer) control(o outgoing) { w.change(func() { w.first.Push(o) }) }
 
 func (w *writer) output(o outgoing) { w.change(func() { w.second.Push(o) }) }
 
-// change makes a change to what there is to do, and has it done.
+// change calls f, which changes the queues, and makes sure that a goroutine writes them.
 func (w *writer) change(f func()) {
 	w.mu.Lock()
 	f()
@@ -74,7 +74,7 @@ func (w *writer) change(f func()) {
 	}
 }
 
-// close ends the connection once all that is queued has been written.
+// close ends the connection once both queues have been written.
 func (w *writer) close(code int, reason string) {
 	w.change(func() {
 		if w.end == nil {
@@ -83,7 +83,7 @@ func (w *writer) close(code int, reason string) {
 	})
 }
 
-// stop ends the goroutine without writing what is queued.
+// stop ends the goroutine and drops both queues.
 func (w *writer) stop() {
 	w.mu.Lock()
 	w.ended = true
@@ -96,7 +96,7 @@ func (w *writer) stop() {
 	w.mu.Unlock()
 }
 
-// next takes the next thing to write, if there is one.
+// next takes the next thing to write, if there is any.
 func (w *writer) next() (o outgoing, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,8 +106,8 @@ func (w *writer) next() (o outgoing, ok bool) {
 	return o, ok
 }
 
-// rest reports that nothing is queued, or that the writer is over: it writes nothing more, and then
-// closes the connection with end if that is not nil.
+// rest reports whether nothing is queued, and whether the writer is over. After over, the writer
+// writes nothing more, and closes the connection with end if end is not nil.
 func (w *writer) rest() (end *closeFrame, over, nothing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,14 +117,13 @@ func (w *writer) rest() (end *closeFrame, over, nothing bool) {
 	return w.end, over, nothing
 }
 
-// encodings are buffers to encode in, which an idle connection has none of.
+// encodings are buffers for encoding. An idle connection has no such buffer.
 var encodings = sync.Pool{New: func() any { return new([]byte) }}
 
-// keepEncoding is the largest that is kept, in bytes: a delivery fits in.
+// keepEncoding is the size of the largest buffer kept, in bytes. A delivery fits.
 const keepEncoding = 256 << 10
 
-// work writes what there is, until there is nothing more now. It is never called again after
-// stop, close or an error.
+// work writes until both queues are empty. Nobody calls work again after stop, close or an error.
 func (w *writer) work() {
 	for {
 		end, over, nothing := w.rest()
@@ -144,7 +143,7 @@ func (w *writer) work() {
 	}
 }
 
-// drain writes what there is.
+// drain writes both queues until they are empty.
 func (w *writer) drain() (err error) {
 	buf := encodings.Get().(*[]byte)
 	defer func() {
@@ -204,8 +203,8 @@ func (w *writer) ping(serial uint64) error {
 	return nil
 }
 
-// lost tells of output that the disk does not give back: to cut the connection would bring
-// the client to the same place again.
+// lost tells the client of output that the disk does not give back. lost does not cut the connection,
+// because a resumed client would come to the same place again.
 func (w *writer) lost(send func(string, any) error, process string, e *outlog.Entry, why error) error {
 	if !w.caps.Gap {
 		return nil // its seq is left out
@@ -228,7 +227,7 @@ func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) 
 		}
 	}
 	var output protocol.OutputNotification
-	var disk []byte // what of the last entry was there
+	var disk []byte // buffer for the output of an entry in the spool
 	for i := range d.Entries {
 		e := &d.Entries[i]
 		switch e.Kind {
