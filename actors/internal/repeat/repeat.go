@@ -1,5 +1,5 @@
-// Package repeat remembers requests that a client may send again after a cut, by the hash of
-// their id. It is a plain data structure. One goroutine at a time may use a Memory.
+// Package repeat recognizes requests that a client sends again after a cut, by the hash of their
+// id. The package is a plain data structure. A single goroutine at a time may use a Memory.
 package repeat
 
 import (
@@ -35,8 +35,8 @@ func (m *Memory[V]) Get(id ID) (v V, ok bool) {
 	return v, ok
 }
 
-// Put sets the value of an id. With more than most ids, the one that was put first is
-// forgotten. most is the same in each call.
+// Put sets the value of an id. With more than most ids, Put forgets the oldest id. Every call for
+// a Memory passes the same most.
 func (m *Memory[V]) Put(id ID, v V, most int) {
 	if m.values == nil {
 		m.values = make(map[ID]V)
@@ -53,7 +53,7 @@ func (m *Memory[V]) Put(id ID, v V, most int) {
 	m.values[id] = v
 }
 
-// Change replaces each value by what change returns for it.
+// Change replaces each value by the result of change.
 func (m *Memory[V]) Change(change func(V) V) {
 	for id, v := range m.values {
 		m.values[id] = change(v)
@@ -65,21 +65,21 @@ const (
 	// may be without when it is cut.
 	MaxAnswers = 1024
 	// maxErrorText is how much of an error's text is remembered, in bytes: the text may have
-	// names of the client's in it.
+	// names from the client.
 	maxErrorText = 256
 )
 
-// Answer is what a request was answered.
+// Answer is the answer to a request.
 type Answer struct {
 	Result any
-	Err    *protocol.Error // nil: it succeeded
+	Err    *protocol.Error // nil: the request succeeded
 }
 
 // Answers remembers the newest answers to requests with a requestId. The zero Answers is empty.
 type Answers struct{ memory Memory[Answer] }
 
-// Key returns what tells a request from others when it is sent again: its type and its
-// requestId. ok is false if it has no requestId.
+// Key returns the identity of a request, by which Answers recognizes the same request when a
+// client repeats it: its type and its requestId. ok is false if the request has no requestId.
 func Key(params any) (key ID, ok bool) {
 	r, ok := params.(interface{ Repeats() string })
 	if !ok || r.Repeats() == "" {
@@ -88,7 +88,7 @@ func Key(params any) (key ID, ok bool) {
 	return IDOf(reflect.TypeOf(params).Name() + "\x00" + r.Repeats()), true
 }
 
-// To returns the answer to a request that was answered before; ok is false if there is none.
+// To returns the earlier answer to the same request; ok is false if there was no answer.
 func (a *Answers) To(params any) (answer Answer, ok bool) {
 	key, ok := Key(params)
 	if !ok {

@@ -7,15 +7,15 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// An Action is one thing that the shell must do. Actions with a Run are about that run only.
+// An Action is an instruction to the shell. An Action with a Run is about this run only.
 type Action any
 
 type (
 	// Spawn asks for the child of a run. Spawned, StartFailed or NotStarted follows.
 	Spawn struct{ Run int }
-	// Begin watches the run, which has a child now. It precedes everything else about the run.
+	// Begin watches the run, whose child is there now. Begin precedes all other actions of the run.
 	Begin struct{ Run int }
-	// Unwatch ends the watch of a run that has ended.
+	// Unwatch ends the watch of a run, after its end.
 	Unwatch struct{ Run int }
 	// Finish forgets the child of the run, whose tree is gone. A Spawn follows.
 	Finish struct{ Run int }
@@ -26,7 +26,7 @@ type (
 	Kill struct{ Run int }
 	// KillTree kills all descendants of the child. TreeGone follows.
 	KillTree struct{ Run int }
-	// Abandon stops waiting for descendants that hold the streams open. StreamsEnded follows.
+	// Abandon stops waiting for descendants with open streams. StreamsEnded follows.
 	Abandon struct{ Run int }
 
 	// LogExited puts the end of a run into the log.
@@ -41,7 +41,7 @@ type (
 	LogEvicted struct{ Reason string }
 	// LogClosed ends the log. Nothing is logged afterwards, and no run follows.
 	LogClosed struct{}
-	// Unstarted logs, for the operator, that the server could not start a run and tries again.
+	// Unstarted logs for the operator: the server could not start a run, and tries again.
 	Unstarted struct {
 		Run int
 		Err error
@@ -49,26 +49,26 @@ type (
 
 	// Announce tells the session how the start went.
 	Announce struct{}
-	// AnswerTrees answers each process/terminate that waits for the tree. A nil Err means: it is gone.
+	// AnswerTrees answers each waiting process/terminate with tree. A nil Err means: the tree is gone.
 	AnswerTrees struct{ Err error }
-	// TellReady tells the group that the run is ready.
+	// TellReady tells the group: the run is ready.
 	TellReady struct{ Run int }
-	// TellEnded tells the group that a run is over and that nothing of it is left.
+	// TellEnded tells the group: a run is over, and its tree is gone.
 	TellEnded struct {
 		Run     int
 		End     supervision.End
 		Restart supervision.Restart
 		Anew    bool // SetRestart was called since the last TellEnded
 	}
-	// TellGone tells the group that the process has closed.
+	// TellGone tells the group: the process has closed.
 	TellGone struct {
 		Reason  string
 		GivenUp bool
 	}
 
-	// DropViewers ends the wait for viewers that have not fetched the end of the log.
+	// DropViewers ends the wait for viewers who have not fetched the end of the log.
 	DropViewers struct{}
-	// DropLog frees the log of a process that nobody can ask for any more.
+	// DropLog frees the log of a retired process.
 	DropLog struct{}
 	// TellRetired tells the session to forget the process. Forgotten follows.
 	TellRetired struct{}
@@ -76,8 +76,8 @@ type (
 	StopActor struct{}
 )
 
-// Next returns the oldest action that is not done; ok is false if there is none. A pending action
-// survives a panic of the shell: the next instance of the actor begins with it.
+// Next returns the oldest pending action; ok is false if there is none. A pending action survives
+// a panic of the shell: the next instance of the actor begins with the pending actions.
 func (l *Life) Next() (a Action, ok bool) {
 	if len(l.pending) == 0 {
 		return nil, false
@@ -85,7 +85,7 @@ func (l *Life) Next() (a Action, ok bool) {
 	return l.pending[0], true
 }
 
-// Done removes the action that Next returned. The shell calls it right after the effect: a panic
+// Done removes the oldest pending action. The shell calls Done right after the effect: a panic
 // before Done repeats the action, and a panic after Done does not.
 func (l *Life) Done() {
 	l.pending[0] = nil

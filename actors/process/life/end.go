@@ -6,11 +6,11 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// lives reports whether the program runs. It may have ended although its exit is not logged.
+// lives reports whether the program runs. A program may have ended before its exit is logged.
 func (l *Life) lives(now Now) bool { return l.phase == Running && now.Child && !now.Exited }
 
 // Terminate is process/terminate: the run ends after grace, and no other follows. With tree, all
-// that descends from the program ends too.
+// descendants of the program end, too.
 func (l *Life) Terminate(now Now, grace time.Duration, tree bool) {
 	l.ending.rest = l.ending.rest || tree
 	if l.lives(now) {
@@ -27,11 +27,11 @@ func (l *Life) Terminate(now Now, grace time.Duration, tree bool) {
 	l.kill(now, grace)
 }
 
-// timeout ends a run that has had its time.
+// timeout ends a run after its timeoutMs.
 func (l *Life) timeout(now Now) {
 	switch {
 	case !l.lives(now):
-	case l.ending.reason != "": // the grace that it has is bounded as if it began now
+	case l.ending.reason != "": // a longer grace is cut, as if its end began now
 		l.hasten(now, l.config.KillGrace)
 	default:
 		l.ending.timedOut = true
@@ -39,7 +39,7 @@ func (l *Life) timeout(now Now) {
 	}
 }
 
-// Fault ends the current run for a failure of the program, unless it is being ended.
+// Fault ends the current run for a failure of the program. A run that is being ended keeps its reason.
 func (l *Life) Fault(now Now, fault string) {
 	if l.phase == Running && l.ending.reason == "" {
 		l.ending.fault, l.ending.reason, l.ending.rest = fault, fault, true
@@ -47,7 +47,7 @@ func (l *Life) Fault(now Now, fault string) {
 	}
 }
 
-// kill sends the stop signal and kills after grace. A program that has ended gets no grace.
+// kill sends the stop signal and kills after grace. An ended program gets no grace.
 func (l *Life) kill(now Now, grace time.Duration) {
 	if l.lives(now) && grace > 0 {
 		l.do(Signal{l.run})
@@ -55,7 +55,7 @@ func (l *Life) kill(now Now, grace time.Duration) {
 	l.hasten(now, grace)
 }
 
-// hasten kills the current run after grace, or earlier if that was due. It sends no stop signal.
+// hasten kills the current run after grace, unless an earlier kill is due. hasten sends no stop signal.
 func (l *Life) hasten(now Now, grace time.Duration) {
 	if !l.lives(now) || grace <= 0 {
 		l.killNow(now)
@@ -64,7 +64,7 @@ func (l *Life) hasten(now Now, grace time.Duration) {
 	sooner(&l.ending.killAt, now.Time.Add(grace))
 }
 
-// killNow kills the program, and if somebody asked for that, everything that it started.
+// killNow kills the program. With ending.rest or after Stop, killNow kills all descendants, too.
 func (l *Life) killNow(now Now) {
 	switch {
 	case l.ending.rest || l.stopping != nil:
@@ -74,11 +74,11 @@ func (l *Life) killNow(now Now) {
 	}
 }
 
-// killTree kills everything that descends from the child.
+// killTree kills the child and all its descendants.
 func (l *Life) killTree(now Now) {
 	switch {
 	case !now.Child:
-		l.do(AnswerTrees{}) // it could not be started
+		l.do(AnswerTrees{}) // no child was started
 	case !l.ending.killing:
 		l.ending.killing = true
 		l.do(KillTree{l.run})
@@ -87,7 +87,7 @@ func (l *Life) killTree(now Now) {
 
 // TreeGone is the answer to KillTree of a run: the tree is gone, or could not be killed.
 func (l *Life) TreeGone(now Now, run int, err error) {
-	if run == l.run { // else it was asked for twice, and the run is over
+	if run == l.run { // else KillTree was asked for twice, and the run is over
 		l.treeGone(now, err)
 	}
 }
@@ -113,7 +113,7 @@ func (l *Life) treeGone(now Now, err error) {
 	l.stopping.flushAt = now.Time.Add(FlushTime)
 }
 
-// Stop ends the process with its whole tree, and then the actor. It may be repeated: the newest
+// Stop ends the process with its whole tree, and then the actor. Stop may be repeated: the newest
 // shutdown counts.
 func (l *Life) Stop(now Now, reason string, shutdown time.Duration) {
 	if l.stopping == nil {
@@ -128,7 +128,7 @@ func (l *Life) stop(now Now) {
 		if l.phase > Starting && !l.Spawning() {
 			l.treeGone(now, nil) // the last run could not be started: no tree is left
 		}
-		return // else Spawned comes back to it
+		return // else Spawned stops the child
 	}
 	if l.lives(now) && l.ending.reason == "" {
 		l.ending.reason = l.stopping.reason
@@ -165,9 +165,9 @@ func (l *Life) Forgotten(now Now) {
 	l.Retire(now)
 }
 
-// Retire forgets a closed process once its time is over and its owner has had a chance to read it.
-// The actor stays until the tree is gone. The shell calls Retire when an owner leaves who alone
-// could read the log; Tick does everything else.
+// Retire forgets a closed process once its time is over and its owner has had a chance to read.
+// The actor stays until the tree is gone. If nobody but an owner can read the log, the shell calls
+// Retire when this owner leaves. Tick does everything else.
 func (l *Life) Retire(now Now) {
 	if l.over || l.phase < Closed {
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // A process of a group is between two runs until its group orders the next one. Orders have
-// serials and name a run, so an order that comes twice or late does nothing.
+// serials and name a run, so a repeated or late order does nothing.
 
 // order is an order of the group.
 type order struct {
@@ -25,7 +25,7 @@ func (l *Life) Order(now Now, serial uint64, status supervision.MemberStatus) {
 	}
 }
 
-// obey does what the group has ordered, as far as that can be done now. It may be repeated.
+// obey follows the newest order as far as possible now. obey may be repeated.
 func (l *Life) obey(now Now) {
 	m, n := l.order, l.between
 	if m == nil {
@@ -39,7 +39,7 @@ func (l *Life) obey(now Now) {
 		}
 	case supervision.Running:
 		if held && m.Run > l.run {
-			n.next = m.Run // not always l.run+1: a run that was ended before it had begun has no other trace
+			n.next = m.Run // beyond l.run+1 if the group ended a run before its begin
 			n.held, n.reason, n.at = false, m.Reason, time.Time{}
 			n.delay = now.Time.Sub(n.ended)
 		}
@@ -55,12 +55,12 @@ func (l *Life) obey(now Now) {
 	}
 }
 
-// obeyEnding ends the run that the group has ordered to end.
+// obeyEnding ends the run of an order to end.
 func (l *Life) obeyEnding(now Now) {
 	m, n := l.order, l.between
 	switch {
 	case n != nil:
-		if !n.spawning && n.verdict == supervision.Again && m.Run > l.run && n.told < m.Run { // it has not begun
+		if !n.spawning && n.verdict == supervision.Again && m.Run > l.run && n.told < m.Run { // run m.Run has not begun
 			n.held, n.told = true, m.Run
 			l.tellOver(m.Run)
 		}
@@ -72,7 +72,7 @@ func (l *Life) obeyEnding(now Now) {
 	case l.phase == Running && m.Run == l.run:
 		l.ending.ordered = true
 		l.endRun(now, m.Reason)
-	case l.phase == Exited: // it was terminated, and others hold its streams
+	case l.phase == Exited: // the program was terminated, and descendants hold its streams
 		l.ending.ordered, l.ending.rest = true, true
 		l.do(Abandon{l.run})
 		l.killTree(now)
@@ -86,7 +86,7 @@ func (l *Life) endRun(now Now, reason string) {
 		grace = l.config.GroupGrace
 	}
 	l.ending.rest = true
-	if l.ending.reason != "" { // it has had its stop signal
+	if l.ending.reason != "" { // the run has had its stop signal
 		l.hasten(now, grace)
 		return
 	}
@@ -107,26 +107,26 @@ func (l *Life) tellEnded() {
 	l.anew = false
 }
 
-// endedUnread tells the group that a run has ended whose output waits for the owner: the other
-// members do not wait for that.
+// endedUnread tells the group the end of a run although output of the run waits for the owner. The
+// other members do not wait for the owner.
 func (l *Life) endedUnread(now Now) {
 	if !l.config.Grouped || !l.ending.ordered || l.phase != Running {
 		return
 	}
 	l.ending.unread = true
-	if now.Exited && l.ending.reason == "" { // it had ended by itself
+	if now.Exited && l.ending.reason == "" { // the program ended by itself
 		l.do(TellEnded{l.run, l.endOf(now.Status), *l.config.Restart, l.anew})
 		return
 	}
 	l.tellOver(l.run)
 }
 
-// tellOver tells the group that a run is over whose end nobody knows.
+// tellOver tells the group that a run is over, without its exit status.
 func (l *Life) tellOver(run int) {
 	l.do(TellEnded{Run: run, End: supervision.End{Requested: true}, Restart: *l.config.Restart})
 }
 
-// Report tells the group again what it may have missed.
+// Report repeats to the group the news that may be lost.
 func (l *Life) Report(now Now) {
 	if !l.config.Grouped || l.over {
 		return
@@ -134,10 +134,10 @@ func (l *Life) Report(now Now) {
 	switch n := l.between; {
 	case l.phase >= Closed:
 		l.do(TellGone{l.gaveUp, l.gaveUp != ""})
-	case n != nil && n.held && n.told > l.run: // it was ended before it had begun
+	case n != nil && n.held && n.told > l.run: // the group ended run n.told before its begin
 		l.tellOver(n.told)
 	case n != nil && n.held:
-		n.told = 0 // advance tells it
+		n.told = 0 // advance tells the end
 	case l.phase != Running:
 	case l.ending.unread:
 		l.endedUnread(now)

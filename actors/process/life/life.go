@@ -1,8 +1,8 @@
-// Package life decides what follows in the life of one managed process: when a run starts, when it
-// is signalled and killed, what is logged about it, and when the process is forgotten.
+// Package life decides about the life of a managed process: when a run starts, gets a signal and
+// is killed, which events are logged, and when the process is forgotten.
 //
 // A Life has no clock, no goroutine and no actor. Its owner, the shell, reports each event with an
-// input (Exited, Terminate, Tick, …), does the actions that Next returns, and calls Tick at Wake.
+// input (Exited, Terminate, Tick, …), does the actions of Next, and calls Tick at Wake.
 package life
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Now is the time of an input, and the facts that the shell sees at that time.
+// Now is the time of an input, with the facts around the process at this time.
 type Now struct {
 	Time   time.Time
 	Chance float64 // at random from [0, 1), for the jitter of a backoff
@@ -34,7 +34,7 @@ type Now struct {
 type Config struct {
 	// Grouped: a group decides when a run starts (Order), not the restart policy.
 	Grouped bool
-	// Restart is the restart policy. Nil: there is one run.
+	// Restart is the restart policy. Nil: a single run.
 	Restart *supervision.Restart
 	// KillGrace is the time between the stop signal and SIGKILL. Negative: the client did not say.
 	KillGrace time.Duration
@@ -49,10 +49,10 @@ type Config struct {
 const (
 	// FlushTime is how long a stopped process waits for its viewers to fetch the end of the log.
 	FlushTime = 2 * time.Second
-	// StartRetry is the pause after a start that failed for a reason of the server.
+	// StartRetry is the pause before the next try, if the server could not start a run.
 	StartRetry = time.Second
-	// A retired process looks whether its tree has ended after minLinger, and then after pauses
-	// that double up to maxLinger.
+	// A retired process looks whether its tree has ended after minLinger, and then after pauses.
+	// Each pause doubles, up to maxLinger.
 	minLinger = 50 * time.Millisecond
 	maxLinger = 10 * time.Second
 )
@@ -73,28 +73,28 @@ var (
 	ErrHeld  = errors.New("waits for its group, which says when it is run")
 )
 
-// Life is the life of one process. It is not for several goroutines at once.
+// Life is the life of a process. A single goroutine at a time may use a Life.
 type Life struct {
 	config Config
 
 	begun bool  // Start was called
 	over  bool  // End was called: there are no actions any more
 	phase Phase // changes only along follows
-	run   int   // the current or last run. One Spawn for each number, unless NotStarted took it back
+	run   int   // the current or last run. Each number has a single Spawn, unless NotStarted took the number back
 
 	pending []Action // emitted and not done, oldest first
 
 	ending    ending              // of the current run; zero when a run begins
 	between   *between            // nil in every phase but Restarting
 	timeoutAt time.Time           // zero: none. Set only while Running
-	status    protocol.ExitStatus // of the last run that has ended
+	status    protocol.ExitStatus // of the last ended run
 
 	history    supervision.History
 	terminated bool // by process/terminate: no run starts, until process/restart
 
 	order  *order // the newest of the group; nil: none has come
 	anew   bool   // SetRestart was called since the group was last told an end
-	gaveUp string // why the process was given up, if not by its group; "": it was not
+	gaveUp string // why the policy gave the process up; "": not given up
 
 	stopping *stopping // nil until Stop; then no run starts, and everything is killed
 	leaving  bool      // StopActor was emitted, and is not emitted again
@@ -107,33 +107,33 @@ type Life struct {
 
 // ending says how the current run is being ended.
 type ending struct {
-	reason   string // why; "": nobody ends it. Later reasons replace it only as an explicit request
-	fault    string // the reason that was given first, if that is a failure of the program; else ""
+	reason   string // why; "": nobody ends the run. Only an explicit request replaces an earlier reason
+	fault    string // the first reason, if the program failed; else ""
 	timedOut bool
 	again    bool // by process/restart: another run follows, whatever the policy
-	rest     bool // what the program leaves is killed with it
-	ordered  bool // its group has told it to end, which it does once
-	stopped  bool // Stop has sent the stop signal, which it does once
+	rest     bool // the descendants of the program are killed, too
+	ordered  bool // the group has ordered the end; a second order does nothing
+	stopped  bool // Stop has sent the stop signal; a second Stop sends none
 	unread   bool // the group was told the end while output waited for the owner
 	killing  bool // KillTree was emitted, and TreeGone has not come
-	// killAt is when the run is killed; zero: no kill is due. It only moves earlier.
+	// killAt is when the run is killed; zero: no kill is due. killAt only moves earlier.
 	killAt time.Time
 }
 
-// between is the time between two runs, or before the first run of a process of a group. It ends
-// when the old tree is gone, its streams have ended, its probe is over, and the next child is there.
+// between is the time between two runs, or before the first run of a process of a group. The time
+// ends when the old tree is gone, its streams have ended, its probe is over, and the next child is there.
 type between struct {
 	verdict  supervision.Verdict // Over: somebody has ended the process meanwhile
 	reason   string
-	delay    time.Duration // what the log says about it
+	delay    time.Duration // in the log
 	at       time.Time     // no start before; zero: at once
 	ended    time.Time     // the last run; zero: there was none
-	treeGone bool          // or it could not be killed: left says why, and no run follows
+	treeGone bool          // also if the tree could not be killed: then left says why, and no run follows
 	left     error         // nil: nothing is left of the tree
 	closed   bool          // the streams of the last run have ended
 	logged   bool          // LogRestarted was emitted, or is not due: there was no run
-	next     int           // the number of the next run; 0: the one after the last
-	last     int           // while spawning: the last run that has begun
+	next     int           // the number of the next run; 0: run+1
+	last     int           // while spawning: the last run with a begin
 	spawning bool          // Spawn was emitted; only with treeGone, closed and logged
 	waitAt   time.Time     // Tick is needed then; zero: something else is waited for
 	// unstarted: the server could not start the run and tries again; because is the reason before.
@@ -154,10 +154,10 @@ type stopping struct {
 
 	treeDone  bool      // the tree was seen gone, or could not be killed
 	survivors error     // why the tree could not be killed; then the log may never close
-	flushAt   time.Time // viewers have their time until then; zero: it has not begun, or is over
+	flushAt   time.Time // until then viewers may fetch the end of the log; zero: not yet, or no longer
 }
 
-// New returns the life of a process that has not started.
+// New returns the life of a process before Start.
 func New(c Config) Life { return Life{config: c} }
 
 // Start is the first input. A process of a group waits for an order; any other asks for a child.
@@ -176,7 +176,7 @@ func (l *Life) Start() {
 	l.do(Spawn{l.run})
 }
 
-// Resume is the first input after a panic: replies that were on their way may be lost.
+// Resume is the first input after a panic: replies on their way may be lost.
 func (l *Life) Resume(now Now) {
 	l.leaving = false
 	switch {
@@ -193,7 +193,7 @@ func (l *Life) End() {
 	l.over, l.pending, l.between = true, nil, nil
 }
 
-// Tick does everything that is due at now or has become possible. The shell calls Tick at Wake, and
+// Tick does everything due at now or newly possible. The shell calls Tick at Wake, and
 // after every other event unless the Life is Idle. Tick may be repeated.
 func (l *Life) Tick(now Now) error {
 	if l.over {
@@ -269,16 +269,16 @@ func (l *Life) Phase() Phase { return l.phase }
 // Run returns the number of the current or last run; 0 before the first.
 func (l *Life) Run() int { return l.run }
 
-// Status returns how the last run ended; zero before that.
+// Status returns how the last run ended; zero before the first end.
 func (l *Life) Status() protocol.ExitStatus { return l.status }
 
-// Reason returns why the current run is being ended; "" if nobody ends it.
+// Reason returns why the current run is being ended; "" if nobody ends the run.
 func (l *Life) Reason() string { return l.ending.reason }
 
 // KillAt returns when the current run will be killed; zero if no kill is due.
 func (l *Life) KillAt() time.Time { return l.ending.killAt }
 
-// ClosedAt returns when the log was closed; zero before that.
+// ClosedAt returns when the log was closed; zero before Closed.
 func (l *Life) ClosedAt() time.Time { return l.closedAt }
 
 // Stopping reports whether Stop was called.
@@ -287,7 +287,7 @@ func (l *Life) Stopping() bool { return l.stopping != nil }
 // Restartable reports whether the process has a restart policy.
 func (l *Life) Restartable() bool { return l.config.Restart != nil }
 
-// Survivors says why the tree could not be killed; nil if it was killed or nobody has tried.
+// Survivors says why the tree could not be killed after Stop; nil if the tree is gone, or not yet.
 func (l *Life) Survivors() error {
 	if l.stopping == nil {
 		return nil
@@ -308,7 +308,7 @@ type Wait struct {
 	Ended  time.Time // the last run; zero: there was none
 }
 
-// Waits returns the Wait of a process that is Restarting; ok is false in other phases.
+// Waits returns the Wait of a Restarting process; ok is false in other phases.
 func (l *Life) Waits() (w Wait, ok bool) {
 	if n := l.between; n != nil {
 		return Wait{n.held, n.reason, n.at, n.ended}, true

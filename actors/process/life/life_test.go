@@ -118,7 +118,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// The time to kill a run ends with that run.
+// The time to kill a run ends with the run.
 func TestKillOfAnOlderRun(t *testing.T) {
 	s := begin(t, Config{KillGrace: time.Minute, Timeout: time.Hour, Restart: again})
 	s.spawned()
@@ -157,7 +157,7 @@ func TestTimeoutWhileEnding(t *testing.T) {
 	}
 }
 
-// A run starts once the probe of the last one is over, its tree gone, and its streams read.
+// A run starts once the probe of the last run is over, its tree gone, and its streams read.
 func TestNextRunWaits(t *testing.T) {
 	for _, last := range []string{"the probe", "the tree", "the streams", "the owner"} {
 		s := begin(t, Config{KillGrace: -1, Restart: again})
@@ -187,7 +187,7 @@ func TestNextRunWaits(t *testing.T) {
 	}
 }
 
-// What survives a kill is said, and no run starts beside it.
+// Survivors of a kill are reported, and no run starts beside survivors.
 func TestSurvivors(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1, Keep: time.Hour, Restart: again})
 	s.spawned()
@@ -207,7 +207,7 @@ func (s *story) order(serial uint64, state supervision.MemberState, run int) {
 	s.Order(s.Now, serial, supervision.MemberStatus{State: state, Run: run, Reason: "ordered"})
 }
 
-// The end of a run ends its timers, and says whose doing it was.
+// The end of a run ends its timers, and says who ended the run.
 func TestEndOfARun(t *testing.T) {
 	s := begin(t, Config{KillGrace: time.Hour, Timeout: time.Hour, Restart: again})
 	s.spawned()
@@ -222,7 +222,7 @@ func TestEndOfARun(t *testing.T) {
 	}
 }
 
-// A run that had ended by itself when the process was stopped is not followed by another.
+// If a run ends by itself before the process is stopped, no run follows.
 func TestStopAfterTheEnd(t *testing.T) {
 	s := begin(t, Config{KillGrace: time.Hour, Restart: again})
 	s.spawned()
@@ -234,7 +234,7 @@ func TestStopAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A stop that is said again sends no second stop signal, and may hasten the end, but not put it off.
+// A repeated stop sends no second stop signal. A repeated stop may hasten the end, never delay the end.
 func TestStopTwice(t *testing.T) {
 	s := begin(t, Config{KillGrace: time.Hour, Keep: time.Hour})
 	s.spawned()
@@ -253,7 +253,7 @@ func TestStopTwice(t *testing.T) {
 	s.want("DropViewers, StopActor")
 }
 
-// A process that is terminated while its next run is being started ends as soon as that has begun.
+// If a process is terminated while its next run is being started, the run ends as soon as its child is there.
 func TestTerminateWhileSpawning(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1, Restart: again})
 	s.spawned()
@@ -266,7 +266,7 @@ func TestTerminateWhileSpawning(t *testing.T) {
 	s.want("Begin, KillTree")
 }
 
-// The next instance of a failed actor kills the tree again: the news that it is gone may be lost.
+// The next instance of a failed actor kills the tree again: the answer to KillTree may be lost.
 func TestResume(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1})
 	s.spawned()
@@ -279,7 +279,7 @@ func TestResume(t *testing.T) {
 	s.want("Unwatch, LogExited, Abandon, LogClosed, AnswerTrees, DropLog, TellRetired")
 }
 
-// The server tries a run again that it could not start, under the same number.
+// If the server could not start a run, the next try has the same number.
 func TestNotStarted(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1, Restart: again})
 	s.spawned()
@@ -325,7 +325,7 @@ func TestDelayOfMembers(t *testing.T) {
 	s.ends(1)
 	s.want("Unwatch, LogExited, Abandon, KillTree, AnswerTrees, TellEnded1")
 	s.pass(time.Minute)
-	s.order(2, supervision.Ending, 2) // which has not begun
+	s.order(2, supervision.Ending, 2) // run 2 has not begun
 	s.want("TellEnded2")
 	s.order(2, supervision.Running, 2) // late
 	s.want("")
@@ -340,8 +340,8 @@ func TestDelayOfMembers(t *testing.T) {
 	s.want("Spawn2")
 }
 
-// A group that was told the end of a run, whose output waited for the owner, may order a later run
-// while the tree of that run is looked for again.
+// After TellEnded of a run whose output waits for the owner, the group may order a later run while
+// the shell looks for the tree again.
 func TestOrderWhileTreeIsKilled(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
 	s.order(1, supervision.Running, 1)
@@ -362,7 +362,7 @@ func TestOrderWhileTreeIsKilled(t *testing.T) {
 	s.want("AnswerTrees, LogRestarted3 0s, Finish, Spawn3")
 }
 
-// An action is pending until it is done.
+// An action is pending until Done.
 func TestPendingActions(t *testing.T) {
 	s := begin(t, Config{})
 	for range 2 {

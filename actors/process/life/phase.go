@@ -36,7 +36,7 @@ var follows = [...][]Phase{
 	Retired:    {},
 }
 
-// A TransitionError means that an input asked for a phase that may not follow the current one.
+// A TransitionError means: an input asked for a phase that may not follow the current phase.
 // The input changed nothing.
 type TransitionError struct{ From, To Phase }
 

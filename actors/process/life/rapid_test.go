@@ -10,15 +10,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a model of the shell and of the system. It does what a Life asks for, and fails the test
-// if that is against an invariant.
+// world is a model of the shell and of the system. world does the actions of a Life, and fails the
+// test if an action breaks an invariant.
 type world struct {
 	t      *rapid.T
 	config Config
 	l      Life
 	now    time.Time
 
-	run      int // that the current or last child is of; 0: there was none
+	run      int // of the current or last child; 0: there was no child
 	child    bool
 	exited   bool // the program has
 	took     bool // Exited was said
@@ -26,8 +26,8 @@ type world struct {
 	gone     bool // TreeGone was said, without an error
 	killing  bool // KillTree was asked for
 	finished bool // Finish was
-	spawning int  // the run that Spawn asked for; 0: none
-	retry    int  // the run that NotStarted sent back; 0: none
+	spawning int  // the run of the last Spawn, until the answer; 0: none
+	retry    int  // the run of the last NotStarted, until the next Spawn; 0: none
 	begun    time.Time
 	probing  bool
 	full     bool
@@ -38,7 +38,7 @@ type world struct {
 	asking     bool // the input is a request to end the run
 	signals    int  // stop signals of this run
 	cause      bool // somebody wants this run to end
-	ending     int  // the run that the newest order ends; 0: it ends none
+	ending     int  // the run of the newest order to end; 0: none
 	terminated bool // and no Restart followed
 	stopped    bool
 	exits      map[int]bool // runs whose exit is logged
@@ -351,7 +351,7 @@ func lives(t *rapid.T) {
 	w.comesToAnEnd()
 }
 
-// comesToAnEnd checks that a stopped life ends once its tree is gone.
+// comesToAnEnd checks: a stopped life ends once its tree is gone.
 func (w *world) comesToAnEnd() {
 	if !w.over {
 		w.stop(0)

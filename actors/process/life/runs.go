@@ -38,7 +38,7 @@ func (l *Life) Spawned(now Now) error {
 	return nil
 }
 
-// StartFailed is the answer to Spawn: the command cannot be started. It counts as an end of the run.
+// StartFailed is the answer to Spawn: the command cannot be started. The failure counts as an end of the run.
 func (l *Life) StartFailed(now Now, why error) {
 	switch {
 	case !l.Spawning():
@@ -65,8 +65,8 @@ func (l *Life) StartFailed(now Now, why error) {
 	}
 }
 
-// NotStarted is the answer to Spawn: the server has not what a start takes. This is no failure of
-// the program and does not count for its policy. The run is tried again after StartRetry.
+// NotStarted is the answer to Spawn: the server lacks descriptors or memory for a start. A lack is
+// no failure of the program and does not count for its policy. The next try comes after StartRetry.
 func (l *Life) NotStarted(now Now, why error) {
 	if !l.Spawning() || l.phase == Starting {
 		l.StartFailed(now, why)
@@ -87,7 +87,7 @@ func (l *Life) NotStarted(now Now, why error) {
 	}
 }
 
-// Exited is the end of the program of the current run, after its last output. It may be repeated.
+// Exited is the end of the program of the current run, after its last output. Exited may be repeated.
 func (l *Life) Exited(now Now, st protocol.ExitStatus) error {
 	switch {
 	case l.phase > Running:
@@ -98,7 +98,7 @@ func (l *Life) Exited(now Now, st protocol.ExitStatus) error {
 	st.Run = l.run
 	st.TimedOut = l.ending.timedOut
 	st.Reason = l.ending.reason
-	st.OOMKilled = st.OOMKilled && l.ending.reason == "" // else we have killed it
+	st.OOMKilled = st.OOMKilled && l.ending.reason == "" // else the server has killed the program
 	l.ending.killAt, l.timeoutAt = time.Time{}, time.Time{}
 	l.do(Unwatch{l.run})
 	l.logExit(st)
@@ -108,7 +108,7 @@ func (l *Life) Exited(now Now, st protocol.ExitStatus) error {
 		l.killTree(now)
 		return l.enter(Restarting)
 	}
-	if l.ending.reason != "" { // descendants that hold the streams of a killed program do not keep it open
+	if l.ending.reason != "" { // after a kill, nobody waits for descendants with open streams
 		l.do(Abandon{l.run})
 	}
 	if l.ending.rest || l.stopping != nil {
@@ -122,7 +122,7 @@ func (l *Life) logExit(st protocol.ExitStatus) {
 	l.do(LogExited{st})
 }
 
-// StreamsEnded says that all output of the current run is in the log. It may be repeated.
+// StreamsEnded says that all output of the current run is in the log. StreamsEnded may be repeated.
 func (l *Life) StreamsEnded(now Now) error {
 	switch {
 	case l.between != nil:
@@ -146,7 +146,7 @@ func (l *Life) close(now Now) error {
 	return nil
 }
 
-// runEnded returns how to go on after a run; nil if that was the last one, in good order.
+// runEnded returns how to go on after a run; nil if no run follows and nothing went wrong.
 func (l *Life) runEnded(now Now, st protocol.ExitStatus) *between {
 	if l.config.Restart == nil || l.stopping != nil || l.terminated {
 		return nil
@@ -166,7 +166,7 @@ func (l *Life) runEnded(now Now, st protocol.ExitStatus) *between {
 	return &between{verdict: d.Verdict, reason: d.Reason, ended: now.Time, delay: d.Delay, at: now.Time.Add(d.Delay)}
 }
 
-// endOf is what supervision is told about the end of the current run.
+// endOf describes the end of the current run for supervision.
 func (l *Life) endOf(st protocol.ExitStatus) supervision.End {
 	return supervision.End{
 		ExitCode:  st.ExitCode,
@@ -220,7 +220,7 @@ func (l *Life) advance(now Now) error {
 	return nil
 }
 
-// noOther closes a process that waits for another run, which does not follow.
+// noOther closes a process that waits for another run: no run follows.
 func (l *Life) noOther(now Now) error {
 	n := l.between
 	l.do(AnswerTrees{n.left}) // there is no other tree
@@ -237,7 +237,7 @@ func (l *Life) noOther(now Now) error {
 	return l.close(now)
 }
 
-// Restart is process/restart. A run that goes on is ended first.
+// Restart is process/restart. Restart ends the current run first.
 func (l *Life) Restart(now Now) error {
 	n := l.between
 	switch {

@@ -1,6 +1,6 @@
-// Package stdin is the queue of writes to the stdin of one process, across its runs: which
-// part of each write its programs have taken, and the answers. It is a pure machine: the
-// caller writes, and sends the answers. One goroutine at a time may use a Queue.
+// Package stdin has the queue of writes to the stdin of a process, across its runs: the part of
+// each write that its programs have taken, and the answers. The package is a pure machine: the
+// caller writes, and sends the answers. A single goroutine at a time may use a Queue.
 package stdin
 
 import (
@@ -12,9 +12,9 @@ import (
 const (
 	// maxWrites is how many of its latest writes a process remembers (exec-server wire §6).
 	maxWrites = 4096
-	// whole says of a write that all of it was taken.
+	// whole stands for all bytes of a write.
 	whole = -1
-	// endTime is how long a program that has closed its stdin may take to end. Most such
+	// endTime is how long a program may take to end after closing its stdin. Most such
 	// programs have ended already, and the write is for the next run.
 	endTime = 100 * time.Millisecond
 )
@@ -28,17 +28,17 @@ type Request[T any] struct {
 	Run   int // only this run; 0: any
 }
 
-// State is what the process is doing while a step is asked for.
+// State is the state of the process when the caller asks for a step.
 type State struct {
 	Run      int  // the current run, or the last
 	Between  bool // the run has ended, and its policy decides whether another follows
 	Over     bool // the last run has ended
 	Restarts bool // the process has a policy
-	Dead     bool // the program of the run has ended, and its end is not known to all yet
+	Dead     bool // the program of the run has ended, and its exit is not in the log yet
 	Piped    bool // the program reads its stdin from here
 }
 
-// Do says what a Step asks for.
+// Do is the work of a Step.
 type Do int
 
 const (
@@ -48,32 +48,31 @@ const (
 	Write
 	// Close asks to close stdin, and for Closed.
 	Close
-	// Accepted, Ended and OtherRun ask to answer the request, and for Answered. Accepted: it was
-	// done. Ended: stdin was closed before all of the write was taken. OtherRun: the request was
-	// for another run.
+	// Accepted, Ended and OtherRun ask to answer the request, and for Answered. Accepted: the
+	// request is done. Ended: stdin was closed before the program took the whole write. OtherRun:
+	// the request was for another run.
 	Accepted
 	Ended
 	OtherRun
 )
 
-// Step is what is to be done for the oldest request.
+// Step is the next work for the oldest request.
 type Step[T any] struct {
 	Do    Do
 	For   T // of the request, but of Wait
 	Chunk []byte
 }
 
-// Queue has the requests that are not answered, and remembers writes that are. The zero
-// Queue is empty.
+// Queue has the unanswered requests, and remembers answered writes. The zero Queue is empty.
 type Queue[T any] struct {
-	// waiting are the requests that are not answered, in the order in which they came.
+	// waiting are the unanswered requests, oldest first.
 	waiting []Request[T]
-	// taken is how many bytes of a write the program has taken, or whole. It does not become less
-	// within a run; the next run gets a write from its beginning, unless whole.
+	// taken is how many bytes of a write the program has taken, or whole. Within a run, taken does
+	// not shrink. The next run gets a partly taken write from its beginning.
 	taken repeat.Memory[int]
-	// ended means that the stdin of this run is closed: this run gets nothing more.
+	// ended means: the stdin of this run is closed, and this run gets nothing more.
 	ended bool
-	// refused is when this run first refused a write. Zero: it has not.
+	// refused is when this run first refused a write. Zero: this run has refused none.
 	refused time.Time
 }
 
@@ -83,8 +82,8 @@ func (q *Queue[T]) Add(r Request[T]) { q.waiting = append(q.waiting, r) }
 // Len is how many requests wait.
 func (q *Queue[T]) Len() int { return len(q.waiting) }
 
-// Drop forgets the requests for which gone returns true: they are not answered, so the client
-// sends them again.
+// Drop forgets the requests for which gone returns true. The client sends unanswered requests
+// again.
 func (q *Queue[T]) Drop(gone func(T) bool) {
 	kept := q.waiting[:0]
 	for _, r := range q.waiting {
@@ -96,10 +95,10 @@ func (q *Queue[T]) Drop(gone func(T) bool) {
 	q.waiting = kept
 }
 
-// Next is what is to be done now. A step that was not reported done comes again.
+// Next returns the next step. Until the caller reports the step done, Next returns the same step.
 func (q *Queue[T]) Next(s State) Step[T] {
 	if len(q.waiting) == 0 || s.Between || s.Restarts && s.Dead {
-		return Step[T]{} // what waits is for the next run, if one follows
+		return Step[T]{} // the waiting requests are for the next run, if a run follows
 	}
 	r := &q.waiting[0]
 	taken, _ := q.taken.Get(r.ID)
@@ -123,13 +122,13 @@ func (q *Queue[T]) Next(s State) Step[T] {
 	}
 }
 
-// Wrote records that the program took n bytes of the chunk of the last step. It reports false
-// if that was not all: then there is no room until the program reads.
+// Wrote records that the program took n bytes of the chunk of the last step. Wrote reports
+// whether n was the whole chunk. If not, there is no room until the program reads.
 func (q *Queue[T]) Wrote(n int) (all bool) { return q.took(n, true) }
 
-// Refused records that the program took n bytes, and no more because its stdin is closed. With
-// restarts, the caller asks again after wait, for the program may have ended; zero wait: stdin
-// is closed for good.
+// Refused records that the program took n bytes of the chunk, and that its stdin is closed. With
+// restarts, the program may have ended without news yet: the caller asks again after wait. A zero
+// wait means: stdin is closed for good.
 func (q *Queue[T]) Refused(now time.Time, n int, restarts bool) (wait time.Duration) {
 	q.took(n, false)
 	if q.refused.IsZero() {
@@ -155,7 +154,7 @@ func (q *Queue[T]) took(n int, open bool) (all bool) {
 	return taken == whole
 }
 
-// Closed records that stdin was closed.
+// Closed records the end of stdin.
 func (q *Queue[T]) Closed() { q.ended = true }
 
 // Answered removes the oldest request.
@@ -166,7 +165,7 @@ func (q *Queue[T]) Answered() {
 	}
 }
 
-// NextRun records that another run begins.
+// NextRun records the beginning of another run.
 func (q *Queue[T]) NextRun() {
 	q.ended, q.refused = false, time.Time{}
 	q.taken.Change(func(n int) int {

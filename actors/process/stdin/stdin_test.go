@@ -16,7 +16,7 @@ func write(name, chunk string) Request[string] {
 	return Request[string]{For: name, Write: true, ID: repeat.IDOf(name), Chunk: []byte(chunk)}
 }
 
-// request is what a client sent, and sends again until it is answered.
+// request is a request of a client. The client repeats the request until the answer comes.
 type request struct {
 	write bool
 	chunk []byte
@@ -30,15 +30,15 @@ type model struct {
 	queue    Queue[int]
 	state    State
 	requests []request // by number
-	sent     []int     // those that wait, in order
+	sent     []int     // waiting requests, oldest first
 	answered map[int]Do
 	now      time.Time
-	room     int          // what the program's stdin takes
+	room     int          // how many bytes the program's stdin takes
 	shut     bool         // the program has closed its stdin
 	closed   bool         // we have
-	part     int          // the write that the run has had a part of; -1: none
+	part     int          // the write of which the run has had a part; -1: none
 	partial  int          // how much
-	whole    map[int]bool // writes that a run got all of
+	whole    map[int]bool // writes of which a run got all
 }
 
 func (m *model) send(*rapid.T) {
@@ -57,7 +57,7 @@ func (m *model) add(i int) {
 	m.queue.Add(Request[int]{For: i, Write: r.write, ID: repeat.IDOf(string(rune('A' + i))), Chunk: r.chunk, Run: r.run})
 }
 
-// cut has the client send again what was not answered, and some of what was.
+// cut has the client repeat all unanswered requests, and some answered requests.
 func (m *model) cut(*rapid.T) {
 	m.queue.Drop(func(int) bool { return true })
 	again := slices.Clone(m.sent)
@@ -72,7 +72,7 @@ func (m *model) cut(*rapid.T) {
 	}
 }
 
-// step does what the queue asks for, until it waits.
+// step does the steps of the queue, until the queue waits.
 func (m *model) step(*rapid.T) {
 	for range 1000 {
 		s := m.queue.Next(m.state)
@@ -215,7 +215,7 @@ func TestEachByteOnce(t *testing.T) {
 	})
 }
 
-// A program that has closed its stdin has a while to end; then nothing more is written to it.
+// A program has some time to end after closing its stdin. Afterwards the program gets no write.
 // A process without a policy has no next run to wait for.
 func TestRefused(t *testing.T) {
 	var q Queue[string]
@@ -258,7 +258,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The same id with a shorter chunk is taken for what is left of it.
+// A write may come again under the same id with a shorter chunk. The program then gets the rest of
+// the shorter chunk.
 func TestOtherChunk(t *testing.T) {
 	var q Queue[string]
 	s := State{Run: 1, Piped: true}
@@ -276,7 +277,7 @@ func TestOtherChunk(t *testing.T) {
 	}
 }
 
-// The requests of one client are dropped, and the others keep their order.
+// Drop drops the requests of a client, and the other requests keep their order.
 func TestDrop(t *testing.T) {
 	var q Queue[string]
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -293,7 +294,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// A write that one run took whole is for no later run, although the client sends it again.
+// After a run took a whole write, no later run gets the write, although the client repeats it.
 func TestWholeForOneRun(t *testing.T) {
 	var q Queue[string]
 	s := State{Run: 1, Restarts: true, Piped: true}
