@@ -105,13 +105,3 @@ func (p *process) signal(s protocol.Signal) *protocol.Error {
 	}
 	return nil
 }
-
-// otherRun returns the result of a request that names another run than the current one. ok is
-// false if the request names the current run, or none.
-func (p *process) otherRun(params any) (result protocol.OtherRun, ok bool) {
-	r, ok := params.(interface{ ForRun() uint64 })
-	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.life.Run()) {
-		return result, false
-	}
-	return protocol.OtherRun{Run: p.life.Run()}, true
-}

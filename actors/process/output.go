@@ -128,12 +128,6 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 	p.reads = append(p.reads, r)
 }
 
-func (r *parked) stopTimer() {
-	if r.timer != nil {
-		r.timer.Stop()
-	}
-}
-
 // answerParked answers r, whose time is up.
 func (p *process) answerParked(ctx actor.Context, r *parked) {
 	if i := slices.Index(p.reads, r); i >= 0 {

@@ -18,31 +18,20 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Messages to a process actor, beside those of messages.go.
+// Messages to a process actor from its goroutines and timers. All other messages are in actors/message.
 type (
-	spawned    struct{} // spawner goroutine: record has the handle or the error
-	factsReady struct{} // intake, and the actor itself when it had its share
-
-)
-
-type (
-	unspooled struct{} // the goroutine that read the disk for a process/read
-	treeGone  struct { // KillTree, of that run
+	spawned    struct{} // the spawner: the record has the handle or the error
+	factsReady struct{} // the intake; also the actor itself, after its share of facts
+	unspooled  struct{} // the goroutine that has read the disk for a process/read
+	treeGone   struct { // KillTree of the run
 		run int
 		err error
 	}
-)
 
-type (
-	wakeDue  struct{} // life.Wake has come
-	stdinDue struct{} // a child that closed its stdin has not ended
-
-)
-
-type (
+	wakeDue  struct{}            // the time of life.Wake
+	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
-	aheadDue struct{}            // the owner had its time to read what it missed
-
+	aheadDue struct{}            // the owner had its time to read the missed output
 )
 
 // turnBytes is how much output an actor logs before it looks at other messages.
@@ -94,15 +83,6 @@ type processRecord struct {
 	answers    repeat.Answers // to requests that may be sent again
 
 	stdinAt, aheadAt env.Alarm
-}
-
-// parked is a request that waits.
-type parked struct {
-	sender *actor.PID
-	token  uint64
-	params any
-	timer  *time.Timer                     // nil: none
-	tree   protocol.ProcessTerminateResult // of process/terminate, which waits for the end of the tree
 }
 
 // process is the actor that owns one managed process. It lives under the
@@ -318,81 +298,6 @@ func (p *process) handleNow() child.Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.handle
-}
-
-func (p *process) request(ctx actor.Context, m message.Request) {
-	switch p.life.Phase() {
-	case life.Starting: // only one who got its PID by other means than Started can be so early
-		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
-		return
-	case life.Retired:
-		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
-		return
-	}
-	if a, ok := p.answers.To(m.Params); ok {
-		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
-		return
-	}
-	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
-	if other, ok := p.otherRun(m.Params); ok {
-		p.reply(ctx, r, other, nil)
-		return
-	}
-	switch params := m.Params.(type) {
-	case protocol.ProcessReadParams:
-		// A client that reads after a seq has the output up to there (PROTOCOL.md).
-		if p.feed.AckRead(time.Now(), message.KeyOf(r.sender), params.AfterSeq) {
-			p.awaitAhead(ctx)
-			p.held()
-		}
-		p.park(ctx, r, &params.WaitMs)
-	case protocol.ProcessWaitParams:
-		p.park(ctx, r, params.TimeoutMs)
-	case protocol.ProcessWriteParams:
-		p.stdin.Add(stdin.Request[*parked]{For: r, Write: true, ID: repeat.IDOf(params.WriteID), Chunk: params.Chunk})
-		p.acceptStdin(ctx)
-	case protocol.ProcessCloseStdinParams:
-		p.stdin.Add(stdin.Request[*parked]{For: r, Run: int(params.Run)})
-		p.acceptStdin(ctx)
-	case protocol.ProcessResizeParams:
-		p.reply(ctx, r, protocol.Empty{}, p.resize(params.Size))
-	case protocol.ProcessSignalParams:
-		p.reply(ctx, r, protocol.Empty{}, p.signal(params.Signal))
-	case protocol.ProcessTerminateParams:
-		if err := graceError("graceMs", params.GraceMs); err != nil {
-			p.reply(ctx, r, nil, err)
-			return
-		}
-		result := protocol.ProcessTerminateResult{Running: p.lives()}
-		if params.Tree && (params.GraceMs == nil || *params.GraceMs == 0) {
-			r.tree = result
-			if again := p.parkTree(r); again {
-				return
-			}
-		} else {
-			p.reply(ctx, r, result, nil)
-		}
-		p.terminate(params)
-	case message.KillTreeRequest:
-		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
-		p.terminate(protocol.ProcessTerminateParams{Tree: true})
-	case protocol.ProcessRestartParams:
-		p.reply(ctx, r, protocol.Empty{}, p.restartNow())
-	case protocol.ProcessSetRestartParams:
-		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
-	case protocol.ProcessInfoParams:
-		p.inspect(ctx, r)
-	case message.DescribeRequest:
-		p.reply(ctx, r, p.describe(), nil)
-	default:
-		p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "a process does not answer %T", m.Params))
-	}
-}
-
-func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
-	reply := message.Reply{Token: r.token, Result: result, Err: err}
-	p.answers.Add(r.params, result, err)
-	ctx.Send(r.sender, reply)
 }
 
 func (p *process) logErr(what string, err error) {

@@ -18,13 +18,13 @@ func lines(f Feed[string, string], n, size int) *Feed[string, string] {
 	return &f
 }
 
-// An owner that resumes after everything gets only what the peer's client can buffer, until it
-// has the output that it missed and a little longer, or until its time is over.
+// An owner who resumes after the last entry gets only as much as the peer's client can buffer. The
+// limit ends a little after the owner has the missed output, or when the owner's time is over.
 func TestAhead(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		size int
-		want int // entries, until the owner has what it missed
+		want int // entries, until the owner has the missed output
 	}{
 		{"small entries", 1, aheadEvents},
 		{"large entries", 32 << 10, aheadBytes / (32 << 10)},
@@ -155,10 +155,10 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// What is dropped depends on the owner, the retention, the memory of the server, and whether
-// anybody reads it again.
+// Trim drops entries according to the owner, the retention, the memory of the server, and whether
+// anybody reads output again.
 func TestTrim(t *testing.T) {
-	const entry = 1000 + 128 // what an entry of 1000 bytes costs
+	const entry = 1000 + 128 // the cost of an entry of 1000 bytes
 	for _, test := range []struct {
 		name  string
 		feed  Feed[string, string]
@@ -192,7 +192,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// Until the predecessor of an owner is removed, the log keeps what either has not been sent.
+// Until the predecessor of an owner is removed, the log keeps the entries not yet sent to either.
 func TestTwoOwners(t *testing.T) {
 	f := lines(Feed[string, string]{}, 5, 10)
 	f.Subscribe(start, "old", "old", Subscription{After: 2, Owner: true})
@@ -217,7 +217,7 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// A viewer lags from when there is something that it has not asked for.
+// A viewer lags as soon as the log has entries beyond the requests of the viewer.
 func TestLag(t *testing.T) {
 	f := lines(Feed[string, string]{}, 2, 10)
 	v := f.Subscribe(start, "v", "v", Subscription{})
@@ -294,7 +294,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// An owner that is sent again the entries it acknowledged pins them only until then.
+// When an owner is sent entries again after their Ack, the entries are pinned until they are sent.
 func TestSentAgain(t *testing.T) {
 	f := lines(Feed[string, string]{}, 4, 10)
 	f.Subscribe(start, "o", "o", Subscription{After: 3, Owner: true})

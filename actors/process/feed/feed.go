@@ -1,7 +1,7 @@
-// Package feed is the output log of one process together with its viewers: how far
-// each viewer is, how far the owner is, and which entries the log may drop. It is a
-// pure machine: the caller passes the time and sends the deliveries. One goroutine
-// at a time may use a Feed.
+// Package feed has the output log of a process together with its viewers: how far
+// each viewer is, how far the owner is, and the entries that the log may drop. The
+// package is a pure machine: the caller passes the time and sends the deliveries. A
+// single goroutine at a time may use a Feed.
 package feed
 
 import (
@@ -10,18 +10,18 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 )
 
-// The peer's client buffers at most 256 events or 1 MiB of live output of a process until it
-// has read the output it missed; with more, it ends the process. After 45 s it gives up by
-// itself. The client reads in one task and sorts in another: hence joinTime.
+// After a resume, the peer's client reads the missed output. Until then the client buffers at most
+// 256 events or 1 MiB of live output of a process; with more, the client ends the process. After
+// 45 s the client gives up by itself. The client reads and sorts in separate tasks: hence joinTime.
 const (
 	aheadEvents = 128
 	aheadBytes  = 512 << 10
 	aheadTime   = 45 * time.Second
-	joinTime    = 100 * time.Millisecond // after the client acknowledged the output it missed
+	joinTime    = 100 * time.Millisecond // after the client acknowledged the missed output
 )
 
 // Feed is the log of one process and its viewers. K tells viewers apart, and its zero value
-// is nobody; A is a viewer's address, which a Feed keeps and never looks at.
+// is nobody; A is a viewer's address, for the caller only.
 //
 // The owner is the viewer for whom output is kept. An owner may resubscribe before its
 // predecessor was removed: then two viewers are marked as owners.
@@ -32,7 +32,7 @@ type Feed[K comparable, A any] struct {
 	Retention int64
 	// Evicts is onFull evict: the log drops the oldest output, had or not.
 	Evicts bool
-	// Ephemeral means that nobody reads output again: the log drops all that the owner has had.
+	// Ephemeral means: nobody reads output again, and the log drops all output up to the pin.
 	Ephemeral bool
 
 	// Log is for appending. Only Trim and Close drop entries, and Trim none after the pin.
@@ -40,35 +40,35 @@ type Feed[K comparable, A any] struct {
 
 	// viewers are all who subscribed and were not removed. Nil until the first.
 	viewers map[K]*Viewer[A]
-	// barred are viewers that were evicted and have not ended yet: nothing they send counts.
+	// barred are evicted viewers who have not ended yet: the process ignores their messages.
 	barred map[K]bool
 	owner  ownership[K]
-	// ahead is when the limit for an owner that has yet to read the output it missed ends.
+	// ahead is when the limit for an owner ends who has yet to read the missed output.
 	// Zero: there is no limit.
 	ahead time.Time
-	// last is the last seq of a log that was closed. Zero before.
+	// last is the last seq of the log when Close was called. Zero before.
 	last uint64
 }
 
-// Viewer is one who subscribed.
+// Viewer is a subscriber.
 type Viewer[A any] struct {
-	// Fixed when it subscribes.
+	// Fixed by Subscribe.
 	To    A
 	Owner bool
-	// explicit means that only an Ack acknowledges: neither the place where the owner begins
-	// nor its reads do.
+	// explicit means: only an Ack acknowledges. Neither the place where the owner begins nor the
+	// reads of the owner acknowledge.
 	explicit bool
 
-	// cursor is after the last entry that was sent to the viewer. It only moves on.
+	// cursor is after the last entry sent to the viewer. A cursor only moves on.
 	cursor outlog.Cursor
-	// pull is how many bytes the viewer has asked for. Zero: it waits for nothing.
+	// pull is how many bytes the viewer has asked for. Zero: the viewer waits for nothing.
 	pull int
-	// behind is since when the log has entries that the viewer has not asked for. Zero: the
+	// behind is when the log first had entries beyond the requests of the viewer. Zero: the
 	// viewer has been sent all, or waits for more.
 	behind time.Time
 }
 
-// Seq is the last entry that was sent to v.
+// Seq is the last entry sent to v.
 func (v *Viewer[A]) Seq() uint64 { return v.cursor.Seq }
 
 // Subscription is how a viewer begins.
@@ -80,7 +80,7 @@ type Subscription struct {
 	Resumed  bool // of an owner: its acknowledgements go on where they were
 }
 
-// Subscribe adds a viewer, or moves the one of the same key. The new viewer has asked for nothing.
+// Subscribe adds a viewer, or replaces the viewer of the same key. The new viewer has asked for nothing.
 func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *Viewer[A] {
 	v := &Viewer[A]{To: to, Owner: s.Owner, explicit: s.Explicit}
 	if s.Now {
@@ -110,7 +110,7 @@ func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *View
 	return v
 }
 
-// Remove takes a viewer away. What its owner has not had stays.
+// Remove takes a viewer away. The log keeps the output for the next owner.
 func (f *Feed[K, A]) Remove(key K) {
 	delete(f.viewers, key)
 	if key == f.owner.by {
@@ -133,7 +133,7 @@ func (f *Feed[K, A]) Bar(key K) {
 // Unbar ends Bar.
 func (f *Feed[K, A]) Unbar(key K) { delete(f.barred, key) }
 
-// Barred reports whether a viewer was evicted, and may not have heard of that.
+// Barred reports whether Bar was called for a viewer, and Unbar was not.
 func (f *Feed[K, A]) Barred(key K) bool { return f.barred[key] }
 
 // Each calls do with each viewer.
@@ -149,8 +149,8 @@ func (f *Feed[K, A]) Attached() bool {
 	return f.owner.by != nobody
 }
 
-// Pull records that a viewer waits for up to n bytes, in place of what it waited for before.
-// Nil: there is no such viewer.
+// Pull records that a viewer waits for up to n bytes. An earlier Pull no longer counts. Nil: there
+// is no such viewer.
 func (f *Feed[K, A]) Pull(key K, n int) *Viewer[A] {
 	v := f.viewers[key]
 	if v != nil {
@@ -159,17 +159,17 @@ func (f *Feed[K, A]) Pull(key K, n int) *Viewer[A] {
 	return v
 }
 
-// Delivery is what a viewer gets at once. Entries continue after the last delivery, or after
-// Gap. Each entry is held once more, for whoever releases it.
+// Delivery is the answer to a Pull. Entries continue after the last delivery, or after Gap. The
+// receiver becomes a holder of the entries.
 type Delivery struct {
 	Gap     outlog.Gap
 	Entries []outlog.Entry
 	end     outlog.Cursor
 }
 
-// Next is the delivery that v waits for; ok is false if there is none now. The cursor stays
-// where it is until Sent: a viewer that a delivery did not reach subscribes again from there.
-// With hurry there is no limit for an owner that has yet to read the output it missed.
+// Next returns the delivery for v; ok is false if there is none now. Only Sent moves the cursor: if
+// a delivery is lost, the viewer subscribes again from the cursor. With hurry there is no limit for
+// an owner who has yet to read the missed output.
 func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A], hurry bool) (d Delivery, ok bool) {
 	if v.cursor.Seq >= f.Log.Last() {
 		return d, false
@@ -186,8 +186,8 @@ func (f *Feed[K, A]) Next(now time.Time, v *Viewer[A], hurry bool) (d Delivery, 
 	return d, true
 }
 
-// Sent records that d was sent to v. It reports whether the log may now hold less for the
-// owner: an owner that is sent again the entries it acknowledged owes no Ack for them.
+// Sent records that d was sent to v. Sent reports whether the log may now hold less for the
+// owner: no Ack follows when entries are sent again after their Ack.
 func (f *Feed[K, A]) Sent(now time.Time, v *Viewer[A], d *Delivery) (freed bool) {
 	freed = v.Owner && v.cursor.Seq < f.owner.acked
 	v.cursor, v.pull = d.end, 0
@@ -197,7 +197,7 @@ func (f *Feed[K, A]) Sent(now time.Time, v *Viewer[A], d *Delivery) (freed bool)
 	return freed
 }
 
-// limit is how many bytes v may get, and up to which seq.
+// limit returns how many bytes v may get, and up to the entry to.
 func (f *Feed[K, A]) limit(now time.Time, v *Viewer[A], hurry bool) (bytes int, to uint64) {
 	if !v.Owner || hurry || !now.Before(f.ahead) {
 		return v.pull, f.Log.Last()
@@ -212,8 +212,8 @@ func (f *Feed[K, A]) limit(now time.Time, v *Viewer[A], hurry bool) (bytes int, 
 // Ahead is when all viewers are to be looked at again, because a limit ends. Zero: never.
 func (f *Feed[K, A]) Ahead() time.Time { return f.ahead }
 
-// Lag is what the log has for v and v has not asked for, in bytes, and since when. Zero
-// since: v has been sent all, or waits for more.
+// Lag returns how many bytes the log has beyond the requests of v, and since when. Zero since: v
+// has been sent all, or waits for more.
 func (f *Feed[K, A]) Lag(v *Viewer[A]) (bytes int64, since time.Time) {
 	if v.behind.IsZero() {
 		return 0, since
@@ -221,8 +221,8 @@ func (f *Feed[K, A]) Lag(v *Viewer[A]) (bytes int64, since time.Time) {
 	return f.Log.Cost(v.cursor.Seq), v.behind
 }
 
-// Ack records that the owner has all after from up to to. It does nothing and reports false
-// if key is no owner. An owner that has to resubscribe may acknowledge.
+// Ack records that the owner has all entries after from up to to. If key is no owner, Ack does
+// nothing and returns false. An owner who has to resubscribe may acknowledge.
 func (f *Feed[K, A]) Ack(now time.Time, key K, from, to uint64) bool {
 	if v := f.viewers[key]; (v == nil || !v.Owner) && key != f.owner.by {
 		return false
@@ -231,8 +231,8 @@ func (f *Feed[K, A]) Ack(now time.Time, key K, from, to uint64) bool {
 	return true
 }
 
-// AckRead records that a viewer reads after seq: an owner that does has all up to there. It
-// does nothing and reports false if key is no owner, or acknowledges explicitly.
+// AckRead records that an owner reads after seq, and so has all entries up to seq. If key is no
+// owner, or acknowledges explicitly, AckRead does nothing and returns false.
 func (f *Feed[K, A]) AckRead(now time.Time, key K, after uint64) bool {
 	v := f.viewers[key]
 	if v == nil || !v.Owner || v.explicit {
@@ -252,8 +252,8 @@ func (f *Feed[K, A]) ack(now time.Time, from, to uint64) {
 }
 
 // Done reports whether the log of a closed process may go at now, over being when its
-// retention ended. The owner must have had all of it, or have been attached for chance.
-// Viewers that are not at the end have as long as extra after over.
+// retention ended. The owner must have had the whole log, or have been attached for chance.
+// Viewers before the end of the log have as long as extra after over.
 func (f *Feed[K, A]) Done(now, over time.Time, chance, extra time.Duration) bool {
 	if !f.owner.had(now, f.Log.Last(), chance) {
 		return false
@@ -274,7 +274,7 @@ func (f *Feed[K, A]) Watched() bool {
 // Last is the newest seq there ever was, also once the log is closed.
 func (f *Feed[K, A]) Last() uint64 { return max(f.last, f.Log.Last()) }
 
-// Close lets go of the log. Nobody reads it any more. May be repeated.
+// Close frees the log. Nobody reads the log any more. Close may be repeated.
 func (f *Feed[K, A]) Close() {
 	f.last = f.Last()
 	f.Log.Close()

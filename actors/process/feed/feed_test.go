@@ -12,16 +12,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model knows what a process wrote and what each of its viewers got, and checks a Feed by it.
+// model knows the output of a process and the deliveries to each viewer, and checks a Feed.
 type model struct {
 	*rapid.T
 	feed    Feed[string, string]
 	now     time.Time
 	written []byte
 	ends    []int           // by seq: how much was written up to there
-	had     map[uint64]bool // what the owner acknowledged
+	had     map[uint64]bool // acknowledged by the owner
 	missed  uint64          // the owner has yet to acknowledge up to here, and may get only so much ahead
-	until   time.Time       // that limit ends
+	until   time.Time       // the limit ends
 	live    uint64          // where the owner's live output begins
 	viewers map[string]*watcher
 	owner   string // "": none
@@ -30,7 +30,7 @@ type model struct {
 
 type watcher struct {
 	owner, explicit bool
-	seq             uint64 // it has all up to here, or a gap
+	seq             uint64 // the viewer has every entry up to seq, or a gap
 	acked           uint64 // of its live output
 	pull            int
 }
@@ -107,7 +107,7 @@ func (m *model) tick(*rapid.T) {
 	m.now = m.now.Add(rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 30 * time.Second}).Draw(m.T, "time"))
 }
 
-// got marks what the owner acknowledges.
+// got marks the entries of an acknowledgement.
 func (m *model) got(from, to uint64) {
 	for seq := from + 1; seq <= to; seq++ {
 		m.had[seq] = true
@@ -153,7 +153,7 @@ func (m *model) join(key string, s Subscription) {
 	m.viewers[key] = &watcher{owner: s.Owner, explicit: s.Explicit, seq: after, acked: after}
 	switch {
 	case !s.Owner && m.owner == key:
-		// It has no cursor that pins, and may acknowledge as before.
+		// The owner has no cursor any more, and may acknowledge as before.
 	case !s.Owner:
 	case s.Resumed:
 		m.viewers[key].acked = old.acked
@@ -196,7 +196,7 @@ func (m *model) next(key string, fails bool) bool {
 	case w.pull == 0:
 		m.Fatalf("%s gets what it has not asked for", key)
 	case fails && w.seq%2 == 0:
-		return false // it was not sent
+		return false // before sending
 	}
 	if d.Gap.From != 0 {
 		m.gap(w, d.Gap)
@@ -216,7 +216,7 @@ func (m *model) next(key string, fails bool) bool {
 		w.seq = e.Seq
 	}
 	if fails {
-		return false // it was sent, and that was not noted
+		return false // between sending and Sent
 	}
 	m.feed.Sent(m.now, v, &d)
 	if w.pull = 0; v.Seq() != w.seq {
@@ -240,7 +240,7 @@ func (m *model) gap(w *watcher, g outlog.Gap) {
 	w.seq = g.To
 }
 
-// same checks that an entry is as it was written.
+// same checks that an entry has the written bytes.
 func (m *model) same(e outlog.Entry) {
 	want := m.written[m.ends[e.Seq-1]:m.ends[e.Seq]]
 	if !bytes.Equal(e.Data, want) {
@@ -248,7 +248,7 @@ func (m *model) same(e outlog.Entry) {
 	}
 }
 
-// failed has all viewers resubscribe after the last entry that they got.
+// failed has all viewers resubscribe after the last entry they got.
 func (m *model) failed() {
 	m.feed.Each(func(v *Viewer[string]) {
 		if w := m.viewers[v.To]; v.Seq() > w.seq {
@@ -312,7 +312,7 @@ func (m *model) remove(*rapid.T) {
 	}
 }
 
-// check is what is always so.
+// check tests the invariants.
 func (m *model) check(*rapid.T) {
 	if m.feed.owner.acked < m.acked {
 		m.Fatalf("the owner had all up to %d, and now only up to %d", m.acked, m.feed.owner.acked)
@@ -333,8 +333,8 @@ func (m *model) check(*rapid.T) {
 	}
 }
 
-// Whatever happens in whatever order, each viewer gets each entry once, in order and as it was
-// written, or one gap in its place; and the owner misses nothing that it never had.
+// After any events in any order, each viewer has each entry once, in order and as written, or a
+// gap in its place. The owner has no gap.
 func TestEachEntryOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)

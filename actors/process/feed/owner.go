@@ -2,33 +2,33 @@ package feed
 
 import "time"
 
-// ownership is how far the owner is. It outlives the owner's connections: the output that
-// the owner has not had is kept for the next one.
+// ownership is how far the owner is. An ownership outlives the owner's connections: the log keeps
+// the output after acked for the next owner.
 //
-// An owner that resumes after everything gets what comes after liveFrom by itself, and must
-// read the output between acked and liveFrom, which it missed.
+// An owner who resumes after the last entry gets the output after liveFrom without a request. The
+// owner must read the missed output, between acked and liveFrom.
 type ownership[K comparable] struct {
-	// acked: the owner has had every entry up to here. It only moves on.
+	// acked: the owner has had every entry up to acked. acked only moves on.
 	acked uint64
 	// liveFrom is where the live output of the owner begins. Only a new subscription moves it.
 	liveFrom uint64
-	// liveAcked: of the entries after liveFrom, the owner has had all up to here. It is never
+	// liveAcked: the owner has had every entry after liveFrom up to liveAcked. liveAcked is never
 	// before liveFrom, and only moves on until the next subscription.
 	liveAcked uint64
-	// by is the owner that is attached. Zero: there is none.
+	// by is the attached owner. Zero: there is none.
 	by K
 	// since is when the last owner subscribed.
 	since time.Time
 }
 
-// resume records that the live output of a new owner begins after seq.
+// resume has the live output of a new owner begin after seq.
 func (o *ownership[K]) resume(seq uint64) { o.liveFrom, o.liveAcked = seq, seq }
 
-// missed reports whether there is output before the live output that the owner has not had.
+// missed reports whether the owner has yet to read output before the live output.
 func (o *ownership[K]) missed() bool { return o.acked < o.liveFrom }
 
-// ack records that the owner has all after from up to to. An ack after a hole counts once the
-// hole is closed, if it was of live output, and else not at all.
+// ack records that the owner has all entries after from up to to. After a hole, an ack of live
+// output counts once the hole is closed. Any other ack after a hole never counts.
 func (o *ownership[K]) ack(from, to uint64) {
 	switch {
 	case from <= o.acked:
@@ -41,8 +41,8 @@ func (o *ownership[K]) ack(from, to uint64) {
 	}
 }
 
-// had reports whether the owner has had everything up to last; or has had the live output, and
-// has been attached for chance, in which it could have read the rest.
+// had reports whether the owner has had everything up to last, or has had the live output and the
+// chance to read the rest: the owner has been attached for chance.
 func (o *ownership[K]) had(now time.Time, last uint64, chance time.Duration) bool {
 	var nobody K
 	return o.acked >= last || o.by != nobody && o.liveAcked >= last && now.Sub(o.since) >= chance

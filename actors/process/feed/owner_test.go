@@ -11,7 +11,7 @@ func TestOwnership(t *testing.T) {
 	type ack struct{ from, to uint64 }
 	for _, c := range []struct {
 		name     string
-		acked    uint64 // before it resumed
+		acked    uint64 // before the resume
 		liveFrom uint64 // where its live stream begins
 		acks     []ack
 		want     uint64
@@ -56,8 +56,7 @@ func TestOwnerHad(t *testing.T) {
 	}
 }
 
-// Whatever is acknowledged in whatever order, nothing counts as had that was
-// neither had before nor acknowledged.
+// After acknowledgements in any order, every entry up to acked was acknowledged, or had before.
 func TestOwnershipNeverClaimsWhatWasNotHad(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const last = 30

@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// maxRead is how much output one process/read returns, in bytes.
+	// maxRead is how much output a process/read returns, in bytes.
 	maxRead = 8 << 20
-	// maxSpooledRead is the same while part of the log lies on disk: it is read into memory.
+	// maxSpooledRead replaces maxRead while part of the log is on disk: a read copies into memory.
 	maxSpooledRead = 128 << 10
 )
 
-// Read is what one process/read gets.
+// Read is the answer to a process/read.
 type Read struct {
-	// Result lacks Exited, Closed and ExitCode. Its Chunks lack the output that lies on disk.
+	// Result lacks Exited, Closed and ExitCode. Its Chunks lack the output on disk.
 	Result protocol.ProcessReadResult
-	// Entries are what the read went over, each held once more. An entry that nobody releases
-	// is left to the garbage collector.
+	// Entries are all entries of the read. The caller becomes a holder of each. Without a release
+	// the garbage collector frees an entry.
 	Entries []outlog.Entry
 	Spooled bool // some of Entries lie on disk
-	// To is the last entry that the result accounts for, From the one before the first.
+	// The result accounts for the entries after From up to To.
 	From, To uint64
 }
 

@@ -1,7 +1,7 @@
 package feed
 
-// Pin is the seq after which the log keeps every entry for the owner: an owner that is sent
-// again the entries it acknowledged pins them, too.
+// Pin returns a seq: the log keeps every later entry for the owner. While an owner is sent again
+// entries after their Ack, the cursor of the owner is the pin.
 func (f *Feed[K, A]) Pin() uint64 {
 	if f.Evicts {
 		return f.Log.Last()
@@ -15,16 +15,15 @@ func (f *Feed[K, A]) Pin() uint64 {
 	return pin
 }
 
-// Trim drops the oldest entries that need not be kept: those up to the pin, as long as the
-// log costs more than its retention. With short, the server's memory is short: all up to the
-// pin goes.
+// Trim drops the oldest entries up to the pin, as long as the log costs more than its retention.
+// With short, the server's memory is short, and Trim drops all entries up to the pin.
 func (f *Feed[K, A]) Trim(short bool) {
 	keep, limit := f.Pin(), f.Retention
 	if short || f.Log.Spooled() > 0 || f.Ephemeral {
-		limit = 0 // entries that were had make room for entries that were not
+		limit = 0 // acknowledged entries make room for others
 	}
 	if f.Evicts && keep > 0 {
-		keep-- // the newest stays, however small the retention: it is on its way to viewers
+		keep-- // the newest entry is on its way to viewers, and stays however small the retention
 	}
 	f.Log.Drop(limit, keep)
 }
@@ -34,8 +33,8 @@ func (f *Feed[K, A]) Held() (retained, pinned int64) {
 	return f.Log.Cost(0), f.Log.Cost(f.Pin())
 }
 
-// Full reports whether the owner must have some of the log before more is added that no
-// credit was taken for. Beyond the retention, the log may hold extra bytes for the owner.
+// Full reports whether the owner must have some of the log before the log gets entries without
+// credit. Beyond the retention, the log may hold extra bytes for the owner.
 func (f *Feed[K, A]) Full(extra int64) bool {
 	_, pinned := f.Held()
 	return !f.Evicts && pinned >= f.Retention+extra

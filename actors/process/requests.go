@@ -1,0 +1,114 @@
+package process
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/actors/process/stdin"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// parked is a request that waits.
+type parked struct {
+	sender *actor.PID
+	token  uint64
+	params any
+	timer  *time.Timer                     // nil: none
+	tree   protocol.ProcessTerminateResult // of process/terminate, which waits for the end of the tree
+}
+
+func (r *parked) stopTimer() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// request does or parks a request of a client.
+func (p *process) request(ctx actor.Context, m message.Request) {
+	switch p.life.Phase() {
+	case life.Starting: // only one who got its PID by other means than Started can be so early
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
+		return
+	case life.Retired:
+		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
+		return
+	}
+	if a, ok := p.answers.To(m.Params); ok {
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
+		return
+	}
+	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
+	if other, ok := p.otherRun(m.Params); ok {
+		p.reply(ctx, r, other, nil)
+		return
+	}
+	switch params := m.Params.(type) {
+	case protocol.ProcessReadParams:
+		// A client that reads after a seq has the output up to there (PROTOCOL.md).
+		if p.feed.AckRead(time.Now(), message.KeyOf(r.sender), params.AfterSeq) {
+			p.awaitAhead(ctx)
+			p.held()
+		}
+		p.park(ctx, r, &params.WaitMs)
+	case protocol.ProcessWaitParams:
+		p.park(ctx, r, params.TimeoutMs)
+	case protocol.ProcessWriteParams:
+		p.stdin.Add(stdin.Request[*parked]{For: r, Write: true, ID: repeat.IDOf(params.WriteID), Chunk: params.Chunk})
+		p.acceptStdin(ctx)
+	case protocol.ProcessCloseStdinParams:
+		p.stdin.Add(stdin.Request[*parked]{For: r, Run: int(params.Run)})
+		p.acceptStdin(ctx)
+	case protocol.ProcessResizeParams:
+		p.reply(ctx, r, protocol.Empty{}, p.resize(params.Size))
+	case protocol.ProcessSignalParams:
+		p.reply(ctx, r, protocol.Empty{}, p.signal(params.Signal))
+	case protocol.ProcessTerminateParams:
+		if err := graceError("graceMs", params.GraceMs); err != nil {
+			p.reply(ctx, r, nil, err)
+			return
+		}
+		result := protocol.ProcessTerminateResult{Running: p.lives()}
+		if params.Tree && (params.GraceMs == nil || *params.GraceMs == 0) {
+			r.tree = result
+			if again := p.parkTree(r); again {
+				return
+			}
+		} else {
+			p.reply(ctx, r, result, nil)
+		}
+		p.terminate(params)
+	case message.KillTreeRequest:
+		p.reply(ctx, r, protocol.ProcessTerminateResult{Running: p.lives()}, nil)
+		p.terminate(protocol.ProcessTerminateParams{Tree: true})
+	case protocol.ProcessRestartParams:
+		p.reply(ctx, r, protocol.Empty{}, p.restartNow())
+	case protocol.ProcessSetRestartParams:
+		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
+	case protocol.ProcessInfoParams:
+		p.inspect(ctx, r)
+	case message.DescribeRequest:
+		p.reply(ctx, r, p.describe(), nil)
+	default:
+		p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "a process does not answer %T", m.Params))
+	}
+}
+
+func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
+	reply := message.Reply{Token: r.token, Result: result, Err: err}
+	p.answers.Add(r.params, result, err)
+	ctx.Send(r.sender, reply)
+}
+
+// otherRun returns the result of a request that names another run than the current one. ok is
+// false if the request names the current run, or none.
+func (p *process) otherRun(params any) (result protocol.OtherRun, ok bool) {
+	r, ok := params.(interface{ ForRun() uint64 })
+	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.life.Run()) {
+		return result, false
+	}
+	return protocol.OtherRun{Run: p.life.Run()}, true
+}
