@@ -11,8 +11,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// An owner that has acknowledged everything, and reads some of it again, holds the budget
-// only until it has that: no acknowledgement follows, and somebody waits for the budget.
+// When an owner reads acknowledged output again, the output is charged to the budget only until
+// the owner has it: no acknowledgement follows, and somebody waits for the budget.
 func TestHistoryReadAgainGivesWay(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const max = 256 << 10
@@ -55,7 +55,7 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 	})
 }
 
-// A process that has stopped holds nothing of the budget, although its tree has not ended.
+// A stopped process holds nothing of the budget, although its tree has not ended.
 func TestStoppedHoldsNoBudget(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		budget := child.NewBudget(1<<20, func() {})

@@ -12,7 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// errUnseen is of a tree that somebody else goes on killing.
+// errUnseen means: the tree is still being killed, and was not yet seen gone.
 var errUnseen = errors.New("its programs are being killed, and were not yet seen gone")
 
 // terminate is process/terminate.
@@ -32,18 +32,18 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	p.life.TreeGone(p.now(), m.run, m.err)
 	p.shared.At(ctx, env.TreeGoneSet)
 	if p.life.Stopping() {
-		p.spread(ctx) // what was held back, too
+		p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
 	}
 }
 
-// lives reports whether the program runs. It may have ended although its exit,
-// behind output that nobody has read, is not in the log yet.
+// lives reports whether the program runs. A program may have ended before its exit is in the log:
+// the exit comes after unread output.
 func (p *process) lives() bool {
 	return p.life.Phase() == life.Running && !p.handleNow().Exited()
 }
 
-// parkTree keeps a process/terminate until the tree is gone, and reports whether the same one
-// waits already. Then the first says what there was to end, and the newest is answered.
+// parkTree keeps a process/terminate until the tree is gone, and reports whether the same request
+// waits already. Then the newest request gets the answer, with the running of the first.
 func (p *process) parkTree(r *parked) (again bool) {
 	if key, ok := repeat.Key(r.params); ok {
 		p.trees = slices.DeleteFunc(p.trees, func(first *parked) bool {
@@ -59,8 +59,8 @@ func (p *process) parkTree(r *parked) (again bool) {
 	return again
 }
 
-// dropTrees forgets the process/terminate of those who have gone, unless it can be sent again:
-// then its answer is remembered.
+// dropTrees forgets each process/terminate whose sender has gone. A request with a requestId stays,
+// so that its answer is remembered for the repetition.
 func (p *process) dropTrees(gone func(*parked) bool) {
 	p.trees = slices.DeleteFunc(p.trees, func(r *parked) bool {
 		_, again := repeat.Key(r.params)
@@ -69,7 +69,7 @@ func (p *process) dropTrees(gone func(*parked) bool) {
 	p.trees = slices.Delete(p.trees, 0, max(len(p.trees)-repeat.MaxAnswers, 0))
 }
 
-// answerTrees answers those who wait for the tree to be gone.
+// answerTrees answers each process/terminate that waits for the end of the tree.
 func (p *process) answerTrees(ctx actor.Context, err error) {
 	for _, r := range p.trees {
 		if err != nil {
@@ -81,7 +81,7 @@ func (p *process) answerTrees(ctx actor.Context, err error) {
 	p.trees = nil
 }
 
-// unseen says what is left of the process, or why that is not known; nil if all was seen gone.
+// unseen describes the processes left of the tree; nil if all were seen gone.
 func (p *process) unseen() error {
 	switch h := p.handleNow(); {
 	case p.life.Survivors() != nil:
@@ -92,7 +92,7 @@ func (p *process) unseen() error {
 	return nil
 }
 
-// keeps is how long the process can be read once it has closed.
+// keeps returns how long the process can be read after closed.
 func (p *process) keeps() time.Duration {
 	if p.feed.Ephemeral {
 		return 0
@@ -100,7 +100,7 @@ func (p *process) keeps() time.Duration {
 	return max(p.shared.ClosedRetention, 0)
 }
 
-// leave is the last that the actor does.
+// leave gives back everything of the process, and kills its tree. leave may be repeated.
 func (p *process) leave() {
 	p.gauge.HeldBytes.Add(-p.gauged)
 	p.gauged = 0

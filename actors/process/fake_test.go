@@ -14,7 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// fakeProcess is a process that runs, over a fake child.
+// fakeProcess starts a process with a fake child.
 func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID) (*actor.PID, *processRecord, *fake.Child) {
 	return fakeProcessOf(params, spawn, func(*processRecord) {})
 }

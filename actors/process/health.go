@@ -20,28 +20,27 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Messages of a process actor to itself; all are of one run.
+// Messages of a process actor to itself. Each names its run.
 type (
-	readyNow struct{ run int } // the goroutine that looks for it
-	readyDue struct{ run int } // it has been given its time, or had its delay
-	// The goroutine that looks for it: the server could not look, for that reason; or, with
-	// nil, can again.
+	readyNow struct{ run int } // lookout: the run is ready
+	readyDue struct{ run int } // ready.timeoutMs or ready.delayMs has passed
+	// blinded is from lookout. err says why the server cannot look; nil: the server can look again.
 	blinded struct {
 		run int
 		err error
 	}
-	silenceDue struct{ run int } // it may have written nothing for as long as it may
+	silenceDue struct{ run int } // silenceMs may have passed without output
 	probeDue   struct{ run int } // the next probe
-	// the probe's goroutine, which has left nothing behind
+	// probed is from the probe's goroutine, after the end of the probe with all its descendants.
 	probed struct {
 		run   int
-		fault string        // "": it succeeded
-		ours  error         // the server could not make it; then fault says nothing
-		held  time.Duration // child.Intake.HeldBack when it began
+		fault string        // "": the probe succeeded
+		ours  error         // why the server could not run the probe; nil: the server could. Without nil, fault is meaningless
+		held  time.Duration // child.Intake.HeldBack when the probe began
 	}
-	matched struct { // the goroutine that matched lines
+	matched struct { // the goroutine of match
 		run   int
-		ready bool // one of them makes the run ready
+		ready bool // a line makes the run ready
 	}
 )
 
@@ -61,26 +60,26 @@ const (
 	// maxLine is how much of a line is matched, in bytes.
 	maxLine = 4 << 10
 	// lookEvery is the longest pause between two looks whether a run is ready, and
-	// lookTime how long one may take.
+	// lookTime is how long a look may take.
 	lookEvery, lookTime                                       = 250 * time.Millisecond, time.Second
 	defaultProbeEvery, defaultProbeTime, defaultProbeFailures = 10 * time.Second, 5 * time.Second, 3
 )
 
-// health is what is known of a run, of a process that has Ready or Liveness.
+// health is the readiness and liveness of a run. Without Ready, a run is ready at once.
 type health struct {
 	ready    bool
-	pattern  func() *regexp.Regexp      // nil: no line makes it ready, or one has
-	lines    map[protocol.Stream][]byte // those that have not ended, cut at maxLine
+	pattern  func() *regexp.Regexp      // nil: no line makes the run ready, or a line has
+	lines    map[protocol.Stream][]byte // unfinished lines, cut at maxLine
 	matching [][]byte                   // a goroutine matches these; until then no more facts are taken
 	watched  context.Context            // is done when the run has ended: for goroutines
 	stop     context.CancelFunc         // of watched
 	heard    time.Time                  // its last output, or its begin
 	held     time.Duration              // child.Intake.HeldBack then
-	blind    *atomic.Int64              // for how long nobody could look whether it is ready, in nanoseconds
-	granted  time.Duration              // of time that does not count, what readyAt was put off by
-	ours     error                      // why the server could not look, or probe, the last time; nil: it could
+	blind    *atomic.Int64              // for how long the server could not look for readiness, in nanoseconds
+	granted  time.Duration              // by how much readyAt was put off, for time excused
+	ours     error                      // why the server could not look, or probe, the last time; nil: the server could
 	failures uint64                     // probes in a row
-	probing  atomic.Bool                // there is one, perhaps of an older run; its goroutine says when not
+	probing  atomic.Bool                // a probe goes on, perhaps of an older run; its goroutine clears probing
 	probes   int                        // since the process began: of their names
 
 	readyAt, silenceAt, probeAt env.Alarm
@@ -140,7 +139,7 @@ func (p *process) watch(ctx actor.Context) {
 		h.readyAt.Set(ctx, env.FromMillis(*r.DelayMs), readyDue{p.life.Run()})
 		return
 	case r.Line != "":
-		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked when it was decoded
+		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
 		h.lines = make(map[protocol.Stream][]byte)
 	default:
 		look := lookFor(r)
@@ -157,20 +156,20 @@ func (p *process) watch(ctx actor.Context) {
 	}
 }
 
-// blinded is told in process/info, and in the log once until it can look again.
+// blinded keeps the reason for process/info. The server's log has the reason once, until the server can look again.
 func (p *process) blinded(m blinded) {
 	h := &p.health
 	if m.run != p.life.Run() || h.ready {
 		return
 	}
 	h.ours = m.err
-	if m.err != nil && !errors.Is(m.err, errLooks) { // that may last for a moment
+	if m.err != nil && !errors.Is(m.err, errLooks) { // errLooks may last for a moment only
 		p.shared.Log.Warn("the server cannot look whether a process is ready: that time does not count", "actor", p.name, "err", m.err)
 	}
 }
 
-// excused is how much of the time of this run does not count against it: the server held
-// its output back, or could not look.
+// excused returns how much time of this run does not count: the server held the output back, or
+// could not look.
 func (p *process) excused() time.Duration {
 	return p.intake.HeldBack() + time.Duration(p.health.blind.Load())
 }
@@ -187,7 +186,7 @@ func (p *process) unwatch() {
 	}
 }
 
-// rewatch sets the timers of a run that is watched again: what they had sent may be lost.
+// rewatch sets the timers of a watched run again, after a failure of the actor: timer messages may be lost.
 func (p *process) rewatch(ctx actor.Context) {
 	h, r, l := &p.health, p.params.Ready, p.params.Liveness
 	if p.life.Phase() != life.Running {
@@ -244,7 +243,7 @@ func (p *process) readyDue(ctx actor.Context) {
 	}
 }
 
-// heard looks at output: of lines that may make it ready, and that there is some.
+// heard notes the time of output, and collects lines that may make the run ready.
 func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	h := &p.health
 	h.heard, h.held = time.Now(), p.intake.HeldBack()
@@ -268,15 +267,15 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 	}
 }
 
-// match looks for a line that makes the run ready, on a goroutine: an expression of a
-// client's may take long. Until matched comes the process takes no more facts, so that
-// ready has its place in the sequence, and the program waits if it writes faster.
+// match looks for a line that makes the run ready, on a goroutine: an expression of a client may
+// take long. Until matched comes, the process takes no more facts. So ready has its place in the
+// sequence, and a program that writes faster has to wait.
 func (p *process) match(ctx actor.Context) {
 	h := &p.health
 	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.life.Run()}
 	p.shared.Run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
-			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // a TTY's lines have one
+			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // lines of a TTY end with \r\n
 		})
 		root.Send(self, m)
 	})
@@ -284,7 +283,7 @@ func (p *process) match(ctx actor.Context) {
 
 func (p *process) matched(ctx actor.Context, m matched) {
 	if p.health.matching == nil || m.run != p.life.Run() {
-		return // nobody waits for it any more
+		return // of an older run, or after matchNoMore
 	}
 	p.health.matching = nil
 	if m.ready {
@@ -293,7 +292,7 @@ func (p *process) matched(ctx actor.Context, m matched) {
 	p.takeFacts(ctx)
 }
 
-// matchNoMore is for a run that is being killed: its end does not wait for an expression.
+// matchNoMore ends the search for a line: the end of a killed run does not wait for an expression.
 func (p *process) matchNoMore(ctx actor.Context) {
 	h := &p.health
 	if h.matching != nil {
@@ -302,8 +301,8 @@ func (p *process) matchNoMore(ctx actor.Context) {
 	h.pattern, h.lines, h.matching = nil, nil, nil
 }
 
-// silence ends a run that has written nothing for too long. One that cannot write,
-// because its owner does not read, is not silent.
+// silence ends a run without output for silenceMs. Time in which the program could not write,
+// because the owner did not read, does not count.
 func (p *process) silence(ctx actor.Context) {
 	h := &p.health
 	if !p.lives() {
@@ -319,7 +318,7 @@ func (p *process) silence(ctx actor.Context) {
 	}
 }
 
-// healthError refuses conditions that cannot be looked for.
+// healthError refuses conditions for which the server cannot look.
 func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 	if r == nil {
 		return nil

@@ -47,14 +47,14 @@ func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
 	})
 }
 
-// A look at a file, or at a socket by its path, waits for its filesystem, with a thread, and one that does not answer
-// keeps both for as long as it likes. So many may wait at a time.
+// A look at a file, or at a socket by its path, holds a thread until the filesystem answers. A filesystem may never
+// answer. looksEach and looksAll bound how many looks wait at a time.
 const (
 	looksEach = 8 // of a session
 	looksAll  = 64
 )
 
-// errLooks means that so many wait, and there was no look.
+// errLooks means: too many looks wait already, and there was no look.
 var errLooks = fmt.Errorf("%d looks at files of this session, or %d in all, wait for a filesystem", looksEach, looksAll)
 
 func (p *process) bounded(look func(context.Context) error) func(context.Context) error {
@@ -69,7 +69,8 @@ func (p *process) bounded(look func(context.Context) error) func(context.Context
 	}
 }
 
-// lookFor is how to look once whether a run is ready: nil if it is. A variable for tests.
+// lookFor returns a function that looks once whether a run is ready; a nil error means: ready. Tests
+// replace lookFor.
 var lookFor = func(r *protocol.Ready) func(context.Context) error {
 	dial := func(network, address string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -95,8 +96,8 @@ var lookFor = func(r *protocol.Ready) func(context.Context) error {
 	}
 }
 
-// lacking reports whether an error says that the server has not what it takes: no
-// descriptors, no memory, no local ports. It tells nothing about the program.
+// lacking reports whether an error says that the server lacks descriptors, memory or local ports.
+// Such an error tells nothing about the program.
 func lacking(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EADDRNOTAVAIL},
 		func(e syscall.Errno) bool { return errors.Is(err, e) })

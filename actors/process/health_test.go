@@ -57,7 +57,7 @@ func probes(r *processRecord, result func(n int) (int, error)) *atomic.Int64 {
 	return count
 }
 
-// The program is not to blame for a probe that the server cannot start.
+// If the server cannot start a probe, the program is not to blame.
 func TestProbesThatCannotBeMade(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		var fail atomic.Pointer[error]
@@ -95,7 +95,7 @@ func TestProbesThatCannotBeMade(t *testing.T) {
 	})
 }
 
-// What the command of a probe lacks is its own failure.
+// A probe whose command cannot be started has failed.
 func TestProbesThatAreNone(t *testing.T) {
 	for _, err := range commandErrors {
 		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
@@ -114,7 +114,7 @@ func TestProbesThatAreNone(t *testing.T) {
 	}
 }
 
-// A run that the server cannot start is no failure of the program's: it is tried again.
+// If the server cannot start a run, the program is not to blame, and the server tries again.
 func TestRestartsThatCannotBeMade(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		var lacking atomic.Bool
@@ -153,7 +153,7 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 			t.Errorf("it is %v, run %d", record.life.Phase(), info.Run)
 		}
 
-		lacking.Store(true) // and it can be ended while it waits
+		lacking.Store(true) // a process can be ended while its next run waits
 		c.End()
 		time.Sleep(10 * time.Second)
 		system.Root.Send(pid, message.Stop{Reason: "test", Shutdown: -1})
@@ -165,7 +165,7 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 	})
 }
 
-// Time in which nobody could look whether a run is ready does not count.
+// Time in which the server could not look whether a run is ready does not count.
 func TestReadinessThatCannotBeLookedFor(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		var blind atomic.Bool
@@ -202,8 +202,8 @@ func TestReadinessThatCannotBeLookedFor(t *testing.T) {
 	})
 }
 
-// A program that the server holds back is neither late, nor silent, nor to blame for its
-// probes; when it is no longer, its time goes on where it stood.
+// While the server holds a program back, the program is neither late, nor silent, nor to blame for
+// its probes. Afterwards its time goes on from where the time stood.
 func TestHeldBackDoesNotCount(t *testing.T) {
 	for name, test := range map[string]struct {
 		params protocol.ProcessStartParams
@@ -223,7 +223,7 @@ func TestHeldBackDoesNotCount(t *testing.T) {
 				held := make(chan struct{})
 				go func() {
 					defer close(held)
-					for put := 0; put <= kept; { // more than is kept: it has to wait
+					for put := 0; put <= kept; { // more than the retention: the program has to wait
 						credit, ok := c.Intake.Take(16 << 10)
 						if !ok {
 							return
@@ -266,8 +266,8 @@ func TestHeldBackDoesNotCount(t *testing.T) {
 	}
 }
 
-// Looks at a filesystem that does not answer hold a bounded number of threads, for a session
-// and in all, however many processes have one; and when it answers, all are ready.
+// Looks at a filesystem without an answer hold a bounded number of threads, for a session and in
+// all, for any number of processes. When the filesystem answers, all are ready.
 func TestLooksThatHang(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const sessions, each = 10, 20

@@ -50,7 +50,7 @@ func (p *process) state() string {
 	return p.life.Phase().String()
 }
 
-// inspected is from the goroutine that looked what the process uses.
+// inspected is from the goroutine of child.Handle.Usage.
 type inspected struct {
 	r     *parked
 	usage *protocol.Usage
@@ -104,7 +104,7 @@ func (p *process) info() protocol.ProcessInfoResult {
 	return info
 }
 
-// waitsFor is what keeps the process from writing, or from ending. handle is nil if it
+// waitsFor lists the reasons why the process does not write, or does not end. handle is nil if it
 // has no child.
 func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	waits := []protocol.Wait{}

@@ -10,7 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// acceptStdin gives the child what waits for its stdin as far as there is room, and answers.
+// acceptStdin writes the waiting requests to the child's stdin as far as there is room, and answers.
 func (p *process) acceptStdin(ctx actor.Context) {
 	for {
 		step := p.stdin.Next(p.stdinState())
@@ -19,7 +19,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		}
 		r := step.For
 		var result any = protocol.Empty{}
-		answer, again := p.answers.To(r.params) // the same closeStdin was done while this one waited
+		answer, again := p.answers.To(r.params) // the same closeStdin was done while this request waited
 		switch {
 		case again:
 			result = answer.Result
@@ -42,7 +42,7 @@ func (p *process) acceptStdin(ctx actor.Context) {
 		p.shared.At(ctx, env.StdinTaken)
 		p.reply(ctx, r, result, nil)
 		p.shared.At(ctx, env.StdinAnswered)
-		p.stdin.Answered() // not before: an instance that fails in between answers again
+		p.stdin.Answered() // after the reply: an instance that fails in between answers again
 	}
 }
 
@@ -53,7 +53,7 @@ func writeStatus(do stdin.Do) protocol.WriteStatus {
 	return protocol.WriteStdinClosed
 }
 
-// stdinState is what the queue of stdin has to know of the process.
+// stdinState is the state of the process for the queue of stdin.
 func (p *process) stdinState() stdin.State {
 	return stdin.State{
 		Run:      p.life.Run(),
@@ -65,7 +65,7 @@ func (p *process) stdinState() stdin.State {
 	}
 }
 
-// writeStdin gives the child a part of a write. It reports false if the rest has to wait.
+// writeStdin gives the child a part of a write. room is false if the rest has to wait.
 func (p *process) writeStdin(ctx actor.Context, chunk []byte) (room bool) {
 	n, err := p.handleNow().Write(chunk)
 	if err == nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// maxKept bounds what the processes of a session are started from, in bytes: the
-// arguments and the environment of each that has not been started yet, or may be again.
-// It is kept while nobody is attached. All sessions together have an eighth of
-// Config.Budget, and each 64 KiB beside.
+// maxKept bounds the arguments and environments that a session keeps, in bytes: of each process
+// before its first run, and of each process with a restart policy. A session keeps them while
+// nobody is attached, too. All sessions together have an eighth of Config.Budget, and each 64 KiB
+// beside.
 const maxKept = 32 << 20
 
-// kept counts bytes of gauge.kept until all that use them have let go.
+// kept counts bytes of gauge.KeptBytes until all users have released them.
 type kept struct {
 	gauge *message.Gauge
 	bytes int64
 	users atomic.Int64
 }
 
-// hold is one use of kept. The zero hold uses nothing. Any goroutine may release it, any
-// number of times.
+// hold is a use of kept. The zero hold uses nothing. Any goroutine may release a hold, any number
+// of times.
 type hold struct {
 	of   *kept
 	once sync.Once
@@ -43,15 +43,15 @@ func (h *hold) release() {
 	})
 }
 
-// Environments are those of one group/start, by their hash: processes that are given the
-// same share one. A nil one shares nothing.
+// Environments are the environments of a group/start, by their hash. Processes with equal
+// environments share the memory. Nil Environments share nothing.
 type Environments map[uint64]*processRecord
 
 // hashSeed is of the keys of environments.
 var hashSeed = maphash.MakeSeed()
 
-// keep counts what the process is started from, or says that it is too much. It is for the
-// session, which alone adds to the gauge.
+// keep counts the arguments and the environment of the process, or refuses too many bytes. Only the
+// session calls keep, and nobody else adds to the gauge.
 func (r *processRecord) keep(envs Environments) *protocol.Error {
 	argv := stringsBytes(r.spec.Argv)
 	if l := r.params.Liveness; l != nil && l.Probe != nil {
@@ -97,7 +97,7 @@ func (r *processRecord) keep(envs Environments) *protocol.Error {
 	return nil
 }
 
-// release forgets what is kept, without the arguments that clients are shown.
+// release gives back the bytes of keep. The arguments in process/list stay.
 func (r *processRecord) release() {
 	r.keptArgv.release()
 	r.keptEnv.release()

@@ -15,8 +15,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// The shell around life.Life: it reports events to the machine, does the actions that the machine
-// asks for, and sets its one alarm.
+// This file is the shell around life.Life. The shell reports events to the machine, does the actions
+// of the machine, and sets its alarm.
 
 func (p *process) lifeConfig() life.Config {
 	c := life.Config{
@@ -35,7 +35,7 @@ func (p *process) lifeConfig() life.Config {
 	return c
 }
 
-// now is what the life of the process has to know with an input.
+// now returns the facts around the process for an input of its life.
 func (p *process) now() life.Now {
 	h := p.handleNow()
 	now := life.Now{
@@ -62,14 +62,14 @@ func (p *process) now() life.Now {
 	return now
 }
 
-// check logs an error of the machine: a bug, after which the process goes on as it was.
+// check logs an error of the machine: a bug. The input changed nothing.
 func (p *process) check(err error) {
 	if err != nil {
 		p.shared.Log.Error("life of a process", "actor", p.name, "err", err)
 	}
 }
 
-// advance does everything that has become due or possible, and sets the alarm for the rest.
+// advance does everything due or newly possible, and sets the alarm for the rest.
 func (p *process) advance(ctx actor.Context) {
 	if p.acting || !p.life.Begun() || p.life.Idle() && p.life.Wake().Equal(p.wakeAt.Due()) {
 		return
@@ -86,7 +86,7 @@ func (p *process) advance(ctx actor.Context) {
 	p.wakeAt.SetTo(ctx, p.life.Wake(), wakeDue{})
 }
 
-// act does the actions that are pending.
+// act does the pending actions.
 func (p *process) act(ctx actor.Context) {
 	if p.acting {
 		return // the call further up does them
@@ -181,7 +181,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	return true
 }
 
-// doTell does an action that only tells somebody something. It may be repeated.
+// doTell does an action that sends a message or writes to the server's log. doTell may be repeated.
 func (p *process) doTell(ctx actor.Context, a life.Action) {
 	switch a := a.(type) {
 	case life.Announce:
@@ -228,7 +228,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	}
 	r := p.processRecord
 	p.shared.At(ctx, env.SpawnPrepared)
-	p.life.Done() // before it is asked for: two children are worse than none
+	p.life.Done() // before StartChild: two children are worse than none
 	p.shared.StartChild(spec, p.intake, func(h child.Handle, err error) {
 		r.mu.Lock()
 		r.handle, r.startErr = h, err
@@ -242,7 +242,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.shared.At(ctx, env.SpawnAsked)
 }
 
-// spawned passes on what the spawner has answered, if it has.
+// spawned passes the answer of the spawner on to the life, if there is an answer.
 func (p *process) spawned(ctx actor.Context) {
 	if !p.life.Spawning() {
 		return
@@ -253,7 +253,7 @@ func (p *process) spawned(ctx actor.Context) {
 	switch {
 	case handle != nil:
 		p.check(p.life.Spawned(p.now()))
-	case err == nil: // it has not
+	case err == nil: // no answer yet
 	case ofCommand(err):
 		if p.life.Phase() == life.Restarting { // else the answer to process/start says so
 			p.shared.Log.Warn("a run could not be started", "actor", p.name, "run", p.life.Run(), "err", err)
@@ -264,7 +264,7 @@ func (p *process) spawned(ctx actor.Context) {
 	}
 }
 
-// begin watches a run that has a child. It may be repeated.
+// begin watches a run whose child is there. begin may be repeated.
 func (p *process) begin(ctx actor.Context) {
 	p.shared.At(ctx, env.RunBegun)
 	switch {
@@ -284,7 +284,7 @@ func (p *process) begin(ctx actor.Context) {
 	p.acceptStdin(ctx)
 }
 
-// exited is the end of a run. It may be repeated.
+// exited reports the end of a run to the life. exited may be repeated.
 func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	if r := p.params.Ready; r != nil && r.Exit && p.life.Reason() == "" && st.ExitCode == 0 {
 		p.isReady(ctx)
@@ -297,7 +297,7 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 // finishRun lets go of the last child, whose tree is gone.
 func (p *process) finishRun(handle child.Handle) {
 	if handle == nil {
-		return // it could not be started
+		return // the run could not be started
 	}
 	in, log, name := p.intake, p.shared.Log, p.name
 	handle.Finish(func(err error) {

@@ -13,22 +13,22 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Options say what process to make, and for whom.
+// Options describe a new process.
 type Options struct {
 	Name      string // of the actor
 	Params    protocol.ProcessStartParams
 	Session   *actor.PID
-	Closes    context.Context // done when the session closes: a start that has no child yet is given up
+	Closes    context.Context // done when the session closes: then a start without a child is given up
 	Owner     string          // see child.Spec
 	Gauge     *message.Gauge  // of the session
-	Ephemeral bool            // the session forgets the process once that has had its end
+	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
 	Group     *actor.PID      // nil: none
 	GroupID   string          // the client's
-	Shares    Environments    // of the processes that are started together; nil: of this one alone
+	Shares    Environments    // of the processes started together; nil: no other process shares
 }
 
-// New prepares a process, or says why it cannot be started, and makes the request for its
-// actor. Until that is sent, whoever gives it up calls unused.
+// New prepares a process and returns the request for its actor, or the reason why the process
+// cannot be started. A caller who does not send the request calls its Unused.
 func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	if err := dependsError(o); err != nil {
 		return message.SpawnRequest{}, err
@@ -53,7 +53,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Argv = clipArgv(params.Argv)
-	params.Cwd = protocol.FileURI(spec.Dir) // as it came it may be far longer
+	params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
 	record := &processRecord{
 		shared:  e,
 		id:      params.ProcessID,
@@ -76,7 +76,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	return record.request(), nil
 }
 
-// dependsError refuses what only a process of a group may have, and what none of them may.
+// dependsError refuses dependsOn outside a group, and an intensity within a group.
 func dependsError(o Options) *protocol.Error {
 	if o.Group == nil {
 		if len(o.Params.DependsOn) > 0 {
@@ -109,7 +109,7 @@ func (r *processRecord) request() message.SpawnRequest {
 	}
 }
 
-// unused gives back what a process holds that has no actor.
+// unused gives back the resources of a process without an actor.
 func (r *processRecord) unused() {
 	r.release()
 	r.destroy()

@@ -19,13 +19,14 @@ type (
 	viewer      = feed.Viewer[*actor.PID]
 )
 
-// feedOf is an empty feed that keeps retention bytes as r says; nil r: as block says.
+// feedOf returns an empty feed with a retention in bytes. r.OnFull says what happens when the log
+// is full; nil r: block.
 func feedOf(r *protocol.Retention, retention int64, ephemeral bool) processFeed {
 	return processFeed{Retention: retention, Evicts: r != nil && r.OnFull == protocol.OnFullEvict, Ephemeral: ephemeral}
 }
 
-// holds is how many bytes the log holds, and how many of them for the owner, which the gauge
-// of the session hears of.
+// holds returns how many bytes the log holds, and how many of them for the owner. holds brings the
+// gauge of the session up to date.
 func (p *process) holds() (retained, pinned int64) {
 	retained, pinned = p.feed.Held()
 	p.gauge.HeldBytes.Add(pinned - p.gauged)
@@ -33,10 +34,10 @@ func (p *process) holds() (retained, pinned int64) {
 	return retained, pinned
 }
 
-// trim drops entries that need not be kept.
+// trim drops the entries nobody needs.
 func (p *process) trim() { p.feed.Trim(p.shared.OutputBudget.Short()) }
 
-// held tells the pumps how much the log holds, once that may have become less.
+// held tells the pumps how much the log holds. Call held whenever the log may hold less.
 func (p *process) held() {
 	p.trim()
 	p.intake.Hold(p.holds())
@@ -56,7 +57,7 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 	p.pulled(ctx, key, m.Pull)
 }
 
-// pulled records that a viewer waits for up to n bytes.
+// pulled records a Pull of up to n bytes.
 func (p *process) pulled(ctx actor.Context, key message.Key, n int) {
 	if v := p.feed.Pull(key, n); v != nil {
 		p.deliver(ctx, v)
@@ -79,7 +80,7 @@ func (p *process) awaitAhead(ctx actor.Context) {
 	}
 }
 
-// deliver sends v the delivery that it waits for, if there is one.
+// deliver sends v the next delivery, if v waits and there is a delivery.
 func (p *process) deliver(ctx actor.Context, v *viewer) {
 	now := time.Now()
 	d, ok := p.feed.Next(now, v, p.life.Stopping())
@@ -89,7 +90,7 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 	p.shared.At(ctx, env.DeliveryRead)
 	ctx.Request(v.To, message.Delivery{Process: p.id, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
 	p.shared.At(ctx, env.DeliverySent)
-	if p.feed.Sent(now, v, &d) { // not before: who does not get it subscribes again from here
+	if p.feed.Sent(now, v, &d) { // after the send: if the delivery is lost, the viewer subscribes again from the old cursor
 		p.held()
 	}
 }
@@ -116,8 +117,8 @@ func (p *process) removeViewer(ctx actor.Context, pid *actor.PID) {
 	}
 }
 
-// park answers r if it can be answered, else keeps it until it can, for at most
-// ms milliseconds; nil means for ever.
+// park answers r if there is something to say. Otherwise park keeps r for at most ms milliseconds;
+// nil ms: for ever.
 func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 	if p.answer(ctx, r, ms != nil && *ms == 0) {
 		return
@@ -148,7 +149,7 @@ func (p *process) answerReads(ctx actor.Context) {
 }
 
 // answer answers a process/read or process/wait if there is something to say,
-// or if it must be answered now.
+// or if the time of the request is up.
 func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
 	if params, ok := r.params.(protocol.ProcessReadParams); ok {
 		return p.read(ctx, r, params, now)
@@ -184,7 +185,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 		ctx.Send(r.sender, reply)
 		return true
 	}
-	// Not from here, for a disk may be slow; and one at a time, for what was read is memory.
+	// On a goroutine, because a disk may be slow. One at a time, because a read takes memory.
 	p.unspooling = true
 	sender, self, root := r.sender, ctx.Self(), ctx.ActorSystem().Root
 	p.shared.Run(root, self, "spool", func() {
@@ -204,7 +205,7 @@ func (p *process) unspooled(ctx actor.Context) {
 	}
 }
 
-// unspool fills in what of chunks lies on disk.
+// unspool reads the chunks on disk into the reply.
 func unspool(reply message.Reply, chunks []protocol.Chunk, entries []outlog.Entry) message.Reply {
 	for i := range entries {
 		if e := &entries[i]; e.Spooled != nil {
@@ -217,7 +218,7 @@ func unspool(reply message.Reply, chunks []protocol.Chunk, entries []outlog.Entr
 		if entries[i].Kind == outlog.Output {
 			chunks = chunks[1:]
 		}
-		entries[i].Spooled.Release() // not its slab: the reply has that
+		entries[i].Spooled.Release() // not its slab: the reply still uses the slab
 	}
 	return reply
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 )
 
-// Probes: commands that are run beside a process and say whether it lives
+// Probes are commands that the server runs beside a process to see whether the process lives
 // (protocol.Probe).
 
 func (p *process) probeLater(ctx actor.Context) {
@@ -30,7 +30,7 @@ func orDefault(ms uint64, d time.Duration) time.Duration {
 	return env.FromMillis(ms)
 }
 
-// probe runs the command once. There is one at a time.
+// probe runs the command once. A process has a single probe at a time.
 func (p *process) probe(ctx actor.Context) {
 	h := &p.health
 	if h.probing.Load() || !p.lives() || p.life.Reason() != "" {
@@ -60,18 +60,18 @@ func (p *process) probe(ctx actor.Context) {
 	})
 }
 
-// ofCommand reports whether an error of a start says something about what was to be started.
+// ofCommand reports whether an error of a start is the fault of the command.
 func ofCommand(err error) bool {
 	return !lacking(err) && slices.ContainsFunc(commandErrors, func(e error) bool { return errors.Is(err, e) })
 }
 
-// commandErrors are those of a start that say something about the command. All others are
-// the server's: it has no descriptors, no room, no answer from a disk.
+// commandErrors are the errors of a start that are the fault of the command. All others are faults
+// of the server: no descriptors, no room, no answer from a disk.
 var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram, child.ErrPermission, child.ErrExecFormat, child.ErrLimitRefused}
 
-// runProbe runs a command to its end, with all that it starts; ctx ends it, and limit from
-// when it was started on. fault is "" if it ended with exit code 0, and else what went wrong.
-// ours is why the server could not run it.
+// runProbe runs a command to its end, and ends all its descendants. ctx ends the command, and so does
+// the time limit, which begins with the start. fault says why the probe failed; "" after exit code 0.
+// ours says why the server could not run the command.
 func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.Spec) (fault string, ours error) {
 	news := make(chan struct{}, 1)
 	in := child.NewIntake(config.MinRetention, s.OutputBudget, nil, func() {
@@ -121,8 +121,8 @@ func runProbe(ctx context.Context, s *env.Env, limit time.Duration, spec child.S
 	return fault, nil
 }
 
-// probed counts, and ends a run whose probes fail. A probe that the server could not make
-// says nothing, nor does one that failed while it held the program's output back.
+// probed counts failures, and ends a run whose probes fail. A probe does not count if the server
+// could not run the command. A failure does not count if the server held the program's output back.
 func (p *process) probed(ctx actor.Context, m probed) {
 	h := &p.health
 	if m.run != p.life.Run() || !p.lives() {

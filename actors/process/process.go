@@ -1,4 +1,4 @@
-// Package process has the actor of one managed process, across all of its runs.
+// Package process has the actor of a managed process, across all its runs.
 package process
 
 import (
@@ -34,37 +34,37 @@ type (
 	aheadDue struct{}            // the owner had its time to read the missed output
 )
 
-// turnBytes is how much output an actor logs before it looks at other messages.
+// turnBytes is how much output the actor logs before other messages have their turn.
 const turnBytes = 128 << 10
 
-// processRecord is what of a process survives its actor: the child and all that
-// was promised about it. The Props of the actor close over it. Between restarts
-// it has one owner, Receive; mu guards only what the spawner hands over.
+// processRecord is the state of a process that survives a restart of its actor: the child, the log,
+// and everything promised to clients. The Props of the actor close over the record. Receive owns the
+// record; mu guards only the fields that the spawner sets.
 type processRecord struct {
 	// Fixed at spawn.
 	shared   *env.Env
 	id, name string // the client's, and the actor's
 	params   protocol.ProcessStartParams
 	spec     child.Spec
-	spool    *spool.File // nil: what is beyond the retention waits
+	spool    *spool.File // nil: output beyond the retention waits
 	session  *actor.PID
-	group    *actor.PID     // nil: it is of none
+	group    *actor.PID     // nil: the process has no group
 	groupID  string         // the client's
 	gauge    *message.Gauge // of the session
 	created  time.Time
-	// What spec and params keep to start it from.
+	// The memory of the arguments and of the environment in spec and params.
 	keptArgv, keptEnv hold
 
 	mu       sync.Mutex
-	handle   child.Handle // nil before it was spawned
+	handle   child.Handle // nil before the spawner has a child
 	startErr error
 	gone     bool // the actor has stopped: whoever gets a handle kills the child
 
-	// restart is the policy at the start; nil: the process is run once. life has the current one.
+	// restart is the policy at the start; nil: the process is run once. life has the current policy.
 	restart *supervision.Restart
 
 	// Owned by Receive.
-	life   life.Life // decides; act does the actions that it asks for
+	life   life.Life // decides; act does its actions
 	acting bool      // act is on the stack of this instance
 	wakeAt env.Alarm // at life.Wake
 	intake *child.Intake
@@ -74,19 +74,19 @@ type processRecord struct {
 	health health
 	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
 
-	gauged  int64                // of gauge.held, what is of this process
+	gauged  int64                // the part of gauge.HeldBytes for this process
 	reads   []*parked            // process/read and process/wait
-	unspool []*parked            // process/read that waits for another's turn at the disk
+	unspool []*parked            // process/read that waits for its turn at the disk
 	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
 	// A goroutine reads the disk for a process/read: unspooled comes.
 	unspooling bool
-	answers    repeat.Answers // to requests that may be sent again
+	answers    repeat.Answers // to requests with a requestId
 
 	stdinAt, aheadAt env.Alarm
 }
 
-// process is the actor that owns one managed process. It lives under the
-// session's supervisor, beside the session: neither's failure touches the other.
+// process is the actor of a managed process. The actor lives under the session's supervisor, beside
+// the session: the failure of either does not touch the other.
 type process struct{ *processRecord }
 
 func (p *process) Receive(ctx actor.Context) {
@@ -98,11 +98,11 @@ func (p *process) Receive(ctx actor.Context) {
 		p.start(ctx)
 	case *actor.Stopping:
 		p.end(ctx)
-	case *actor.Stopped: // again: it is harmless, and Stopping may have failed
+	case *actor.Stopped: // again, because Stopping may have failed
 		p.leave()
 	case *actor.Restarting:
-		return // the next instance goes on, with the action over which this one failed
-	case env.Crashed: // a goroutine of its health, or that read the disk
+		return // the next instance goes on with the pending actions
+	case env.Crashed: // a goroutine of readiness or liveness, or the reader of the disk
 		panic(m)
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
@@ -135,14 +135,14 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
 	case wakeDue:
-		p.wakeAt.Cancel() // advance does everything that is due, and sets the alarm again
+		p.wakeAt.Cancel() // advance does everything due, and sets the alarm again
 	default:
 		return false
 	}
 	return true
 }
 
-// receiveViewer handles the messages of those who watch the process or ask about it.
+// receiveViewer handles the messages of viewers and clients.
 func (p *process) receiveViewer(ctx actor.Context) bool {
 	switch m := ctx.Message().(type) {
 	case message.Request:
@@ -173,7 +173,7 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 	case readDue:
 		p.answerParked(ctx, m.r)
 	case aheadDue:
-		p.awaitAhead(ctx) // it may be of an earlier limit
+		p.awaitAhead(ctx) // the message may be of an earlier limit
 		p.spread(ctx)
 	default:
 		return false
@@ -181,7 +181,7 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 	return true
 }
 
-// start begins the life of the process; a later instance goes on where the last one failed.
+// start begins the life of the process. A later instance goes on where the last instance failed.
 func (p *process) start(ctx actor.Context) {
 	p.acting = false
 	if !p.life.Begun() {
@@ -214,7 +214,7 @@ func (p *process) start(ctx actor.Context) {
 	p.takeFacts(ctx)
 }
 
-// end is the last that the actor does.
+// end handles Stopping: no action follows.
 func (p *process) end(ctx actor.Context) {
 	p.life.End()
 	p.answerTrees(ctx, errUnseen)
@@ -237,15 +237,15 @@ func (p *process) announce(ctx actor.Context) {
 	p.mu.Unlock()
 	switch {
 	case p.life.Phase() > life.Starting:
-		err = nil // what a later run came to is another matter
+		err = nil // the first run has started; the error, if any, is of a later run
 	case err == nil:
 		return // not known yet
 	}
 	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err)})
 }
 
-// takeFacts logs what the child did, and passes it on. After its share it lets
-// other messages in: a flood does not delay a signal.
+// takeFacts logs the facts of the child, and passes them on. After turnBytes, other messages have
+// their turn: a flood does not delay a signal.
 func (p *process) takeFacts(ctx actor.Context) {
 	p.spawned(ctx) // whose facts they are
 	p.act(ctx)
@@ -258,7 +258,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		switch f.Kind {
 		case child.FactOutput:
 			switch {
-			case p.logged == in: // by an instance that failed before it was settled
+			case p.logged == in: // by an instance that failed before Settle
 			case f.Spool != nil:
 				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
 			default:
@@ -286,14 +286,14 @@ func (p *process) takeFacts(ctx actor.Context) {
 	p.spread(ctx)
 }
 
-// spread gives what is new in the log to those who wait for it.
+// spread sends new entries of the log to the waiting viewers, and answers the waiting reads.
 func (p *process) spread(ctx actor.Context) {
 	p.feed.Each(func(v *viewer) { p.deliver(ctx, v) })
 	p.answerReads(ctx)
 }
 
-// handleNow is the handle of a process that is past starting; nil if its last run
-// could not be started, or the next one is being.
+// handleNow returns the handle of the current or last child; nil if the last run could not be
+// started, or is being started.
 func (p *process) handleNow() child.Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()

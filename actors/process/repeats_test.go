@@ -10,8 +10,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A process/terminate with tree that is sent again, after its answer or while it waits for
-// that, is answered as the first was: the program ran.
+// A process/terminate with tree is repeated, after its answer or before. The repetition gets the
+// answer of the first: the program ran.
 func TestTerminateTreeAgain(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		tree := make(chan struct{})

@@ -12,13 +12,13 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// parked is a request that waits.
+// parked is a waiting request.
 type parked struct {
 	sender *actor.PID
 	token  uint64
 	params any
 	timer  *time.Timer                     // nil: none
-	tree   protocol.ProcessTerminateResult // of process/terminate, which waits for the end of the tree
+	tree   protocol.ProcessTerminateResult // the answer to a process/terminate with tree
 }
 
 func (r *parked) stopTimer() {
@@ -30,7 +30,7 @@ func (r *parked) stopTimer() {
 // request does or parks a request of a client.
 func (p *process) request(ctx actor.Context, m message.Request) {
 	switch p.life.Phase() {
-	case life.Starting: // only one who got its PID by other means than Started can be so early
+	case life.Starting: // the session passes no request on before ProcessStarted
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
 		return
 	case life.Retired:
@@ -38,7 +38,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		return
 	}
 	if a, ok := p.answers.To(m.Params); ok {
-		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the request was done before a cut
 		return
 	}
 	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
@@ -103,8 +103,8 @@ func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.
 	ctx.Send(r.sender, reply)
 }
 
-// otherRun returns the result of a request that names another run than the current one. ok is
-// false if the request names the current run, or none.
+// otherRun returns the result of a request for another run. ok is false if the request names the
+// current run, or no run.
 func (p *process) otherRun(params any) (result protocol.OtherRun, ok bool) {
 	r, ok := params.(interface{ ForRun() uint64 })
 	if !ok || r.ForRun() == 0 || r.ForRun() == uint64(p.life.Run()) {

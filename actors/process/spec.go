@@ -24,7 +24,7 @@ const (
 // maxArgv is how much of an argv process/list shows, in bytes.
 const maxArgv = 4 << 10
 
-// clipArgv is what of argv is kept for those who ask later.
+// clipArgv returns the part of argv for process/list.
 func clipArgv(argv []string) []string {
 	left := maxArgv
 	for i, arg := range argv {
@@ -36,7 +36,7 @@ func clipArgv(argv []string) []string {
 	return argv
 }
 
-// graceError refuses a grace, in milliseconds, that is over maxKillGrace.
+// graceError refuses a grace, in milliseconds, over maxKillGrace.
 func graceError(what string, ms *uint64) *protocol.Error {
 	if ms != nil && env.FromMillis(*ms) > maxKillGrace {
 		return protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
@@ -44,7 +44,7 @@ func graceError(what string, ms *uint64) *protocol.Error {
 	return nil
 }
 
-// streamError refuses to wait for a line on a stream that the process will not have.
+// streamError refuses to wait for a line on a stream the process will not have.
 func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 	if p.Ready == nil || p.Ready.Stream == 0 {
 		return nil
@@ -56,7 +56,7 @@ func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 	return nil
 }
 
-// specOf is what to run for params, under the name of its actor.
+// specOf returns the spec of the child for params. name is the name of the actor.
 func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
 	if err := cmp.Or(
 		wireerr.LongName("processId", params.ProcessID),
@@ -137,7 +137,7 @@ func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
 	return int64(*r.Bytes), nil
 }
 
-// spoolOf is where a process keeps what is beyond its retention; nil: nowhere.
+// spoolOf returns the file for output beyond the retention; nil: such output waits.
 func spoolOf(s *env.Env, r *protocol.Retention) *spool.File {
 	if r == nil || r.OnFull != protocol.OnFullSpool {
 		return nil

@@ -21,8 +21,7 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// However often a process is to be terminated, there is one timer for it; and it
-// is gone when the process is.
+// A process has a single timer for any number of process/terminate, and no timer after its end.
 func TestOneTimerOfAKind(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
 		pid, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(2 * time.Hour)}, spawn)
@@ -51,8 +50,8 @@ func TestOneTimerOfAKind(t *testing.T) {
 	})
 }
 
-// A program that has ended when its time is up was not timed out, although its
-// exit is not in the log yet: output that nobody takes is before it.
+// A program that ends before its timeout has not timed out, although its exit is not in the log
+// yet: the exit comes after unread output.
 func TestEndedIsNotTimedOut(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
 		_, record, c := fakeProcess(protocol.ProcessStartParams{TimeoutMs: ms(time.Second)}, spawn)
@@ -72,8 +71,8 @@ func TestEndedIsNotTimedOut(t *testing.T) {
 	})
 }
 
-// A time at which a process is to be killed is not put off by another reason to
-// kill it later: not that of the server's shutdown by its client.
+// A later reason to kill a process with a longer grace does not put an earlier kill off, not even
+// the shutdown of the server.
 func TestKillIsNotPutOff(t *testing.T) {
 	terminate := func(grace time.Duration) any {
 		return message.Request{Params: protocol.ProcessTerminateParams{GraceMs: ms(grace)}}
@@ -81,7 +80,7 @@ func TestKillIsNotPutOff(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		params   protocol.ProcessStartParams
-		messages []any // one each second
+		messages []any // each a second after the last
 		killed   time.Duration
 	}{
 		{"terminate again", protocol.ProcessStartParams{}, []any{terminate(5 * time.Second), terminate(time.Hour)}, 5 * time.Second},
@@ -111,7 +110,7 @@ func TestKillIsNotPutOff(t *testing.T) {
 	}
 }
 
-// The next run does not begin before all that the last one left is gone.
+// The next run does not begin before the tree of the last run is gone.
 func TestNextRunWaitsForTheTree(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		tree := make(chan struct{})
@@ -137,7 +136,7 @@ type fakeStarts struct {
 	children []*fake.Child
 	names    []string                  // of the specs
 	slow     bool                      // a start waits for done
-	done     func(child.Handle, error) // of the start that waits
+	done     func(child.Handle, error) // answers the last start
 	pid      *actor.PID                // of the process
 }
 
@@ -159,7 +158,7 @@ func (s *fakeStarts) last() *fake.Child {
 	return s.children[len(s.children)-1]
 }
 
-// fakeRuns is a process that is run again, over fake children with that tree.
+// fakeRuns starts a process with a restart policy. Its children are fake, and have the same tree.
 func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart, tree chan struct{}) (*processRecord, *fakeStarts) {
 	begin, starts := time.Now(), new(fakeStarts)
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
@@ -185,8 +184,8 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	return record, starts
 }
 
-// The times between runs are those of the backoff, to the nanosecond; and a program
-// that lives long enough begins anew.
+// The times between runs are the times of the backoff, to the nanosecond. After a long life of a
+// program the backoff begins anew.
 func TestBackoffBetweenRuns(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, supervision.Restart{
@@ -234,7 +233,7 @@ func TestBackoffBetweenRuns(t *testing.T) {
 // always is run again at once, however often.
 var always = supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 1000, Period: time.Nanosecond}}
 
-// A write to a program that has ended is for the next run, although the exit is not in the log yet.
+// A write to an ended program is for the next run, although the exit is not in the log yet.
 func TestStdinOfADeadRun(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
@@ -277,7 +276,7 @@ func TestNextRunWaitsForTheProbe(t *testing.T) {
 	})
 }
 
-// A child that is there only when the actor has stopped is killed.
+// A child whose start ends after the stop of the actor is killed.
 func TestChildOfAStoppedActor(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		_, starts := fakeRuns(spawn, always, nil)
@@ -295,7 +294,7 @@ func TestChildOfAStoppedActor(t *testing.T) {
 	})
 }
 
-// An observer that does not ask for the end of the log has as long again as the log is kept.
+// After the retention, an observer has the same time again to ask for the end of the log.
 func TestObserversHaveExtraTime(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
@@ -316,7 +315,7 @@ func TestObserversHaveExtraTime(t *testing.T) {
 	})
 }
 
-// Output that was logged before the actor failed is not logged again.
+// Output logged before a failure of the actor is not logged again.
 func TestOutputOutlivesAFailure(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
@@ -338,8 +337,8 @@ func TestOutputOutlivesAFailure(t *testing.T) {
 	})
 }
 
-// What is terminated begins no other run: neither one that is being started, nor
-// after an end that is not in the log yet.
+// After process/terminate no other run begins: not a run being started, and not after an end
+// whose exit is not in the log yet.
 func TestTerminatedRunsNoMore(t *testing.T) {
 	terminate := protocol.ProcessTerminateParams{ProcessID: "p"}
 	for name, err := range map[string]error{"the next run starts": nil, "it cannot be started": errors.New("no")} {
@@ -380,8 +379,8 @@ func TestTerminatedRunsNoMore(t *testing.T) {
 	})
 }
 
-// Runs that write nothing do not fill the log beyond what it may hold for an owner
-// that is away, and go on when it has come back.
+// Runs without output do not fill the log beyond its retention while the owner is away. The runs go
+// on when the owner has come back.
 func TestRunsWaitForTheOwner(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
@@ -402,8 +401,8 @@ func TestRunsWaitForTheOwner(t *testing.T) {
 	})
 }
 
-// What the log holds of earlier runs stays charged to the budget; and a terminal has
-// the size that it was given between two runs.
+// Output of earlier runs in the log stays charged to the budget. A terminal has the size of a
+// process/resize between two runs.
 func TestNextRunTakesOver(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		record, starts := fakeRuns(spawn, always, nil)
@@ -431,8 +430,8 @@ func TestNextRunTakesOver(t *testing.T) {
 	})
 }
 
-// A process that its group wants to end while it is being started ends when it has been;
-// whatever it is told twice, or late, it does once.
+// If the group orders the end of a run while the run is being started, the run ends after its
+// start. A repeated or late order does nothing.
 func TestOrderWhileStarting(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
 		var starts []func()
@@ -482,7 +481,7 @@ func TestOrderWhileStarting(t *testing.T) {
 	})
 }
 
-// A terminal that is resized while its first run is being started has the new size.
+// After a process/resize during the start of the first run, the terminal has the new size.
 func TestResizeWhileStarting(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		var start func()
@@ -506,8 +505,8 @@ func TestResizeWhileStarting(t *testing.T) {
 	})
 }
 
-// A process that we ended was not ended for want of memory, though some of its tree may
-// have been.
+// The exit status of a program that the server ended has no oomKilled, although the kernel may have
+// killed a descendant for lack of memory.
 func TestOOMKilledIsNotOurDoing(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, count func(string) int) {
@@ -529,8 +528,8 @@ func TestOOMKilledIsNotOurDoing(t *testing.T) {
 	}
 }
 
-// What a run that could not be started has taken over of the budget is given back when
-// the process goes.
+// If a run cannot be started, the part of the budget that it took over from the last run is given
+// back when the process ends.
 func TestBudgetOfAFailedRun(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		slow := always
@@ -560,9 +559,9 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 	})
 }
 
-// What comes live to an owner that has yet to read what it missed is as much as the peer's
-// client can hold, for as long as that client may take to read; and a moment longer, because
-// it puts what it has read in order later than what came behind it.
+// Until an owner has read the missed output, the owner gets as much live output as the peer's client
+// can buffer. The limit lasts a moment longer than the reading, because the client sorts the output
+// in another task.
 func TestAheadOfWhatWasMissed(t *testing.T) {
 	const line, block = 10, 32 << 10 // bytes
 	for _, test := range []struct {
@@ -573,7 +572,7 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 		size, n  int    // bytes, and how many of them are written behind the resume
 		before   uint64 // how many come before anything was read
 		at       func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child)
-		after    time.Duration // until the rest comes, from what at did
+		after    time.Duration // from at until the rest comes
 	}{
 		{"lines", "", false, true, line, 300, 128, nil, 45 * time.Second},
 		{"blocks", "", false, true, block, 20, 16, nil, 45 * time.Second},
@@ -660,8 +659,8 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 	}
 }
 
-// A viewer that wants only what is new gets what was logged as an actor failed between reading
-// it and sending it.
+// A viewer of new output only gets an entry although the actor failed between reading and sending
+// the entry.
 func TestDeliveryOutlivesAFailure(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
