@@ -1,6 +1,6 @@
-// Package command has the actor that runs one program of the sister APIs (app-server wire), in a
-// session and a process like all others. Package dialect has the wording of each API. Package
-// outcome decides what a client is told of a program, and when.
+// Package command has the actor of a program of the sister APIs (app-server wire). The program runs in a
+// session and a process like all others. Package dialect has the wording of each API. Package outcome
+// decides when the client is told output and the end of the program.
 package command
 
 import (
@@ -19,18 +19,18 @@ import (
 // drainDue is the command's own timer, for outcome.Outcome.Tick.
 type drainDue struct{}
 
-// Options say which program to run, and for whom.
+// Options describe a command.
 type Options struct {
 	Spec       *dialect.Spec
 	From       string // as message.Attach.From
 	Troupe     *actor.PID
 	Connection *actor.PID
-	Room       *budget.Part // for output that is kept until the end
+	Room       *budget.Part // for output kept until the end
 	Pull       int          // as message.Pull.Bytes
 }
 
-// command is the actor of one program of the sister APIs. It owns the session that the program
-// runs in, and the session ends with it. It lives under its connection.
+// command is the actor of a program of the sister APIs. It owns the session in which the program runs, and
+// the session ends with the actor. Its parent is the connection.
 type command struct {
 	// Fixed at spawn.
 	Options
@@ -49,7 +49,7 @@ type command struct {
 
 	outcome outcome.Outcome
 	pulled  bool // the connection takes the next parcel
-	left    bool // nothing more is told: the actor waits for what the program left behind
+	left    bool // nothing more is told: the actor waits for processes left behind by the program
 	drainAt env.Alarm
 }
 
@@ -65,13 +65,13 @@ func New(e *env.Env, o Options) *actor.Props {
 	}, env.Escalated)
 }
 
-// heldCall is a call that waits for the start.
+// heldCall is a call before the program has started.
 type heldCall struct {
 	token uint64 // of the connection
 	call  dialect.Call
 }
 
-// runningCall is a call that the process has yet to answer.
+// runningCall is a call without an answer of the process.
 type runningCall struct {
 	token uint64 // of the connection
 	call  dialect.Call
@@ -85,7 +85,7 @@ func (c *command) Receive(ctx actor.Context) {
 		c.drainAt.Stop()
 		c.Room.Give(c.outcome.GiveBack())
 	case *actor.Terminated:
-		if c.left { // what the program left behind has ended, too
+		if c.left { // processes left behind by the program have ended, too
 			ctx.Stop(ctx.Self())
 			return
 		}
@@ -120,6 +120,7 @@ func (c *command) Receive(ctx actor.Context) {
 	}
 }
 
+// request handles a Request of the connection.
 func (c *command) request(ctx actor.Context, m message.Request) {
 	switch call := m.Params.(type) {
 	case message.StartCommand:
@@ -141,7 +142,7 @@ func (c *command) answer(ctx actor.Context, token uint64, result any, err *proto
 	ctx.Request(c.Connection, message.Reply{Token: token, Result: result, Err: err})
 }
 
-// call has the process do what the client asks for.
+// call sends the process the requests for a call of the client.
 func (c *command) call(ctx actor.Context, token uint64, call dialect.Call) {
 	if c.outcome.Exited() {
 		result, err := c.Spec.Dialect.Over(c.Spec.Name, call)
@@ -179,6 +180,7 @@ func (c *command) ask(ctx actor.Context, params any) uint64 {
 	return c.newest
 }
 
+// reply takes an answer of the session or the process, and tells them apart by the token.
 func (c *command) reply(ctx actor.Context, m message.Reply) {
 	switch {
 	case m.Token == 0:
@@ -192,7 +194,7 @@ func (c *command) reply(ctx actor.Context, m message.Reply) {
 	}
 }
 
-// begun is for the answer of the session to the start.
+// begun takes the answer of the session to the start.
 func (c *command) begun(ctx actor.Context, m message.Reply) {
 	started, ok := m.Result.(message.Started)
 	if !ok {
@@ -212,7 +214,7 @@ func (c *command) begun(ctx actor.Context, m message.Reply) {
 	c.waiting = nil
 }
 
-// refuse answers a start that has failed, and ends the command.
+// refuse answers a failed start, and ends the command.
 func (c *command) refuse(ctx actor.Context, err *protocol.Error) {
 	c.answer(ctx, c.token, nil, c.Spec.NotStarted(err))
 	for _, h := range c.waiting {
@@ -223,7 +225,7 @@ func (c *command) refuse(ctx actor.Context, err *protocol.Error) {
 	ctx.Stop(ctx.Self())
 }
 
-// called is for the answer of the process to one of the requests of a call.
+// called takes the answer of the process to a request of a call.
 func (c *command) called(ctx actor.Context, m message.Reply) {
 	r := c.calls[m.Token]
 	if r == nil {
@@ -261,7 +263,7 @@ func (c *command) subscribe(ctx actor.Context, m message.Subscribe) {
 	ctx.Request(c.process.PID, m)
 }
 
-// delivery passes output on, or keeps it for the end.
+// delivery passes output on, or keeps the output for the end.
 func (c *command) delivery(ctx actor.Context, m message.Delivery) {
 	pieces, ok := c.outcome.Take(time.Now(), m.Entries, c.Room.Try)
 	if !ok {
@@ -271,7 +273,7 @@ func (c *command) delivery(ctx actor.Context, m message.Delivery) {
 	}
 	if len(pieces) == 0 {
 		m.Release()
-		ctx.Request(c.process.PID, message.Ack{To: c.outcome.Last()}) // it may overtake that of a parcel
+		ctx.Request(c.process.PID, message.Ack{To: c.outcome.Last()}) // this Ack may overtake the Ack of a parcel
 	} else {
 		p := message.Parcel{To: c.outcome.Last(), AckEvery: m.AckEvery, Release: m.Release}
 		for _, piece := range pieces {
@@ -284,7 +286,7 @@ func (c *command) delivery(ctx actor.Context, m message.Delivery) {
 	c.goOn(ctx)
 }
 
-// goOn tells the end if it is known, and asks for what is wanted next.
+// goOn tells the end once the end is known, and asks the process for the next delivery if one is wanted.
 func (c *command) goOn(ctx actor.Context) {
 	if c.pulled {
 		if end, ok := c.outcome.End(); ok {
@@ -314,6 +316,7 @@ func (c *command) tick(ctx actor.Context) {
 	}
 }
 
+// tellEnd sends the connection a Parcel with the end.
 func (c *command) tellEnd(ctx actor.Context, end dialect.End) {
 	p := message.Parcel{To: c.outcome.Last(), Last: true, Bytes: int64(len(end.Output[0]) + len(end.Output[1]))}
 	if method, body := c.Spec.Dialect.Ended(c.Spec.Name, end); method != "" {
@@ -328,13 +331,14 @@ func (c *command) tellEnd(ctx actor.Context, end dialect.End) {
 	c.send(ctx, p)
 }
 
+// send sends the connection the Parcel for its Pull.
 func (c *command) send(ctx actor.Context, p message.Parcel) {
 	c.pulled = false
 	ctx.Request(c.Connection, p)
 }
 
-// leave waits for what the program has started and left behind: it may go on until the connection
-// ends, which ends this actor and so the session.
+// leave waits for processes left behind by the program. They may go on until the connection ends: then this
+// actor ends, and with it the session.
 func (c *command) leave(ctx actor.Context) {
 	if !c.left {
 		c.left = true
@@ -344,7 +348,7 @@ func (c *command) leave(ctx actor.Context) {
 	}
 }
 
-// lost ends a command whose process cannot be reached any more.
+// lost ends a command that has lost its process or its session.
 func (c *command) lost(ctx actor.Context, why string) {
 	switch {
 	case c.refused:

@@ -1,4 +1,4 @@
-// Package group has the actor of a group of processes, which start and end together.
+// Package group has the actor of a group of processes. The processes start and end together.
 package group
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
+// The group's messages to itself.
 type (
-	tickDue  struct{} // the time for something has come
-	tellDue  struct{} // itself: tell the session, behind all that has come
-	endedDue struct{} // its retention is over
-
+	tickDue  struct{} // something is due in supervision.Group
+	tellDue  struct{} // tell the session, after all messages in the mailbox
+	endedDue struct{} // the retention of an ended group is over
 )
 
-// groupRecord is what of a group survives its actor. One owner: Receive.
+// groupRecord is the part of a group's state that survives a restart of the actor. Receive owns it.
 type groupRecord struct {
 	// Fixed at spawn.
 	env      *env.Env
@@ -33,19 +33,18 @@ type groupRecord struct {
 	members  map[string]*actor.PID // by process id
 
 	group   *supervision.Group
-	serial  uint64             // of the newest order
-	info    protocol.GroupInfo // as the session was told
-	tickAt  env.Alarm
-	endedAt env.Alarm
+	serial  uint64             // of the newest Order
+	info    protocol.GroupInfo // the last GroupReport to the session
+	tickAt  env.Alarm          // set to group.Next
+	endedAt env.Alarm          // set once the group has ended
 }
 
-// group is the actor that has processes of a session run and end together. It decides
-// nothing: it tells supervision.Group what happens, and the processes what follows.
-// It lives beside them: they are not its children, and its failure is not theirs.
+// group is the actor of a group. It decides nothing: it tells supervision.Group each event, and sends the
+// decisions to the processes. The processes are its siblings, not its children: they survive its failure.
 type group struct {
 	*groupRecord
-	told    map[string]supervision.MemberStatus // by this instance
-	telling bool                                // a tellDue is on its way
+	told    map[string]supervision.MemberStatus // in the last Order of this instance, by process id
+	telling bool                                // a tellDue is in the mailbox
 }
 
 func (g *group) Receive(ctx actor.Context) {
@@ -54,7 +53,7 @@ func (g *group) Receive(ctx actor.Context) {
 	case *actor.Started:
 		g.told = make(map[string]supervision.MemberStatus)
 		for _, pid := range g.members {
-			ctx.Watch(pid) // one that is not there is answered with Terminated
+			ctx.Watch(pid) // Terminated comes even if the actor is not there
 			ctx.Send(pid, message.Report{})
 		}
 		g.group.Tick(now)
@@ -63,7 +62,7 @@ func (g *group) Receive(ctx actor.Context) {
 		g.endedAt.Stop()
 		return
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
 		return
 	case message.Gone:
 		g.terminated(now, message.LastName(m.Who))
@@ -101,7 +100,7 @@ func (g *group) Receive(ctx actor.Context) {
 	g.follow(ctx, now)
 }
 
-// terminated is the end of a process whose actor has stopped, of whichever it is.
+// terminated records that the actor with the name, of some process, has stopped.
 func (g *group) terminated(now time.Time, name string) {
 	for id, pid := range g.members {
 		if message.LastName(pid) == name {
@@ -110,7 +109,7 @@ func (g *group) terminated(now time.Time, name string) {
 	}
 }
 
-// follow has done what is to be done by now.
+// follow sends the new decisions of supervision.Group, and sets the alarms.
 func (g *group) follow(ctx actor.Context, now time.Time) {
 	for _, id := range g.group.Order() {
 		if st := g.group.Status(id); st != g.told[id] {
@@ -134,7 +133,7 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 	}
 }
 
-// tell tells the session how the group stands, if that is news.
+// tell sends the session a GroupReport if the state of the group has changed.
 func (g *group) tell(ctx actor.Context) {
 	state, reason := g.group.State()
 	info := protocol.GroupInfo{
@@ -155,30 +154,30 @@ func (g *group) tell(ctx actor.Context) {
 	}
 }
 
-// Options say what group to make, and for whom.
+// Options describe a group.
 type Options struct {
 	Name    string // of the actor
 	Params  protocol.GroupStartParams
 	Session *actor.PID
-	Members map[string]*actor.PID // where its processes will be, by their ids
+	Members map[string]*actor.PID // the actors of the processes, by process id; they need not be there yet
 }
 
-// Made is a group that has no actor yet.
-type Made struct {
-	Start message.Spawn      // answered with groupSpawned; for after its processes were asked for
-	Order []string           // of the processes, each after those that it depends on
-	Info  protocol.GroupInfo // until the group tells another
+// Prepared is a group without an actor.
+type Prepared struct {
+	Start message.Spawn      // asks for the actor, after the requests for the processes; GroupSpawned answers
+	Order []string           // ids of the processes, each after its dependencies
+	Info  protocol.GroupInfo // until the first GroupReport
 }
 
-// New prepares a group, or says what is wrong with it.
-func New(e *env.Env, o Options) (Made, *protocol.Error) {
+// New prepares a group. The error says why the group is refused.
+func New(e *env.Env, o Options) (Prepared, *protocol.Error) {
 	strategy := o.Params.Strategy
 	if strategy == "" {
 		strategy = protocol.OneForOne
 	}
 	intensity, err := policy.ParseIntensity("intensity", o.Params.Intensity)
 	if err != nil {
-		return Made{}, err
+		return Prepared{}, err
 	}
 	var all []supervision.Member
 	for _, p := range o.Params.Processes {
@@ -187,10 +186,10 @@ func New(e *env.Env, o Options) (Made, *protocol.Error) {
 	id := o.Params.GroupID
 	machine, wrong := supervision.NewGroup(supervision.GroupStrategy(strategy), intensity, all)
 	if wrong != nil {
-		return Made{}, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(id), wrong)
+		return Prepared{}, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(id), wrong)
 	}
 	record := &groupRecord{env: e, id: id, name: o.Name, strategy: strategy, session: o.Session, members: o.Members, group: machine}
-	return Made{
+	return Prepared{
 		Start: message.Spawn{
 			Name:  o.Name,
 			Props: e.Props(func() actor.Actor { return &group{groupRecord: record} }, env.Escalated),

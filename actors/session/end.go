@@ -13,13 +13,14 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// standing is all that the registry has to know of a session in order to choose one that ends.
+// standing is the part of message.Standing that changes.
 type standing struct {
-	since time.Time // when the session lost its owner; zero: it has one
+	since time.Time // when the session lost its owner; zero: there is an owner
 	empty bool      // no process is left
 }
 
-// live does what the lifetime asks for by now, and waits for the next time. It follows every message.
+// live follows every message: it does everything that is due in the lifetime, sets the alarm for the next
+// time, and tells the registry a changed standing.
 func (s *session) live(ctx actor.Context) {
 	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
 	s.lifeAt.SetTo(ctx, s.life.Next(), lifeDue{})
@@ -28,11 +29,12 @@ func (s *session) live(ctx actor.Context) {
 	}
 }
 
-// sinceAttached tells the lifetime who is attached. May be repeated.
+// sinceAttached tells the lifetime who is attached. It may be repeated.
 func (s *session) sinceAttached(ctx actor.Context) {
 	s.follow(ctx, s.life.Attached(time.Now(), s.owner != nil, len(s.observers)))
 }
 
+// follow does the actions that the lifetime asks for.
 func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 	for _, a := range actions {
 		switch a.Kind {
@@ -47,16 +49,15 @@ func (s *session) follow(ctx actor.Context, actions []lifetime.Action) {
 	}
 }
 
-// abandoned closes an ephemeral session that has lost its owner, unless it is closing with the grace
-// of a drain.
+// abandoned closes an ephemeral session without an owner. A session that is closing already, perhaps with
+// the grace of a drain, goes on closing.
 func (s *session) abandoned(ctx actor.Context) {
 	if _, closing := s.life.Closing(); !closing {
 		s.close(ctx, message.ReasonClosed)
 	}
 }
 
-// evict ends the session, unless it has an owner. If only its place is wanted, a session with
-// processes stays, too.
+// evict ends a session without an owner. With IfIdle, a session with processes stays, too.
 func (s *session) evict(ctx actor.Context, m message.Evict) {
 	if m.IfIdle && (s.owner != nil || !s.processes.Empty()) {
 		s.tellStanding(ctx)
@@ -67,24 +68,25 @@ func (s *session) evict(ctx actor.Context, m message.Evict) {
 
 func (s *session) standing() standing { return standing{s.life.Detached(), s.processes.Empty()} }
 
-// tellStanding tells the registry whether there is an owner, and if not, since when.
+// tellStanding sends the registry a Standing.
 func (s *session) tellStanding(ctx actor.Context) {
 	s.told = s.standing()
 	ctx.Send(s.registry, message.Standing{ID: s.id, Since: s.told.since, From: s.from, Empty: s.told.empty, Gauge: s.gauge})
 }
 
-// close ends the session for a reason of its clients'.
+// close ends the session for a reason of its clients.
 func (s *session) close(ctx actor.Context, reason string) {
 	s.life.Close(reason)
 	s.end(ctx)
 }
 
+// drain ends the session because the server shuts down.
 func (s *session) drain(ctx actor.Context) {
 	s.follow(ctx, s.life.Drain(message.ReasonShutdown, max(s.env.KillGrace, 0)))
 	s.end(ctx)
 }
 
-// end ends every process of a closing session with all of its tree, and then the session. May be
+// end ends every process of a closing session with its whole tree, and then the session. It may be
 // repeated.
 func (s *session) end(ctx actor.Context) {
 	reason, _ := s.life.Closing()
@@ -114,11 +116,11 @@ func (s *session) mayEnd(ctx actor.Context) {
 		left = protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {
-		s.stopped(ctx, g, left) // whatever it had yet to tell: its processes have ended
+		s.stopped(ctx, g, left) // its last report may be missing, but all of its processes have ended
 	}
 	for _, r := range s.closers {
 		ctx.Send(r.Sender, replyOf(r.Token, left))
 	}
 	s.tellAttached(ctx, message.Evicted{Reason: reason})
-	ctx.Poison(ctx.Self()) // not Stop: who asks to attach meanwhile is answered
+	ctx.Poison(ctx.Self()) // not Stop: every Attach that is queued gets its answer first
 }

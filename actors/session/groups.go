@@ -20,19 +20,25 @@ import (
 
 // ensemble is a group in the session's table.
 type ensemble struct {
-	name    string
-	token   string         // startToken
-	start   *message.Spawn // nil once its actor has been asked for
-	watched bool           // groupSpawned has come
-	info    protocol.GroupInfo
-	told    bool // info is the group's
-	result  protocol.GroupStartResult
-	left    map[string]bool // of its processes, by id: those that have not announced themselves
-	asked   []request       // group/start, until then
-	// Those who asked have been answered, and the others who are attached told.
+	name    string                    // of the actor
+	token   string                    // startToken
+	start   *message.Spawn            // nil once the actor was asked for
+	watched bool                      // GroupSpawned has come
+	info    protocol.GroupInfo        // of the last GroupReport
+	told    bool                      // a GroupReport has come
+	result  protocol.GroupStartResult // the answer to group/start
+	left    map[string]bool           // by id: processes that have neither started nor gone
+	asked   []request                 // group/start without an answer; empty once announced
+	// announced: left is empty, every group/start was answered, and everybody attached was told.
 	announced bool
 	stopping  bool          // a group/stop has come
-	stops     []stopRequest // group/stop, until it has ended
+	stops     []stopRequest // without an answer; empty once the group has ended
+}
+
+// stopRequest is a group/stop that waits for the end of its group.
+type stopRequest struct {
+	request
+	params protocol.GroupStopParams
 }
 
 const (
@@ -40,13 +46,13 @@ const (
 	reasonGroupFailed = "the actor of its group failed too often"
 )
 
-// maxGroup bounds the processes of a group: what happens to one of them costs a look at
-// each, and at what each depends on: hence maxDepends, of all together.
+// Bounds of a group. Every event in a group costs a look at each process and at each of its dependencies.
 const (
-	maxGroup   = 1000
-	maxDepends = 10_000
+	maxGroup   = 1000   // processes
+	maxDepends = 10_000 // dependencies of all processes together
 )
 
+// startGroup handles group/start. A request with the startToken of a group gets the same answer again.
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
 	if g := s.groups[params.GroupID]; g != nil && params.StartToken != "" && params.StartToken == g.token {
 		if len(g.left) > 0 {
@@ -86,7 +92,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 	s.askGroup(ctx, g)
 }
 
-// askGroup has the actor of a group spawned, once, behind those of its processes.
+// askGroup has the actor of a group spawned, after the actors of its processes. Repeating askGroup does nothing.
 func (s *session) askGroup(ctx actor.Context, g *ensemble) {
 	s.env.At(ctx, env.GroupTabled)
 	if g.start != nil {
@@ -95,10 +101,10 @@ func (s *session) askGroup(ctx actor.Context, g *ensemble) {
 	}
 }
 
-// newGroup prepares a group and all its processes, in the order of params, or none of them.
-func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (_ group.Made, starts []message.SpawnRequest, err *protocol.Error) {
+// newGroup prepares a group and all its processes, in the order of params, or nothing.
+func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (_ group.Prepared, starts []message.SpawnRequest, err *protocol.Error) {
 	if err := s.mayStartGroup(params); err != nil {
-		return group.Made{}, nil, err
+		return group.Prepared{}, nil, err
 	}
 	defer func() {
 		for _, m := range starts {
@@ -111,13 +117,13 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 	shares := make(process.Environments)
 	for _, p := range params.Processes {
 		if s.processes.Get(p.ProcessID) != nil {
-			return group.Made{}, starts, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
+			return group.Prepared{}, starts, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
 		}
 		of := s.processOptions(ctx, p)
 		of.Group, of.GroupID, of.Shares = s.processPID(o.Name), params.GroupID, shares
 		m, err := process.New(s.env, of)
 		if err != nil {
-			return group.Made{}, starts, notInGroup(p.ProcessID, err)
+			return group.Prepared{}, starts, notInGroup(p.ProcessID, err)
 		}
 		o.Members[p.ProcessID] = s.processPID(m.Name)
 		starts = append(starts, m)
@@ -126,12 +132,12 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 	return group, starts, err
 }
 
-// notInGroup is err, which refuses a process, as an error of its group.
+// notInGroup returns the error for a group whose process is refused with err.
 func notInGroup(id string, err *protocol.Error) *protocol.Error {
 	return protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(id), err.Message)
 }
 
-// mayStartGroup refuses a group for which there is no place.
+// mayStartGroup refuses a group that exists, or is too large.
 func (s *session) mayStartGroup(params protocol.GroupStartParams) *protocol.Error {
 	if err := cmp.Or(wireerr.LongName("groupId", params.GroupID), wireerr.LongName("startToken", params.StartToken)); err != nil {
 		return err
@@ -155,19 +161,20 @@ func (s *session) mayStartGroup(params protocol.GroupStartParams) *protocol.Erro
 	return nil
 }
 
-// announced answers a group/start once all processes of the group can be asked, and
-// tells all who are attached of them.
+// announced records that a process of a group can be asked, or has gone. After the last process,
+// group/start is answered.
 func (s *session) announced(ctx actor.Context, id, name string) {
 	g := s.groups[s.groupIDs[name]]
 	if g == nil || g.name != name {
-		s.endMembers(ctx, name) // it was given up before they were there
+		s.endMembers(ctx, name) // the group has gone before its processes had started
 		return
 	}
 	delete(g.left, id)
 	s.allAnnounced(ctx, g)
 }
 
-// allAnnounced answers a group/start. May be repeated.
+// allAnnounced answers group/start when all processes were announced, and tells everybody attached of the
+// processes. It may be repeated.
 func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 	if len(g.left) > 0 || g.announced {
 		return
@@ -189,7 +196,7 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 	g.asked, g.announced = nil, true
 }
 
-// groupStarted are those of a group's processes that are still there.
+// groupStarted returns the answer to group/start, with the processes that are still there.
 func (s *session) groupStarted(g *ensemble) message.GroupStarted {
 	started := message.GroupStarted{GroupStartResult: g.result}
 	for _, id := range g.result.Processes {
@@ -200,16 +207,17 @@ func (s *session) groupStarted(g *ensemble) message.GroupStarted {
 	return started
 }
 
-// notAnnounced is for a process that is gone without having been there.
+// notAnnounced records that a process has gone before it was announced.
 func (s *session) notAnnounced(ctx actor.Context, p *members.Process) {
 	if p.Group != "" && p.PID == nil {
 		s.announced(ctx, p.ID, p.Group)
 	}
 }
 
+// stopGroup handles group/stop. The answer comes when the group has ended.
 func (s *session) stopGroup(ctx actor.Context, m message.Request, params protocol.GroupStopParams) {
 	if a, ok := s.answers.To(params); ok {
-		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // it was done before a cut
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the client repeats a request after a cut
 		return
 	}
 	g := s.groups[params.GroupID]
@@ -219,7 +227,7 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 		ctx.Respond(reply)
 		return
 	}
-	// Sent again while it waits, the newest is answered.
+	// If a client repeats a request that still waits, only the repetition is answered.
 	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
 	if len(g.stops) >= repeat.MaxAnswers {
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
@@ -230,24 +238,18 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 	s.stopNow(ctx, g)
 }
 
-// stopNow answers those who wait for the end of a group, or has it come.
+// stopNow answers every group/stop if the group has ended, and otherwise has the group stop.
 func (s *session) stopNow(ctx actor.Context, g *ensemble) {
 	switch {
 	case !g.stopping:
 	case g.info.State == string(supervision.GroupEnded):
 		s.stopped(ctx, g, nil)
-	case g.told: // else it may not be there yet
+	case g.told: // before that the actor may not be there: groupReport calls stopNow again
 		ctx.Send(s.processPID(g.name), message.StopGroup{Reason: reasonStopped})
 	}
 }
 
-// stopRequest is a group/stop that waits.
-type stopRequest struct {
-	request
-	params protocol.GroupStopParams
-}
-
-// stopped answers those who wait for the end of a group.
+// stopped answers every group/stop of a group.
 func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
 	for _, r := range g.stops {
 		reply := replyOf(r.Token, err)
@@ -257,6 +259,7 @@ func (s *session) stopped(ctx actor.Context, g *ensemble, err *protocol.Error) {
 	g.stops = nil
 }
 
+// replyOf returns the Reply to a request without a result.
 func replyOf(token uint64, err *protocol.Error) message.Reply {
 	if err != nil {
 		return message.Reply{Token: token, Err: err}
@@ -264,8 +267,8 @@ func replyOf(token uint64, err *protocol.Error) message.Reply {
 	return message.Reply{Token: token, Result: protocol.Empty{}}
 }
 
-// dropStops forgets the group/stop of one who has gone, unless it can be sent again: then
-// its answer is remembered.
+// dropStops forgets every group/stop of an actor that has gone, except requests with a requestId: their
+// answers are remembered, for clients who repeat them.
 func (s *session) dropStops(gone *actor.PID) {
 	for _, g := range s.groups {
 		g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.Sender.Equal(gone) && r.params.RequestID == "" })
@@ -281,6 +284,7 @@ func (s *session) listGroups(ctx actor.Context, m message.Request) {
 	ctx.Respond(message.Reply{Token: m.Token, Result: result})
 }
 
+// groupReport takes the state of a group, and tells everybody attached if it has changed.
 func (s *session) groupReport(ctx actor.Context, m message.GroupReport) {
 	g := s.groups[m.Info.GroupID]
 	if g == nil || g.name != m.Name {
@@ -297,8 +301,8 @@ func (s *session) groupReport(ctx actor.Context, m message.GroupReport) {
 	}
 }
 
-// groupGone forgets a group whose actor has stopped. Its processes have ended; or it
-// failed, and nobody is left who would say what becomes of them.
+// groupGone forgets a group whose actor has stopped. If the group had not ended, its actor has failed too
+// often: without orders its processes are of no use, and end.
 func (s *session) groupGone(ctx actor.Context, name string) {
 	id := s.groupIDs[name]
 	g := s.groups[id]
@@ -319,7 +323,7 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	delete(s.groupIDs, name)
 }
 
-// endMembers ends the processes of a group that failed, as far as they are there.
+// endMembers ends the processes of a failed group. processStarted ends processes that start later.
 func (s *session) endMembers(ctx actor.Context, name string) {
 	for p := range s.processes.All() {
 		if p.Group == name && p.PID != nil {

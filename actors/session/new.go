@@ -11,16 +11,16 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Options say what session to make.
+// Options describe a session.
 type Options struct {
-	ID, Name string
+	ID, Name string // Name is the client's
 	Life     *lifetime.Life
-	From     string                // see Attach
-	First    message.AttachRequest // who opens the session, and is told if that fails
+	From     string                // the owner key, as in Attach
+	First    message.AttachRequest // of the client that opens the session; it gets an error if that fails
 	Registry *actor.PID
 }
 
-// New makes a session, and the request for its supervisor.
+// New returns the request for the supervisor of a new session, which spawns the session.
 func New(e *env.Env, o Options) message.SpawnRequest {
 	record := &sessionRecord{
 		env:      e,
@@ -45,8 +45,8 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 	}
 }
 
-// sessionSupervisor holds one session and its processes side by side. No logic:
-// it spawns, and ends when the session does, with all that is under it.
+// sessionSupervisor is the parent of a session, its processes and its groups. It has no logic: it only
+// spawns. When the session stops, the supervisor stops with all its children.
 type sessionSupervisor struct{ record *sessionRecord }
 
 func (s *sessionSupervisor) Receive(ctx actor.Context) {
@@ -57,7 +57,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		s.record.supervisor = ctx.Self()
 		props := e.Props(func() actor.Actor { return &session{s.record} }, env.Escalated)
 		if err := (message.Spawn{Name: message.SessionName, Props: props, Label: "session " + s.record.id}).Under(ctx); err != nil {
-			panic(err) // the name is ours alone
+			panic(err) // no other actor has this name
 		}
 	case *actor.Stopped:
 		s.record.gauge.Account.Close()
@@ -75,9 +75,9 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		e.Strategy.Forget(m.Who)
 		if m.Who.Id == logic.Id {
-			ctx.Stop(ctx.Self()) // it has ended; or failed too often, and its processes go with it
+			ctx.Stop(ctx.Self()) // the session has ended, or has failed too often: end its processes
 		} else {
-			ctx.Send(logic, message.Gone{Who: m.Who}) // the session may not have heard of it yet
+			ctx.Send(logic, message.Gone{Who: m.Who}) // the session may not watch this actor yet
 		}
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:

@@ -13,6 +13,10 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
+// maxLeft bounds the processes that a closing session names because they were not seen gone.
+const maxLeft = 20
+
+// startProcess handles process/start. A request with the startToken of a process gets the same answer again.
 func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
 	refuse := func(err *protocol.Error) { ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err}) }
 	if m := s.processes.Get(params.ProcessID); m != nil {
@@ -41,7 +45,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 	s.ask(ctx, m)
 }
 
-// mayStart refuses n more processes where there is no place for them.
+// mayStart refuses n more processes if the session is closing, or would have too many.
 func (s *session) mayStart(n int) *protocol.Error {
 	if reason, closing := s.life.Closing(); closing {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
@@ -52,12 +56,12 @@ func (s *session) mayStart(n int) *protocol.Error {
 	return nil
 }
 
-// memberOf is a process that is to be started.
+// memberOf returns the entry of a new process in the table.
 func memberOf(id string, start message.SpawnRequest) *members.Process {
 	return &members.Process{ID: id, Name: start.Name, Start: &start, Result: protocol.ProcessStartResult{ProcessID: id, SandboxType: "none"}}
 }
 
-// ask has the actor of a process spawned, once.
+// ask has the actor of a process spawned. Repeating ask does nothing.
 func (s *session) ask(ctx actor.Context, m *members.Process) {
 	s.env.At(ctx, env.Tabled)
 	if m.Start != nil {
@@ -66,7 +70,7 @@ func (s *session) ask(ctx actor.Context, m *members.Process) {
 	}
 }
 
-// processOptions are those of a process that is in no group.
+// processOptions returns the options of a process without a group.
 func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams) process.Options {
 	o := process.Options{
 		Name:      "p-" + ulid.Make().String(),
@@ -78,20 +82,21 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Ephemeral: s.life.Limits().Ephemeral,
 	}
 	if o.Ephemeral && s.owner != nil {
-		o.Owner = path.Dir(s.owner.Id) // the connection: each of its commands has a session
+		o.Owner = path.Dir(s.owner.Id) // the connection: all of its commands, each in a session of its own, count as one owner
 	}
 	return o
 }
 
+// processStarted takes the news that a process can be asked, or could not be started.
 func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	p, orphan := s.processes.Announced(m.Name)
-	if orphan && m.Err == nil { // we failed, and took it for gone before it was spawned
+	if orphan && m.Err == nil { // the session failed, and took the process for gone before it was spawned
 		ctx.Send(m.Ref.PID, message.Stop{Reason: "given up by its session"})
 	}
 	if p == nil {
 		return
 	}
-	// Tell first, then change the table: to tell twice does no harm.
+	// Tell first, then change the table: telling twice does no harm.
 	if m.Err != nil {
 		for _, r := range p.Asked {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: m.Err})
@@ -125,6 +130,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 	}
 }
 
+// processRetired frees the id of a process whose retention is over.
 func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
 	if p := s.processes.Named(m.Name); p != nil {
 		s.tellAttached(ctx, message.ProcessRemoved{ID: m.ID, Last: m.Last, Closed: true})
@@ -134,7 +140,7 @@ func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
 			ctx.Send(p.PID, message.Stop{Reason: reason})
 		}
 	}
-	ctx.Respond(message.Forgotten{}) // however often it asks
+	ctx.Respond(message.Forgotten{}) // to every ProcessRetired: the first answer may be lost
 }
 
 // processGone forgets a process whose actor has stopped.
@@ -148,7 +154,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
 		}
 		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Closed: p.Ended.Closed}
-		// As long as the end of a process that closed in good order is kept.
+		// A removal is remembered as long as a closed process is kept.
 		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)
 		s.tellAttached(ctx, removed)
 		s.env.At(ctx, env.GoneTold)
@@ -158,7 +164,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 	s.mayEnd(ctx)
 }
 
-// ended notes the last word of a process.
+// ended records the last message of a process.
 func (s *session) ended(m message.ProcessEnded) {
 	if p := s.processes.Named(m.Name); p != nil {
 		p.Ended = m
@@ -167,6 +173,3 @@ func (s *session) ended(m message.ProcessEnded) {
 		s.left = append(s.left, m.Left)
 	}
 }
-
-// maxLeft is how many processes a session names that were not seen gone.
-const maxLeft = 20

@@ -1,5 +1,5 @@
-// Package session has the actor of one session: who is attached, which processes there are, and
-// when the session ends.
+// Package session has the actor of a session: who is attached, which processes there are, and when the
+// session ends. New returns the request for its supervisor.
 package session
 
 import (
@@ -16,44 +16,42 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// lifeDue is a session's own: its lifetime has something to do.
+// lifeDue is the session's own timer: something is due in its lifetime.
 type lifeDue struct{}
 
-// sessionRecord is what of a session survives its actor, whose Props close over
-// it. One owner: Receive.
+// sessionRecord is the part of a session's state that survives a restart of the actor. Receive owns it.
 type sessionRecord struct {
 	// Fixed at spawn.
 	env        *env.Env
 	id, name   string
-	from       string // see Attach
+	from       string // the owner key, as in Attach
 	registry   *actor.PID
 	supervisor *actor.PID
-	first      *message.AttachRequest // who opened it; nil once attached
+	first      *message.AttachRequest // of the client that opens the session; nil once attached
 
-	// closes is done when the session closes: starts that have no child yet are given up.
+	// closes is done when the session closes: starts without a child are given up.
 	closes context.Context
 	giveUp context.CancelCauseFunc
 
-	attaching *actor.PID // whose Attach is under way, and who was not attached before; nil: nobody
+	attaching *actor.PID // the sender of an Attach under way, if not attached before; nil: nobody
 	owner     *actor.PID // nil: detached
 	observers map[message.Key]*actor.PID
-	former    map[message.Key]*actor.PID // evicted owners that have not ended
+	former    map[message.Key]*actor.PID // evicted owners, until they stop
 	life      *lifetime.Life
-	lifeAt    env.Alarm // life.Next
-	told      standing  // as the registry knows it
+	lifeAt    env.Alarm // set to life.Next
+	told      standing  // the last Standing to the registry
 	gauge     *message.Gauge
 	processes members.Table
 	groups    map[string]*ensemble // by the client's id
-	groupIDs  map[string]string    // the client's id, by actor name: of those
-	left      []error              // of processes that have ended: what was not seen gone
-	answers   repeat.Answers       // to requests that may be sent again
-	closers   []request            // session/close
+	groupIDs  map[string]string    // the client's id of each of groups, by actor name
+	left      []error              // names programs of ended processes, not seen gone; maxLeft at most
+	answers   repeat.Answers       // for clients who repeat a request after a cut
+	closers   []request            // session/close without an answer
 }
 
 type request = members.Request
 
-// session is the actor that owns one session: who is attached, which processes
-// there are, and when it ends.
+// session is the actor of a session.
 //
 //	attached ⇄ detached ── TTL ──▶ closing ── no process left ──▶ gone
 //	    └────────── session/close, drain ─────┘
@@ -64,7 +62,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case *actor.Started:
 		s.start(ctx)
 	case *actor.Terminated:
-		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes what its sender said before; gone does not
+		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
 	case message.Gone:
 		s.terminated(ctx, m.Who)
 
@@ -86,18 +84,18 @@ func (s *session) Receive(ctx actor.Context) {
 	case message.GroupReport:
 		s.groupReport(ctx, m)
 	case lifeDue:
-		s.lifeAt.Cancel() // the clock may have been set back: live sets it again
+		s.lifeAt.Cancel() // live sets the alarm again, even for the same time: the clock may have been set back
 	case message.Abandoned:
 		s.abandoned(ctx)
 	case message.Evict:
 		s.evict(ctx, m)
 	case message.TellStanding:
 		s.tellStanding(ctx)
-		s.sinceAttached(ctx) // the registry before may have lost what an ephemeral session told it
+		s.sinceAttached(ctx) // an Abandoned may be lost with the last registry
 	case message.Drain:
 		s.drain(ctx)
 
-	case message.BudgetLow: // is for the processes
+	case message.BudgetLow: // for the processes
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		s.env.Log.Warn("unexpected message", "actor", s.id, "message", m)
@@ -105,8 +103,8 @@ func (s *session) Receive(ctx actor.Context) {
 	s.live(ctx)
 }
 
-// start attaches who opened the session. A later instance finds the record as
-// the earlier one left it, and asks again for what it may have missed.
+// start attaches the client that opened the session. After a restart, start asks everybody for messages
+// that may be lost.
 func (s *session) start(ctx actor.Context) {
 	if s.observers == nil {
 		s.observers = make(map[message.Key]*actor.PID)
@@ -116,15 +114,15 @@ func (s *session) start(ctx actor.Context) {
 	}
 	if first := s.first; first != nil {
 		s.attach(ctx, *first)
-		s.first = nil // not before: who opened it waits for the answer
+		s.first = nil // not before: after a failure the client still waits for its answer
 		return
 	}
-	if half := s.attaching; half != nil { // the guard has told it that its Attach failed
+	if half := s.attaching; half != nil { // the guard has answered: the Attach has failed
 		s.attaching = nil
 		s.terminated(ctx, half)
 	}
-	s.lifeAt.Cancel() // a lifeDue may be lost
-	// Watching what is gone is answered with Terminated.
+	s.lifeAt.Cancel() // the lifeDue may be lost
+	// Watching a stopped actor gives Terminated.
 	for _, pid := range s.attached() {
 		ctx.Watch(pid)
 	}
@@ -133,7 +131,7 @@ func (s *session) start(ctx actor.Context) {
 	}
 	for m := range s.processes.All() {
 		if m.PID == nil {
-			s.ask(ctx, m) // the supervisor tells if it goes before it is there
+			s.ask(ctx, m) // the supervisor tells if the actor cannot be spawned
 			continue
 		}
 		ctx.Watch(m.PID)
@@ -144,7 +142,7 @@ func (s *session) start(ctx actor.Context) {
 	}
 	for _, g := range s.groups {
 		if s.askGroup(ctx, g); !g.watched {
-			continue // groupSpawned comes
+			continue // GroupSpawned comes
 		}
 		ctx.Watch(s.processPID(g.name))
 		ctx.Send(s.processPID(g.name), message.Report{})
@@ -157,11 +155,12 @@ func (s *session) start(ctx actor.Context) {
 	}
 }
 
+// processPID returns the actor of a process or group, by its name.
 func (s *session) processPID(name string) *actor.PID {
 	return actor.NewPID(s.supervisor.Address, s.supervisor.Id+"/"+name)
 }
 
-// attached are the owner, if there is one, and the observers.
+// attached returns the owner, if any, and the observers.
 func (s *session) attached() []*actor.PID {
 	var all []*actor.PID
 	if s.owner != nil {
@@ -179,6 +178,7 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 	}
 }
 
+// attach makes the sender owner or observer, and answers.
 func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	if !s.life.Admits() {
 		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(s.id)))
@@ -197,7 +197,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 			}
 			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
 			s.viewerGone(ctx, message.ViewerGone{PID: s.owner, Evicted: true})
-			s.former[message.KeyOf(s.owner)] = s.owner // still watched: it may yet have subscribed
+			s.former[message.KeyOf(s.owner)] = s.owner // still watched: processes ignore the old owner until it stops
 		}
 		if !m.Sender.Equal(s.owner) {
 			s.attaching = m.Sender
@@ -223,10 +223,10 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	s.attaching = nil
 }
 
-// terminated handles the end of one who was attached, or of a process.
+// terminated handles the end of an actor: of an owner, an observer, a process or a group.
 func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	switch {
-	case pid.Equal(s.owner): // not the other way round: a nil PID cannot be asked
+	case pid.Equal(s.owner): // not s.owner.Equal: the owner may be nil
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
 		s.owner = nil
 		s.env.At(ctx, env.OwnerGone)
@@ -248,6 +248,7 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	}
 }
 
+// viewerGone has the processes forget a viewer, and drops its requests if it has stopped.
 func (s *session) viewerGone(ctx actor.Context, m message.ViewerGone) {
 	if !m.Evicted {
 		s.dropStops(m.PID)
@@ -289,7 +290,7 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 			MaxAgeMs:      env.Milliseconds(limits.Age),
 		}})
 	case protocol.SessionCloseParams:
-		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before it ends
+		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
 	default:
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))

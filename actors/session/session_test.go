@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // lone is a session whose registry, supervisor, owner and processes are all the test.
@@ -143,5 +146,79 @@ func TestStandingIsTold(t *testing.T) {
 	l.send(message.Attach{})
 	if got := hear[message.Standing](l); !got.Since.IsZero() {
 		t.Errorf("with an owner: %+v", got)
+	}
+}
+
+// An owner that takes over gets the session. The old owner is told, and the processes ignore it from then on.
+func TestTakeover(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	hear[message.Attached](l)
+	answers := make(chan any, 10)
+	other := l.root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch m := ctx.Message().(type) {
+		case message.Reply, message.Attached:
+			answers <- m
+		}
+	}))
+	defer func() { l.root.StopFuture(other).Wait() }()
+	l.root.RequestWithCustomSender(l.session, message.Attach{Token: 1}, other)
+	if m, ok := (<-answers).(message.Reply); !ok || m.Token != 1 || m.Err.Code != protocol.CodeAlreadyAttached {
+		t.Errorf("without takeover: %+v", m)
+	}
+	l.root.RequestWithCustomSender(l.session, message.Attach{Token: 2, Takeover: true}, other)
+	if m, ok := (<-answers).(message.Attached); !ok || m.Token != 2 || m.Role != protocol.RoleOwner || len(m.Processes) != 1 {
+		t.Errorf("with takeover: %+v", m)
+	}
+	hear[message.Evicted](l)
+	if m := hear[message.ViewerGone](l); !m.PID.Equal(l.test) || !m.Evicted {
+		t.Errorf("the process was told %+v", m)
+	}
+}
+
+// A closing session stops its processes, each with its own grace, and answers when they have ended.
+func TestCloseIsAnswered(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	l.send(message.Request{Token: 7, Params: protocol.SessionCloseParams{}})
+	if m := hear[message.Stop](l); m.Reason != message.ReasonClosed || m.Shutdown != lifetime.OwnGrace {
+		t.Errorf("%+v", m)
+	}
+	l.send(message.ProcessEnded{Name: "p-1", Left: errors.New("cat (pid 5) survived")})
+	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "s/p-1")})
+	if m := hear[message.Reply](l); m.Token != 7 || m.Err == nil || !strings.Contains(m.Err.Message, "cat (pid 5) survived") {
+		t.Errorf("%+v", m)
+	}
+	if m := hear[message.Evicted](l); m.Reason != message.ReasonClosed {
+		t.Errorf("%+v", m)
+	}
+}
+
+// At a shutdown of the server its grace counts, and clients may still attach.
+func TestDrain(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	l.send(message.Drain{})
+	if m := hear[message.Expiring](l); m.InMs != 2000 || m.Reason != message.ReasonShutdown {
+		t.Errorf("%+v", m)
+	}
+	if m := hear[message.Stop](l); m.Reason != message.ReasonShutdown || m.Shutdown != 2*time.Second {
+		t.Errorf("%+v", m)
+	}
+	l.send(message.Attach{Token: 3, Role: protocol.RoleObserver})
+	if m := hear[message.Attached](l); m.Token != 3 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A session with a process does not make room for another session.
+func TestBusySessionStays(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	l.send(message.Gone{Who: l.test})
+	hear[message.Standing](l)
+	l.send(message.Evict{Reason: "room", IfIdle: true})
+	if m := hear[message.Standing](l); m.Since.IsZero() || m.Empty {
+		t.Errorf("%+v", m)
+	}
+	l.send(message.Evict{Reason: "memory"})
+	if m := hear[message.Stop](l); m.Reason != "memory" {
+		t.Errorf("%+v", m)
 	}
 }

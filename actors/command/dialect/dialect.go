@@ -12,27 +12,27 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Exit codes that no program gave.
+// Exit codes of the server.
 const (
 	TimedOutCode = 124 // the timeout killed the program; as timeout(1) has it
 	LostCode     = -1  // nobody saw the program's end
 )
 
-// Spec is a program that a client wants to run.
+// Spec describes a program for a client.
 type Spec struct {
 	Dialect Dialect
 	Name    string // the client's, or the server's; "" if Unnamed
 	Unnamed bool   // no later request can name the program
 	Params  protocol.ProcessStartParams
 	Stdin   bool  // the client may write to stdin
-	Stream  bool  // deltas carry the output as it comes; else the end carries all of it
+	Stream  bool  // deltas carry the output as it comes; otherwise the end carries all output
 	Limit   int64 // of the output of each stream, in bytes
 	// Quiet: the end may be told once the output has been quiet for a moment after the exit,
 	// although descendants hold the output open.
 	Quiet bool
 }
 
-// Call is a request about a program that runs.
+// Call is a request about a running program.
 type Call struct {
 	Write      *[]byte // nil: nothing is written
 	CloseStdin bool    // after the write
@@ -44,21 +44,21 @@ type Call struct {
 type End struct {
 	Code          int
 	DrainTimedOut bool      // descendants held the output open for too long
-	Output        [2]string // "" if it was streamed
+	Output        [2]string // "" if the output was streamed
 	CapReached    [2]bool
 }
 
-// Dialect is the wording of one API.
+// Dialect is the wording of an API.
 type Dialect interface {
 	// API names the API. Programs of different APIs may have the same name.
 	API() string
 	// Started is the answer to the start. Nil: the end answers the start.
 	Started(name string) any
-	// Delta is the notification for output that is streamed.
+	// Delta is the notification for streamed output.
 	Delta(name string, s protocol.Stream, data []byte, capReached bool) (method string, params any)
 	// Ended is the notification of the end. An empty method: body answers the start.
 	Ended(name string, e End) (method string, body any)
-	// Called is the answer to a Call that was carried out.
+	// Called is the answer to a successful Call.
 	Called(Call) any
 
 	// Unknown answers a Call if there is no such program, and Over if the program has exited.
@@ -73,7 +73,7 @@ type Dialect interface {
 	NoSpawn(why string) *protocol.Error
 }
 
-// Refuses is the error of a call that a program of s does not take. stdinClosed: an earlier call
+// Refuses returns the error for a call that does not suit the program; nil: none. stdinClosed: an earlier call
 // has closed stdin.
 func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
 	switch {
@@ -87,7 +87,7 @@ func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
 	return nil
 }
 
-// NotStarted is the error of a start that failed with err, in the words of the dialect if the
+// NotStarted returns the error for a start that failed with err, in the words of the dialect if the
 // system refused the program.
 func (s *Spec) NotStarted(err *protocol.Error) *protocol.Error {
 	for _, e := range []struct {

@@ -61,7 +61,7 @@ func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error)
 	return s, nil
 }
 
-// refuseExec is the error of params that contradict each other, or that no server takes.
+// refuseExec returns the error for params that contradict each other, or are not supported.
 func refuseExec(p protocol.CommandExecParams) *protocol.Error {
 	if err := p.Unsupported(); err != nil {
 		return wireerr.From(err)
@@ -82,7 +82,7 @@ func refuseExec(p protocol.CommandExecParams) *protocol.Error {
 	return nil
 }
 
-// cwd is the directory that path names, from the server's; nil is the server's.
+// cwd returns the directory of path, relative to the server's directory; nil means the server's directory.
 func (t *Translator) cwd(path *string) (string, *protocol.Error) {
 	cwd, err := protocol.ParseFileURI(t.Cwd)
 	switch {

@@ -5,26 +5,26 @@ import "github.com/b6f6fdd7/troupe/protocol"
 const (
 	defaultLimit     = 1 << 20 // bytes of each stream
 	defaultTimeoutMs = 10_000
-	// unlimited is a limit that no output reaches.
+	// unlimited is a limit out of reach of any output.
 	unlimited = 1 << 62
-	// endBytes is the most that the end of a program takes in JSON beside its output, in bytes.
+	// endBytes bounds the end of a program in JSON, without the output, in bytes.
 	endBytes = 1 << 10
-	// jsonBytes is the most that one byte of text takes in JSON.
+	// jsonBytes bounds the size of a byte of text in JSON, in bytes.
 	jsonBytes = 6
 )
 
-// Translator reads the requests of one connection.
+// Translator reads the requests of a connection.
 type Translator struct {
 	// Fixed.
 	Cwd        string                   // URI of the directory where command/exec runs programs
-	Env        func() map[string]string // returns a new copy of the environment that changes are laid over
-	MaxMessage int64                    // the most bytes that a message to the client may have
+	Env        func() map[string]string // returns a new copy of the server's environment
+	MaxMessage int64                    // bytes of the largest message to the client
 
 	// sessions counts the names of the first wire: session-1, session-2, …
 	sessions int
 }
 
-// Request is one request of the sister APIs.
+// Request is a request of the sister APIs.
 type Request struct {
 	Start *Spec // nil: the request is Call, to the program that Dialect calls Name
 
@@ -33,7 +33,7 @@ type Request struct {
 	Call    Call
 }
 
-// Request translates the params of a request. It reports false if they belong to no sister API.
+// Request translates the params of a request. ok is false if the params belong to no sister API.
 func (t *Translator) Request(params any) (r Request, ok bool, err *protocol.Error) {
 	switch p := params.(type) {
 	case protocol.ProcessSpawnParams:
@@ -67,13 +67,13 @@ func (t *Translator) Request(params any) (r Request, ok bool, err *protocol.Erro
 	default:
 		return Request{}, false, nil
 	}
-	if s := r.Start; s != nil && !s.Stream { // one message has both streams
+	if s := r.Start; s != nil && !s.Stream { // a single message has both streams
 		s.Limit = min(s.Limit, (t.MaxMessage-endBytes)/(2*jsonBytes))
 	}
 	return r, true, err
 }
 
-// write is a call that writes to stdin, closes stdin, or does both.
+// write returns a call to write to stdin, to close stdin, or both.
 func write(method string, data *[]byte, closeStdin bool) (Call, *protocol.Error) {
 	if data == nil && !closeStdin {
 		return Call{}, protocol.Errorf(protocol.CodeInvalidParams, "%s requires deltaBase64 or closeStdin", method)
@@ -81,7 +81,7 @@ func write(method string, data *[]byte, closeStdin bool) (Call, *protocol.Error)
 	return Call{Write: data, CloseStdin: closeStdin}, nil
 }
 
-// size is the size of a terminal; what names the terminal's owner in errors.
+// size returns the size of a terminal. Errors call the owner of the terminal what.
 func size(what string, s protocol.TerminalSize) (*protocol.Size, *protocol.Error) {
 	if s.Rows == 0 || s.Cols == 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidParams, "%s size rows and cols must be greater than 0", what)
@@ -89,7 +89,7 @@ func size(what string, s protocol.TerminalSize) (*protocol.Size, *protocol.Error
 	return &protocol.Size{Rows: s.Rows, Cols: s.Cols}, nil
 }
 
-// firstSize is the size of a terminal in the params of a start; nil if they give none.
+// firstSize returns the size of a terminal in the params of a start; nil if the params have none.
 func firstSize(api, what string, tty bool, s *protocol.TerminalSize) (*protocol.Size, *protocol.Error) {
 	switch {
 	case s == nil:
@@ -100,8 +100,8 @@ func firstSize(api, what string, tty bool, s *protocol.TerminalSize) (*protocol.
 	return size(what, *s)
 }
 
-// timeoutMs converts a timeout of api, where 0 means at once, to that of process/start, where 0
-// means none.
+// timeoutMs converts a timeout of api to a timeout of process/start: 0 means at once in api, and no timeout
+// in process/start.
 func timeoutMs(api string, ms int64) (*uint64, *protocol.Error) {
 	if ms < 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidParams, "%s timeoutMs must be non-negative, got %d", api, ms)
@@ -109,7 +109,7 @@ func timeoutMs(api string, ms int64) (*uint64, *protocol.Error) {
 	return new(uint64(max(ms, 1))), nil
 }
 
-// env is the environment of a program: Env with changes laid over it. A nil value unsets its name.
+// env returns the environment of a program: Env with the changes. A nil value unsets its name.
 func (t *Translator) env(changes map[string]*string) map[string]string {
 	env := t.Env()
 	for name, value := range changes {

@@ -1,6 +1,5 @@
-// Package outcome decides what the client of one command is told: its output up to a limit, and
-// its end, once. The package is pure: the log of a process and the time go in, and what to say
-// comes out.
+// Package outcome decides what the client of a command is told: the output up to a limit, and the end,
+// once. The package is pure: the log of a process and the time go in, output and end come out.
 package outcome
 
 import (
@@ -12,17 +11,16 @@ import (
 )
 
 const (
-	// drainTime is how long after the exit the end waits for descendants that hold the output
-	// open.
+	// drainTime is how long the end waits after the exit, if descendants hold the output open.
 	drainTime = 2 * time.Second
-	// drainQuiet is how long after the newest output the end still waits, if that output came
-	// after the exit and Spec.Quiet is set.
+	// drainQuiet is how long the end waits after the newest output since the exit, if Spec.Quiet is
+	// set.
 	drainQuiet = 50 * time.Millisecond
-	// drainEntries bounds the entries that are taken after that wait.
+	// drainEntries bounds the entries taken after drainTime or drainQuiet.
 	drainEntries = 256
 )
 
-// Outcome follows the log of one process. The zero Outcome with a Spec is at the start of the log.
+// Outcome follows the log of a process. The zero Outcome with a Spec is at the start of the log.
 //
 //	running ─ exited ─▶ draining ─ closed ─────────────────▶ end ─▶ told
 //	                        └─ Tick asks ─ LogEnds ─ there ──▲
@@ -30,20 +28,20 @@ const (
 type Outcome struct {
 	Spec *dialect.Spec // fixed
 
-	last    uint64    // seq of the last entry taken; Take moves it on, and leaves none out
+	last    uint64    // seq of the last entry taken; Take leaves no entry out
 	streams [2]stream // stdout, stderr
-	held    int       // bytes of the room that are taken: those of all streams' data, until GiveBack
+	held    int       // bytes taken from the room: of the data of both streams, until GiveBack
 
 	exited  bool
 	code    int       // once exited
 	drainAt time.Time // drainTime after the exit; zero before
 	quietAt time.Time // drainQuiet after the newest output since the exit; zero: none came
-	asked   bool      // Tick has asked how far the log goes; it asks once
+	asked   bool      // Tick has asked how far the log goes, which happens once
 	until   uint64    // the end comes with this entry; 0: not known. Only LogEnds sets it.
 	closed  bool      // the log has ended
 
-	end  *dialect.End // nil: not yet known. It is made once.
-	told bool         // End has returned it
+	end  *dialect.End // nil: not yet known. Made once.
+	told bool         // End has returned end
 }
 
 // stream is the output of stdout or stderr.
@@ -60,15 +58,15 @@ type Piece struct {
 	CapReached bool // no Piece of this stream follows
 }
 
-// Last is the seq of the last entry that was taken.
+// Last returns the seq of the last entry taken.
 func (o *Outcome) Last() uint64 { return o.last }
 
 // Exited reports whether the program has exited.
 func (o *Outcome) Exited() bool { return o.exited }
 
-// Take takes entries of the log, and returns those to be streamed. It takes nothing and reports
-// false if the entries do not continue the log. Output that is kept for the end takes its bytes
-// from room, and is dropped if room reports false.
+// Take takes entries of the log, and returns the pieces to stream. If the entries do not continue the log,
+// Take does nothing, and ok is false. Output kept for the end takes its bytes from room, and is dropped if
+// room reports false.
 func (o *Outcome) Take(now time.Time, entries []outlog.Entry, room func(bytes int) bool) (pieces []Piece, ok bool) {
 	if len(entries) == 0 || entries[0].Seq != o.last+1 {
 		return nil, false
@@ -99,7 +97,7 @@ func (o *Outcome) output(now time.Time, e *outlog.Entry, room func(int) bool) (P
 		o.quietAt = now.Add(drainQuiet)
 	}
 	p := Piece{Stream: protocol.Stdout, Data: e.Data}
-	if e.Stream == protocol.Stderr { // that of a PTY is stdout
+	if e.Stream == protocol.Stderr { // the output of a PTY counts as stdout
 		p.Stream = protocol.Stderr
 	}
 	s := &o.streams[p.Stream-protocol.Stdout]
@@ -124,7 +122,7 @@ func (o *Outcome) output(now time.Time, e *outlog.Entry, room func(int) bool) (P
 	return Piece{}, false
 }
 
-// Due is when to call Tick; zero: there is nothing to wait for. It may become later.
+// Due returns when to call Tick; zero: never. Later output may put Due off.
 func (o *Outcome) Due() time.Time {
 	switch {
 	case !o.exited || o.asked || o.end != nil:
@@ -145,14 +143,14 @@ func (o *Outcome) Tick(now time.Time) (ask bool) {
 	return true
 }
 
-// LogEnds has the end come after the entry last, which was the last one of the log, and after at
+// LogEnds says that last is the last seq of the log now: the end comes after this entry, and after at
 // most drainEntries. Zero: the process did not say.
 func (o *Outcome) LogEnds(last uint64) {
 	o.until = max(o.last, min(last, o.last+drainEntries))
 	o.mayEnd()
 }
 
-// Lost ends the log where it is: nobody can read on.
+// Lost ends the log at Last: nobody can read on.
 func (o *Outcome) Lost() {
 	if o.end == nil {
 		if !o.exited {
@@ -178,7 +176,7 @@ func (o *Outcome) makeEnd() {
 	}
 }
 
-// End returns the end when it is known, once.
+// End returns the end, once. ok is false before the end is known, and after the first time.
 func (o *Outcome) End() (end dialect.End, ok bool) {
 	if o.end == nil || o.told {
 		return dialect.End{}, false
@@ -192,7 +190,7 @@ func (o *Outcome) End() (end dialect.End, ok bool) {
 func (o *Outcome) Ended() bool { return o.end != nil }
 
 // Wants reports whether to ask the process for more. canStream: the client takes a Piece now.
-// After the end, the output of descendants is read and dropped, so that they can go on.
+// After the end, the output of descendants is read and dropped, and descendants go on.
 func (o *Outcome) Wants(canStream bool) bool {
 	return !o.closed && (canStream || o.told || !o.Spec.Stream)
 }

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// text is b as valid UTF-8. U+FFFD replaces each longest part that could have begun a character,
-// as Unicode recommends. cut: b was cut off, and a character that begins at its end is left out.
+// text returns b as valid UTF-8. U+FFFD replaces each longest part that could have begun a character,
+// as Unicode recommends. cut: b was cut off, and an incomplete character at the end is left out.
 func text(b []byte, cut bool) string {
 	if utf8.Valid(b) {
 		return string(b)

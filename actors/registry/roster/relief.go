@@ -3,30 +3,29 @@ package roster
 import "time"
 
 const (
-	// Spared is how long a session without an owner is not ended: its owner may be on the way back.
+	// Spared is how long a session without an owner is not evicted: its owner may come back.
 	Spared = 10 * time.Second
-	// Worth is how much a session must hold to be ended for it, in bytes.
+	// Worth is the least that an evicted session holds, in bytes.
 	Worth = 256 << 10
-	// Refund is how long after its end a session's memory may still be counted: goroutines of
-	// their own give it back.
+	// Refund is how long the memory of a session may still count after its end, until other
+	// goroutines have given it back.
 	Refund = time.Second
 )
 
 // A Holder says how much memory a session holds, in bytes.
 type Holder interface{ Held() int64 }
 
-// A Relief chooses the session that ends when the server holds too much output: of those that hold
-// at least Worth, the one that has been without an owner the longest, and for Spared at least. It
-// chooses the next one only when the last one has ended and its memory was given back, or
-// has got an owner.
+// A Relief chooses the session to evict when the server holds too much output: of the sessions that hold at
+// least Worth, the session that has been without an owner the longest, and for Spared at least. A Relief
+// chooses again when the chosen session has ended and its memory was given back, or when the chosen
+// session has an owner.
 type Relief struct {
-	// away holds the sessions without an owner, by id. A session that has an owner, or that has
-	// ended, is not among them.
+	// away holds exactly the sessions without an owner, by id.
 	away map[string]away
-	// ending is the session that was chosen; "": none. It is away, or it has ended.
+	// ending is the chosen session; "": none. It is in away, or it has ended.
 	ending string
-	// refund is when the memory of the session that was chosen has been given back. Zero until
-	// that session has ended.
+	// refund is when the memory of the chosen session has been given back. Zero until the session
+	// has ended.
 	refund time.Time
 }
 
@@ -36,14 +35,14 @@ type away struct {
 	holds Holder
 }
 
-// NewRelief returns a Relief that knows no session.
+// NewRelief returns a Relief without sessions.
 func NewRelief() *Relief { return &Relief{away: make(map[string]away)} }
 
-// Away says that a session has had no owner since then.
+// Away records that a session has had no owner since then.
 func (r *Relief) Away(id string, since time.Time, holds Holder) { r.away[id] = away{since, holds} }
 
-// Back says that a session has an owner, and reports whether that session was chosen: then another
-// may be.
+// Back records that a session has an owner, and reports whether the session was chosen. If so, Choose may
+// choose another.
 func (r *Relief) Back(id string) (chosen bool) {
 	delete(r.away, id)
 	chosen = id == r.ending && r.refund.IsZero()
@@ -53,8 +52,8 @@ func (r *Relief) Back(id string) (chosen bool) {
 	return chosen
 }
 
-// Ended says that a session has ended, and reports whether that session was chosen: then another
-// may be, after Refund.
+// Ended records that a session has ended, and reports whether the session was chosen. If so, Choose may
+// choose another after Refund.
 func (r *Relief) Ended(now time.Time, id string) (chosen bool) {
 	delete(r.away, id)
 	chosen = id == r.ending && r.refund.IsZero()
@@ -64,7 +63,7 @@ func (r *Relief) Ended(now time.Time, id string) (chosen bool) {
 	return chosen
 }
 
-// Choose returns the session to end now. If there is none, it returns when to ask again; a zero
+// Choose returns the session to evict now. If there is none, again is when to call Choose again; a zero
 // time means after the next Away, Back or Ended.
 func (r *Relief) Choose(now time.Time) (id string, again time.Time) {
 	if r.ending != "" {
@@ -83,7 +82,7 @@ func (r *Relief) Choose(now time.Time) (id string, again time.Time) {
 		}
 	}
 	if id == "" {
-		return "", now.Add(Spared) // one may hold more by then
+		return "", now.Add(Spared) // a session may hold more by then
 	}
 	if spared := since.Add(Spared); now.Before(spared) {
 		return "", spared

@@ -1,5 +1,5 @@
-// Package roster counts sessions, and chooses the one that ends when others need its place or its
-// memory. It is arithmetic; the registry's actor owns the values.
+// Package roster counts sessions, and chooses the session to evict when others need its place or its
+// memory. The package is arithmetic: the registry's actor owns the values.
 package roster
 
 import (
@@ -7,42 +7,41 @@ import (
 	"time"
 )
 
-// A Roster counts the sessions, in all and of each owner key. It knows the session that is worth the
-// least: of those without an owner and without a process, the one that has been so for the longest.
-// Every method takes O(log n).
+// A Roster counts the sessions, in all and of each owner key. An idle session has neither an owner nor a
+// process; the session that has been idle the longest is worth the least. Every method takes O(log n).
 type Roster struct {
-	max  int // sessions
-	each int // sessions of one owner key; 0: max alone bounds them
+	max  int // sessions in all
+	each int // sessions of an owner key; 0: no bound but max
 
 	// seats holds every session, by its id.
 	seats map[string]*seat
-	// owners holds every owner key that has a seat; the counts add up to len(seats).
+	// owners holds every owner key with a seat; the counts add up to len(seats).
 	owners map[string]*share
-	// idle holds the seats that may make room; each is also in the idle of its owner key.
+	// idle holds the seats of idle sessions; each is also in the idle of its owner key.
 	idle idleSeats
 }
 
 // seat is a session.
 type seat struct {
 	id, from string
-	since    time.Time // when it lost its owner; only set while the seat is in the heaps
-	at       [2]int    // where in the two heaps; -1: in none. Both or none are -1
+	since    time.Time // when the session lost its owner; only set while the seat is in the heaps
+	at       [2]int    // places in the two heaps; both are -1 while the session is not idle
 }
 
-// share is what belongs to one owner key.
+// share counts the sessions of an owner key.
 type share struct {
 	sessions int // at least 1
 	idle     idleSeats
 }
 
-// New returns a Roster for at most max sessions, each of them for one owner key. If each is 0, only
-// max counts.
+// New returns a Roster for at most max sessions, and at most each sessions of an owner key. If each is 0,
+// only max counts.
 func New(max, each int) *Roster {
 	return &Roster{max: max, each: each, seats: make(map[string]*seat), owners: make(map[string]*share), idle: idleSeats{heap: 0}}
 }
 
-// Take gives a session a seat, which counts for the owner key from. A seat that counted for another
-// owner key moves, and is busy afterwards.
+// Take gives a session a seat of the owner key from. If the session has a seat of another owner key, the
+// seat moves, and is busy afterwards.
 func (r *Roster) Take(id, from string) {
 	if s := r.seats[id]; s != nil {
 		if s.from == from {
@@ -74,7 +73,7 @@ func (r *Roster) Leave(id string) {
 	}
 }
 
-// Idle says that a session has no process, and since when it has had no owner: it may make room.
+// Idle records that a session has had no owner since then, and has no process.
 func (r *Roster) Idle(id string, since time.Time) {
 	r.Busy(id)
 	if s := r.seats[id]; s != nil {
@@ -84,7 +83,7 @@ func (r *Roster) Idle(id string, since time.Time) {
 	}
 }
 
-// Busy says that a session has an owner or a process, or is ending: it makes no room.
+// Busy records that a session has an owner or a process, or is ending.
 func (r *Roster) Busy(id string) {
 	if s := r.seats[id]; s != nil && s.at[0] >= 0 {
 		heap.Remove(&r.idle, s.at[0])
@@ -92,8 +91,8 @@ func (r *Roster) Busy(id string) {
 	}
 }
 
-// Room reports whether there is a seat for one more session of the owner key from. If not, worth is
-// the session that may be ended for it; "": none.
+// Room reports whether there is a seat for another session of the owner key from. If not, worth is the
+// session that may be evicted for it; "": none.
 func (r *Roster) Room(from string) (worth string, ok bool) {
 	idle := &r.idle
 	if o := r.owners[from]; o != nil && r.each > 0 && o.sessions >= r.each {
@@ -107,10 +106,10 @@ func (r *Roster) Room(from string) (worth string, ok bool) {
 	return idle.seats[0].id, false
 }
 
-// idleSeats is a heap: the seat that has been idle the longest comes first.
+// idleSeats is a heap: the seat of the session that has been idle the longest comes first.
 type idleSeats struct {
 	seats []*seat
-	heap  int // which of seat.at belongs to this heap
+	heap  int // the index of this heap in seat.at
 }
 
 func (h *idleSeats) Len() int           { return len(h.seats) }

@@ -1,5 +1,5 @@
-// Package lifetime decides when a session ends, and why. It is arithmetic: the session's actor
-// says who is attached and how late it is, and does what the returned actions say.
+// Package lifetime decides when a session ends, and why. The package is arithmetic: the session's actor
+// passes in the time and who is attached, and does the actions that it gets back.
 package lifetime
 
 import "time"
@@ -7,26 +7,26 @@ import "time"
 // Limits are fixed when the session is opened.
 type Limits struct {
 	TTL  time.Duration // how long the session lives without an owner; negative: no limit
-	Idle time.Duration // how long it lives with nobody attached and no output; 0 or less: no limit
-	Age  time.Duration // how long it lives at all; 0 or less: no limit
+	Idle time.Duration // how long the session lives with nobody attached and no output; 0 or less: no limit
+	Age  time.Duration // how long the session lives in all; 0 or less: no limit
 	// Ephemeral sessions end as soon as they have no owner; TTL does not count.
 	Ephemeral bool
 }
 
-// Kind says what an Action asks for.
+// Kind is the kind of an Action.
 type Kind int
 
 const (
-	// Warn: tell all who are attached that the session ends after In, for Reason.
+	// Warn: tell everybody attached that the session ends after In, for Reason.
 	Warn Kind = iota
-	// Abandon: an ephemeral session has lost its owner. It closes once everything that the
-	// registry has sent so far was handled. Abandon may come more than once.
+	// Abandon: an ephemeral session has lost its owner. The session closes after every earlier
+	// message of the registry. Abandon may come more than once.
 	Abandon
 	// End: the session is closing from now on, for Reason. End comes once.
 	End
 )
 
-// Action is something that the session's actor does at once.
+// Action is something for the session's actor to do at once.
 type Action struct {
 	Kind   Kind
 	In     time.Duration // of Warn
@@ -39,38 +39,38 @@ const ageWarning = time.Minute
 // OwnGrace, as a grace, leaves each process its own time between SIGTERM and SIGKILL.
 const OwnGrace time.Duration = -1
 
-// Life is the lifetime of one session. The session's actor owns it.
+// Life is the lifetime of a session. The session's actor owns it.
 type Life struct {
 	limits  Limits
 	created time.Time
 
-	// owned says that the session has an owner.
+	// owned: the session has an owner.
 	owned bool
-	// detached is when the session lost its owner. Zero if it has one, if it never had one,
-	// or if it is ephemeral.
+	// detached is when the session lost its owner. Zero with an owner, before the first owner, and
+	// in ephemeral sessions.
 	detached time.Time
-	// expires is when the session ends for want of an owner. Zero if it has an owner, if it has
-	// no TTL, or if it was closing already when the owner left. Else it is detached plus TTL.
+	// expires is when the session ends for want of an owner: detached plus TTL. Zero with an owner,
+	// without a TTL, and if the session was closing already when the owner left.
 	expires time.Time
-	// quiet is the last time at which, as far as is known, somebody was attached or something
-	// was written. Zero while somebody is attached, and if there is no idle limit. It only
+	// quiet is the last known time at which somebody was attached or a process wrote. Zero while
+	// somebody is attached, and if there is no idle limit. It only
 	// grows until somebody attaches.
 	quiet time.Time
-	// warned says that the end for age was announced. It never becomes false again.
+	// warned: the end for age was announced. warned never becomes false again.
 	warned bool
 
-	// closing says that the session ends, for reason. It never becomes false again, and reason
+	// closing: the session ends, for reason. closing never becomes false again, and reason
 	// never changes.
 	closing bool
 	reason  string
 	// grace is the most time between SIGTERM and SIGKILL, or OwnGrace. Only Drain changes it
 	// once the session is closing.
 	grace time.Duration
-	// drained says that the session closes because of Drain: clients may attach for the end.
+	// drained: the session closes because of Drain, and clients may attach for the end.
 	drained bool
 }
 
-// New returns the lifetime of a session that nobody is attached to yet.
+// New returns the lifetime of a session without an owner or observers.
 func New(created time.Time, limits Limits) *Life {
 	return &Life{limits: limits, created: created}
 }
@@ -84,23 +84,23 @@ func (l *Life) Limits() Limits { return l.limits }
 // Owned reports whether the session has an owner.
 func (l *Life) Owned() bool { return l.owned }
 
-// Detached returns since when the session has had no owner. It is zero if there is an owner, if
-// there never was one, and for ephemeral sessions.
+// Detached returns when the session lost its owner. The time is zero with an owner, before the first
+// owner, and for ephemeral sessions.
 func (l *Life) Detached() time.Time { return l.detached }
 
 // Closing reports whether the session ends, and why.
 func (l *Life) Closing() (reason string, closing bool) { return l.reason, l.closing }
 
 // Grace returns the most time that the processes of a closing session have between SIGTERM and
-// SIGKILL. If it is OwnGrace, only each process's own limit counts.
+// SIGKILL. OwnGrace: only each process's own limit counts.
 func (l *Life) Grace() time.Duration { return l.grace }
 
 // Admits reports whether somebody may attach: always, unless the session is closing for another
 // reason than Drain.
 func (l *Life) Admits() bool { return !l.closing || l.drained }
 
-// Attached says who is attached now: an owner, and observers. It may be repeated: only a repeated
-// Abandon follows.
+// Attached records who is attached now: an owner, and observers. A repeated call returns no action but
+// Abandon.
 func (l *Life) Attached(now time.Time, owned bool, observers int) []Action {
 	l.owned = owned
 	switch {
@@ -197,7 +197,7 @@ func (l *Life) end(reason string) []Action {
 	return []Action{{Kind: End, Reason: reason}}
 }
 
-// Close begins the end of the session, unless that has begun for another reason. Processes have
+// Close begins the end of the session, unless the end has begun for another reason. Processes have
 // their OwnGrace.
 func (l *Life) Close(reason string) {
 	if !l.closing {

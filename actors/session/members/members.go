@@ -1,5 +1,5 @@
-// Package members has the table of a session's processes. It is a data structure: the session's
-// actor owns it, and sends the messages.
+// Package members has the table of a session's processes. The package is a data structure: the session's
+// actor owns the table, and sends the messages.
 package members
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Request is whom to answer, and with which token.
+// Request is a request without an answer: its sender and token.
 type Request struct {
 	Sender *actor.PID
 	Token  uint64
@@ -34,7 +34,7 @@ type Process struct {
 // MaxRemoved is how many removals a Table remembers.
 const MaxRemoved = 1000
 
-// removal is a process that was given up, and when.
+// removal records when a process was given up.
 type removal struct {
 	message.ProcessRemoved
 	at time.Time
@@ -55,7 +55,7 @@ type Table struct {
 	removed []removal
 }
 
-// Add puts a process into the table. Its id is new: Get returned nil for it.
+// Add puts a process into the table. No live process has its id.
 func (t *Table) Add(p *Process) {
 	if t.live == nil {
 		t.live, t.ids = make(map[string]*Process), make(map[string]string)
@@ -115,7 +115,7 @@ func (t *Table) Forget(p *Process) {
 	delete(t.live, p.ID)
 }
 
-// Gone says that the actor with the name has stopped. It returns the process if that is live: Remember
+// Gone records that the actor with the name has stopped. If the process is live, Gone returns it: Remember
 // and Forget follow.
 func (t *Table) Gone(name string) *Process {
 	delete(t.lingering, name)
@@ -132,7 +132,7 @@ func (t *Table) Remember(now time.Time, keep time.Duration, m message.ProcessRem
 	t.removed = append(t.removed, removal{m, now})
 }
 
-// Removed are the removals that are remembered, the oldest first.
+// Removed returns the remembered removals, the oldest first.
 func (t *Table) Removed() (all []message.ProcessRemoved) {
 	for _, r := range t.removed {
 		all = append(all, r.ProcessRemoved)
