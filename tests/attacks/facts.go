@@ -51,7 +51,7 @@ var slack = facts{
 	RSS:        64 << 20, // the runtime keeps some free memory, and caches fill
 	Files:      2,        // connections of the well-behaved client that are just ending
 	Threads:    128,      // the runtime keeps the threads of blocking system calls: file calls have 96
-	Goroutines: 24,       // actors.idleWorkers, 16, wait for work; the well-behaved client has a few of its own
+	Goroutines: 24,       // 16 idle workers of actors/internal/env; the well-behaved client has a few of its own
 	Held:       4 << 20,  // the well-behaved client's stream flows on
 }
 
