@@ -114,10 +114,10 @@ func (c *Client) Command(name string, args ...string) *Cmd {
 	return &Cmd{Path: name, Args: append([]string{name}, args...), client: c}
 }
 
-// Attach returns a Cmd for a process already in the session. Its Start starts nothing, and delivers the
-// output after the seq after, then new output as it comes. If after is 0, the output begins with the
-// oldest that the server still has. Only the fields Stdin, Stdout, Stderr and OnGap have an effect.
-// Start reconnects, because the server replays output only at a resume.
+// Attach returns a Cmd for a process already in the session. Start of this Cmd starts nothing. Start
+// delivers the events that follow the seq in after, and then new events as they come; for 0, Start
+// begins with the oldest event still on the server. Only the fields Stdin, Stdout, Stderr and OnGap
+// have an effect. Start reconnects, because the server replays output only at a resume.
 func (c *Client) Attach(processID string, after uint64) *Cmd {
 	return &Cmd{ID: processID, client: c, attach: true, after: after}
 }
@@ -563,10 +563,11 @@ func (cmd *Cmd) Resize(ctx context.Context, size protocol.Size) error {
 		protocol.ProcessResizeParams{ProcessID: cmd.ID, Size: size, Repeatable: repeatable()})
 }
 
-// Terminate sends SIGTERM to the process and all its descendants, and SIGKILL when grace has passed.
-// The descendants get both even if the process itself has ended. Zero or negative grace: SIGKILL at
-// once. With a grace, Terminate returns without waiting for the end. Without a grace, Terminate returns
-// once all are gone, or with an error that names the processes left.
+// Terminate sends StopSignal (default SIGTERM) to the process group. When the program has ended or
+// grace has passed, the server kills the process with all its descendants, also long after the
+// program's own end. Zero or negative grace: SIGKILL at once. With a grace, Terminate returns without
+// waiting for the end. Without a grace, Terminate returns once all are gone, or with an error that
+// names the processes left.
 func (cmd *Cmd) Terminate(ctx context.Context, grace time.Duration) error {
 	params := protocol.ProcessTerminateParams{ProcessID: cmd.ID, Tree: true, Repeatable: repeatable()}
 	if grace > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
-// Clients that never finish a large message hold no more than the shared memory. Meanwhile small
-// messages still pass. When the clients leave, their memory comes back.
+// Clients that never finish a large message hold no more than the memory shared by all messages.
+// Meanwhile small messages still pass. When the clients leave, their memory comes back.
 func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	const peers, sent, max = 20, 9 << 20, 48 << 20
 	for _, framed := range []bool{false, true} {
