@@ -152,7 +152,7 @@ var differences = []difference{
 }
 
 // dependable are error texts that a client of the peer may compare, because all of them share the code
-// -32600. Our texts are equal to the letter. All other error texts differ from the peer's.
+// -32600. Our texts are equal to the letter. All other error texts are our own.
 var dependable = []*regexp.Regexp{
 	regexp.MustCompile(`^unknown session id `),
 	regexp.MustCompile(`^unknown process id `),

@@ -220,7 +220,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	}
 	var exit *client.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.Status.Reason != "": // another cause than the program ended it
+	case errors.As(err, &exit) && exit.Status.Reason != "": // the program did not end by itself
 		return exit.Status.ExitCode, exit
 	case errors.As(err, &exit):
 		return exit.Status.ExitCode, nil
