@@ -167,6 +167,7 @@ func TestDrain(t *testing.T) {
 		s.wants(1, message.Drain{})
 		s.send(message.Attach{})
 		s.refused(1, "shutting down")
+		s.wants(0) // once
 		s.stop(0)
 		if s.drained != 0 {
 			t.Error("drained, with a session left")
@@ -175,6 +176,21 @@ func TestDrain(t *testing.T) {
 		s.send(message.DrainAll{})
 		if s.drained != 1 {
 			t.Errorf("drained %d times, want once", s.drained)
+		}
+	})
+}
+
+// A session that waits for room does not open while the server shuts down.
+func TestDrainRefusesThoseThatWait(t *testing.T) {
+	onStage(t, config.Config{MaxSessions: 1}, func(s *stage) {
+		s.send(message.Attach{})
+		s.send(message.Standing{ID: s.ids[0], Since: time.Now(), Empty: true})
+		s.send(message.Attach{})
+		s.send(message.DrainAll{})
+		s.refused(1, "shutting down")
+		s.stop(0)
+		if len(s.ids) != 1 || s.drained != 1 {
+			t.Errorf("%d sessions, drained %d times", len(s.ids), s.drained)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 )
 
-// Who asked for a start, and has gone, is not remembered until the start has an answer.
+// A session forgets the requests of a client that has gone, even before the start has an answer.
 func TestStartsOfTheGoneAreForgotten(t *testing.T) {
 	gone, other := actor.NewPID("", "gone"), actor.NewPID("", "other")
 	asked := func() []request {

@@ -17,7 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// lone is a session whose registry, supervisor, owner and processes are all the test.
+// lone is a session. The test plays its registry, its supervisor, its owner and its processes.
 type lone struct {
 	t       *testing.T
 	root    *actor.RootContext
@@ -31,7 +31,7 @@ func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
-		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // its goroutine ends then
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // its goroutine lives as long
 	l := &lone{t: t, root: system.Root, heard: make(chan any, 100)}
 	l.test = l.root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch ctx.Message().(type) {
@@ -81,7 +81,7 @@ func hear[M any](l *lone) (m M) {
 	}
 }
 
-// An actor that announces a process the session does not know is stopped: nobody else would.
+// When an unknown actor announces a process, the session stops the actor: nobody else would.
 func TestOrphanIsStopped(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-2"})
 	l.send(message.ProcessStarted{ID: "p", Name: "p-1", Ref: message.ProcessRef{ID: "p", PID: l.test}})
@@ -90,7 +90,7 @@ func TestOrphanIsStopped(t *testing.T) {
 	}
 }
 
-// Who attaches late hears of a process that was given up.
+// A client that attaches late hears of a process that was given up.
 func TestRemovalIsRemembered(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
 	l.send(message.ProcessEnded{Name: "p-1", Last: 7})
@@ -105,7 +105,7 @@ func TestRemovalIsRemembered(t *testing.T) {
 	}
 }
 
-// Who is attached is warned before a session reaches its maximum age.
+// Everybody attached is warned before a session reaches its maximum age.
 func TestAgeIsAnnounced(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now().Add(-time.Hour), lifetime.Limits{TTL: -1, Age: time.Hour + 30*time.Second}))
 	if got := hear[message.Expiring](l); got.InMs == 0 || got.InMs > 30_000 || got.Reason != "session reached its maximum age of 1h0m30s" {
@@ -113,7 +113,7 @@ func TestAgeIsAnnounced(t *testing.T) {
 	}
 }
 
-// A session ends when its time is over, and says so to the registry before.
+// A session without an owner tells the registry, and ends when its TTL is over.
 func TestSessionExpires(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: time.Millisecond}))
 	hear[message.Attached](l)

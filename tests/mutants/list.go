@@ -67,7 +67,7 @@ var mutants = []mutant{
 	{file: "actors/group/group.go", old: `delete(g.told, m.ID)`, new: `_ = m`, breaks: "a restarted process gets its order again"},
 	{file: "actors/group/group.go", old: `g.info = protocol.GroupInfo{}`, new: `g.info.Reason = ""`, breaks: "a restarted session hears again how its group stands"},
 	{file: "actors/group/group.go", old: `max(g.env.ClosedRetention, 0), endedDue{}`, new: `0, endedDue{}`, breaks: "an ended group is kept for the retention"},
-	{file: "actors/group/group.go", old: `g.group.Gone(now, id, "its actor failed too often", true)`, new: `g.group.Tick(now)`, breaks: "a process whose actor is gone has left its group"},
+	{file: "actors/group/group.go", old: `g.group.Gone(now, id, "its actor failed too often", true)`, new: `g.group.Ready(now, id, 1)`, breaks: "a process whose actor is gone has left its group"},
 	{file: "actors/internal/env/gate.go", old: `return !was || ofSystem(m)`, new: `return true || ofSystem(m)`, breaks: "after Stopping, an actor gets no message but those of its end"},
 	{file: "actors/internal/env/gate.go", old: `if was && !g.stopped {`, new: `if false {`, breaks: "an actor that is to stop is not restarted"},
 	{file: "actors/internal/env/gate.go", old: `	if h, ok := m.(message.Holder); ok {
@@ -85,7 +85,7 @@ var mutants = []mutant{
 	{file: "actors/internal/turns/turns.go", old: `case t.late >= most:`, new: `case t.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},
 	{file: "actors/internal/wireerr/wireerr.go", old: `n > MaxName {`, new: `n >= MaxName {`, breaks: "a name may have 1 KiB"},
-	{file: "actors/message/host.go", old: `return nil // its connection answers when it ends`, new: `break`, breaks: "a request to a command is answered once, by its connection"},
+	{file: "actors/message/host.go", old: `return nil // its connection answers when it ends`, new: `return m.Failed(wireerr.ErrShutdown)`, breaks: "a request to a command is answered once, by its connection"},
 	{file: "actors/message/host.go", old: `	if m.SessionID != "" {`, new: `	if false {`, breaks: "an Attach to a session that has ended says so"},
 	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
 	{file: "actors/process/life/runs.go", old: `!n.closed || now.Probing {`, new: `!n.closed {`, breaks: "the next run waits for the probe of the last one"},

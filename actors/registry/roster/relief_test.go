@@ -25,7 +25,7 @@ func wantChoice(t *testing.T, r *Relief, now time.Duration, id string, again tim
 	}
 }
 
-// The session that was left first ends first, and the next one when its memory has come back.
+// The session whose owner left first is evicted first, and the next session after the memory has come back.
 func TestOldestEndsFirst(t *testing.T) {
 	r := NewRelief()
 	wantChoice(t, r, 0, "", 0)
@@ -41,14 +41,14 @@ func TestOldestEndsFirst(t *testing.T) {
 	r.Ended(begin.Add(13*time.Second), "oldest")
 	wantChoice(t, r, 14*time.Second-1, "", 14*time.Second)
 	wantChoice(t, r, 14*time.Second, "middle", 0)
-	r.Back("middle") // its owner was faster
+	r.Back("middle") // an owner came before the end
 	wantChoice(t, r, 14*time.Second, "newest", 0)
 }
 
-// Whatever sessions do, Choose takes the one that a plain list of them says.
+// After any events, Choose agrees with a plain list of the sessions.
 func TestRelief(t *testing.T) {
 	type session struct {
-		since time.Time // zero: it has an owner
+		since time.Time // zero: the session has an owner
 		held  int64
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -64,7 +64,7 @@ func TestRelief(t *testing.T) {
 			"away": func(t *rapid.T) {
 				id := id(t)
 				if model[id].since.IsZero() {
-					now = now.Add(1) // no two at once
+					now = now.Add(1) // no two sessions at the same time
 					model[id] = session{since: now, held: rapid.Int64Range(Worth-1, Worth).Draw(t, "held")}
 					r.Away(id, now, holds(model[id].held))
 				}

@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever sessions do, the roster says what a plain list of them says.
+// After any events, the roster agrees with a plain list of the sessions.
 func TestRoster(t *testing.T) {
 	type session struct {
 		from string
-		idle time.Time // zero: it is not
+		idle time.Time // zero: the session is not idle
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		most, each := rapid.IntRange(1, 6).Draw(t, "most"), rapid.IntRange(0, 3).Draw(t, "each")
@@ -74,8 +74,12 @@ func TestRoster(t *testing.T) {
 						t.Fatalf("room for %q: %q, %v, want %q, %v; %v", from, got, room, want, ok, model)
 					}
 				}
-				if len(r.seats) != len(model) {
-					t.Fatalf("%d seats, want %d", len(r.seats), len(model))
+				keys := make(map[string]bool)
+				for _, s := range model {
+					keys[s.from] = true
+				}
+				if len(r.seats) != len(model) || len(r.owners) != len(keys) {
+					t.Fatalf("%d seats of %d owner keys, want %d of %d", len(r.seats), len(r.owners), len(model), len(keys))
 				}
 			},
 		})

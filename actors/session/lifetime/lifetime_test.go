@@ -12,7 +12,7 @@ var begin = time.Unix(1_000_000, 0)
 
 func at(d time.Duration) time.Time { return begin.Add(d) }
 
-// never is a session in which no process has written.
+// never is the last write of a session without output.
 var never = time.Unix(0, 0)
 
 func want(t *testing.T, what string, got []Action, want ...Action) {
@@ -133,7 +133,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Whatever happens, a session ends once, never before its time and at the first tick after that.
+// After any events, a session ends once, never before its time, and at the first tick after its time.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) time.Duration {
@@ -141,7 +141,7 @@ func TestLife(t *testing.T) {
 		}
 		limits := Limits{TTL: limit("ttl"), Idle: limit("idle"), Age: limit("age"), Ephemeral: rapid.Bool().Draw(t, "ephemeral")}
 		l, now, wrote := New(begin, limits), begin, never
-		var lost, alone time.Time // since when there is no owner, and nobody
+		var lost, alone time.Time // when the last owner, and everybody, left
 		owned, observers, ends := false, 0, 0
 		take := func(t *rapid.T, actions []Action) {
 			for _, a := range actions {

@@ -14,8 +14,8 @@ var begin = time.Unix(1_000_000, 0)
 
 func pidOf(name string) *actor.PID { return actor.NewPID("here", "session/"+name) }
 
-// Of an actor that announces itself, the table says whether it waits for it, knows it, or has never
-// heard of it.
+// When an actor announces itself, the table says whether it waits for the actor, knows the actor, or has never
+// heard of the actor.
 func TestAnnounced(t *testing.T) {
 	var table Table
 	want := func(name string, waits, orphan bool) {
@@ -74,7 +74,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Whatever happens, the table's parts agree.
+// After any events, the parts of the table agree.
 func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table
