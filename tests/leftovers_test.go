@@ -37,10 +37,12 @@ func kin(token string) []int { return system.Kin(token) }
 
 func killKin(pid int, token string) { system.KillKin(pid, token) }
 
-// sleepers counts the kin that have become sleep.
+// sleepers counts the kin that have become sleep. The name of a program in /proc/PID/comm is not
+// enough: a child of the shell may run another sleep between two looks at it.
 func sleepers(token string) (n int) {
 	for _, pid := range kin(token) {
-		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "sleep\n" {
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if string(args) == "sleep\x00"+token+"\x00" {
 			n++
 		}
 	}
