@@ -35,7 +35,7 @@ type (
 	probed struct {
 		run   int
 		fault string        // "": the probe succeeded
-		ours  error         // why the server could not run the probe; nil: the server could. Without nil, fault is meaningless
+		ours  error         // why the server could not run the probe; nil: the server could. Unless nil, fault is not set
 		held  time.Duration // child.Intake.HeldBack when the probe began
 	}
 	matched struct { // the goroutine of match
@@ -70,17 +70,17 @@ type health struct {
 	ready    bool
 	pattern  func() *regexp.Regexp      // nil: no line makes the run ready, or a line has
 	lines    map[protocol.Stream][]byte // unfinished lines, cut at maxLine
-	matching [][]byte                   // a goroutine matches these; until then no more facts are taken
-	watched  context.Context            // is done when the run has ended: for goroutines
+	matching [][]byte                   // lines that a goroutine matches; nil: no goroutine. Until nil, takeFacts takes nothing
+	watched  context.Context            // done when the run has ended; for goroutines
 	stop     context.CancelFunc         // of watched
-	heard    time.Time                  // its last output, or its begin
-	held     time.Duration              // child.Intake.HeldBack then
+	heard    time.Time                  // the time of the last output, or of the begin of the run
+	held     time.Duration              // child.Intake.HeldBack at heard
 	blind    *atomic.Int64              // for how long the server could not look for readiness, in nanoseconds
 	granted  time.Duration              // by how much readyAt was put off, for time excused
 	ours     error                      // why the server could not look, or probe, the last time; nil: the server could
-	failures uint64                     // probes in a row
+	failures uint64                     // failed probes in a row
 	probing  atomic.Bool                // a probe goes on, perhaps of an older run; its goroutine clears probing
-	probes   int                        // since the process began: of their names
+	probes   int                        // how many were started, in all runs; the name of a probe has its number
 
 	readyAt, silenceAt, probeAt env.Alarm
 }

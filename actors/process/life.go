@@ -89,7 +89,7 @@ func (p *process) advance(ctx actor.Context) {
 // act does the pending actions.
 func (p *process) act(ctx actor.Context) {
 	if p.acting {
-		return // the call further up does them
+		return // the call further up the stack does the actions
 	}
 	p.acting = true
 	for a, ok := p.life.Next(); ok; a, ok = p.life.Next() {
@@ -146,7 +146,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.feed.Log.AppendExited(a.Status)
 		p.life.Done()
 		p.shared.At(ctx, env.ExitLogged)
-		p.acceptStdin(ctx) // nothing is, unless another run follows
+		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
 	case life.LogRestarted:
 		lost := int64(0)
 		if h := p.handleNow(); h != nil {
@@ -165,7 +165,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.feed.Log.AppendClosed()
 		p.life.Done()
 		p.shared.At(ctx, env.CloseLogged)
-		p.acceptStdin(ctx) // nothing is
+		p.acceptStdin(ctx) // answers the waiting requests
 	case life.DropLog:
 		p.shared.At(ctx, env.RetiredPhase)
 		p.feed.Close()
@@ -198,7 +198,7 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 	case life.TellRetired:
 		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last()})
 	case life.Unstarted:
-		p.shared.Log.Warn("the server cannot start a process again, and tries on", "actor", p.name, "run", a.Run, "every", life.StartRetry, "err", a.Err)
+		p.shared.Log.Warn("the server cannot start a run, and tries again", "actor", p.name, "run", a.Run, "every", life.StartRetry, "err", a.Err)
 	case life.StopActor:
 		ctx.Stop(ctx.Self())
 	default:

@@ -27,7 +27,7 @@ func (r *parked) stopTimer() {
 	}
 }
 
-// request does or parks a request of a client.
+// request answers or parks a request of a client. The function is long: it has a case for each method.
 func (p *process) request(ctx actor.Context, m message.Request) {
 	switch p.life.Phase() {
 	case life.Starting: // the session passes no request on before ProcessStarted

@@ -106,7 +106,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/group.go", old: `l.order == nil || serial > l.order.serial`, new: `l.order == nil || serial > 0`, breaks: "an older order does nothing"},
 	{file: "actors/process/life/group.go", old: `case l.ending.ordered:`, new: `case false:`, breaks: "an order to end a run counts once"},
 	{file: "actors/process/life/runs.go", old: `case now.Full:`, new: `case false:`, breaks: "the next run waits for room in the log"},
-	{file: "actors/process/feed/trim.go", old: `keep, limit := f.Pin(), f.Retention`, new: `keep, limit := f.Pin()+1, f.Retention`, breaks: "the log drops nothing after the pin"},
+	{file: "actors/process/feed/trim.go", old: `keep, limit := f.pin(), f.Retention`, new: `keep, limit := f.pin()+1, f.Retention`, breaks: "the log drops nothing after the pin"},
 	{file: "actors/process/feed/owner.go", old: `o.acked = max(o.acked, to)`, new: `o.acked = to`, breaks: "an acknowledgement does not go back"},
 	{file: "actors/process/feed/owner.go", old: `case from <= o.acked:`, new: `case true:`, breaks: "an acknowledgement after a hole waits"},
 	{file: "actors/process/feed/feed.go", old: `f.owner.liveFrom+aheadEvents)`, new: `f.owner.liveFrom+aheadEvents+1)`, breaks: "an owner gets at most 128 events ahead of the output it missed"},

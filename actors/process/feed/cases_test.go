@@ -198,17 +198,17 @@ func TestTwoOwners(t *testing.T) {
 	f.Subscribe(start, "old", "old", Subscription{After: 2, Owner: true})
 	f.Subscribe(start, "new", "new", Subscription{After: 4, Owner: true})
 	f.Subscribe(start, "observer", "observer", Subscription{After: 1})
-	if pin := f.Pin(); pin != 2 {
+	if pin := f.pin(); pin != 2 {
 		t.Errorf("the log keeps what is after %d, want 2", pin)
 	}
 	f.Bar("old")
 	f.Remove("old")
-	if pin := f.Pin(); pin != 4 || !f.Attached() || !f.Barred("old") || f.Barred("new") {
+	if pin := f.pin(); pin != 4 || !f.Attached() || !f.Barred("old") || f.Barred("new") {
 		t.Errorf("the log keeps what is after %d, an owner is attached %t", pin, f.Attached())
 	}
 	f.Dismiss()
-	if !f.Ack(start, "new", 4, 99) || f.Ack(start, "old", 4, 5) || f.Pin() != 5 {
-		t.Errorf("an owner that has yet to resubscribe cannot acknowledge: the pin is %d", f.Pin())
+	if !f.Ack(start, "new", 4, 99) || f.Ack(start, "old", 4, 5) || f.pin() != 5 {
+		t.Errorf("an owner that has yet to resubscribe cannot acknowledge: the pin is %d", f.pin())
 	}
 	f.Remove("new")
 	f.Unbar("old")
@@ -302,8 +302,8 @@ func TestSentAgain(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		f.Pull("o", 10)
 		d, _ := f.Next(start, v, false)
-		if freed := f.Sent(start, v, &d); freed != want || f.Pin() != 3 {
-			t.Errorf("after a delivery up to %d, the log may hold less: %t; the pin is %d", v.Seq(), freed, f.Pin())
+		if freed := f.Sent(start, v, &d); freed != want || f.pin() != 3 {
+			t.Errorf("after a delivery up to %d, the log may hold less: %t; the pin is %d", v.Seq(), freed, f.pin())
 		}
 	}
 }

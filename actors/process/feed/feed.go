@@ -209,7 +209,7 @@ func (f *Feed[K, A]) limit(now time.Time, v *Viewer[A], hurry bool) (bytes int, 
 	return min(v.pull, int(aheadBytes-had)), min(f.Log.Last(), f.owner.liveFrom+aheadEvents)
 }
 
-// Ahead is when all viewers are to be looked at again, because a limit ends. Zero: never.
+// Ahead returns when a limit ends: then the caller calls Next for each viewer again. Zero: no limit.
 func (f *Feed[K, A]) Ahead() time.Time { return f.ahead }
 
 // Lag returns how many bytes the log has beyond the requests of v, and since when. Zero since: v
@@ -271,7 +271,7 @@ func (f *Feed[K, A]) Watched() bool {
 	return false
 }
 
-// Last is the newest seq there ever was, also once the log is closed.
+// Last returns the newest seq of the log, also after Close.
 func (f *Feed[K, A]) Last() uint64 { return max(f.last, f.Log.Last()) }
 
 // Close frees the log. Nobody reads the log any more. Close may be repeated.

@@ -324,8 +324,8 @@ func (m *model) check(*rapid.T) {
 		}
 	}
 	for key, v := range m.feed.viewers {
-		if w := m.viewers[key]; w.owner && !m.feed.Evicts && m.feed.Pin() > v.Seq() {
-			m.Fatalf("the log keeps what is after %d, the owner has yet to be sent what is after %d", m.feed.Pin(), v.Seq())
+		if w := m.viewers[key]; w.owner && !m.feed.Evicts && m.feed.pin() > v.Seq() {
+			m.Fatalf("the log keeps what is after %d, the owner has yet to be sent what is after %d", m.feed.pin(), v.Seq())
 		}
 	}
 	if m.feed.Attached() != (m.owner != "") {

@@ -27,8 +27,8 @@ type Read struct {
 // Has reports whether there are entries after seq.
 func (f *Feed[K, A]) Has(seq uint64) bool { return seq < f.Log.Last() }
 
-// Read is the algorithm of process/read. Without limit it returns up to maxRead bytes. The
-// first chunk is returned whatever its size.
+// Read returns the output after a seq, up to limit bytes, for a process/read. Nil limit: up to
+// maxRead bytes. Read returns the first chunk whatever its size.
 func (f *Feed[K, A]) Read(after uint64, limit *uint64) Read {
 	last, most := f.Log.Last(), uint64(maxRead)
 	if f.Log.Spooled() > 0 {

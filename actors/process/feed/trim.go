@@ -1,8 +1,8 @@
 package feed
 
-// Pin returns a seq: the log keeps every later entry for the owner. While an owner is sent again
+// pin returns a seq: the log keeps every later entry for the owner. While an owner is sent again
 // entries after their Ack, the cursor of the owner is the pin.
-func (f *Feed[K, A]) Pin() uint64 {
+func (f *Feed[K, A]) pin() uint64 {
 	if f.Evicts {
 		return f.Log.Last()
 	}
@@ -18,7 +18,7 @@ func (f *Feed[K, A]) Pin() uint64 {
 // Trim drops the oldest entries up to the pin, as long as the log costs more than its retention.
 // With short, the server's memory is short, and Trim drops all entries up to the pin.
 func (f *Feed[K, A]) Trim(short bool) {
-	keep, limit := f.Pin(), f.Retention
+	keep, limit := f.pin(), f.Retention
 	if short || f.Log.Spooled() > 0 || f.Ephemeral {
 		limit = 0 // acknowledged entries make room for others
 	}
@@ -28,9 +28,9 @@ func (f *Feed[K, A]) Trim(short bool) {
 	f.Log.Drop(limit, keep)
 }
 
-// Held is how many bytes the log holds, and how many of them for the owner.
+// Held returns how many bytes the log holds, and how many of them for the owner.
 func (f *Feed[K, A]) Held() (retained, pinned int64) {
-	return f.Log.Cost(0), f.Log.Cost(f.Pin())
+	return f.Log.Cost(0), f.Log.Cost(f.pin())
 }
 
 // Full reports whether the owner must have some of the log before the log gets entries without

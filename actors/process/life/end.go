@@ -14,11 +14,11 @@ func (l *Life) lives(now Now) bool { return l.phase == Running && now.Child && !
 func (l *Life) Terminate(now Now, grace time.Duration, tree bool) {
 	l.ending.rest = l.ending.rest || tree
 	if l.lives(now) {
-		l.ending.reason = ReasonTerminated
+		l.ending.reason = reasonTerminated
 	}
 	l.ending.again, l.terminated = false, true
 	if n := l.between; n != nil {
-		n.verdict, n.reason = supervision.Over, ReasonTerminated
+		n.verdict, n.reason = supervision.Over, reasonTerminated
 		if n.treeGone && !n.spawning {
 			l.do(AnswerTrees{n.left})
 		}

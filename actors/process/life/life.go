@@ -57,8 +57,8 @@ const (
 	maxLinger = 10 * time.Second
 )
 
-// ReasonTerminated is the reason of an end by process/terminate.
-const ReasonTerminated = "terminated by request"
+// reasonTerminated is the reason of an end by process/terminate.
+const reasonTerminated = "terminated by request"
 
 const (
 	reasonRestarted  = "restarted by request"

@@ -152,7 +152,7 @@ func TestTimeoutWhileEnding(t *testing.T) {
 	if at := s.Wake(); !at.IsZero() {
 		t.Errorf("it wakes at %v for a run that has ended", at)
 	}
-	if st := s.Life.Status(); st.TimedOut || st.Reason != ReasonTerminated {
+	if st := s.Life.Status(); st.TimedOut || st.Reason != reasonTerminated {
 		t.Errorf("it ended with %+v", st)
 	}
 }

@@ -30,7 +30,7 @@ func (l *Life) Spawned(now Now) error {
 	}
 	switch {
 	case l.terminated: // while there was no child
-		l.ending.reason, l.ending.rest = ReasonTerminated, true
+		l.ending.reason, l.ending.rest = reasonTerminated, true
 		l.killNow(now)
 	case l.config.Grouped:
 		l.obey(now) // its end may have been ordered already

@@ -79,7 +79,7 @@ type Queue[T any] struct {
 // Add adds a request after all others.
 func (q *Queue[T]) Add(r Request[T]) { q.waiting = append(q.waiting, r) }
 
-// Len is how many requests wait.
+// Len returns how many requests wait.
 func (q *Queue[T]) Len() int { return len(q.waiting) }
 
 // Drop forgets the requests for which gone returns true. The client sends unanswered requests
