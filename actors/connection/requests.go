@@ -203,14 +203,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.commands.forget(p.command) // before the answer: the name is free again
 	}
 	if p.list != nil {
-		if info, ok := m.Result.(protocol.ProcessInfo); ok {
-			p.list.infos = append(p.list.infos, info)
-		} else if m.Err != nil && m.Err.Code == protocol.CodeInternal {
-			p.list.err = m.Err
-		}
-		p.list.left--
-		c.listed(ctx, p.list)
-		c.mayClose(ctx)
+		c.described(ctx, p.list, m)
 		return
 	}
 	switch result := m.Result.(type) {
@@ -223,26 +216,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 			c.showNew(ctx, p)
 		}
 	case protocol.ProcessReadResult:
-		if len(result.Chunks) > 0 && c.window.Full() {
-			c.reads.Push(p) // only the request waits; the output is read again
-			return
-		}
-		if c.most > 0 {
-			fit(&result, c.most)
-			m.To = result.NextSeq - 1
-		}
-		n := bytesOf(&result)
-		if n > deliveryBytes && !c.memory.Try(encoded(n)) {
-			fit(&result, deliveryBytes) // the client reads on
-			m.To, n = result.NextSeq-1, bytesOf(&result)
-			c.memory.Force(encoded(n))
-		} else if n <= deliveryBytes {
-			c.memory.Force(encoded(n))
-		}
-		c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
-		if s := c.streams[p.process]; s != nil && m.To > m.From {
-			c.askRead(ctx, c.window.Sent(&s.out, m.From, m.To, int64(n), 0))
-		}
+		c.readReply(ctx, p, m, result)
 	default:
 		if p.begins() { // after the end of an earlier command with the same name
 			c.answerInTurn(p, m.Result, m.Err)
@@ -259,6 +233,43 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.inbound(ctx, in)
 	}
 	c.mayClose(ctx)
+}
+
+// described adds the answer of a process to a listing.
+func (c *connection) described(ctx actor.Context, l *listing, m message.Reply) {
+	if info, ok := m.Result.(protocol.ProcessInfo); ok {
+		l.infos = append(l.infos, info)
+	} else if m.Err != nil && m.Err.Code == protocol.CodeInternal {
+		l.err = m.Err
+	}
+	l.left--
+	c.listed(ctx, l)
+	c.mayClose(ctx)
+}
+
+// readReply answers a process/read. The answer counts in the window like other output, and waits while
+// the window is full. While memory is short, the answer has deliveryBytes at most.
+func (c *connection) readReply(ctx actor.Context, p pending, m message.Reply, result protocol.ProcessReadResult) {
+	if len(result.Chunks) > 0 && c.window.Full() {
+		c.reads.Push(p) // only the request waits; the output is read again
+		return
+	}
+	if c.most > 0 {
+		fit(&result, c.most)
+		m.To = result.NextSeq - 1
+	}
+	n := bytesOf(&result)
+	if n > deliveryBytes && !c.memory.Try(encoded(n)) {
+		fit(&result, deliveryBytes) // the client reads on
+		m.To, n = result.NextSeq-1, bytesOf(&result)
+		c.memory.Force(encoded(n))
+	} else if n <= deliveryBytes {
+		c.memory.Force(encoded(n))
+	}
+	c.writer.control(outgoing{id: p.id, weight: p.weight, body: result, held: encoded(n)})
+	if s := c.streams[p.process]; s != nil && m.To > m.From {
+		c.askRead(ctx, c.window.Sent(&s.out, m.From, m.To, int64(n), 0))
+	}
 }
 
 func bytesOf(r *protocol.ProcessReadResult) (n int) {
