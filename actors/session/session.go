@@ -61,6 +61,9 @@ func (s *session) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		s.start(ctx)
+	case *actor.Stopping, *actor.Stopped:
+		s.lifeAt.Cancel() // the host may stop a session long before it expires
+		return
 	case *actor.Terminated:
 		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
 	case message.Gone:

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -129,6 +131,31 @@ func TestSessionExpires(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the session does not end")
 	}
+}
+
+// A session that is stopped before its time leaves no timer.
+func TestStoppedSessionLeavesNoTimer(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		registry := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+		record := &sessionRecord{
+			env:        &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()},
+			life:       lifetime.New(time.Now(), lifetime.Limits{TTL: -1, Age: time.Hour}),
+			registry:   registry,
+			supervisor: registry,
+			first:      &message.AttachRequest{Sender: registry},
+			gauge:      new(message.Gauge),
+		}
+		record.closes, record.giveUp = context.WithCancelCause(context.Background())
+		pid := spawn(func() actor.Actor { return &session{record} })
+		synctest.Wait()
+		if !record.lifeAt.IsSet() {
+			t.Error("no timer is set while the session lives")
+		}
+		system.Root.StopFuture(pid).Wait()
+		if record.lifeAt.IsSet() {
+			t.Error("a timer is set after the session")
+		}
+	})
 }
 
 // A session tells the registry when its last process has gone, and when an owner comes.
