@@ -8,9 +8,9 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// MaxName bounds the names of processes, sessions and commands, in bytes. Clients choose these names, and the
+// maxName bounds the names of processes, sessions and commands, in bytes. Clients choose these names, and the
 // server repeats them in every message.
-const MaxName = 1 << 10
+const maxName = 1 << 10
 
 // maxClip bounds a client's text within an error, in bytes.
 const maxClip = 60
@@ -35,10 +35,10 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// LongName refuses a name of more than MaxName bytes. The error calls it member.
+// LongName refuses a name of more than maxName bytes. The error calls it member.
 func LongName(member, name string) *protocol.Error {
-	if n := len(name); n > MaxName {
-		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", member, n, MaxName)
+	if n := len(name); n > maxName {
+		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", member, n, maxName)
 	}
 	return nil
 }

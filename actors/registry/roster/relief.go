@@ -5,18 +5,18 @@ import "time"
 const (
 	// Spared is how long a session without an owner is not evicted: its owner may come back.
 	Spared = 10 * time.Second
-	// Worth is the least that an evicted session holds, in bytes.
-	Worth = 256 << 10
-	// Refund is how long the memory of a session may still count after its end, until other
+	// leastHeld is the least that an evicted session holds, in bytes.
+	leastHeld = 256 << 10
+	// refundTime is how long the memory of a session may still count after its end, until other
 	// goroutines have given it back.
-	Refund = time.Second
+	refundTime = time.Second
 )
 
 // A Holder says how much memory a session holds, in bytes.
 type Holder interface{ Held() int64 }
 
 // A Relief chooses the session to evict when the server holds too much output: of the sessions that hold at
-// least Worth, the session that has been without an owner the longest, and for Spared at least. A Relief
+// least leastHeld, the session that has been without an owner the longest, and for Spared at least. A Relief
 // chooses again when the chosen session has ended and its memory was given back, or when the chosen
 // session has an owner.
 type Relief struct {
@@ -53,12 +53,12 @@ func (r *Relief) Back(id string) (chosen bool) {
 }
 
 // Ended records that a session has ended, and reports whether the session was chosen. If so, Choose may
-// choose another after Refund.
+// choose another after refundTime.
 func (r *Relief) Ended(now time.Time, id string) (chosen bool) {
 	delete(r.away, id)
 	chosen = id == r.ending && r.refund.IsZero()
 	if chosen {
-		r.refund = now.Add(Refund)
+		r.refund = now.Add(refundTime)
 	}
 	return chosen
 }
@@ -77,7 +77,7 @@ func (r *Relief) Choose(now time.Time) (id string, again time.Time) {
 	}
 	var since time.Time
 	for k, a := range r.away {
-		if a.holds.Held() >= Worth && (id == "" || a.since.Before(since)) {
+		if a.holds.Held() >= leastHeld && (id == "" || a.since.Before(since)) {
 			id, since = k, a.since
 		}
 	}

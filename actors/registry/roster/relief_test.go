@@ -29,11 +29,11 @@ func wantChoice(t *testing.T, r *Relief, now time.Duration, id string, again tim
 func TestOldestEndsFirst(t *testing.T) {
 	r := NewRelief()
 	wantChoice(t, r, 0, "", 0)
-	r.Away("small", begin, holds(Worth-1))
+	r.Away("small", begin, holds(leastHeld-1))
 	wantChoice(t, r, time.Minute, "", time.Minute+Spared)
-	r.Away("newest", begin.Add(3*time.Second), holds(Worth))
-	r.Away("oldest", begin.Add(1*time.Second), holds(Worth))
-	r.Away("middle", begin.Add(2*time.Second), holds(Worth))
+	r.Away("newest", begin.Add(3*time.Second), holds(leastHeld))
+	r.Away("oldest", begin.Add(1*time.Second), holds(leastHeld))
+	r.Away("middle", begin.Add(2*time.Second), holds(leastHeld))
 	wantChoice(t, r, 3*time.Second, "", 11*time.Second)
 	wantChoice(t, r, 11*time.Second-1, "", 11*time.Second)
 	wantChoice(t, r, 11*time.Second, "oldest", 0)
@@ -65,7 +65,7 @@ func TestRelief(t *testing.T) {
 				id := id(t)
 				if model[id].since.IsZero() {
 					now = now.Add(1) // no two sessions at the same time
-					model[id] = session{since: now, held: rapid.Int64Range(Worth-1, Worth).Draw(t, "held")}
+					model[id] = session{since: now, held: rapid.Int64Range(leastHeld-1, leastHeld).Draw(t, "held")}
 					r.Away(id, now, holds(model[id].held))
 				}
 			},
@@ -79,7 +79,7 @@ func TestRelief(t *testing.T) {
 				id := id(t)
 				delete(model, id)
 				if id == chosen && refund.IsZero() {
-					refund = now.Add(Refund)
+					refund = now.Add(refundTime)
 				}
 				r.Ended(now, id)
 			},
@@ -90,7 +90,7 @@ func TestRelief(t *testing.T) {
 				}
 				want := ""
 				for id, s := range model {
-					if chosen == "" && !s.since.IsZero() && s.held >= Worth && (want == "" || s.since.Before(model[want].since)) {
+					if chosen == "" && !s.since.IsZero() && s.held >= leastHeld && (want == "" || s.since.Before(model[want].since)) {
 						want = id
 					}
 				}

@@ -81,9 +81,6 @@ func (l *Life) Created() time.Time { return l.created }
 // Limits returns the limits the Life was made with.
 func (l *Life) Limits() Limits { return l.limits }
 
-// Owned reports whether the session has an owner.
-func (l *Life) Owned() bool { return l.owned }
-
 // Detached returns when the session lost its owner. The time is zero with an owner, before the first
 // owner, and for ephemeral sessions.
 func (l *Life) Detached() time.Time { return l.detached }

@@ -215,8 +215,8 @@ func TestLife(t *testing.T) {
 				if closing && !l.Next().IsZero() {
 					t.Fatal("a closing session waits")
 				}
-				if l.Owned() != owned || !l.Detached().IsZero() && (owned || limits.Ephemeral) {
-					t.Fatalf("owned %v, want %v; detached since %v", l.Owned(), owned, l.Detached())
+				if l.owned != owned || !l.Detached().IsZero() && (owned || limits.Ephemeral) {
+					t.Fatalf("owned %v, want %v; detached since %v", l.owned, owned, l.Detached())
 				}
 				if !limits.Ephemeral && !l.Detached().Equal(lost) {
 					t.Fatalf("detached since %v, want %v", l.Detached(), lost)

@@ -31,8 +31,8 @@ type Process struct {
 	Group    string // name of the actor of its group; "": none
 }
 
-// MaxRemoved is how many removals a Table remembers.
-const MaxRemoved = 1000
+// maxRemoved is how many removals a Table remembers.
+const maxRemoved = 1000
 
 // removal records when a process was given up.
 type removal struct {
@@ -50,7 +50,7 @@ type Table struct {
 	// lingering holds the actors of retired processes until they stop, by their names. None of
 	// them is live.
 	lingering map[string]*actor.PID
-	// removed holds processes that were given up, the oldest first: at most MaxRemoved, and no
+	// removed holds processes that were given up, the oldest first: at most maxRemoved, and no
 	// id twice. An id that a client uses again is not among them.
 	removed []removal
 }
@@ -122,11 +122,11 @@ func (t *Table) Gone(name string) *Process {
 	return t.Named(name)
 }
 
-// Remember keeps a removal for so long, unless MaxRemoved newer ones come: who attaches by then hears
+// Remember keeps a removal for so long, unless maxRemoved newer ones come: who attaches by then hears
 // of it.
 func (t *Table) Remember(now time.Time, keep time.Duration, m message.ProcessRemoved) {
 	t.removed = slices.DeleteFunc(t.removed, func(r removal) bool { return r.ID == m.ID || now.Sub(r.at) > keep })
-	if len(t.removed) == MaxRemoved {
+	if len(t.removed) == maxRemoved {
 		t.removed = slices.Delete(t.removed, 0, 1)
 	}
 	t.removed = append(t.removed, removal{m, now})

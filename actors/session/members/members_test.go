@@ -66,10 +66,10 @@ func TestRemoved(t *testing.T) {
 	want("b", "d", "c")
 	table.Add(&Process{ID: "d", Name: "p-1"}) // the id is used again
 	want("b", "c")
-	for i := range MaxRemoved + 1 {
+	for i := range maxRemoved + 1 {
 		remember(time.Minute, fmt.Sprint(i))
 	}
-	if all := table.Removed(); len(all) != MaxRemoved || all[0].ID != "1" {
+	if all := table.Removed(); len(all) != maxRemoved || all[0].ID != "1" {
 		t.Errorf("remembers %d, the first is %s", len(all), all[0].ID)
 	}
 }
