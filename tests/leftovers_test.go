@@ -37,12 +37,14 @@ func kin(token string) []int { return system.Kin(token) }
 
 func killKin(pid int, token string) { system.KillKin(pid, token) }
 
-// sleepers counts the kin that have become sleep. The name of a program in /proc/PID/comm is not
-// enough: a child of the shell may run another sleep between two looks at it.
+// sleepers counts the kin that have become sleep. A child of the shell may be kin only until it runs
+// another sleep, so the arguments are read after the name: exec(2) changes them before it.
 func sleepers(token string) (n int) {
 	for _, pid := range kin(token) {
-		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if string(args) == "sleep\x00"+token+"\x00" {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) != "sleep\n" {
+			continue
+		}
+		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), token) {
 			n++
 		}
 	}
