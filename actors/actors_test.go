@@ -71,7 +71,7 @@ func start(t *testing.T, config actors.Config) *actors.Troupe {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
-		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // its goroutine lives that long
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // its goroutine lives as long
 	before := actorCount(system)
 	troupe, err := actors.Start(system, config)
 	if err != nil {
@@ -169,7 +169,7 @@ func (p *peer) next() (message, bool) {
 	}
 }
 
-// call sends a request and returns its answer; what comes before it is dropped.
+// call sends a request and returns its answer. Messages before the answer are dropped.
 func (p *peer) call(method, params string) message {
 	p.t.Helper()
 	p.id++
@@ -261,7 +261,7 @@ func TestShutdownIsIdempotent(t *testing.T) {
 	}
 }
 
-// A session that is closed while a process of it is being started takes it along.
+// A session closes while a process is being started: the process ends with the session.
 func TestCloseWhileStarting(t *testing.T) {
 	troupe := start(t, actors.Config{})
 	for range 20 {
@@ -274,7 +274,7 @@ func TestCloseWhileStarting(t *testing.T) {
 	}
 }
 
-// What is sent behind a start, before its answer, waits for it.
+// A request after a start, sent before the answer of the start, waits for the start.
 func TestRequestsBehindTheStart(t *testing.T) {
 	troupe := start(t, actors.Config{})
 	for range 20 {
@@ -292,7 +292,7 @@ func TestRequestsBehindTheStart(t *testing.T) {
 	}
 }
 
-// The TTL counts from the last time that the owner went, and not while there is one.
+// The TTL counts from the end of the last owner, and never while there is an owner.
 func TestDetachedTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = time.Minute
@@ -334,7 +334,7 @@ func TestDetachedTTL(t *testing.T) {
 	})
 }
 
-// What a client may not have it is refused, and told why.
+// A client is refused with a reason.
 func TestConfiguredLimits(t *testing.T) {
 	troupe := start(t, actors.Config{MaxSessions: 1, MaxProcesses: 1, Retention: 8 << 10, MaxRetention: 16 << 10, MaxDetachedTTL: time.Minute})
 	p := connect(t, troupe)
@@ -407,7 +407,7 @@ func TestKeptOfAStart(t *testing.T) {
 	}
 }
 
-// An owner that reads slowly loses nothing when the actor of its process fails.
+// A slow owner loses nothing when the actor of its process fails.
 func TestFaultBehindASlowOwner(t *testing.T) {
 	const size = 400_000
 	var armed atomic.Bool
@@ -416,7 +416,7 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 			panic("injected")
 		}
 	}, nil))
-	owner := &peer{t: t, in: make(chan message)} // not read but by us, and what is not read has not been written
+	owner := &peer{t: t, in: make(chan message)} // only the test reads, and the pipe is synchronous
 	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	owner.conn = ours
@@ -448,7 +448,7 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 	armed.Store(true)
 	for other.call("process/wait", `{"processId":"a"}`).Error == nil {
 	}
-	if m := other.call("process/wait", `{"processId":"a"}`); m.Error != nil { // it is back
+	if m := other.call("process/wait", `{"processId":"a"}`); m.Error != nil { // the actor is back
 		t.Errorf("%+v", m.Error)
 	}
 	if output, _ := owner.untilClosed("a", 0); len(output) != size {
@@ -464,7 +464,7 @@ func TestSlowOwnerGetsTheEnd(t *testing.T) {
 	ours, theirs := transport.Pipe("")
 	troupe.Accept(theirs)
 	defer ours.Close(transport.CloseNormal, "")
-	// The pipe is synchronous: what we do not read has not been written.
+	// The pipe is synchronous: without a read nothing is written.
 	read := func() (m message) {
 		frame, err := ours.ReadMessage()
 		if err != nil {

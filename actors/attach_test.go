@@ -10,8 +10,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// A client whose Attach has failed half-way is not attached: it may open another session over the
-// same connection, and anybody may attach to the first one.
+// A client is not attached after its Attach has failed half-way: the client may open another session over
+// the same connection, and anybody may attach to the first session.
 func TestAttachFailsHalfWay(t *testing.T) {
 	var armed atomic.Bool
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {

@@ -17,7 +17,7 @@ import (
 // program: what is counted is what client, server and transport allocate together. How
 // fast it is between two programs tests/bench tells.
 
-// bencher is a client that allocates next to nothing.
+// bencher is a client with next to no allocations.
 type bencher struct {
 	b     *testing.B
 	conn  transport.Conn

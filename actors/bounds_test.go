@@ -20,8 +20,8 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// stiff is the other side of a connection that reads only when it is told to. The
-// pipe is synchronous: what it does not read has not been written.
+// stiff is the other side of a connection. It reads only when the test says so. The pipe is synchronous:
+// without a read nothing is written.
 type stiff struct {
 	t    *testing.T
 	conn transport.Conn
@@ -113,9 +113,9 @@ func inUse() int64 {
 // answer; all of them come once they are taken.
 func TestUnreadReadsAreBounded(t *testing.T) {
 	const (
-		kept    = 8 << 20 // by the log; and the most that one answer has
+		kept    = 8 << 20 // by the log; the most in a single answer
 		n       = 12
-		allowed = 48 << 20 // the log, one answer as it is and encoded, and room
+		allowed = 48 << 20 // the log, an answer with its encoding, and room
 	)
 	system := newSystem(t)
 	var asked atomic.Int64
@@ -206,7 +206,7 @@ func TestUnreadListsAreShared(t *testing.T) {
 	}
 }
 
-// narrow is a transport on which no message has more than 2 KiB.
+// narrow is a transport for messages of 2 KiB at most.
 type narrow struct{ transport.Conn }
 
 func (narrow) MaxMessage() int { return 2 << 10 }
@@ -218,7 +218,7 @@ func (c narrow) WriteMessage(msg []byte, binary bool) error {
 	return c.Conn.WriteMessage(msg, binary)
 }
 
-// An error fits the transport, whatever the client has it quote.
+// An error fits the transport, however long the text of the client in the error.
 func TestLongErrors(t *testing.T) {
 	ours, theirs := transport.Pipe("")
 	start(t, actors.Config{}).Accept(narrow{theirs})
@@ -240,7 +240,7 @@ func TestLongErrors(t *testing.T) {
 	refused("group/start", `{"groupId":"g","processes":[`+member+`]}`, "a message on this connection at most 2048")
 }
 
-// What was read before an input that ended badly is answered, and the log says how it did.
+// Requests before a broken end of the input are answered, and the log says how the input ended.
 func TestInputEndsBadly(t *testing.T) {
 	var log bytes.Buffer
 	in, _ := protocol.JSON.AppendRequest(nil, protocol.IntID(1), protocol.MethodInitialize, protocol.InitializeParams{ClientName: "test"})
@@ -278,7 +278,7 @@ func TestMaxConnections(t *testing.T) {
 	if m := first.call("session/info", "{}"); m.Error != nil {
 		t.Errorf("the first: %+v", m.Error)
 	}
-	resuming := newStiff(t, troupe) // there is always room for one who resumes
+	resuming := newStiff(t, troupe) // there is always room for a client that resumes
 	if id := resuming.open(`,"role":"observer","resumeSessionId":"` + sessionID + `"`); id != sessionID {
 		t.Errorf("session %q, want %q", id, sessionID)
 	}

@@ -41,12 +41,12 @@ func (c *brokenConn) Subprotocol() string             { return "" }
 func (c *brokenConn) Close(code int, reason string) error {
 	select {
 	case c.closed <- closeFrame{code, reason}:
-	default: // the first one counts
+	default: // the first code counts
 	}
 	return nil
 }
 
-// Only what the client did wrong closes a connection with 1002, which clients give up on.
+// Only a mistake of the client closes a connection with 1002: clients give up after 1002.
 func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
 	troupe, err := actors.Start(newSystem(t), actors.Config{Log: newLog(t), KillGrace: -1})
 	if err != nil {
@@ -88,7 +88,7 @@ func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
 // However often clients break the protocol, the log gets a few lines, and how many there were.
 func TestViolationsDoNotFillTheLog(t *testing.T) {
 	const n = 10_000
-	var b bytes.Buffer // slog locks it; it is read when all is over
+	var b bytes.Buffer // slog locks the buffer; the test reads it at the end
 	troupe, err := actors.Start(newSystem(t), actors.Config{Log: slog.New(slog.NewTextHandler(&b, nil)), KillGrace: -1})
 	if err != nil {
 		t.Fatal(err)

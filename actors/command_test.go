@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 )
 
-// A command that fails costs its program, of which the client is told the end, and nothing else.
+// A failed command costs its program only, and the client is told the end of the program.
 func TestCommandFails(t *testing.T) {
 	troupe := start(t, actors.WithFaults(actors.Config{}, func(self *actor.PID, m any) {
 		if _, ok := m.(actors.Delivery); ok && kindOf(self) == "command" {

@@ -47,7 +47,7 @@ func TestShutdownClosesIdleHTTP(t *testing.T) {
 	await(http.StateClosed)
 }
 
-// stepped is a connection whose client takes a message when it is told to.
+// stepped is a connection whose client takes a message when the test says so.
 type stepped struct {
 	in     chan string
 	out    chan string // without room: who writes waits
@@ -127,7 +127,7 @@ func TestStreamsHoldUpNoOutput(t *testing.T) {
 	s.in <- `{"id":3,"method":"process/start","params":{"processId":"a","argv":["echo","hello"],"cwd":"file:///","env":{},"tty":false}}`
 	await(`"id":3,`, 10_000)
 	other.untilClosed("a", 0)
-	for range 10 { // a piece of each stream may be before it
+	for range 10 { // a piece of each stream may come first
 		for range 50 {
 			other.call("session/info", `{}`) // meanwhile each stream has its next piece ready
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 )
 
-// A message that no case of Receive names is logged: somebody has sent it for nothing.
+// An unknown message is logged: somebody has sent a message for nothing.
 func TestUnknownMessagesAreLogged(t *testing.T) {
 	for name, produce := range map[string]func(*env.Env) actor.Actor{
 		"connections": func(e *env.Env) actor.Actor { return &connections{env: e, ending: &ending{}} },
@@ -21,7 +21,7 @@ func TestUnknownMessagesAreLogged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-				var log bytes.Buffer // slog locks it; it is read when all is quiet
+				var log bytes.Buffer // slog locks the buffer; the test reads it when all is quiet
 				e := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
 				pid := spawn(func() actor.Actor { return produce(e) })
 				synctest.Wait()

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// newSystem is the actor system of a host, who must find it as it was in the end.
+// newSystem returns the actor system of a host. At the end of the test, the system is as before.
 func newSystem(t *testing.T) *actor.ActorSystem {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -42,7 +42,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// mailbox is an actor that only hands on what it gets.
+// mailbox is an actor that only passes its messages on.
 type mailbox chan any
 
 func (m mailbox) Receive(ctx actor.Context) {
@@ -52,7 +52,7 @@ func (m mailbox) Receive(ctx actor.Context) {
 	}
 }
 
-// take returns the next message of type T, and drops what comes before it.
+// take returns the next message of type T, and drops all messages before.
 func take[T any](t *testing.T, m mailbox) T {
 	t.Helper()
 	for deadline := time.After(limit); ; {
@@ -81,7 +81,7 @@ func under(t *testing.T, system *actor.ActorSystem, config actors.Config) (host 
 			ctx.SpawnNamed(props, "below")
 		}
 	}))
-	troupe.PID() // waits until it has started
+	troupe.PID() // waits for the start
 	return host, troupe
 }
 
@@ -106,7 +106,7 @@ func TestStartAndPropsSideBySide(t *testing.T) {
 	if err := top.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
-	p := connect(t, below) // which goes on
+	p := connect(t, below) // the troupe below goes on
 	p.open("")
 	p.start("a", "", "sleep", "1000")
 	if err := below.Shutdown(context.Background()); err != nil {
@@ -137,7 +137,7 @@ func TestShutdownConcurrently(t *testing.T) {
 	all.Wait()
 }
 
-// A host that stops its actor, and forgets Shutdown, leaves no process behind.
+// A host stops its actor and forgets Shutdown: no process is left behind.
 func TestHostStops(t *testing.T) {
 	system := newSystem(t)
 	host, troupe := under(t, system, actors.Config{})
@@ -231,7 +231,7 @@ func TestSessionChangesHands(t *testing.T) {
 	}
 	root.RequestWithCustomSender(cat.PID, actors.Ack{From: 0, To: last}, firstPID)
 
-	// A client may take it over, and goes on behind what the actor had.
+	// A client may take the session over, and goes on after the last entry of the actor.
 	client := connect(t, below)
 	m := client.call("initialize", fmt.Sprintf(`{"clientName":"c","resumeSessionId":%q}`, session.SessionID))
 	if m.Error == nil || m.Error.Code != protocol.CodeAlreadyAttached {
@@ -239,7 +239,7 @@ func TestSessionChangesHands(t *testing.T) {
 	}
 	client.open(fmt.Sprintf(`,"resumeSessionId":%q,"takeover":true,"resumeFrom":{"cat":%d}`, session.SessionID, last))
 	take[actors.Evicted](t, first)
-	// What the one that had it still sends comes too late.
+	// Later messages of the old owner come too late.
 	root.RequestWithCustomSender(cat.PID, actors.Request{Params: protocol.ProcessWriteParams{ProcessID: "cat", WriteID: "late", Chunk: []byte("late\n")}}, firstPID)
 	client.send(`{"id":"w","method":"process/write","params":{"processId":"cat","writeId":"two","chunk":"dHdvCg=="}}`)
 	for text := ""; text != "two\n"; {
@@ -305,8 +305,8 @@ func owner(t *testing.T) (root *actor.RootContext, m mailbox, self *actor.PID, a
 	}
 }
 
-// An owner that reads again what it has acknowledged gets it, though the log fills up
-// meanwhile: nothing behind where it is is dropped.
+// An owner reads acknowledged output again, while the log fills up: the log drops nothing after the cursor of
+// the owner.
 func TestOwnerReadsAgain(t *testing.T) {
 	root, m, self, ask := owner(t)
 	retention := uint64(4 << 10)
@@ -338,8 +338,8 @@ func TestOwnerReadsAgain(t *testing.T) {
 	}
 }
 
-// An owner that subscribes again, because the actor of its process has failed, has
-// acknowledged nothing by that: what it was sent may yet be lost on its way.
+// An owner subscribes again because the actor of its process has failed. This acknowledges nothing: entries
+// on their way to the owner may yet be lost.
 func TestResubscribingAcknowledgesNothing(t *testing.T) {
 	root, m, self, ask := owner(t)
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
@@ -376,7 +376,7 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 	}
 }
 
-// Who closes a session is answered before it is told that it has lost it: a connection ends with that.
+// A client that closes its session gets the answer before Evicted: a connection ends with Evicted.
 func TestCloseIsAnsweredBeforeTheEnd(t *testing.T) {
 	root, m, self, _ := owner(t)
 	session := take[actors.Attached](t, m).Session

@@ -17,7 +17,7 @@ import (
 
 // script is a connection whose input is a few messages, and then ends.
 type script struct {
-	transport.Conn // what is not here
+	transport.Conn // for all other methods
 
 	in      []string
 	started chan struct{} // closed once request 2 is answered
@@ -40,7 +40,7 @@ func (s *script) ReadMessage() ([]byte, error) {
 	m := s.in[0]
 	s.in = s.in[1:]
 	if !strings.Contains(m, "initialize") && !strings.Contains(m, "process/start") {
-		<-s.started // process/list is about those that have
+		<-s.started // process/list has only started processes
 	}
 	return []byte(m), nil
 }
@@ -67,8 +67,8 @@ func (s *script) SetPongHandler(func([]byte)) {}
 func (s *script) RemoteAddr() string          { return "script" }
 func (s *script) Subprotocol() string         { return "" }
 
-// A connection whose input has ended is closed by us, and not by the time that is
-// allowed for it, once the last request is answered; whichever that is.
+// The server closes a connection whose input has ended as soon as the last request was answered, before the
+// time for this is over. Any request may be the last.
 func TestInputEnds(t *testing.T) {
 	for _, last := range []string{
 		`"method":"environment/status"`,
@@ -117,7 +117,7 @@ func TestInputEnds(t *testing.T) {
 func TestResumeWhileForgotten(t *testing.T) {
 	var retire, forget sync.Once
 	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	subscribes := 0 // of one process: its actor counts
+	subscribes := 0 // of a single process: its actor counts
 	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
 		switch kindOf(self) + " " + fake.TypeName(m) {
 		case "process wakeDue":
@@ -134,7 +134,7 @@ func TestResumeWhileForgotten(t *testing.T) {
 	id := first.open("")
 	first.start("a", "", "echo", "hello")
 	first.untilClosed("a", 0)
-	first.call("process/read", `{"processId":"a","afterSeq":3,"waitMs":0}`) // it has all
+	first.call("process/read", `{"processId":"a","afterSeq":3,"waitMs":0}`) // the client has all output
 	first.close()
 	s := newStiff(t, troupe)
 	s.send(`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":%q,"takeover":true,"resumeFrom":{"a":3}}}`, id)

@@ -11,12 +11,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// greeter is an actor of a host's. It has a troupe under it, and runs a program for
-// each of names.
+// greeter is an actor of a host. It is the parent of a troupe, and runs a program for each of names.
 type greeter struct {
 	troupe *actor.Props
 	names  []string
-	left   int               // programs that have not closed
+	left   int               // open programs
 	said   map[string]string // their output, by process id
 	done   chan<- map[string]string
 }
@@ -47,8 +46,8 @@ func (g *greeter) Receive(ctx actor.Context) {
 			g.closed()
 			return
 		}
-		// From the beginning of its output. What an owner has not acknowledged is kept
-		// for it; a program that has filled its retention waits.
+		// Subscribe from the beginning of the output. The log keeps output until its owner has
+		// acknowledged it; a program waits while its retention is full.
 		process := m.Result.(actors.Started).Process
 		ctx.Request(process.PID, actors.Subscribe{Owner: true, Pull: 4096})
 
@@ -63,7 +62,7 @@ func (g *greeter) Receive(ctx actor.Context) {
 				g.closed()
 			}
 		}
-		// All of it is ours now, and we have room for more.
+		// Acknowledge all entries, and ask for more.
 		ctx.Request(ctx.Sender(), actors.Ack{To: m.Entries[len(m.Entries)-1].Seq})
 		ctx.Request(ctx.Sender(), actors.Pull{Bytes: 4096})
 
@@ -78,12 +77,12 @@ func (g *greeter) closed() {
 	}
 }
 
-// A host supervises programs under an actor of its own, and reads what they say.
+// A host supervises programs under an actor of its own, and reads their output.
 func Example() {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
-		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // how long a goroutine of it outlives the last
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond)) // how long its goroutine outlives the last dead letter
 	props, troupe, err := actors.Props(actors.Config{})
 	if err != nil {
 		fmt.Println(err)

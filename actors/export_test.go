@@ -19,7 +19,7 @@ func WithFaults(c config.Config, fault func(self *actor.PID, message any), child
 	return c
 }
 
-// System is the actor system that the troupe runs in.
+// System returns the actor system of the troupe.
 func (t *Troupe) System() *actor.ActorSystem {
 	<-t.spawned
 	return t.system

@@ -177,7 +177,7 @@ func TestVandalism(t *testing.T) {
 	}
 }
 
-// withArgument are the processes that have an argument.
+// withArgument returns the processes with an argument.
 func withArgument(arg string) (pids []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range lines {

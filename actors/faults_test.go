@@ -25,7 +25,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// kindOf is what kind of actor pid is the address of.
+// kindOf returns the kind of an actor.
 func kindOf(pid *actor.PID) string {
 	path := strings.Split(pid.Id, "/")
 	last := path[len(path)-1]
@@ -88,10 +88,10 @@ func (s *saboteur) message(self *actor.PID, m any) {
 	s.visit(point{kindOf(self), what})
 }
 
-// placed is what a saboteur calls a place.
+// placed is the name of a place for a saboteur.
 func placed(p actors.Place) string { return "at " + string(p) }
 
-// places are all places that the actors come by, as places.go has them.
+// places returns all places of places.go.
 func places(t *testing.T) (all []actors.Place) {
 	file, err := parser.ParseFile(token.NewFileSet(), "internal/env/places.go", nil, 0)
 	if err != nil {
@@ -112,16 +112,16 @@ func places(t *testing.T) (all []actors.Place) {
 
 func (s *saboteur) child(name string) { s.visit(point{"child", name}) }
 
-// resumer is a client that comes back until it has what it wants, and checks that
-// it gets everything once and in order.
+// resumer is a client that comes back until its work is done. It checks the output: everything comes once,
+// and in order.
 type resumer struct {
 	t         *testing.T
 	troupe    *actors.Troupe
 	role      protocol.Role
 	sessionID string
 	peer      *peer
-	mayEvict  bool // that a process is given up is no error
-	lost      int  // connections that ended although we did not end them
+	mayEvict  bool // a process may be given up
+	lost      int  // connections that the server has ended
 	nextID    int
 	answers   map[string]message
 	processes map[string]*progress
@@ -132,7 +132,7 @@ type progress struct {
 	output  strings.Builder
 	code    int
 	exited  bool   // the current run has
-	evicted string // why it was given up
+	evicted string // why the process was given up
 	closed  bool
 }
 
@@ -142,7 +142,7 @@ func newResumer(t *testing.T, troupe *actors.Troupe, role protocol.Role, session
 	return r
 }
 
-// attach connects and does the handshake, resuming what there is.
+// attach connects, does the handshake, and resumes the session if there is one.
 func (r *resumer) attach() {
 	for {
 		r.peer = connect(r.t, r.troupe)
@@ -180,7 +180,7 @@ func (r *resumer) attach() {
 	}
 }
 
-// post sends a request; a connection that has ended will be noticed in wait.
+// post sends a request; wait will notice the end of the connection.
 func (r *resumer) post(method string, params any) (id string) {
 	r.nextID++
 	frame, err := json.Marshal(map[string]any{"id": r.nextID, "method": method, "params": params})
@@ -191,7 +191,7 @@ func (r *resumer) post(method string, params any) (id string) {
 	return fmt.Sprint(r.nextID)
 }
 
-// wait takes what comes until the answer to id has, or the connection has ended.
+// wait takes messages until the answer to id, or until the end of the connection.
 func (r *resumer) wait(id string) (message, bool) {
 	for {
 		if m, ok := r.answers[id]; ok {
@@ -207,7 +207,7 @@ func (r *resumer) request(method string, params any) (message, bool) {
 	return r.wait(r.post(method, params))
 }
 
-// take takes one message; false: the connection has ended.
+// take takes a message; false: the connection has ended.
 func (r *resumer) take() bool {
 	m, ok := r.peer.next()
 	if !ok {
@@ -229,8 +229,8 @@ func (r *resumer) take() bool {
 		return true
 	}
 	p := r.processes[m.Params.ProcessID]
-	// An observer that falls behind what is kept misses some, and of a process that was given up
-	// the end of the log is lost. Both are a gap, which this client has not asked for.
+	// A slow observer misses entries, and the end of the log of a process is lost when the process is
+	// given up. Both are a gap, without a request of this client.
 	mayMiss := r.role != protocol.RoleOwner || m.Method == protocol.NotifyEvicted
 	if m.Params.Seq != p.seq+1 && (!mayMiss || m.Params.Seq <= p.seq) || p.closed {
 		r.t.Errorf("%s %s: %s seq %d after %d, closed %t", r.role, m.Params.ProcessID, m.Method, m.Params.Seq, p.seq, p.closed)
@@ -310,7 +310,7 @@ func (r *resumer) start(id string, params protocol.ProcessStartParams) {
 	r.mustCall("process/start", params)
 }
 
-// startGroup starts a base that is ready by a line, and a unit on it that fails once.
+// startGroup starts a base, ready by a line, and a unit that depends on the base and fails once.
 func (r *resumer) startGroup(runs string) {
 	member := func(id, script string, params protocol.ProcessStartParams) protocol.ProcessStartParams {
 		r.processes[id] = new(progress)
@@ -344,7 +344,7 @@ func (r *resumer) write(id, writeID, text string) {
 	}
 }
 
-// until takes what comes, on as many connections as it needs, until done.
+// until takes messages until done, over as many connections as necessary.
 func (r *resumer) until(done func() bool) {
 	for !done() {
 		if !r.take() {
@@ -375,8 +375,8 @@ var retired = []string{"processRetired", "processRemoved", "endedDue",
 	placed("the end of a group's actor was told, the group is in the table"),
 }
 
-// scenario is two sessions with three processes, an observer, and what they do
-// in a life. It returns how many connections were lost that nobody had cut.
+// scenario is the life of two sessions with three processes and an observer. It returns the number of
+// connections that the server has ended.
 func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	retention := time.Minute // whoever comes back after a fault still finds the end
 	if retire {
@@ -420,7 +420,7 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	one.leave(observer)
 	one.attach()
 
-	// A long poll is answered by what comes.
+	// New output answers a long poll.
 	for answered := false; !answered; {
 		peer := one.peer
 		poll := one.post("process/read", protocol.ProcessReadParams{ProcessID: "echo", AfterSeq: one.processes["echo"].seq, WaitMs: 1e9})
@@ -610,7 +610,7 @@ func TestFloodOfFaults(t *testing.T) {
 			sessionID := bystander.open("")
 			bystander.start("b", `,"pipeStdin":true`, "cat")
 			if at.kind == "session" || at.kind == "process" {
-				sessionID = "" // the one that fails is another
+				sessionID = "" // another session fails
 			}
 			victim := connect(t, troupe)
 			if sessionID == "" {
@@ -630,14 +630,14 @@ func TestFloodOfFaults(t *testing.T) {
 				switch at.what {
 				case "subscribe": // one for each process
 					victim.send(fmt.Sprintf(`{"id":"%d","method":"process/start","params":{"processId":"v%d","argv":["cat"],"cwd":"file:///","env":{"PATH":"/bin:/usr/bin"},"tty":false,"pipeStdin":true}}`, i, i))
-				case "factsReady": // below: one write after the other
+				case "factsReady": // below: a write after each other
 				case "request":
 					if at.kind == "session" {
 						victim.send(fmt.Sprintf(`{"id":"%d","method":"session/info"}`, i))
 					} else {
 						victim.send(fmt.Sprintf(`{"id":"%d","method":"process/wait","params":{"processId":"v","timeoutMs":0}}`, i))
 					}
-				default: // registry: each is answered; connection: each costs one
+				default: // registry: each is answered; connection: each costs a connection
 					p := connect(t, troupe)
 					p.send(`{"id":1,"method":"initialize","params":{"clientName":"flood"}}`)
 					if m, ok := p.next(); ok && (m.Error == nil || m.Error.Code != protocol.CodeInternal) {

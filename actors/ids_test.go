@@ -7,8 +7,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 )
 
-// Ids are the client's to choose, the empty one too. When the process of that name goes, only
-// requests about it are answered for that reason.
+// Clients choose ids, even an empty id. When the process with an empty id goes, only requests about this
+// process are answered.
 func TestEmptyIDs(t *testing.T) {
 	troupe := start(t, actors.Config{KillGrace: -1})
 	p := connect(t, troupe)
@@ -38,8 +38,8 @@ func TestEmptyIDs(t *testing.T) {
 	}
 }
 
-// An initialize that meets the end of its session is answered: it is attached, or is told that
-// there is no such session. It does not have to wait until its time is over.
+// An initialize at the end of its session is answered at once: the client is attached, or there is no such
+// session.
 func TestAttachMeetsTheEnd(t *testing.T) {
 	troupe := start(t, actors.Config{KillGrace: -1})
 	for range 300 {

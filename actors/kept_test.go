@@ -10,8 +10,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 )
 
-// What processes wait with, or may be run again from, is bounded for the session: also
-// after a cut, and what has ended gives it back.
+// The arguments and environments of processes that wait, or may run again, are bounded for each session, also
+// after a cut. An ended process gives back its part.
 func TestKeptEnvironmentsAreBounded(t *testing.T) {
 	measured(t)
 	const size, limit, slack = 4 << 20, 32 << 20, 16 << 20
@@ -23,7 +23,7 @@ func TestKeptEnvironmentsAreBounded(t *testing.T) {
 	member := func(id, more string) string {
 		return fmt.Sprintf(`{"processId":%q,"argv":["sleep","1000"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false%s}`, id, more)
 	}
-	waiting := func(i int, env string) string { // of two, one waits for the end of the other
+	waiting := func(i int, env string) string { // of two processes, the second waits for the end of the first
 		w := fmt.Sprintf(`{"processId":"w%d","argv":["true"],"cwd":"file:///","env":{"A":%q,"B":"%d"},"tty":false,"dependsOn":["s%d"]}`, i, env, i, i)
 		return fmt.Sprintf(`{"groupId":"g%d","processes":[%s,%s]}`, i, member(fmt.Sprint("s", i), `,"ready":{"exit":true}`), w)
 	}
@@ -84,7 +84,7 @@ func TestKeptArguments(t *testing.T) {
 	}
 }
 
-// Processes of a group that are given the same environment keep one.
+// Processes of a group with equal environments share a single copy.
 func TestEqualEnvironmentsAreShared(t *testing.T) {
 	measured(t)
 	const members, size, slack = 100, 400 << 10, 16 << 20
@@ -148,7 +148,7 @@ func TestKeptOfAllSessions(t *testing.T) {
 	}
 }
 
-// A start whose actor could not be spawned, because the one that spawns it failed, keeps nothing.
+// A start keeps nothing if the parent of the actor fails to spawn it.
 func TestFailedSpawnKeepsNothing(t *testing.T) {
 	const size, limit = 4 << 20, 32 << 20
 	p := connect(t, start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {

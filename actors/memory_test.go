@@ -20,9 +20,9 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// Every place where the server holds bytes of clients, each filled by many connections that
-// read nothing: together they hold what --memory-budget has for them, one connection goes
-// beyond, and each has a constant of its own. The other places, and their tests: messages that are
+// Many connections without a reader fill every place for bytes of clients in turn. Together the connections
+// hold their part of --memory-budget, a single connection goes beyond, and each has a constant of its
+// own. The other places, and their tests: messages that are
 // being read (TestUnfinishedMessagesAreBounded), answers to process/read (TestUnreadReadsAreBounded), output (TestMemoryIsBounded), what one message
 // becomes (TestMessagesDoNotGrowInMemory), lists of files (TestListsAreBoundedInBytes).
 func TestClientBytesAreBounded(t *testing.T) {
@@ -57,7 +57,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 		t.Run(place.name, func(t *testing.T) {
 			times, beyond := 6, int64(budget.Beyond)
 			if place.hold {
-				times, beyond = 40, 20<<20 // maxPendingBytes, and the message that is being read
+				times, beyond = 40, 20<<20 // maxPendingBytes, and the message on its way in
 			}
 			// Requests of calls that end are garbage at once, and a heap full of garbage cannot be measured.
 			measured := make(chan struct{})
@@ -113,7 +113,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 				}()
 			}
 			most, mostTaken := int64(0), int64(0)
-			// Until it has not grown for a second.
+			// Until the memory has not grown for a second.
 			for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				if held := inUse() - before; held > most+1<<20 {
 					most, end = held, time.Now().Add(time.Second)
@@ -138,7 +138,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 	}
 }
 
-// What a client says in initialize is not kept until it says initialized, which it may never do.
+// The params of initialize are not kept until initialized, which may never come.
 func TestGreetingsAreNotKept(t *testing.T) {
 	measured(t)
 	const connections, names, constant = 20, 5000, 256 << 10
@@ -203,7 +203,7 @@ func TestStackOfAConnection(t *testing.T) {
 
 // stacks returns how many bytes of stack all goroutines have.
 func stacks() int64 {
-	runtime.GC() // it shrinks them
+	runtime.GC() // it shrinks stacks
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.StackInuse)

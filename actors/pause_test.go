@@ -18,8 +18,8 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A program that writes more than may be kept for its owner waits for what the owner has,
-// and not for a pause that its waiting makes.
+// A program beyond its retention waits for the acknowledgement of its owner, and not for a pause in its own
+// output.
 func TestSmallRetentionDoesNotPause(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const kept, all = 16 << 10, 1 << 20

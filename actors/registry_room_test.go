@@ -8,7 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// leave opens a session with more in it, and leaves it for a day.
+// leave opens a session, with a program if argv is given, and leaves the session for a day.
 func leave(t *testing.T, troupe *actors.Troupe, argv ...string) (sessionID string) {
 	t.Helper()
 	s := newStiff(t, troupe)
@@ -27,7 +27,7 @@ func leave(t *testing.T, troupe *actors.Troupe, argv ...string) (sessionID strin
 	return sessionID
 }
 
-// exists reports whether a session can be resumed; it stays without an owner.
+// exists reports whether a session can be resumed. The session stays without an owner.
 func exists(t *testing.T, troupe *actors.Troupe, sessionID string) bool {
 	t.Helper()
 	o := newStiff(t, troupe)
@@ -36,13 +36,13 @@ func exists(t *testing.T, troupe *actors.Troupe, sessionID string) bool {
 	return o.read().Error == nil
 }
 
-// A session that was left without a process makes room for a new one; others do not.
+// Only a session without an owner and without a process makes room for a new session.
 func TestLeftSessionsMakeRoom(t *testing.T) {
 	troupe := start(t, actors.Config{MaxSessions: 4})
 	attached := newStiff(t, troupe)
 	kept := []string{attached.open(""), leave(t, troupe, "sleep", "1000")}
 	first, second := leave(t, troupe), leave(t, troupe)
-	for range 20 { // each takes the place of one before
+	for range 20 { // each takes the place of an earlier session
 		third := leave(t, troupe)
 		if exists(t, troupe, first) || !exists(t, troupe, second) {
 			t.Fatal("the wrong session has made room")
@@ -63,7 +63,7 @@ func TestLeftSessionsMakeRoom(t *testing.T) {
 	if m := refused.read(); m.Error == nil || !strings.Contains(m.Error.Message, "the server has 4 sessions, its limit") {
 		t.Errorf("a fifth session: %+v", m)
 	}
-	// A program that ends while nobody is there leaves a session that is worth nothing.
+	// When the last program ends, a session without an owner makes room.
 	owners[0].start("p", `,"pipeStdin":true`, "cat")
 	owners[0].conn.Close(transport.CloseNormal, "")
 	waitFor(t, "the session to make room", func() bool {
@@ -84,7 +84,7 @@ func TestLeftSessionsMakeRoom(t *testing.T) {
 	})
 }
 
-// One address has its own limit, and its own sessions make room for it.
+// Each address has a limit, and only sessions of the same address make room.
 func TestSessionsOfOneAddress(t *testing.T) {
 	troupe := start(t, actors.Config{MaxSessions: 10, MaxSessionsEach: 2})
 	one := newStiff(t, troupe)

@@ -19,8 +19,8 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// TestResets is that of package tests within one program, where more can be asked: no
-// actor is left but those of an empty troupe, and in the end (TestMain) no goroutine.
+// TestResets is like TestResets of package tests, within a single program. So it can check more: only the actors
+// of an empty troupe are left, and no goroutine at the end (TestMain).
 func TestResets(t *testing.T) {
 	t.Parallel()
 	v := &vandal{recent: make(map[string][]time.Time)}
@@ -30,7 +30,7 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// The same while actors fail: what was to be restarted is to stop, and the other way round.
+// The same while actors fail: actors stop instead of a restart, and the other way round.
 func TestResetsAmongFailures(t *testing.T) {
 	t.Parallel()
 	v := &vandal{recent: make(map[string][]time.Time), pause: 10 * time.Millisecond}

@@ -31,8 +31,8 @@ func list(n int, element func(i int) string) string {
 	return all.String()
 }
 
-// costly is, by method, params of size n that are as much work as params of that size may be. A
-// method that is not in it has Large ones.
+// costly has, by method, the params of size n with the most work. All other methods use Large
+// params.
 func costly() map[string][]func(n int) string {
 	start := func(more string) string {
 		return `{"processId":"p","argv":["/no/such/program"],"cwd":"file:///","env":{},"tty":false` + more + `}`
@@ -98,7 +98,7 @@ func costly() map[string][]func(n int) string {
 			func(n int) string { return start(`,"sandbox":[` + words(n) + `]`) },
 		},
 		"group/start": {
-			func(n int) string { // each depends on all before it, and one on itself
+			func(n int) string { // each depends on all earlier processes, and one on itself
 				members := max(2, n/1000)
 				return fmt.Sprintf(`{"groupId":"g","processes":[%s]}`, list(members, func(i int) string {
 					return fmt.Sprintf(`{"processId":"p%d","argv":["true"],"cwd":"file:///","env":{},"tty":false,"dependsOn":[%s]}`, i, list(min(i+i/(members-1), 150), func(j int) string { return fmt.Sprintf(`"p%d"`, i-j) }))
@@ -198,7 +198,7 @@ func larges(types []any) (all []func(n int) string) {
 func TestWorkIsLinearInAMessage(t *testing.T) {
 	const (
 		small, large = 100_000, 400_000
-		// What takes less time than this says nothing.
+		// Shorter times say nothing.
 		least = 20 * time.Millisecond
 		most  = 3 * large / small
 	)
@@ -283,7 +283,7 @@ func TestPolicyIsAppliedByTheReader(t *testing.T) {
 	}
 }
 
-// An expression that is slow to match holds up its own process's output, and no request.
+// A slow expression holds up the output of its own process, and no request.
 func TestSlowReadyLine(t *testing.T) {
 	const expression, length, asked = `(?:[ab]{0,900})*c`, 4 << 10, 10
 	pattern := &protocol.Ready{Line: expression}
@@ -296,7 +296,7 @@ func TestSlowReadyLine(t *testing.T) {
 		"sh", "-c", fmt.Sprintf(`echo go; while :; do head -c %d /dev/zero | tr '\0' a; echo; done | dd bs=64k 2>/dev/null`, length))
 	for {
 		if m, _ := p.next(); m.Method == "process/output" && m.Params.Seq > 1 {
-			break // it has begun
+			break // the match has begun
 		}
 	}
 	one := matching(expression, strings.Repeat("a", length))
@@ -329,7 +329,7 @@ func TestReadyLineIsBounded(t *testing.T) {
 	}
 }
 
-// matching is how long it takes to match a line, at best.
+// matching returns the shortest time of a match of a line.
 func matching(expression, line string) time.Duration {
 	re, best := regexp.MustCompile(expression), time.Hour
 	for range 3 {
