@@ -133,19 +133,12 @@ const maxVague = 4.0
 var (
 	aWord = regexp.MustCompile(`[A-Za-z]+(?:'[a-z]+)?`)
 	vague = []string{"what", "that", "it", "which", "those", "one"}
-
-	// notPlainYet has an exception to maxVague for the packages below a directory. Numbers only shrink.
-	// A directory leaves the list once all its packages keep maxVague.
-	notPlainYet = map[string]float64{
-		"actors": 11,
-	}
 )
 
 // TestCommentsArePlain counts vague words in comments: words whose noun is often in another sentence.
 // With few such words, each sentence is understood alone.
 func TestCommentsArePlain(t *testing.T) {
 	_, packages := goFiles(t)
-	needed := make(map[string]bool) // entries of notPlainYet still needed
 	for _, directory := range slices.Sorted(maps.Keys(packages)) {
 		words, found := 0, 0
 		for _, f := range packages[directory] {
@@ -158,22 +151,10 @@ func TestCommentsArePlain(t *testing.T) {
 				}
 			}
 		}
-		share, most := 100*float64(found)/float64(max(words, 1)), maxVague
-		above := directory
-		for ; above != "." && notPlainYet[above] == 0; above = filepath.Dir(above) {
-		}
-		if above != "." && share > maxVague {
-			most = notPlainYet[above]
-			needed[above] = true
-		}
-		if share > most {
-			t.Errorf("%s: of 100 words in comments %.2f are one of %v, want %.1f at most: name the noun", directory, share, vague, most)
+		share := 100 * float64(found) / float64(max(words, 1))
+		if share > maxVague {
+			t.Errorf("%s: of 100 words in comments %.2f are one of %v, want %.1f at most: name the noun", directory, share, vague, maxVague)
 		}
 		t.Logf("%-28s %6d words %5.2f", directory, words, share)
-	}
-	for directory := range notPlainYet {
-		if !needed[directory] {
-			t.Errorf("each package of %s is plain: take it off notPlainYet", directory)
-		}
 	}
 }
