@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/config"
@@ -112,6 +113,43 @@ func TestConnectionRefusesAHole(t *testing.T) {
 		for answer := range answers {
 			t.Errorf("the client also got %s", answer)
 		}
+		synctest.Wait()
+	})
+}
+
+// A client that acknowledges by session/ack is not acknowledged by Pongs.
+func TestPongsAcknowledgeNothingForClientsThatDo(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		l := &lender{subscribed: make(chan message.Subscribe, 9), acked: make(chan message.Ack, 9)}
+		process := spawn(func() actor.Actor { return l })
+		ours, theirs := transport.Pipe("")
+		s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+		spawn(func() actor.Actor { return connectionOf(s, process, theirs, false) })
+		send := func(text string) {
+			if err := ours.WriteMessage([]byte(text), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() {
+			for _, err := ours.ReadMessage(); err == nil; _, err = ours.ReadMessage() {
+			}
+		}()
+		send(`{"id":1,"method":"initialize","params":{"clientName":"test","capabilities":{"ack":true}}}`)
+		send(`{"method":"initialized"}`)
+		if m := <-l.subscribed; !m.Explicit {
+			t.Errorf("subscribed by %+v", m)
+		}
+		system.Root.Send(process, message.Delivery{Process: "a", Entries: []outlog.Entry{{Seq: 1, Kind: outlog.Output, Stream: protocol.Stdout, Data: []byte("x")}}})
+		time.Sleep(time.Second) // far longer than window.Pause
+		synctest.Wait()
+		if len(l.acked) > 0 {
+			t.Errorf("acknowledged without the client: %+v", <-l.acked)
+		}
+		send(`{"method":"session/ack","params":{"processes":{"a":1}}}`)
+		if m := <-l.acked; m != (message.Ack{From: 0, To: 1}) {
+			t.Errorf("acknowledged %+v, want 0 to 1", m)
+		}
+		ours.Close(protocol.CloseNormal, "")
 		synctest.Wait()
 	})
 }

@@ -152,4 +152,5 @@ var mutants = []mutant{
 	{file: "actors/connection/stall.go", old: `if working || released`, new: `if released`, breaks: "a connection that waits for the server has not stalled"},
 	{file: "actors/connection/files.go", old: `f.unwritten >= fileWindow`, new: `f.unwritten > fileWindow`, breaks: "no call about files begins while a window of answers is unwritten"},
 	{file: "actors/connection/files.go", old: `f.busy[call.handle] || call.large`, new: `call.large`, breaks: "calls about one handle run one at a time"},
+	{file: "actors/connection/output.go", old: `!c.observer && !c.acks || a.Of.command`, new: `!c.observer || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
 }
