@@ -159,7 +159,7 @@ func TestStoppedGroupEnds(t *testing.T) {
 		if !left() {
 			t.Error("the actor ended before the retention was over")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if left() {
 			t.Error("the actor is left after the retention")

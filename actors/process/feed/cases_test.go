@@ -56,7 +56,7 @@ func TestAhead(t *testing.T) {
 				t.Errorf("%d entries come in the end, want 200", n)
 			}
 
-			f, v = subscribed()
+			f, _ = subscribed()
 			f.Subscribe(start, "w", "w", Subscription{After: 3})
 			f.Pull("w", 200*test.size)
 			if d, _ := f.Next(start, f.viewers["w"], false); len(d.Entries) != 200 {
@@ -71,12 +71,12 @@ func TestAhead(t *testing.T) {
 				t.Error("there is a limit for an owner that has subscribed again")
 			}
 
-			f, v = subscribed()
+			f, _ = subscribed()
 			if n := got(f, v, start, true); n != 200 {
 				t.Errorf("%d entries come in a hurry, want 200", n)
 			}
 
-			f, v = subscribed()
+			f, _ = subscribed()
 			f.Ack(start, "o", 0, 2)
 			if since := f.Ahead().Sub(start); since != aheadTime {
 				t.Errorf("the limit lasts %v after a part was read, want %v", since, aheadTime)

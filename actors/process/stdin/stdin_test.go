@@ -31,7 +31,6 @@ type model struct {
 	state    State
 	requests []request // by number
 	sent     []int     // waiting requests, oldest first
-	answered map[int]Do
 	now      time.Time
 	room     int          // how many bytes the program's stdin takes
 	shut     bool         // the program has closed its stdin
