@@ -21,7 +21,7 @@ import (
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
-// Env is the environment of all actors of a troupe. No field changes after the start. actors.Props fills
+// Env is the environment of all actors of a troupe. After the start only Counts change. actors.Props fills
 // every field. Tests of a single actor leave fields nil; the comments name the fields where nil works.
 type Env struct {
 	config.Config // with defaults
