@@ -71,12 +71,12 @@ func TestAhead(t *testing.T) {
 				t.Error("there is a limit for an owner that has subscribed again")
 			}
 
-			f, _ = subscribed()
+			f, v = subscribed()
 			if n := got(f, v, start, true); n != 200 {
 				t.Errorf("%d entries come in a hurry, want 200", n)
 			}
 
-			f, _ = subscribed()
+			f, v = subscribed()
 			f.Ack(start, "o", 0, 2)
 			if since := f.Ahead().Sub(start); since != aheadTime {
 				t.Errorf("the limit lasts %v after a part was read, want %v", since, aheadTime)
