@@ -2,6 +2,7 @@ package group
 
 import (
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,25 +24,29 @@ type stage struct {
 	record  *groupRecord
 	group   *actor.PID
 	members map[string]*actor.PID
+
+	mu      sync.Mutex                 // the processes run at the same time
 	orders  map[string][]message.Order // since the last call of wants
-	serial  uint64                     // of the newest Order
+	serials map[string]uint64          // of the newest Order to each process
 	reports []protocol.GroupInfo
 	asked   int // Reports to the processes
 }
 
 func onStage(t *testing.T, test func(s *stage)) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		s := &stage{t: t, root: system.Root, members: make(map[string]*actor.PID), orders: make(map[string][]message.Order)}
+		s := &stage{t: t, root: system.Root, members: make(map[string]*actor.PID), orders: make(map[string][]message.Order), serials: make(map[string]uint64)}
 		for _, id := range []string{"a", "b"} {
 			s.members[id] = spawn(func() actor.Actor {
 				return actor.ReceiveFunc(func(ctx actor.Context) {
+					s.mu.Lock()
+					defer s.mu.Unlock()
 					switch m := ctx.Message().(type) {
 					case message.Order:
 						s.orders[id] = append(s.orders[id], m)
-						if m.Serial <= s.serial {
-							t.Errorf("order %d comes after order %d", m.Serial, s.serial)
+						if last := s.serials[id]; m.Serial <= last {
+							t.Errorf("order %d comes after order %d", m.Serial, last)
 						}
-						s.serial = m.Serial
+						s.serials[id] = m.Serial
 					case message.Report:
 						s.asked++
 					}
