@@ -18,7 +18,7 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 		const max = 256 << 10
 		var pid *actor.PID
 		budget := child.NewBudget(max, func() { system.Root.Send(pid, message.BudgetLow{}) })
-		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.shared.OutputBudget = budget })
+		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.env.OutputBudget = budget })
 		owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 		tell := func(m any) {
 			system.Root.RequestWithCustomSender(pid, m, owner)
@@ -60,7 +60,7 @@ func TestStoppedHoldsNoBudget(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		budget := child.NewBudget(1<<20, func() {})
 		tree := make(chan struct{})
-		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.shared.OutputBudget = budget })
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.env.OutputBudget = budget })
 		c.Tree = tree
 		for range 3 {
 			credit, _ := c.Intake.Take(64 << 10)

@@ -27,10 +27,10 @@ func (p *process) terminate(m protocol.ProcessTerminateParams) {
 // treeGone is the answer to KillTree.
 func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	if m.err != nil {
-		p.shared.Log.Error("kill tree", "actor", p.name, "err", m.err)
+		p.env.Log.Error("kill tree", "actor", p.name, "err", m.err)
 	}
 	p.life.TreeGone(p.now(), m.run, m.err)
-	p.shared.At(ctx, env.TreeGoneSet)
+	p.env.At(ctx, env.TreeGoneSet)
 	if p.life.Stopping() {
 		p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
 	}
@@ -97,7 +97,7 @@ func (p *process) keeps() time.Duration {
 	if p.feed.Ephemeral {
 		return 0
 	}
-	return max(p.shared.ClosedRetention, 0)
+	return max(p.env.ClosedRetention, 0)
 }
 
 // leave gives back everything of the process, and kills its tree. leave may be repeated.
@@ -128,7 +128,7 @@ func (r *processRecord) destroy() {
 		}
 		return
 	}
-	log, name := r.shared.Log, r.name
+	log, name := r.env.Log, r.name
 	handle.Finish(func(err error) {
 		r.intake.Close() // the log goes with the record
 		if err != nil {

@@ -23,7 +23,7 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	c := &fake.Child{Born: time.Now()}
 	record := &processRecord{
-		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(0, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		env: &env.Env{Config: config, OutputBudget: child.NewBudget(0, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			c.Intake = in
 			done(c, nil)
 		}},

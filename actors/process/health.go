@@ -164,7 +164,7 @@ func (p *process) blinded(m blinded) {
 	}
 	h.ours = m.err
 	if m.err != nil && !errors.Is(m.err, errLooks) { // errLooks may last for a moment only
-		p.shared.Log.Warn("the server cannot look whether a process is ready: that time does not count", "actor", p.name, "err", m.err)
+		p.env.Log.Warn("the server cannot look whether a process is ready: that time does not count", "actor", p.name, "err", m.err)
 	}
 }
 
@@ -273,7 +273,7 @@ func (p *process) heard(ctx actor.Context, s protocol.Stream, data []byte) {
 func (p *process) match(ctx actor.Context) {
 	h := &p.health
 	self, root, watched, pattern, lines, m := ctx.Self(), ctx.ActorSystem().Root, h.watched, h.pattern, h.matching, matched{run: p.life.Run()}
-	p.shared.Run(root, self, "match", func() {
+	p.env.Run(root, self, "match", func() {
 		m.ready = slices.ContainsFunc(lines, func(line []byte) bool {
 			return watched.Err() == nil && pattern().Match(bytes.TrimSuffix(line, []byte{'\r'})) // lines of a TTY end with \r\n
 		})

@@ -20,7 +20,7 @@ import (
 // itself stands in the way, time does not count.
 func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
 	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.watched, p.health.blind
-	p.shared.Run(root, self, "ready", func() {
+	p.env.Run(root, self, "ready", func() {
 		var told error
 		for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, lookEvery) {
 			begun, err := time.Now(), look(watched)
@@ -58,7 +58,7 @@ const (
 var errLooks = fmt.Errorf("%d looks at files of this session, or %d in all, wait for a filesystem", looksEach, looksAll)
 
 func (p *process) bounded(look func(context.Context) error) func(context.Context) error {
-	each, all := &p.gauge.Looks, &p.shared.Counts.Looks
+	each, all := &p.gauge.Looks, &p.env.Counts.Looks
 	return func(ctx context.Context) error {
 		defer each.Add(-1)
 		defer all.Add(-1)

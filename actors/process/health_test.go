@@ -38,8 +38,8 @@ func infoOf(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pi
 
 // probes answers the starts of probes: with the exit code that result returns, or with its error.
 func probes(r *processRecord, result func(n int) (int, error)) *atomic.Int64 {
-	start, count := r.shared.StartChild, new(atomic.Int64)
-	r.shared.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+	start, count := r.env.StartChild, new(atomic.Int64)
+	r.env.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 		if !strings.Contains(spec.Name, ".probe") {
 			start(spec, in, done)
 			return
@@ -123,8 +123,8 @@ func TestRestartsThatCannotBeMade(t *testing.T) {
 		params := protocol.ProcessStartParams{Restart: &protocol.Restart{Policy: "permanent"}}
 		pid, record, c := fakeProcessOf(params, spawn, func(r *processRecord) {
 			r.restart = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 2, Period: time.Hour}}
-			start := r.shared.StartChild
-			r.shared.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			start := r.env.StartChild
+			r.env.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				starts.Add(1)
 				if lacking.Load() {
 					done(nil, fmt.Errorf("%w: file descriptors: %w", child.ErrLimit, syscall.EMFILE))
@@ -293,7 +293,7 @@ func TestLooksThatHang(t *testing.T) {
 		var pids []*actor.PID
 		start := func(g *message.Gauge) {
 			pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{Ready: &protocol.Ready{File: "file:///x", TimeoutMs: ms(time.Minute)}}, spawn, func(r *processRecord) {
-				r.shared, r.gauge = common, g
+				r.env, r.gauge = common, g
 			})
 			pids, records = append(pids, pid), append(records, record)
 		}

@@ -39,9 +39,9 @@ func (p *process) acceptStdin(ctx actor.Context) {
 				result = protocol.ProcessWriteResult{Status: writeStatus(step.Do)}
 			}
 		}
-		p.shared.At(ctx, env.StdinTaken)
+		p.env.At(ctx, env.StdinTaken)
 		p.reply(ctx, r, result, nil)
-		p.shared.At(ctx, env.StdinAnswered)
+		p.env.At(ctx, env.StdinAnswered)
 		p.stdin.Answered() // after the reply: an instance that fails in between answers again
 	}
 }

@@ -23,7 +23,7 @@ func (p *process) lifeConfig() life.Config {
 		Grouped:    p.group != nil,
 		Restart:    p.restart,
 		KillGrace:  -1,
-		GroupGrace: max(p.shared.KillGrace, 0),
+		GroupGrace: max(p.env.KillGrace, 0),
 		Keep:       p.keeps(),
 	}
 	if g := p.params.KillGraceMs; g != nil {
@@ -65,7 +65,7 @@ func (p *process) now() life.Now {
 // check logs an error of the machine: a bug. The input changed nothing.
 func (p *process) check(err error) {
 	if err != nil {
-		p.shared.Log.Error("life of a process", "actor", p.name, "err", err)
+		p.env.Log.Error("life of a process", "actor", p.name, "err", err)
 	}
 }
 
@@ -114,23 +114,23 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	case life.Finish:
 		p.finishRun(handle)
 	case life.Signal:
-		p.shared.At(ctx, env.RunEnding)
+		p.env.At(ctx, env.RunEnding)
 		signal := syscall.SIGTERM
 		if s, ok := p.params.StopSignal.Number(); ok {
 			signal = s
 		}
 		p.logErr("stop", handle.Signal(signal))
 	case life.Kill:
-		p.shared.At(ctx, env.RunEnding)
+		p.env.At(ctx, env.RunEnding)
 		p.matchNoMore(ctx)
 		p.logErr("SIGKILL", handle.Kill())
 	case life.KillTree:
-		p.shared.At(ctx, env.RunEnding)
+		p.env.At(ctx, env.RunEnding)
 		p.matchNoMore(ctx)
 		self, root := ctx.Self(), ctx.ActorSystem().Root
 		handle.KillTree(func(err error) { root.Send(self, treeGone{a.Run, err}) })
 	case life.Abandon:
-		p.shared.At(ctx, env.RunOver)
+		p.env.At(ctx, env.RunOver)
 		handle.Abandon()
 	default:
 		return false
@@ -145,7 +145,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	case life.LogExited:
 		p.feed.Log.AppendExited(a.Status)
 		p.life.Done()
-		p.shared.At(ctx, env.ExitLogged)
+		p.env.At(ctx, env.ExitLogged)
 		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
 	case life.LogRestarted:
 		lost := int64(0)
@@ -154,20 +154,20 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		}
 		p.feed.Log.AppendRestarted(outlog.Restart{Run: a.Run, Reason: a.Reason, Delay: a.Delay, StdinLost: lost})
 		p.life.Done()
-		p.shared.At(ctx, env.RestartLogged)
+		p.env.At(ctx, env.RestartLogged)
 	case life.LogEvicted:
 		p.feed.Log.AppendEvicted(a.Reason)
 		p.life.Done()
 	case life.LogClosed:
-		p.shared.At(ctx, env.ClosePhase)
+		p.env.At(ctx, env.ClosePhase)
 		p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
 		p.release()
 		p.feed.Log.AppendClosed()
 		p.life.Done()
-		p.shared.At(ctx, env.CloseLogged)
+		p.env.At(ctx, env.CloseLogged)
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.DropLog:
-		p.shared.At(ctx, env.RetiredPhase)
+		p.env.At(ctx, env.RetiredPhase)
 		p.feed.Close()
 		p.life.Done()
 		p.intake.Hold(p.holds())
@@ -185,7 +185,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 func (p *process) doTell(ctx actor.Context, a life.Action) {
 	switch a := a.(type) {
 	case life.Announce:
-		p.shared.At(ctx, env.RunningSet)
+		p.env.At(ctx, env.RunningSet)
 		p.announce(ctx)
 	case life.AnswerTrees:
 		p.answerTrees(ctx, a.Err)
@@ -198,22 +198,22 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 	case life.TellRetired:
 		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last()})
 	case life.Unstarted:
-		p.shared.Log.Warn("the server cannot start a run, and tries again", "actor", p.name, "run", a.Run, "every", life.StartRetry, "err", a.Err)
+		p.env.Log.Warn("the server cannot start a run, and tries again", "actor", p.name, "run", a.Run, "every", life.StartRetry, "err", a.Err)
 	case life.StopActor:
 		ctx.Stop(ctx.Self())
 	default:
-		p.shared.Log.Error("unexpected action", "actor", p.name, "action", a)
+		p.env.Log.Error("unexpected action", "actor", p.name, "action", a)
 	}
 	p.life.Done()
 }
 
 // spawn asks for a child for a run.
 func (p *process) spawn(ctx actor.Context, run int) {
-	p.shared.At(ctx, env.RunCounted)
+	p.env.At(ctx, env.RunCounted)
 	p.stdinAt.Stop()
 	p.stdin.NextRun()
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+	in := child.NewIntake(p.feed.Retention, p.env.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 	if p.intake != nil {
 		in.Succeed(p.intake)
 	}
@@ -227,9 +227,9 @@ func (p *process) spawn(ctx actor.Context, run int) {
 		spec.Name += "." + strconv.Itoa(run) // of its cgroup, and its mark
 	}
 	r := p.processRecord
-	p.shared.At(ctx, env.SpawnPrepared)
+	p.env.At(ctx, env.SpawnPrepared)
 	p.life.Done() // before StartChild: two children are worse than none
-	p.shared.StartChild(spec, p.intake, func(h child.Handle, err error) {
+	p.env.StartChild(spec, p.intake, func(h child.Handle, err error) {
 		r.mu.Lock()
 		r.handle, r.startErr = h, err
 		gone := r.gone
@@ -239,7 +239,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 		}
 		root.Send(self, spawned{})
 	})
-	p.shared.At(ctx, env.SpawnAsked)
+	p.env.At(ctx, env.SpawnAsked)
 }
 
 // spawned passes the answer of the spawner on to the life, if there is an answer.
@@ -256,7 +256,7 @@ func (p *process) spawned(ctx actor.Context) {
 	case err == nil: // no answer yet
 	case ofCommand(err):
 		if p.life.Phase() == life.Restarting { // else the answer to process/start says so
-			p.shared.Log.Warn("a run could not be started", "actor", p.name, "run", p.life.Run(), "err", err)
+			p.env.Log.Warn("a run could not be started", "actor", p.name, "run", p.life.Run(), "err", err)
 		}
 		p.life.StartFailed(p.now(), err)
 	default:
@@ -266,7 +266,7 @@ func (p *process) spawned(ctx actor.Context) {
 
 // begin watches a run whose child is there. begin may be repeated.
 func (p *process) begin(ctx actor.Context) {
-	p.shared.At(ctx, env.RunBegun)
+	p.env.At(ctx, env.RunBegun)
 	switch {
 	case p.restart != nil:
 		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
@@ -290,7 +290,7 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 		p.isReady(ctx)
 	}
 	p.check(p.life.Exited(p.now(), st))
-	p.shared.At(ctx, env.ExitPhase)
+	p.env.At(ctx, env.ExitPhase)
 	p.act(ctx)
 }
 
@@ -299,7 +299,7 @@ func (p *process) finishRun(handle child.Handle) {
 	if handle == nil {
 		return // the run could not be started
 	}
-	in, log, name := p.intake, p.shared.Log, p.name
+	in, log, name := p.intake, p.env.Log, p.name
 	handle.Finish(func(err error) {
 		in.Close()
 		if err != nil {

@@ -55,7 +55,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	params.Argv = clipArgv(params.Argv)
 	params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
 	record := &processRecord{
-		shared:  e,
+		env:     e,
 		id:      params.ProcessID,
 		name:    o.Name,
 		params:  params,
@@ -100,7 +100,7 @@ func (r *processRecord) request() message.SpawnRequest {
 	return message.SpawnRequest{
 		Spawn: message.Spawn{
 			Name:  r.name,
-			Props: r.shared.Props(func() actor.Actor { return &process{r} }, env.Escalated),
+			Props: r.env.Props(func() actor.Actor { return &process{r} }, env.Escalated),
 			Label: "process " + r.id,
 		},
 		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },

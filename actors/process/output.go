@@ -35,7 +35,7 @@ func (p *process) holds() (retained, pinned int64) {
 }
 
 // trim drops the entries nobody needs.
-func (p *process) trim() { p.feed.Trim(p.shared.OutputBudget.Short()) }
+func (p *process) trim() { p.feed.Trim(p.env.OutputBudget.Short()) }
 
 // held tells the pumps how much the log holds. Call held whenever the log may hold less.
 func (p *process) held() {
@@ -87,9 +87,9 @@ func (p *process) deliver(ctx actor.Context, v *viewer) {
 	if !ok {
 		return
 	}
-	p.shared.At(ctx, env.DeliveryRead)
+	p.env.At(ctx, env.DeliveryRead)
 	ctx.Request(v.To, message.Delivery{Process: p.id, Gap: d.Gap, Entries: d.Entries, AckEvery: p.feed.Retention / 4})
-	p.shared.At(ctx, env.DeliverySent)
+	p.env.At(ctx, env.DeliverySent)
 	if p.feed.Sent(now, v, &d) { // after the send: if the delivery is lost, the viewer subscribes again from the old cursor
 		p.held()
 	}
@@ -133,7 +133,7 @@ func (p *process) park(ctx actor.Context, r *parked, ms *uint64) {
 func (p *process) answerParked(ctx actor.Context, r *parked) {
 	if i := slices.Index(p.reads, r); i >= 0 {
 		p.answer(ctx, r, true)
-		p.shared.At(ctx, env.ReadAnswered)
+		p.env.At(ctx, env.ReadAnswered)
 		p.reads = slices.Delete(p.reads, i, i+1)
 	}
 }
@@ -188,7 +188,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	// On a goroutine, because a disk may be slow. One at a time, because a read takes memory.
 	p.unspooling = true
 	sender, self, root := r.sender, ctx.Self(), ctx.ActorSystem().Root
-	p.shared.Run(root, self, "spool", func() {
+	p.env.Run(root, self, "spool", func() {
 		root.Send(sender, unspool(reply, res.Chunks, read.Entries))
 		root.Send(self, unspooled{})
 	})

@@ -49,7 +49,7 @@ func (p *process) probe(ctx actor.Context) {
 		Context: h.watched,
 	}
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
-	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.shared
+	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.env
 	s.Run(root, self, "probe", func() {
 		m.ours = errors.New("internal error")
 		defer func() {
@@ -129,7 +129,7 @@ func (p *process) probed(ctx actor.Context, m probed) {
 		return
 	}
 	if m.ours != nil && h.ours == nil {
-		p.shared.Log.Warn("the server cannot probe a process: that does not count as a failure", "actor", p.name, "err", m.ours)
+		p.env.Log.Warn("the server cannot probe a process: that does not count as a failure", "actor", p.name, "err", m.ours)
 	}
 	h.ours = m.ours
 	since, _ := p.intake.Starved()

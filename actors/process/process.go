@@ -42,7 +42,7 @@ const turnBytes = 128 << 10
 // record; mu guards only the fields that the spawner sets.
 type processRecord struct {
 	// Fixed at spawn.
-	shared   *env.Env
+	env      *env.Env
 	id, name string // the client's, and the actor's
 	params   protocol.ProcessStartParams
 	spec     child.Spec
@@ -107,7 +107,7 @@ func (p *process) Receive(ctx actor.Context) {
 	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) {
-			p.shared.Log.Warn("unexpected message", "actor", p.name, "message", m)
+			p.env.Log.Warn("unexpected message", "actor", p.name, "message", m)
 		}
 	}
 	p.advance(ctx)
@@ -124,12 +124,12 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.takeFacts(ctx)
 	case message.Order:
 		p.life.Order(p.now(), m.Serial, m.Status)
-		p.shared.At(ctx, env.OrderTaken)
+		p.env.At(ctx, env.OrderTaken)
 	case message.Report:
 		p.life.Report(p.now())
 	case message.Stop:
 		p.life.Stop(p.now(), m.Reason, m.Shutdown)
-		p.shared.At(ctx, env.StopSet)
+		p.env.At(ctx, env.StopSet)
 	case treeGone:
 		p.treeGone(ctx, m)
 	case message.Forgotten:
@@ -187,7 +187,7 @@ func (p *process) start(ctx actor.Context) {
 	if !p.life.Begun() {
 		if p.group != nil { // requests come before the first run
 			self, root := ctx.Self(), ctx.ActorSystem().Root
-			p.intake = child.NewIntake(p.feed.Retention, p.shared.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+			p.intake = child.NewIntake(p.feed.Retention, p.env.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 		}
 		p.life = life.New(p.lifeConfig())
 		p.life.Start()
@@ -265,7 +265,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
 			}
 			p.logged = in
-			p.shared.At(ctx, env.FactLogged)
+			p.env.At(ctx, env.FactLogged)
 			p.heard(ctx, f.Stream, f.Data)
 			n += len(f.Data) + 1
 		case child.FactExited:
@@ -302,6 +302,6 @@ func (p *process) handleNow() child.Handle {
 
 func (p *process) logErr(what string, err error) {
 	if err != nil {
-		p.shared.Log.Warn(what, "actor", p.name, "err", err)
+		p.env.Log.Warn(what, "actor", p.name, "err", err)
 	}
 }

@@ -164,7 +164,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	record := &processRecord{
 		gauge: new(message.Gauge),
-		shared: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		env: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			starts.names = append(starts.names, spec.Name)
 			c := &fake.Child{Born: time.Now(), Intake: in, Tree: tree}
@@ -306,7 +306,7 @@ func TestObserversHaveExtraTime(t *testing.T) {
 		synctest.Wait()
 		system.Root.RequestWithCustomSender(pid, message.Subscribe{After: record.feed.Log.Last(), Owner: true}, silent())
 		for i, want := range []bool{false, true} {
-			time.Sleep(record.shared.ClosedRetention)
+			time.Sleep(record.env.ClosedRetention)
 			synctest.Wait()
 			if retired := count("processRetired") > 0; retired != want {
 				t.Errorf("after %d times the retention the process is retired: %v, want %v", i+1, retired, want)
@@ -320,7 +320,7 @@ func TestOutputOutlivesAFailure(t *testing.T) {
 	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
 		_, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.shared.Faults.Actor = func(_ *actor.PID, m any) {
+			r.env.Faults.Actor = func(_ *actor.PID, m any) {
 				if m == env.FactLogged && !failed {
 					failed = true
 					panic("injected")
@@ -413,7 +413,7 @@ func TestNextRunTakesOver(t *testing.T) {
 			in.Put(protocol.PTY, make([]byte, c.N), nil, c, 0)
 			synctest.Wait()
 		}
-		before := record.shared.OutputBudget.Used()
+		before := record.env.OutputBudget.Used()
 		starts.slow = true
 		starts.last().End()
 		synctest.Wait()
@@ -421,7 +421,7 @@ func TestNextRunTakesOver(t *testing.T) {
 		starts.ask(system.Root, protocol.ProcessResizeParams{ProcessID: "p", Size: size})
 		starts.done(starts.last(), nil)
 		synctest.Wait()
-		if used := record.shared.OutputBudget.Used(); before == 0 || used < before {
+		if used := record.env.OutputBudget.Used(); before == 0 || used < before {
 			t.Errorf("%d bytes are charged after the restart, %d before", used, before)
 		}
 		if got := starts.last().Size; got != size {
@@ -439,7 +439,7 @@ func TestOrderWhileStarting(t *testing.T) {
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{KillGraceMs: ms(time.Second)}, spawn, func(r *processRecord) {
 			r.group = r.session
 			r.restart = &supervision.Restart{Policy: supervision.Permanent}
-			r.shared.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			r.env.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				c.Intake = in
 				starts = append(starts, func() { done(c, nil) })
 			}
@@ -489,7 +489,7 @@ func TestResizeWhileStarting(t *testing.T) {
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
 			r.group, r.restart = r.session, &supervision.Restart{Policy: supervision.Temporary}
 			r.spec.TTY = true
-			r.shared.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			r.env.StartChild = func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				start = func() { done(c, nil) }
 			}
 		})
@@ -547,13 +547,13 @@ func TestBudgetOfAFailedRun(t *testing.T) {
 		synctest.Wait()
 		starts.done(nil, errors.New("no such program"))
 		synctest.Wait()
-		if record.shared.OutputBudget.Used() == 0 || record.gauge.HeldBytes.Load() == 0 {
+		if record.env.OutputBudget.Used() == 0 || record.gauge.HeldBytes.Load() == 0 {
 			t.Error("nothing is charged, and this tests nothing")
 		}
 		system.Root.Send(starts.pid, message.Stop{Reason: "session closed", Shutdown: -1})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if used, held := record.shared.OutputBudget.Used(), record.gauge.HeldBytes.Load(); used != 0 || held != 0 {
+		if used, held := record.env.OutputBudget.Used(), record.gauge.HeldBytes.Load(); used != 0 || held != 0 {
 			t.Errorf("after its end %d bytes are charged, and %d held for its owner", used, held)
 		}
 	})
@@ -665,7 +665,7 @@ func TestDeliveryOutlivesAFailure(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		failed := false
 		pid, record, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
-			r.shared.Faults.Actor = func(_ *actor.PID, m any) {
+			r.env.Faults.Actor = func(_ *actor.PID, m any) {
 				if m == env.DeliveryRead && !failed {
 					failed = true
 					panic("injected")
