@@ -48,7 +48,8 @@ type fakeProcess struct {
 	writes   map[string]bool
 	signals  []protocol.Signal
 	killed   bool
-	tree     bool // whether terminate asked for the whole tree
+	tree     bool   // whether terminate asked for the whole tree
+	run      uint64 // of terminate
 	exitCode int
 	ended    bool
 }
@@ -302,7 +303,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		params(&t)
 		p := f.procs[t.ProcessID]
 		if p != nil && !p.ended {
-			p.killed, p.tree = true, t.Tree
+			p.killed, p.tree, p.run = true, t.Tree, t.Run
 		}
 		return protocol.ProcessTerminateResult{Running: p != nil && !p.ended}, nil
 	case protocol.MethodProcessList:

@@ -153,4 +153,6 @@ var mutants = []mutant{
 	{file: "actors/connection/files.go", old: `f.unwritten >= fileWindow`, new: `f.unwritten > fileWindow`, breaks: "no call about files begins while a window of answers is unwritten"},
 	{file: "actors/connection/files.go", old: `f.busy[call.handle] || call.large`, new: `call.large`, breaks: "calls about one handle run one at a time"},
 	{file: "actors/connection/output.go", old: `!c.observer && !c.acks || a.Of.command`, new: `!c.observer || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
+	{file: "client/cmd.go", old: `p.status == nil || p.status.Run != run`, new: `p.status == nil`, breaks: "the WaitDelay of a run does not kill a later run"},
+	{file: "client/cmd.go", old: `OfRun: protocol.OfRun{Run: uint64(run)}`, new: `OfRun: protocol.OfRun{}`, breaks: "the kill after a WaitDelay is for its run alone"},
 }
