@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,7 @@ type stage struct {
 	replies  []message.Reply       // to the client
 	failures int                   // ListSessions that still fail
 	ids      []string              // of the sessions, in the order of their requests
+	mu       sync.Mutex            // guards heard: the sessions run at the same time
 	heard    map[string][]any      // by each session
 	pids     map[string]*actor.PID // of the sessions
 	drained  int
@@ -61,7 +63,9 @@ func (s *stage) sessions(ctx actor.Context) {
 		s.ids = append(s.ids, m.Name)
 		s.pids[m.Name], _ = ctx.SpawnNamed(actor.PropsFromFunc(func(ctx actor.Context) {
 			if _, ours := ctx.Message().(actor.SystemMessage); !ours {
+				s.mu.Lock()
 				s.heard[m.Name] = append(s.heard[m.Name], ctx.Message())
+				s.mu.Unlock()
 			}
 		}), m.Name)
 	case message.SessionSpawned:
@@ -84,6 +88,8 @@ func (s *stage) send(m any) {
 // wants checks the messages that a session got since the last call.
 func (s *stage) wants(session int, want ...any) {
 	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	id := s.ids[session]
 	if got := s.heard[id]; !slices.EqualFunc(got, want, func(a, b any) bool {
 		if evict, ok := a.(message.Evict); ok {
