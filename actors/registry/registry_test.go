@@ -18,8 +18,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// stage is a registry in fake time. The test plays the sessions actor, the sessions and the clients. After
-// synctest.Wait, the test may read every field.
+// stage is a registry in fake time. The test plays the sessions actor, the sessions and the clients.
 type stage struct {
 	t        *testing.T
 	root     *actor.RootContext
@@ -29,10 +28,12 @@ type stage struct {
 	replies  []message.Reply       // to the client
 	failures int                   // ListSessions that still fail
 	ids      []string              // of the sessions, in the order of their requests
-	mu       sync.Mutex            // guards heard: the sessions run at the same time
 	heard    map[string][]any      // by each session
 	pids     map[string]*actor.PID // of the sessions
 	drained  int
+
+	// mu guards what the actors write. The test holds mu except while it waits.
+	mu sync.Mutex
 }
 
 func onStage(t *testing.T, c config.Config, test func(s *stage)) {
@@ -42,22 +43,32 @@ func onStage(t *testing.T, c config.Config, test func(s *stage)) {
 		s.client = spawn(func() actor.Actor {
 			return actor.ReceiveFunc(func(ctx actor.Context) {
 				if m, ok := ctx.Message().(message.Reply); ok {
+					s.mu.Lock()
+					defer s.mu.Unlock()
 					s.replies = append(s.replies, m)
 				}
 			})
 		})
 		sessions := spawn(func() actor.Actor { return actor.ReceiveFunc(s.sessions) })
-		s.record = &record{drained: func() { s.drained++ }}
+		s.record = &record{drained: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.drained++
+		}}
 		s.registry = spawn(func() actor.Actor {
 			return &registry{env: &env.Env{Config: c.WithDefaults()}, record: s.record, sessions: sessions}
 		})
 		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		test(s)
 	})
 }
 
 // sessions is the sessions actor.
 func (s *stage) sessions(ctx actor.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch m := ctx.Message().(type) {
 	case message.SpawnRequest:
 		s.ids = append(s.ids, m.Name)
@@ -81,15 +92,20 @@ func (s *stage) sessions(ctx actor.Context) {
 
 // send sends the registry a message, and waits until everything that follows from it was done.
 func (s *stage) send(m any) {
-	s.root.RequestWithCustomSender(s.registry, m, s.client)
+	s.wait(func() { s.root.RequestWithCustomSender(s.registry, m, s.client) })
+}
+
+// wait lets the actors run: f, and everything that follows from it.
+func (s *stage) wait(f func()) {
+	s.mu.Unlock()
+	f()
 	synctest.Wait()
+	s.mu.Lock()
 }
 
 // wants checks the messages that a session got since the last call.
 func (s *stage) wants(session int, want ...any) {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := s.ids[session]
 	if got := s.heard[id]; !slices.EqualFunc(got, want, func(a, b any) bool {
 		if evict, ok := a.(message.Evict); ok {
@@ -113,8 +129,8 @@ func (s *stage) refused(n int, text string) {
 
 // stop ends a session.
 func (s *stage) stop(session int) {
-	s.root.StopFuture(s.pids[s.ids[session]]).Wait()
-	synctest.Wait()
+	pid := s.pids[s.ids[session]]
+	s.wait(func() { s.root.StopFuture(pid).Wait() })
 }
 
 // A full server evicts the session that has been without an owner and without a process the longest. The
@@ -157,8 +173,7 @@ func TestNoSessionMakesRoom(t *testing.T) {
 		s.send(message.Standing{ID: s.ids[0]}) // its owner was faster
 		s.wants(1, message.Evict{IfIdle: true})
 		s.refused(0, "")
-		time.Sleep(roomTime) // the other one does not answer
-		synctest.Wait()
+		s.wait(func() { time.Sleep(roomTime) }) // the other one does not answer
 		s.refused(1, "the server has 2 sessions, its limit")
 	})
 }
@@ -209,7 +224,7 @@ func TestListOfSessionsIsAwaited(t *testing.T) {
 		s.failures = 3
 		next := &registry{env: &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}, record: s.record,
 			sessions: actor.NewPID(s.pids[kept].Address, strings.TrimSuffix(s.pids[kept].Id, "/"+kept))}
-		s.root.StopFuture(s.registry).Wait()
+		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
 		s.registry = s.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return next }))
 		s.send(message.Attach{})
 		s.send(message.Attach{SessionID: kept})
@@ -217,14 +232,13 @@ func TestListOfSessionsIsAwaited(t *testing.T) {
 		if len(s.ids) != 1 || s.drained != 0 || len(s.replies) != 0 {
 			t.Errorf("before the list: %d sessions, drained %d times, %+v", len(s.ids), s.drained, s.replies)
 		}
-		time.Sleep(3 * listPause)
-		synctest.Wait()
+		s.wait(func() { time.Sleep(3 * listPause) })
 		if known := slices.Collect(maps.Keys(next.known)); !slices.Equal(known, []string{kept}) {
 			t.Errorf("knows %v, want %v", known, kept)
 		}
 		s.wants(0, message.TellStanding{}, message.Drain{})
 		s.refused(1, "shutting down")
-		s.root.StopFuture(s.registry).Wait()
+		s.wait(func() { s.root.StopFuture(s.registry).Wait() })
 	})
 }
 
