@@ -8,7 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// WaitDelay counts from the end of each run, and kills what that run has left: never a later run.
+// WaitDelay counts from the end of each run, and kills only the descendants of the same run.
 func TestWaitDelayIsOfOneRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 10 * time.Second

@@ -32,7 +32,7 @@ type stage struct {
 	pids     map[string]*actor.PID // of the sessions
 	drained  int
 
-	// mu guards what the actors write. The test holds mu except while it waits.
+	// mu guards all fields that actors write. The test holds mu except during wait.
 	mu sync.Mutex
 }
 
@@ -90,12 +90,12 @@ func (s *stage) sessions(ctx actor.Context) {
 	}
 }
 
-// send sends the registry a message, and waits until everything that follows from it was done.
+// send sends the registry a message, and waits until the actors are done.
 func (s *stage) send(m any) {
 	s.wait(func() { s.root.RequestWithCustomSender(s.registry, m, s.client) })
 }
 
-// wait lets the actors run: f, and everything that follows from it.
+// wait runs f, and lets the actors finish their work.
 func (s *stage) wait(f func()) {
 	s.mu.Unlock()
 	f()
