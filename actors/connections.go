@@ -55,9 +55,8 @@ func (c *connections) Receive(ctx actor.Context) {
 		c.mayEnd(ctx)
 	case *actor.Terminated:
 		c.mayEnd(ctx)
-	case actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
+		c.env.Unexpected(ctx.Self().GetId(), m)
 	}
 }
 

@@ -21,8 +21,7 @@ func (s *sessions) Receive(ctx actor.Context) {
 		message.ToChildren(ctx, m)
 	case message.ListSessions:
 		ctx.Respond(message.SessionList{Supervisors: slices.Clone(ctx.Children())}) // the actor changes its own slice with each child
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		s.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
+		s.env.Unexpected(ctx.Self().Id, m)
 	}
 }

@@ -222,9 +222,8 @@ func (r *root) Receive(ctx actor.Context) {
 	case message.BudgetLow:
 		ctx.Send(r.sessions, m)
 		ctx.Send(r.registry, m)
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		r.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
+		r.env.Unexpected(ctx.Self().Id, m)
 	}
 }
 

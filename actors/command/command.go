@@ -114,9 +114,8 @@ func (c *command) Receive(ctx actor.Context) {
 	case message.Ack:
 		ctx.Request(c.process.PID, m)
 
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		c.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
+		c.env.Unexpected(ctx.Self().Id, m)
 	}
 }
 

@@ -188,9 +188,8 @@ func (c *connection) Receive(ctx actor.Context) {
 	case pingDue:
 		c.ping(c.window.Due())
 
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		c.env.Log.Warn("unexpected message", "actor", ctx.Self().GetId(), "message", m)
+		c.env.Unexpected(ctx.Self().GetId(), m)
 	}
 }
 

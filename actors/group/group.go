@@ -90,10 +90,8 @@ func (g *group) Receive(ctx actor.Context) {
 	case endedDue:
 		ctx.Stop(ctx.Self())
 		return
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
-		return
 	default:
-		g.env.Log.Warn("unexpected message", "actor", g.name, "message", m)
+		g.env.Unexpected(g.name, m)
 		return
 	}
 	g.env.At(ctx, env.GroupDecided)

@@ -104,10 +104,9 @@ func (p *process) Receive(ctx actor.Context) {
 		return // the next instance goes on with the pending actions
 	case env.Crashed: // a goroutine of readiness or liveness, or the reader of the disk
 		panic(m)
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) {
-			p.env.Log.Warn("unexpected message", "actor", p.name, "message", m)
+			p.env.Unexpected(p.name, m)
 		}
 	}
 	p.advance(ctx)

@@ -113,9 +113,8 @@ func (r *registry) Receive(ctx actor.Context) {
 	case message.DrainAll:
 		r.draining = true
 		r.drain(ctx)
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		r.env.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
+		r.env.Unexpected(ctx.Self().Id, m)
 	}
 }
 

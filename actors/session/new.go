@@ -79,8 +79,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		} else {
 			ctx.Send(logic, message.Gone{Who: m.Who}) // the session may not watch this actor yet
 		}
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		e.Log.Warn("unexpected message", "actor", ctx.Self().Id, "message", m)
+		e.Unexpected(ctx.Self().Id, m)
 	}
 }

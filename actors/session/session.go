@@ -99,9 +99,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.drain(ctx)
 
 	case message.BudgetLow: // for the processes
-	case *actor.DeadLetterResponse, actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
-		s.env.Log.Warn("unexpected message", "actor", s.id, "message", m)
+		s.env.Unexpected(s.id, m)
 	}
 	s.live(ctx)
 }

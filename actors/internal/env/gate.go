@@ -57,6 +57,14 @@ func ofSystem(m any) bool {
 	return false
 }
 
+// Unexpected logs a message that an actor has no case for, under the name of the actor. Messages of
+// protoactor are not logged.
+func (e *Env) Unexpected(name string, m any) {
+	if _, letter := m.(*actor.DeadLetterResponse); !letter && !ofSystem(m) {
+		e.Log.Warn("unexpected message", "actor", name, "message", m)
+	}
+}
+
 // MessageReceived implements actor.MailboxMiddleware: protoactor calls it for each message taken from
 // the mailbox. If the actor has stopped, the message is undelivered.
 func (g *gate) MessageReceived(queued any) {
