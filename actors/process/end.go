@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
@@ -112,7 +113,8 @@ func (p *process) leave() {
 	p.destroy()
 }
 
-// destroy leaves nothing behind, whatever the actor stops of. Any goroutine.
+// destroy kills the child with its tree, and closes the spool and the intake. Any goroutine may call
+// destroy, repeatedly.
 func (r *processRecord) destroy() {
 	r.mu.Lock()
 	r.gone = true
@@ -128,9 +130,14 @@ func (r *processRecord) destroy() {
 		}
 		return
 	}
-	log, name := r.env.Log, r.name
+	r.finish(handle)
+}
+
+// finish lets go of a child, and then of the intake of its run. Any goroutine.
+func (r *processRecord) finish(handle child.Handle) {
+	in, log, name := r.intake, r.env.Log, r.name
 	handle.Finish(func(err error) {
-		r.intake.Close() // the log goes with the record
+		in.Close()
 		if err != nil {
 			log.Error("finish", "actor", name, "err", err)
 		}

@@ -112,7 +112,9 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	case life.Unwatch:
 		p.unwatch()
 	case life.Finish:
-		p.finishRun(handle)
+		if handle != nil { // else the run could not be started
+			p.finish(handle)
+		}
 	case life.Signal:
 		p.env.At(ctx, env.RunEnding)
 		signal := syscall.SIGTERM
@@ -213,7 +215,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.stdinAt.Stop()
 	p.stdin.NextRun()
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.feed.Retention, p.env.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+	in := p.newIntake(ctx)
 	if p.intake != nil {
 		in.Succeed(p.intake)
 	}
@@ -267,12 +269,11 @@ func (p *process) spawned(ctx actor.Context) {
 // begin watches a run whose child is there. begin may be repeated.
 func (p *process) begin(ctx actor.Context) {
 	p.env.At(ctx, env.RunBegun)
-	switch {
-	case p.restart != nil:
+	if p.restart != nil {
 		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {
 			p.logErr("resize", p.handleNow().Resize(p.spec.Size)) // requests may have come since the spawner was asked
 		}
-	default:
+	} else {
 		p.spec.Argv = nil // the child has them: the record is kept for long
 		if l := p.params.Liveness; l == nil || l.Probe == nil {
 			p.spec.Env = nil
@@ -292,20 +293,6 @@ func (p *process) exited(ctx actor.Context, st protocol.ExitStatus) {
 	p.check(p.life.Exited(p.now(), st))
 	p.env.At(ctx, env.ExitPhase)
 	p.act(ctx)
-}
-
-// finishRun lets go of the last child, whose tree is gone.
-func (p *process) finishRun(handle child.Handle) {
-	if handle == nil {
-		return // the run could not be started
-	}
-	in, log, name := p.intake, p.env.Log, p.name
-	handle.Finish(func(err error) {
-		in.Close()
-		if err != nil {
-			log.Error("finish", "actor", name, "err", err)
-		}
-	})
 }
 
 // full reports whether the owner has to have some of the log first: ends cost, too.

@@ -185,8 +185,7 @@ func (p *process) start(ctx actor.Context) {
 	p.acting = false
 	if !p.life.Begun() {
 		if p.group != nil { // requests come before the first run
-			self, root := ctx.Self(), ctx.ActorSystem().Root
-			p.intake = child.NewIntake(p.feed.Retention, p.env.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+			p.intake = p.newIntake(ctx)
 		}
 		p.life = life.New(p.lifeConfig())
 		p.life.Start()
@@ -211,6 +210,12 @@ func (p *process) start(ctx actor.Context) {
 	p.acceptStdin(ctx)
 	p.unspooled(ctx)
 	p.takeFacts(ctx)
+}
+
+// newIntake returns the intake of a run. The intake tells the actor when it has facts.
+func (p *process) newIntake(ctx actor.Context) *child.Intake {
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	return child.NewIntake(p.feed.Retention, p.env.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
 }
 
 // end handles Stopping: no action follows.
