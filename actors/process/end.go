@@ -130,12 +130,12 @@ func (r *processRecord) destroy() {
 		}
 		return
 	}
-	r.finish(handle)
+	r.finish(handle, r.intake)
 }
 
 // finish lets go of a child, and then of the intake of its run. Any goroutine.
-func (r *processRecord) finish(handle child.Handle) {
-	in, log, name := r.intake, r.env.Log, r.name
+func (r *processRecord) finish(handle child.Handle, in *child.Intake) {
+	log, name := r.env.Log, r.name
 	handle.Finish(func(err error) {
 		in.Close()
 		if err != nil {

@@ -112,9 +112,7 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	case life.Unwatch:
 		p.unwatch()
 	case life.Finish:
-		if handle != nil { // else the run could not be started
-			p.finish(handle)
-		}
+		p.renew(ctx)
 	case life.Signal:
 		p.env.At(ctx, env.RunEnding)
 		signal := syscall.SIGTERM
@@ -214,16 +212,8 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.env.At(ctx, env.RunCounted)
 	p.stdinAt.Stop()
 	p.stdin.NextRun()
+	p.renew(ctx)
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := p.newIntake(ctx)
-	if p.intake != nil {
-		in.Succeed(p.intake)
-	}
-	p.intake = in
-	p.intake.Hold(p.holds())
-	p.mu.Lock()
-	p.handle, p.startErr = nil, nil
-	p.mu.Unlock()
 	spec := p.spec
 	if run > 1 {
 		spec.Name += "." + strconv.Itoa(run) // of its cgroup, and its mark
@@ -242,6 +232,30 @@ func (p *process) spawn(ctx actor.Context, run int) {
 		root.Send(self, spawned{})
 	})
 	p.env.At(ctx, env.SpawnAsked)
+}
+
+// renew makes an intake for the next run, unless no run has used the present one. The new intake takes
+// over the charge for the log before the old one closes: otherwise nothing would be charged for the log.
+func (p *process) renew(ctx actor.Context) {
+	p.mu.Lock()
+	handle, answered := p.handle, p.handle != nil || p.startErr != nil
+	p.mu.Unlock()
+	old := p.intake
+	if old != nil && !answered {
+		return
+	}
+	in := p.newIntake(ctx)
+	if old != nil {
+		in.Succeed(old)
+	}
+	p.intake = in
+	p.intake.Hold(p.holds())
+	p.mu.Lock()
+	p.handle, p.startErr = nil, nil
+	p.mu.Unlock()
+	if handle != nil {
+		p.finish(handle, old)
+	}
 }
 
 // spawned passes the answer of the spawner on to the life, if there is an answer.
