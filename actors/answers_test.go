@@ -1,14 +1,11 @@
 package actors
 
 import (
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
@@ -17,18 +14,28 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// spawnProcess starts a process of a session with a fake child.
+func spawnProcess(t *testing.T, system *actor.ActorSystem, e *env.Env, session *actor.PID, retention *protocol.Retention) *actor.PID {
+	t.Helper()
+	request, wrong := process.New(e, process.Options{
+		Name:    "p-1",
+		Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///", Retention: retention},
+		Session: session,
+		Closes:  t.Context(),
+		Gauge:   &message.Gauge{Account: e.StartBudget.Account()},
+	})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	pid := system.Root.Spawn(request.Props)
+	synctest.Wait()
+	return pid
+}
+
 // The actor of a process answers every method about a process, except the start.
 func TestProcessesAnswerTheirMethods(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		e := &env.Env{
-			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
-			OutputBudget: child.NewBudget(0, func() {}),
-			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
-				c := &fake.Child{Born: time.Now()}
-				c.Intake = in
-				done(c, nil)
-			},
-		}
+		e := fake.Env(func() *fake.Child { return &fake.Child{Born: time.Now()} })
 		asked := 0
 		for name, params := range connection.Methods() {
 			if _, about := params[0].(protocol.AboutProcess); !about || name == protocol.MethodProcessStart {
@@ -43,18 +50,7 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 					}
 				})
 			})
-			request, wrong := process.New(e, process.Options{
-				Name:    "p-1",
-				Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///"},
-				Session: client,
-				Closes:  t.Context(),
-				Gauge:   &message.Gauge{Account: e.StartBudget.Account()},
-			})
-			if wrong != nil {
-				t.Fatal(wrong)
-			}
-			it := system.Root.Spawn(request.Props)
-			synctest.Wait()
+			it := spawnProcess(t, system, e, client, nil)
 			system.Root.RequestWithCustomSender(it, message.Request{Token: 1, Params: params[0]}, client)
 			synctest.Wait()
 			if e := answer.Err; e != nil && e.Code == protocol.CodeInternal {

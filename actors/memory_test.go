@@ -68,16 +68,7 @@ func TestClientBytesAreBounded(t *testing.T) {
 					<-measured
 				}
 			}, nil))
-			server, err := transport.Listen("ws://127.0.0.1:0", &transport.ServerOptions{Memory: func() transport.Memory { return troupe.Memory() }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			served := make(chan error)
-			go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
-			defer func() {
-				server.Close()
-				<-served
-			}()
+			server := listen(t, troupe)
 			witness := newStiff(t, troupe)
 			witness.open("")
 			taken := func() int64 {
@@ -173,16 +164,7 @@ func TestStackOfAConnection(t *testing.T) {
 	measured(t)
 	const connections, most = 200, 6 << 10
 	troupe := start(t, actors.Config{KillGrace: -1})
-	server, err := transport.Listen("ws://127.0.0.1:0", &transport.ServerOptions{Memory: func() transport.Memory { return troupe.Memory() }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error)
-	go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
-	defer func() {
-		server.Close()
-		<-served
-	}()
+	server := listen(t, troupe)
 	before := stacks()
 	for range connections {
 		conn, err := transport.Dial(t.Context(), server.URL(), nil)
@@ -207,4 +189,20 @@ func stacks() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.StackInuse)
+}
+
+// listen gives a troupe a websocket server, until the end of the test.
+func listen(t *testing.T, troupe *actors.Troupe) *transport.Server {
+	t.Helper()
+	server, err := transport.Listen("ws://127.0.0.1:0", &transport.ServerOptions{Memory: func() transport.Memory { return troupe.Memory() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
+	t.Cleanup(func() {
+		server.Close()
+		<-served
+	})
+	return server
 }

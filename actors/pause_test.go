@@ -1,19 +1,14 @@
 package actors
 
 import (
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/connection"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -24,14 +19,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const kept, all = 16 << 10, 1 << 20
 		c := &fake.Child{Born: time.Now()}
-		e := &env.Env{
-			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
-			OutputBudget: child.NewBudget(0, func() {}),
-			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
-				c.Intake = in
-				done(c, nil)
-			},
-		}
+		e := fake.Env(func() *fake.Child { return c })
 		troupe := spawn(func() actor.Actor { // and the session
 			return actor.ReceiveFunc(func(ctx actor.Context) {
 				if m, ok := ctx.Message().(message.Attach); ok {
@@ -39,18 +27,7 @@ func TestSmallRetentionDoesNotPause(t *testing.T) {
 				}
 			})
 		})
-		request, wrong := process.New(e, process.Options{
-			Name:    "p-1",
-			Params:  protocol.ProcessStartParams{ProcessID: "p", Argv: []string{"true"}, Cwd: "file:///", Retention: &protocol.Retention{Bytes: new(uint64(kept))}},
-			Session: troupe,
-			Closes:  t.Context(),
-			Gauge:   &message.Gauge{Account: e.StartBudget.Account()},
-		})
-		if wrong != nil {
-			t.Fatal(wrong)
-		}
-		pid := system.Root.Spawn(request.Props)
-		synctest.Wait()
+		pid := spawnProcess(t, system, e, troupe, &protocol.Retention{Bytes: new(uint64(kept))})
 		ours, theirs := transport.Pipe("")
 		connection := system.Root.Spawn(connection.New(e, troupe, theirs, false))
 		for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test"}}`, `{"method":"initialized"}`} {

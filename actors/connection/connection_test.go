@@ -1,7 +1,6 @@
 package connection
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
@@ -18,31 +17,11 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// A message without a case in Receive is logged, because its sender made a mistake.
 func TestConnectionLogsUnknownMessages(t *testing.T) {
-	for name, produce := range map[string]func(*env.Env) actor.Actor{
-		"connection": func(s *env.Env) actor.Actor {
-			_, theirs := transport.Pipe("")
-			return connectionOf(s, nil, theirs, false)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-				var log bytes.Buffer // slog locks the buffer, and the test reads when all is quiet
-				s := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
-				pid := spawn(func() actor.Actor { return produce(s) })
-				synctest.Wait()
-				if log.Len() > 0 {
-					t.Fatalf("at the start: %s", &log)
-				}
-				system.Root.Send(pid, "nobody knows this")
-				synctest.Wait()
-				if !strings.Contains(log.String(), "nobody knows this") {
-					t.Errorf("the log says %q", &log)
-				}
-			})
-		})
-	}
+	fake.LogsUnknown(t, func(e *env.Env) actor.Actor {
+		_, theirs := transport.Pipe("")
+		return connectionOf(e, nil, theirs, false)
+	})
 }
 
 // lender is a troupe, a session and a process in a single actor. The test speaks through lender.

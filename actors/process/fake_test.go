@@ -1,13 +1,10 @@
 package process
 
 import (
-	"log/slog"
 	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -20,13 +17,9 @@ func fakeProcess(params protocol.ProcessStartParams, spawn func(actor.Producer) 
 }
 
 func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer) *actor.PID, change func(*processRecord)) (*actor.PID, *processRecord, *fake.Child) {
-	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	c := &fake.Child{Born: time.Now()}
 	record := &processRecord{
-		env: &env.Env{Config: config, OutputBudget: child.NewBudget(0, func() {}), StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
-			c.Intake = in
-			done(c, nil)
-		}},
+		env:     fake.Env(func() *fake.Child { return c }),
 		id:      "p",
 		name:    "p-1",
 		params:  params,

@@ -2,6 +2,7 @@
 package fake
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -136,6 +139,39 @@ func (c *Child) Release() error { return nil }
 
 // StdinUnread returns 0.
 func (c *Child) StdinUnread() int64 { return 0 }
+
+// Env returns an environment without a log, a budget and a Host: each child that an actor starts is the
+// next one.
+func Env(next func() *Child) *env.Env {
+	return &env.Env{
+		Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
+		OutputBudget: child.NewBudget(0, func() {}),
+		StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
+			c := next()
+			c.Intake = in
+			done(c, nil)
+		},
+	}
+}
+
+// LogsUnknown checks that an actor logs a message without a case in its Receive, because the sender made a
+// mistake, and that the actor logs nothing before.
+func LogsUnknown(t *testing.T, produce func(*env.Env) actor.Actor) {
+	Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		var log bytes.Buffer // slog locks the buffer, and the test reads when all is quiet
+		e := &env.Env{Config: config.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}.WithDefaults()}
+		pid := spawn(func() actor.Actor { return produce(e) })
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Fatalf("at the start: %s", &log)
+		}
+		system.Root.Send(pid, "nobody knows this")
+		synctest.Wait()
+		if !strings.Contains(log.String(), "nobody knows this") {
+			t.Errorf("the log says %q", &log)
+		}
+	})
+}
 
 // Time runs a test in fake time, with an actor system. spawn spawns an actor whose messages are
 // counted; count returns how many messages of a type (see TypeName) all spawned actors got.
