@@ -1,9 +1,12 @@
 package protocol
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
 
-// Error codes. The first four are JSON-RPC's, used as in exec-server. Programs look at the code
-// only; the text is for people.
+// Error codes. The first four are JSON-RPC's, used as in exec-server.
 const (
 	// CodeInvalidRequest means: the frame is unreadable, or the request is impossible in this
 	// state: before initialize, an unknown process or session id, an id in use. (exec-server wire
@@ -34,8 +37,9 @@ const (
 
 // Error is a failure on the wire, and a Go error.
 type Error struct {
-	Code    int    `json:"code" wire:"required"`    // a Code constant, or the code of another server
-	Message string `json:"message" wire:"required"` // for people
+	Code    int             `json:"code" wire:"required"`    // a Code constant, or the code of another server
+	Message string          `json:"message" wire:"required"` // the peer's text, where clients compare texts
+	Data    json.RawMessage `json:"data,omitempty"`          // from a troupe server: an object with the advice
 
 	cause error // not sent
 }
@@ -49,7 +53,33 @@ func (e *Error) Because(cause error) *Error {
 // Unwrap returns the cause; nil: unknown.
 func (e *Error) Unwrap() error { return e.cause }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
+// advised is the Data of an Error from a troupe server.
+type advised struct {
+	Advice string `json:"advice"`
+}
+
+// Advise sets the advice of e and returns e. The advice is for people: what was wrong, and what to
+// do. An Error has advice if clients compare its Message with the peer's text.
+func (e *Error) Advise(format string, a ...any) *Error {
+	e.Data, _ = appendValue(nil, reflect.ValueOf(advised{fmt.Sprintf(format, a...)})) // encoding a string never fails
+	return e
+}
+
+// Advice returns the advice of e; empty: none.
+func (e *Error) Advice() string {
+	var d advised
+	if len(e.Data) == 0 || unmarshalJSON(e.Data, &d) != nil {
+		return ""
+	}
+	return d.Advice
+}
+
+func (e *Error) Error() string {
+	if advice := e.Advice(); advice != "" {
+		return fmt.Sprintf("%s (code %d): %s", e.Message, e.Code, advice)
+	}
+	return fmt.Sprintf("%s (code %d)", e.Message, e.Code)
+}
 
 // Errorf returns an Error with a formatted message.
 func Errorf(code int, format string, a ...any) *Error {

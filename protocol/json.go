@@ -135,9 +135,10 @@ func (jsonCodec) AppendResponse(dst []byte, id ID, result any) ([]byte, error) {
 }
 
 func (jsonCodec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
-	b := strconv.AppendInt(append(dst, `{"error":{"code":`...), int64(e.Code), 10)
-	b = appendString(append(b, `,"message":`...), e.Message)
-	b, err := id.append(append(b, `},"id":`...))
+	b, err := appendValue(append(dst, `{"error":`...), reflect.ValueOf(e))
+	if err == nil {
+		b, err = id.append(append(b, `,"id":`...))
+	}
 	if err != nil {
 		return dst, err
 	}

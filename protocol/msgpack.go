@@ -213,11 +213,9 @@ func (msgpackCodec) AppendFailure(dst []byte, id ID, e *Error) ([]byte, error) {
 	return pack(dst, func(p *packer) error {
 		p.enc.EncodeMapLen(2)
 		p.key("error")
-		p.enc.EncodeMapLen(2)
-		p.key("code")
-		p.enc.EncodeInt(int64(e.Code))
-		p.key("message")
-		p.text(e.Message)
+		if err := p.value(reflect.ValueOf(e)); err != nil {
+			return err
+		}
 		p.key("id")
 		return p.id(id)
 	})

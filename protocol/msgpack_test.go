@@ -51,7 +51,7 @@ func TestMsgpackDecode(t *testing.T) {
 		{`81 a6'method' a1'm'`, Message{Kind: Notification, Method: "m"}},
 		{`82 a2'id' a1'x' a6'result' c0`, Message{Kind: Response, ID: StringID("x"), Payload: []byte{0xc0}}},
 		{`83 a2'id' 01 a6'result' 80 a5'error' c0`, Message{Kind: Response, ID: IntID(1), Payload: []byte{0x80}}},
-		{`82 a5'error' 83 a4'code' d1 80a8 a7'message' a2'no' a4'data' 01 a2'id' ff`, Message{Kind: Failure, ID: InvalidID, Error: &Error{Code: CodeInvalidRequest, Message: "no"}}},
+		{`82 a5'error' 83 a4'code' d1 80a8 a7'message' a2'no' a4'data' 91 01 a2'id' ff`, Message{Kind: Failure, ID: InvalidID, Error: &Error{Code: CodeInvalidRequest, Message: "no", Data: []byte(`[1]`)}}},
 	} {
 		frame := unhex(t, c.frame)
 		got, err := Msgpack.Decode(frame)
@@ -304,6 +304,7 @@ func TestMsgpackAppend(t *testing.T) {
 		{frame(Msgpack.AppendRequest(nil, StringID("x"), "m", Empty{})), `83 a2'id' a1'x' a6'method' a1'm' a6'params' 80`},
 		{frame(Msgpack.AppendResponse(nil, IntID(-1), ProcessStartResult{"p", "none"})), `82 a2'id' ff a6'result' 82 a9'processId' a1'p' ab'sandboxType' a4'none'`},
 		{frame(Msgpack.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "%s", "no"))), `82 a5'error' 82 a4'code' d180a8 a7'message' a2'no' a2'id' ff`},
+		{frame(Msgpack.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "no").Advise("so"))), `82 a5'error' 83 a4'code' d180a8 a7'message' a2'no' a4'data' df00000001 a6'advice' a2'so' a2'id' ff`},
 		{frame(Msgpack.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 300, Stdout, []byte("/tmp\n")})),
 			`82 a6'method' ae'process/output' a6'params' 84 a9'processId' a2'c5' a3'seq' cd012c a6'stream' a6'stdout' a5'chunk' c405'/tmp' 0a`},
 		{frame(Msgpack.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})),
