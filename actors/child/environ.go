@@ -8,7 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// core are the variables a child inherits with inherit "core".
+// core are the variables a child inherits with inherit "core", in any case.
 var core = []string{
 	"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL",
 	"TEMP", "TMP", "TMPDIR", "USER",
@@ -86,7 +86,7 @@ func inherited(policy *protocol.EnvPolicy, server []string) map[string]string {
 	for _, entry := range server {
 		name, value, _ := strings.Cut(entry, "=")
 		switch {
-		case policy.Inherit != "all" && (policy.Inherit != "core" || !slices.Contains(core, name)):
+		case policy.Inherit != "all" && (policy.Inherit != "core" || !slices.Contains(core, strings.ToUpper(name))):
 		case !policy.IgnoreDefaultExcludes && matchAny(defaultExcludes, name):
 		case matchAny(exclude, name):
 		default:

@@ -66,16 +66,17 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Inherit core takes the names of this list in exactly this case.
+// Inherit core takes the names of this list in any case, and no others.
 func TestCore(t *testing.T) {
 	want := []string{"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR", "USER"}
 	var server, all []string
-	for _, name := range append(want, "TERM", "TZ", "USERNAME", "PWD", "HOSTNAME", "LC_TIME", "LANGUAGE", "OLDPWD", "EDITOR", "XDG_RUNTIME_DIR") {
+	for _, name := range append(slices.Clone(want), "TERM", "TZ", "USERNAME", "PWD", "HOSTNAME", "LC_TIME", "LANGUAGE", "OLDPWD", "EDITOR", "XDG_RUNTIME_DIR") {
 		server = append(server, name+"=v", strings.ToLower(name)+"=v")
 	}
 	for _, name := range want {
-		all = append(all, name+"=v")
+		all = append(all, name+"=v", strings.ToLower(name)+"=v")
 	}
+	slices.Sort(all)
 	if got := Environ(&protocol.EnvPolicy{Inherit: "core"}, server, nil); !slices.Equal(got, all) {
 		t.Errorf("%q, want %q", got, all)
 	}
@@ -113,7 +114,7 @@ func TestEnvironOrder(t *testing.T) {
 		var server, want []string
 		for _, name := range names {
 			server = append(server, name+"=server")
-			inherited := policy.Inherit == "all" || policy.Inherit == "core" && (name == "HOME" || name == "PATH")
+			inherited := policy.Inherit == "all" || policy.Inherit == "core" && (strings.EqualFold(name, "HOME") || name == "PATH")
 			_, isSet := policy.Set[name]
 			_, isOver := overlay[name]
 			switch {
