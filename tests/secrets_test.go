@@ -2,9 +2,13 @@ package tests
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/hangfs"
 )
 
 // TestSecrets: programs get no secret of the server, unless a client passes the secret on.
@@ -55,5 +59,43 @@ func TestServerIsHidden(t *testing.T) {
 	c.call("session/close", obj{})
 	if log := s.stderr.String(); strings.Contains(log, "each start copies") || strings.Contains(log, "can read the server's") {
 		t.Errorf("the server lacks something:\n%s", log)
+	}
+}
+
+// TestForkedChildIsHidden: until a child executes its program, its memory and environment are those of
+// the server. Another program of the same user cannot read these either.
+func TestForkedChildIsHidden(t *testing.T) {
+	t.Parallel()
+	fs := hangfs.Mount(t, map[string]string{"prog": "#!/bin/sh\n"})
+	if err := os.Chmod(filepath.Dir(fs.Dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := startAsNobody(t, openDir(t))
+	t.Cleanup(fs.Free) // before the wait for the server's end
+	c := s.session(nil)
+	fs.Hang(hangfs.Open)
+	c.request("process/start", startParams("hangs", obj{"argv": []string{fs.Path("prog")}}))
+	server := s.cmd.Process.Pid
+	var child string
+	eventually(t, "the child hangs in its exec", func() bool {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", server))
+		for _, list := range lists {
+			text, _ := os.ReadFile(list)
+			if child = strings.TrimSpace(string(text)); child != "" {
+				return fs.Hanging() > 0
+			}
+		}
+		return false
+	})
+	if exe, err := os.Readlink("/proc/" + child + "/exe"); err != nil || filepath.Base(exe) != filepath.Base(s.cmd.Path) {
+		t.Fatalf("process %s is %s already: %v", child, exe, err)
+	}
+	for _, file := range []string{"environ", "mem", "maps"} {
+		if code, _ := c.start(file, obj{"argv": sh("exec head -c 1 /proc/" + child + "/" + file)}).awaitClosed(); code == 0 {
+			t.Errorf("a program has read %s of process %s, which is a copy of the server", file, child)
+		}
+	}
+	if code, out := c.start("own", obj{"argv": sh("exec head -c 1 /proc/$PPID/environ")}).awaitClosed(); code == 0 {
+		t.Errorf("a program has read the environment of the server: %s", out)
 	}
 }

@@ -1258,3 +1258,26 @@ func TestClose(t *testing.T) {
 		t.Errorf("start after close: %v", err)
 	}
 }
+
+// A start drops the variables for no child, also where the child is forked apart, and leaves the
+// list of the caller as it is.
+func TestWithheldVariables(t *testing.T) {
+	h := newHost(t, HostConfig{})
+	spec := script("env | cut -d= -f1 | sort")
+	spec.Env = append(spec.Env, "TROUPE_TOKEN=a", "node_repl_auth_token=b", "OPENAI_IDENTITY_TOKEN_FILE=c=d", "MY_TOKEN=e")
+	before := slices.Clone(spec.Env)
+	w := start(t, h, spec)
+	w.untilClosed()
+	got := string(w.out[protocol.Stdout])
+	for _, name := range []string{"MY_TOKEN", "PATH"} {
+		if !strings.Contains(got, name+"\n") {
+			t.Errorf("%s is missing: %q", name, got)
+		}
+	}
+	if upper := strings.ToUpper(got); strings.Contains(upper, "TROUPE_TOKEN") || strings.Contains(upper, "AUTH") || strings.Contains(upper, "IDENTITY") {
+		t.Errorf("the child has %q", got)
+	}
+	if !slices.Equal(spec.Env, before) {
+		t.Errorf("the list of the caller is now %q", spec.Env)
+	}
+}

@@ -184,9 +184,11 @@ func (h *Host) make(f *forker, j *job) {
 	h.forgetStart(j)
 }
 
-// tryLookUp looks up the program of j. A panic counts as a failed look-up.
+// tryLookUp drops the variables for no child, and looks up the program of j. A panic counts as a
+// failed look-up.
 func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	defer h.recovered(j, &err)
+	j.spec.Env = withoutWithheld(j.spec.Env)
 	path, err = program(&j.spec, func(step string) {
 		h.mu.Lock()
 		j.step = step

@@ -20,7 +20,7 @@ const (
 )
 
 // job is a start, from Start until done was called. Host.mu guards all fields except spec, in and
-// done, which are fixed.
+// done, which are fixed; only the look-up changes spec.Env.
 type job struct {
 	spec Spec
 	in   *Intake
