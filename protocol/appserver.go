@@ -39,12 +39,18 @@ const FirstVersion = "exec-server.v0"
 type ClientInfo struct {
 	Name    string `json:"name" wire:"required"`
 	Title   string `json:"title,omitempty"`
-	Version string `json:"version,omitempty"`
+	Version string `json:"version" wire:"required"`
 }
 
 // ClientInfoParams are the params of initialize in the app-server wire.
 type ClientInfoParams struct {
-	ClientInfo ClientInfo `json:"clientInfo" wire:"required"`
+	ClientInfo   ClientInfo      `json:"clientInfo" wire:"required"`
+	Capabilities AppCapabilities `json:"capabilities,omitzero"`
+}
+
+// AppCapabilities are what a client of the app-server wire asks for.
+type AppCapabilities struct {
+	ExperimentalAPI bool `json:"experimentalApi,omitempty"` // process/spawn and its family
 }
 
 // Limit is a number, absent or null. Absent means the server's default; null means no limit.

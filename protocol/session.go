@@ -23,13 +23,11 @@ const (
 )
 
 // InitializeParams opens a session or resumes an existing session. ClientName and ResumeSessionID
-// are exec-server wire, ClientInfo is app-server wire, and the other members are ours.
+// are exec-server wire, and the other members are ours. The app-server wire has ClientInfoParams
+// instead.
 type InitializeParams struct {
 	// ClientName is for logs and listings; it may be empty. (exec-server wire §2.)
 	ClientName string `json:"clientName" wire:"required"`
-
-	// ClientInfo replaces ClientName in the app-server wire.
-	ClientInfo *ClientInfo `json:"clientInfo,omitempty"`
 
 	// ResumeSessionID is the session to resume. Nil opens a new session; "" names a session that
 	// does not exist. (exec-server wire §7.)
@@ -108,9 +106,10 @@ type InitializeResult struct {
 	ProtocolVersion string           `json:"protocolVersion"` // Version; FirstVersion for clients naming no capability
 	Limits          Limits           `json:"limits"`
 
-	// UserAgent, PlatformFamily and PlatformOS belong to the app-server wire. Only clients sending
-	// a ClientInfo get them.
-	UserAgent      string `json:"userAgent,omitempty"` // name/version of this server
+	// UserAgent and the members after it belong to the app-server wire. Only clients sending a
+	// ClientInfo get them.
+	UserAgent      string `json:"userAgent,omitempty"` // begins with name/version of the client
+	CodexHome      string `json:"codexHome,omitempty"` // the directory of the peer's files; a path
 	PlatformFamily string `json:"platformFamily,omitempty"`
 	PlatformOS     string `json:"platformOs,omitempty"`
 }

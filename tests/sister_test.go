@@ -95,13 +95,12 @@ func TestClientInfo(t *testing.T) {
 	c := startServer(t).dial()
 	result := c.call("initialize", obj{"clientInfo": obj{"name": "n", "title": nil, "version": "1"}, "capabilities": obj{"experimentalApi": true}})
 	agent, _ := result["userAgent"].(string)
-	if !strings.HasPrefix(agent, "troupe/") || result["platformFamily"] != "unix" || result["platformOs"] != "linux" || result["protocolVersion"] != "exec-server.v0" {
+	if !strings.HasPrefix(agent, "n/1 ") || result["platformFamily"] != "unix" || result["platformOs"] != "linux" || result["protocolVersion"] != "exec-server.v0" {
 		t.Errorf("initialize: %v", result)
 	}
-	c.notify("initialized", nil)
 	c.wantAnswers([]answerRow{
 		{"command/exec", obj{"command": sh("echo hi")}, `{"exitCode":0,"stderr":"","stdout":"hi\n"}`},
-		{"initialize", obj{"clientInfo": obj{}}, "-32602 missing field `name`, in `clientInfo`"},
+		{"initialize", obj{"clientInfo": obj{}}, "-32600 Invalid request: missing field `name`"},
 	})
 }
 

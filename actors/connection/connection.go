@@ -76,6 +76,7 @@ type connection struct {
 	// Owned by Receive.
 	stage     stage
 	init      *protocol.InitializeParams // nil except while attaching, because the params may be large
+	initApp   *protocol.ClientInfoParams // of a client of the app-server, while attaching; else nil
 	initReq   pending                    // initialize, while attaching
 	resume    map[string]uint64          // resumeFrom, until initialized, without unknown processes
 	held      []inbound                  // while attaching
@@ -84,6 +85,8 @@ type connection struct {
 	sessionID string
 	observer  bool
 	acks      bool // the client acknowledges by session/ack
+
+	experimental bool // a client of the app-server has the capability experimentalApi
 
 	token    uint64
 	pending  map[uint64]pending   // requests without an answer
@@ -240,18 +243,18 @@ func (c *connection) start(ctx actor.Context) {
 	s.Run(root, self, "reader", func() {
 		fault("reader")
 		full := func() { root.Send(self, unread{}) }
-		var codec protocol.Codec
+		var incoming incoming
 		for admit.wait(full) {
 			frame, err := conn.ReadMessage()
 			if err != nil {
 				root.Send(self, ended{err})
 				return
 			}
-			if codec == nil {
-				codec = codecOf(conn.Subprotocol())
-				w.codec = codec // nothing is written before the first frame has come
+			if incoming.codec == nil {
+				incoming.codec = codecOf(conn.Subprotocol())
+				w.codec = incoming.codec // nothing is written before the first frame has come
 			}
-			in := decode(codec, frame)
+			in := incoming.decode(frame)
 			admit.take(in.weight)
 			root.Send(self, in)
 		}
@@ -300,7 +303,7 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 	case in.err != nil:
 		c.violation(ctx, in.method+": "+in.err.Message)
 	default:
-		m.handle(c, ctx, in)
+		m.in(in.wire).handle(c, ctx, in)
 	}
 }
 

@@ -46,7 +46,7 @@ func wantSmall(t *testing.T, what string, codec protocol.Codec, frame []byte) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	in := decode(codec, frame)
+	in := (&incoming{codec: codec}).decode(frame)
 	runtime.ReadMemStats(&after)
 	// TotalAlloc includes garbage, so the peak was far lower.
 	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(10*len(frame)+12<<20); got > most {
@@ -66,7 +66,7 @@ func TestWeightOfARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	frame := fmt.Appendf(nil, `{"id":1,"method":"process/start","params":{"processId":"p","cwd":"file:///","env":{},"tty":false,"argv":%s}}`, argv)
-	if in := decode(protocol.JSON, frame); in.err != nil || in.weight < 16*strings {
+	if in := (&incoming{codec: protocol.JSON}).decode(frame); in.err != nil || in.weight < 16*strings {
 		t.Errorf("a request of %d bytes with %d strings weighs %d: %v", len(frame), strings, in.weight, in.err)
 	}
 }

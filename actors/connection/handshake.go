@@ -1,6 +1,12 @@
 package connection
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -13,6 +19,26 @@ func (c *connection) initialize(ctx actor.Context, in inbound, p protocol.Initia
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
 		return
 	}
+	c.attach(ctx, in, p)
+}
+
+// initializeApp handles initialize of the app-server wire.
+func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.ClientInfoParams) {
+	name := p.ClientInfo.Name
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	switch {
+	case c.stage != opened:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Already initialized"))
+	case strings.ContainsFunc(name, control):
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)).Advise("leave out the control characters"))
+	default:
+		c.initApp = &p
+		c.attach(ctx, in, protocol.InitializeParams{ClientName: name})
+	}
+}
+
+// attach asks for a session.
+func (c *connection) attach(ctx actor.Context, in inbound, p protocol.InitializeParams) {
 	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
@@ -42,7 +68,7 @@ func ownerKey(conn message.Conn) string {
 }
 
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
-	c.stage, c.init = opened, nil
+	c.stage, c.init, c.initApp = opened, nil, nil
 	c.answer(c.initReq, nil, err)
 	c.replayHeld(ctx)
 }
@@ -90,8 +116,11 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	if c.init.Capabilities == (protocol.Capabilities{}) {
 		result.ProtocolVersion = protocol.FirstVersion
 	}
-	if c.init.ClientInfo != nil {
-		result.UserAgent = "troupe/" + c.env.Version
+	if app := c.initApp; app != nil {
+		c.stage = ready // the app-server waits for no initialized
+		c.experimental = app.Capabilities.ExperimentalAPI
+		result.UserAgent = userAgent(app.ClientInfo, c.env.Version)
+		result.CodexHome = codexHome(c.env.Info)
 		result.PlatformFamily, result.PlatformOS = "unix", c.env.Info.PlatformOS
 	}
 	c.answer(c.initReq, result, nil)
@@ -112,8 +141,31 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 			c.gone = append(c.gone, gone)
 		}
 	}
-	c.init, c.initReq = nil, pending{}
+	c.init, c.initApp, c.initReq = nil, nil, pending{}
 	c.replayHeld(ctx)
+}
+
+// userAgent returns the answer to a client of the app-server: printable ASCII, as in an HTTP header.
+func userAgent(client protocol.ClientInfo, version string) string {
+	agent := fmt.Sprintf("%s/%s (%s; %s) troupe/%s", client.Name, client.Version, runtime.GOOS, runtime.GOARCH, version)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, agent)
+}
+
+// codexHome returns the directory in which the peer would keep its files. This server keeps nothing there.
+func codexHome(info *protocol.EnvironmentInfo) string {
+	if dir := os.Getenv("CODEX_HOME"); filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
+	home, err := protocol.ParseFileURI(info.UserHomeDir)
+	if err != nil {
+		home = "/"
+	}
+	return filepath.Join(home, ".codex")
 }
 
 func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {

@@ -16,6 +16,7 @@ type inbound struct {
 	err    *protocol.Error // the frame or its params are wrong
 	weight int             // in the admission
 	entry  *method         // of a request or notification; nil when the frame could not be decoded
+	wire   wire            // that the message speaks
 }
 
 // params decodes params of type P.
@@ -23,20 +24,6 @@ func params[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 	if err := c.Unmarshal(payload, p); err != nil {
 		return wireerr.From(err)
 	}
-	return nil
-}
-
-// initializeParams decodes the params of initialize: ours, or the params of the app-server wire with
-// clientInfo.
-func initializeParams(c protocol.Codec, payload []byte, p *protocol.InitializeParams) *protocol.Error {
-	if !protocol.HasMember(c, payload, "clientInfo") || protocol.HasMember(c, payload, "clientName") {
-		return params(c, payload, p)
-	}
-	theirs := new(protocol.ClientInfoParams)
-	if err := params(c, payload, theirs); err != nil {
-		return err
-	}
-	p.ClientName, p.ClientInfo = theirs.ClientInfo.Name, &theirs.ClientInfo
 	return nil
 }
 
@@ -73,9 +60,9 @@ func codecOf(subprotocol string) protocol.Codec {
 }
 
 // decode decodes a frame. The result does not alias the frame.
-func decode(codec protocol.Codec, frame []byte) inbound {
-	in := inbound{weight: max(len(frame), 1)}
-	msg, err := codec.Decode(frame)
+func (i *incoming) decode(frame []byte) inbound {
+	in := inbound{weight: max(len(frame), 1), wire: i.wire}
+	msg, err := i.codec.Decode(frame)
 	if err != nil {
 		in.id, in.err = protocol.InvalidID, wireerr.From(err)
 		return in
@@ -84,9 +71,19 @@ func decode(codec protocol.Codec, frame []byte) inbound {
 	if msg.Kind != protocol.Request && msg.Kind != protocol.Notification {
 		return in
 	}
-	if in.entry = methodOf(msg.Method); in.entry.known() {
-		in.params, in.err = in.entry.decode(codec, msg.Payload)
+	in.entry = methodOf(msg.Method)
+	in.wire = i.speaks(in.entry, msg.Payload)
+	if h := in.entry.in(in.wire); h.decode != nil {
+		in.params, in.err = h.decode(i.codec, msg.Payload)
 		in.weight = max(in.weight, footprint(in.params))
+	} else if in.wire == appServer && msg.Kind == protocol.Request {
+		in.err = unknownInApp(msg.Method)
+	}
+	if in.err != nil && in.entry.ofApp(in.wire) {
+		in.err = wrongInApp(in.err)
+	}
+	if in.err == nil && i.wire == undecided && msg.Method == protocol.MethodInitialize {
+		i.wire = in.wire
 	}
 	return in
 }

@@ -15,6 +15,9 @@ import (
 type method struct {
 	name string
 	handler
+	// app is the handler for the app-server wire. The zero handler: as on the other wire. A method with
+	// app alone does not exist on the other wire.
+	app handler
 	// observer says whether an observer may send the method. The zero permission denies.
 	observer permission
 	// repeat says how a repeated request is recognized if it changes something. "": by a member
@@ -25,6 +28,8 @@ type method struct {
 	// early: allowed before the end of the handshake.
 	early        bool
 	notification bool
+	// experimental: clients of the app-server need the capability experimentalApi.
+	experimental bool
 
 	section *section // set by index
 }
@@ -35,6 +40,7 @@ type section struct {
 	prefix  string // an unknown method that begins so is of the family, too; "": none is
 	about   string // whose state the methods concern: connection, server, session, process, group, file, program
 	repeat  string // of a method whose repeat is ""
+	wire    wire   // appServer: the exec-server does not have the methods
 	methods []method
 }
 
@@ -69,7 +75,7 @@ const (
 // table has all methods. A test compares the list in docs/PROTOCOL.md with table.
 var table = []section{
 	{family: execFamily, about: "connection", methods: []method{
-		{name: protocol.MethodInitialize, handler: handles(initializeParams, (*connection).initialize), early: true, observer: reads},
+		{name: protocol.MethodInitialize, handler: handles(params, (*connection).initialize), app: handles(params, (*connection).initializeApp), early: true, observer: reads},
 		{name: protocol.MethodInitialized, handler: handles(ignored, (*connection).initialized), notification: true, observer: reads},
 	}},
 	{family: "environment info", about: "server", methods: []method{
@@ -126,11 +132,11 @@ var table = []section{
 		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest)},
 	}},
 
-	{family: execFamily, about: "program", repeat: repeatsNotAtAll, methods: []method{
-		{name: protocol.MethodProcessSpawn, handler: ofProgram(params[protocol.ProcessSpawnParams])},
-		{name: protocol.MethodProcessWriteStdin, handler: ofProgram(params[protocol.ProcessWriteStdinParams])},
-		{name: protocol.MethodProcessResizePty, handler: ofProgram(params[protocol.ProcessResizePtyParams])},
-		{name: protocol.MethodProcessKill, handler: ofProgram(params[protocol.ProcessKillParams])},
+	{family: execFamily, about: "program", repeat: repeatsNotAtAll, wire: appServer, methods: []method{
+		{name: protocol.MethodProcessSpawn, handler: ofProgram(params[protocol.ProcessSpawnParams]), experimental: true},
+		{name: protocol.MethodProcessWriteStdin, handler: ofProgram(params[protocol.ProcessWriteStdinParams]), experimental: true},
+		{name: protocol.MethodProcessResizePty, handler: ofProgram(params[protocol.ProcessResizePtyParams]), experimental: true},
+		{name: protocol.MethodProcessKill, handler: ofProgram(params[protocol.ProcessKillParams]), experimental: true},
 		{name: protocol.MethodCommandExec, handler: ofPrograms[protocol.FirstExecParams, protocol.CommandExecParams]("argv")},
 		{name: protocol.MethodCommandExecWrite, handler: ofPrograms[protocol.FirstExecWriteParams, protocol.CommandExecWriteParams]("sessionId")},
 		{name: protocol.MethodCommandExecResize, handler: ofProgram(params[protocol.CommandExecResizeParams])},
@@ -250,16 +256,14 @@ func methodOf(name string) *method {
 	return &method{section: new(section)}
 }
 
-// known reports whether the server has the method.
-func (m *method) known() bool { return m.handle != nil }
-
 // Methods returns all methods, and for each a zero value of every type that its params are
 // decoded to.
 func Methods() map[string][]any {
 	all := make(map[string][]any, len(methods))
 	for name, m := range methods {
-		all[name] = m.params
+		all[name] = paramsOf(m)
 	}
-	all[protocol.MethodInitialize] = append(slices.Clone(all[protocol.MethodInitialize]), protocol.ClientInfoParams{})
 	return all
 }
+
+func paramsOf(m *method) []any { return slices.Concat(m.params, m.app.params) }

@@ -35,14 +35,23 @@ func TestMethodsAreInTheTable(t *testing.T) {
 // Every entry has a handler and a family. An entry that changes something says how a repeat is recognized.
 func TestMethodsAreComplete(t *testing.T) {
 	for name, m := range methods {
-		if m.handle == nil || m.decode == nil || len(m.params) == 0 {
+		forms := 0
+		for _, h := range []handler{m.handler, m.app} {
+			complete := h.handle != nil && h.decode != nil && len(h.params) > 0
+			if empty := h.handle == nil && h.decode == nil && len(h.params) == 0; !complete && !empty {
+				t.Errorf("%s has half a handler", name)
+			} else if complete {
+				forms++
+			}
+		}
+		if forms == 0 {
 			t.Errorf("%s has no handler", name)
 			continue
 		}
 		if m.section.family == "" {
 			t.Errorf("%s has no family", name)
 		}
-		if _, ok := m.params[0].(protocol.AboutProcess); ok != (m.section.about == "process") {
+		if _, ok := paramsOf(m)[0].(protocol.AboutProcess); ok != (m.section.about == "process") {
 			t.Errorf("%s is about a %s, and its params name a process: %v", name, m.section.about, ok)
 		}
 		if repeatOf(m) == "" {
@@ -97,7 +106,7 @@ func repeatOf(m *method) string {
 		return "–"
 	}
 	for _, member := range []string{"startToken", "writeId", "requestId"} {
-		for _, f := range reflect.VisibleFields(reflect.TypeOf(m.params[0])) {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(paramsOf(m)[0])) {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == member && m.repeat == "" {
 				return member
 			}

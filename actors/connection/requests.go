@@ -47,19 +47,23 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case m.notification:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
 	case m.early:
-		m.handle(c, ctx, in)
+		m.in(in.wire).handle(c, ctx, in)
 	case m.section.family == "":
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", wireerr.Clip(in.method)))
+	case c.stage == opened && in.wire == appServer:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Not initialized"))
 	case c.stage == opened:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
 	case c.stage == attached:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
-	case !m.known():
+	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case c.observer && !m.observer.allows(in.params):
 		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
+	case in.wire == appServer && m.experimental && !c.experimental:
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
 	default:
-		m.handle(c, ctx, in)
+		m.in(in.wire).handle(c, ctx, in)
 	}
 }
 

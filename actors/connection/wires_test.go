@@ -1,0 +1,81 @@
+package connection
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// The first initialize with correct params decides the wire of a connection. Every later message is
+// decoded in this wire, although the connection has not handled initialize yet.
+func TestInitializeDecidesTheWire(t *testing.T) {
+	const (
+		spawn = `{"id":1,"method":"process/spawn","params":{}}`
+		start = `{"id":1,"method":"process/start","params":{}}`
+		exec  = `{"id":1,"method":"initialize","params":{"clientName":"n"}}`
+		app   = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"n","version":"1"}}}`
+		both  = `{"id":1,"method":"initialize","params":{"clientName":"n","clientInfo":{"name":"n","version":"1"}}}`
+		wrong = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"n"}}}`
+	)
+	type message struct {
+		frame string
+		wire  wire
+		code  int // of the error; 0: none
+		text  string
+	}
+	for name, messages := range map[string][]message{
+		"before initialize": {
+			{spawn, appServer, -32600, "Invalid request: missing field `command`"},
+			{start, undecided, -32602, "missing field `processId`"},
+		},
+		"exec-server": {
+			{exec, execServer, 0, ""},
+			{spawn, execServer, -32602, "missing field `command`"},
+			{app, execServer, -32602, "missing field `clientName`"},
+		},
+		"app-server": {
+			{app, appServer, 0, ""},
+			{spawn, appServer, -32600, "Invalid request: missing field `command`"},
+			{start, appServer, -32602, "missing field `processId`"},
+			{exec, appServer, -32600, "Invalid request: missing field `clientInfo`"},
+		},
+		"both names":                    {{both, execServer, 0, ""}},
+		"wrong params decide no wire":   {{wrong, appServer, -32600, "Invalid request: missing field `version`"}, {exec, execServer, 0, ""}},
+		"the peer's words for base64":   {{`{"id":1,"method":"process/writeStdin","params":{"processHandle":"h","deltaBase64":"!"}}`, appServer, -32602, "invalid deltaBase64: Invalid symbol 33, offset 0."}},
+		"the member is left to advice":  {{`{"id":1,"method":"initialize","params":{"clientInfo":{}}}`, appServer, -32600, "Invalid request: missing field `name`"}},
+		"a message that is not decoded": {{`{`, undecided, -32600, "*"}},
+	} {
+		in := &incoming{codec: protocol.JSON}
+		for _, m := range messages {
+			got := in.decode([]byte(m.frame))
+			if got.wire != m.wire {
+				t.Errorf("%s: %s is in wire %d, want %d", name, m.frame, got.wire, m.wire)
+			}
+			if (got.err != nil) != (m.code != 0) || got.err != nil && (got.err.Code != m.code || m.text != "*" && got.err.Message != m.text) {
+				t.Errorf("%s: %s: %v, want %d %s", name, m.frame, got.err, m.code, m.text)
+			}
+		}
+	}
+}
+
+// A method that needs a capability is refused to clients of the app-server without the capability, and to
+// no others.
+func TestExperimentalMethods(t *testing.T) {
+	for _, test := range []struct {
+		wire wire
+		has  bool
+		want bool
+	}{{appServer, false, false}, {appServer, true, true}, {execServer, false, true}} {
+		c := &connection{stage: ready, experimental: test.has, writer: newWriter(nil, nil, nil)}
+		c.writer.begin = func() {}
+		m := *methods[protocol.MethodProcessKill]
+		handled := false
+		m.handle = func(*connection, actor.Context, inbound) { handled = true }
+		c.request(nil, inbound{kind: protocol.Request, method: m.name, entry: &m, wire: test.wire})
+		answer, _ := c.writer.next()
+		if handled != test.want || !handled && (answer.err.Code != -32600 || answer.err.Message != "process/kill requires experimentalApi capability") {
+			t.Errorf("%+v: handled %v, answer %v", test, handled, answer.err)
+		}
+	}
+}
