@@ -185,16 +185,17 @@ type FsWalkParams struct {
 // FsWalkOptions bound a walk. Entries beyond a bound are left out, and the result is marked
 // Truncated.
 type FsWalkOptions struct {
-	MaxDepth                uint64 `json:"maxDepth" wire:"required"` // 1: only the directory's own entries
-	MaxDirectories          uint64 `json:"maxDirectories" wire:"required"`
-	MaxEntries              uint64 `json:"maxEntries" wire:"required"`
+	MaxDepth                uint64 `json:"maxDepth" wire:"required"`       // 0: only the directory's own entries; at most 64
+	MaxDirectories          uint64 `json:"maxDirectories" wire:"required"` // to list, with the first; 1 to 10,000
+	MaxEntries              uint64 `json:"maxEntries" wire:"required"`     // to look at, listed or not; 1 to 50,000
 	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks,omitempty"`
+	PruneHiddenDirectories  bool   `json:"pruneHiddenDirectories,omitempty"` // list a directory .x and do not enter it
 }
 
 // FsWalkResult is the answer to fs/walk. Truncated means: entries beyond a bound were left out.
 type FsWalkResult struct {
-	Entries   []FsWalkEntry `json:"entries"` // files and directories, by path
-	Errors    []FsWalkError `json:"errors"`  // unreadable directories
+	Entries   []FsWalkEntry `json:"entries"` // breadth first, sorted within each directory
+	Errors    []FsWalkError `json:"errors"`  // unreadable directories, and names that are not UTF-8
 	Truncated bool          `json:"truncated"`
 }
 
@@ -204,7 +205,7 @@ type FsWalkEntry struct {
 	Kind string `json:"kind"` // "file" or "directory"
 }
 
-// FsWalkError is a directory unreadable for a walk, with the reason.
+// FsWalkError is a path unreadable for a walk, with the reason.
 type FsWalkError struct {
 	Path    string `json:"path"` // a file URI
 	Message string `json:"message"`

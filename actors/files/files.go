@@ -30,8 +30,8 @@ import (
 
 // Tests set smaller limits, so these are variables.
 var (
-	// maxEntries is how many entries fs/walk returns, and how many entries of each directory
-	// fs/walk reads.
+	// maxEntries is how many entries of each directory fs/walk reads. Twice what fs/walk returns,
+	// because links and other files are left out.
 	maxEntries = 100_000
 	// maxListed is how many entries fs/readDirectory returns. (exec-server wire §8.)
 	maxListed = 50_000
@@ -293,14 +293,6 @@ func readDir(path string, most int, hold Hold) (entries []fs.DirEntry, all bool,
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, all, err
-}
-
-// once reports whether path is new to seen, and adds path to seen.
-func once(seen map[string]bool, path string) (first bool, err error) {
-	real, err := Canonicalize(path)
-	first = !seen[real]
-	seen[real] = true
-	return first, err
 }
 
 // Remove removes a file, a symbolic link or a directory. If recursive, a directory is removed with

@@ -6,39 +6,51 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Walk lists the files and directories below a directory, up to the limits in o and maxEntries.
-// Walk omits symbolic links, except links to directories if o.FollowDirectorySymlinks is set; each
-// directory is then listed only once. Walk stops when ctx is done.
-func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error) {
-	w := walk{o: o, hold: hold, seen: make(map[string]bool), todo: []walkPlace{{path, 0}}}
-	if _, err := once(w.seen, path); err != nil {
-		return w.r, err
+// The limits that a client may ask for. (exec-server wire §8.)
+const (
+	mostWalkDepth       = 64
+	mostWalkDirectories = 10_000
+	mostWalkEntries     = 50_000
+)
+
+// walkItemBytes is what an entry or an error counts in the answer besides its texts. (exec-server.)
+const walkItemBytes = 64
+
+// Walk lists the files and directories below a directory, breadth first, within the limits in o. The
+// entries of each directory are sorted. Walk omits symbolic links, except links to directories if
+// o.FollowDirectorySymlinks is set. Walk enters each directory only once. What cannot be read is in
+// the Errors of the result. If path is no directory, the result is empty. Walk stops when ctx is
+// done.
+func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
+	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
+		return r, refuse("filesystem walk limits must be greater than zero")
 	}
-	w.o.MaxEntries = min(o.MaxEntries, uint64(maxEntries))
-	for len(w.todo) > 0 {
-		at := w.todo[0]
-		w.todo = w.todo[1:]
-		if at.depth >= o.MaxDepth {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return w.r, err
-		}
-		if more, err := w.directory(at); err != nil {
-			return w.r, err
-		} else if !more {
-			w.r.Truncated = true
-			break
+	if o.MaxDepth > mostWalkDepth || o.MaxDirectories > mostWalkDirectories || o.MaxEntries > mostWalkEntries {
+		return r, refuse("filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
+			mostWalkDepth, mostWalkDirectories, mostWalkEntries)
+	}
+	root, err := Stat(path)
+	if err != nil || !root.IsDirectory || root.IsSymlink && !o.FollowDirectorySymlinks {
+		return r, err
+	}
+	w := walk{o: o, hold: hold, seen: make(map[string]bool)}
+	more, err := w.enter(path, 0)
+	for more && err == nil && len(w.todo) > 0 {
+		if err = ctx.Err(); err == nil {
+			at := w.todo[0]
+			w.todo = w.todo[1:]
+			more, err = w.directory(at)
 		}
 	}
-	slices.SortFunc(w.r.Entries, func(a, b protocol.FsWalkEntry) int { return strings.Compare(a.Path, b.Path) })
-	return w.r, nil
+	return w.r, err
 }
 
 // walk is one Walk that is under way.
@@ -47,9 +59,10 @@ type walk struct {
 	hold        Hold
 	r           protocol.FsWalkResult
 	todo        []walkPlace     // directories to list, in order
-	directories uint64          // listed so far
-	size        int             // of the result on the wire, in bytes
-	seen        map[string]bool // with FollowDirectorySymlinks, because links may form a cycle
+	directories uint64          // that were ever in todo
+	entries     uint64          // looked at, listed or not
+	size        int             // of the result, in bytes
+	seen        map[string]bool // with FollowDirectorySymlinks: directories without links that were ever in todo
 }
 
 // walkPlace is a directory and how far it is below the first.
@@ -58,29 +71,38 @@ type walkPlace struct {
 	depth uint64
 }
 
-// fits adds an entry's size to the result. False ends the walk.
-func (w *walk) fits(uri, text string) bool {
-	w.size += len(uri) + encodedLen(text) + len(`{"path":"","message":""},`)
-	return w.size <= maxWalkBytes
-}
-
-// directory lists one directory. Without more, a limit was reached.
-func (w *walk) directory(at walkPlace) (more bool, err error) {
-	if w.directories++; w.directories > w.o.MaxDirectories {
+// fits counts an entry or an error with texts of n bytes. False ends the walk.
+func (w *walk) fits(n int) (more bool, err error) {
+	if w.size += n + walkItemBytes; w.size > maxWalkBytes {
+		w.r.Truncated = true
 		return false, nil
 	}
+	return true, w.hold.take(n)
+}
+
+// fail adds an error about path to the result.
+func (w *walk) fail(path string, err error) (more bool, _ error) {
+	failure := protocol.FsWalkError{Path: protocol.FileURI(path), Message: Text(err)}
+	if more, err := w.fits(len(failure.Path) + len(failure.Message)); !more || err != nil {
+		return more, err
+	}
+	w.r.Errors = append(w.r.Errors, failure)
+	return true, nil
+}
+
+// directory lists one directory. Without more, the walk has ended.
+func (w *walk) directory(at walkPlace) (more bool, err error) {
 	entries, all, err := readDir(at.path, maxEntries, w.hold)
-	if errors.Is(err, errHold) || err != nil && at.depth == 0 {
+	if errors.Is(err, errHold) {
 		return false, err
 	}
 	if err != nil {
-		failure := protocol.FsWalkError{Path: protocol.FileURI(at.path), Message: Text(err)}
-		if !w.fits(failure.Path, failure.Message) {
-			return false, nil
+		if more, err := w.fail(at.path, err); !more || err != nil {
+			return more, err
 		}
-		w.r.Errors = append(w.r.Errors, failure)
+	} else if !all {
+		w.r.Truncated = true
 	}
-	w.r.Truncated = w.r.Truncated || !all
 	for _, e := range entries {
 		if more, err := w.entry(at, e); !more || err != nil {
 			return more, err
@@ -92,34 +114,64 @@ func (w *walk) directory(at walkPlace) (more bool, err error) {
 
 // entry adds one entry of a directory to the result, if it is a file or a directory.
 func (w *walk) entry(at walkPlace, e fs.DirEntry) (more bool, err error) {
-	p := filepath.Join(at.path, e.Name())
-	isDir := e.IsDir()
-	if e.Type()&fs.ModeSymlink != 0 && w.o.FollowDirectorySymlinks {
-		info, err := os.Stat(p)
-		isDir = err == nil && info.IsDir()
-	}
-	kind := "file"
-	switch {
-	case isDir && w.o.FollowDirectorySymlinks:
-		if first, err := once(w.seen, p); err != nil || !first {
-			return true, nil
+	path, kind := filepath.Join(at.path, e.Name()), e.Type()
+	isLink := kind&fs.ModeSymlink != 0
+	if isLink {
+		info, err := os.Stat(path)
+		if err != nil {
+			return true, nil // a dangling link counts nowhere
 		}
-		kind = "directory"
-	case isDir:
-		kind = "directory"
-	case !e.Type().IsRegular():
-		return true, nil
+		kind = info.Mode()
 	}
-	uri := protocol.FileURI(p)
-	if uint64(len(w.r.Entries)) >= w.o.MaxEntries || !w.fits(uri, kind) {
+	if w.entries == w.o.MaxEntries {
+		w.r.Truncated = true
 		return false, nil
 	}
-	if err := w.hold.take(2 * len(uri)); err != nil { // twice: in the result and in todo
-		return false, err
+	w.entries++
+	text := "file"
+	switch {
+	case !utf8.ValidString(e.Name()):
+		// In the answer of exec-server the name is that of a file that does not exist.
+		return w.fail(filepath.Join(at.path, string([]rune(e.Name()))), unix.ENOENT)
+	case isLink && !(kind.IsDir() && w.o.FollowDirectorySymlinks):
+		return true, nil
+	case kind.IsDir():
+		text = "directory"
+	case !kind.IsRegular():
+		return true, nil
 	}
-	w.r.Entries = append(w.r.Entries, protocol.FsWalkEntry{Path: uri, Kind: kind})
-	if isDir {
-		w.todo = append(w.todo, walkPlace{p, at.depth + 1})
+	uri := protocol.FileURI(path)
+	if more, err := w.fits(len(uri)); !more || err != nil {
+		return more, err
+	}
+	w.r.Entries = append(w.r.Entries, protocol.FsWalkEntry{Path: uri, Kind: text})
+	pruned := w.o.PruneHiddenDirectories && strings.HasPrefix(e.Name(), ".")
+	if kind.IsDir() && at.depth < w.o.MaxDepth && !pruned {
+		return w.enter(path, at.depth+1)
 	}
 	return true, nil
+}
+
+// enter adds a directory to todo, once, and within the limit.
+func (w *walk) enter(path string, depth uint64) (more bool, err error) {
+	if w.o.FollowDirectorySymlinks { // links may form a cycle
+		real, err := Canonicalize(path)
+		if err != nil {
+			return w.fail(path, err)
+		}
+		if w.seen[real] {
+			return true, nil
+		}
+		if err := w.hold.take(len(real)); err != nil {
+			return false, err
+		}
+		w.seen[real] = true
+	}
+	if w.directories == w.o.MaxDirectories {
+		w.r.Truncated = true
+		return true, nil
+	}
+	w.directories++
+	w.todo = append(w.todo, walkPlace{path, depth})
+	return true, w.hold.take(len(path))
 }

@@ -159,4 +159,7 @@ var mutants = []mutant{
 	{file: "actors/connection/output.go", old: `!c.observer && !c.acks || a.Of.command`, new: `!c.observer || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
 	{file: "client/cmd.go", old: `p.status == nil || p.status.Run != run`, new: `p.status == nil`, breaks: "the WaitDelay of a run does not kill a later run"},
 	{file: "client/cmd.go", old: `OfRun: protocol.OfRun{Run: uint64(run)}`, new: `OfRun: protocol.OfRun{}`, breaks: "the kill after a WaitDelay is for its run alone"},
+	{file: "actors/files/walk.go", old: `at.depth < w.o.MaxDepth`, new: `at.depth+1 < w.o.MaxDepth`, breaks: "maxDepth 0 of fs/walk lists the entries of the root"},
+	{file: "actors/files/walk.go", old: `case !utf8.ValidString(e.Name()):`, new: `case false:`, breaks: "a name that is not UTF-8 is an error of fs/walk"},
+	{file: "actors/files/walk.go", old: `if w.seen[real] {`, new: `if false {`, breaks: "fs/walk enters each directory once"},
 }
