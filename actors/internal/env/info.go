@@ -31,6 +31,10 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 	if err != nil {
 		cwd = "/"
 	}
+	temporary := []string{} // as the peer: the directory that the environment names, but not /tmp
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		temporary = append(temporary, protocol.FileURI(absolute(cwd, dir)))
+	}
 	// Only the capabilities of this server: clients use every capability in the list.
 	capabilities := map[string]bool{"fileWriteStreaming": true}
 	if files.CanWatch() {
@@ -47,8 +51,16 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 		UserHomeDir:          protocol.FileURI(home),
 		PlatformOS:           runtime.GOOS,
 		PrependPathDirs:      []string{},
-		TemporaryDirectories: []string{},
-		TempDir:              protocol.FileURI(os.TempDir()),
+		TemporaryDirectories: temporary,
+		TempDir:              protocol.FileURI(absolute(cwd, os.TempDir())),
 		Capabilities:         capabilities,
 	}
+}
+
+// absolute returns path, or, for a relative path, the path seen from cwd.
+func absolute(cwd, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(cwd, path)
 }
