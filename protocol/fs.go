@@ -145,6 +145,16 @@ type FsGetMetadataResult struct {
 	ModifiedAtMs int64  `json:"modifiedAtMs"` // since 1970
 }
 
+// FsAppMetadataResult is the answer to fs/getMetadata in the app-server wire. The members are as in
+// FsGetMetadataResult.
+type FsAppMetadataResult struct {
+	IsDirectory  bool  `json:"isDirectory"`
+	IsFile       bool  `json:"isFile"`
+	IsSymlink    bool  `json:"isSymlink"`
+	CreatedAtMs  int64 `json:"createdAtMs"`
+	ModifiedAtMs int64 `json:"modifiedAtMs"`
+}
+
 // FsCanonicalizeParams names an existing path, which may contain links.
 type FsCanonicalizeParams struct {
 	Confinement

@@ -375,7 +375,7 @@ var wireTypes = []any{
 	FsWriteFileParams{}, FsCreateDirectoryParams{}, FsGetMetadataParams{}, FsGetMetadataResult{}, FsCanonicalizeParams{}, FsCanonicalizeResult{},
 	FsReadDirectoryParams{}, FsReadDirectoryResult{}, FsWalkParams{}, FsWalkResult{}, FsRemoveParams{}, FsCopyParams{},
 	HTTPRequestParams{}, HTTPRequestResult{}, HTTPBodyDeltaNotification{},
-	ClientInfoParams{}, AppCapabilities{}, ProcessSpawnParams{}, ProcessWriteStdinParams{}, ProcessResizePtyParams{}, ProcessKillParams{}, ProcessOutputDeltaNotification{}, SpawnExitedNotification{},
+	ClientInfoParams{}, AppCapabilities{}, FsAppMetadataResult{}, ProcessSpawnParams{}, ProcessWriteStdinParams{}, ProcessResizePtyParams{}, ProcessKillParams{}, ProcessOutputDeltaNotification{}, SpawnExitedNotification{},
 	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
 	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
 	FsWatchMissingParams{}, FsWatchMissingResult{}, FsMissingChangedNotification{},

@@ -153,7 +153,7 @@ func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fi
 	}
 	call := &fileCall{in: in}
 	if err := prepare(c.files, call); err != nil {
-		c.fail(in, fileError(err))
+		c.fail(in, in.fileError(err))
 		return
 	}
 	c.files.waiting = append(c.files.waiting, call)
@@ -225,7 +225,7 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 			delete(c.files.watches, asked.WatchID)
 		}
 		c.memory.Give(m.call.held)
-		c.fail(m.call.in, fileError(m.err))
+		c.fail(m.call.in, m.call.in.fileError(m.err))
 	case isWatch:
 		c.respond(m.call.in, protocol.FsWatchMissingResult{Watching: true})
 		m.result.(*files.Watch).Then(func() { root.Send(self, missingChanged{asked.WatchID}) })
@@ -276,15 +276,16 @@ func sizeOf(result any) int {
 	return 0
 }
 
-// fileError translates err for the wire. (exec-server wire §8.)
-func fileError(err error) *protocol.Error {
+// fileError translates err for the wire of a request. The app-server has no code for a missing file.
+// (exec-server wire §8.)
+func (in *inbound) fileError(err error) *protocol.Error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e
 	}
 	code := protocol.CodeInternal
 	if _, ok := errors.AsType[*files.Refusal](err); ok {
 		code = protocol.CodeInvalidRequest
-	} else if errors.Is(err, fs.ErrNotExist) {
+	} else if errors.Is(err, fs.ErrNotExist) && !in.entry.ofApp(in.wire) {
 		code = protocol.CodeNotFound
 	}
 	return protocol.Errorf(code, "%s", files.Text(err))
