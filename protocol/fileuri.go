@@ -1,8 +1,9 @@
 package protocol
 
 import (
-	"errors"
+	"encoding/base64"
 	"fmt"
+	"net/netip"
 	"path"
 	"runtime"
 	"strings"
@@ -12,84 +13,167 @@ import (
 // some reserve.
 const maxFileURI = 16 << 10
 
+// URIError says why a string names no path of this host.
+type URIError struct {
+	Text    string // in the words of exec-server
+	Advice  string // for people
+	URI     string // normalized, if the string is a file URI; else empty
+	Foreign bool   // the URI is well-formed, and names a path of another host
+}
+
+func (e *URIError) Error() string { return e.Text + ": " + e.Advice }
+
+// Wire returns e as an Error with this code.
+func (e *URIError) Wire(code int) *Error { return Errorf(code, "%s", e.Text).Advise("%s", e.Advice) }
+
 // ParseFileURI returns the absolute, clean path named by a file URI on this host. Like a URL
-// parser, ParseFileURI ignores surrounding blanks, the case of the scheme and the number of slashes
-// after it; a backslash is a slash; dot segments are resolved, also if written %2e; percent-encoded
-// bytes are decoded, and a stray percent sign stands for itself. Forbidden are other schemes and
-// hosts, drive letters, queries, fragments, NUL, and more than maxFileURI bytes. (exec-server wire
-// §3; the errors use the words of exec-server.)
+// parser, ParseFileURI ignores surrounding blanks, tabs and ends of lines, the case of the scheme and
+// the number of slashes after it; a backslash is a slash; dot segments are resolved, also if written
+// %2e; percent-encoded bytes are decoded, and a stray percent sign stands for itself. Forbidden are
+// other schemes and hosts, drive letters, queries, fragments, NUL, and more than maxFileURI bytes.
+// Every error is a *URIError. (exec-server wire §3.)
 func ParseFileURI(s string) (string, error) {
 	if len(s) > maxFileURI {
-		return "", fmt.Errorf("path URI of %d bytes: at most %d", len(s), maxFileURI)
+		return "", &URIError{Text: fmt.Sprintf("path URI of %d bytes: at most %d", len(s), maxFileURI), Advice: "use a shorter path"}
 	}
 	uri := strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
+	uri = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(uri)
 	scheme, rest, ok := strings.Cut(uri, ":")
 	switch {
 	case !ok || !isScheme(scheme):
-		return "", fmt.Errorf("invalid URI: relative URL without a base: %q; a file URI looks like file:///tmp", clip(s))
+		return "", &URIError{Text: "invalid URI: relative URL without a base", Advice: fmt.Sprintf("%q is no URI; a file URI looks like file:///tmp", clip(s))}
 	case !strings.EqualFold(scheme, "file"):
-		return "", fmt.Errorf("unsupported path URI scheme `%s`, expected `file`", clip(scheme))
+		return "", &URIError{Text: fmt.Sprintf("unsupported path URI scheme `%s`", clip(strings.ToLower(scheme))), Advice: "use the scheme `file`"}
+	}
+	// The peer's parser fails at the host before it looks at the query.
+	host, rest, err := splitHost(strings.ReplaceAll(rest, `\`, "/"))
+	if err != nil {
+		return "", err
 	}
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		if rest[i] == '?' {
-			return "", errors.New("query parameters are not allowed in path URIs; a question mark in a path is %3F")
+			return "", &URIError{Text: "query parameters are not allowed in path URIs", Advice: "write a question mark in a path as %3F"}
 		}
-		return "", errors.New("fragments are not allowed in path URIs; a number sign in a path is %23")
+		return "", &URIError{Text: "fragments are not allowed in path URIs", Advice: "write a number sign in a path as %23"}
 	}
-	invalid := func(why string) error {
-		return fmt.Errorf("cwd URI `%s` is not valid on this exec-server host: '%[1]s' is invalid on '%s': %s", clip(s), runtime.GOOS, why)
+	segments, drive := resolveSegments(rest)
+	if drive {
+		host = "" // as the peer's parser
 	}
-
-	rest = strings.ReplaceAll(rest, `\`, "/")
-	if authority, ok := strings.CutPrefix(rest, "//"); ok {
-		host, p, _ := strings.Cut(authority, "/")
-		if host != "" && !strings.EqualFold(host, "localhost") {
-			return "", invalid("it names the host " + clip(host))
+	p := path.Clean("/" + unescapePercent(strings.Join(segments, "/")))
+	invalid := &URIError{URI: "file://" + host + "/" + escape(strings.TrimLeft(strings.Join(segments, "/"), "/"), "")}
+	invalid.Text = fmt.Sprintf("'%s' is invalid on '%s'", invalid.URI, runtime.GOOS)
+	switch opaque := opaquePath(host, segments); {
+	case opaque != "":
+		invalid.Advice, invalid.Foreign = "it stands for a path without a URI", true
+		if opaque[0] == '/' && strings.IndexByte(opaque, 0) >= 0 {
+			invalid.Text = "file name contained an unexpected NUL byte"
 		}
-		rest = p
+	case strings.IndexByte(p, 0) >= 0:
+		invalid.Advice = "a path cannot contain NUL"
+	case drive:
+		invalid.Advice, invalid.Foreign = "it names a drive: use a path of this host", true
+	case host != "":
+		invalid.Advice, invalid.Foreign = "it names the host "+clip(host)+": leave the host out", true
+	default:
+		return p, nil
 	}
-	// Segments are split before decoding, as in a URL: %2F is decoded but splits nothing.
-	var segments []string
-	named := 0 // number of non-empty segments
-	for raw := range strings.SplitSeq(rest, "/") {
-		switch segment := unescapePercent(raw); segment {
-		case ".":
-		case "..":
-			if last := len(segments) - 1; last >= 0 {
-				if segments[last] != "" {
-					named--
-				}
-				segments = segments[:last]
-			}
-		default:
-			if isDriveLetter(raw) && named == 0 {
-				return "", invalid("it names the drive " + raw)
-			}
-			if segment != "" {
-				named++
-			}
-			segments = append(segments, segment)
-		}
-	}
-	p := path.Clean("/" + strings.Join(segments, "/"))
-	if strings.IndexByte(p, 0) >= 0 {
-		return "", invalid("a path cannot contain NUL")
-	}
-	return p, nil
+	return "", invalid
 }
 
-// FileURI returns the file URI of an absolute path. The path is cleaned first. For a path with any
-// bytes, ParseFileURI returns the same path.
-func FileURI(p string) string {
+// splitHost splits what follows `file:` into a host, in lower case and empty for this host, and the
+// rest. A drive in the place of the host belongs to the rest, with a colon.
+func splitHost(s string) (host, rest string, err error) {
+	authority, ok := strings.CutPrefix(s, "//")
+	if !ok {
+		authority = s
+	}
+	i := strings.IndexAny(authority+"/", "/?#")
+	if first := authority[:i]; len(first) == 2 && isLetter(first[0]) && (first[1] == ':' || first[1] == '|') {
+		return "", first[:1] + ":" + authority[i:], nil
+	}
+	if !ok {
+		return "", s, nil
+	}
+	host, rest = strings.ToLower(unescapePercent(authority[:i])), authority[i:]
+	if strings.HasPrefix(host, "[") {
+		if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil || !a.Is6() || !strings.HasSuffix(host, "]") {
+			return "", "", &URIError{Text: "invalid URI: invalid IPv6 address", Advice: "leave the host out"}
+		}
+	} else if strings.ContainsFunc(host, forbiddenInHost) {
+		return "", "", &URIError{Text: "invalid URI: invalid international domain name", Advice: "leave the host out: a file URI has neither a port nor a user"}
+	}
+	if strings.EqualFold(host, "localhost") {
+		host = ""
+	}
+	return host, rest, nil
+}
+
+// forbiddenInHost reports whether no host contains r. Source: URL standard, forbidden domain code points.
+func forbiddenInHost(r rune) bool {
+	return r <= ' ' || r == 0x7f || strings.ContainsRune("#%/:<>?@[\\]^|", r)
+}
+
+// resolveSegments splits a path at its slashes and resolves dot segments. Splitting precedes decoding,
+// as in a URL: %2F splits nothing. drive reports whether the first segment with a name is a drive
+// letter; dot segments do not go above a drive.
+func resolveSegments(s string) (segments []string, drive bool) {
+	named := 0 // number of non-empty segments
+	last := ""
+	for raw := range strings.SplitSeq(strings.TrimPrefix(s, "/"), "/") {
+		last = unescapePercent(raw)
+		switch {
+		case last == ".":
+		case last == "..":
+			if n := len(segments) - 1; n >= 0 && !(drive && n == 0) {
+				if segments[n] != "" {
+					named--
+				}
+				segments = segments[:n]
+			}
+		case named == 0 && len(last) == 2 && isLetter(last[0]) && last[1] == ':':
+			segments, named, drive = []string{strings.ToUpper(raw)}, 1, true
+		default:
+			if raw != "" {
+				named++
+			}
+			segments = append(segments, raw)
+		}
+	}
+	if last == "." || last == ".." {
+		segments = append(segments, "")
+	}
+	return segments, drive
+}
+
+// opaquePath returns the path in a URI that exec-server makes for a path without a URI:
+// file:///%00/bad/path/ and the path of a POSIX or Windows host, in base64. For other URIs it is empty.
+func opaquePath(host string, segments []string) string {
+	if host != "" || len(segments) != 4 || segments[0] != "%00" || segments[1] != "bad" || segments[2] != "path" {
+		return ""
+	}
+	path, err := base64.RawURLEncoding.DecodeString(segments[3])
+	if err != nil || len(path) < 2 || path[0] != '/' && path[1] != 0 {
+		return ""
+	}
+	return string(path)
+}
+
+// FileURI returns the file URI of an absolute path, spelled like the URIs of exec-server. The path is
+// cleaned first. For a path with any bytes, ParseFileURI returns the same path, unless the first name
+// looks like a drive (/C:/x).
+func FileURI(p string) string { return "file://" + escape(path.Clean("/"+p), "#%?\\") }
+
+// escape percent-encodes blanks, control characters, what is not ASCII, and the characters in also. Source:
+// URL standard, path percent-encode set.
+func escape(s, also string) string {
 	const hex = "0123456789ABCDEF"
-	p = path.Clean("/" + p)
-	b := append(make([]byte, 0, len("file://")+len(p)), "file://"...)
-	for i := range len(p) {
-		// The colon is encoded, because at the start of a path it would make a drive letter.
-		if c := p[i]; isAlphanumeric(c) || strings.IndexByte("/-._~!$&'()*+,;=@", c) >= 0 {
-			b = append(b, c)
-		} else {
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>`{}", c) >= 0 || strings.IndexByte(also, c) >= 0 {
 			b = append(b, '%', hex[c>>4], hex[c&15])
+		} else {
+			b = append(b, c)
 		}
 	}
 	return string(b)
@@ -111,10 +195,6 @@ func isScheme(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-func isDriveLetter(s string) bool {
-	return len(s) == 2 && isLetter(s[0]) && (s[1] == ':' || s[1] == '|')
 }
 
 // unescapePercent decodes valid escapes and leaves the rest unchanged.

@@ -2,10 +2,12 @@ package protocol
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -39,8 +41,11 @@ func TestParseFileURI(t *testing.T) {
 		{"file:///tmp/%4", "/tmp/%4"},
 		{"file:///tmp/%zz%3F%23", "/tmp/%zz?#"},
 		{"file:///tmp/C:/x", "/tmp/C:/x"},
-		{"file:///C%3A/x", "/C:/x"},
 		{"file:///%2F/C:", "/C:"},
+		{"file:///C|/x", "/C|/x"},
+		{"file:///C:x", "/C:x"},
+		{"file://%6cocalhost/tmp", "/tmp"},
+		{"file:///t\tm\r\np", "/tmp"},
 		{"file:///a//..//C:", "/a/C:"},
 		{"file:" + strings.Repeat("/", maxFileURI-6) + "a", "/a"},
 	} {
@@ -48,29 +53,63 @@ func TestParseFileURI(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", c.uri, got, err, c.want)
 		}
 	}
-	for _, c := range []struct{ uri, want string }{
-		{"", "invalid URI: relative URL without a base"},
-		{"/tmp", "invalid URI: relative URL without a base"},
-		{"tmp", "invalid URI: relative URL without a base"},
-		{"/tmp/a:b", "invalid URI: relative URL without a base"},
-		{"://tmp", "invalid URI: relative URL without a base"},
-		{"http://x/", "unsupported path URI scheme `http`"},
-		{"C:/x", "unsupported path URI scheme `C`"},
-		{"file://server/share", "cwd URI `file://server/share` is not valid on this exec-server host: 'file://server/share' is invalid on '"},
-		{"file://localhost:80/tmp", "it names the host localhost:80"},
-		{"file:///C:/x", "it names the drive C:"},
-		{"file:c|/x", "it names the drive c|"},
-		{"file:////C:", "it names the drive C:"},
-		{"file:///a/../C:", "it names the drive C:"},
-		{"file:///a//../../../C:", "it names the drive C:"},
-		{"file:///" + strings.Repeat("a", maxFileURI-7), "path URI of 16385 bytes: at most 16384"},
-		{"file:///tmp?x=1", "query parameters are not allowed in path URIs"},
-		{"file:///tmp?", "query parameters are not allowed in path URIs"},
-		{"file:///tmp#frag?", "fragments are not allowed in path URIs"},
-		{"file:///tmp/%00x", "'file:///tmp/%00x' is invalid on '"},
+}
+
+// The texts are those of the peer: its client compares them. (exec-server wire §3.)
+func TestParseFileURIRefuses(t *testing.T) {
+	for _, c := range []struct {
+		uri, text string // 'X' in text stands for the URI X on this system
+		foreign   bool
+	}{
+		{"", "invalid URI: relative URL without a base", false},
+		{"/tmp", "invalid URI: relative URL without a base", false},
+		{"tmp", "invalid URI: relative URL without a base", false},
+		{"/tmp/a:b", "invalid URI: relative URL without a base", false},
+		{"://tmp", "invalid URI: relative URL without a base", false},
+		{"http://x/", "unsupported path URI scheme `http`", false},
+		{"C:/x", "unsupported path URI scheme `c`", false},
+		{"file://server/share", "'file://server/share'", true},
+		{"file://SERVER/share/../x y", "'file://server/x%20y'", true},
+		{"file://server", "'file://server/'", true},
+		{"file://server//x//y/", "'file://server/x//y/'", true},
+		{"file://server/a\"b<c>d`e{f}g^h|i[j]k'l\u00e9%zz%41\\z", "'file://server/a%22b%3Cc%3Ed%60e%7Bf%7Dg^h|i[j]k'l%C3%A9%zz%41/z'", true},
+		{"file://[::1]/tmp", "'file://[::1]/tmp'", true},
+		{"file://[::1/x", "invalid URI: invalid IPv6 address", false},
+		{"file://[zz]/x", "invalid URI: invalid IPv6 address", false},
+		{"file://localhost:80/tmp", "invalid URI: invalid international domain name", false},
+		{"file://u@localhost/tmp", "invalid URI: invalid international domain name", false},
+		{"file://ser ver/share", "invalid URI: invalid international domain name", false},
+		{"file://ser%00ver/share", "invalid URI: invalid international domain name", false},
+		{"file:///C:/x", "'file:///C:/x'", true},
+		{"file:///c%3A/x", "'file:///C%3A/x'", true},
+		{"file:c|/x", "'file:///C:/x'", true},
+		{"file://c|/x", "'file:///C:/x'", true},
+		{"file://C:", "'file:///C:'", true},
+		{"file://server/C:/x", "'file:///C:/x'", true},
+		{"file:////C:", "'file:///C:'", true},
+		{"file:///a/../C:", "'file:///C:'", true},
+		{"file:///C:/../../x", "'file:///C:/x'", true},
+		{"file:///D:/a/../b c", "'file:///D:/b%20c'", true},
+		{"file:///" + strings.Repeat("a", maxFileURI-7), "path URI of 16385 bytes: at most 16384", false},
+		{"file:///tmp?x=1", "query parameters are not allowed in path URIs", false},
+		{"file:///tmp?", "query parameters are not allowed in path URIs", false},
+		{"file://server/x?q", "query parameters are not allowed in path URIs", false},
+		{"file:///tmp#frag?", "fragments are not allowed in path URIs", false},
+		{"file:///tmp/%00x", "'file:///tmp/%00x'", false},
+		{"FILE:///tmp/a\x00b", "'file:///tmp/a%00b'", false},
+		{"file:///%00/bad/path/L3RtcC8AeA", "file name contained an unexpected NUL byte", true},
+		{"file:///%00/bad/path/L3RtcC94", "'file:///%00/bad/path/L3RtcC94'", true},
+		{"file:///%00/bad/path/QwA6AFwA", "'file:///%00/bad/path/QwA6AFwA'", true},
+		{"file:///%00/bad/path/rel", "'file:///%00/bad/path/rel'", false},
+		{"file:///%00/bad/path/!!", "'file:///%00/bad/path/!!'", false},
 	} {
-		if got, err := ParseFileURI(c.uri); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %q, %v; want … %s", c.uri, got, err, c.want)
+		want := c.text
+		if strings.HasPrefix(want, "'") {
+			want += " is invalid on '" + runtime.GOOS + "'"
+		}
+		got, err := ParseFileURI(c.uri)
+		if uri, ok := errors.AsType[*URIError](err); !ok || uri.Text != want || uri.Foreign != c.foreign || uri.Advice == "" {
+			t.Errorf("%q: %q, %#v; want %s, foreign %v", c.uri, got, err, want, c.foreign)
 		}
 	}
 }
@@ -79,7 +118,8 @@ func TestFileURI(t *testing.T) {
 	for _, c := range []struct{ path, want string }{
 		{"/", "file:///"},
 		{"/srv/a b/é", "file:///srv/a%20b/%C3%A9"},
-		{"/C:/100%?#\\", "file:///C%3A/100%25%3F%23%5C"},
+		{"/C:/100%?#\\", "file:///C:/100%25%3F%23%5C"},
+		{"/a\n!\"$&'()*+,-.;<=>@[]^_`{|}~\x7f", "file:///a%0A!%22$&'()*+,-.;%3C=%3E@[]^_%60%7B|%7D~%7F"},
 		{"/tmp//x/../y/", "file:///tmp/y"},
 	} {
 		if got := FileURI(c.path); got != c.want {
@@ -114,7 +154,7 @@ func FuzzParseFileURI(f *testing.F) {
 		switch {
 		case refusal != "" && err == nil:
 			t.Errorf("%q is %q, want %s", s, got, refusal)
-		case refusal != "" && !strings.Contains(err.Error(), refusal):
+		case refusal != "" && refusal != anyRefusal && !strings.Contains(err.Error(), refusal):
 			t.Errorf("%q: %v, want %s", s, err, refusal)
 		case refusal == "" && (err != nil || got != want):
 			t.Errorf("%q: %q, %v; want %q", s, got, err, want)
@@ -126,7 +166,7 @@ func FuzzParseFileURI(f *testing.F) {
 		if u, err := url.Parse(uri); err != nil || u.Scheme != "file" || u.Host != "" || u.Path != got || u.RawQuery != "" || u.Fragment != "" {
 			t.Errorf("%q is %s, which net/url takes for %#v, %v", got, uri, u, err)
 		}
-		if len(uri) <= maxFileURI {
+		if len(uri) <= maxFileURI && !driveFirst.MatchString(got) {
 			if back, err := ParseFileURI(uri); err != nil || back != got {
 				t.Errorf("%q is %s, which is %q, %v", got, uri, back, err)
 			}
@@ -139,8 +179,15 @@ var (
 	controls     = regexp.MustCompile("[\x00-\x1f\x7f]")
 	notInPath    = regexp.MustCompile(`[^A-Za-z0-9/%._~-]`)
 	encodedDot   = regexp.MustCompile(`(?i)%2e`)
-	driveLetters = regexp.MustCompile(`^[A-Za-z][:|]$`)
+	driveLetters = regexp.MustCompile(`^[A-Za-z]:$`)
+	driveFirst   = regexp.MustCompile(`^/[A-Za-z]:(/|$)`)
+	driveAsHost  = regexp.MustCompile(`(?i)^file:(//)?[a-z][:|]([/?#]|$)`)
+	authorities  = regexp.MustCompile(`(?i)^file://[^/?#]*`)
+	notInHost    = regexp.MustCompile("[\\x00-\\x20\\x7f#%<>?@\\\\^|:]")
 )
+
+// anyRefusal stands for any error.
+const anyRefusal = "*"
 
 // percentEncoded is s with all matches of the regular expression percent-encoded, byte by byte.
 func percentEncoded(what *regexp.Regexp, s string) string {
@@ -155,6 +202,7 @@ func percentEncoded(what *regexp.Regexp, s string) string {
 // fileOfURL is the path in s according to net/url, or a part of the expected error.
 func fileOfURL(s string) (file, refusal string) {
 	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
+	s = regexp.MustCompile("[\t\r\n]").ReplaceAllString(s, "")
 	s = percentEncoded(controls, strings.ReplaceAll(s, `\`, "/"))
 	s = percents.ReplaceAllStringFunc(s, func(p string) string {
 		if p == "%" {
@@ -162,10 +210,20 @@ func fileOfURL(s string) (file, refusal string) {
 		}
 		return p
 	})
+	if driveAsHost.MatchString(s) {
+		return "", anyRefusal
+	}
+	if at := authorities.FindString(s); at != "" {
+		host, err := url.PathUnescape(at[len("file://"):])
+		if err != nil || notInHost.MatchString(host) || strings.ContainsAny(host, "/[]") {
+			return "", "invalid"
+		}
+		s = "file://" + host + s[len(at):]
+	}
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return "", "URI" // all these errors contain "URI"
+		return "", anyRefusal
 	case u.Scheme == "":
 		return "", "invalid URI: relative URL without a base"
 	case u.Scheme != "file":
@@ -174,8 +232,8 @@ func fileOfURL(s string) (file, refusal string) {
 		return "", "query parameters are not allowed"
 	case strings.Contains(s, "#"):
 		return "", "fragments are not allowed"
-	case u.User != nil || u.Host != "" && !strings.EqualFold(u.Host, "localhost"):
-		return "", "it names the host"
+	case u.Host != "" && !strings.EqualFold(u.Host, "localhost"):
+		return "", "invalid"
 	}
 	raw := cmp.Or(u.RawPath, u.EscapedPath(), "/")
 	if u.Opaque != "" {
@@ -183,13 +241,14 @@ func fileOfURL(s string) (file, refusal string) {
 	}
 	segments := strings.Split(raw, "/")
 	for i, segment := range segments {
-		if driveLetters.MatchString(segment) && strings.Trim(resolved(strings.Join(segments[:i], "/")).EscapedPath(), "/") == "" {
-			return "", "it names the drive"
+		name, _ := url.PathUnescape(segment)
+		if driveLetters.MatchString(name) && strings.Trim(resolved(strings.Join(segments[:i], "/")).EscapedPath(), "/") == "" {
+			return "", "invalid"
 		}
 	}
 	file = path.Clean("/" + resolved(raw).Path)
 	if strings.Contains(file, "\x00") {
-		return "", "a path cannot contain NUL"
+		return "", "invalid"
 	}
 	return file, ""
 }
@@ -222,7 +281,7 @@ func FuzzFileURI(f *testing.F) {
 		if !path.IsAbs(p) || path.Clean(p) != p || strings.IndexByte(p, 0) >= 0 {
 			t.Fatalf("%q is the path %q", s, p)
 		}
-		if back, err := ParseFileURI(FileURI(p)); err != nil || back != p {
+		if back, err := ParseFileURI(FileURI(p)); (err != nil || back != p) && !driveFirst.MatchString(p) {
 			t.Fatalf("%q is %s, which is %q, %v", p, FileURI(p), back, err)
 		}
 	})

@@ -60,7 +60,7 @@ func TestFilesystem(t *testing.T) {
 		{"fs/readFile", obj{"path": uri("fifo")}, "-32600 path `" + dir + "/fifo` is not a file"},
 		{"fs/readFile", obj{"path": "/tmp/x"}, `~-32602 invalid URI: relative URL without a base`},
 		{"fs/readFile", obj{"path": "http://localhost/tmp/x"}, "~-32602 unsupported path URI scheme"},
-		{"fs/readFile", obj{"path": "file://elsewhere/tmp/x"}, "~-32602 "},
+		{"fs/readFile", obj{"path": "file://elsewhere/tmp/x"}, "-32600 'file://elsewhere/tmp/x' is invalid on 'linux'"},
 		{"fs/readFile", obj{"path": uri("a.txt?q")}, "~-32602 "},
 		{"fs/readFile", obj{"path": uri("a.txt#f")}, "~-32602 "},
 		{"fs/readFile", obj{"path": uri("a.txt%00")}, "~-32602 "},

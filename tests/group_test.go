@@ -429,7 +429,7 @@ func TestGroupByRequest(t *testing.T) {
 		{with(obj{"dependsOn": []string{"z"}}), -32602, `process "y" depends on "z", which is not in the group`},
 		{with(obj{"dependsOn": []string{"y"}}), -32602, "in a circle: y → y"},
 		{with(obj{"restart": restart("permanent", 3)}), -32602, "restart.intensity is not for a process of a group"},
-		{with(obj{"cwd": "relative"}), -32602, "process y of the group: cwd"},
+		{with(obj{"cwd": "relative"}), -32602, "process y of the group: invalid URI: relative URL without a base"},
 		{with(obj{"ready": obj{"tcp": "nowhere"}}), -32602, "process y of the group: ready.tcp"},
 	} {
 		if code, text := c.callError("group/start", bad.params); code != bad.code || !strings.Contains(text, bad.text) {

@@ -2,6 +2,7 @@ package connection
 
 import (
 	"context"
+	"errors"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
@@ -11,10 +12,16 @@ import (
 // For each method about the filesystem a function refuses wrong params and sets call.do, the function
 // that may wait for a disk.
 
+// pathOf returns the path of a URI in the params of fs/*. The peer notices only when it opens a path that the
+// URI belongs to another system, so the code is then not that of wrong params.
 func pathOf(uri string) (string, error) {
 	path, err := protocol.ParseFileURI(uri)
-	if err != nil {
-		return "", protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
+	if refused, ok := errors.AsType[*protocol.URIError](err); ok {
+		code := protocol.CodeInvalidParams
+		if refused.Foreign {
+			code = protocol.CodeInvalidRequest
+		}
+		return "", refused.Wire(code)
 	}
 	return path, nil
 }

@@ -2,6 +2,8 @@ package process
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -72,8 +74,12 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		return child.Spec{}, wireerr.From(err)
 	}
 	dir, err := protocol.ParseFileURI(params.Cwd)
-	if err != nil {
-		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "cwd: %v", err)
+	if refused, ok := errors.AsType[*protocol.URIError](err); ok {
+		wire := refused.Wire(protocol.CodeInvalidParams)
+		if refused.Foreign {
+			wire.Message = fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %s", refused.URI, refused.Text)
+		}
+		return child.Spec{}, wire
 	}
 	env := child.Environ(params.EnvPolicy, os.Environ(), params.Env)
 	if params.TTY && !hasName(env, "SHELL") {

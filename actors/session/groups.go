@@ -134,7 +134,9 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 
 // notInGroup returns the error for a group whose process is refused with err.
 func notInGroup(id string, err *protocol.Error) *protocol.Error {
-	return protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(id), err.Message)
+	named := protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(id), err.Message)
+	named.Data = err.Data
+	return named
 }
 
 // mayStartGroup refuses a group that exists, or is too large.
