@@ -174,11 +174,11 @@ type FsReadDirectoryParams struct {
 
 // FsReadDirectoryResult is the answer to fs/readDirectory.
 type FsReadDirectoryResult struct {
-	Entries []FsDirectoryEntry `json:"entries"` // in no order
+	Entries []FsDirectoryEntry `json:"entries"` // in no order, without dangling links
 }
 
 // FsDirectoryEntry describes an entry; for a symbolic link, it describes the target. IsDirectory
-// and IsFile are both false for other kinds of files and for dangling links.
+// and IsFile are both false for other kinds of files.
 type FsDirectoryEntry struct {
 	FileName    string `json:"fileName"`
 	IsDirectory bool   `json:"isDirectory"`

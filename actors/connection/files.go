@@ -288,5 +288,9 @@ func (in *inbound) fileError(err error) *protocol.Error {
 	} else if errors.Is(err, fs.ErrNotExist) && !in.entry.ofApp(in.wire) {
 		code = protocol.CodeNotFound
 	}
-	return protocol.Errorf(code, "%s", files.Text(err))
+	refused := protocol.Errorf(code, "%s", files.Text(err))
+	if advised, ok := errors.AsType[*files.Advised](err); ok {
+		refused.Advise("%s", advised.Advice)
+	}
+	return refused
 }

@@ -60,6 +60,14 @@ func (r *Refusal) Error() string { return r.Text }
 
 func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
 
+// Advised is an error whose text clients compare with the peer's, with advice for people.
+type Advised struct {
+	error
+	Advice string
+}
+
+func (a *Advised) Unwrap() error { return a.error }
+
 func notFile(path string) error { return refuse("path `%s` is not a file", path) }
 
 // Text returns err in the words of exec-server: the system's message and error number.
@@ -230,32 +238,46 @@ func encodedLen(s string) (n int) {
 	return n
 }
 
-// ReadDirectory returns the entries of a directory, in no order. If there are more than maxListed
-// entries or maxListBytes bytes, ReadDirectory fails.
+// ReadDirectory returns the entries of a directory, in no order, without dangling links. If there are
+// more than maxListed entries or maxListBytes bytes, ReadDirectory fails.
 func ReadDirectory(path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
-	entries, all, err := readDir(path, maxListed, hold)
+	d, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return r, err
 	}
-	if !all {
-		return r, fmt.Errorf("directory `%s` has more than %d entries: fs/walk returns a part", path, min(len(entries), maxListed))
-	}
-	size := 0
-	for _, e := range entries {
-		n := encodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
-		if size += n; size > maxListBytes {
-			return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
-		}
-		if err := hold.take(n); err != nil {
-			return r, err
-		}
-		kind := e.Type()
-		if kind&fs.ModeSymlink != 0 {
-			if info, err := os.Stat(filepath.Join(path, e.Name())); err == nil {
+	defer d.Close()
+	count, size := 0, 0
+	for err == nil {
+		var some []fs.DirEntry
+		some, err = d.ReadDir(1000)
+		for _, e := range some {
+			kind := e.Type()
+			if kind&fs.ModeSymlink != 0 {
+				info, err := os.Stat(filepath.Join(path, e.Name()))
+				if err != nil {
+					continue
+				}
 				kind = info.Mode()
 			}
+			if count++; count > maxListed {
+				continue // only to count
+			}
+			n := encodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
+			if size += n; size > maxListBytes {
+				return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
+			}
+			if err := hold.take(n); err != nil {
+				return r, err
+			}
+			r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
 		}
-		r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
+	}
+	switch {
+	case err != io.EOF:
+		return r, err
+	case count > maxListed:
+		err := fmt.Errorf("fs/readDirectory returned %d entries; limit is %d", count, maxListed)
+		return r, &Advised{err, "fs/walk returns a part of a large directory"}
 	}
 	return r, nil
 }
