@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"strconv"
 )
@@ -25,7 +26,7 @@ func (jsonCodec) Decode(frame []byte) (Message, error) {
 }
 
 func decodeMessage(frame []byte) (Message, error) {
-	s := scanner{b: frame}
+	s := scanner{b: frame, tally: tally{strict: true}}
 	switch s.peek() {
 	case '{':
 	case '[':
@@ -35,7 +36,11 @@ func decodeMessage(frame []byte) (Message, error) {
 	}
 
 	var m envelope
+	var seen names
 	err := s.object(func(key []byte) (err error) {
+		if err := s.member(&seen, key); err != nil {
+			return err
+		}
 		switch string(key) {
 		case "id":
 			m.ID, err = s.id()
@@ -46,14 +51,15 @@ func decodeMessage(frame []byte) (Message, error) {
 		case "params":
 			m.params, err = s.raw()
 		case "result":
+			counted := s.tally
+			s.values = math.MinInt // a client may have asked for a long answer
 			m.result, err = s.raw()
+			s.tally = counted
 		case "error":
-			m.Error = nil
-			if !s.literal("null") {
+			var raw []byte
+			if raw, err = s.raw(); err == nil && string(raw) != "null" {
 				m.Error = new(Error)
-				inner := s // only this copy escapes to the heap; s stays on the stack
-				err = decodeValue(&inner, reflect.ValueOf(m.Error).Elem())
-				s = inner
+				err = decodeValue(&scanner{b: raw}, reflect.ValueOf(m.Error).Elem())
 			}
 		case "trace": // a W3C trace context; checked as in exec-server, then ignored
 			if s.literal("null") {

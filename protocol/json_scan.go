@@ -31,6 +31,7 @@ type scanner struct {
 	b []byte
 	i int // index of the next byte
 	purse
+	tally // of skipped values
 }
 
 // peek skips blanks and returns the first byte of the next token, or 0 at the end of the input.
@@ -136,9 +137,20 @@ func (s *scanner) skip(depth int) error {
 	}
 	switch c := s.peek(); {
 	case c == '{':
-		return s.object(func([]byte) error { return s.skip(depth + 1) })
+		var seen names
+		return s.object(func(key []byte) error {
+			if err := s.member(&seen, key); err != nil {
+				return err
+			}
+			return s.skip(depth + 1)
+		})
 	case c == '[':
-		return s.array(func(int) error { return s.skip(depth + 1) })
+		return s.array(func(int) error {
+			if err := s.count(); err != nil {
+				return err
+			}
+			return s.skip(depth + 1)
+		})
 	case c == '"':
 		_, _, err := s.token()
 		return err

@@ -35,7 +35,7 @@ func (msgpackCodec) Decode(frame []byte) (Message, error) {
 }
 
 func unpackMessage(frame []byte) (Message, error) {
-	u := unpacker{b: frame}
+	u := unpacker{b: frame, tally: tally{strict: true}}
 	switch u.kind() {
 	case kindObject:
 	case kindArray:
@@ -44,7 +44,11 @@ func unpackMessage(frame []byte) (Message, error) {
 		return Message{}, u.mismatch("a map: this connection speaks msgpack")
 	}
 	var m envelope
+	var seen names
 	err := u.object(func(key []byte) (err error) {
+		if err := u.member(&seen, key); err != nil {
+			return err
+		}
 		switch string(key) {
 		case "id":
 			m.ID, err = u.id()
@@ -55,16 +59,16 @@ func unpackMessage(frame []byte) (Message, error) {
 		case "params":
 			m.params, err = u.raw()
 		case "result":
+			counted := u.tally
+			u.values = math.MinInt // as in JSON
 			m.result, err = u.raw()
+			u.tally = counted
 		case "error":
-			m.Error = nil
-			if u.kind() == kindNull {
-				return u.skip(0)
+			var raw []byte
+			if raw, err = u.raw(); err == nil && raw[0] != msgpcode.Nil {
+				m.Error = new(Error)
+				err = decodeValue(&unpacker{b: raw}, reflect.ValueOf(m.Error).Elem())
 			}
-			m.Error = new(Error)
-			inner := u // only this copy escapes to the heap; u stays on the stack
-			err = decodeValue(&inner, reflect.ValueOf(m.Error).Elem())
-			u.i = inner.i
 		case "trace": // as in JSON
 			if k := u.kind(); k != kindNull && k != kindObject {
 				err = u.mismatch("a map")

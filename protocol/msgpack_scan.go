@@ -22,6 +22,7 @@ type unpacker struct {
 	b []byte
 	i int // index of the next byte
 	purse
+	tally // of skipped values
 
 	digits [32]byte // buffer for number
 }
@@ -148,9 +149,20 @@ func (u *unpacker) skip(depth int) error {
 		_, err := u.text()
 		return err
 	case kindArray:
-		return u.array(func(int) error { return u.skip(depth + 1) })
+		return u.array(func(int) error {
+			if err := u.count(); err != nil {
+				return err
+			}
+			return u.skip(depth + 1)
+		})
 	case kindObject:
-		return u.object(func([]byte) error { return u.skip(depth + 1) })
+		var seen names
+		return u.object(func(key []byte) error {
+			if err := u.member(&seen, key); err != nil {
+				return err
+			}
+			return u.skip(depth + 1)
+		})
 	}
 	it, err := u.head()
 	if it.kind == kindBytes {

@@ -47,7 +47,6 @@ func TestMsgpackDecode(t *testing.T) {
 		{`82 a2'id' d2ffffffff a6'method' a1'm'`, Message{Kind: Request, ID: IntID(-1), Method: "m"}},
 		{`82 a2'id' d17fff a6'method' a1'm'`, Message{Kind: Request, ID: IntID(math.MaxInt16), Method: "m"}},
 		{`83 a2'id' 01 a6'method' a1'm' a5'trace' 80`, Message{Kind: Request, ID: IntID(1), Method: "m"}},
-		{`83 a2'id' 01 a6'method' a1'm' a2'id' 02`, Message{Kind: Request, ID: IntID(2), Method: "m"}}, // the last counts, as in JSON
 		{`81 a6'method' a1'm'`, Message{Kind: Notification, Method: "m"}},
 		{`82 a2'id' a1'x' a6'result' c0`, Message{Kind: Response, ID: StringID("x"), Payload: []byte{0xc0}}},
 		{`83 a2'id' 01 a6'result' 80 a5'error' c0`, Message{Kind: Response, ID: IntID(1), Payload: []byte{0x80}}},

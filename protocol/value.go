@@ -287,12 +287,6 @@ func decodeFloat(s source, v reflect.Value) error {
 	return nil
 }
 
-// maxElements is how many elements a list or a map may have, because an element takes far more
-// memory than bytes in a message.
-const maxElements = 1 << 18
-
-var errElements = fmt.Errorf("more than %d elements, the limit", maxElements)
-
 func decodeSlice(s source, v reflect.Value) error {
 	if s.kind() != kindArray {
 		return s.mismatch("a sequence")
@@ -300,9 +294,6 @@ func decodeSlice(s source, v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	size := int(v.Type().Elem().Size())
 	return s.array(func(i int) error {
-		if i == maxElements {
-			return errElements
-		}
 		if err := s.spend(size); err != nil {
 			return err
 		}
@@ -322,13 +313,9 @@ func decodeMap(s source, v reflect.Value) error {
 		return s.mismatch("a map")
 	}
 	v.Set(reflect.MakeMap(v.Type()))
-	n := 0                                                            // number of members, repeated names included
 	size := int(v.Type().Key().Size()+v.Type().Elem().Size()) * 3 / 2 // 3/2, because a map is never full
 	elem := reflect.New(v.Type().Elem()).Elem()                       // for each value in turn: the map copies the value
 	return s.object(func(key []byte) error {
-		if n++; n > maxElements {
-			return errElements
-		}
 		if err := s.spend(size + len(key)); err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func wantSmall(t *testing.T, what string, codec protocol.Codec, frame []byte) {
 	in := (&incoming{codec: codec}).decode(frame)
 	runtime.ReadMemStats(&after)
 	// TotalAlloc includes garbage, so the peak was far lower.
-	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(10*len(frame)+12<<20); got > most {
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(10*len(frame)+16<<20); got > most {
 		t.Errorf("%s: decoding %d bytes allocated %d, %.1f times as much", what, len(frame), got, float64(got)/float64(len(frame)))
 	}
 	runtime.KeepAlive(in)

@@ -166,4 +166,13 @@ var mutants = []mutant{
 	{file: "actors/files/walk.go", old: `at.depth < w.o.MaxDepth`, new: `at.depth+1 < w.o.MaxDepth`, breaks: "maxDepth 0 of fs/walk lists the entries of the root"},
 	{file: "actors/files/walk.go", old: `case !utf8.ValidString(e.Name()):`, new: `case false:`, breaks: "a name that is not UTF-8 is an error of fs/walk"},
 	{file: "actors/files/walk.go", old: `if w.seen[real] {`, new: `if false {`, breaks: "fs/walk enters each directory once"},
+	{file: "protocol/strict.go", old: `t.values >= maxValues`, new: `t.values > maxValues`, breaks: "a message has 262,144 values at most, itself included"},
+	{file: "protocol/strict.go", old: `slices.Contains(s.few[:s.n], hash)`, new: `slices.Contains(s.few[:max(s.n-1, 0)], hash)`, breaks: "the last member is not repeated"},
+	{file: "protocol/strict.go", old: `			return false
+		case 0:`, new: `			return true
+		case 0:`, breaks: "the 17th member and later ones are not repeated"},
+	{file: "protocol/json_scan.go", old: `if err := s.member(&seen, key); err != nil {`, new: `if seen = (names{}); s.member(&seen, key) != nil {
+				var err error`, breaks: "members that are not interpreted are not repeated"},
+	{file: "protocol/msgpack_scan.go", old: `if err := u.member(&seen, key); err != nil {`, new: `if seen = (names{}); u.member(&seen, key) != nil {
+				var err error`, breaks: "members that are not interpreted are not repeated"},
 }
