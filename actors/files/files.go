@@ -58,6 +58,9 @@ type Refusal struct{ Text string }
 
 func (r *Refusal) Error() string { return r.Text }
 
+// Refuse returns a Refusal.
+func Refuse(format string, a ...any) error { return refuse(format, a...) }
+
 func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
 
 // Advised is an error whose text clients compare with the peer's, with advice for people.

@@ -2,11 +2,7 @@ package files
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -191,11 +187,11 @@ func (w *Watch) look() error {
 func (w *Watch) differs() (bool, error) {
 	places := make(map[place]bool)
 	for i, path := range w.paths {
-		if err := w.follow(path, places); err != nil {
+		if _, err := Follow(path, func(directory, name string) error { return w.add(directory, name, places) }); err != nil {
 			return false, err
 		}
 		_, err := os.Stat(path)
-		if err != nil && !absent(err) {
+		if err != nil && !Absent(err) {
 			return false, err
 		}
 		if (err != nil) != (i < w.missing) {
@@ -207,61 +203,6 @@ func (w *Watch) differs() (bool, error) {
 	w.watcher.mu.Unlock()
 	w.in.forget(gone)
 	return false, nil
-}
-
-// absent reports whether err means: there is no such file.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
-
-// follow resolves path as the kernel does (path_resolution(7)), to its end or to the first missing
-// name, and adds each place on the way before looking there. A directory without read permission is
-// passed unwatched if the path goes on in it.
-func (w *Watch) follow(path string, places map[place]bool) error {
-	directory, links := "/", 0
-	var blind error // error of the last place
-	for rest := strings.Split(path, "/"); len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			directory = filepath.Dir(directory)
-			continue
-		}
-		blind = w.add(directory, name, places)
-		switch {
-		case blind == nil, errors.Is(blind, unix.EACCES):
-		case absent(blind): // the directory has just vanished: an earlier place will report
-			return nil
-		default:
-			return blind
-		}
-		here := filepath.Join(directory, name)
-		info, err := os.Lstat(here)
-		switch {
-		case err != nil && absent(err):
-			return blind
-		case err != nil:
-			return err
-		case info.IsDir():
-			directory = here
-		case info.Mode()&fs.ModeSymlink == 0:
-			return blind
-		default:
-			if links++; links > maxLinks {
-				return nil // Stat will report the loop
-			}
-			link, err := os.Readlink(here)
-			if err != nil {
-				return nil // the link has just vanished
-			}
-			if strings.HasPrefix(link, "/") {
-				directory = "/"
-			}
-			rest = append(strings.Split(link, "/"), rest...)
-		}
-	}
-	return blind
 }
 
 // add watches the directory, and adds the place to places and to the watch.

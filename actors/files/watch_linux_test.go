@@ -379,7 +379,7 @@ func TestWatchFollows(t *testing.T) {
 			switch _, err := os.Stat(path); {
 			case err == nil:
 				present = append(present, path)
-			case absent(err):
+			case Absent(err):
 				missing = append(missing, path)
 			}
 		}
@@ -394,7 +394,7 @@ func TestWatchFollows(t *testing.T) {
 			change()
 			for i, path := range w.paths {
 				_, err := os.Stat(path)
-				if err != nil && !absent(err) || (err != nil) != (i < w.missing) {
+				if err != nil && !Absent(err) || (err != nil) != (i < w.missing) {
 					await(t, told, path)
 					return
 				}

@@ -1,0 +1,452 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newsTime is how long news may take to come; no passing test waits so long.
+const newsTime = 30 * time.Second
+
+// room is memory for a watch.
+type room struct{ atomic.Int64 }
+
+func (r *room) Try(n int) bool { return r.Add(int64(n)) <= 1<<20 }
+
+func (r *room) Give(n int) { r.Add(-int64(n)) }
+
+func wantPaths(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("paths %q, want %q", got, want)
+	}
+}
+
+func until(t interface{ Fatal(...any) }, what string, done func() bool) {
+	for deadline := time.Now().Add(newsTime); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// begin begins a watch, until the test ends. Nobody has called Then, so the paths stay until Take.
+func begin(t *testing.T, r *Watcher, path string) *Watch {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := r.Watch(ctx, path, new(room))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		until(t, "something is left of watches that have ended", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return w.over && (r.in != nil || r.places == 0)
+		})
+	})
+	return w
+}
+
+// told returns the paths told until now, once no watch looks, and makes the watch ready for more.
+func told(w *Watch) []string {
+	paths := w.Take()
+	w.Written()
+	return paths
+}
+
+// settled waits until all earlier events are handled and no watch looks.
+func (r *Watcher) settled(t interface{ Fatal(...any) }, dir string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	marker := filepath.Join(dir, "marker")
+	w, err := r.Watch(ctx, marker, new(room))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(marker, 0o777); err != nil { // its event comes after all others
+		t.Fatal(err)
+	}
+	defer os.Remove(marker)
+	until(t, "the marker is not told", func() bool { return told(w) != nil })
+	until(t, "a watch looks for ever", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for w := range r.in.all {
+			if w.busy {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func sh(t interface{ Fatalf(string, ...any) }, dir, script string) {
+	c := exec.Command("sh", "-ec", script)
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	for _, c := range []struct {
+		name, before, watched, quiet, change, want string
+	}{
+		{"a file is written", "echo 1 >a", "a", "touch b; cat a", "echo 2 >a", "a"},
+		{"a file gets another mode", "touch a", "a", "", "chmod 600 a", "a"},
+		{"a file is removed", "touch a", "a", "", "rm a", "a"},
+		{"a file is replaced", "touch a", "a", "echo 2 >b", "mv b a", "a"},
+		{"a file is written after it was replaced", "touch a b", "a", "", "mv b a; sleep 0.1; echo 3 >a", "a"},
+		{"a missing file", "", "a", "touch b; mv b c", "touch a", "a"},
+		{"a missing file is renamed into place", "", "a", "touch a.lock", "mv a.lock a", "a"},
+		{"a missing directory with its entry", "", "d/a", "mkdir d; touch d/b", "touch d/a", "d/a"},
+		{"ancestors, at once", "", "d/e/f", "", "mkdir -p d/e; touch d/e/f", "d/e/f"},
+		{"an entry of a directory is written", "mkdir d; touch d/a", "d", "touch a", "echo 2 >d/a", "d/a"},
+		{"entries come and go", "mkdir d; touch d/a", "d", "", "touch d/b; rm d/a; mv d/b d/c; mkdir d/e", "d/a d/b d/c d/e"},
+		{"an entry of an entry", "mkdir -p d/e; touch d/e/a", "d", "echo 2 >d/e/a; touch d/e/b", "chmod 700 d/e", "d/e"},
+		{"the mode of a directory", "mkdir d", "d", "", "chmod 700 d", "d"},
+		{"a directory is removed", "mkdir d", "d", "", "rmdir d", "d"},
+		{"a directory is made again", "mkdir d", "d", "", "rmdir d; sleep 0.1; mkdir d; sleep 0.1; touch d/a", "d d/a"},
+		{"a directory is replaced", "mkdir d e", "d", "", "mv d x; mv e d; sleep 0.1; touch d/a x/b", "d d/a"},
+		{"an ancestor is renamed away", "mkdir -p d/e; touch d/e/a", "d/e/a", "", "mv d x", "d/e/a"},
+		{"an ancestor is replaced", "mkdir -p d/e x/e; touch d/e/a x/e/a", "d/e/a", "", "mv d y; mv x d; sleep 0.1; echo 2 >d/e/a", "d/e/a"},
+		{"an ancestor is touched", "mkdir -p d/e", "d/e/a", "chmod 700 d; mkdir x; mv x d", "touch d/e/a", "d/e/a"},
+		{"behind a link", "mkdir d; touch d/a; ln -s d/a l", "l", "touch d/b", "echo 2 >d/a", "l"},
+		{"a directory behind a link", "mkdir d; ln -s d l", "l", "touch a", "touch d/a", "l/a"},
+		{"a link is turned", "mkdir d e; touch d/a e/a; ln -s d l", "l/a", "touch e/b", "ln -s e m; mv -T m l; sleep 0.1; echo 2 >e/a", "l/a"},
+		{"a link to nothing", "ln -s x a", "a", "touch y", "touch x", "a"},
+		{"a dot-dot", "mkdir d", "d/../a", "touch d/a", "touch a", "a"},
+		{"a name that is not UTF-8", "mkdir d", "d", "", `touch d/$(printf '\377')`, "d"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir, side := t.TempDir(), t.TempDir()
+			r := NewWatcher()
+			sh(t, dir, c.before)
+			w := begin(t, r, dir+"/"+c.watched)
+			sh(t, dir, c.quiet)
+			r.settled(t, side)
+			wantPaths(t, told(w))
+			sh(t, dir, c.change)
+			r.settled(t, side)
+			var want []string
+			for name := range strings.FieldsSeq(c.want) {
+				want = append(want, filepath.Join(dir, name))
+			}
+			wantPaths(t, told(w), want...)
+		})
+	}
+}
+
+// ready is called a Window after the first path, and again only after Written.
+func TestWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewWatcher()
+		w := &Watch{watcher: r, path: "/d", batch: batch.New("/d", new(room))}
+		tell := func(path string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			w.tell(path)
+		}
+		var calls atomic.Int32
+		wantCalls := func(want int32) {
+			t.Helper()
+			synctest.Wait()
+			if got := calls.Load(); got != want {
+				t.Errorf("ready was called %d times, want %d", got, want)
+			}
+		}
+		tell("/d/early")
+		time.Sleep(time.Hour)
+		w.Then(func() { calls.Add(1) })
+		time.Sleep(batch.Window - 1)
+		tell("/d/late")
+		wantCalls(0)
+		time.Sleep(1)
+		wantCalls(1)
+		wantPaths(t, w.Take(), "/d/early", "/d/late")
+		tell("/d/a")
+		time.Sleep(time.Hour)
+		wantCalls(1)
+		w.Written()
+		time.Sleep(batch.Window)
+		wantCalls(2)
+		wantPaths(t, w.Take(), "/d/a")
+		w.Written()
+		time.Sleep(time.Hour)
+		wantCalls(2)
+		tell("/d/b")
+		time.Sleep(batch.Window - 1)
+		wantCalls(2)
+		time.Sleep(1)
+		wantCalls(3)
+	})
+}
+
+// Lost events are told by the watched path, and the watch finds what has changed.
+func TestLostEvents(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	r := NewWatcher()
+	w := begin(t, r, dir+"/d")
+	r.lost(w.in)
+	r.settled(t, side)
+	wantPaths(t, told(w), dir+"/d")
+	r.mu.Lock()
+	clear(w.in.byName) // the events of all directories are now unknown
+	r.mu.Unlock()
+	sh(t, dir, "mkdir d; touch d/a")
+	r.lost(w.in)
+	until(t, "not told", func() bool { return slices.Contains(told(w), dir+"/d") })
+}
+
+// Watches of the same files end and begin, while directories change places. Nothing is left at the end.
+func TestWatchEnds(t *testing.T) {
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := descriptors()
+	dir := t.TempDir()
+	sh(t, dir, "mkdir -p a b")
+	r := NewWatcher()
+	a, b, x := dir+"/a", dir+"/b", dir+"/x"
+	for i := range 300 {
+		ctx, cancel := context.WithCancel(context.Background())
+		for _, path := range []string{a + "/c", a, b, b + "/c/d"} {
+			_, err := r.Watch(ctx, path, new(room))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%2 == 0 {
+			go cancel()
+		}
+		for _, move := range [][2]string{{a, x}, {b, a}, {x, b}} {
+			if err := os.Rename(move[0], move[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+	}
+	until(t, "something is left of watches that have ended", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.in == nil && r.places == 0 && descriptors() <= before
+	})
+}
+
+func TestWatchRefuses(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	sh(t, dir, "ln -s loop loop")
+	r := NewWatcher()
+	for path, want := range map[string]string{
+		"loop":                   "Too many levels of symbolic links (os error 40)",
+		strings.Repeat("a", 256): "File name too long (os error 36)",
+	} {
+		if _, err := r.Watch(t.Context(), filepath.Join(dir, path), new(room)); err == nil || files.Text(err) != want {
+			t.Errorf("%.9s: %v, want %s", path, err, want)
+		}
+	}
+	w := begin(t, r, dir)
+	r.settled(t, side)
+	for _, limit := range []struct {
+		at   *int
+		want string
+	}{
+		{&r.most, "names in directories are watched"},
+		{&r.directories, "directories are watched"},
+	} {
+		old := *limit.at
+		*limit.at = 1
+		_, err := r.Watch(t.Context(), t.TempDir(), new(room))
+		if err == nil || !strings.Contains(err.Error(), limit.want) {
+			t.Errorf("%v, want %s", err, limit.want)
+		}
+		*limit.at = old
+	}
+	sh(t, dir, "touch a")
+	r.settled(t, side)
+	wantPaths(t, told(w), dir+"/a") // after others were refused
+}
+
+// All changes are told: after random changes, a watch tells something if its file or the entries of its
+// directory differ.
+func TestWatchFollows(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	n := 0
+	r := NewWatcher()
+	begin(t, r, side)
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		top := filepath.Join(dir, fmt.Sprint(n))
+		if err := os.Mkdir(top, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		root, err := os.OpenRoot(top) // links may lead anywhere, but the test must change nothing outside of top
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		names := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3),
+			func(names []string) string { return strings.Join(names, "/") })
+		targets := rapid.SampledFrom([]string{"a", "../b", "b/c", "/nowhere", "..", "../a/c", ".", top + "/b"})
+		change := func() {
+			at, to := names.Draw(t, "path"), names.Draw(t, "to")
+			switch rapid.SampledFrom([]string{"write", "write", "mkdir", "mkdir", "link", "move", "move", "move", "remove"}).Draw(t, "what") {
+			case "write":
+				if f, err := root.OpenFile(at, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666); err == nil {
+					f.WriteString("more")
+					f.Close()
+				}
+			case "mkdir":
+				root.MkdirAll(at, 0o777)
+			case "link":
+				root.Symlink(targets.Draw(t, "target"), at)
+			case "move":
+				root.Rename(at, to)
+			case "remove":
+				root.RemoveAll(at)
+			}
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "before") {
+			change()
+		}
+		watches := make(map[*Watch]string) // what the path looks like
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for _, name := range rapid.SliceOfNDistinct(names, 1, 4, rapid.ID).Draw(t, "watched") {
+			if w, err := r.Watch(ctx, filepath.Join(top, name), new(room)); err == nil { // else a loop of links
+				watches[w] = looksLike(w.path)
+			}
+		}
+		for range 5 {
+			for range rapid.IntRange(1, 3).Draw(t, "changes") {
+				change()
+			}
+			r.settled(t, side)
+			for w, before := range watches {
+				now := looksLike(w.path)
+				if paths := told(w); now != before && paths == nil {
+					t.Fatalf("not told: %s was %s, and is %s", w.path, before, now)
+				}
+				watches[w] = now
+			}
+		}
+	})
+}
+
+// looksLike describes a file, or a directory with its entries.
+func looksLike(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "missing"
+	}
+	id := idOf(info)
+	if !info.IsDir() {
+		return fmt.Sprint(id, info.Size())
+	}
+	entries, _ := os.ReadDir(path)
+	inside := make(map[string]string)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			inside[e.Name()] = fmt.Sprint(idOf(info), info.IsDir() || info.Size() >= 0)
+			if info.Mode().IsRegular() {
+				inside[e.Name()] += fmt.Sprint(info.Size())
+			}
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		all = append(all, name+inside[name])
+	}
+	return fmt.Sprint(id, all)
+}
+
+// A watch keeps no directory open, so filesystems can be unmounted.
+func TestWatchOpensNothing(t *testing.T) {
+	dir := t.TempDir()
+	w := begin(t, NewWatcher(), dir)
+	for name, d := range w.in.byName {
+		if target, err := os.Readlink(fmt.Sprint("/proc/self/fd/", d.fd)); err != nil || target != "/" {
+			t.Errorf("%s is open as %s, %v", target, name, err)
+		}
+	}
+}
+
+// fsnotify drops an unmounted directory without an event. A new watch there works all the same.
+func TestUnmounted(t *testing.T) {
+	dir, side := t.TempDir(), t.TempDir()
+	r := NewWatcher()
+	old := begin(t, r, dir)
+	r.mu.Lock()
+	name := old.in.byID[old.found].name()
+	r.mu.Unlock()
+	if err := old.in.fs.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	w := begin(t, r, dir)
+	r.settled(t, side)
+	wantPaths(t, told(old), dir) // the older watch has found out
+	sh(t, dir, "touch a")
+	r.settled(t, side)
+	wantPaths(t, told(w), dir+"/a")
+	wantPaths(t, told(old), dir+"/a")
+}
+
+// A watch that begins or ends in a directory does not disturb another watch there.
+func TestWatchesShare(t *testing.T) {
+	dir := t.TempDir()
+	r := NewWatcher()
+	begin(t, r, "/")
+	var over atomic.Bool
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer over.Store(true)
+	for range 2 {
+		others.Go(func() {
+			for !over.Load() {
+				ctx, cancel := context.WithCancel(context.Background())
+				if _, err := r.Watch(ctx, dir, new(room)); err != nil {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := r.Watch(ctx, dir, new(room))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "not told", func() bool { return slices.Contains(told(w), path) })
+		cancel()
+	}
+}
