@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/internal/secrets"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -23,31 +24,12 @@ var defaultExcludes = []string{
 	"*DATABASE_URL*", "*REDIS_URL*", "*MONGO*_UR?", "*AMQP_URL*", "*BROKER_URL*", "*CONNECTION_STRING*", "DSN", "*_DSN",
 }
 
-// withheld are the variables for no child, whoever asks for them: credentials of the server itself
-// and of exec-server. (exec-server: NON_INHERITABLE_ENV_VARS.)
-var withheld = []string{
-	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "NODE_REPL_AUTH_TOKEN",
-	"OPENAI_FEDERATION_RULE_ID", "OPENAI_IDENTITY_TOKEN_FILE", "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
-}
-
-// With these words in its name, a TROUPE_ variable is a credential. TROUPE_TOKEN is the usual name.
-var credentialWords = []string{"TOKEN", "SECRET", "KEY", "PASSWORD", "CREDENTIAL"}
-
-// Withheld reports whether no child may have the variable name, in any case. Host.Start drops such
-// variables, so every program of every client lacks them.
-func Withheld(name string) bool {
-	name = strings.ToUpper(name)
-	own, isOwn := strings.CutPrefix(name, "TROUPE_")
-	return slices.Contains(withheld, name) ||
-		isOwn && slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(own, word) })
-}
-
-// withoutWithheld returns env, a list of NAME=value, without the variables for no child. The list
-// may be shared, so withoutWithheld leaves env as it is.
+// withoutWithheld returns env, a list of NAME=value, without credentials of the server. The list may be
+// shared, so withoutWithheld leaves env as it is.
 func withoutWithheld(env []string) []string {
 	isWithheld := func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return Withheld(name)
+		return secrets.Withheld(name)
 	}
 	if !slices.ContainsFunc(env, isWithheld) {
 		return env

@@ -184,7 +184,7 @@ func (h *Host) make(f *forker, j *job) {
 	h.forgetStart(j)
 }
 
-// tryLookUp drops the variables for no child, and looks up the program of j. A panic counts as a
+// tryLookUp drops credentials of the server, and looks up the program of j. A panic counts as a
 // failed look-up.
 func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	defer h.recovered(j, &err)

@@ -125,7 +125,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	j.spec.Env = withoutWithheld(j.spec.Env)
 `, new: ``, breaks: "no program gets the credentials of the server"},
-	{file: "actors/child/environ.go", old: `isOwn && slices`, new: `false && isOwn && slices`, breaks: "no program gets TROUPE_TOKEN"},
+	{file: "internal/secrets/secrets.go", old: `isOwn && slices`, new: `false && isOwn && slices`, breaks: "no program gets TROUPE_TOKEN"},
 	{file: "actors/child/environ.go", old: `slices.Contains(core, strings.ToUpper(name))`, new: `slices.Contains(core, name)`, breaks: "inherit core takes names in any case"},
 	{file: "actors/process/life.go", old: `if gone {`, new: `if gone && false {`, breaks: "a child that comes after its actor has stopped is killed"},
 	{file: "actors/process/process.go", old: `case p.logged == in:`, new: `case false:`, breaks: "output that was logged before a failure is not logged again"},

@@ -1,0 +1,30 @@
+package secrets
+
+import "testing"
+
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		withheld, unsent bool
+		names            []string
+	}{
+		{true, true, []string{
+			"OPENAI_IDENTITY_TOKEN_FILE", "OPENAI_FEDERATION_RULE_ID", "OPENAI_WORKLOAD_IDENTITY_CONTEXT", "NODE_REPL_AUTH_TOKEN",
+			"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "openai_identity_token_file", "Node_Repl_Auth_Token",
+			"TROUPE_TOKEN", "TROUPE_TOKEN_FILE", "TROUPE_SHARED_SECRET", "troupe_token", "TROUPE_API_KEY", "TROUPE_PASSWORD", "TROUPE_CREDENTIALS",
+		}},
+		{false, true, []string{
+			"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CONNECTORS_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+			"AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "Aws_Session_Token",
+		}},
+		{false, false, []string{
+			"TROUPE_PROCESS", "TROUPE_URL", "TROUPE_A", "TROUPE_", "MY_TROUPE_TOKEN", "TOKEN", "NODE_REPL_AUTH_TOKENS",
+			"XOPENAI_IDENTITY_TOKEN_FILE", "MY_OPENAI_API_KEY", "CODEX_HOME", "AWS_REGION", "",
+		}},
+	} {
+		for _, name := range tt.names {
+			if Withheld(name) != tt.withheld || Unsent(name) != tt.unsent {
+				t.Errorf("%s: withheld %v, unsent %v", name, Withheld(name), Unsent(name))
+			}
+		}
+	}
+}
