@@ -1,23 +1,42 @@
 package protocol
 
+import "errors"
+
 // This file has http/request: exec-server sends a request to an HTTP server for the client.
 // (exec-server wire §8.)
 
 // MethodHTTPRequest takes HTTPRequestParams and returns HTTPRequestResult.
 const MethodHTTPRequest = "http/request"
 
-// HTTPHeader is a header field. A name may occur several times.
+// HTTPHeader is a header field of a response. A name may occur several times.
 type HTTPHeader struct {
 	Name  string `json:"name" wire:"required"`
 	Value string `json:"value" wire:"required"`
 }
 
+// HTTPRequestHeader is a header field of a request. A name may occur several times. Without a ValueEnvVar,
+// Value is required.
+type HTTPRequestHeader struct {
+	Name  string  `json:"name" wire:"required"`
+	Value *string `json:"value,omitempty"`
+	// ValueEnvVar names a variable in the environment of the server. Its value follows Value.
+	ValueEnvVar *string `json:"valueEnvVar,omitempty"`
+}
+
+// Validate refuses a field without a value.
+func (h HTTPRequestHeader) Validate() error {
+	if h.Value == nil && h.ValueEnvVar == nil {
+		return errors.New("missing field `value`")
+	}
+	return nil
+}
+
 // HTTPRequestParams describes the HTTP request, and the form of the answer.
 type HTTPRequestParams struct {
-	Method  string       `json:"method" wire:"required"`
-	URL     string       `json:"url" wire:"required"` // absolute, http or https
-	Headers []HTTPHeader `json:"headers,omitempty"`
-	Body    []byte       `json:"bodyBase64,omitempty"`
+	Method  string              `json:"method" wire:"required"`
+	URL     string              `json:"url" wire:"required"` // absolute, http or https
+	Headers []HTTPRequestHeader `json:"headers,omitempty"`
+	Body    []byte              `json:"bodyBase64,omitempty"`
 
 	// TimeoutMs is how long the whole exchange may take, body of the response included, in
 	// milliseconds. Nil or 0 means: as long as the connection lives.

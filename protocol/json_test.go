@@ -138,6 +138,8 @@ func refusals() []refusal {
 		{new(HTTPRequestParams), `{"method":"GET","url":"http://127.0.0.1/"}`, "missing field `requestId`"},
 		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","redirectPolicy":"maybe"}`, "unknown variant `maybe`, expected `follow` or `stop`, in `redirectPolicy`"},
 		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","headers":[{"name":"a"}]}`, "missing field `value`, in `headers[0]`"},
+		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","headers":[{"name":"a","valueEnvVar":null}]}`, "missing field `value`, in `headers[0]`"},
+		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","headers":[{"valueEnvVar":"A"}]}`, "missing field `name`, in `headers[0]`"},
 		{new(NoParams), `{"x":1}`, "invalid type: map, expected unit"},
 		{new(NoParams), `[]`, "invalid type: sequence, expected unit"},
 		{new(Empty), `[]`, "invalid type: sequence, expected struct Empty"},
@@ -493,6 +495,10 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		case *Metadata:
 			if p.ThreadID != nil {
 				*p.ThreadID = "01a1fd50-93f9-72a2-98a1-b1fe2f7a6ff4"
+			}
+		case *HTTPRequestHeader:
+			if p.ValueEnvVar == nil && p.Value == nil {
+				p.Value = new("")
 			}
 		case *Retention:
 			if p.Bytes != nil {

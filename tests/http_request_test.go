@@ -109,8 +109,8 @@ func TestHTTPRequest(t *testing.T) {
 	const hello = `{"status":200,"headers":[{"name":"content-length","value":"6"},{"name":"content-type","value":"text/plain"}],"bodyBase64":"aGVsbG8K"}`
 	s := startServer(t, "--allow-http")
 	c := s.session(nil)
-	if c.call("environment/info", nil)["capabilities"].(obj)["httpRequest"] != true {
-		t.Error("the capability is not there")
+	if has := c.call("environment/info", nil)["capabilities"].(obj); has["httpRequest"] != true || has["httpHeaderEnvVars"] != true {
+		t.Errorf("the capabilities are %v", has)
 	}
 	echo := b64(`POST me.example ["1" "2"] data []`)
 	for _, q := range []struct {
@@ -139,7 +139,7 @@ func TestHTTPRequest(t *testing.T) {
 		{get(url("/a.txt"), "q", obj{"redirectPolicy": "maybe"}), "-32602 unknown variant `maybe`, expected `follow` or `stop`, in `redirectPolicy`"},
 		{get(url("/a.txt"), "q", obj{"bodyBase64": "!"}), "-32602 invalid base64: symbol 33, offset 0, in `bodyBase64`"},
 		{get(url("/a.txt"), "q", obj{"headers": header("a b", "")}), "-32602 http/request header name is invalid: invalid HTTP header name"},
-		{get(url("/a.txt"), "q", obj{"headers": header("a", "\n")}), "-32602 http/request header value is invalid for a: it has a control character"},
+		{get(url("/a.txt"), "q", obj{"headers": header("a", "\n")}), "-32602 http/request header value is invalid for a: failed to parse header value"},
 		{get(url("/never"), "q", obj{"timeoutMs": 30}), "-32603 http/request failed: error sending request for url (" + url("/never") + "): it took more than the 30 ms of timeoutMs"},
 		{get(url("/half"), "q", nil), "-32603 http/request failed: error reading the body of the response: unexpected EOF"},
 		{get(url("/large"), "q", nil), "-32600 http/request failed: the body of the response has more than 33554432 bytes, which is the most in one answer: ask for it with streamResponse"},
@@ -160,8 +160,8 @@ func TestHTTPRequestIsOff(t *testing.T) {
 	if code, text := c.callError("http/request", get(remote.URL, "q", nil)); code != -32601 || !strings.Contains(text, "--allow-http") {
 		t.Errorf("%d %s, want -32601 and how to allow it", code, text)
 	}
-	if on, is := c.call("environment/info", nil)["capabilities"].(obj)["httpRequest"]; is {
-		t.Errorf("the capability is %v", on)
+	if has := c.call("environment/info", nil)["capabilities"].(obj); has["httpRequest"] != nil || has["httpHeaderEnvVars"] != nil {
+		t.Errorf("the capabilities are %v", has)
 	}
 }
 

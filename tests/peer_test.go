@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -54,7 +55,7 @@ import (
 //	closed CODE              waits for the end of the connection: a close code, 1006 without a Close frame
 //
 // In all lines, $DIR is the directory of the case, $URI the same as a file URI, $SERVER the directory of
-// the server. In an expected JSON value, "*" stands for any value, and a member "..." for any further
+// the server. $HTTP and $OTHER are the URLs of two HTTP servers (peer_http_test.go). In an expected JSON value, "*" stands for any value, and a member "..." for any further
 // members.
 
 func TestPeer(t *testing.T) {
@@ -135,10 +136,13 @@ type peerFile struct {
 	topics []string // of Appendix A
 	server *server
 	dir    string // that the server works in
+
+	http, other *httptest.Server
 }
 
 func (f *peerFile) start(t *testing.T, head []peerLine) {
 	f.dir = t.TempDir()
+	f.http, f.other = startRemote(t, peerHTTP), startRemote(t, peerHTTP)
 	var flags, environ []string
 	for _, line := range head {
 		rest := strings.ReplaceAll(line.rest, "$SERVER", f.dir)
@@ -192,6 +196,7 @@ func (f *peerFile) play(t *testing.T, c peerCase) {
 	dir := t.TempDir()
 	p := &peerPlay{peerFile: f, t: t, conns: make(map[string]*peerConn), vars: map[string]string{
 		"$DIR": dir, "$URI": (&url.URL{Scheme: "file", Path: dir}).String(), "$SERVER": f.dir,
+		"$HTTP": f.http.URL, "$OTHER": f.other.URL,
 	}}
 	for i, line := range c.lines {
 		p.at = line.at

@@ -69,121 +69,6 @@ func NewClient() *Client {
 // client may be used again.
 func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
 
-// A Request is a checked request. A Request can be sent once.
-type Request struct {
-	method string
-	url    *url.URL
-	host   string // of the header; "": the host of url
-	header http.Header
-	body   []byte
-	stop   bool // a redirect is the response
-}
-
-func invalid(format string, a ...any) error {
-	return protocol.Errorf(protocol.CodeInvalidParams, "http/request "+format, a...)
-}
-
-// NewRequest checks p and returns the request. Whatever the headers of p say, net/http chooses the length of the
-// body and the transfer encoding.
-func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
-	if !isToken(p.Method) {
-		return nil, invalid("method is invalid: invalid HTTP method")
-	}
-	if p.Method == http.MethodConnect {
-		return nil, invalid("method is invalid: CONNECT would make a tunnel, which nobody could use")
-	}
-	u, err := parseURL(p.URL)
-	if err != nil {
-		return nil, err
-	}
-	r := &Request{method: p.Method, url: u, header: make(http.Header), body: p.Body, stop: p.RedirectPolicy == protocol.HTTPStop}
-	size := 0
-	for _, h := range p.Headers {
-		if size += len(h.Name) + len(h.Value); size > maxHeader {
-			return nil, invalid("headers have more than %d bytes, which is the most", maxHeader)
-		}
-		if !isToken(h.Name) {
-			return nil, invalid("header name is invalid: invalid HTTP header name")
-		}
-		if strings.ContainsFunc(h.Value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			return nil, invalid("header value is invalid for %s: it has a control character", clip(h.Name))
-		}
-		r.header.Add(h.Name, h.Value)
-	}
-	r.host = r.header.Get("Host")
-	if r.header["User-Agent"] == nil {
-		r.header.Set("User-Agent", "") // net/http would send its own
-	}
-	return r, nil
-}
-
-func parseURL(text string) (*url.URL, error) {
-	if len(text) > maxURL {
-		return nil, invalid("url is invalid: it has %d bytes, the limit is %d", len(text), maxURL)
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // the client knows its URL
-		}
-		return nil, invalid("url is invalid: %s", clip(err.Error()))
-	}
-	switch {
-	case u.Scheme == "":
-		return nil, invalid("url is invalid: relative URL without a base")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, invalid("only supports http and https URLs, got %s", clip(u.Scheme))
-	case u.Hostname() == "":
-		return nil, invalid("url is invalid: empty host")
-	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	u.RawQuery = escapeQuery(u.RawQuery)
-	return u, nil
-}
-
-// escapeQuery escapes characters that a query may not have, as browsers do (WHATWG URL, query state). net/http
-// does not escape a query.
-func escapeQuery(query string) string {
-	var b strings.Builder
-	for i := range len(query) {
-		if c := query[i]; c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-// secrets are the fields of a header for a single origin.
-var secrets = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate"}
-
-// origin returns the origin of a URL: scheme, host and port (RFC 6454 §4).
-func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
-}
-
-// isToken reports whether s can be a method or the name of a header (RFC 9110 §5.6.2).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
-	})
-}
-
-// clip shortens a text of the client for an error: the client knows the rest.
-func clip(s string) string {
-	if len(s) > 300 {
-		s = s[:300] + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
-}
-
 // upload is the body of a request. Once sent, the memory of the body is free, although the response refers to
 // its request and may last.
 type upload struct {
@@ -220,14 +105,16 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		req.Body = &upload{left: body}
 		req.GetBody = func() (io.ReadCloser, error) { return &upload{left: body}, nil }
 	}
-	at := r.url
+	at, elsewhere := r.url, false
 	client := http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		at = next.URL
 		if len(via) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
-		if origin(next.URL) != origin(via[0].URL) { // net/http would send secrets to other ports, and without TLS
-			for _, name := range secrets {
+		// net/http would send credentials to other ports, and without TLS. Once elsewhere, a redirect back
+		// gets none: the other server has chosen its URL.
+		if elsewhere = elsewhere || origin(next.URL) != origin(r.url); elsewhere {
+			for _, name := range slices.Concat(credentials, r.secret) {
 				next.Header.Del(name)
 			}
 		}

@@ -125,11 +125,11 @@ func TestSends(t *testing.T) {
 		{params{Method: "GET", URL: "http://" + addr + "/a%2Fb?x=y&z"}, "GET /a%2Fb?x=y&z HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
 		{params{Method: "GET", URL: "http://" + addr + "/?a b=\"é<>%20+'"}, "GET /?a%20b=%22%C3%A9%3C%3E%20+' HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
 		{params{Method: "Mine", URL: "HTTP://" + addr}, "Mine / HTTP/1.1\r\nHost: ADDR\r\n\r\n"},
-		{params{Method: "DELETE", URL: "http://" + addr + "/#f", Headers: []protocol.HTTPHeader{
-			{Name: "x-a", Value: "1"}, {Name: "host", Value: "other.example"}, {Name: "X-A", Value: "é"}, {Name: "user-agent", Value: "me"}}},
+		{params{Method: "DELETE", URL: "http://" + addr + "/#f", Headers: []protocol.HTTPRequestHeader{
+			{Name: "x-a", Value: new("1")}, {Name: "host", Value: new("other.example")}, {Name: "X-A", Value: new("é")}, {Name: "user-agent", Value: new("me")}}},
 			"DELETE / HTTP/1.1\r\nHost: other.example\r\nUser-Agent: me\r\nX-A: 1\r\nX-A: é\r\n\r\n"},
-		{params{Method: "POST", URL: "http://me:secret@" + addr, Body: []byte("hello"), Headers: []protocol.HTTPHeader{
-			{Name: "content-length", Value: "3"}, {Name: "transfer-encoding", Value: "chunked"}}},
+		{params{Method: "POST", URL: "http://me:secret@" + addr, Body: []byte("hello"), Headers: []protocol.HTTPRequestHeader{
+			{Name: "content-length", Value: new("3")}, {Name: "transfer-encoding", Value: new("chunked")}}},
 			"POST / HTTP/1.1\r\nHost: ADDR\r\nContent-Length: 5\r\nAuthorization: Basic bWU6c2VjcmV0\r\n\r\nhello"},
 		{params{Method: "GET", URL: "http://me:secret@" + addr, RedirectPolicy: protocol.HTTPStop}, "GET / HTTP/1.1\r\nHost: ADDR\r\nAuthorization: Basic bWU6c2VjcmV0\r\n\r\n"},
 		{params{Method: "POST", URL: "http://" + addr}, "POST / HTTP/1.1\r\nHost: ADDR\r\nContent-Length: 0\r\n\r\n"},
@@ -184,9 +184,9 @@ func TestRefuses(t *testing.T) {
 		{params{Method: "GET", URL: "http://:80"}, "http/request url is invalid: empty host"},
 		{params{Method: "GET", URL: "http://h:x/"}, `http/request url is invalid: invalid port ":x" after host`},
 		{params{Method: "GET", URL: "http://h/" + strings.Repeat("x", 1<<16)}, "http/request url is invalid: it has 65545 bytes, the limit is 65536"},
-		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a b"}}}, "http/request header name is invalid: invalid HTTP header name"},
-		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a", Value: "x\r\nb: c"}}}, "http/request header value is invalid for a: it has a control character"},
-		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPHeader{{Name: "a", Value: strings.Repeat("x", maxHeader)}}}, "http/request headers have more than 1048576 bytes, which is the most"},
+		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPRequestHeader{{Name: "a b"}}}, "http/request header name is invalid: invalid HTTP header name"},
+		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPRequestHeader{{Name: "a", Value: new("x\r\nb: c")}}}, "http/request header value is invalid for a: failed to parse header value"},
+		{params{Method: "GET", URL: "http://h/", Headers: []protocol.HTTPRequestHeader{{Name: "a", Value: new(strings.Repeat("x", maxHeader))}}}, "http/request headers have more than 1048576 bytes, which is the most"},
 	} {
 		_, err := NewRequest(q.p)
 		if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != protocol.CodeInvalidParams || e.Message != q.want {
@@ -258,10 +258,64 @@ func TestRedirectToNowhere(t *testing.T) {
 	}
 }
 
+// A field may end with the value of a variable of the server, unless the variable is a secret. No error has
+// the value of the variable.
+func TestHeadersFromTheEnvironment(t *testing.T) {
+	t.Setenv("FROM_ENV", "hush")
+	t.Setenv("EMPTY", "")
+	t.Setenv("LINES", "hush\n")
+	t.Setenv("LATIN", "hush\xff")
+	t.Setenv("LONG", strings.Repeat("hush", maxHeader/4))
+	t.Setenv("AWS_SESSION_TOKEN", "hush")
+	t.Setenv("TROUPE_TOKEN", "hush")
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%q", r.Header["A"]) })
+	for _, tt := range []struct {
+		value    *string
+		variable string
+		want     string // body of the response, or error
+	}{
+		{nil, "FROM_ENV", `["hush"]`},
+		{new(""), "FROM_ENV", `["hush"]`},
+		{new("Bearer "), "FROM_ENV", `["Bearer hush"]`},
+		{nil, "MISSING", "http/request header a requires executor environment variable MISSING"},
+		{new("x"), "MISSING", "http/request header a requires executor environment variable MISSING"},
+		{nil, "from_env", "http/request header a requires executor environment variable from_env"},
+		{nil, "FROM_ENV=hush", "http/request header a requires executor environment variable FROM_ENV=hush"},
+		{nil, "", "http/request header a requires executor environment variable "},
+		{nil, "LATIN", "http/request header a requires executor environment variable LATIN"},
+		{new("x"), "EMPTY", "http/request header a requires a non-empty executor environment variable EMPTY"},
+		{nil, "LINES", "http/request header value is invalid for a: failed to parse header value"},
+		{nil, "LONG", "http/request headers have more than 1048576 bytes, which is the most"},
+		{nil, "AWS_SESSION_TOKEN", "http/request header a cannot use executor environment variable AWS_SESSION_TOKEN"},
+		{nil, "aws_session_token", "http/request header a cannot use executor environment variable aws_session_token"},
+		{nil, "OPENAI_API_KEY", "http/request header a cannot use executor environment variable OPENAI_API_KEY"}, // not set
+		{nil, "TROUPE_TOKEN", "http/request header a cannot use executor environment variable TROUPE_TOKEN"},
+	} {
+		p := params{Method: "GET", URL: s.URL, Headers: []protocol.HTTPRequestHeader{{Name: "a", Value: tt.value, ValueEnvVar: &tt.variable}}}
+		_, err := NewRequest(p)
+		refused, ok := errors.AsType[*protocol.Error](err)
+		switch {
+		case err == nil:
+			if _, _, body := whole(t, newClient(t), p); body != tt.want {
+				t.Errorf("%s: %s, want %s", tt.variable, body, tt.want)
+			}
+		case !ok || refused.Code != protocol.CodeInvalidParams || refused.Message != tt.want:
+			t.Errorf("%s: %v, want %s", tt.variable, err, tt.want)
+		case strings.Contains(string(refused.Data), "hush"):
+			t.Errorf("%s: the data of the error is %s", tt.variable, refused.Data)
+		}
+	}
+}
+
 // Secrets go only to their origin: to no other port, and never without TLS.
 func TestRedirectsKeepSecrets(t *testing.T) {
+	t.Setenv("FROM_ENV", "d")
 	tell := func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, r.Header["Authorization"], r.Header["Cookie"], r.Header["X-Other"])
+		if back := r.FormValue("back"); back != "" {
+			http.Redirect(w, r, back, http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, r.Header["Authorization"], r.Header["Cookie"], r.Header["X-Other"], r.Header["X-Env"])
 	}
 	other := serve(t, tell)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -270,13 +324,16 @@ func TestRedirectsKeepSecrets(t *testing.T) {
 			http.Redirect(w, r, "/", http.StatusFound)
 		case "/other":
 			http.Redirect(w, r, other.URL, http.StatusFound)
+		case "/back":
+			http.Redirect(w, r, other.URL+"?back=http://"+r.Host, http.StatusFound)
 		default:
 			tell(w, r)
 		}
 	})
-	for path, want := range map[string]string{"/same": "[a] [b] [c]", "/other": "[] [] [c]"} {
-		_, _, body := whole(t, newClient(t), params{URL: s.URL + path, Headers: []protocol.HTTPHeader{
-			{Name: "authorization", Value: "a"}, {Name: "cookie", Value: "b"}, {Name: "x-other", Value: "c"}}})
+	// /back is there and back again: the other server has chosen the path.
+	for path, want := range map[string]string{"/same": "[a] [b] [c] [d]", "/other": "[] [] [c] []", "/back": "[] [] [c] []"} {
+		_, _, body := whole(t, newClient(t), params{URL: s.URL + path, Headers: []protocol.HTTPRequestHeader{
+			{Name: "authorization", Value: new("a")}, {Name: "cookie", Value: new("b")}, {Name: "x-other", Value: new("c")}, {Name: "x-env", ValueEnvVar: new("FROM_ENV")}}})
 		if body != want {
 			t.Errorf("%s: %s, want %s", path, body, want)
 		}
@@ -482,7 +539,7 @@ func TestSwitchingProtocols(t *testing.T) {
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nmore")
 		conn.Read(make([]byte, 1)) // until the other side closes
 	})
-	status, fields, body := whole(t, newClient(t), params{URL: s.URL, Headers: []protocol.HTTPHeader{{Name: "Connection", Value: "Upgrade"}, {Name: "Upgrade", Value: "x"}}})
+	status, fields, body := whole(t, newClient(t), params{URL: s.URL, Headers: []protocol.HTTPRequestHeader{{Name: "Connection", Value: new("Upgrade")}, {Name: "Upgrade", Value: new("x")}}})
 	if status != 101 || !strings.Contains(fields, "upgrade: x\n") || body != "" {
 		t.Errorf("%d %s %q", status, fields, body)
 	}

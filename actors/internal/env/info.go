@@ -42,6 +42,7 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 	}
 	if config.AllowHTTP {
 		capabilities["httpRequest"] = true // this name is not the peer's
+		capabilities["httpHeaderEnvVars"] = true
 	}
 	return &protocol.EnvironmentInfo{
 		Shell:                protocol.Shell{Name: filepath.Base(shell), Path: shell},
