@@ -24,7 +24,7 @@ import (
 // hold their part of --memory-budget, a single connection goes beyond, and each has a constant of its
 // own. The other places, and their tests: messages that are
 // being read (TestUnfinishedMessagesAreBounded), answers to process/read (TestUnreadReadsAreBounded), output (TestMemoryIsBounded), what one message
-// becomes (TestMessagesDoNotGrowInMemory), lists of files (TestListsAreBoundedInBytes).
+// becomes (TestMessagesDoNotGrowInMemory), lists of files (TestListsAreBoundedInBytes), names of refused notifications (TestOptOutKeepsKnownNames).
 func TestClientBytesAreBounded(t *testing.T) {
 	measured(t)
 	const (

@@ -51,6 +51,10 @@ type ClientInfoParams struct {
 // AppCapabilities are what a client of the app-server wire asks for.
 type AppCapabilities struct {
 	ExperimentalAPI bool `json:"experimentalApi,omitempty"` // process/spawn and its family
+
+	// OptOutNotificationMethods are notifications that the server shall not send. Unknown methods are
+	// ignored.
+	OptOutNotificationMethods []string `json:"optOutNotificationMethods,omitempty"`
 }
 
 // Limit is a number, absent or null. Absent means the server's default; null means no limit.

@@ -26,6 +26,13 @@ const (
 	NotifySessionExpiring = "session/expiring"  // SessionExpiringNotification, to observers
 )
 
+// Notifications are the methods of all notifications sent by the server.
+var Notifications = []string{
+	NotifyOutput, NotifyExited, NotifyClosed, NotifyMissingChanged, NotifyHTTPBodyDelta,
+	NotifyGap, NotifyRestarted, NotifyReady, NotifyEvicted, NotifyGroupChanged, NotifySessionEvicted, NotifySessionExpiring,
+	NotifyProcessOutputDelta, NotifySpawnExited, NotifyCommandExecOutputDelta, NotifyCommandExecExited,
+}
+
 // Empty is the result {}. As params, Empty accepts absent params, null, and any object.
 type Empty struct{}
 

@@ -119,6 +119,7 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	if app := c.initApp; app != nil {
 		c.stage = ready // the app-server waits for no initialized
 		c.experimental = app.Capabilities.ExperimentalAPI
+		c.writer.optOut(app.Capabilities.OptOutNotificationMethods)
 		result.UserAgent = userAgent(app.ClientInfo, c.env.Version)
 		result.CodexHome = codexHome(c.env.Info)
 		result.PlatformFamily, result.PlatformOS = "unix", c.env.Info.PlatformOS

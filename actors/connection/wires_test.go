@@ -2,6 +2,7 @@ package connection
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"slices"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -77,5 +78,17 @@ func TestExperimentalMethods(t *testing.T) {
 		if handled != test.want || !handled && (answer.err.Code != -32600 || answer.err.Message != "process/kill requires experimentalApi capability") {
 			t.Errorf("%+v: handled %v, answer %v", test, handled, answer.err)
 		}
+	}
+}
+
+// A connection keeps no names that the server never sends, and each name once.
+func TestOptOutKeepsKnownNames(t *testing.T) {
+	w := newWriter(nil, nil, nil)
+	w.optOut([]string{"no/such", protocol.NotifyOutput, protocol.NotifyExited, protocol.NotifyOutput, ""})
+	if want := []string{protocol.NotifyOutput, protocol.NotifyExited}; !slices.Equal(w.refused, want) {
+		t.Errorf("kept %q, want %q", w.refused, want)
+	}
+	if w.wanted(protocol.NotifyExited) || !w.wanted(protocol.NotifyClosed) {
+		t.Error("refused are others than named")
 	}
 }

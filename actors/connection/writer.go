@@ -3,6 +3,7 @@ package connection
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -21,6 +22,7 @@ type writer struct {
 	codec   protocol.Codec // of the client; set before anything is sent
 	admit   *admission
 	caps    protocol.Capabilities // of the client; set before output is sent
+	refused []string              // notifications that the client does not want; set before output is sent
 	ponged  func(uint64)          // called instead of a Ping, for a transport without pings
 	most    int                   // bytes of a message at most; 0: not bounded here
 	pinging bool                  // of the goroutine: the transport has pings
@@ -57,6 +59,17 @@ type closeFrame struct {
 func newWriter(conn message.Conn, admit *admission, ponged func(uint64)) *writer {
 	return &writer{conn: conn, admit: admit, ponged: ponged, pinging: true}
 }
+
+// optOut keeps notifications from the client, from now on.
+func (w *writer) optOut(methods []string) {
+	for _, known := range protocol.Notifications { // the list of the client may be long
+		if slices.Contains(methods, known) && w.wanted(known) {
+			w.refused = append(w.refused, known)
+		}
+	}
+}
+
+func (w *writer) wanted(method string) bool { return !slices.Contains(w.refused, method) }
 
 func (w *writer) control(o outgoing) { w.change(func() { w.first.Push(o) }) }
 
@@ -175,6 +188,8 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 		return buf, nil
 	case o.ping != 0:
 		return buf, w.ping(o.ping)
+	case o.method != "" && !w.wanted(o.method):
+		return buf, nil
 	case o.method != "":
 		buf, err = w.codec.AppendNotification(buf, o.method, o.body)
 	case o.err != nil:
@@ -215,6 +230,9 @@ func (w *writer) lost(send func(string, any) error, process string, e *outlog.En
 // deliver writes a message for each entry.
 func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) {
 	send := func(method string, params any) error {
+		if !w.wanted(method) {
+			return nil
+		}
 		if buf, err = w.codec.AppendNotification(buf[:0], method, params); err != nil {
 			return err
 		}
