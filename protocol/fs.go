@@ -49,6 +49,9 @@ type FsReadFileResult struct {
 	Data []byte `json:"dataBase64"`
 }
 
+// FsMaxHandleID is the most bytes of a HandleID.
+const FsMaxHandleID = 32
+
 // FsOpenParams opens a regular file. The client chooses the HandleID.
 type FsOpenParams struct {
 	Confinement
@@ -82,7 +85,7 @@ type FsOpenResult struct {
 	HandleID string `json:"handleId"`
 }
 
-// FsMaxBlock is the most bytes of an fs/readBlock.
+// FsMaxBlock is the most bytes of an fs/readBlock or fs/writeBlock.
 const FsMaxBlock = 1 << 20
 
 // FsReadBlockParams asks for a part of an open file.
@@ -93,11 +96,10 @@ type FsReadBlockParams struct {
 	Len      uint64 `json:"len" wire:"required"`    // bytes, 1 to FsMaxBlock
 }
 
-// FsReadBlockResult is the answer to fs/readBlock. At the end of the file Chunk is shorter than
-// requested.
+// FsReadBlockResult is the answer to fs/readBlock.
 type FsReadBlockResult struct {
 	Chunk []byte `json:"chunk"`
-	EOF   bool   `json:"eof"` // nothing follows Chunk now
+	EOF   bool   `json:"eof"` // Chunk is shorter than requested: the file ends there now
 }
 
 // FsWriteBlockParams writes a part of a file opened with FsReplace.
@@ -105,7 +107,7 @@ type FsWriteBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`
 	Offset   uint64 `json:"offset" wire:"required"` // bytes from the beginning; skipped bytes read as zeros
-	Chunk    []byte `json:"chunk" wire:"required"`
+	Chunk    []byte `json:"chunk" wire:"required"`  // 1 to FsMaxBlock bytes
 }
 
 // FsCloseParams closes a handle. A file opened with FsReplace then replaces the old file.

@@ -52,6 +52,7 @@ import (
 //	let NAME MEMBER.MEMBER   from here on, $NAME stands for a string in the last result
 //	event METHOD JSON        waits for a notification
 //	none METHOD              no such notification has arrived before the last answer
+//	repeat N                 the next two lines are played N times, with $I from 0 on
 //	closed CODE              waits for the end of the connection: a close code, 1006 without a Close frame
 //
 // In all lines, $DIR is the directory of the case, $URI the same as a file URI, $SERVER the directory of
@@ -171,6 +172,28 @@ func runScript(t *testing.T, at, dir, script string) {
 	}
 }
 
+// unrolled returns lines with each `repeat` played.
+func unrolled(t *testing.T, lines []peerLine) (all []peerLine) {
+	for i := 0; i < len(lines); i++ {
+		if lines[i].verb != "repeat" {
+			all = append(all, lines[i])
+			continue
+		}
+		n, err := strconv.Atoi(lines[i].rest)
+		if err != nil || i+2 >= len(lines) {
+			t.Fatalf("%s: repeat what?", lines[i].at)
+		}
+		for count := range n {
+			for _, line := range lines[i+1 : i+3] {
+				line.rest = strings.ReplaceAll(line.rest, "$I", strconv.Itoa(count))
+				all = append(all, line)
+			}
+		}
+		i += 2
+	}
+	return all
+}
+
 // peerConn is a connection of a case. One goroutine uses it.
 type peerConn struct {
 	ws      *websocket.Conn
@@ -198,12 +221,13 @@ func (f *peerFile) play(t *testing.T, c peerCase) {
 		"$DIR": dir, "$URI": (&url.URL{Scheme: "file", Path: dir}).String(), "$SERVER": f.dir,
 		"$HTTP": f.http.URL, "$OTHER": f.other.URL,
 	}}
-	for i, line := range c.lines {
+	lines := unrolled(t, c.lines)
+	for i, line := range lines {
 		p.at = line.at
 		for name, value := range p.vars {
 			line.rest = strings.ReplaceAll(line.rest, name, value)
 		}
-		differs := i+1 < len(c.lines) && c.lines[i+1].verb == "ours"
+		differs := i+1 < len(lines) && lines[i+1].verb == "ours"
 		p.line(line, differs)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
-	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -37,8 +36,22 @@ func pathsOf(uris []string) (paths []string, err error) {
 	return paths, nil
 }
 
-// handleKey returns the fileCall.handle of calls about a handle. The id may be empty.
-func handleKey(id string) string { return "handle " + id }
+// about makes call a call about a handle. The id may be empty.
+func (call *fileCall) about(id string) error {
+	if len(id) > protocol.FsMaxHandleID {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "file handle ID must not exceed %d bytes", protocol.FsMaxHandleID)
+	}
+	call.handle = "handle " + id
+	return nil
+}
+
+// checkBlock refuses a block of n bytes, if it is empty or too long.
+func checkBlock(action string, n uint64) error {
+	if n < 1 || n > protocol.FsMaxBlock {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "file %s block length must be between 1 and %d", action, protocol.FsMaxBlock)
+	}
+	return nil
+}
 
 func unlessFalse(b *bool) bool { return b == nil || *b }
 
@@ -64,25 +77,20 @@ func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error
 }
 
 func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
+	if err := call.about(p.HandleID); err != nil {
+		return err
+	}
 	path, err := pathOf(p.Path)
-	if err != nil {
-		return err
-	}
-	if err := wireerr.LongName("handleId", p.HandleID); err != nil {
-		return err
-	}
-	call.handle = handleKey(p.HandleID)
 	call.do = func(context.Context) (any, error) {
 		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, path, p.Mode == protocol.FsReplace)
 	}
-	return nil
+	return err
 }
 
 func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error {
-	if p.Len < 1 || p.Len > protocol.FsMaxBlock {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "file read block length must be between 1 and %d", protocol.FsMaxBlock)
+	if err := call.about(p.HandleID); err != nil {
+		return err
 	}
-	call.handle = handleKey(p.HandleID)
 	call.do = func(context.Context) (any, error) {
 		if err := call.hold(f.memory)(int(p.Len)); err != nil {
 			return nil, err
@@ -90,19 +98,20 @@ func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error
 		chunk, eof, err := f.handles.Read(p.HandleID, p.Offset, int(p.Len))
 		return protocol.FsReadBlockResult{Chunk: chunk, EOF: eof}, err
 	}
-	return nil
+	return checkBlock("read", p.Len)
 }
 
 func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) error {
-	call.handle = handleKey(p.HandleID)
+	if err := call.about(p.HandleID); err != nil {
+		return err
+	}
 	call.do = empty(func(context.Context) error { return f.handles.Write(p.HandleID, p.Offset, p.Chunk) })
-	return nil
+	return checkBlock("write", uint64(len(p.Chunk)))
 }
 
 func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
-	call.handle = handleKey(p.HandleID)
 	call.do = empty(func(context.Context) error { return f.handles.Close(p.HandleID) })
-	return nil
+	return call.about(p.HandleID)
 }
 
 func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {

@@ -18,7 +18,7 @@ func TestHandleWithoutName(t *testing.T) {
 	for method, prepare := range map[string]func(*fileCall) error{
 		"open":       func(call *fileCall) error { return openFile(f, call, protocol.FsOpenParams{Path: "file:///a"}) },
 		"readBlock":  func(call *fileCall) error { return readBlock(f, call, protocol.FsReadBlockParams{Len: 1}) },
-		"writeBlock": func(call *fileCall) error { return writeBlock(f, call, protocol.FsWriteBlockParams{}) },
+		"writeBlock": func(call *fileCall) error { return writeBlock(f, call, protocol.FsWriteBlockParams{Chunk: []byte("x")}) },
 		"close":      func(call *fileCall) error { return closeFile(f, call, protocol.FsCloseParams{}) },
 	} {
 		call := new(fileCall)

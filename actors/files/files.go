@@ -340,21 +340,20 @@ func Remove(path string, recursive, force bool) error {
 	return err
 }
 
-// block returns up to n bytes from offset on. eof reports whether offset+n is at or beyond the end
-// of the file now. n is at most math.MaxInt32.
+// block returns up to n bytes from offset on. eof reports whether chunk is shorter than n. n is at
+// most math.MaxInt32.
 func block(f *os.File, offset uint64, n int) (chunk []byte, eof bool, err error) {
-	if offset > math.MaxInt64-uint64(n)-1 {
+	if offset > math.MaxInt64-uint64(n) {
 		return nil, true, nil
 	}
-	chunk = make([]byte, n+1) // the extra byte shows whether more follows
+	chunk = make([]byte, n)
 	got, err := f.ReadAt(chunk, int64(offset))
 	if err != nil && err != io.EOF {
 		return nil, false, err
 	}
-	eof = got <= n
 	// A small chunk is copied. The queue of answers counts the length of a chunk, not its capacity.
-	if chunk = chunk[:min(got, n)]; got < n/2 {
+	if chunk = chunk[:got]; got < n/2 {
 		chunk = bytes.Clone(chunk)
 	}
-	return chunk, eof, nil
+	return chunk, got < n, nil
 }

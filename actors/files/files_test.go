@@ -4,6 +4,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -355,7 +356,7 @@ func TestHandles(t *testing.T) {
 		chunk  string
 		eof    bool
 	}{
-		{0, 3, "hel", false}, {3, 2, "lo", true}, {3, 1, "l", false}, {0, 5, "hello", true}, {0, 100, "hello", true},
+		{0, 3, "hel", false}, {3, 2, "lo", false}, {3, 3, "lo", true}, {0, 5, "hello", false}, {0, 100, "hello", true},
 		{5, 1, "", true}, {1 << 40, 1, "", true}, {1<<63 - 1, 1, "", true}, {1<<64 - 1, 1, "", true},
 	} {
 		if chunk, eof, err := h.Read("r", c.offset, c.n); string(chunk) != c.chunk || eof != c.eof || err != nil {
@@ -367,9 +368,16 @@ func TestHandles(t *testing.T) {
 	wantText(t, h.Open("w", at("a"), true), "")
 	wantText(t, h.Write("w", 0, []byte("hello")), "")
 	wantText(t, h.Write("w", 8, []byte("world")), "")
-	_, _, err := h.Read("w", 0, 5)
-	wantText(t, err, "Bad file descriptor (os error 9)")
 	wantNames(t, dir, "a=hello dir/ fifo") // a is replaced only by Close
+	const beyond = "file write range exceeds the signed 64-bit file offset limit"
+	for _, c := range []struct {
+		offset uint64
+		data   string
+		err    string
+	}{{1 << 63, "x", beyond}, {1<<64 - 1, "x", beyond}, {1<<63 - 1, "x", beyond}, {1<<63 - 2, "xx", beyond}, {1<<63 - 1, "", ""}} {
+		wantText(t, h.Write("w", c.offset, []byte(c.data)), c.err) // and the file is as good as before
+		wantText(t, h.Write("none", c.offset, []byte(c.data)), cmp.Or(c.err, "unknown file handle `none`"))
+	}
 	wantText(t, h.Close("w"), "")
 	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")
 	wantText(t, h.Close("w"), "") // Close may be repeated
@@ -377,10 +385,11 @@ func TestHandles(t *testing.T) {
 		t.Errorf("who had the old file open reads %q, %v", chunk, err)
 	}
 	wantText(t, h.Open("f", at("a"), true), "")
-	const beyond = "offset 9223372036854775808 is too large for a file"
-	wantText(t, h.Write("f", 1<<63, []byte("x")), beyond)
-	wantText(t, h.Close("f"), beyond)
-	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")
+	wantText(t, h.Write("f", 0, []byte("hello")), "")
+	_, _, err := h.Read("f", 0, 5)
+	wantText(t, err, "Bad file descriptor (os error 9)")
+	wantText(t, h.Write("f", 0, nil), "unknown file handle `f`") // a failed Read closes
+	wantNames(t, dir, "a=hello dir/ fifo")
 	wantText(t, h.Open("s", at("a"), false), "")
 	os.Truncate(at("a"), 1)
 	for _, c := range []struct {
@@ -415,11 +424,56 @@ func TestManyHandles(t *testing.T) {
 	for i := range maxOpen {
 		wantText(t, h.Open(fmt.Sprint(i), dir+"/a", i%2 == 0), "")
 	}
-	if err := h.Open("more", dir+"/a", false); !errors.As(err, new(*Refusal)) {
-		t.Errorf("one more than is allowed: %v", err)
+	wantText(t, h.Open("0", dir+"/a", false), "file handle `0` already exists")
+	for _, path := range []string{"/a", "/none"} {
+		err := h.Open("more", dir+path, true)
+		wantText(t, err, "at most 128 file handles may be open per connection")
+		if !errors.As(err, new(*Refusal)) {
+			t.Errorf("one more than is allowed: %v", err)
+		}
 	}
+	wantNames(t, dir, "a=hello")
 	h.Close("0")
 	wantText(t, h.Open("more", dir+"/a", false), "")
+}
+
+// Handles leave descriptors to the rest of the program.
+func TestHandlesLeaveDescriptors(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "hello"})
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	var h Handles
+	defer h.CloseAll()
+	wantText(t, h.Open("first", dir+"/a", false), "")
+	fewer := before
+	fewer.Cur = fdReserve
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &fewer); err != nil {
+		t.Fatal(err)
+	}
+	for _, replace := range []bool{false, true} {
+		open := len(entries(t, "/proc/self/fd"))
+		wantText(t, h.Open("h", dir+"/a", replace), "Too many open files (os error 24)")
+		if now := len(entries(t, "/proc/self/fd")); now != open {
+			t.Errorf("%d files are open, %d before", now, open)
+		}
+		wantText(t, h.Close("h"), "")
+	}
+	if chunk, _, err := h.Read("first", 0, 100); string(chunk) != "hello" || err != nil {
+		t.Errorf("an open file: %q, %v", chunk, err)
+	}
+	wantNames(t, dir, "a=hello")
+}
+
+func entries(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestCreateDirectory(t *testing.T) {

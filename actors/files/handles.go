@@ -6,10 +6,16 @@ import (
 	"math"
 	"os"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
-// maxOpen is how many files one connection may have open.
-const maxOpen = 64
+// maxOpen is how many files one connection may have open. (exec-server.)
+const maxOpen = 128
+
+// fdReserve is how many file descriptors handles leave to the rest of the program. A handle lives
+// long, so clients could take all descriptors.
+const fdReserve = 64
 
 // Handles are the open files of a connection, under names chosen by the client. At most one call at
 // a time may use the same name; otherwise any goroutine may call.
@@ -48,6 +54,10 @@ func (h *Handles) Open(id, path string, replace bool) error {
 	} else {
 		hd.file, _, err = openRegular(path)
 	}
+	if err == nil && scarce(hd.file) {
+		hd.discard()
+		err = &fs.PathError{Op: "open", Path: path, Err: unix.EMFILE}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
@@ -65,7 +75,7 @@ func (h *Handles) add(id string, hd *handle) error {
 	case h.open[id] != nil:
 		return refuse("file handle `%s` already exists", id)
 	case len(h.open) >= maxOpen:
-		return refuse("%d files are open on this connection, which is the most: fs/close one", maxOpen)
+		return refuse("at most %d file handles may be open per connection", maxOpen)
 	}
 	if h.open == nil {
 		h.open = make(map[string]*handle)
@@ -86,44 +96,51 @@ func (h *Handles) get(id string) (*handle, error) {
 	return hd, nil
 }
 
-// Read returns up to n bytes from offset on. eof reports whether no bytes follow the chunk now. n
-// is at most math.MaxInt32.
+// Read returns up to n bytes from offset on. eof reports whether chunk is shorter than n. n is at
+// most math.MaxInt32. If Read fails, the handle is closed, as by Close.
 func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool, err error) {
 	hd, err := h.get(id)
 	if err != nil {
 		return nil, false, err
 	}
 	defer hd.mu.Unlock()
-	return block(hd.file, offset, n)
+	if chunk, eof, err = block(hd.file, offset, n); err != nil {
+		h.close(id, hd)
+	}
+	return chunk, eof, err
 }
 
 // Write writes a block. Bytes never written before offset read as zeros.
 func (h *Handles) Write(id string, offset uint64, data []byte) error {
+	if offset > math.MaxInt64-uint64(len(data)) {
+		return refuse("file write range exceeds the signed 64-bit file offset limit")
+	}
 	hd, err := h.get(id)
 	if err != nil {
 		return err
 	}
 	defer hd.mu.Unlock()
-	if offset > math.MaxInt64-uint64(len(data)) {
-		err = refuse("offset %d is too large for a file", offset)
-	} else {
-		_, err = hd.file.WriteAt(data, int64(offset))
-	}
+	_, err = hd.file.WriteAt(data, int64(offset))
 	if hd.failed == nil {
 		hd.failed = err
 	}
 	return err
 }
 
-// Close closes a file. A file opened for writing replaces its target now. But if a block could not
-// be written, Close discards the file and returns the error of that block again, for clients that
-// did not wait for the answer to the block. Close may be repeated.
+// Close closes a file. A file opened for writing replaces its target now. But if the system could
+// not write a block, Close discards the file and returns the error of that block again, for clients
+// that did not wait for the answer to the block. Close may be repeated.
 func (h *Handles) Close(id string) error {
 	hd, err := h.get(id)
 	if err != nil {
 		return nil
 	}
 	defer hd.mu.Unlock()
+	return h.close(id, hd)
+}
+
+// close closes a file whose mu the caller holds.
+func (h *Handles) close(id string, hd *handle) error {
 	h.mu.Lock()
 	delete(h.open, id)
 	h.mu.Unlock()
@@ -147,12 +164,29 @@ func (h *Handles) CloseAll() {
 	h.mu.Unlock()
 	for _, hd := range open {
 		hd.mu.Lock()
-		switch {
-		case hd.replaces != nil:
-			hd.replaces.abort()
-		case hd.file != nil:
-			hd.file.Close()
-		}
+		hd.discard()
 		hd.mu.Unlock()
 	}
+}
+
+// discard closes the file, if open, without a trace.
+func (hd *handle) discard() {
+	switch {
+	case hd.replaces != nil:
+		hd.replaces.abort()
+	case hd.file != nil:
+		hd.file.Close()
+	}
+}
+
+// scarce reports whether f has one of the last fdReserve file descriptors.
+func scarce(f *os.File) bool {
+	var limit unix.Rlimit
+	raw, err := f.SyscallConn()
+	if err != nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return false
+	}
+	last := false
+	raw.Control(func(fd uintptr) { last = uint64(fd)+fdReserve >= uint64(limit.Cur) })
+	return last
 }
