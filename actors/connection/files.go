@@ -276,16 +276,17 @@ func sizeOf(result any) int {
 	return 0
 }
 
-// fileError translates err for the wire of a request. The app-server has no code for a missing file.
+// fileError translates err for the wire of a request. The app-server has no codes for a missing file
+// and a missing permission.
 // (exec-server wire §8.)
 func (in *inbound) fileError(err error) *protocol.Error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e
 	}
-	code := protocol.CodeInternal
-	if _, ok := errors.AsType[*files.Refusal](err); ok {
+	code, app := protocol.CodeInternal, in.entry.ofApp(in.wire)
+	if _, ok := errors.AsType[*files.Refusal](err); ok || files.Forbidden(err) && !app {
 		code = protocol.CodeInvalidRequest
-	} else if errors.Is(err, fs.ErrNotExist) && !in.entry.ofApp(in.wire) {
+	} else if errors.Is(err, fs.ErrNotExist) && !app {
 		code = protocol.CodeNotFound
 	}
 	refused := protocol.Errorf(code, "%s", files.Text(err))

@@ -73,14 +73,31 @@ func (a *Advised) Unwrap() error { return a.error }
 
 func notFile(path string) error { return refuse("path `%s` is not a file", path) }
 
+// muslTexts are messages of the system in exec-server, which is linked with musl, where Go has others.
+var muslTexts = map[syscall.Errno]string{
+	unix.EBUSY:        "Resource busy",
+	unix.EIO:          "I/O error",
+	unix.ELOOP:        "Symbolic link loop",
+	unix.ENAMETOOLONG: "Filename too long",
+}
+
 // Text returns err in the words of exec-server: the system's message and error number.
 func Text(err error) string {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {
 		return err.Error()
 	}
-	text := errno.Error()
+	text, ok := muslTexts[errno]
+	if !ok {
+		text = errno.Error()
+	}
 	return fmt.Sprintf("%s%s (os error %d)", strings.ToUpper(text[:1]), text[1:], int(errno))
+}
+
+// Forbidden reports whether exec-server takes err for a wrong request: the system refuses permission, or
+// calls an argument invalid.
+func Forbidden(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EINVAL)
 }
 
 // openRegular opens a regular file for reading. Other files are refused unopened: opening a fifo

@@ -38,6 +38,10 @@ func newReplacement(path string) (*replacement, error) {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
+	case r.old.IsDir():
+		return nil, &fs.PathError{Op: "write", Path: path, Err: unix.EISDIR}
+	case r.old.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0: // nobody reads there
+		return nil, &fs.PathError{Op: "write", Path: path, Err: unix.ENXIO}
 	case !r.old.Mode().IsRegular():
 		return nil, notFile(path)
 	default: // a rename would not check the file's write permission
