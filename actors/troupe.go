@@ -94,6 +94,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	}
 	e.Host, e.StartChild = host, host.Start
 	e.Info, e.Started = env.EnvironmentInfo(e.Config), time.Now()
+	e.App = env.AppOf(e.Info)
 	e.Workers = env.NewWorkers(t.stopped)
 	e.HTTPClient = httpcall.NewClient()
 	e.Watcher = files.NewWatcher()

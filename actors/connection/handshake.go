@@ -1,10 +1,6 @@
 package connection
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -30,7 +26,7 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 	case c.stage != opened:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Already initialized"))
 	case strings.ContainsFunc(name, control):
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)).Advise("leave out the control characters"))
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)))
 	default:
 		c.initApp = &p
 		c.attach(ctx, in, protocol.InitializeParams{ClientName: name})
@@ -120,8 +116,8 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		c.stage = ready // the app-server waits for no initialized
 		c.experimental = app.Capabilities.ExperimentalAPI
 		c.writer.optOut(app.Capabilities.OptOutNotificationMethods)
-		result.UserAgent = userAgent(app.ClientInfo, c.env.Version)
-		result.CodexHome = codexHome(c.env.Info)
+		result.UserAgent = c.env.App.UserAgent(app.ClientInfo, c.env.Version)
+		result.CodexHome = c.env.App.CodexHome
 		result.PlatformFamily, result.PlatformOS = "unix", c.env.Info.PlatformOS
 	}
 	c.answer(c.initReq, result, nil)
@@ -144,29 +140,6 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	}
 	c.init, c.initApp, c.initReq = nil, nil, pending{}
 	c.replayHeld(ctx)
-}
-
-// userAgent returns the answer to a client of the app-server: printable ASCII, as in an HTTP header.
-func userAgent(client protocol.ClientInfo, version string) string {
-	agent := fmt.Sprintf("%s/%s (%s; %s) troupe/%s", client.Name, client.Version, runtime.GOOS, runtime.GOARCH, version)
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '_'
-		}
-		return r
-	}, agent)
-}
-
-// codexHome returns the directory in which the peer would keep its files. This server keeps nothing there.
-func codexHome(info *protocol.EnvironmentInfo) string {
-	if dir := os.Getenv("CODEX_HOME"); filepath.IsAbs(dir) {
-		return filepath.Clean(dir)
-	}
-	home, err := protocol.ParseFileURI(info.UserHomeDir)
-	if err != nil {
-		home = "/"
-	}
-	return filepath.Join(home, ".codex")
 }
 
 func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {

@@ -92,3 +92,14 @@ func TestOptOutKeepsKnownNames(t *testing.T) {
 		t.Error("refused are others than named")
 	}
 }
+
+// Clients compare the error of a wrong name with the peer's, which has no data.
+func TestNameWithControlCharacters(t *testing.T) {
+	c := &connection{writer: newWriter(nil, nil, nil)}
+	c.writer.begin = func() {}
+	c.initializeApp(nil, inbound{}, protocol.ClientInfoParams{ClientInfo: protocol.ClientInfo{Name: "bad\rname"}})
+	answer, _ := c.writer.next()
+	if err := answer.err; err == nil || err.Code != -32600 || err.Data != nil || err.Message != "Invalid clientInfo.name: 'bad\rname'. Must be a valid HTTP header value." {
+		t.Errorf("%+v", err)
+	}
+}

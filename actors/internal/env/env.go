@@ -58,6 +58,7 @@ type Env struct {
 	StopAtOnce *supervision.Strategy
 
 	Info    *protocol.EnvironmentInfo // the answer to environment/info
+	App     App                       // for clients of the app-server
 	Started time.Time                 // when the troupe was made
 	Counts  Counts
 }
