@@ -1,0 +1,96 @@
+// Package auth finds out who a client is from the credential that the client shows. Any goroutine may
+// call the functions and methods of this package.
+package auth
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// An Identity is who a client is. The zero Identity is a client of a server that asks for no credential.
+type Identity struct {
+	// Name is unique among the clients of a server. For a bearer token, Name is the name of the token,
+	// which has no colon. For other credentials, Name begins with the kind: "jwt:" and the subject of a
+	// signed token, "cert:" and the name in a certificate, "uid:" and the user at a unix socket. So a
+	// client cannot get the name of another client by choosing another kind of credential.
+	Name string
+}
+
+// A Refusal is the reason why a credential is refused. Texts are those of exec-server wire §1. A Refusal
+// never contains a part of a credential.
+type Refusal struct{ Text string }
+
+func (r *Refusal) Error() string { return r.Text }
+
+// The refusals of this package.
+var (
+	ErrMissing      = &Refusal{"missing websocket bearer token"}
+	ErrHeader       = &Refusal{"invalid authorization header"}
+	ErrToken        = &Refusal{"invalid websocket bearer token"}
+	ErrSignedToken  = &Refusal{"invalid websocket jwt"}
+	ErrExpired      = &Refusal{"expired websocket jwt"}
+	ErrNotYet       = &Refusal{"websocket jwt is not valid yet"}
+	errsAboutTokens = []*Refusal{ErrExpired, ErrNotYet, ErrSignedToken, ErrToken} // the most telling first
+)
+
+// MaxToken is the length of the longest bearer token that is looked at, in bytes.
+const MaxToken = 8 << 10
+
+// A Checker checks bearer tokens. If the token is refused, the error is a *Refusal. Any other error means
+// that the server cannot tell at present: for example, it cannot read its keys.
+type Checker interface {
+	Check(token string, now time.Time) (Identity, error)
+}
+
+// FromHeader returns the bearer token of a request. RFC 6750 §2.1: the scheme is matched in any case.
+// FromHeader never looks at the URL: proxies and browsers keep URLs.
+func FromHeader(h http.Header) (string, error) {
+	values := h.Values("Authorization")
+	switch len(values) {
+	case 0:
+		return "", ErrMissing
+	case 1:
+	default:
+		return "", ErrHeader
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "bearer") || token == "" || len(token) > MaxToken {
+		return "", ErrHeader
+	}
+	return token, nil
+}
+
+// AnyOf returns a Checker that accepts a token if one of all accepts it. If all refuse, the refusal is
+// the most telling of theirs. An empty list refuses every token.
+func AnyOf(all ...Checker) Checker { return anyOf(all) }
+
+type anyOf []Checker
+
+func (all anyOf) Check(token string, now time.Time) (Identity, error) {
+	refused := ErrToken
+	var unable error
+	rank := len(errsAboutTokens)
+	for _, c := range all {
+		id, err := c.Check(token, now)
+		if err == nil {
+			return id, nil
+		}
+		r, ok := err.(*Refusal)
+		if !ok {
+			unable = err
+			continue
+		}
+		for i, known := range errsAboutTokens[:rank] {
+			if r == known {
+				refused, rank = r, i
+				break
+			}
+		}
+	}
+	if unable != nil {
+		return Identity{}, unable // the token may be right
+	}
+	return Identity{}, refused
+}

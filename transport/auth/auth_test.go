@@ -1,0 +1,412 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(t.TempDir(), path)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// want checks a token: name is of the identity, or refusal is the error.
+func want(t *testing.T, c Checker, token, name string, refusal error) {
+	t.Helper()
+	id, err := c.Check(token, time.Now())
+	if id.Name != name || err != refusal {
+		t.Errorf("identity %q, error %v, want %q and %v", id.Name, err, name, refusal)
+	}
+}
+
+func TestFromHeader(t *testing.T) {
+	for _, c := range []struct {
+		values []string
+		token  string
+		err    error
+	}{
+		{nil, "", ErrMissing},
+		{[]string{"Bearer abc"}, "abc", nil},
+		{[]string{"bEARER   abc "}, "abc", nil},
+		{[]string{"Bearer"}, "", ErrHeader},
+		{[]string{"Bearer  "}, "", ErrHeader},
+		{[]string{"Basic abc"}, "", ErrHeader},
+		{[]string{"abc"}, "", ErrHeader},
+		{[]string{""}, "", ErrHeader},
+		{[]string{"Bearer abc", "Bearer abc"}, "", ErrHeader},
+		{[]string{"Bearer " + strings.Repeat("a", MaxToken)}, strings.Repeat("a", MaxToken), nil},
+		{[]string{"Bearer " + strings.Repeat("a", MaxToken+1)}, "", ErrHeader},
+	} {
+		token, err := FromHeader(http.Header{"Authorization": c.values})
+		if token != c.token || err != c.err {
+			t.Errorf("%.40q: %.40q, %v, want %.40q, %v", c.values, token, err, c.token, c.err)
+		}
+	}
+}
+
+func sha(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestTokens(t *testing.T) {
+	path := write(t, "tokens", "# people\n\nalice alice-has-a-token\n  bob\tsha256:"+sha("bob-has-a-token-too")+"\nalice alices-second-token\n")
+	c := must[*Tokens](t)(OpenTokens(path))
+	want(t, c, "alice-has-a-token", "alice", nil)
+	want(t, c, "alices-second-token", "alice", nil)
+	want(t, c, "bob-has-a-token-too", "bob", nil)
+	for _, wrong := range []string{"", "alice", "alice-has-a-toke", "alice-has-a-token2", "sha256:" + sha("bob-has-a-token-too"), sha("bob-has-a-token-too")} {
+		want(t, c, wrong, "", ErrToken)
+	}
+}
+
+func TestTokensAreReadAgain(t *testing.T) {
+	path := write(t, "tokens", "alice the-old-token-of-alice\n")
+	c := must[*Tokens](t)(OpenTokens(path))
+	for range 100 { // of the same length, and within one tick of the clock of files
+		write(t, path, "alice the-new-token-of-alice\n")
+		want(t, c, "the-old-token-of-alice", "", ErrToken)
+		want(t, c, "the-new-token-of-alice", "alice", nil)
+		write(t, path, "alice the-old-token-of-alice\n")
+		want(t, c, "the-old-token-of-alice", "alice", nil)
+	}
+	write(t, path, "alice\n")
+	if id, err := c.Check("the-old-token-of-alice", time.Now()); id.Name != "" || err == nil || !strings.Contains(err.Error(), "line 1 has 1 words") {
+		t.Errorf("with a malformed file: %q, %v", id.Name, err)
+	}
+	os.Remove(path)
+	if id, err := c.Check("the-old-token-of-alice", time.Now()); id.Name != "" || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the file: %q, %v", id.Name, err)
+	}
+	write(t, path, "alice the-old-token-of-alice\n")
+	want(t, c, "the-old-token-of-alice", "alice", nil)
+}
+
+func TestWrongTokenFiles(t *testing.T) {
+	for _, c := range []struct{ text, problem string }{
+		{"", "no token"},
+		{"# nothing\n", "no token"},
+		{"my-only-secret-token\n", "line 1 has 1 words"},
+		{"# a\nalice my-only-secret-token more\n", "line 2 has 3 words"},
+		{"alice 15-bytes-secret\n"[:len("alice ")+15], "the token has 15 bytes, want 16 to 8192"},
+		{"alice sha256:my-only-secret-token\n", "want 64 hexadecimal digits"},
+		{"jwt:alice my-only-secret-token\n", "the name has a colon"},
+		{strings.Repeat("#", maxFile+1), "more than 262144 bytes"},
+	} {
+		_, err := OpenTokens(write(t, "tokens", c.text))
+		if err == nil || !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%.40q: %v, want %q", c.text, err, c.problem)
+		} else if strings.Contains(err.Error(), "secret-token") {
+			t.Errorf("the error shows a token: %v", err)
+		}
+	}
+	if _, err := OpenTokens(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory: %v", err)
+	}
+	if _, err := OpenTokens("/nonexistent"); err == nil || err.Error() != "failed to read websocket auth secret /nonexistent: no such file or directory" {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestSingleTokens(t *testing.T) {
+	path := write(t, "token", "  s3cret\n")
+	c := must[*SingleToken](t)(OpenSingleToken(path))
+	want(t, c, "s3cret", "token", nil)
+	want(t, c, "wrong", "", ErrToken)
+	write(t, path, "rotated")
+	want(t, c, "s3cret", "", ErrToken)
+	want(t, c, "rotated", "token", nil)
+	if _, err := OpenSingleToken(write(t, "token", " \n")); err == nil || !strings.HasSuffix(err.Error(), "must not be empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	d := must[*TokenDigest](t)(ParseTokenDigest(strings.ToUpper(sha("s3cret"))))
+	want(t, d, "s3cret", "token", nil)
+	want(t, d, sha("s3cret"), "", ErrToken)
+	for _, wrong := range []string{"", "not-a-sha256", sha("a")[1:], sha("a") + "00"} {
+		if _, err := ParseTokenDigest(wrong); err == nil {
+			t.Errorf("%q is accepted", wrong)
+		}
+	}
+}
+
+// issue returns a token with claims, signed by key.
+func issue(t *testing.T, alg jose.SignatureAlgorithm, key any, claims any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return must[string](t)(jwt.Signed(signer).Claims(claims).Serialize())
+}
+
+type claims = map[string]any
+
+func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+
+const hmacSecret = "0123456789abcdef0123456789abcdef"
+
+func TestClaims(t *testing.T) {
+	path := write(t, "secret", hmacSecret+"\n")
+	open := func(o SignedOptions) Checker {
+		o.Skew = 30 * time.Second
+		return must[*SignedTokens](t)(OpenSecret(path, o))
+	}
+	anybody := open(SignedOptions{})
+	strict := open(SignedOptions{Issuer: "issuer", Audience: "us"})
+	for _, c := range []struct {
+		what   string
+		open   Checker
+		claims claims
+		name   string
+		err    error
+	}{
+		{"right", anybody, claims{"sub": "alice", "exp": in(time.Hour)}, "jwt:alice", nil},
+		{"no subject", anybody, claims{"exp": in(time.Hour)}, "jwt:", nil},
+		{"expired, within the skew", anybody, claims{"sub": "a", "exp": in(-20 * time.Second)}, "jwt:a", nil},
+		{"expired", anybody, claims{"sub": "a", "exp": in(-2 * time.Minute)}, "", ErrExpired},
+		{"without exp", anybody, claims{"sub": "a"}, "", ErrSignedToken},
+		{"exp is text", anybody, claims{"sub": "a", "exp": "tomorrow"}, "", ErrSignedToken},
+		{"exp beyond all time", anybody, claims{"sub": "a", "exp": 1e30}, "", ErrSignedToken},
+		{"not yet", anybody, claims{"exp": in(time.Hour), "nbf": in(2 * time.Minute)}, "", ErrNotYet},
+		{"not yet, within the skew", anybody, claims{"exp": in(time.Hour), "nbf": in(20 * time.Second)}, "jwt:", nil},
+		{"right issuer and audience", strict, claims{"sub": "a", "exp": in(time.Hour), "iss": "issuer", "aud": "us"}, "jwt:a", nil},
+		{"one of the audiences", strict, claims{"sub": "a", "exp": in(time.Hour), "iss": "issuer", "aud": []string{"them", "us"}}, "jwt:a", nil},
+		{"wrong issuer", strict, claims{"exp": in(time.Hour), "iss": "other", "aud": "us"}, "", ErrSignedToken},
+		{"no issuer", strict, claims{"exp": in(time.Hour), "aud": "us"}, "", ErrSignedToken},
+		{"wrong audience", strict, claims{"exp": in(time.Hour), "iss": "issuer", "aud": "them"}, "", ErrSignedToken},
+		{"no audience", strict, claims{"exp": in(time.Hour), "iss": "issuer"}, "", ErrSignedToken},
+		{"nobody asks for an audience", anybody, claims{"exp": in(time.Hour), "aud": "them"}, "jwt:", nil},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			want(t, c.open, issue(t, jose.HS256, []byte(hmacSecret), c.claims), c.name, c.err)
+		})
+	}
+	_, err := OpenSecret(write(t, "short", hmacSecret[1:]), SignedOptions{})
+	if !errors.Is(err, ErrShortSecret) {
+		t.Errorf("a secret of 31 bytes: %v", err)
+	}
+}
+
+// forged returns a token with any header.
+func forged(header string, c claims, sign func(input string) []byte) string {
+	body, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	enc := base64.RawURLEncoding
+	input := enc.EncodeToString([]byte(header)) + "." + enc.EncodeToString(body)
+	return input + "." + enc.EncodeToString(sign(input))
+}
+
+func publicPEM(t *testing.T, key crypto.PublicKey) string {
+	der := must[[]byte](t)(x509.MarshalPKIXPublicKey(key))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+func TestKeysAndTheirAlgorithms(t *testing.T) {
+	rsaKey := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048))
+	ecKey := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	edPublic, edKey, _ := ed25519.GenerateKey(rand.Reader)
+	pems := publicPEM(t, rsaKey.Public()) + publicPEM(t, ecKey.Public()) + publicPEM(t, edPublic)
+	byPEM := must[*SignedTokens](t)(OpenKeys(write(t, "keys.pem", pems), SignedOptions{}))
+	set := must[[]byte](t)(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: rsaKey.Public(), KeyID: "r", Algorithm: "RS256"}, {Key: ecKey.Public(), KeyID: "e"}, {Key: edPublic}, {Key: []byte(hmacSecret), KeyID: "s"},
+		{Key: rsaKey.Public(), Use: "enc", Algorithm: "RSA-OAEP"},
+	}}))
+	bySet := must[*SignedTokens](t)(OpenKeys(write(t, "keys.json", string(set)), SignedOptions{}))
+
+	right := claims{"sub": "a", "exp": in(time.Hour)}
+	for _, c := range []Checker{byPEM, bySet} {
+		want(t, c, issue(t, jose.RS256, rsaKey, right), "jwt:a", nil)
+		want(t, c, issue(t, jose.ES256, ecKey, right), "jwt:a", nil)
+		want(t, c, issue(t, jose.EdDSA, edKey, right), "jwt:a", nil)
+		want(t, c, issue(t, jose.RS512, rsaKey, right), "", ErrSignedToken)
+		want(t, c, issue(t, jose.PS256, rsaKey, right), "", ErrSignedToken)
+		want(t, c, issue(t, jose.HS256, []byte(strings.Repeat("x", 32)), right), "", ErrSignedToken)
+		want(t, c, issue(t, jose.ES256, must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), right), "", ErrSignedToken)
+
+		// The public key as the secret of an HMAC, in each form that a server may have it in.
+		for _, public := range []string{pems, publicPEM(t, rsaKey.Public()), strings.TrimSpace(publicPEM(t, rsaKey.Public())), string(edPublic)} {
+			want(t, c, issue(t, jose.HS256, []byte(public), right), "", ErrSignedToken)
+		}
+		none := func(string) []byte { return nil }
+		for _, alg := range []string{"none", "None", "NONE", ""} {
+			want(t, c, forged(`{"alg":"`+alg+`","typ":"JWT"}`, right, none), "", ErrSignedToken)
+		}
+		whole := issue(t, jose.EdDSA, edKey, right)
+		parts := strings.Split(whole, ".")
+		for _, wrong := range []string{"", "a.b.c", parts[0] + "." + parts[1], parts[0] + "." + parts[1] + ".", whole + "A", "." + whole, whole[1:],
+			parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"root","exp":9999999999}`)) + "." + parts[2]} {
+			want(t, c, wrong, "", ErrSignedToken)
+		}
+	}
+	// A token cannot bring its own key.
+	own := must[[]byte](t)(json.Marshal(jose.JSONWebKey{Key: ed25519.PublicKey(edPublic)}))
+	_, strange, _ := ed25519.GenerateKey(rand.Reader)
+	sign := func(input string) []byte { return ed25519.Sign(strange, []byte(input)) }
+	want(t, byPEM, forged(`{"alg":"EdDSA","jwk":`+string(own)+`}`, right, sign), "", ErrSignedToken)
+	// kid chooses the key.
+	named := func(kid string) string {
+		signer := must[jose.Signer](t)(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: rsaKey, KeyID: kid}}, nil))
+		return must[string](t)(jwt.Signed(signer).Claims(right).Serialize())
+	}
+	want(t, bySet, named("r"), "jwt:a", nil)
+	want(t, bySet, named("e"), "", ErrSignedToken)
+	want(t, byPEM, named("anything"), "jwt:a", nil)
+}
+
+func TestWrongKeys(t *testing.T) {
+	small := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 1024))
+	p384 := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must[[]byte](t)(x509.MarshalPKCS8PrivateKey(p384))})
+	jwks := func(k jose.JSONWebKey) string {
+		return string(must[[]byte](t)(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k}})))
+	}
+	for _, c := range []struct{ what, text, problem string }{
+		{"empty", "", "neither a JSON Web Key Set nor a PUBLIC KEY"},
+		{"no PEM", "ssh-ed25519 AAAA", "neither a JSON Web Key Set nor a PUBLIC KEY"},
+		{"private PEM", string(private), `"PRIVATE KEY" is not a PUBLIC KEY`},
+		{"small RSA", publicPEM(t, small.Public()), "1024 bits, want at least 2048"},
+		{"P-384", publicPEM(t, p384.Public()), "curve P-384, want P-256"},
+		{"no set", `{"a":`, "not a JSON Web Key Set"},
+		{"empty set", `{"keys":[]}`, "no key for signatures"},
+		{"private key in the set", jwks(jose.JSONWebKey{Key: p384}), "want a public key"},
+		{"short secret", jwks(jose.JSONWebKey{Key: []byte("short")}), "at least 32 bytes"},
+		{"another algorithm", jwks(jose.JSONWebKey{Key: []byte(hmacSecret), Algorithm: "RS256"}), `alg is "RS256", and the key is for HS256`},
+	} {
+		if _, err := OpenKeys(write(t, "keys", c.text), SignedOptions{}); err == nil || !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%s: %v, want %q", c.what, err, c.problem)
+		}
+	}
+}
+
+func TestKeysAreRotated(t *testing.T) {
+	oldPublic, oldKey, _ := ed25519.GenerateKey(rand.Reader)
+	newPublic, newKey, _ := ed25519.GenerateKey(rand.Reader)
+	path := write(t, "keys.pem", publicPEM(t, oldPublic))
+	c := must[*SignedTokens](t)(OpenKeys(path, SignedOptions{}))
+	byOld := issue(t, jose.EdDSA, oldKey, claims{"exp": in(time.Hour)})
+	byNew := issue(t, jose.EdDSA, newKey, claims{"exp": in(time.Hour)})
+	want(t, c, byOld, "jwt:", nil)
+	want(t, c, byNew, "", ErrSignedToken)
+	write(t, path, publicPEM(t, oldPublic)+publicPEM(t, newPublic))
+	want(t, c, byOld, "jwt:", nil)
+	want(t, c, byNew, "jwt:", nil)
+	write(t, path, publicPEM(t, newPublic))
+	want(t, c, byOld, "", ErrSignedToken)
+	want(t, c, byNew, "jwt:", nil)
+}
+
+func TestAnyOf(t *testing.T) {
+	tokens := must[*Tokens](t)(OpenTokens(write(t, "tokens", "alice alice-has-a-token\n")))
+	signed := must[*SignedTokens](t)(OpenSecret(write(t, "secret", hmacSecret), SignedOptions{}))
+	both := AnyOf(tokens, signed)
+	want(t, both, "alice-has-a-token", "alice", nil)
+	want(t, both, issue(t, jose.HS256, []byte(hmacSecret), claims{"sub": "alice", "exp": in(time.Hour)}), "jwt:alice", nil)
+	want(t, both, issue(t, jose.HS256, []byte(hmacSecret), claims{"sub": "alice", "exp": in(-time.Hour)}), "", ErrExpired)
+	want(t, both, "nonsense", "", ErrSignedToken)
+	want(t, AnyOf(tokens), "nonsense", "", ErrToken)
+	want(t, AnyOf(), "nonsense", "", ErrToken)
+
+	gone := write(t, "gone", "bob bobs-token-is-long\n")
+	unable := AnyOf(must[*Tokens](t)(OpenTokens(gone)), tokens)
+	os.Remove(gone)
+	want(t, unable, "alice-has-a-token", "alice", nil)
+	if _, err := unable.Check("bobs-token-is-long", time.Now()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a token that may be right: %v", err)
+	}
+}
+
+func TestDoor(t *testing.T) {
+	tokens := must[*Tokens](t)(OpenTokens(write(t, "tokens", "alice alice-has-a-token\n")))
+	right, wrong := http.Header{"Authorization": {"Bearer alice-has-a-token"}}, http.Header{"Authorization": {"Bearer wrong"}}
+	verified := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "bob"}}}}}
+	unverified := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "bob"}}}}
+	uid := uint32(7)
+	all := Door{Bearer: tokens, Certificates: CommonName, UnixUsers: true}
+	for _, c := range []struct {
+		what string
+		door Door
+		v    Visitor
+		name string
+		err  error
+	}{
+		{"nothing", all, Visitor{}, "", ErrMissing},
+		{"token", all, Visitor{Header: right}, "alice", nil},
+		{"token and the rest", all, Visitor{Header: right, TLS: verified, UID: &uid}, "alice", nil},
+		{"wrong token and the rest", all, Visitor{Header: wrong, TLS: verified, UID: &uid}, "", ErrToken},
+		{"malformed header and the rest", all, Visitor{Header: http.Header{"Authorization": {"x"}}, TLS: verified, UID: &uid}, "", ErrHeader},
+		{"certificate", all, Visitor{TLS: verified}, "cert:bob", nil},
+		{"unverified certificate", all, Visitor{TLS: unverified}, "", ErrMissing},
+		{"certificate without the name", Door{Certificates: DNSName}, Visitor{TLS: verified}, "", ErrNoName},
+		{"user", all, Visitor{UID: &uid}, "uid:7", nil},
+		{"closed to tokens", Door{Certificates: CommonName, UnixUsers: true}, Visitor{Header: right, TLS: verified, UID: &uid}, "", ErrToken},
+		{"closed to certificates", Door{Bearer: tokens}, Visitor{TLS: verified}, "", ErrMissing},
+		{"closed to users", Door{Bearer: tokens, Certificates: CommonName}, Visitor{UID: &uid}, "", ErrMissing},
+		{"closed to all", Door{}, Visitor{Header: right, TLS: verified, UID: &uid}, "", ErrToken},
+	} {
+		if id, err := c.door.Identify(c.v, time.Now()); id.Name != c.name || err != c.err {
+			t.Errorf("%s: %q, %v, want %q, %v", c.what, id.Name, err, c.name, c.err)
+		}
+	}
+}
+
+// BenchmarkTokens checks the last of 100 tokens, with the file read each time.
+func BenchmarkTokens(b *testing.B) {
+	var text strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&text, "client%d sha256:%s\n", i, sha(fmt.Sprint("token-of-client-", i)))
+	}
+	path := filepath.Join(b.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	c, err := OpenTokens(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if id, err := c.Check("token-of-client-99", time.Now()); err != nil || id.Name != "client99" {
+			b.Fatal(id, err)
+		}
+	}
+}

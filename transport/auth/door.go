@@ -1,0 +1,41 @@
+package auth
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// A Door decides who may connect. A door without any kind of credential lets nobody in.
+type Door struct {
+	Bearer       Checker         // checks bearer tokens; nil: they are refused
+	Certificates CertificateName // which name of a client certificate counts; "": certificates are no credential
+	UnixUsers    bool            // at a unix socket the user of the other side is a credential
+}
+
+// A Visitor is what a server knows of a client that wants to connect.
+type Visitor struct {
+	Header http.Header          // of the request; nil: the client speaks no HTTP
+	TLS    *tls.ConnectionState // after the handshake; nil: no TLS
+	UID    *uint32              // the user at the other end of a unix socket, from the kernel; nil: unknown
+}
+
+// Identify returns who a visitor is. If a visitor shows a bearer token, only the token counts, however
+// right the other credentials are. The errors are those of a Checker.
+func (d *Door) Identify(v Visitor, now time.Time) (Identity, error) {
+	token, err := FromHeader(v.Header)
+	switch {
+	case err == nil && d.Bearer != nil:
+		return d.Bearer.Check(token, now)
+	case err == nil:
+		return Identity{}, ErrToken
+	case err != ErrMissing:
+		return Identity{}, err
+	case d.Certificates != "" && v.TLS != nil && len(v.TLS.VerifiedChains) > 0:
+		return d.Certificates.Of(v.TLS.VerifiedChains[0][0])
+	case d.UnixUsers && v.UID != nil:
+		return Identity{Name: fmt.Sprintf("uid:%d", *v.UID)}, nil
+	}
+	return Identity{}, ErrMissing
+}

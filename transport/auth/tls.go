@@ -1,0 +1,155 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// A CertificateName says which name in a client's certificate is the name of the client.
+type CertificateName string
+
+const (
+	CommonName CertificateName = "cn"    // the common name of the subject
+	DNSName    CertificateName = "dns"   // the first DNS name among the alternative names
+	URIName    CertificateName = "uri"   // the first URI among the alternative names, such as a SPIFFE ID
+	EmailName  CertificateName = "email" // the first e-mail address among the alternative names
+)
+
+// ErrNoName means that a client's certificate lacks the name that the server asks for.
+var ErrNoName = &Refusal{"the client certificate has no name that this server accepts"}
+
+// Of returns the identity of the owner of a verified certificate.
+func (n CertificateName) Of(c *x509.Certificate) (Identity, error) {
+	var name string
+	switch n {
+	case CommonName:
+		name = c.Subject.CommonName
+	case DNSName:
+		if len(c.DNSNames) > 0 {
+			name = c.DNSNames[0]
+		}
+	case URIName:
+		if len(c.URIs) > 0 {
+			name = c.URIs[0].String()
+		}
+	case EmailName:
+		if len(c.EmailAddresses) > 0 {
+			name = c.EmailAddresses[0]
+		}
+	}
+	if name == "" {
+		return Identity{}, ErrNoName
+	}
+	return Identity{Name: "cert:" + name}, nil
+}
+
+// TLSFiles are the files of a TLS server. Each handshake uses the files as they are then. If the files
+// have become unreadable or wrong, the server goes on with the last right ones: a certificate that is
+// half renewed keeps nobody out.
+type TLSFiles struct {
+	Certificate string // PEM: the server's certificate, and the certificates of its issuers
+	Key         string // PEM: the private key
+	ClientCAs   string // PEM: issuers of client certificates; "": clients are not asked for certificates
+	AllowTLS12  bool   // the default is TLS 1.3 only
+
+	// RequireCertificate refuses clients without a certificate of ClientCAs during the handshake.
+	RequireCertificate bool
+
+	// Failed is called when the files have become unreadable or wrong, once for each new content. Nil:
+	// nothing is called.
+	Failed func(error)
+}
+
+// Config returns the configuration of a server. Config fails if the files are unreadable or wrong now.
+func (f TLSFiles) Config() (*tls.Config, error) {
+	r := &reloader{files: f}
+	if _, err := r.current(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, // GetConfigForClient overrides
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return r.current()
+		},
+	}, nil
+}
+
+// A reloader has the configuration made of the files.
+type reloader struct {
+	files TLSFiles
+
+	mu     sync.Mutex // guards the fields below, and is held while the files are read
+	data   [3][]byte  // certificate, key and client CAs as last read
+	config *tls.Config
+}
+
+// current returns the configuration made of the files as they are now, or the last right one.
+func (r *reloader) current() (*tls.Config, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	data, err := r.read()
+	if err == nil {
+		if r.config != nil && equal(data, r.data) {
+			return r.config, nil
+		}
+		var config *tls.Config
+		if config, err = r.files.config(data); err == nil {
+			r.config = config
+		}
+	}
+	changed := r.config == nil || !equal(data, r.data)
+	r.data = data
+	if err != nil && changed && r.files.Failed != nil {
+		r.files.Failed(err)
+	}
+	if r.config == nil {
+		return nil, err
+	}
+	return r.config, nil
+}
+
+func equal(a, b [3][]byte) bool {
+	return bytes.Equal(a[0], b[0]) && bytes.Equal(a[1], b[1]) && bytes.Equal(a[2], b[2])
+}
+
+func (r *reloader) read() (data [3][]byte, err error) {
+	for i, path := range []string{r.files.Certificate, r.files.Key, r.files.ClientCAs} {
+		if path == "" {
+			continue
+		}
+		if data[i], err = readFile(path); err != nil {
+			return [3][]byte{}, fmt.Errorf("read the TLS file %s: %w", path, err)
+		}
+	}
+	return data, nil
+}
+
+func (f TLSFiles) config(data [3][]byte) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(data[0], data[1])
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s and key %s: %w", f.Certificate, f.Key, err)
+	}
+	c := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{"http/1.1"}, // a websocket needs HTTP/1.1
+	}
+	if f.AllowTLS12 {
+		c.MinVersion = tls.VersionTLS12
+	}
+	if f.ClientCAs != "" {
+		c.ClientCAs = x509.NewCertPool()
+		if !c.ClientCAs.AppendCertsFromPEM(data[2]) {
+			return nil, fmt.Errorf("client CAs %s: %w", f.ClientCAs, errors.New("the file has no certificate in PEM"))
+		}
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+		if f.RequireCertificate {
+			c.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+	}
+	return c, nil
+}
