@@ -39,6 +39,16 @@ type DialOptions struct {
 	DeadAfter        time.Duration // of silence; more than PingEvery; DefaultDeadAfter
 }
 
+// A RefusedError reports that a server answered the handshake of a websocket with an HTTP status.
+type RefusedError struct {
+	Status int    // such as 401
+	Text   string // the reason, up to 1 KiB
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the server opens no websocket: %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
+}
+
 // Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH, or a connection of
 // length-prefixed frames (see Frames) at unix+frames:///PATH. For frames only HandshakeTimeout,
 // MaxMessage, WriteTimeout and Subprotocols count, and the client speaks the first of Subprotocols. If
@@ -92,7 +102,7 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", rawURL, context.Cause(ctx))
 	case errors.Is(err, websocket.ErrBadHandshake):
 		body, _ := io.ReadAll(resp.Body) // gorilla keeps at most 1 KiB of the body
-		return nil, fmt.Errorf("dial %s: the server opens no websocket: %s: %s", rawURL, resp.Status, strings.TrimSpace(string(body)))
+		return nil, fmt.Errorf("dial %s: %w", rawURL, &RefusedError{resp.StatusCode, strings.TrimSpace(string(body))})
 	case err != nil:
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}

@@ -160,6 +160,7 @@ type slowWire struct {
 }
 
 func (w *slowWire) state() *link                       { return &w.link }
+func (w *slowWire) attempts() int                      { return silenceParts }
 func (w *slowWire) SetWriteDeadline(t time.Time) error { w.due = t; return nil }
 func (w *slowWire) writev(a, b []byte) (n int, err error) {
 	time.Sleep(max(time.Until(w.due), w.sleep))

@@ -34,6 +34,7 @@ type frames struct {
 	pace         time.Duration // the time in which paceBytes of a message must come
 	waiting      func() bool   // reports whether bytes wait to be read; nil: never
 	guest        *guest        // the place of a server's connection in the lobby; nil for a client
+	identity     string        // as webSocket.identity
 }
 
 // Frames returns a Conn that reads frames from r and writes frames to w. A frame is a length, 4 bytes
@@ -171,6 +172,9 @@ func (c *frames) ReadMessage() ([]byte, error) {
 // Peer names the user at the other end of a server's socket.
 func (c *frames) Peer() string { return c.guest.peer(c.name) }
 
+// Identity names the client of a server that asks for credentials.
+func (c *frames) Identity() string { return c.identity }
+
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *frames) Admit() { c.guest.leave() }
 
@@ -261,8 +265,14 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		c, g, err := s.listener.accept()
 		switch {
 		case err == nil:
+			identity, err := s.handler.identify(c, nil)
+			if err != nil { // frames have no way to say why
+				g.leave()
+				c.Close()
+				continue
+			}
 			framed := socketFrames(c, "", s.handler.settings)
-			framed.guest = g
+			framed.guest, framed.identity = g, identity.Name
 			g.opens(func(string) { framed.Close(0, "") })
 			go accept(framed)
 		case errors.Is(err, net.ErrClosed):

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/transport/auth"
 	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
 )
@@ -37,8 +39,15 @@ type ServerOptions struct {
 	// other origins: browsers send the header, programs do not.
 	AllowOrigins []string
 
-	// Insecure allows an address that other machines can reach. There is no authentication: whoever
-	// reaches the address can run programs here.
+	// Door decides who may connect. /healthz and /readyz need no credential. With Framed, only the user
+	// at the other end of the unix socket is a credential. Nil: everybody may connect.
+	Door *auth.Door
+
+	// TLS is the configuration of a server at wss://IP:PORT, and is for no other address.
+	TLS *tls.Config
+
+	// Insecure allows an address that other machines can reach although Door is nil: whoever reaches
+	// the address can run programs here.
 	Insecure bool
 
 	// Ready answers /readyz. Any goroutine may call Ready. Nil: always ready.
@@ -76,7 +85,7 @@ type Server struct {
 	close    func() error
 }
 
-// Listen listens at ws://IP:PORT or unix:///PATH. Port 0 means any free port. Listen replaces a socket
+// Listen listens at ws://IP:PORT, wss://IP:PORT or unix:///PATH. Port 0 means any free port. Listen replaces a socket
 // file at which no server listens.
 func Listen(url string, o *ServerOptions) (*Server, error) {
 	if o == nil {
@@ -86,7 +95,13 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	if o.Framed && !isUnix {
 		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix:///PATH, or leave the framing out", url)
 	}
-	l, shown, err := listen(url, o.Insecure)
+	switch {
+	case o.Framed && o.Door != nil && !o.Door.UnixUsers:
+		return nil, errors.New("length-prefixed frames carry no bearer token: accept the users of the socket as well, or leave the framing out")
+	case strings.HasPrefix(url, "wss://") != (o.TLS != nil):
+		return nil, fmt.Errorf("a certificate and its key are for wss://IP:PORT, and needed there; the address is %q", url)
+	}
+	l, shown, err := listen(url, o.Insecure || o.Door != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +111,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 	s := &Server{
 		url:      shown,
 		framed:   o.Framed,
-		listener: wireListener{l, newLobby(maxGuests)},
+		listener: wireListener{l, o.TLS, newLobby(maxGuests)},
 		handler:  newHandler(o),
 	}
 	s.http = http.Server{
@@ -106,12 +121,11 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // the general handler would answer before ServeHTTP checks Origin
 		ConnState:                    connState,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, wireKey{}, c)
+		},
 	}
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	s.http.ErrorLog = slog.NewLogLogger(s.handler.log.Handler(), slog.LevelWarn)
 	s.close = sync.OnceValue(func() error {
 		close(s.listener.lobby.closed)
 		return errors.Join(s.http.Close(), notClosed(l.Close())) // http.Server closes l only if Serve was called
@@ -131,8 +145,8 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 		l, err = listenUnix(path)
 		return l, url, err
 	}
-	host, ok := strings.CutPrefix(url, "ws://")
-	if !ok {
+	scheme, host, _ := strings.Cut(url, "://")
+	if scheme != "ws" && scheme != "wss" {
 		return nil, "", fmt.Errorf("unsupported listen URL %q; expected ws://IP:PORT, unix:///PATH or stdio", url)
 	}
 	host = strings.TrimSuffix(host, "/")
@@ -153,7 +167,7 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 	if err != nil {
 		return nil, "", fmt.Errorf("listen at %s: %w", url, err)
 	}
-	return l, "ws://" + l.Addr().String(), nil
+	return l, scheme + "://" + l.Addr().String(), nil
 }
 
 // maxSocketPath is in bytes. The kernel requires a zero byte after the path.
@@ -236,6 +250,7 @@ func (s *Server) Close() error { return s.close() }
 // of the lobby.
 type wireListener struct {
 	net.Listener
+	tls   *tls.Config // nil: no TLS
 	lobby *lobby
 }
 
@@ -250,7 +265,10 @@ func (l wireListener) Accept() (net.Conn, error) {
 		g.leave()
 		return nil, err
 	}
-	w.state().guest = g
+	w.guest = g
+	if l.tls != nil {
+		return newTLSWire(w, l.tls), nil
+	}
 	return w, nil
 }
 
@@ -281,9 +299,14 @@ func connState(c net.Conn, state http.ConnState) {
 	}
 }
 
+// wireKey is the key of the wire in the context of a request.
+type wireKey struct{}
+
 // A handler answers HTTP. Source: exec-server wire §1.
 type handler struct {
 	origins  []string
+	door     *auth.Door // nil: everybody may connect
+	log      *slog.Logger
 	ready    func() bool
 	upgrader websocket.Upgrader
 	settings settings
@@ -291,12 +314,18 @@ type handler struct {
 }
 
 func newHandler(o *ServerOptions) *handler {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	subprotocols := o.Subprotocols
 	if subprotocols == nil {
 		subprotocols = []string{SubprotocolMsgpack, SubprotocolJSON}
 	}
 	return &handler{
 		origins: o.AllowOrigins,
+		door:    o.Door,
+		log:     log,
 		ready:   o.Ready,
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: DefaultHandshakeTimeout,
@@ -353,11 +382,16 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is a websocket: open it with a websocket client; /healthz and /readyz answer plain HTTP", http.StatusBadRequest)
 		return
 	}
+	wire := r.Context().Value(wireKey{}).(wire)
+	identity, err := h.identify(wire, r.Header)
+	if err != nil {
+		turnAway(w, err)
+		return
+	}
 	ws, err := h.upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return // Upgrade has answered the request
 	}
-	wire := ws.NetConn().(wire)
 	guest := wire.state().guest
 	c, err := newWebSocket(ws, wire, h.settings)
 	if err != nil {
@@ -365,8 +399,38 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		guest.leave()
 		return
 	}
+	c.identity = identity.Name
 	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
+}
+
+// identify returns who is at the other end of a connection. header is nil for frames.
+func (h *handler) identify(c net.Conn, header http.Header) (id auth.Identity, err error) {
+	if h.door == nil {
+		return id, nil
+	}
+	v := auth.Visitor{Header: header}
+	if w, ok := c.(wire); ok {
+		v.TLS = w.tlsState()
+	}
+	if uid, ok := userOf(c); ok {
+		v.UID = &uid
+	}
+	if id, err = h.door.Identify(v, time.Now()); err != nil {
+		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
+	}
+	return id, err
+}
+
+// turnAway answers a client that may not connect. (exec-server wire §1.)
+func turnAway(w http.ResponseWriter, err error) {
+	if _, ok := errors.AsType[*auth.Refusal](err); ok {
+		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 9110 §11.6.1
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "the server cannot check credentials at present, its log says why: try again", http.StatusServiceUnavailable)
 }
 
 func refuse(w http.ResponseWriter, _ *http.Request, status int, reason error) {

@@ -143,7 +143,6 @@ func TestListenRefuses(t *testing.T) {
 	for url, want := range map[string]string{
 		"":                       `unsupported listen URL ""` + forms,
 		"http://127.0.0.1:0":     `unsupported listen URL "http://127.0.0.1:0"` + forms,
-		"wss://127.0.0.1:0":      `unsupported listen URL "wss://127.0.0.1:0"` + forms,
 		"127.0.0.1:0":            `unsupported listen URL "127.0.0.1:0"` + forms,
 		"ws://example.org:0":     `invalid websocket listen URL "ws://example.org:0"` + form,
 		"ws://127.0.0.1":         `invalid websocket listen URL "ws://127.0.0.1"` + form,

@@ -42,6 +42,8 @@ type webSocket struct {
 	wire   wire
 	raw    syscall.RawConn
 	remote string
+	// identity is the auth.Identity.Name of a server's client; "": the server asks for no credential.
+	identity string
 	settings
 
 	// Owned by the writer, on a server.
@@ -99,6 +101,9 @@ func (c *webSocket) RemoteAddr() string { return c.remote }
 
 // Peer names the other side of a server's connection: the machine, or the user at a unix socket.
 func (c *webSocket) Peer() string { return c.wire.state().guest.peer(c.remote) }
+
+// Identity names the client of a server that asks for credentials. "": the server asks for none.
+func (c *webSocket) Identity() string { return c.identity }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *webSocket) Admit() { c.wire.state().guest.leave() }
@@ -244,10 +249,11 @@ func (c *webSocket) writeAll(a, b []byte) error {
 	writing := &c.wire.state().writing
 	writing.Lock()
 	defer writing.Unlock()
+	attempts := c.wire.attempts()
 	for part := 1; ; part++ {
 		// Set the deadline before looking at ending. Close does both in the opposite order, so one of
 		// the two sees the other.
-		c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout / silenceParts))
+		c.wire.SetWriteDeadline(time.Now().Add(c.writeTimeout / time.Duration(attempts)))
 		if c.ending.Load() {
 			c.wire.SetWriteDeadline(time.Now().Add(CloseWait)) // for the Close frame
 			return errClosed
@@ -256,7 +262,7 @@ func (c *webSocket) writeAll(a, b []byte) error {
 		if n > 0 {
 			part = 0
 		}
-		if part >= silenceParts || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if part >= attempts || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 		inA := min(n, len(a))

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,6 +37,14 @@ func serve(t testing.TB, url string, o *ServerOptions) (*Server, <-chan Conn) {
 // servePaced is serve with another pace for messages.
 func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) (*Server, <-chan Conn) {
 	t.Helper()
+	if rest, plain := strings.CutPrefix(url, "ws://"); plain && overTLS != nil {
+		with := ServerOptions{}
+		if o != nil {
+			with = *o
+		}
+		with.TLS = overTLS.server
+		url, o = "wss://"+rest, &with
+	}
 	s, err := Listen(url, o)
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +72,14 @@ func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) 
 
 func dial(t testing.TB, url string, o *DialOptions) Conn {
 	t.Helper()
+	if overTLS != nil && strings.HasPrefix(url, "wss://") {
+		with := DialOptions{}
+		if o != nil {
+			with = *o
+		}
+		with.TLS = overTLS.client
+		o = &with
+	}
 	c, err := Dial(context.Background(), url, o)
 	if err != nil {
 		t.Fatal(err)
@@ -74,15 +91,21 @@ func dial(t testing.TB, url string, o *DialOptions) Conn {
 // peer is a handmade websocket client that sends and sees every frame.
 type peer struct {
 	testing.TB
-	net.Conn
-	in *bufio.Reader
+	net.Conn // tcp, or TLS on it
+	tcp      *net.TCPConn
+	in       *bufio.Reader
 }
 
 func newPeer(t testing.TB, url string) *peer {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
+	scheme, host, _ := strings.Cut(url, "://")
+	c, err := net.Dial("tcp", host)
 	if err != nil {
 		t.Fatal(err)
+	}
+	tcp := c.(*net.TCPConn)
+	if scheme == "wss" {
+		c = tls.Client(c, overTLS.client)
 	}
 	t.Cleanup(func() { c.Close() })
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
@@ -95,7 +118,7 @@ func newPeer(t testing.TB, url string) *peer {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(resp.Status)
 	}
-	return &peer{t, c, in}
+	return &peer{t, c, tcp, in}
 }
 
 const fin, text, cont, closing, ping, pong = 0x80, 1, 0, 8, 9, 10
@@ -310,7 +333,7 @@ func TestHowConnectionsEnd(t *testing.T) {
 		{"fin in a header", func(p *peer) { p.Write(header(fin|text, 70000)[:5]); p.Close() }, is(io.ErrUnexpectedEOF)},
 		{"fin in a frame", func(p *peer) { p.Write(append(header(fin|text, 70000), "half"...)); p.Close() }, is(io.ErrUnexpectedEOF)},
 		{"fin between fragments", func(p *peer) { p.send(text, []byte("half")); p.Close() }, is(io.ErrUnexpectedEOF)},
-		{"reset", func(p *peer) { p.Conn.(*net.TCPConn).SetLinger(0); p.Close() },
+		{"reset", func(p *peer) { p.tcp.SetLinger(0); p.tcp.Close() },
 			func(err error) bool { return errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, ErrDead) }},
 		{"a frame that is not masked", func(p *peer) { p.Write([]byte{fin | text, 1, 'x'}) },
 			func(err error) bool { return strings.Contains(fmt.Sprint(err), "MASK") }},
@@ -660,7 +683,7 @@ func newRelay(t *testing.T, to string) *relay {
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", strings.TrimPrefix(to, "ws://"))
+		far, err := net.Dial("tcp", to[strings.Index(to, "://")+3:])
 		if err != nil {
 			t.Error(err)
 			return
@@ -688,7 +711,8 @@ func TestHalfOpenIsDeadAtBothEnds(t *testing.T) {
 	const every, after = 20 * time.Millisecond, time.Second
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: every, DeadAfter: after})
 	r := newRelay(t, s.URL())
-	client := dial(t, "ws://"+r.Addr().String(), &DialOptions{PingEvery: every, DeadAfter: after})
+	scheme, _, _ := strings.Cut(s.URL(), "://")
+	client := dial(t, scheme+"://"+r.Addr().String(), &DialOptions{PingEvery: every, DeadAfter: after})
 	server := <-accepted
 	mustWrite(t, client, "hello")
 	wantMessage(t, server, "hello")

@@ -1,0 +1,52 @@
+package transport
+
+import (
+	"crypto/tls"
+	"os"
+)
+
+// maxRecord is the largest payload of a TLS record, in bytes: RFC 8446 §5.1.
+const maxRecord = 16 << 10
+
+// A tlsWire is a wire of a server inside TLS. The handshake happens in the first Read or Write.
+type tlsWire struct {
+	*streamWire
+	conn *tls.Conn // on streamWire's stream
+}
+
+func newTLSWire(w *streamWire, config *tls.Config) *tlsWire {
+	return &tlsWire{w, tls.Server(w.stream, config)}
+}
+
+func (w *tlsWire) Read(p []byte) (int, error) { return w.read(w.conn, p) }
+
+func (w *tlsWire) Write(p []byte) (int, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	return w.conn.Write(p)
+}
+
+// writev writes one record with the beginning of a and b. If bytes are left, the error is
+// os.ErrDeadlineExceeded, so that each record has a deadline of its own.
+func (w *tlsWire) writev(a, b []byte) (int, error) {
+	record := a
+	if len(record) == 0 {
+		record = b
+	} else if room := maxRecord - len(a); room > 0 && len(b) > 0 {
+		record = append(a[:len(a):len(a)], b[:min(room, len(b))]...)
+	}
+	record = record[:min(len(record), maxRecord)]
+	n, err := w.conn.Write(record)
+	if err == nil && n < len(a)+len(b) {
+		err = os.ErrDeadlineExceeded
+	}
+	return n, err
+}
+
+// attempts is 1: after a Write that was cut off by its deadline, tls.Conn writes nothing more.
+func (w *tlsWire) attempts() int { return 1 }
+
+func (w *tlsWire) tlsState() *tls.ConnectionState {
+	s := w.conn.ConnectionState()
+	return &s
+}
