@@ -23,6 +23,7 @@ type drainDue struct{}
 type Options struct {
 	Spec       *dialect.Spec
 	From       string // as message.Attach.From
+	Identity   string // as message.Attach.Identity
 	Troupe     *actor.PID
 	Connection *actor.PID
 	Room       *budget.Part // for output kept until the end
@@ -124,7 +125,7 @@ func (c *command) request(ctx actor.Context, m message.Request) {
 	switch call := m.Params.(type) {
 	case message.StartCommand:
 		c.token, c.pulled = m.Token, true
-		ctx.Request(c.Troupe, message.Attach{Ephemeral: true, From: c.From, Options: protocol.SessionOptions{Name: c.Spec.Dialect.API()}})
+		ctx.Request(c.Troupe, message.Attach{Ephemeral: true, From: c.From, Identity: c.Identity, Options: protocol.SessionOptions{Name: c.Spec.Dialect.API()}})
 	case dialect.Call:
 		if c.process.PID == nil {
 			c.waiting = append(c.waiting, heldCall{m.Token, call})

@@ -128,6 +128,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 	pid := ctx.SpawnPrefix(command.New(c.env, command.Options{
 		Spec:       spec,
 		From:       ownerKey(c.conn),
+		Identity:   identityOf(c.conn),
 		Troupe:     c.troupe,
 		Connection: ctx.Self(),
 		Room:       c.commands.room,

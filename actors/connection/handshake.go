@@ -35,7 +35,7 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 
 // attach asks for a session.
 func (c *connection) attach(ctx actor.Context, in inbound, p protocol.InitializeParams) {
-	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn)}
+	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn), Identity: identityOf(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
 			c.fail(in, wireerr.UnknownSession(""))
@@ -54,9 +54,20 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 	env.After(ctx, attachTime, attachDue{c.token})
 }
 
+// identityOf returns who the client of a connection is. "": the server asks for no credentials.
+func identityOf(conn message.Conn) string {
+	if known, ok := conn.(interface{ Identity() string }); ok {
+		return known.Identity()
+	}
+	return ""
+}
+
 // ownerKey names the owner of the sessions opened over a connection. Sessions are counted by owner.
 // Without authentication the owner is the remote address.
 func ownerKey(conn message.Conn) string {
+	if identity := identityOf(conn); identity != "" {
+		return identity
+	}
 	if known, ok := conn.(interface{ Peer() string }); ok {
 		return known.Peer()
 	}

@@ -21,8 +21,11 @@ type Attach struct {
 	// Options are for a new session.
 	Options protocol.SessionOptions
 	// From is the owner key of a new session: Config.MaxSessionsEach counts the sessions of each key.
-	// Connections use the address of the client.
+	// Connections use the identity of the client, or else its address.
 	From string
+	// Identity is who the client is. A session belongs to the identity that opened it: for any other
+	// identity it does not exist. "": the server asks for no credentials, and all clients are alike.
+	Identity string
 	// Ephemeral is for a new session. An ephemeral session ends as soon as it has no owner, and
 	// forgets a process as soon as the owner has had the end of that process.
 	Ephemeral bool

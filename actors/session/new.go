@@ -27,6 +27,7 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		id:       o.ID,
 		name:     o.Name,
 		from:     o.From,
+		identity: o.First.Identity,
 		life:     o.Life,
 		registry: o.Registry,
 		first:    &o.First,

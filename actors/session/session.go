@@ -25,6 +25,7 @@ type sessionRecord struct {
 	env        *env.Env
 	id, name   string
 	from       string // the owner key, as in Attach
+	identity   string // of the client that opened the session, as in Attach
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *message.AttachRequest // of the client that opens the session; nil once attached
@@ -182,7 +183,7 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 
 // attach makes the sender owner or observer, and answers.
 func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
-	if !s.life.Admits() {
+	if !s.life.Admits() || m.Identity != s.identity {
 		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(s.id)))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -199,6 +201,22 @@ func TestTakeover(t *testing.T) {
 	hear[message.Evicted](l)
 	if m := hear[message.ViewerGone](l); !m.PID.Equal(l.test) || !m.Evicted {
 		t.Errorf("the process was told %+v", m)
+	}
+}
+
+// For a client with another identity, a session does not exist.
+func TestSessionOfAnotherIdentity(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	hear[message.Attached](l)
+	for _, m := range []message.Attach{
+		{Identity: "mallory", SessionID: "s"},
+		{Identity: "mallory", SessionID: "s", Takeover: true},
+		{Identity: "mallory", SessionID: "s", Role: protocol.RoleObserver},
+	} {
+		l.send(m)
+		if got := hear[message.Reply](l); !reflect.DeepEqual(got.Err, wireerr.UnknownSession("s")) {
+			t.Errorf("%+v: %v", m, got.Err)
+		}
 	}
 }
 
