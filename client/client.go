@@ -21,6 +21,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -79,6 +80,15 @@ type Options struct {
 
 	// Dialer opens each connection: the first, and later connections to resume. Nil dials the url.
 	Dialer func(context.Context) (transport.Conn, error)
+
+	// Token returns the bearer token for a server that asks for one. The client calls Token before each
+	// connection, so the token may change. Token must not block for long. Nil: no token is sent. See
+	// TokenFromEnv. With Dialer, Token has no effect.
+	Token func() (string, error)
+
+	// TLS is the configuration for wss: its certificates say who this client is. Nil: the system's
+	// roots, and no certificate. With Dialer, TLS has no effect.
+	TLS *tls.Config
 
 	// JSON asks the server for JSON, for people who read the traffic. Otherwise the client asks for
 	// msgpack, and accepts JSON from a server without msgpack. With Dialer, JSON has no effect.
@@ -145,7 +155,11 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 			if c.opts.JSON {
 				offer = offer[1:]
 			}
-			return transport.Dial(ctx, url, &transport.DialOptions{Subprotocols: offer})
+			header, err := c.opts.credential(url)
+			if err != nil {
+				return nil, err
+			}
+			return transport.Dial(ctx, url, &transport.DialOptions{Subprotocols: offer, Header: header, TLS: c.opts.TLS})
 		}
 	}
 	if c.opts.Observe && c.opts.Session == "" {

@@ -196,6 +196,8 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 			return link{}, err
 		case final(err) != nil:
 			return link{}, final(err)
+		case unauthorized(err):
+			return link{}, err
 		}
 		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
 	}

@@ -187,7 +187,7 @@ func TestListenRefused(t *testing.T) {
 		{"ws://127.0.0.1:0/x", "ws://IP:PORT"},
 		{"ws://127.0.0.1:70000", "ws://IP:PORT"},
 		{"http://127.0.0.1:0", "ws://IP:PORT"},
-		{"wss://127.0.0.1:0", "ws://IP:PORT"},
+		{"wss://127.0.0.1:0", "--tls-cert"},
 		{"127.0.0.1:0", "ws://IP:PORT"},
 		{"", "ws://IP:PORT"},
 		{"ws://0.0.0.0:0", "--insecure"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -84,7 +85,8 @@ func runMain(args []string, stdin, stdout, stderr *os.File, server func() (_ dia
 
 type runFlags struct {
 	url, cwd string
-	env      []string // key=value
+	tls      *tls.Config // for wss; nil: the system's roots
+	env      []string    // key=value
 	tty      choice
 	argv     []string
 }
@@ -103,6 +105,10 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	fs := flag.NewFlagSet("troupe run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // the caller prints errors, once
 	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, unix+frames:///PATH); without it, in this process")
+	var roots, cert, key string
+	fs.StringVar(&roots, "tls-ca", "", "trust the server certificates issued by the certificates in the PEM `FILE`; default: the system's")
+	fs.StringVar(&cert, "tls-cert", "", "PEM `FILE` with a certificate of this client")
+	fs.StringVar(&key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or with --url the server's")
 	fs.Func("env", "set `KEY=VALUE` in the program's environment; repeatable. Without --url the program gets\nthis environment; with --url the server's without secrets, and TERM, LANG and LC_* from here", func(kv string) error {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
@@ -127,7 +133,8 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, "usage: troupe run [flags] [--] PROGRAM [ARGUMENT ...]\n\n"+
 			"Runs a program under supervision. Its exit code is the program's, 128+N if signal N\n"+
-			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis no such program. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.\n\n")
+			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis no such program. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.\n"+
+			"For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a file with the token.\n\n")
 		fs.SetOutput(stderr)
 		fs.PrintDefaults()
 	}
@@ -136,6 +143,9 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	}
 	if o.argv = fs.Args(); len(o.argv) == 0 {
 		return nil, errors.New("no program to run")
+	}
+	if o.tls, err = clientTLS(roots, cert, key); err != nil {
+		return nil, err
 	}
 	return o, nil
 }
@@ -170,7 +180,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	defer relay.Wait()
 	defer close(done)
 
-	o := client.Options{Name: "troupe run", ReconnectFor: resumeFor}
+	o := client.Options{Name: "troupe run", ReconnectFor: resumeFor, Token: client.TokenFromEnv, TLS: r.tls}
 	o.Lost, o.Resumed = r.watch()
 	if r.url == "" {
 		dial, shutdown, err := server()

@@ -36,6 +36,7 @@ type serveOptions struct {
 	insecure     bool
 	allowOrigins stringList
 	containment  string
+	credentials  credentialFlags
 	verbose      bool
 	config       actors.Config
 }
@@ -51,9 +52,9 @@ func parseServe(args []string) (*serveOptions, error) {
 	o := new(serveOptions)
 	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // the caller prints errors, once
-	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), unix:///PATH or stdio")
+	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix:///PATH or stdio")
 	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
-	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach: whoever can connect can run programs as you")
+	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
 	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: forever")
 	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives without a connection and without output; 0: only --detached-ttl counts")
@@ -72,6 +73,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
+	o.credentials.register(f)
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			f.SetOutput(os.Stdout)
@@ -178,10 +180,16 @@ func serve(o *serveOptions) error {
 
 	var server *transport.Server
 	var troupe *actors.Troupe // set before server serves
+	door, tlsConfig, err := o.credentials.open(o.listen, log)
+	if err != nil {
+		return err
+	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
 			Insecure:     o.insecure,
+			Door:         door,
+			TLS:          tlsConfig,
 			Framed:       o.framing == "length",
 			Ready:        func() bool { return stop.Err() == nil },
 			Memory:       func() transport.Memory { return troupe.Memory() },

@@ -1,0 +1,62 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// TokenFromEnv returns the bearer token in the environment variable TROUPE_TOKEN, or else in the file
+// that TROUPE_TOKEN_FILE names, without blanks around it. If neither variable is set, the token is "",
+// and no token is sent. TokenFromEnv is for Options.Token.
+func TokenFromEnv() (string, error) {
+	if token := strings.TrimSpace(os.Getenv("TROUPE_TOKEN")); token != "" {
+		return token, nil
+	}
+	path := os.Getenv("TROUPE_TOKEN_FILE")
+	if path == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("TROUPE_TOKEN_FILE: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return "", fmt.Errorf("TROUPE_TOKEN_FILE: %s is empty", path)
+	}
+	return token, nil
+}
+
+// credential returns the headers that say who this client is. A token goes to another machine only
+// inside TLS: anybody on the way could read it.
+func (o *Options) credential(server string) (http.Header, error) {
+	if o.Token == nil {
+		return nil, nil
+	}
+	token, err := o.Token()
+	if err != nil || token == "" {
+		return nil, err
+	}
+	if u, err := url.Parse(server); err == nil && u.Scheme == "ws" && !loopback(u.Hostname()) {
+		return nil, fmt.Errorf("the token is not sent to %s without TLS: use wss://, or a tunnel to a loopback address", u.Host)
+	}
+	return http.Header{"Authorization": {"Bearer " + token}}, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// unauthorized reports whether the server refuses the credential of this client.
+func unauthorized(err error) bool {
+	refused, ok := errors.AsType[*transport.RefusedError](err)
+	return ok && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden)
+}

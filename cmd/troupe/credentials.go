@@ -1,0 +1,240 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/transport/auth"
+)
+
+// credentialFlags are the flags of troupe serve that say who may connect.
+type credentialFlags struct {
+	tokens       string
+	jwtKeys      string
+	jwtSecret    string
+	jwt          auth.SignedOptions
+	unixUsers    bool
+	tls          auth.TLSFiles
+	certificates string
+
+	peer peerFlags
+}
+
+// peerFlags are flags with the names and rules of exec-server (exec-server wire §1).
+type peerFlags struct {
+	mode, tokenFile, tokenDigest, secretFile, issuer, audience string
+	skewSeconds                                                uint64
+	skewSet                                                    bool
+}
+
+const (
+	capabilityToken   = "capability-token"
+	signedBearerToken = "signed-bearer-token"
+)
+
+func (c *credentialFlags) register(f *flag.FlagSet) {
+	f.StringVar(&c.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX. The file is read at each connection")
+	f.StringVar(&c.jwtKeys, "auth-jwt-keys", "", "accept signed tokens (JWT) by the public keys in `FILE`: a JSON Web Key Set, or PEM. The algorithms are RS256, ES256 and EdDSA. The file is read at each connection")
+	f.StringVar(&c.jwtSecret, "auth-jwt-secret-file", "", "accept signed tokens (JWT, HS256) by the secret in `FILE`, of 32 bytes or more")
+	f.StringVar(&c.jwt.Issuer, "auth-jwt-issuer", "", "the `issuer` that signed tokens must name")
+	f.StringVar(&c.jwt.Audience, "auth-jwt-audience", "", "the `audience` that signed tokens must name")
+	f.DurationVar(&c.jwt.Skew, "auth-jwt-skew", 30*time.Second, "how far the clocks of issuer and server may differ")
+	f.BoolVar(&c.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
+	f.StringVar(&c.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
+	f.StringVar(&c.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
+	f.StringVar(&c.tls.ClientCAs, "tls-client-ca", "", "accept client certificates issued by the certificates in the PEM `FILE`")
+	f.StringVar(&c.certificates, "tls-client-name", "cn", "which `name` in a client certificate counts: cn, dns, uri or email")
+	f.BoolVar(&c.tls.AllowTLS12, "tls-1.2", false, "allow TLS 1.2 beside 1.3")
+
+	f.StringVar(&c.peer.mode, "ws-auth", "", "as exec-server: `MODE` is "+capabilityToken+" or "+signedBearerToken)
+	f.StringVar(&c.peer.tokenFile, "ws-token-file", "", "as exec-server: the `PATH` of a file with a single bearer token")
+	f.StringVar(&c.peer.tokenDigest, "ws-token-sha256", "", "as exec-server: the SHA-256 of a bearer token, in `HEX`")
+	f.StringVar(&c.peer.secretFile, "ws-shared-secret-file", "", "as exec-server: the `PATH` of the secret of signed tokens (HS256)")
+	f.StringVar(&c.peer.issuer, "ws-issuer", "", "as exec-server: the `ISSUER` that signed tokens must name")
+	f.StringVar(&c.peer.audience, "ws-audience", "", "as exec-server: the `AUDIENCE` that signed tokens must name")
+	f.Func("ws-max-clock-skew-seconds", "as exec-server: how many `SECONDS` the clocks of issuer and server may differ (default 30)", func(s string) error {
+		c.peer.skewSet = true
+		_, err := fmt.Sscan(s, &c.peer.skewSeconds)
+		if err == nil && c.peer.skewSeconds > uint64(100*365*24*3600) {
+			err = errors.New("more than 100 years")
+		}
+		return err
+	})
+}
+
+// open returns the door and the TLS configuration of the flags. Both may be nil.
+func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tls.Config, error) {
+	checkers, err := c.checkers()
+	if err != nil {
+		return nil, nil, err
+	}
+	door := &auth.Door{UnixUsers: c.unixUsers}
+	if len(checkers) > 0 {
+		door.Bearer = auth.AnyOf(checkers...)
+	}
+	config, err := c.tlsConfig(listen, door.Bearer == nil, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.tls.ClientCAs != "" {
+		switch door.Certificates = auth.CertificateName(c.certificates); door.Certificates {
+		case auth.CommonName, auth.DNSName, auth.URIName, auth.EmailName:
+		default:
+			return nil, nil, fmt.Errorf("--tls-client-name %q: want cn, dns, uri or email", c.certificates)
+		}
+	}
+	switch {
+	case c.unixUsers && !strings.HasPrefix(listen, "unix://"):
+		return nil, nil, fmt.Errorf("--auth-unix-users is for --listen unix://PATH, not for %s", listen)
+	case *door == auth.Door{}:
+		return nil, config, nil
+	case !strings.Contains(listen, "://") || listen == "stdio://":
+		return nil, nil, fmt.Errorf("--listen %s asks for no credential: leave the flags about credentials out", listen)
+	}
+	return door, config, nil
+}
+
+func (c *credentialFlags) checkers() (all []auth.Checker, err error) {
+	if c.tokens != "" {
+		t, err := auth.OpenTokens(c.tokens)
+		if err != nil {
+			return nil, fmt.Errorf("--auth-token-file: %w", err)
+		}
+		all = append(all, t)
+	}
+	if c.jwtKeys != "" {
+		k, err := auth.OpenKeys(c.jwtKeys, c.jwt)
+		if err != nil {
+			return nil, fmt.Errorf("--auth-jwt-keys: %w", err)
+		}
+		all = append(all, k)
+	}
+	if c.jwtSecret != "" {
+		k, err := auth.OpenSecret(c.jwtSecret, c.jwt)
+		if err != nil {
+			return nil, fmt.Errorf("--auth-jwt-secret-file: %w", err)
+		}
+		all = append(all, k)
+	}
+	if (c.jwt.Issuer != "" || c.jwt.Audience != "") && c.jwtKeys == "" && c.jwtSecret == "" {
+		return nil, errors.New("--auth-jwt-issuer and --auth-jwt-audience need --auth-jwt-keys or --auth-jwt-secret-file")
+	}
+	if c.jwt.Skew < 0 {
+		return nil, fmt.Errorf("--auth-jwt-skew %v cannot be negative", c.jwt.Skew)
+	}
+	peer, err := c.peer.checker()
+	if peer != nil {
+		all = append(all, peer)
+	}
+	return all, err
+}
+
+// checker returns the checker of the flags of exec-server, or nil. Error texts are those of exec-server.
+func (p *peerFlags) checker() (auth.Checker, error) {
+	ofTokens := p.tokenFile != "" || p.tokenDigest != ""
+	ofSignatures := p.secretFile != "" || p.issuer != "" || p.audience != "" || p.skewSet
+	switch p.mode {
+	case "":
+		if ofTokens || ofSignatures {
+			return nil, errors.New("websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`")
+		}
+		return nil, nil
+	case capabilityToken:
+		switch {
+		case ofSignatures:
+			return nil, errors.New("`--ws-shared-secret-file`, `--ws-issuer`, `--ws-audience`, and `--ws-max-clock-skew-seconds` require `--ws-auth signed-bearer-token`")
+		case p.tokenFile != "" && p.tokenDigest != "":
+			return nil, errors.New("`--ws-token-file` and `--ws-token-sha256` are mutually exclusive")
+		case p.tokenFile != "":
+			t, err := auth.OpenSingleToken(p.tokenFile)
+			if err != nil {
+				return nil, err
+			}
+			return t, nil
+		case p.tokenDigest != "":
+			t, err := auth.ParseTokenDigest(p.tokenDigest)
+			if err != nil {
+				return nil, errors.New("--ws-token-sha256 must be a 64-character hex SHA-256 digest")
+			}
+			return t, nil
+		}
+		return nil, errors.New("`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set")
+	case signedBearerToken:
+		switch {
+		case ofTokens:
+			return nil, errors.New("`--ws-token-file` and `--ws-token-sha256` require `--ws-auth capability-token`, not `signed-bearer-token`")
+		case p.secretFile == "":
+			return nil, errors.New("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set")
+		}
+		o := auth.SignedOptions{Issuer: strings.TrimSpace(p.issuer), Audience: strings.TrimSpace(p.audience), Skew: 30 * time.Second}
+		if p.skewSet {
+			o.Skew = time.Duration(p.skewSeconds) * time.Second
+		}
+		k, err := auth.OpenSecret(p.secretFile, o)
+		switch {
+		case errors.Is(err, auth.ErrShortSecret):
+			return nil, fmt.Errorf("signed websocket bearer secret %s must be at least %d bytes", p.secretFile, auth.MinSecret)
+		case err != nil:
+			return nil, err
+		}
+		return k, nil
+	}
+	return nil, fmt.Errorf("--ws-auth %q: want %s or %s", p.mode, capabilityToken, signedBearerToken)
+}
+
+// tlsConfig returns nil without TLS. Without another credential, a client certificate is required.
+func (c *credentialFlags) tlsConfig(listen string, noTokens bool, log *slog.Logger) (*tls.Config, error) {
+	wss := strings.HasPrefix(listen, "wss://")
+	switch {
+	case !wss && (c.tls.Certificate != "" || c.tls.Key != "" || c.tls.ClientCAs != ""):
+		return nil, fmt.Errorf("--tls-cert, --tls-key and --tls-client-ca are for --listen wss://IP:PORT, not for %s", listen)
+	case !wss:
+		return nil, nil
+	case c.tls.Certificate == "" || c.tls.Key == "":
+		return nil, fmt.Errorf("--listen %s needs --tls-cert and --tls-key", listen)
+	}
+	files := c.tls
+	files.RequireCertificate = files.ClientCAs != "" && noTokens
+	files.Failed = func(err error) { log.Error("the TLS files are wrong; the last right ones stay in use", "err", err) }
+	return files.Config()
+}
+
+// clientTLS returns the configuration of a client with its own certificate, or with other roots than
+// the system's. Empty paths: nil.
+func clientTLS(roots, cert, key string) (*tls.Config, error) {
+	if roots == "" && cert == "" && key == "" {
+		return nil, nil
+	}
+	c := new(tls.Config)
+	if roots != "" {
+		data, err := os.ReadFile(roots)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("--tls-ca: %s has no certificate in PEM", roots)
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("--tls-cert and --tls-key belong together: give both")
+	}
+	if cert != "" {
+		// Read at each handshake: certificates are renewed.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			return &pair, err
+		}
+		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
+			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,405 @@
+package tests
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/gorilla/websocket"
+)
+
+// A keyring has the files of a server that accepts every kind of credential, and makes credentials.
+type keyring struct {
+	t      *testing.T
+	dir    string
+	ca     *testca.CA
+	key    ed25519.PrivateKey
+	secret string // of HS256
+	public string // the key in PEM
+}
+
+func newKeyring(t *testing.T) *keyring {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keyring{t, t.TempDir(), testca.New(t), private, "0123456789abcdef0123456789abcdef", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}
+	cert, key := k.ca.Server(t, "server")
+	hash := sha256.Sum256([]byte("token-of-bob-which-is-stored-as-a-hash"))
+	k.file("tokens", "alice token-of-alice-in-plain\nbob sha256:"+hex.EncodeToString(hash[:])+"\ncarol old-token-of-carol\ncarol new-token-of-carol\n")
+	k.file("keys", k.public)
+	k.file("secret", k.secret)
+	k.file("cert", cert)
+	k.file("key", key)
+	k.file("cas", k.ca.PEM)
+	return k
+}
+
+func (k *keyring) path(name string) string { return filepath.Join(k.dir, name) }
+
+func (k *keyring) file(name, text string) {
+	if err := os.WriteFile(k.path(name), []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// flags are the flags of a server at an address.
+func (k *keyring) flags(listen string) []string {
+	flags := []string{"--listen", listen, "--auth-token-file", k.path("tokens"), "--auth-jwt-keys", k.path("keys"), "--auth-jwt-secret-file", k.path("secret"),
+		"--auth-jwt-issuer", "us", "--auth-jwt-audience", "troupe"}
+	if strings.HasPrefix(listen, "wss") {
+		flags = append(flags, "--tls-cert", k.path("cert"), "--tls-key", k.path("key"), "--tls-client-ca", k.path("cas"))
+	}
+	return flags
+}
+
+// jwt returns a token; change changes its claims.
+func (k *keyring) jwt(alg jose.SignatureAlgorithm, key any, change obj) string {
+	claims := obj{"sub": "dave", "iss": "us", "aud": "troupe", "exp": time.Now().Add(time.Hour).Unix()}
+	for name, value := range change {
+		if claims[name] = value; value == nil {
+			delete(claims, name)
+		}
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, nil)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return token
+}
+
+// dialAs opens a websocket with an Authorization header; "": without. On a refusal, the status and the
+// body are returned.
+func dialAs(t *testing.T, url, authorization string, config *tls.Config) (ws *websocket.Conn, status int, body string) {
+	t.Helper()
+	dialer := websocket.Dialer{HandshakeTimeout: factTimeout, TLSClientConfig: config}
+	if path, unix := strings.CutPrefix(url, "unix://"); unix {
+		url = "ws://unix/"
+		dialer.NetDial = func(string, string) (net.Conn, error) { return net.Dial("unix", path) }
+	}
+	header := http.Header{}
+	if authorization != "" {
+		header.Set("Authorization", authorization)
+	}
+	ws, resp, err := dialer.Dial(url, header)
+	if err == nil {
+		t.Cleanup(func() { ws.Close() })
+		return ws, resp.StatusCode, ""
+	}
+	if resp == nil {
+		t.Fatalf("dial %s: %v", url, err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	return nil, resp.StatusCode, strings.TrimSpace(string(text))
+}
+
+// TestCredentials: each way in × each state of a credential.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	hour := func(n int) int64 { return time.Now().Add(time.Duration(n) * time.Hour).Unix() }
+	whole := k.jwt(jose.EdDSA, k.key, nil)
+	parts := strings.Split(whole, ".")
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + parts[1] + "."
+	states := map[string]struct{ authorization, refusal string }{ // refusal "": right
+		"none":                              {"", "missing websocket bearer token"},
+		"another scheme":                    {"Basic YTpi", "invalid authorization header"},
+		"no token":                          {"Bearer ", "invalid authorization header"},
+		"a wrong token":                     {"Bearer token-of-nobody-at-all", "invalid websocket jwt"},
+		"the hash of a token":               {"Bearer sha256:anything", "invalid websocket jwt"},
+		"right, in plain":                   {"Bearer token-of-alice-in-plain", ""},
+		"right, any case of the scheme":     {"bEARER token-of-alice-in-plain", ""},
+		"right, stored as a hash":           {"Bearer token-of-bob-which-is-stored-as-a-hash", ""},
+		"right, before a rotation":          {"Bearer old-token-of-carol", ""},
+		"right, after a rotation":           {"Bearer new-token-of-carol", ""},
+		"signed":                            {"Bearer " + whole, ""},
+		"signed with the secret":            {"Bearer " + k.jwt(jose.HS256, []byte(k.secret), nil), ""},
+		"signed, expired":                   {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"exp": hour(-1)}), "expired websocket jwt"},
+		"signed, without exp":               {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"exp": nil}), "invalid websocket jwt"},
+		"signed, not yet valid":             {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"nbf": hour(1), "exp": hour(2)}), "websocket jwt is not valid yet"},
+		"signed, for somebody else":         {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"aud": "them"}), "invalid websocket jwt"},
+		"signed, by another issuer":         {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"iss": "them"}), "invalid websocket jwt"},
+		"signed, alg none":                  {"Bearer " + none, "invalid websocket jwt"},
+		"signed, signature cut":             {"Bearer " + whole[:len(whole)-4], "invalid websocket jwt"},
+		"HMAC with the public key":          {"Bearer " + k.jwt(jose.HS256, []byte(k.public), nil), "invalid websocket jwt"},
+		"HMAC with the public key, trimmed": {"Bearer " + k.jwt(jose.HS256, []byte(strings.TrimSpace(k.public)), nil), "invalid websocket jwt"},
+	}
+	for name, listen := range map[string]string{"ws": "ws://127.0.0.1:0", "wss": "wss://127.0.0.1:0", "unix": "unix://" + k.path("socket")} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, k.flags(listen)...)
+			client := k.ca.Client(t, nil)
+			check := func(t *testing.T, authorization, refusal string) {
+				t.Helper()
+				_, status, body := dialAs(t, s.url, authorization, client)
+				if want := 401; refusal != "" && (status != want || body != refusal) {
+					t.Errorf("%d %q, want %d %q", status, body, want, refusal)
+				} else if refusal == "" && status != 101 {
+					t.Errorf("%d %q, want a websocket", status, body)
+				}
+			}
+			for state, c := range states {
+				t.Run(state, func(t *testing.T) { check(t, c.authorization, c.refusal) })
+			}
+			tokens, err := os.ReadFile(k.path("tokens"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.file("tokens", string(tokens))
+			k.file("tokens", "carol new-token-of-carol\n")
+			t.Run("revoked", func(t *testing.T) { check(t, "Bearer token-of-alice-in-plain", "invalid websocket jwt") })
+			t.Run("rotated out", func(t *testing.T) { check(t, "Bearer old-token-of-carol", "invalid websocket jwt") })
+			t.Run("rotated in", func(t *testing.T) { check(t, "Bearer new-token-of-carol", "") })
+			if name == "wss" {
+				t.Run("a certificate", func(t *testing.T) {
+					if _, status, body := dialAs(t, s.url, "", k.ca.Client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "erin"}})); status != 101 {
+						t.Errorf("%d %q, want a websocket", status, body)
+					}
+				})
+				t.Run("a certificate of another issuer", func(t *testing.T) {
+					strange := testca.New(t).Client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "erin"}})
+					strange.RootCAs = k.ca.Roots
+					dialer := websocket.Dialer{HandshakeTimeout: factTimeout, TLSClientConfig: strange}
+					if ws, resp, err := dialer.Dial(s.url, nil); err == nil || resp != nil {
+						t.Errorf("%v, %v, want a failed handshake", ws, resp)
+					}
+				})
+			}
+			for _, credential := range []string{"token-of-", "old-token", "eyJ"} {
+				if strings.Contains(s.stderr.String(), credential) {
+					t.Errorf("the server logged a credential: %s", s.stderr)
+				}
+			}
+		})
+	}
+	t.Run("unix user", func(t *testing.T) {
+		s := startServer(t, "--listen", "unix://"+k.path("users"), "--auth-unix-users")
+		if _, status, body := dialAs(t, s.url, "", nil); status != 101 {
+			t.Errorf("%d %q", status, body)
+		}
+		if _, status, body := dialAs(t, s.url, "Bearer anything", nil); status != 401 {
+			t.Errorf("with a token that nobody asked for: %d %q", status, body)
+		}
+	})
+	t.Run("frames", func(t *testing.T) {
+		s := startServer(t, "--listen", "unix://"+k.path("frames"), "--framing", "length", "--auth-unix-users")
+		s.session(nil).start("p", obj{"argv": []string{"true"}}).awaitClosed()
+	})
+	t.Run("stdio", func(t *testing.T) {
+		p := startTroupe(t, nil, "serve", "--listen", "stdio", "--auth-token-file", k.path("tokens"))
+		if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), "--listen stdio asks for no credential") {
+			t.Errorf("stdio with a credential: %s", p.stderr)
+		}
+	})
+}
+
+// TestPeersFlagsOfCredentials: the flags of exec-server work as there. (exec-server wire §1.)
+func TestPeersFlagsOfCredentials(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	k.file("token", " s3cret \n")
+	hash := sha256.Sum256([]byte("s3cret"))
+	digest := hex.EncodeToString(hash[:])
+	hs256 := func(change obj) string { return k.jwt(jose.HS256, []byte(k.secret), change) }
+	for name, c := range map[string]struct {
+		flags        []string
+		right, wrong string
+	}{
+		"token file": {[]string{"--ws-auth", "capability-token", "--ws-token-file", k.path("token")}, "s3cret", "wrong"},
+		"digest":     {[]string{"--ws-auth", "capability-token", "--ws-token-sha256", digest}, "s3cret", digest},
+		"signed":     {[]string{"--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", k.path("secret")}, hs256(obj{"sub": nil, "iss": nil, "aud": nil}), "wrong"},
+		"skew": {[]string{"--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", k.path("secret")},
+			hs256(obj{"exp": time.Now().Add(-20 * time.Second).Unix()}), hs256(obj{"exp": time.Now().Add(-2 * time.Minute).Unix()})},
+		"larger skew": {[]string{"--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", k.path("secret"), "--ws-max-clock-skew-seconds", "600"},
+			hs256(obj{"exp": time.Now().Add(-2 * time.Minute).Unix()}), hs256(obj{"exp": time.Now().Add(-time.Hour).Unix()})},
+		"issuer and audience": {[]string{"--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", k.path("secret"), "--ws-issuer", " us ", "--ws-audience", "troupe"},
+			hs256(obj{"aud": []string{"x", "troupe"}}), hs256(obj{"aud": "x"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, append([]string{"--listen", "ws://127.0.0.1:0"}, c.flags...)...)
+			if _, status, body := dialAs(t, s.url, "Bearer "+c.right, nil); status != 101 {
+				t.Errorf("the right token: %d %s", status, body)
+			}
+			if _, status, _ := dialAs(t, s.url, "Bearer "+c.wrong, nil); status != 401 {
+				t.Errorf("the wrong token: %d", status)
+			}
+			if _, status, body := dialAs(t, s.url, "", nil); status != 401 || body != "missing websocket bearer token" {
+				t.Errorf("no token: %d %s", status, body)
+			}
+		})
+	}
+	for says, flags := range map[string][]string{
+		"`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set":             {"--ws-auth", "capability-token"},
+		"`--ws-token-file` and `--ws-token-sha256` are mutually exclusive":                                          {"--ws-auth", "capability-token", "--ws-token-file", "x", "--ws-token-sha256", digest},
+		"--ws-token-sha256 must be a 64-character hex SHA-256 digest":                                               {"--ws-auth", "capability-token", "--ws-token-sha256", "abc"},
+		"failed to read websocket auth secret /nonexistent: no such file or directory":                              {"--ws-auth", "capability-token", "--ws-token-file", "/nonexistent"},
+		"websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`":              {"--ws-token-file", "x"},
+		"signed websocket bearer secret " + k.path("token") + " must be at least 32 bytes":                          {"--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", k.path("token")},
+		"`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set":                         {"--ws-auth", "signed-bearer-token"},
+		"`--ws-token-file` and `--ws-token-sha256` require `--ws-auth capability-token`, not `signed-bearer-token`": {"--ws-auth", "signed-bearer-token", "--ws-token-file", "x"},
+		"--listen wss://127.0.0.1:0 needs --tls-cert and --tls-key":                                                 {"--listen", "wss://127.0.0.1:0"},
+		"--auth-unix-users is for --listen unix://PATH":                                                             {"--auth-unix-users"},
+		"length-prefixed frames carry no bearer token":                                                              {"--listen", "unix://" + k.path("s"), "--framing", "length", "--auth-token-file", k.path("tokens")},
+	} {
+		t.Run(says, func(t *testing.T) {
+			p := startTroupe(t, nil, append([]string{"serve"}, flags...)...)
+			if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), says) {
+				t.Errorf("stderr: %s", p.stderr)
+			}
+		})
+	}
+}
+
+// as connects with a bearer token and initializes.
+func (s *server) as(token string, params obj) *conn {
+	s.t.Helper()
+	c, _, err := dialWS(s.t, s.url, http.Header{"Authorization": {"Bearer " + token}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all := obj{"clientName": "tests"}
+	maps.Copy(all, params)
+	answer := c.reply(c.request("initialize", all))
+	if answer["error"] == nil {
+		c.sessionID = answer["result"].(obj)["sessionId"].(string)
+		c.notify("initialized", obj{})
+	}
+	return c
+}
+
+// TestSessionsOfOthers: for each method, the ids of somebody else's session give the same answer as ids
+// that do not exist.
+func TestSessionsOfOthers(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	s := startServer(t, append(k.flags("ws://127.0.0.1:0"), "--allow-http")...)
+	dir := t.TempDir()
+	alice := s.as("token-of-alice-in-plain", nil)
+	p := alice.start("theirs", obj{"argv": []string{"cat"}, "pipeStdin": true})
+	alice.call("group/start", obj{"groupId": "theirs", "strategy": "one_for_one", "processes": []any{
+		obj{"processId": "m1", "argv": []string{"sleep", "1000"}, "cwd": "file:///", "env": obj{"PATH": "/usr/bin:/bin"}, "tty": false}}})
+	alice.call("process/spawn", obj{"command": []string{"sleep", "1000"}, "processHandle": "theirs", "cwd": "/"})
+	alice.request("command/exec", obj{"command": []string{"sleep", "1000"}, "processId": "theirs", "streamStdin": true, "timeoutMs": 1_000_000})
+	alice.call("command/exec", obj{"argv": []string{"sleep", "1000"}, "cwd": "/", "env": obj{"PATH": "/usr/bin:/bin"}, "tty": true})
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alice.call("fs/open", obj{"handleId": "theirs", "path": "file://" + file, "mode": "replace"})
+
+	size := obj{"rows": 24, "cols": 80}
+	by := func(member string, more obj) func(id string) obj {
+		return func(id string) obj {
+			params := obj{member: id}
+			maps.Copy(params, more)
+			return params
+		}
+	}
+	nobody := func(string) obj { return nil } // the method names nothing that belongs to a session
+	methods := map[string]func(id string) obj{
+		"process/read": by("processId", nil), "process/write": by("processId", obj{"writeId": "1", "chunk": "aGk="}),
+		"process/signal": by("processId", obj{"signal": "interrupt"}), "process/terminate": by("processId", obj{"tree": true}),
+		"process/closeStdin": by("processId", nil), "process/resize": by("processId", obj{"size": size}),
+		"process/wait": by("processId", obj{"timeoutMs": 1}), "process/restart": by("processId", nil),
+		"process/setRestart": by("processId", obj{"restart": obj{"policy": "temporary"}}), "process/info": by("processId", nil),
+		"group/stop": by("groupId", nil), "session/close": by("sessionId", nil),
+		"fs/readBlock": by("handleId", obj{"offset": 0, "len": 10}), "fs/writeBlock": by("handleId", obj{"offset": 0, "chunk": "aGk="}), "fs/close": by("handleId", nil),
+		"process/writeStdin": by("processHandle", obj{"deltaBase64": "aGk="}), "process/resizePty": by("processHandle", obj{"size": size}), "process/kill": by("processHandle", nil),
+		"command/exec/write": by("processId", obj{"deltaBase64": "aGk="}), "command/exec/resize": by("processId", obj{"size": size}), "command/exec/terminate": by("processId", nil),
+		// These answer with everything that they find, for any params.
+		"session/info": by("sessionId", nil), "process/list": by("sessionId", nil), "group/list": by("sessionId", nil), "session/ack": nobody,
+		// Starts may use the names of others: names belong to sessions and connections.
+		"process/start": func(id string) obj {
+			return obj{"processId": id, "argv": []string{"true"}, "cwd": "file:///", "env": obj{}, "tty": false}
+		},
+		"group/start": by("groupId", obj{"strategy": "one_for_one", "processes": []any{}}), "process/spawn": by("processHandle", obj{"command": []string{}, "cwd": "/"}),
+		"command/exec": by("processId", obj{"command": []string{}}), "fs/open": by("handleId", obj{"path": "file:///nonexistent"}), "http/request": nobody,
+		"initialize": nobody, "initialized": nobody, "environment/info": nobody, "environment/status": nobody, "server/info": nobody,
+	}
+	mallory := s.as("new-token-of-carol", nil)
+	answerTo := func(method string, params obj, id string) string {
+		answer := mallory.reply(mallory.request(method, params))
+		delete(answer, "id")
+		return strings.ReplaceAll(jsonText(answer), id, "ID")
+	}
+	for _, method := range hunt.Methods() {
+		params, ok := methods[method]
+		switch {
+		case !ok && (strings.HasPrefix(method, "fs/") || strings.HasPrefix(method, "environmentConfig/") || strings.HasPrefix(method, "capabilit")):
+			continue // the method is about paths of the machine
+		case !ok:
+			t.Errorf("%s is missing in this test", method)
+			continue
+		}
+		for _, theirs := range []string{"theirs", alice.sessionID, "session-1", "m1"} {
+			if strings.HasSuffix(method, "/start") {
+				break
+			}
+			if params(theirs) == nil {
+				continue
+			}
+			unknown := strings.Repeat("z", len(theirs))
+			if got, want := answerTo(method, params(theirs), theirs), answerTo(method, params(unknown), unknown); got != want {
+				t.Errorf("%s of %s: %s, of %s: %s", method, theirs, got, unknown, want)
+			}
+		}
+	}
+	unknown := "00000000-0000-4000-8000-000000000000"
+	for _, more := range []obj{nil, {"takeover": true}, {"role": "observer"}, {"resumeFrom": obj{"theirs": 0}}, {"takeover": true, "resumeFrom": obj{"theirs": 0}}} {
+		answer := func(id string) string {
+			c, _, err := dialWS(t, s.url, http.Header{"Authorization": {"Bearer new-token-of-carol"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			params := obj{"clientName": "tests", "resumeSessionId": id}
+			maps.Copy(params, more)
+			m := c.reply(c.request("initialize", params))
+			delete(m, "id")
+			return strings.ReplaceAll(jsonText(m), id, "ID")
+		}
+		if got, want := answer(alice.sessionID), answer(unknown); got != want || !strings.Contains(got, "unknown session id ID") {
+			t.Errorf("initialize %v: %s, of an unknown session: %s", more, got, want)
+		}
+	}
+
+	// Nothing has happened to the session, and it comes back to its owner.
+	p.write("still here\n")
+	p.awaitOutput("stdout", "still here\n")
+	states := map[string]bool{}
+	for _, process := range alice.call("process/list", obj{})["processes"].([]any) {
+		states[fmt.Sprint(process.(obj)["processId"], " ", process.(obj)["state"])] = true
+	}
+	if got := slices.Sorted(maps.Keys(states)); !slices.Equal(got, []string{"m1 running", "theirs running"}) {
+		t.Errorf("processes of the owner: %v", got)
+	}
+	again := s.as("token-of-alice-in-plain", obj{"resumeSessionId": alice.sessionID, "takeover": true, "resumeFrom": obj{"theirs": 0}})
+	again.process("theirs").awaitOutput("stdout", "still here\n")
+}
