@@ -4,13 +4,19 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"syscall"
 
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // This file has the filesystem methods of the app-server. They share their functions with the exec-server's
 // methods, and differ in paths, in the codes of errors and in the answer to fs/getMetadata.
+
+// maxPath is the length of the longest path that Linux takes, in bytes. The URI of a longer path would take
+// three times the memory.
+const maxPath = 4095
 
 // pathsIn returns the paths in params of the app-server.
 func pathsIn(params any) []*string {
@@ -56,6 +62,9 @@ func toURIs(params any) *protocol.Error {
 				Advise("the path %q is not absolute; an absolute path looks like /tmp", wireerr.Clip(*path))
 		case strings.Contains(*path, "\x00"):
 			return protocol.Errorf(protocol.CodeInvalidRequest, "file name contained an unexpected NUL byte")
+		}
+		if *path = filepath.Clean(*path); len(*path) > maxPath {
+			return protocol.Errorf(protocol.CodeInternal, "%s", files.Text(syscall.ENAMETOOLONG))
 		}
 		*path = protocol.FileURI(*path)
 	}

@@ -3,8 +3,11 @@ package connection
 import (
 	"fmt"
 	"io/fs"
+	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -44,6 +47,13 @@ func TestPathsOfTheAppServer(t *testing.T) {
 		t.Errorf("%d paths: this tests little", tested)
 	}
 	in := incoming{codec: protocol.JSON, wire: appServer}
+	for length, want := range map[int]string{maxPath: "", maxPath + 1: files.Text(syscall.ENAMETOOLONG)} {
+		path := "/x/../" + strings.Repeat("a", length-1)
+		got := in.decode(fmt.Appendf(nil, `{"id":1,"method":"fs/remove","params":{"path":%q}}`, path))
+		if (got.err == nil) != (want == "") || got.err != nil && got.err.Message != want {
+			t.Errorf("a path of %d bytes: %v, want %q", length, got.err, want)
+		}
+	}
 	got := in.decode([]byte(`{"id":1,"method":"fs/remove","params":{"path":"/a%20 b/../ü"}}`))
 	if p, ok := got.params.(protocol.FsRemoveParams); !ok || p.Path != "file:///%C3%BC" {
 		t.Errorf("decoded: %+v, %v", got.params, got.err)
