@@ -56,8 +56,9 @@ import (
 //	closed CODE              waits for the end of the connection: a close code, 1006 without a Close frame
 //
 // In all lines, $DIR is the directory of the case, $URI the same as a file URI, $SERVER the directory of
-// the server. $HTTP and $OTHER are the URLs of two HTTP servers (peer_http_test.go). In an expected JSON value, "*" stands for any value, a string
-// that ends with … for any text with this beginning, and a member "..." for any further members.
+// the server. $HTTP and $ELSEWHERE are the URLs of two HTTP servers (peer_http_test.go). In an expected JSON
+// value, "*" stands for any value, a string that ends with … for any text with this beginning, and a member
+// "..." for any further members.
 
 func TestPeer(t *testing.T) {
 	names, err := filepath.Glob("testdata/peer/*.txt")
@@ -219,7 +220,7 @@ func (f *peerFile) play(t *testing.T, c peerCase) {
 	dir := t.TempDir()
 	p := &peerPlay{peerFile: f, t: t, conns: make(map[string]*peerConn), vars: map[string]string{
 		"$DIR": dir, "$URI": (&url.URL{Scheme: "file", Path: dir}).String(), "$SERVER": f.dir,
-		"$HTTP": f.http.URL, "$OTHER": f.other.URL,
+		"$HTTP": f.http.URL, "$ELSEWHERE": f.other.URL,
 	}}
 	lines := unrolled(t, c.lines)
 	for i, line := range lines {

@@ -83,7 +83,7 @@ func checkDir(dir string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w %q: %w", ErrDir, dir, ErrPermission)
 	case errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir():
-		return fmt.Errorf("%w %q is not a directory", ErrDir, dir)
+		return fmt.Errorf("%w %q is %w", ErrDir, dir, syscall.ENOTDIR)
 	case ofPath(err):
 		return fmt.Errorf("%w %q: %w", ErrDir, dir, err)
 	case err != nil:
@@ -111,7 +111,7 @@ func checkProgram(dir, path string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: program %q", ErrPermission, path)
 	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%w %q: a part of its path is not a directory", ErrNoProgram, path)
+		return fmt.Errorf("%w %q: a part of its path is %w", ErrNoProgram, path, syscall.ENOTDIR)
 	case errors.Is(err, fs.ErrNotExist) && filepath.IsAbs(path):
 		return fmt.Errorf("%w %q", ErrNoProgram, path)
 	case errors.Is(err, fs.ErrNotExist):

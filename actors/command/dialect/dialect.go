@@ -88,19 +88,20 @@ func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
 }
 
 // NotStarted returns the error for a start that failed with err, in the words of the dialect if the
-// system refused the program.
+// system refused the program. Clients compare these words, so the advice has the details.
 func (s *Spec) NotStarted(err *protocol.Error) *protocol.Error {
 	for _, e := range []struct {
 		is error
 		as syscall.Errno
 	}{
+		{syscall.ENOTDIR, syscall.ENOTDIR},
 		{child.ErrNoProgram, syscall.ENOENT},
 		{child.ErrPermission, syscall.EACCES},
 		{child.ErrDir, syscall.ENOENT},
 		{child.ErrExecFormat, syscall.ENOEXEC},
 	} {
 		if errors.Is(err, e.is) {
-			return s.Dialect.NoSpawn(files.Text(e.as) + ": " + err.Message)
+			return s.Dialect.NoSpawn(files.Text(e.as)).Advise("%s", err.Message)
 		}
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -281,13 +282,15 @@ func TestNotStarted(t *testing.T) {
 	for i, begin := range []string{"failed to spawn process: ", "failed to spawn command: ", ""} {
 		s := specs(t, "")[i]
 		for cause, want := range map[error]string{
+			fmt.Errorf("%w is %w", child.ErrDir, syscall.ENOTDIR): "Not a directory (os error 20)",
+
 			child.ErrNoProgram:  "No such file or directory (os error 2)",
 			child.ErrDir:        "No such file or directory (os error 2)",
 			child.ErrPermission: "Permission denied (os error 13)",
 			child.ErrExecFormat: "Exec format error (os error 8)",
 		} {
 			err := s.NotStarted(protocol.Errorf(protocol.CodeInternal, "why").Because(fmt.Errorf("start: %w", cause)))
-			if want = begin + want + ": why"; err.Message != want || err.Code != protocol.CodeInternal {
+			if want = begin + want; err.Message != want || err.Code != protocol.CodeInternal || err.Advice() != "why" {
 				t.Errorf("%s: %v: %v, want %q", s.Dialect.API(), cause, err, want)
 			}
 		}
