@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/b6f6fdd7/troupe/internal/secrets"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -124,8 +125,8 @@ func matchAny(globs []string, name string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool { return match(glob, name) })
 }
 
-// match reports whether name matches glob. In glob, * stands for any number of bytes and ? for a
-// single byte. match backs up to the last * only, so it takes at most len(glob) × len(name) steps.
+// match reports whether name matches glob. In glob, * stands for any number of characters and ? for a
+// single character. match backs up to the last * only, so it takes at most len(glob) × len(name) steps.
 func match(glob, name string) bool {
 	star, from := -1, 0
 	g, n := 0, 0
@@ -134,14 +135,22 @@ func match(glob, name string) bool {
 		case g < len(glob) && glob[g] == '*':
 			star, from = g, n
 			g++
-		case g < len(glob) && (glob[g] == '?' || glob[g] == name[n]):
+		case g < len(glob) && glob[g] == '?':
+			g, n = g+1, n+runeLen(name[n:])
+		case g < len(glob) && glob[g] == name[n]:
 			g, n = g+1, n+1
 		case star >= 0:
-			from++
+			from += runeLen(name[from:])
 			g, n = star+1, from
 		default:
 			return false
 		}
 	}
 	return strings.Trim(glob[g:], "*") == ""
+}
+
+// runeLen returns the length of the first character of s, in bytes. A byte that is not UTF-8 is a character.
+func runeLen(s string) int {
+	_, n := utf8.DecodeRuneInString(s)
+	return n
 }

@@ -59,6 +59,7 @@ func TestMatch(t *testing.T) {
 		{"*KEY*", "KEY", true}, {"*KEY*", "KE_KEY_X", true}, {"*KEY*", "KE", false},
 		{"A*B*C", "AXBXBXC", true}, {"A*B*C", "AXBXBX", false}, {"A?C", "ABC", true}, {"A?C", "AC", false},
 		{"**A**", "A", true}, {"A", "AA", false},
+		{"?", "É", true}, {"??", "É", false}, {"*??", "日", false}, {"*É", "ÉÉ", true}, {"?", "\xff", true},
 	} {
 		if got := match(tt.glob, tt.name); got != tt.want {
 			t.Errorf("match(%q, %q) = %v", tt.glob, tt.name, got)
