@@ -183,6 +183,7 @@ func TestListenRefused(t *testing.T) {
 	}
 	for _, test := range []struct{ listen, says string }{
 		{"ws://example.org:0", "ws://IP:PORT"},
+		{"ws://localhost:0", "ws://IP:PORT"},
 		{"ws://127.0.0.1", "ws://IP:PORT"},
 		{"ws://127.0.0.1:0/x", "ws://IP:PORT"},
 		{"ws://127.0.0.1:70000", "ws://IP:PORT"},
@@ -204,7 +205,7 @@ func TestListenRefused(t *testing.T) {
 				t.Errorf("exit code %d, stderr %q: want an error that says %q and the value", code, says, test.says)
 			}
 			if strings.Contains(says, "goroutine ") || p.stdout.String() != "" {
-				t.Errorf("stderr %q, stdout %q: want one clear line on stderr", says, p.stdout)
+				t.Errorf("stderr %q, stdout %q: want a clear error on stderr", says, p.stdout)
 			}
 		})
 	}
@@ -217,7 +218,7 @@ func TestListenRefused(t *testing.T) {
 // the end of its output.
 func TestReadyWhileDraining(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "--listen", "ws://localhost:0", "--kill-grace", "1h")
+	s := startServer(t, "--listen", "ws://127.0.0.1:0", "--kill-grace", "1h")
 	c := s.session(nil)
 	end := filepath.Join(t.TempDir(), "end")
 	p := c.start("p", obj{"argv": append(sh(`trap 'echo bye' TERM; echo up; while [ ! -e $0 ]; do sleep 0.01; done; exit 3`), end)})

@@ -49,22 +49,22 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the server opens no websocket: %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }
 
-// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix:///PATH, or a connection of
-// length-prefixed frames (see Frames) at unix+frames:///PATH. For frames only HandshakeTimeout,
+// Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix://PATH, or a connection of
+// length-prefixed frames (see Frames) at unix+frames://PATH. For frames only HandshakeTimeout,
 // MaxMessage, WriteTimeout and Subprotocols count, and the client speaks the first of Subprotocols. If
 // ctx ends before Dial returns, Dial fails; later ctx has no effect. Dial uses no proxy.
 func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	if o == nil {
 		o = &DialOptions{}
 	}
-	if path, ok := strings.CutPrefix(rawURL, framedScheme); ok && strings.HasPrefix(path, "/") {
+	if path, ok := strings.CutPrefix(rawURL, framedScheme); ok && path != "" {
 		return dialFrames(ctx, path, o)
 	}
 	network, path, target := "tcp", "", rawURL
-	if p, ok := strings.CutPrefix(rawURL, "unix://"); ok && strings.HasPrefix(p, "/") {
+	if p, ok := strings.CutPrefix(rawURL, "unix://"); ok && p != "" {
 		network, path, target = "unix", p, "ws://localhost/"
 	} else if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, fmt.Errorf("unsupported URL %q; expected ws://HOST:PORT, wss://HOST:PORT, unix:///PATH or unix+frames:///PATH", rawURL)
+		return nil, fmt.Errorf("unsupported URL %q; expected ws://HOST:PORT, wss://HOST:PORT, unix://PATH or unix+frames://PATH", rawURL)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout))

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -85,15 +86,16 @@ type Server struct {
 	close    func() error
 }
 
-// Listen listens at ws://IP:PORT, wss://IP:PORT or unix:///PATH. Port 0 means any free port. Listen replaces a socket
-// file at which no server listens.
+// Listen listens at ws://IP:PORT, wss://IP:PORT or unix://PATH. Port 0 means any free port. Listen
+// replaces a socket file at which no server listens. The first line of an error is exec-server's, if
+// exec-server has one.
 func Listen(url string, o *ServerOptions) (*Server, error) {
 	if o == nil {
 		o = &ServerOptions{}
 	}
-	path, isUnix := strings.CutPrefix(url, "unix://")
-	if o.Framed && !isUnix {
-		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix:///PATH, or leave the framing out", url)
+	unix := strings.HasPrefix(url, "unix://")
+	if o.Framed && !unix {
+		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix://PATH, or leave the framing out", url)
 	}
 	switch {
 	case o.Framed && o.Door != nil && !o.Door.UnixUsers:
@@ -106,13 +108,13 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	if o.Framed {
-		shown = framedScheme + path
+		shown = framedScheme + strings.TrimPrefix(shown, "unix://")
 	}
 	s := &Server{
 		url:      shown,
 		framed:   o.Framed,
 		listener: wireListener{l, o.TLS, newLobby(maxGuests)},
-		handler:  newHandler(o),
+		handler:  newHandler(o, unix),
 	}
 	s.http = http.Server{
 		Handler:                      s.handler,
@@ -141,28 +143,27 @@ func notClosed(err error) error {
 }
 
 func listen(url string, insecure bool) (l net.Listener, shown string, err error) {
-	if path, ok := strings.CutPrefix(url, "unix://"); ok {
+	if path, ok := strings.CutPrefix(url, "unix://"); ok && path != "" {
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, "", fmt.Errorf("listen at %s: %w", url, err)
+		}
 		l, err = listenUnix(path)
-		return l, url, err
+		return l, "unix://" + path, err
 	}
 	scheme, host, _ := strings.Cut(url, "://")
 	if scheme != "ws" && scheme != "wss" {
-		return nil, "", fmt.Errorf("unsupported listen URL %q; expected ws://IP:PORT, unix:///PATH or stdio", url)
-	}
-	host = strings.TrimSuffix(host, "/")
-	if port, ok := strings.CutPrefix(host, "localhost:"); ok {
-		host = "127.0.0.1:" + port
+		return nil, "", fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`\nwss://IP:PORT with a certificate and unix://PATH are possible, too", url)
 	}
 	addr, err := netip.ParseAddrPort(host)
 	if err != nil {
-		return nil, "", fmt.Errorf("invalid websocket listen URL %q; expected ws://IP:PORT: %w", url, err)
+		return nil, "", fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`\nit has no names, because a name can mean any address: %w", url, err)
 	}
 	if !insecure && !addr.Addr().IsLoopback() {
-		return nil, "", fmt.Errorf("refused to listen at %s: whoever reaches that address could run programs here; choose a loopback address, or allow it with --insecure", url)
+		return nil, "", fmt.Errorf("refusing to start non-loopback websocket listener %s without auth; configure `--ws-auth capability-token` or `--ws-auth signed-bearer-token`\nwhoever reaches %s could run programs here: ask for credentials (troupe serve -h), choose a loopback address, or allow it with --insecure", addr, url)
 	}
 	l, err = net.Listen("tcp", addr.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, "", fmt.Errorf("listen at %s: another program listens there; choose another port, or 0 for any: %w", url, err)
+		return nil, "", fmt.Errorf("Address in use (os error %d)\nlisten at %s: another program listens there; choose another port, or 0 for any: %w", syscall.EADDRINUSE, url, err)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("listen at %s: %w", url, err)
@@ -174,9 +175,6 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 func listenUnix(path string) (net.Listener, error) {
-	if !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("invalid unix listen URL %q; expected unix:///PATH", "unix://"+path)
-	}
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("socket path %s is %d bytes long; at most %d are possible", path, len(path), maxSocketPath)
 	}
@@ -304,6 +302,7 @@ type wireKey struct{}
 
 // A handler answers HTTP. Source: exec-server wire §1.
 type handler struct {
+	unix     bool
 	origins  []string
 	door     *auth.Door // nil: everybody may connect
 	log      *slog.Logger
@@ -313,7 +312,7 @@ type handler struct {
 	accept   func(Conn)
 }
 
-func newHandler(o *ServerOptions) *handler {
+func newHandler(o *ServerOptions, unix bool) *handler {
 	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -323,6 +322,7 @@ func newHandler(o *ServerOptions) *handler {
 		subprotocols = []string{SubprotocolMsgpack, SubprotocolJSON}
 	}
 	return &handler{
+		unix:    unix,
 		origins: o.AllowOrigins,
 		door:    o.Door,
 		log:     log,
@@ -355,12 +355,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	switch r.URL.Path {
-	case "/":
+	switch path := r.URL.Path; {
+	case path == "/", path == "/rpc" && h.unix: // app-server's clients ask for /rpc on a unix socket
 		h.upgrade(w, r)
-	case "/healthz":
+	case path == "/healthz":
 		probe(w, r, true)
-	case "/readyz":
+	case path == "/readyz":
 		probe(w, r, h.ready == nil || h.ready())
 	default:
 		http.Error(w, "nothing is here: the websocket is at /; /healthz and /readyz answer plain HTTP", http.StatusNotFound)

@@ -3,6 +3,8 @@ package transport
 import (
 	"bufio"
 	"errors"
+	"fmt"
+	"github.com/gorilla/websocket"
 	"io"
 	"io/fs"
 	"net"
@@ -138,22 +140,25 @@ func TestListenRefuses(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const form = "; expected ws://IP:PORT"
-	const forms = form + ", unix:///PATH or stdio"
+	const unsupported = "unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`\n"
+	const invalid = "invalid websocket --listen URL `%s`; expected `ws://IP:PORT`\n"
+	const refusing = "refusing to start non-loopback websocket listener %s without auth; configure `--ws-auth capability-token` or `--ws-auth signed-bearer-token`\n"
 	for url, want := range map[string]string{
-		"":                       `unsupported listen URL ""` + forms,
-		"http://127.0.0.1:0":     `unsupported listen URL "http://127.0.0.1:0"` + forms,
-		"127.0.0.1:0":            `unsupported listen URL "127.0.0.1:0"` + forms,
-		"ws://example.org:0":     `invalid websocket listen URL "ws://example.org:0"` + form,
-		"ws://127.0.0.1":         `invalid websocket listen URL "ws://127.0.0.1"` + form,
-		"ws://127.0.0.1:0/x":     `invalid websocket listen URL "ws://127.0.0.1:0/x"` + form,
-		"ws://127.0.0.1:70000":   `invalid websocket listen URL "ws://127.0.0.1:70000"` + form,
-		"ws://0.0.0.0:0":         "--insecure",
-		"ws://[::]:0":            "--insecure",
-		"ws://[::ffff:0:0]:0":    "--insecure",
-		"ws://192.0.2.1:0":       "refused to listen at ws://192.0.2.1:0",
-		taken.URL():              "another program listens there",
-		"unix://relative":        "expected unix:///PATH",
+		"":                       fmt.Sprintf(unsupported, ""),
+		"http://127.0.0.1:0":     fmt.Sprintf(unsupported, "http://127.0.0.1:0"),
+		"127.0.0.1:0":            fmt.Sprintf(unsupported, "127.0.0.1:0"),
+		"unix://":                fmt.Sprintf(unsupported, "unix://"),
+		"ws://example.org:0":     fmt.Sprintf(invalid, "ws://example.org:0"),
+		"ws://localhost:0":       fmt.Sprintf(invalid, "ws://localhost:0"),
+		"ws://127.0.0.1":         fmt.Sprintf(invalid, "ws://127.0.0.1"),
+		"ws://127.0.0.1:0/":      fmt.Sprintf(invalid, "ws://127.0.0.1:0/"),
+		"ws://127.0.0.1:0/x":     fmt.Sprintf(invalid, "ws://127.0.0.1:0/x"),
+		"ws://127.0.0.1:70000":   fmt.Sprintf(invalid, "ws://127.0.0.1:70000"),
+		"ws://0.0.0.0:0":         fmt.Sprintf(refusing, "0.0.0.0:0"),
+		"ws://[::]:0":            fmt.Sprintf(refusing, "[::]:0"),
+		"ws://[::ffff:0:0]:0":    fmt.Sprintf(refusing, "[::ffff:0.0.0.0]:0"),
+		"ws://192.0.2.1:0":       "could run programs here: ask for credentials (troupe serve -h), choose a loopback address, or allow it with --insecure",
+		taken.URL():              "Address in use (os error 98)\nlisten at " + taken.URL(),
 		"unix://" + file:         "is not a socket",
 		"unix://" + dir + "/a/b": "no such file or directory",
 		"unix:///" + strings.Repeat("x", maxSocketPath): "at most",
@@ -282,5 +287,58 @@ func TestAdmittedAreNoStrangers(t *testing.T) {
 	}
 	if err := s.Close(); err != nil { // Serve must end although Accept waits for a place
 		t.Error(err)
+	}
+}
+
+// A relative path is relative to the directory of the server, and of the client. The server shows an
+// absolute path, for clients in other directories.
+func TestRelativeUnixSocket(t *testing.T) {
+	for _, framed := range []bool{false, true} {
+		dir := t.TempDir()
+		t.Chdir(dir)
+		s, accepted := serve(t, "unix://sub/../s", &ServerOptions{Framed: framed})
+		scheme := "unix://"
+		if framed {
+			scheme = framedScheme
+		}
+		if want := scheme + filepath.Join(dir, "s"); s.URL() != want {
+			t.Errorf("%s, want %s", s.URL(), want)
+		}
+		for _, url := range []string{s.URL(), scheme + "s", scheme + "./s"} {
+			client := dial(t, url, nil)
+			mustWrite(t, client, "hello")
+			wantMessage(t, <-accepted, "hello")
+		}
+	}
+	for _, url := range []string{"unix://", framedScheme} {
+		if _, err := Dial(t.Context(), url, nil); err == nil || !strings.Contains(err.Error(), "unsupported URL") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// On a unix socket app-server's clients open the websocket at /rpc. On TCP nothing is there.
+func TestWebsocketAtRPC(t *testing.T) {
+	unix, _ := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), nil)
+	tcp, _ := serve(t, "ws://127.0.0.1:0", nil)
+	for _, c := range []struct {
+		server *Server
+		path   string
+		want   int
+	}{
+		{unix, "/", 101}, {unix, "/rpc", 101}, {unix, "/rpc?x", 101}, {unix, "/rpc/", 404}, {unix, "/other", 404},
+		{tcp, "/", 101}, {tcp, "/rpc", 404},
+	} {
+		dialer := websocket.Dialer{NetDial: func(string, string) (net.Conn, error) {
+			at := c.server.listener.Addr()
+			return net.Dial(at.Network(), at.String())
+		}}
+		ws, response, err := dialer.Dial("ws://localhost"+c.path, nil)
+		if response == nil || response.StatusCode != c.want {
+			t.Errorf("%s %s: %v, want %d", c.server.URL(), c.path, err, c.want)
+		}
+		if ws != nil {
+			ws.Close()
+		}
 	}
 }

@@ -114,15 +114,16 @@ func (c *piped) pump(next func(buf *[]byte) ([]byte, error)) {
 }
 
 // nextLine returns the next line that is not blank. The result is a part of in's buffer, or of long if
-// the line is larger than this buffer. Input that ends without a newline counts as a line: the JSON
-// decoder detects a truncated message.
+// the line came in parts. Input that ends without a newline counts as a line: the JSON decoder detects
+// a truncated message. A line over the limit is refused with the first byte over the limit: the rest
+// may never come.
 func (c *lines) nextLine(in *bufio.Reader, long *[]byte) ([]byte, error) {
 	for {
 		*long = (*long)[:0]
-		text, err := in.ReadSlice('\n')
-		for err == bufio.ErrBufferFull && len(*long)+len(text) <= c.max {
+		text, err := nextPart(in)
+		for err == nil && !bytes.HasSuffix(text, []byte("\n")) && len(*long)+len(text) <= c.max {
 			*long = append(*long, text...)
-			text, err = in.ReadSlice('\n')
+			text, err = nextPart(in)
 		}
 		if len(*long) > 0 {
 			*long = append(*long, text...)
@@ -142,6 +143,20 @@ func (c *lines) nextLine(in *bufio.Reader, long *[]byte) ([]byte, error) {
 			return nil, fmt.Errorf("transport: read from stdio: %w", err)
 		}
 	}
+}
+
+// nextPart waits for input, and returns the part of a line that has come, with its newline if the line
+// is complete. The part is valid until the next call.
+func nextPart(in *bufio.Reader) ([]byte, error) {
+	if _, err := in.Peek(1); err != nil {
+		return nil, err
+	}
+	part, _ := in.Peek(in.Buffered())
+	if end := bytes.IndexByte(part, '\n'); end >= 0 {
+		part = part[:end+1]
+	}
+	in.Discard(len(part))
+	return part, nil
 }
 
 func (c *piped) ReadMessage() ([]byte, error) {

@@ -78,6 +78,26 @@ func TestStdioEndlessLine(t *testing.T) {
 	s.Close(CloseTooBig, "")
 }
 
+// The line may never end, so its first byte over the limit ends the input. A line of the limit, in
+// parts, does not.
+func TestStdioByteOverTheLimit(t *testing.T) {
+	for _, max := range []int{10, lineBuffer, 3*lineBuffer + 5} {
+		r, w := io.Pipe()
+		s := Stdio(r, discard{io.Discard}, &StdioOptions{MaxMessage: max})
+		line := strings.Repeat("x", max)
+		go func() {
+			for _, part := range []string{line[:max/2], line[max/2:], "\n", line, "x"} {
+				w.Write([]byte(part))
+			}
+		}()
+		wantMessage(t, s, line)
+		if _, err := s.ReadMessage(); !errors.As(err, new(*LimitError)) {
+			t.Errorf("limit %d: %v", max, err)
+		}
+		s.Close(CloseTooBig, "")
+	}
+}
+
 func TestStdioWrites(t *testing.T) {
 	var out bytes.Buffer
 	s := Stdio(nopCloser(strings.NewReader("")), discard{&out}, nil)

@@ -778,7 +778,7 @@ func TestDial(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, url := range []string{"", "http://x", "ws://", "unix://relative", "127.0.0.1:1"} {
+	for _, url := range []string{"", "http://x", "ws://", "unix://", "127.0.0.1:1"} {
 		if _, err := Dial(context.Background(), url, nil); err == nil || !strings.Contains(err.Error(), "expected ws://HOST:PORT") {
 			t.Errorf("%q: %v", url, err)
 		}

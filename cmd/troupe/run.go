@@ -104,7 +104,7 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	o := new(runFlags)
 	fs := flag.NewFlagSet("troupe run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // the caller prints errors, once
-	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, unix+frames:///PATH); without it, in this process")
+	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix://PATH, unix+frames://PATH); without it, in this process")
 	var roots, cert, key string
 	fs.StringVar(&roots, "tls-ca", "", "trust the server certificates issued by the certificates in the PEM `FILE`; default: the system's")
 	fs.StringVar(&cert, "tls-cert", "", "PEM `FILE` with a certificate of this client")

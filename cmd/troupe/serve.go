@@ -52,7 +52,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	o := new(serveOptions)
 	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // the caller prints errors, once
-	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix:///PATH or stdio")
+	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix://PATH or stdio")
 	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
@@ -87,7 +87,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	case o.framing == "lines" && !o.stdio():
 		return nil, fmt.Errorf("--framing lines is for --listen stdio, not for %s", o.listen)
 	case o.framing == "length" && !o.stdio() && !strings.HasPrefix(o.listen, "unix://"):
-		return nil, fmt.Errorf("--framing length is for --listen stdio and unix:///PATH, not for %s: a websocket has frames of its own", o.listen)
+		return nil, fmt.Errorf("--framing length is for --listen stdio and unix://PATH, not for %s: a websocket has frames of its own", o.listen)
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
 		return nil, fmt.Errorf("--framing %q: want lines or length", o.framing)
 	case o.config.DetachedTTL == 0:

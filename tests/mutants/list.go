@@ -182,4 +182,5 @@ var mutants = []mutant{
 	{file: "actors/files/handles.go", old: `if err == nil && scarce(hd.file) {`, new: `if false {`, breaks: "open files leave descriptors to the rest of the program"},
 	{file: "actors/files/handles.go", old: `h.close(id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
+	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
 }
