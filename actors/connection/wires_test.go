@@ -103,3 +103,18 @@ func TestNameWithControlCharacters(t *testing.T) {
 		t.Errorf("%+v", err)
 	}
 }
+
+// The error before initialize has the words of the wire.
+func TestNotInitialized(t *testing.T) {
+	for wire, want := range map[wire]string{
+		undecided: "client must call initialize before using filesystem methods",
+		appServer: "Not initialized",
+	} {
+		c := &connection{writer: newWriter(nil, nil, nil)}
+		c.writer.begin = func() {}
+		c.request(nil, inbound{kind: protocol.Request, method: protocol.MethodFsReadFile, entry: methods[protocol.MethodFsReadFile], wire: wire})
+		if answer, _ := c.writer.next(); answer.err == nil || answer.err.Code != -32600 || answer.err.Message != want {
+			t.Errorf("wire %d: %v, want %s", wire, answer.err, want)
+		}
+	}
+}

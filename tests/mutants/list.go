@@ -156,6 +156,8 @@ var mutants = []mutant{
 	{file: "actors/connection/admission.go", old: `return min(bytes, maxPendingBytes/4)`, new: `return bytes`, breaks: "a single request counts for a quarter of the bound"},
 	{file: "actors/connection/inbound.go", old: `max(in.weight, footprint(in.params))`, new: `in.weight`, breaks: "a request weighs the memory of its decoded params"},
 	{file: "actors/connection/writer.go", old: `slices.Contains(methods, known) && w.wanted(known)`, new: `slices.Contains(methods, known)`, breaks: "a connection keeps each refused notification once"},
+	{file: "actors/connection/requests.go", old: `in.wire == appServer && m.experimental && !c.experimental`, new: `m.experimental && !c.experimental`, breaks: "clients of the exec-server need no capability for process/spawn"},
+	{file: "actors/connection/requests.go", old: `c.stage == opened && in.wire == appServer`, new: `false`, breaks: "before initialize the app-server has its own error"},
 	{file: "actors/connection/inbound.go", old: `in.err == nil && i.wire == undecided`, new: `i.wire == undecided`, breaks: "an initialize with wrong params decides no wire"},
 	{file: "actors/connection/wires.go", old: `case i.wire != undecided:`, new: `case false:`, breaks: "messages after initialize are decoded in its wire"},
 	{file: "actors/connection/app_files.go", old: `case !filepath.IsAbs(*path):`, new: `case filepath.IsAbs(*path) && false:`, breaks: "a relative path of the app-server is refused"},
