@@ -161,7 +161,7 @@ var mutants = []mutant{
 	{file: "actors/connection/inbound.go", old: `in.err == nil && i.wire == undecided`, new: `i.wire == undecided`, breaks: "an initialize with wrong params decides no wire"},
 	{file: "actors/connection/wires.go", old: `case i.wire != undecided:`, new: `case false:`, breaks: "messages after initialize are decoded in its wire"},
 	{file: "actors/connection/app_files.go", old: `case !filepath.IsAbs(*path):`, new: `case filepath.IsAbs(*path) && false:`, breaks: "a relative path of the app-server is refused"},
-	{file: "actors/connection/files.go", old: `!in.entry.ofApp(in.wire)`, new: `true`, breaks: "a missing file is -32603 in the app-server"},
+	{file: "actors/connection/files.go", old: `errors.Is(err, fs.ErrNotExist) && !app`, new: `errors.Is(err, fs.ErrNotExist)`, breaks: "a missing file is -32603 in the app-server"},
 	{file: "actors/connection/stall.go", old: `s.quiet >= stallParts`, new: `s.quiet > stallParts`, breaks: "a stalled connection is closed after stallTime"},
 	{file: "actors/connection/stall.go", old: `if working || released`, new: `if released`, breaks: "a connection that waits for the server has not stalled"},
 	{file: "actors/connection/files.go", old: `f.unwritten >= fileWindow`, new: `f.unwritten > fileWindow`, breaks: "no call about files begins while a window of answers is unwritten"},
