@@ -360,6 +360,7 @@ var wireTypes = []any{
 	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
 	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
 	FsWatchMissingParams{}, FsWatchMissingResult{}, FsMissingChangedNotification{},
+	EnvironmentConfigReadParams{}, EnvironmentConfigReadResult{}, CapabilityRootsDiscoverParams{}, CapabilityRootsDiscoverResult{}, CapabilitiesDiscoverParams{}, CapabilitiesDiscoverResult{},
 }
 
 func TestFsPaths(t *testing.T) {
