@@ -3,6 +3,13 @@ package protocol
 // This file has the methods that tell a client about the server's machine: its configuration files, and
 // the plugins and skills in its directories. Paths are file URIs. (exec-server wire §8.)
 
+// Methods that look for configuration, plugins and skills. The comments name the params and the result.
+const (
+	MethodEnvironmentConfigRead   = "environmentConfig/read"     // EnvironmentConfigReadParams → EnvironmentConfigReadResult
+	MethodCapabilityRootsDiscover = "capabilityRoots/discoverV1" // CapabilityRootsDiscoverParams → CapabilityRootsDiscoverResult
+	MethodCapabilitiesDiscover    = "capabilities/discoverV2"    // CapabilitiesDiscoverParams → CapabilitiesDiscoverResult
+)
+
 // EnvironmentConfigReadParams selects parts of configuration files. A path is a list of TOML keys, and
 // selects the value with these keys.
 type EnvironmentConfigReadParams struct {

@@ -63,6 +63,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/spool", "github.com/asynkron/protoactor-go", "it is a disk"},
 		{"/actors/files", module + "/actors", "the edge to the filesystem knows no actors"},
 		{"/actors/files", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},
+		{"/actors/files/capabilities", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},
+		{"/actors/files/configfiles", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},
 		{"/actors/files/changes", module + "/actors/internal", "the edge to the filesystem knows no actors"},
 		{"/actors/files/changes", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},
 		{"/actors/files/changes/batch", module, "a pure machine"},

@@ -76,7 +76,6 @@ const (
 	whyClose      = "a Close frame is answered with one"
 	whyGoingAway  = "a server that stops says so in a Close frame"
 	whyHelpers    = "an inherited PATH begins with directories of the peer's own"
-	whyCapability = "`environmentConfig/*`, `capabilityRoots/*`, `capabilities/*`"
 )
 
 var differences = []difference{
@@ -127,14 +126,6 @@ var differences = []difference{
 	{"viol_unknown_notif", "end of 0", whyViolation, `{"code":1002}`},
 	{"sigterm_connected", "end of 0", whyGoingAway, `{"code":1001}`},
 
-	{"fs_http_env", "66", whyCapability, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "67", whyCapability, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "68", whyCapability, `{"error":{"code":-32601}}`},
-	{"fs_http_env", "70", whyCapability, `{"error":{"code":-32601}}`},
-
-	{"misc_0169", "8", whyCapability, `{"error":{"code":-32601}}`},
-	{"misc_0169", "9", whyCapability, `{"error":{"code":-32601}}`},
-	{"misc_0169", "10", whyCapability, `{"error":{"code":-32601}}`},
 	{"misc_0169", "15", whySandbox, `{"error":{"code":-32602}}`},
 	{"misc_0169", "17", whySandbox, `{"error":{"code":-32602}}`},
 
@@ -143,11 +134,6 @@ var differences = []difference{
 		whyHelpers, `{"stdout":"FOO1=x\nPATH=/usr/local/bin:/usr/bin:/bin\n"}`,
 	},
 
-	{"real_client_basic_exec", "11", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_environments_toml_auth", "10", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_reconnect", "10", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_signal", "10", whyCapability, `{"error":{"code":-32601}}`},
-	{"real_client_tty", "10", whyCapability, `{"error":{"code":-32601}}`},
 	{"real_client_tty", "process 38186-54a2324b-dbf9-4457-9f7f-4427d9d30da2", whyTTYSignal, `{"exitCode":130}`},
 }
 
@@ -165,7 +151,7 @@ var dependable = []*regexp.Regexp{
 // creation times of files. Only their types are compared.
 var ofTheServer = []string{
 	"sessionId", "executorVersion", "providerId", "cwd", "userHomeDir", "tempDir", "capabilities",
-	"prependPathDirs", "temporaryDirectories", "shell.name", "shell.path",
+	"prependPathDirs", "temporaryDirectories", "shell.name", "shell.path", "codexHomeDir", "hostname",
 	"createdAtMs", "modifiedAtMs",
 }
 

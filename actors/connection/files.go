@@ -62,6 +62,7 @@ type fileCalls struct {
 	watches   map[uint64]bool // by watchId: without a notification so far
 	waiter    *turns.Waiter   // for a turn, until fileTurn comes; nil: nothing waits
 	memory    *budget.Account // of the connection
+	home      string          // the user's directory
 }
 
 func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
@@ -150,6 +151,7 @@ func (f *fileCalls) written(call *fileCall) {
 func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCalls, *fileCall) error) {
 	if c.files == nil {
 		c.files = newFileCalls(c.env.Watcher, c.memory)
+		c.files.home, _ = protocol.ParseFileURI(c.env.Info.UserHomeDir) // the server's own URI is valid
 	}
 	call := &fileCall{in: in}
 	if err := prepare(c.files, call); err != nil {

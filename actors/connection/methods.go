@@ -128,6 +128,13 @@ var table = []section{
 		{name: protocol.MethodFsCopy, handler: ofFiles(params, copyFile), app: ofFiles(plain, copyFile)},
 		{name: protocol.MethodFsWatchMissing, handler: ofFiles(params, watchMissing), observer: reads},
 	}},
+	{family: "environment config", about: "server", methods: []method{
+		{name: protocol.MethodEnvironmentConfigRead, handler: ofFiles(params, readConfig), observer: reads},
+	}},
+	{family: "capability discovery", about: "server", methods: []method{
+		{name: protocol.MethodCapabilityRootsDiscover, handler: ofFiles(params, discoverRoots), observer: reads},
+		{name: protocol.MethodCapabilitiesDiscover, handler: ofFiles(params, discoverInstalled), observer: reads},
+	}},
 	{family: "http", prefix: "http", about: "connection", repeat: repeatsNotAtAll, methods: []method{
 		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest)},
 	}},

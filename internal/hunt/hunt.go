@@ -231,6 +231,14 @@ var methods = map[string]func(h *Hunt) any{
 	},
 	protocol.MethodFsWatchMissing: func(h *Hunt) any { return obj{"watchId": h.IntN(5), "missing": []string{h.uri()}} },
 
+	protocol.MethodEnvironmentConfigRead: func(h *Hunt) any {
+		return obj{"cwd": h.uri(), "configPaths": [][]string{{"mcp_servers"}}, "requirementsPaths": [][]string{}}
+	},
+	protocol.MethodCapabilityRootsDiscover: func(h *Hunt) any {
+		return obj{"roots": []obj{{"id": "r", "path": "file://" + h.Dir}, {"id": "", "path": h.uri()}}}
+	},
+	protocol.MethodCapabilitiesDiscover: func(h *Hunt) any { return obj{"cwd": h.uri()} },
+
 	protocol.MethodHTTPRequest: func(h *Hunt) any {
 		return obj{"method": "GET", "url": h.URL, "requestId": h.command(), "timeoutMs": pick(h, 0, 5), "streamResponse": h.IntN(2) == 0}
 	},

@@ -185,4 +185,22 @@ var mutants = []mutant{
 	{file: "actors/files/handles.go", old: `h.close(id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
 	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
+	{file: "actors/files/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},
+	{file: "actors/files/configfiles/projects.go", old: `return trusted`, new: `return trusted || true`, breaks: "a directory that the user distrusts has no say"},
+	{file: "actors/files/configfiles/worktree.go", old: `canonical(filepath.Dir(back)) != canonical(checkout)`, new: `back == checkout`, breaks: "a forged worktree is not trusted with the repository that it names"},
+	{file: "actors/files/configfiles/projects.go", old: `sanitize(values, brokered(settings))`, new: `sanitize(nil, brokered(settings))`, breaks: "a project has no say in where credentials go"},
+	{file: "actors/files/configfiles/project.go", old: `		return value
+	}
+	part`, new: `		if s.all {
+			return value
+		}
+		return nil
+	}
+	part`, breaks: "a value that overrides a table is in the projection"},
+	{file: "actors/files/capabilities/search.go", old: `slices.Contains(parts, "..")`, new: `slices.Contains(parts, "none")`, breaks: "a manifest names no file outside of its plugin"},
+	{file: "actors/files/capabilities/search.go", old: `*s.left -= len(data)`, new: ``, breaks: "the files of an answer are bounded"},
+	{file: "actors/files/capabilities/answer.go", old: `if a.bytes+size > maxAnswer {`, new: `if false {`, breaks: "the plugins and skills of an answer are bounded in bytes"},
+	{file: "actors/files/capabilities/plugins.go", old: `if version == localVersion {`, new: `if false {`, breaks: "the version local of a plugin is preferred"},
+	{file: "protocol/sandbox.go", old: `access != "read" && access != "write"`, new: `access == "deny"`, breaks: "a sandbox with an unknown access confines"},
+	{file: "protocol/sandbox.go", old: `if !slices.Contains(known, name) {`, new: `if !slices.Contains(known, name) && false {`, breaks: "a sandbox with an unknown member confines"},
 }
