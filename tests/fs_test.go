@@ -157,10 +157,14 @@ func TestSpecialFiles(t *testing.T) {
 			"fs/copy":      {"sourcePath": uri, "destinationPath": fileURI(dir, "copy"), "recursive": true},
 			"fs/copy ":     {"sourcePath": file, "destinationPath": uri, "recursive": false},
 		} {
+			if method == "fs/copy" && strings.Contains(path, "link") {
+				continue // the link is copied
+			}
 			code, text := c.callError(strings.TrimSpace(method), params)
+			notCopied := code == -32600 && text == "fs/copy only supports regular files, directories, and symlinks" && method == "fs/copy"
 			notFile := code == -32600 && text == "path `"+path+"` is not a file"
 			noReader := code == -32603 && text == "No such device or address (os error 6)" && params["mode"] != "read" // when written to
-			if !notFile && !noReader {
+			if !notFile && !noReader && !notCopied {
 				t.Errorf("%s %s: %d %s", method, jsonText(params), code, text)
 			}
 		}

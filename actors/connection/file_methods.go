@@ -157,13 +157,13 @@ func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
 	return err
 }
 
-func copyFile(_ *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
+func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 	from, err := pathOf(p.SourcePath)
 	if err != nil {
 		return err
 	}
 	to, err := pathOf(p.DestinationPath)
-	call.do = empty(func(ctx context.Context) error { return files.Copy(ctx, from, to, p.Recursive) })
+	call.do = empty(func(ctx context.Context) error { return files.Copy(ctx, from, to, p.Recursive, call.hold(f.memory)) })
 	return err
 }
 

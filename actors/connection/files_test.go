@@ -16,10 +16,12 @@ func TestHandleWithoutName(t *testing.T) {
 	f := newFileCalls(nil, nil)
 	defer f.end(turns.New(9))
 	for method, prepare := range map[string]func(*fileCall) error{
-		"open":       func(call *fileCall) error { return openFile(f, call, protocol.FsOpenParams{Path: "file:///a"}) },
-		"readBlock":  func(call *fileCall) error { return readBlock(f, call, protocol.FsReadBlockParams{Len: 1}) },
-		"writeBlock": func(call *fileCall) error { return writeBlock(f, call, protocol.FsWriteBlockParams{Chunk: []byte("x")}) },
-		"close":      func(call *fileCall) error { return closeFile(f, call, protocol.FsCloseParams{}) },
+		"open":      func(call *fileCall) error { return openFile(f, call, protocol.FsOpenParams{Path: "file:///a"}) },
+		"readBlock": func(call *fileCall) error { return readBlock(f, call, protocol.FsReadBlockParams{Len: 1}) },
+		"writeBlock": func(call *fileCall) error {
+			return writeBlock(f, call, protocol.FsWriteBlockParams{Chunk: []byte("x")})
+		},
+		"close": func(call *fileCall) error { return closeFile(f, call, protocol.FsCloseParams{}) },
 	} {
 		call := new(fileCall)
 		if err := prepare(call); err != nil || call.handle == "" {

