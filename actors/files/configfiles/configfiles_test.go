@@ -134,7 +134,8 @@ func TestWrongPaths(t *testing.T) {
 	for want, p := range map[string]protocol.EnvironmentConfigReadParams{
 		"at least one config or requirements path is required": {},
 		"TOML paths must contain at least one key segment":     {ConfigPaths: [][]string{{"a"}}, RequirementsPaths: [][]string{{}}},
-		"": {RequirementsPaths: [][]string{{"a"}}},
+		"": {ConfigPaths: [][]string{{"a"}}, RequirementsPaths: [][]string{make([]string, 4_095)}},
+		"TOML paths have 4097 key segments, at most 4096: send fewer at once": {ConfigPaths: [][]string{{"a"}}, RequirementsPaths: [][]string{make([]string, 4_096)}},
 	} {
 		err := CheckPaths(p)
 		if e, ok := errors.AsType[*protocol.Error](err); ok != (want != "") || ok && (e.Code != protocol.CodeInvalidParams || e.Message != want) {

@@ -39,6 +39,8 @@ const (
 	parsedFactor = 16
 	// maxDots bounds the keys in one line, and so how deep tables are nested.
 	maxDots = 10_000
+	// maxKeys bounds the keys in all paths of a request.
+	maxKeys = 4_096
 )
 
 // Places are the directories of configuration files.
@@ -81,17 +83,19 @@ func Read(ctx context.Context, places Places, cwd string, p protocol.Environment
 	return config, requirements, err
 }
 
-// CheckPaths returns an error if p selects nothing, or everything.
+// CheckPaths returns an error if p selects nothing, or everything, or has more than maxKeys keys.
 func CheckPaths(p protocol.EnvironmentConfigReadParams) error {
 	if len(p.ConfigPaths)+len(p.RequirementsPaths) == 0 {
 		return protocol.Errorf(protocol.CodeInvalidParams, "at least one config or requirements path is required")
 	}
-	for _, paths := range [][][]string{p.ConfigPaths, p.RequirementsPaths} {
-		for _, path := range paths {
-			if len(path) == 0 {
-				return protocol.Errorf(protocol.CodeInvalidParams, "TOML paths must contain at least one key segment")
-			}
+	keys := 0
+	for _, path := range slices.Concat(p.ConfigPaths, p.RequirementsPaths) {
+		if keys += len(path); len(path) == 0 {
+			return protocol.Errorf(protocol.CodeInvalidParams, "TOML paths must contain at least one key segment")
 		}
+	}
+	if keys > maxKeys {
+		return protocol.Errorf(protocol.CodeInvalidParams, "TOML paths have %d key segments, at most %d: send fewer at once", keys, maxKeys)
 	}
 	return nil
 }
