@@ -154,6 +154,10 @@ func refusals() []refusal {
 		{new(ProcessStartParams), start(`,"envPolicy":{"inherit":"all"}`), "missing field `ignoreDefaultExcludes`, in `envPolicy`"},
 		{new(ProcessStartParams), start(`,"envPolicy":{"inherit":"bogus","ignoreDefaultExcludes":true,"exclude":[],"set":{},"includeOnly":[]}`), "unknown variant `bogus`, expected one of `core`, `all`, `none`, in `envPolicy.inherit`"},
 		{new(ProcessStartParams), start(`,"envPolicy":{"exclude":["a",7]}`), "invalid type: number 7, expected a string, in `envPolicy.exclude[1]`"},
+		{new(ProcessStartParams), start(`,"shellSnapshot":{}`), "missing field `scopeId`, in `shellSnapshot`"},
+		{new(ProcessStartParams), start(`,"shellSnapshot":{"scopeId":"s"}`), "missing field `shell`, in `shellSnapshot`"},
+		{new(ProcessStartParams), start(`,"shellSnapshot":{"scopeId":"s","shell":{"name":"sh"}}`), "missing field `path`, in `shellSnapshot.shell`"},
+		{new(ProcessStartParams), start(`,"shellSnapshot":{"scopeId":"` + strings.Repeat("s", 257) + `","shell":{"name":"sh","path":""}}`), "shell snapshot scope must be non-empty and at most 256 bytes, in `shellSnapshot`"},
 		{new(ProcessStartParams), start(`,"size":{"rows":0,"cols":80}`), "rows and cols must be positive, found 0 and 80, in `size`"},
 		{new(ProcessStartParams), start(`,"size":{"rows":65536,"cols":80}`), "invalid number 65536, expected u16, in `size.rows`"},
 		{new(ProcessStartParams), start(`,"retention":{"onFull":"drop"}`), "unknown variant `drop`, expected one of `block`, `evict`, `spool`, in `retention.onFull`"},
@@ -475,6 +479,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			}
 		case *ProcessStartParams:
 			p.Argv = append(p.Argv, "argument")
+			if p.Snapshots() {
+				p.ShellSnapshot.Shell.Name = "sh"
+			}
 		case *ProcessWriteParams:
 			p.WriteID += "w"
 		case *Restart:
@@ -491,6 +498,8 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 			*p = rapid.SampledFrom([]ProcessLimits{{}, {NoFile: new(uint64)}, {CPUSeconds: new(uint64(math.MaxInt64)), Nice: new(-20), OOMScoreAdj: new(1000)}, {PIDs: new(uint64(1)), CPUs: new(0.01)}}).Draw(t, "limits")
 		case *EnvPolicy:
 			p.Inherit = rapid.SampledFrom([]string{"core", "all", "none"}).Draw(t, "inherit")
+		case *ShellSnapshot:
+			p.ScopeID = "s" + strings.Repeat("é", len(p.ScopeID)%100)
 		case *Size:
 			p.Rows, p.Cols = max(p.Rows, 1), max(p.Cols, 1)
 		case *Metadata:

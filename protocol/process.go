@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -150,8 +151,7 @@ type ProcessStartParams struct {
 	ManagedNetwork        json.RawMessage `json:"managedNetwork,omitempty"`
 	NetworkProxy          json.RawMessage `json:"networkProxy,omitempty"`
 
-	// ShellSnapshot is a shell state to start from: see Unsupported.
-	ShellSnapshot json.RawMessage `json:"shellSnapshot,omitempty"`
+	ShellSnapshot *ShellSnapshot `json:"shellSnapshot,omitempty"` // nil: the command runs as it is
 
 	Metadata *Metadata `json:"metadata,omitempty"` // for logs
 }
@@ -159,10 +159,13 @@ type ProcessStartParams struct {
 // Process returns the ProcessID.
 func (p ProcessStartParams) Process() string { return p.ProcessID }
 
-// Validate refuses a start of no program.
+// Validate refuses a start of no program, and a snapshot of an unknown shell.
 func (p ProcessStartParams) Validate() error {
 	if len(p.Argv) == 0 {
 		return errors.New("argv must not be empty")
+	}
+	if p.Snapshots() && !slices.Contains(snapshotShells, p.ShellSnapshot.Shell.Name) {
+		return fmt.Errorf("shell snapshots are unsupported for shell `%s`", p.ShellSnapshot.Shell.Name)
 	}
 	return nil
 }
@@ -179,7 +182,6 @@ func (p ProcessStartParams) Unsupported() error {
 		{"enforceManagedNetwork", p.EnforceManagedNetwork},
 		{"managedNetwork", p.ManagedNetwork != nil},
 		{"networkProxy", p.NetworkProxy != nil},
-		{"shellSnapshot", p.ShellSnapshot != nil},
 	} {
 		if asked.is {
 			return Errorf(CodeInvalidParams, "%s is not supported by this server, which runs nothing less confined than asked: leave it out", asked.field)

@@ -20,7 +20,7 @@ func TestUnsupported(t *testing.T) {
 		{`"enforceManagedNetwork":true}`, "enforceManagedNetwork"},
 		{`"managedNetwork":{}}`, "managedNetwork"},
 		{`"networkProxy":{}}`, "networkProxy"},
-		{`"shellSnapshot":{"scopeId":"s"}}`, "shellSnapshot"},
+		{`"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}}}`, ""},
 	} {
 		var p ProcessStartParams
 		if err := JSON.Unmarshal([]byte(start+c.members), &p); err != nil {
@@ -58,5 +58,27 @@ func TestSignals(t *testing.T) {
 	}
 	if got := SignalName(syscall.Signal(34)); got != "signal 34" {
 		t.Errorf("a real-time signal is %q", got)
+	}
+}
+
+// A snapshot counts only for a command of the named shell with -lc.
+func TestSnapshots(t *testing.T) {
+	for _, c := range []struct {
+		argv, shell string
+		snapshots   bool
+		wrong       string
+	}{
+		{`["/bin/sh","-lc","x"]`, `"sh"`, true, ""},
+		{`["/bin/sh","-lc","x","a","b"]`, `"zsh"`, true, ""},
+		{`["/bin/sh","-lc","x"]`, `"fish"`, true, "shell snapshots are unsupported for shell `fish`"},
+		{`["/bin/sh","-c","x"]`, `"fish"`, false, ""},
+		{`["/bin/sh","-lc"]`, `"bash"`, false, ""},
+		{`["sh","-lc","x"]`, `"bash"`, false, ""},
+	} {
+		var p ProcessStartParams
+		err := JSON.Unmarshal([]byte(`{"processId":"p","argv":`+c.argv+`,"cwd":"file:///tmp","env":{},"tty":false,"shellSnapshot":{"scopeId":"s","shell":{"name":`+c.shell+`,"path":"/bin/sh"}}}`), &p)
+		if p.Snapshots() != c.snapshots || (err == nil) != (c.wrong == "") || err != nil && !strings.HasPrefix(err.Error(), c.wrong) {
+			t.Errorf("%s of %s: %t, %v", c.argv, c.shell, p.Snapshots(), err)
+		}
 	}
 }

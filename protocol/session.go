@@ -174,8 +174,8 @@ type ServerInfoResult struct {
 
 // Shell is the user's shell on the server.
 type Shell struct {
-	Name string `json:"name"` // "bash"
-	Path string `json:"path"` // "/bin/bash": a path, not a URI
+	Name string `json:"name" wire:"required"` // "bash"
+	Path string `json:"path" wire:"required"` // "/bin/bash": a path, not a URI
 }
 
 // EnvironmentInfo describes the machine running the programs. (exec-server wire §8.)

@@ -55,7 +55,6 @@ func TestUnconfinedIsRefused(t *testing.T) {
 		"enforceManagedNetwork": {true},
 		"managedNetwork":        {obj{}, obj{"mode": "limited"}, false},
 		"networkProxy":          {obj{"proxy": "http://127.0.0.1:1"}, obj{}},
-		"shellSnapshot":         {obj{"scopeId": "s"}, obj{}},
 	}
 	n := 0
 	start := func(tty bool) obj {

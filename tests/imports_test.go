@@ -53,6 +53,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/process", module + "/actors/session", "actors meet by messages"},
 		{"/actors/process", module + "/actors/group", "actors meet by messages"},
 		{"/actors/process", module + "/actors/connection", "actors meet by messages"},
+		{"/actors/shellstate", module + "/actors/process", "a state knows no process"},
+		{"/actors/shellstate", module + "/actors/session", "actors meet by messages"},
 		{"/actors/group", module + "/actors/process", "actors meet by messages"},
 		{"/actors/group", module + "/actors/session", "actors meet by messages"},
 		{"/actors/session", module + "/actors/registry", "actors meet by messages"},

@@ -2,7 +2,10 @@ package connection
 
 import (
 	"cmp"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
@@ -14,6 +17,10 @@ import (
 // connection: to match many patterns with many names takes long, and only the sender has to wait.
 func startParams(c protocol.Codec, payload []byte, p *protocol.ProcessStartParams) *protocol.Error {
 	if err := params(c, payload, p); err != nil {
+		// Clients of the peer compare what is wrong with a shellSnapshot.
+		if text, member, ok := strings.Cut(err.Message, ", in `shellSnapshot"); ok {
+			return protocol.Errorf(err.Code, "%s", text).Advise("correct the member `shellSnapshot%s of the params", member)
+		}
 		return err
 	}
 	work := int64(0)
@@ -36,6 +43,9 @@ func groupParams(c protocol.Codec, payload []byte, p *protocol.GroupStartParams)
 // applyPolicy applies EnvPolicy to the environment, and puts the result into Env. work is the work of
 // all policies in the message so far.
 func applyPolicy(p *protocol.ProcessStartParams, work *int64) *protocol.Error {
+	if p.Snapshots() {
+		p.ShellSnapshot.SetEnv(p.EnvPolicy, slices.Collect(maps.Keys(p.Env)))
+	}
 	if p.EnvPolicy == nil {
 		return nil
 	}

@@ -68,6 +68,14 @@ type ProcessEnded struct {
 // has stopped, and Gone does not. A session also gets Gone from its supervisor.
 type Gone struct{ Who *actor.PID }
 
+// CaptureOver is from the capture of a shell's state to the session: the capture has no programs any more.
+type CaptureOver struct {
+	Left error // names programs that were not seen gone; nil: none
+}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (CaptureOver) IgnoreDeadLetterLogging() {}
+
 // GroupSpawned is from the supervisor of a session to the session: the actor of a group was spawned, or
 // could not be. Watching the actor tells the difference.
 type GroupSpawned struct{ Name string }

@@ -57,6 +57,9 @@ func (r *processRecord) keep(envs Environments) *protocol.Error {
 	if l := r.params.Liveness; l != nil && l.Probe != nil {
 		argv += stringsBytes(l.Probe.Argv)
 	}
+	if r.shell != nil {
+		argv += stringsBytes(r.shell.Own) + policyBytes(r.shell.Policy)
+	}
 	env, first := stringsBytes(r.spec.Env), (*processRecord)(nil)
 	var key uint64
 	if envs != nil {
@@ -97,10 +100,13 @@ func (r *processRecord) keep(envs Environments) *protocol.Error {
 	return nil
 }
 
-// release gives back the bytes of keep. The arguments in process/list stay.
+// release gives back the bytes of keep, and the shell's state. The arguments in process/list stay.
 func (r *processRecord) release() {
 	r.keptArgv.release()
 	r.keptEnv.release()
+	if r.shell != nil {
+		r.shellOnce.Do(r.shell.Capture.Release)
+	}
 }
 
 // stringsBytes is about how much memory they take.

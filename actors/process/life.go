@@ -220,8 +220,8 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	}
 	r := p.processRecord
 	p.env.At(ctx, env.SpawnPrepared)
-	p.life.Done() // before StartChild: two children are worse than none
-	p.env.StartChild(spec, p.intake, func(h child.Handle, err error) {
+	p.life.Done() // before startChild: two children are worse than none
+	p.startChild(ctx, spec, func(h child.Handle, err error) {
 		r.mu.Lock()
 		r.handle, r.startErr = h, err
 		gone := r.gone

@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/shellstate"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -18,13 +19,14 @@ type Options struct {
 	Name      string // of the actor
 	Params    protocol.ProcessStartParams
 	Session   *actor.PID
-	Closes    context.Context // done when the session closes: then a start without a child is given up
-	Owner     string          // see child.Spec
-	Gauge     *message.Gauge  // of the session
-	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
-	Group     *actor.PID      // nil: none
-	GroupID   string          // the client's
-	Shares    Environments    // of the processes started together; nil: no other process shares
+	Closes    context.Context   // done when the session closes: then a start without a child is given up
+	Owner     string            // see child.Spec
+	Gauge     *message.Gauge    // of the session
+	Ephemeral bool              // nobody reads the process again: the process is retired as soon as its owner has had the end
+	Group     *actor.PID        // nil: none
+	GroupID   string            // the client's
+	Shares    Environments      // of the processes started together; nil: no other process shares
+	Shells    *shellstate.Cache // of the session; nil: there are no snapshots
 }
 
 // New prepares a process and returns the request for its actor, or the reason why the process
@@ -50,8 +52,10 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		restart = &supervision.Restart{Policy: supervision.Temporary}
 	}
 	spec.Owner, spec.Context = o.Owner, o.Closes
+	shell := shellOf(o, spec)
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
+	params.ShellSnapshot = nil
 	params.Argv = clipArgv(params.Argv)
 	params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
 	record := &processRecord{
@@ -60,6 +64,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		name:    o.Name,
 		params:  params,
 		spec:    spec,
+		shell:   shell,
 		feed:    feedOf(params.Retention, retention, o.Ephemeral),
 		spool:   spoolOf(e, params.Retention),
 		restart: restart,

@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/actors/process/stdin"
+	"github.com/b6f6fdd7/troupe/actors/shellstate"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -54,6 +55,8 @@ type processRecord struct {
 	created  time.Time
 	// The memory of the arguments and of the environment in spec and params.
 	keptArgv, keptEnv hold
+	shell             *shellstate.Start // the state that each run starts from; nil: none
+	shellOnce         sync.Once         // releases shell.Capture
 
 	mu       sync.Mutex
 	handle   child.Handle // nil before the spawner has a child

@@ -103,10 +103,10 @@ func (s *session) end(ctx actor.Context) {
 	s.mayEnd(ctx)
 }
 
-// mayEnd stops the actor of a closing session once no process is left.
+// mayEnd stops the actor of a closing session once no process and no capture of a shell's state is left.
 func (s *session) mayEnd(ctx actor.Context) {
 	reason, closing := s.life.Closing()
-	if !closing || !s.processes.Empty() {
+	if !closing || !s.processes.Empty() || s.shells.Running() {
 		return
 	}
 	var left *protocol.Error

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -61,6 +62,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			panic(err) // no other actor has this name
 		}
 	case *actor.Stopped:
+		s.record.giveUp(errors.New("the session has ended")) // a session that failed too often has not closed
 		s.record.gauge.Account.Close()
 	case message.SpawnRequest:
 		m.Under(ctx)

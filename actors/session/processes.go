@@ -80,6 +80,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Owner:     s.id,
 		Gauge:     s.gauge,
 		Ephemeral: s.life.Limits().Ephemeral,
+		Shells:    &s.shells,
 	}
 	if o.Ephemeral && s.owner != nil {
 		o.Owner = path.Dir(s.owner.Id) // the connection: all of its commands, each in a session of its own, count as one owner
@@ -169,7 +170,18 @@ func (s *session) ended(m message.ProcessEnded) {
 	if p := s.processes.Named(m.Name); p != nil {
 		p.Ended = m
 	}
-	if m.Left != nil && len(s.left) < maxLeft {
-		s.left = append(s.left, m.Left)
+	s.leave(m.Left)
+}
+
+// captureOver takes the news that a capture of a shell's state has no programs any more.
+func (s *session) captureOver(ctx actor.Context, m message.CaptureOver) {
+	s.leave(m.Left)
+	s.mayEnd(ctx)
+}
+
+// leave records programs that were not seen gone; nil: none.
+func (s *session) leave(left error) {
+	if left != nil && len(s.left) < maxLeft {
+		s.left = append(s.left, left)
 	}
 }

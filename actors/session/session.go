@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/actors/shellstate"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -43,6 +44,7 @@ type sessionRecord struct {
 	told      standing  // the last Standing to the registry
 	gauge     *message.Gauge
 	processes members.Table
+	shells    shellstate.Cache
 	groups    map[string]*ensemble // by the client's id
 	groupIDs  map[string]string    // the client's id of each of groups, by actor name
 	left      []error              // names programs of ended processes, not seen gone; maxLeft at most
@@ -87,6 +89,8 @@ func (s *session) Receive(ctx actor.Context) {
 		}
 	case message.GroupReport:
 		s.groupReport(ctx, m)
+	case message.CaptureOver:
+		s.captureOver(ctx, m)
 	case lifeDue:
 		s.lifeAt.Cancel() // live sets the alarm again, even for the same time: the clock may have been set back
 	case message.Abandoned:

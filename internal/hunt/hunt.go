@@ -137,6 +137,10 @@ func (h *Hunt) start(id string) obj {
 	maybe("restart", obj{"policy": pick(h, "permanent", "transient"), "backoff": obj{"initialMs": 1}})
 	maybe("ready", pick(h, obj{"line": "up"}, obj{"delayMs": 5}, obj{"file": h.uri()}))
 	maybe("liveness", obj{"probe": obj{"argv": []string{"sh", "-c", "sleep 0.01", h.Token}, "everyMs": 5}})
+	if h.IntN(10) == 0 {
+		p["argv"] = []string{"/bin/sh", "-lc", "sleep $0", h.Token}
+		p["shellSnapshot"] = obj{"scopeId": pick(h, "a", "b"), "shell": obj{"name": "sh", "path": "/bin/sh"}}
+	}
 	return p
 }
 

@@ -60,7 +60,10 @@ var mutants = []mutant{
 	{file: "actors/session/session.go", old: `			if !m.Takeover {`, new: `			if false {`, breaks: "an attached session is not taken over unless the client says so"},
 	{file: "actors/session/end.go", old: `s.owner != nil || !s.processes.Empty()`, new: `s.owner != nil`, breaks: "a session with a process keeps its place"},
 	{file: "actors/session/end.go", old: `max(s.env.KillGrace, 0)`, new: `lifetime.OwnGrace`, breaks: "at a shutdown the grace of the server counts"},
-	{file: "actors/session/end.go", old: `if !closing || !s.processes.Empty() {`, new: `if !closing {`, breaks: "a session ends after its last process"},
+	{file: "actors/session/end.go", old: `if !closing || !s.processes.Empty() || `, new: `if !closing || `, breaks: "a session ends after its last process"},
+	{file: "actors/shellstate/state.go", old: `!had || is != value {`, new: `!had || is == value || is != value {`, breaks: "a variable of the env of a start is not for other starts"},
+	{file: "actors/shellstate/script.go", old: `[]string{"--norc", "-pc"}`, new: `[]string{"-pc"}`, breaks: "no startup file runs after a capture"},
+	{file: "actors/shellstate/cache.go", old: `e.attempts < maxAttempts`, new: `e.attempts <= maxAttempts`, breaks: "a capture is tried three times"},
 	{file: "actors/session/processes.go", old: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last`, new: `removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: 0 * p.Ended.Last`, breaks: "clients hear how far the log of a lost process went"},
 	{file: "actors/group/group.go", old: `			g.serial++
 `, new: ``, breaks: "a newer order has a higher serial"},

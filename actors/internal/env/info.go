@@ -36,7 +36,7 @@ func EnvironmentInfo(config config.Config) *protocol.EnvironmentInfo {
 		temporary = append(temporary, protocol.FileURI(absolute(cwd, dir)))
 	}
 	// Only the capabilities of this server: clients use every capability in the list.
-	capabilities := map[string]bool{"fileWriteStreaming": true, "environmentConfigRead": true, "capabilityDiscoveryV2": true}
+	capabilities := map[string]bool{"fileWriteStreaming": true, "environmentConfigRead": true, "capabilityDiscoveryV2": true, "shellSnapshotV2": true}
 	if files.CanWatch() {
 		capabilities["fsWatchMissing"] = true
 	}

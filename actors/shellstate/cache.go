@@ -1,0 +1,156 @@
+package shellstate
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	maxCached   = 16 // Captures of a session
+	maxAttempts = 3  // Captures of a Key
+	// retryAfter is how long after a failure the next Capture of a Key begins.
+	retryAfter = time.Second
+)
+
+// Key tells starts with different states apart.
+type Key [sha256.Size]byte
+
+// KeyOf returns the Key of a start in the directory dir. The variables of the start's own env are no
+// part of the Key.
+func KeyOf(s *protocol.ShellSnapshot, dir string) Key {
+	all, err := json.Marshal([]any{s.ScopeID, s.Shell.Name, s.Shell.Path, dir, s.EnvPolicy()})
+	if err != nil {
+		panic(err) // strings, lists and maps of strings can be encoded
+	}
+	return sha256.Sum256(all)
+}
+
+// Cache has the Captures of a session. The actor of the session owns the Cache; only Running may be
+// called by others.
+type Cache struct {
+	entries []*entry // the longest unused is the first
+	running atomic.Int64
+}
+
+type entry struct {
+	key      Key
+	attempts int
+	capture  *Capture
+}
+
+// Look returns the Capture for a start. The caller must call Release once, when no run of the process
+// follows. Look returns nil if the start must run the startup files itself, because all Captures
+// of the Cache are under way.
+func (c *Cache) Look(now time.Time, key Key, account *budget.Account) *Capture {
+	i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.key == key })
+	var e *entry
+	if i < 0 {
+		if !c.room() {
+			return nil
+		}
+		e = &entry{key: key, attempts: 1, capture: newCapture(c, account)}
+	} else {
+		e = c.entries[i]
+		c.entries = slices.Delete(c.entries, i, i+1)
+		if e.attempts < maxAttempts && e.capture.failedBefore(now.Add(-retryAfter)) {
+			e.capture.Release()
+			e.attempts, e.capture = e.attempts+1, newCapture(c, account)
+		}
+	}
+	c.entries = append(c.entries, e)
+	e.capture.uses.Add(1)
+	return e.capture
+}
+
+// room makes room for an entry, if a Capture is over.
+func (c *Cache) room() bool {
+	if len(c.entries) < maxCached {
+		return true
+	}
+	i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.capture.over() })
+	if i < 0 {
+		return false
+	}
+	c.entries[i].capture.Release()
+	c.entries = slices.Delete(c.entries, i, i+1)
+	return true
+}
+
+// Running reports whether a Capture may still have programs.
+func (c *Cache) Running() bool { return c.running.Load() > 0 }
+
+// Capture is a State that was captured, is being captured, or could not be captured. Any goroutine may
+// use a Capture.
+type Capture struct {
+	cache   *Cache
+	account *budget.Account
+	begin   sync.Once
+	done    chan struct{} // closed when state and failed are set
+	state   *State        // nil: the capture has failed
+	failed  time.Time
+
+	uses   atomic.Int64
+	unused chan struct{} // closed when nobody uses the Capture
+
+	mu      sync.Mutex
+	charged int // bytes taken from account
+}
+
+// newCapture returns a Capture with the cache as its only user.
+func newCapture(c *Cache, account *budget.Account) *Capture {
+	n := &Capture{cache: c, account: account, done: make(chan struct{}), unused: make(chan struct{})}
+	n.uses.Store(1)
+	return n
+}
+
+// Release ends a use of the Capture.
+func (c *Capture) Release() {
+	if c.uses.Add(-1) > 0 {
+		return
+	}
+	close(c.unused)
+	c.charge(0)
+}
+
+// charge sets how many bytes are taken from the account, and reports whether there was room. Nothing is
+// taken for a Capture without a user.
+func (c *Capture) charge(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.uses.Load() <= 0 {
+		n = 0
+	}
+	if more := n - c.charged; more > 0 && !c.account.Try(more) {
+		return false
+	} else if more < 0 {
+		c.account.Give(-more)
+	}
+	c.charged = n
+	return true
+}
+
+func (c *Capture) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *Capture) failedBefore(t time.Time) bool {
+	return c.over() && c.state == nil && !c.failed.After(t)
+}
+
+// settle ends the wait for the Capture. A nil state means: the Capture has failed.
+func (c *Capture) settle(s *State) {
+	c.state, c.failed = s, time.Now()
+	close(c.done)
+}

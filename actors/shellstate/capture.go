@@ -1,0 +1,204 @@
+package shellstate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/oklog/ulid/v2"
+)
+
+// captureTime is how long a capture may take.
+const captureTime = 10 * time.Second
+
+// namePrefix begins the name of the shell, as in child.Spec.
+const namePrefix = "s-"
+
+// captureBytes is about how much memory a capture takes while it runs.
+const captureBytes = 4 * maxState
+
+// Start is a process waiting for a Capture.
+type Start struct {
+	Capture *Capture
+	Shell   string              // the kind, as in protocol.ShellSnapshot
+	Policy  *protocol.EnvPolicy // may be nil
+	Own     []string            // names of the variables in the start's own env
+	Session *actor.PID          // gets message.CaptureOver
+}
+
+// Begin begins the Capture, unless another Start has begun the Capture. spec is of the process.
+// spec.Context ends the Capture with all of its programs.
+func (s Start) Begin(e *env.Env, root *actor.RootContext, spec child.Spec) {
+	c := s.Capture
+	c.begin.Do(func() {
+		c.cache.running.Add(1)
+		e.Run(root, s.Session, "shell snapshot", func() {
+			m := message.CaptureOver{}
+			defer func() {
+				if !c.over() { // a panic
+					c.charge(0)
+					c.settle(nil)
+				}
+				c.cache.running.Add(-1)
+				root.Send(s.Session, m)
+			}()
+			m.Left = c.run(e, s.Shell, spec, s.Policy)
+		})
+	})
+}
+
+// Wait waits for the Capture, and returns the child to start. After a failed Capture, the child is spec:
+// the shell runs its startup files itself.
+func (s Start) Wait(spec child.Spec) (child.Spec, error) {
+	ctx := cmp.Or(spec.Context, context.Background())
+	select {
+	case <-s.Capture.done:
+	case <-ctx.Done():
+		return spec, context.Cause(ctx)
+	}
+	if s.Capture.state == nil {
+		return spec, nil
+	}
+	return s.Capture.state.Apply(spec, s.Own), nil
+}
+
+// run runs the shell of spec with a script of ours in place of the command, and settles the Capture. Then
+// run ends all programs left behind by the startup files: at once after a failure, else when the Capture
+// has no user, since the state may name such programs (an ssh-agent). The error names programs not
+// seen gone.
+func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protocol.EnvPolicy) error {
+	parent := cmp.Or(spec.Context, context.Background())
+	ctx, cancel := context.WithTimeoutCause(parent, captureTime, fmt.Errorf("it took more than %v", captureTime))
+	defer cancel()
+	mark := ulid.Make().String()
+	spec.Name, spec.Context = namePrefix+mark, ctx
+	spec.Argv = []string{spec.Argv[0], "-lc", captureScript(shell, mark)}
+	spec.TTY, spec.Size, spec.Stdin, spec.Merge = false, protocol.Size{}, false, false
+
+	news := make(chan struct{}, 1)
+	in := child.NewIntake(config.MinRetention, e.OutputBudget, nil, func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})
+	defer in.Close()
+	handle, state, err := c.capture(ctx, e, spec, in, news, func(out []byte) (*State, error) {
+		return parse(shell, mark, out, spec.Env, policy)
+	})
+	if err != nil {
+		e.Log.Warn("the state of a shell could not be captured: commands run its startup files themselves", "owner", spec.Owner, "shell", spec.Argv[0], "err", err)
+		c.charge(0)
+		c.settle(nil)
+	} else {
+		c.charge(state.bytes)
+		c.settle(state)
+	}
+	if handle == nil {
+		return nil
+	}
+	if err == nil {
+		c.awaitHelpers(parent, handle, in, news)
+	}
+	finished := make(chan error, 1)
+	handle.Finish(func(err error) { finished <- err })
+	return <-finished
+}
+
+// capture starts the shell, and reads its output up to its exit.
+func (c *Capture) capture(ctx context.Context, e *env.Env, spec child.Spec, in *child.Intake, news <-chan struct{}, parse func([]byte) (*State, error)) (child.Handle, *State, error) {
+	if !c.charge(captureBytes) {
+		return nil, nil, errors.New("the sessions of this server keep as much for starts as they may (--memory-budget)")
+	}
+	type start struct {
+		handle child.Handle
+		err    error
+	}
+	started := make(chan start, 1)
+	e.StartChild(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
+	st := <-started // a spawner always answers
+	if st.err != nil {
+		return nil, nil, st.err
+	}
+	out := collector{mark: []byte("\x00" + strings.TrimPrefix(spec.Name, namePrefix) + "\x00")}
+	for ctx.Err() == nil {
+		f, ok := in.Next()
+		if !ok {
+			select {
+			case <-news:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if f.Kind == child.FactOutput && f.Stream == protocol.Stdout {
+			out.add(f.Data)
+		}
+		in.Settle(0, 0)
+		switch {
+		case len(out.kept) > maxState+2*len(out.mark):
+			return st.handle, nil, fmt.Errorf("the state has more than %d bytes", maxState)
+		case f.Kind == child.FactExited && f.Status.ExitCode != 0:
+			return st.handle, nil, fmt.Errorf("exit code %d", f.Status.ExitCode)
+		case f.Kind == child.FactExited:
+			state, err := parse(out.kept)
+			return st.handle, state, err
+		}
+	}
+	return st.handle, nil, context.Cause(ctx)
+}
+
+// awaitHelpers waits until no program is left, or nobody uses the Capture.
+func (c *Capture) awaitHelpers(ctx context.Context, handle child.Handle, in *child.Intake, news <-chan struct{}) {
+	handle.Abandon()
+	const first, most = 10 * time.Millisecond, time.Minute
+	for pause := first; !handle.TreeEmpty(); pause = min(2*pause, most) {
+		due := time.NewTimer(pause)
+		select {
+		case <-due.C:
+		case <-news:
+			for _, ok := in.Next(); ok; _, ok = in.Next() {
+				in.Settle(0, 0)
+			}
+		case <-c.unused:
+		case <-ctx.Done():
+		}
+		due.Stop()
+		select {
+		case <-c.unused:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+	}
+}
+
+// collector keeps output from a mark on. Startup files may print anything before.
+type collector struct {
+	mark  []byte
+	kept  []byte
+	begun bool
+}
+
+func (c *collector) add(data []byte) {
+	c.kept = append(c.kept, data...)
+	if c.begun {
+		return
+	}
+	from := bytes.Index(c.kept, c.mark)
+	c.begun = from >= 0
+	if !c.begun {
+		from = max(len(c.kept)-len(c.mark)+1, 0)
+	}
+	c.kept = append(c.kept[:0], c.kept[from:]...)
+}
