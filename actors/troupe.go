@@ -19,6 +19,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
@@ -97,7 +98,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.App = env.AppOf(e.Info)
 	e.Workers = env.NewWorkers(t.stopped)
 	e.HTTPClient = httpcall.NewClient()
-	e.Watcher = files.NewWatcher()
+	e.Watcher, e.Changes = files.NewWatcher(), changes.NewWatcher()
 	e.FileTurns = turns.New(host.Threads())
 	e.Disk = spool.NewDisk(e.SpoolDir, e.SpoolBudget)
 	e.OutputBudget = child.NewBudget(e.Budget-e.Budget/4-e.Budget/8, func() { t.send(message.BudgetLow{}) })

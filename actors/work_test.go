@@ -155,6 +155,8 @@ func costly() map[string][]func(n int) string {
 			return text(n, `{"sourcePath":"file:///%s","destinationPath":"file:///no/such","recursive":false}`)
 		}},
 		"fs/watchMissing": {func(n int) string { return `{"watchId":"w","missing":[` + entries(`"file:///no/%d"`)(n) + `]}` }},
+		"fs/watch":        {func(n int) string { return text(n, `{"watchId":"w","path":"/%s"}`) }},
+		"fs/unwatch":      {func(n int) string { return text(n, `{"watchId":"%s"}`) }},
 		"http/request": {
 			func(n int) string {
 				return text(n, `{"method":"GET","url":"http://127.0.0.1:1/%s","headers":[],"requestId":"r"}`)

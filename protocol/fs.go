@@ -21,6 +21,10 @@ const (
 	MethodFsRemove          = "fs/remove"          // FsRemoveParams → Empty
 	MethodFsCopy            = "fs/copy"            // FsCopyParams → Empty
 	MethodFsWatchMissing    = "fs/watchMissing"    // FsWatchMissingParams → FsWatchMissingResult
+	MethodFsWatch           = "fs/watch"           // FsWatchParams → FsWatchResult
+	MethodFsUnwatch         = "fs/unwatch"         // FsUnwatchParams → Empty
+
+	NotifyFsChanged = "fs/changed" // FsChangedNotification
 )
 
 // Confinement is embedded in the params of every filesystem method.
@@ -255,6 +259,30 @@ type FsPaths []string
 // FsWatchMissingResult is the answer to fs/watchMissing.
 type FsWatchMissingResult struct {
 	Watching bool `json:"watching"` // always true
+}
+
+// FsWatchParams begins a watch of Path, a file or directory, which may be missing. FsChangedNotifications
+// follow, until fs/unwatch. (app-server wire.)
+type FsWatchParams struct {
+	WatchID string `json:"watchId" wire:"required"`
+	Path    string `json:"path" wire:"required"`
+}
+
+// FsWatchResult is the answer to fs/watch, with the path without dots and doubled slashes.
+type FsWatchResult struct {
+	Path string `json:"path"`
+}
+
+// FsUnwatchParams ends a watch. An unknown WatchID is no error.
+type FsUnwatchParams struct {
+	WatchID string `json:"watchId" wire:"required"`
+}
+
+// FsChangedNotification says that files have changed: the watched file, the watched directory, or entries
+// of the directory.
+type FsChangedNotification struct {
+	WatchID      string   `json:"watchId"`
+	ChangedPaths []string `json:"changedPaths"` // sorted; the watched path alone if there were too many
 }
 
 // FsMissingChangedNotification ends the watch WatchID: a watched path has changed.

@@ -364,6 +364,7 @@ var wireTypes = []any{
 	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
 	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
 	FsWatchMissingParams{}, FsWatchMissingResult{}, FsMissingChangedNotification{},
+	FsWatchParams{}, FsWatchResult{}, FsUnwatchParams{}, FsChangedNotification{},
 	EnvironmentConfigReadParams{}, EnvironmentConfigReadResult{}, CapabilityRootsDiscoverParams{}, CapabilityRootsDiscoverResult{}, CapabilitiesDiscoverParams{}, CapabilitiesDiscoverResult{},
 }
 

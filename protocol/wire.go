@@ -28,7 +28,7 @@ const (
 
 // Notifications are the methods of all notifications sent by the server.
 var Notifications = []string{
-	NotifyOutput, NotifyExited, NotifyClosed, NotifyMissingChanged, NotifyHTTPBodyDelta,
+	NotifyOutput, NotifyExited, NotifyClosed, NotifyMissingChanged, NotifyFsChanged, NotifyHTTPBodyDelta,
 	NotifyGap, NotifyRestarted, NotifyReady, NotifyEvicted, NotifyGroupChanged, NotifySessionEvicted, NotifySessionExpiring,
 	NotifyProcessOutputDelta, NotifySpawnExited, NotifyCommandExecOutputDelta, NotifyCommandExecExited,
 }

@@ -33,6 +33,8 @@ func pathsIn(params any) []*string {
 		return []*string{&p.Path}
 	case *protocol.FsRemoveParams:
 		return []*string{&p.Path}
+	case *protocol.FsWatchParams:
+		return []*string{&p.Path}
 	case *protocol.FsCopyParams:
 		return []*string{&p.SourcePath, &p.DestinationPath}
 	}

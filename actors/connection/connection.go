@@ -164,7 +164,7 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.reply(ctx, m)
 	case listWritten:
 		c.listWritten(ctx)
-	case fileDone, fileTurn, fileWritten, missingChanged:
+	case fileDone, fileTurn, fileWritten, missingChanged, filesChanged:
 		c.receiveFiles(ctx, m)
 	case httpAnswered, httpDelta, httpWritten, httpDue:
 		c.receiveHTTP(ctx, m)

@@ -41,10 +41,11 @@ type (
 type fileCall struct {
 	in     inbound
 	do     func(context.Context) (any, error)
-	handle string // calls with the same handle run in the order sent; "": no handle
-	large  bool   // the answer may be large: a single such call until its answer is written
-	bytes  int    // of its answer
-	held   int    // of the connection's memory, for the answer; owned by the goroutine until fileDone
+	handle string     // calls with the same handle run in the order sent; "": no handle
+	watch  *fileWatch // of fs/watch; nil: another method
+	large  bool       // the answer may be large: a single such call until its answer is written
+	bytes  int        // of its answer
+	held   int        // of the connection's memory, for the answer; owned by the goroutine until fileDone
 }
 
 // fileCalls has the calls about files of a connection. Calls wait for disks, so each has a goroutine.
@@ -56,13 +57,15 @@ type fileCalls struct {
 	cancel    context.CancelFunc
 	waiting   []*fileCall
 	running   int
-	busy      map[string]bool // by fileCall.handle: a call is running
-	large     bool            // a large call is running, or its answer is not written
-	unwritten int             // bytes of answers
-	watches   map[uint64]bool // by watchId: without a notification so far
-	waiter    *turns.Waiter   // for a turn, until fileTurn comes; nil: nothing waits
-	memory    *budget.Account // of the connection
-	home      string          // the user's directory
+	busy      map[string]bool       // by fileCall.handle: a call is running
+	large     bool                  // a large call is running, or its answer is not written
+	unwritten int                   // bytes of answers
+	watches   map[uint64]bool       // by watchId: without a notification so far
+	watched   map[string]*fileWatch // by watchId: from fs/watch to fs/unwatch
+	room      *budget.Part          // for the paths of fs/changed; nil before the first fs/watch
+	waiter    *turns.Waiter         // for a turn, until fileTurn comes; nil: nothing waits
+	memory    *budget.Account       // of the connection
+	home      string                // the user's directory
 }
 
 func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
@@ -213,6 +216,8 @@ func (c *connection) receiveFiles(ctx actor.Context, m any) {
 		c.fileWritten(ctx, m)
 	case missingChanged:
 		c.missingChanged(m)
+	case filesChanged:
+		c.filesChanged(m)
 	}
 }
 
@@ -222,6 +227,8 @@ func (c *connection) fileDone(ctx actor.Context, m fileDone) {
 	asked, isWatch := m.call.in.params.(protocol.FsWatchMissingParams)
 	m.call.in.params, m.call.do = nil, nil // the memory of both counts until the answer is written
 	switch {
+	case m.call.watch != nil:
+		c.fileWatched(ctx, m)
 	case m.err != nil:
 		if isWatch {
 			delete(c.files.watches, asked.WatchID)

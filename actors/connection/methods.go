@@ -127,6 +127,8 @@ var table = []section{
 		{name: protocol.MethodFsRemove, handler: ofFiles(params, remove), app: ofFiles(plain, remove)},
 		{name: protocol.MethodFsCopy, handler: ofFiles(params, copyFile), app: ofFiles(plain, copyFile)},
 		{name: protocol.MethodFsWatchMissing, handler: ofFiles(params, watchMissing), observer: reads},
+		{name: protocol.MethodFsWatch, app: handles(plain, (*connection).watchFile), observer: reads},
+		{name: protocol.MethodFsUnwatch, app: handles(params, (*connection).unwatchFile), observer: reads},
 	}},
 	{family: "environment config", about: "server", methods: []method{
 		{name: protocol.MethodEnvironmentConfigRead, handler: ofFiles(params, readConfig), observer: reads},

@@ -235,6 +235,10 @@ var methods = map[string]func(h *Hunt) any{
 	},
 	protocol.MethodFsWatchMissing: func(h *Hunt) any { return obj{"watchId": h.IntN(5), "missing": []string{h.uri()}} },
 
+	// Only the app-server has these two.
+	protocol.MethodFsWatch:   func(h *Hunt) any { return obj{"watchId": h.handle(), "path": h.Dir} },
+	protocol.MethodFsUnwatch: func(h *Hunt) any { return obj{"watchId": h.handle()} },
+
 	protocol.MethodEnvironmentConfigRead: func(h *Hunt) any {
 		return obj{"cwd": h.uri(), "configPaths": [][]string{{"mcp_servers"}}, "requirementsPaths": [][]string{}}
 	},

@@ -22,6 +22,16 @@ var mutants = []mutant{
 	{file: "actors/command/command.go", old: `if c.pulled {
 		if end`, new: `if true {
 		if end`, breaks: "the end of a command waits for a Pull"},
+	{file: "actors/files/changes/batch/batch.go", old: `b.paths, b.held, b.lost = nil, 0, true`, new: `b.paths, b.held, b.lost = nil, 0, false`, breaks: "paths that no batch had room for are told by the watched path"},
+	{file: "actors/files/changes/watch.go", old: `changed := id != w.found || `, new: `changed := `, breaks: "a watch tells that its path leads to another file"},
+	{file: "actors/files/changes/changes.go", old: `		w.tell(w.path)
+		w.wake()
+`, new: `		w.wake()
+`, breaks: "lost events are told by the watched path"},
+	{file: "actors/files/changes/handle_linux.go", old: `return unix.Dup3(root, h.fd, unix.O_CLOEXEC)`, new: `return nil`, breaks: "a watch keeps no filesystem from being unmounted"},
+	{file: "actors/connection/app_watch.go", old: `	if c.files.watched[w.id] != w {
+		return`, new: `	if false {
+		return`, breaks: "nothing is told of a watch after fs/unwatch"},
 	{file: "internal/budget/part.go", old: `p.account.Give(n * p.each)`, new: `p.account.Give(n)`, breaks: "a Part gives back what it took of the Account"},
 	{file: "internal/budget/part.go", old: `> p.max`, new: `> p.max+1`, breaks: "a Part takes no more than its bound"},
 	{file: "actors/command/dialect/translator.go", old: `(2*jsonBytes)`, new: `(2*jsonBytes-1)`, breaks: "both streams of a buffered command fit one message"},

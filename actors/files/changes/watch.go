@@ -12,6 +12,9 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
 )
 
+// maxPath is how many bytes a watched path may have, as PATH_MAX of Linux.
+const maxPath = 4096
+
 // Watch tells the changes of a path: of the file, or of the directory and its entries. The path may be
 // missing. A Watch stays with its path, whatever file is there: each name on the way to the file is a
 // place, and the Watch looks again after a change there.
@@ -38,7 +41,9 @@ type Watch struct {
 // Watch begins a watch of an absolute path, until ctx is done. Changes after Watch has returned are
 // told.
 func (r *Watcher) Watch(ctx context.Context, path string, room batch.Room) (*Watch, error) {
-	path = filepath.Clean(path)
+	if path = filepath.Clean(path); len(path) > maxPath {
+		return nil, syscall.ENAMETOOLONG
+	}
 	w := &Watch{watcher: r, path: path, batch: batch.New(path, room), places: make(map[place]bool), busy: true}
 	if err := r.begin(w); err != nil {
 		return nil, err
@@ -172,20 +177,20 @@ func (w *Watch) follow(first bool) error {
 	w.watcher.mu.Unlock()
 	places := make(map[place]bool)
 	var last place
+	var blind error // of the last place
 	add := func(directory, name string) error {
-		p, err := w.add(directory, name)
-		if err == nil {
+		var p place
+		if p, blind = w.add(directory, name); blind == nil {
 			places[p], last = true, p
 		}
-		return err
+		return blind
 	}
 	end, err := files.Follow(w.path, add)
-	id, isDir, failed := identify(w.path)
-	switch {
-	case err != nil && !isDir:
-	case failed != nil && !files.Absent(failed):
-		err = failed
-	case isDir && end != "":
+	if blind == nil {
+		err = nil // a file that cannot be looked at counts as missing
+	}
+	id, isDir := identify(w.path)
+	if isDir && end != "" {
 		way := last
 		if err = add(end, ""); files.Absent(err) { // has just vanished: an event will tell
 			err = nil
@@ -267,12 +272,12 @@ func (w *Watch) drop(but map[place]bool) (gone []*directory) {
 }
 
 // identify returns the identity of the file that path leads to; zero: there is none.
-func identify(path string) (id fileID, isDir bool, err error) {
+func identify(path string) (id fileID, isDir bool) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fileID{}, false, err
+		return fileID{}, false
 	}
-	return idOf(info), info.IsDir(), nil
+	return idOf(info), info.IsDir()
 }
 
 func idOf(info os.FileInfo) fileID {

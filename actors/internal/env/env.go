@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/spool"
@@ -44,6 +45,8 @@ type Env struct {
 
 	// Watcher tells connections when missing paths appear.
 	Watcher *files.Watcher
+	// Changes tells connections which files change.
+	Changes *changes.Watcher
 	// FileTurns bounds the file calls of all connections.
 	FileTurns *turns.Pool
 	// HTTPClient sends the HTTP requests of clients. The root closes its idle connections.
