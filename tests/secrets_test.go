@@ -34,6 +34,43 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// TestCredentialsReachNoProgram: the table of the peer has process/start, process/spawn and command/exec. This
+// test has the programs of ours: members of groups, probes, and programs of troupe run.
+func TestCredentialsReachNoProgram(t *testing.T) {
+	t.Parallel()
+	credentials := []string{"TROUPE_TOKEN=hush", "troupe_shared_secret=hush", "NODE_REPL_AUTH_TOKEN=hush"}
+	s := startServerWith(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, credentials...) })
+	c := s.session(nil)
+	dir := t.TempDir()
+	look := func(file string) []string {
+		return sh(fmt.Sprintf("env > %s/%s.new && mv %[1]s/%[2]s.new %[1]s/%[2]s", dir, file))
+	}
+	env := obj{"PATH": os.Getenv("PATH"), "TROUPE_TOKEN_FILE": "hush", "TROUPE_URL": "kept"}
+	all := obj{"inherit": "all", "ignoreDefaultExcludes": true, "exclude": []string{}, "set": obj{}, "includeOnly": []string{}}
+	c.start("probed", obj{"argv": sh("exec sleep 1000"), "env": env, "envPolicy": all, "liveness": obj{"probe": obj{"argv": look("probe"), "everyMs": 1}}})
+	member := startParams("member", obj{"argv": look("member"), "env": env, "envPolicy": all})
+	c.call("group/start", obj{"groupId": "g", "strategy": "one_for_one", "processes": []obj{member}})
+	for _, file := range []string{"probe", "member"} {
+		var text []byte
+		eventually(t, "the environment of a "+file, func() (ok bool) {
+			text, _ = os.ReadFile(filepath.Join(dir, file))
+			return text != nil
+		})
+		if got := string(text); strings.Contains(got, "hush") || !strings.Contains(got, "TROUPE_URL=kept\n") {
+			t.Errorf("the environment of a %s: %s", file, got)
+		}
+	}
+	bin, err := troupeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command(bin, "run", "--env", "NODE_REPL_AUTH_TOKEN=hush", "--env", "TROUPE_URL=kept", "--", "env")
+	run.Env = append(os.Environ(), credentials...)
+	if out, err := run.Output(); err != nil || strings.Contains(string(out), "hush") || !strings.Contains(string(out), "TROUPE_URL=kept\n") {
+		t.Errorf("troupe run: %v, %s", err, out)
+	}
+}
+
 // TestServerIsHidden: a program of the same user cannot look into the server, and the server works as
 // usual.
 func TestServerIsHidden(t *testing.T) {
