@@ -38,14 +38,14 @@ func TestSecrets(t *testing.T) {
 // test has the programs of ours: members of groups, probes, and programs of troupe run.
 func TestCredentialsReachNoProgram(t *testing.T) {
 	t.Parallel()
-	credentials := []string{"TROUPE_TOKEN=hush", "troupe_shared_secret=hush", "NODE_REPL_AUTH_TOKEN=hush"}
+	credentials := []string{"TROUPE_TOKEN=mute", "troupe_shared_secret=mute", "NODE_REPL_AUTH_TOKEN=mute"}
 	s := startServerWith(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, credentials...) })
 	c := s.session(nil)
 	dir := t.TempDir()
 	look := func(file string) []string {
 		return sh(fmt.Sprintf("env > %s/%s.new && mv %[1]s/%[2]s.new %[1]s/%[2]s", dir, file))
 	}
-	env := obj{"PATH": os.Getenv("PATH"), "TROUPE_TOKEN_FILE": "hush", "TROUPE_URL": "kept"}
+	env := obj{"PATH": os.Getenv("PATH"), "TROUPE_TOKEN_FILE": "mute", "TROUPE_URL": "kept"}
 	all := obj{"inherit": "all", "ignoreDefaultExcludes": true, "exclude": []string{}, "set": obj{}, "includeOnly": []string{}}
 	c.start("probed", obj{"argv": sh("exec sleep 1000"), "env": env, "envPolicy": all, "liveness": obj{"probe": obj{"argv": look("probe"), "everyMs": 1}}})
 	member := startParams("member", obj{"argv": look("member"), "env": env, "envPolicy": all})
@@ -56,7 +56,7 @@ func TestCredentialsReachNoProgram(t *testing.T) {
 			text, _ = os.ReadFile(filepath.Join(dir, file))
 			return text != nil
 		})
-		if got := string(text); strings.Contains(got, "hush") || !strings.Contains(got, "TROUPE_URL=kept\n") {
+		if got := string(text); strings.Contains(got, "mute") || !strings.Contains(got, "TROUPE_URL=kept\n") {
 			t.Errorf("the environment of a %s: %s", file, got)
 		}
 	}
@@ -64,9 +64,9 @@ func TestCredentialsReachNoProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.Command(bin, "run", "--env", "NODE_REPL_AUTH_TOKEN=hush", "--env", "TROUPE_URL=kept", "--", "env")
+	run := exec.Command(bin, "run", "--env", "NODE_REPL_AUTH_TOKEN=mute", "--env", "TROUPE_URL=kept", "--", "env")
 	run.Env = append(os.Environ(), credentials...)
-	if out, err := run.Output(); err != nil || strings.Contains(string(out), "hush") || !strings.Contains(string(out), "TROUPE_URL=kept\n") {
+	if out, err := run.Output(); err != nil || strings.Contains(string(out), "mute") || !strings.Contains(string(out), "TROUPE_URL=kept\n") {
 		t.Errorf("troupe run: %v, %s", err, out)
 	}
 }
