@@ -38,10 +38,10 @@ func TestSecrets(t *testing.T) {
 // test has the programs of ours: members of groups, probes, and programs of troupe run.
 func TestCredentialsReachNoProgram(t *testing.T) {
 	t.Parallel()
+	dir := t.TempDir() // removed after the end of the server, whose probe writes here
 	credentials := []string{"TROUPE_TOKEN=mute", "troupe_shared_secret=mute", "NODE_REPL_AUTH_TOKEN=mute"}
 	s := startServerWith(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, credentials...) })
 	c := s.session(nil)
-	dir := t.TempDir()
 	look := func(file string) []string {
 		return sh(fmt.Sprintf("env > %s/%s.new && mv %[1]s/%[2]s.new %[1]s/%[2]s", dir, file))
 	}
