@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// encoder writes TOML in the form of the peer, whose clients compare texts: keys in order, in each table
-// the plain values first, then arrays of tables, then tables. No header is written for a table that has
-// only tables.
+// encoder writes TOML in the form of the peer: in each table the plain values first, then arrays of
+// tables, then tables. A table that has only tables gets no header. The keys are sorted, because a map
+// does not keep the order of the file.
 type encoder struct {
 	text strings.Builder
 	max  int
