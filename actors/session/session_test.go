@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
@@ -18,6 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/actors/shellstate"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -29,6 +31,7 @@ type lone struct {
 	test    *actor.PID
 	heard   chan any
 	closes  context.Context // done when the session closes
+	record  *sessionRecord
 }
 
 func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *lone {
@@ -54,7 +57,7 @@ func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *
 		gauge:      new(message.Gauge),
 	}
 	record.closes, record.giveUp = context.WithCancelCause(context.Background())
-	l.closes = record.closes
+	l.closes, l.record = record.closes, record
 	for _, p := range processes {
 		p.PID = l.test
 		record.processes.Add(p)
@@ -265,5 +268,26 @@ func TestBusySessionStays(t *testing.T) {
 	l.send(message.Evict{Reason: "memory"})
 	if m := hear[message.Stop](l); m.Reason != "memory" {
 		t.Errorf("%+v", m)
+	}
+}
+
+// session/close is answered after the captures of shells have ended, and names programs not seen gone.
+func TestCloseWaitsForCaptures(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	failed := make(chan func(child.Handle, error), 1)
+	e := fake.Env(nil)
+	e.StartChild = func(_ child.Spec, _ *child.Intake, done func(child.Handle, error)) { failed <- done }
+	capture := l.record.shells.Look(time.Now(), shellstate.Key{}, nil)
+	shellstate.Start{Capture: capture, Shell: "bash", Session: l.session}.Begin(e, l.root, child.Spec{Argv: []string{"bash", "-lc", ""}})
+	done := <-failed
+	l.send(message.Request{Token: 1, Params: protocol.SessionCloseParams{}})
+	l.send(message.Request{Token: 2, Params: message.SessionInfoRequest{}})
+	if got := hear[message.Reply](l); got.Token != 2 {
+		t.Errorf("%+v", got)
+	}
+	l.send(message.CaptureOver{Left: errors.New("program 7")}) // of another capture
+	done(nil, errors.New("closed"))
+	if got := hear[message.Reply](l); got.Token != 1 || got.Err == nil || !strings.Contains(got.Err.Message, "program 7") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -20,9 +19,6 @@ import (
 
 // captureTime is how long a capture may take.
 const captureTime = 10 * time.Second
-
-// namePrefix begins the name of the shell, as in child.Spec.
-const namePrefix = "s-"
 
 // captureBytes is about how much memory a capture takes while it runs.
 const captureBytes = 4 * maxState
@@ -74,14 +70,14 @@ func (s Start) Wait(spec child.Spec) (child.Spec, error) {
 
 // run runs the shell of spec with a script of ours in place of the command, and settles the Capture. Then
 // run ends all programs left behind by the startup files: at once after a failure, else when the Capture
-// has no user, since the state may name such programs (an ssh-agent). The error names programs not
-// seen gone.
-func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protocol.EnvPolicy) error {
+// has no user, since the state may name such programs (an ssh-agent). left names programs not seen
+// gone.
+func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protocol.EnvPolicy) (left error) {
 	parent := cmp.Or(spec.Context, context.Background())
 	ctx, cancel := context.WithTimeoutCause(parent, captureTime, fmt.Errorf("it took more than %v", captureTime))
 	defer cancel()
 	mark := ulid.Make().String()
-	spec.Name, spec.Context = namePrefix+mark, ctx
+	spec.Name, spec.Context = "s-"+mark, ctx
 	spec.Argv = []string{spec.Argv[0], "-lc", captureScript(shell, mark)}
 	spec.TTY, spec.Size, spec.Stdin, spec.Merge = false, protocol.Size{}, false, false
 
@@ -93,32 +89,33 @@ func (c *Capture) run(e *env.Env, shell string, spec child.Spec, policy *protoco
 		}
 	})
 	defer in.Close()
-	handle, state, err := c.capture(ctx, e, spec, in, news, func(out []byte) (*State, error) {
-		return parse(shell, mark, out, spec.Env, policy)
-	})
+	handle, err := c.start(e, spec, in)
+	if handle != nil {
+		defer func() { left = finish(handle) }()
+	}
+	var state *State
+	if err == nil {
+		var out []byte
+		if out, err = read(ctx, mark, in, news); err == nil {
+			state, err = parse(shell, mark, out, spec.Env, policy)
+		}
+	}
 	if err != nil {
 		e.Log.Warn("the state of a shell could not be captured: commands run its startup files themselves", "owner", spec.Owner, "shell", spec.Argv[0], "err", err)
 		c.charge(0)
 		c.settle(nil)
-	} else {
-		c.charge(state.bytes)
-		c.settle(state)
-	}
-	if handle == nil {
 		return nil
 	}
-	if err == nil {
-		c.awaitHelpers(parent, handle, in, news)
-	}
-	finished := make(chan error, 1)
-	handle.Finish(func(err error) { finished <- err })
-	return <-finished
+	c.charge(state.bytes)
+	c.settle(state)
+	c.awaitHelpers(parent, handle, in, news)
+	return nil
 }
 
-// capture starts the shell, and reads its output up to its exit.
-func (c *Capture) capture(ctx context.Context, e *env.Env, spec child.Spec, in *child.Intake, news <-chan struct{}, parse func([]byte) (*State, error)) (child.Handle, *State, error) {
+// start starts the shell.
+func (c *Capture) start(e *env.Env, spec child.Spec, in *child.Intake) (child.Handle, error) {
 	if !c.charge(captureBytes) {
-		return nil, nil, errors.New("the sessions of this server keep as much for starts as they may (--memory-budget)")
+		return nil, errors.New("the sessions of this server keep as much for starts as they may (--memory-budget)")
 	}
 	type start struct {
 		handle child.Handle
@@ -127,10 +124,19 @@ func (c *Capture) capture(ctx context.Context, e *env.Env, spec child.Spec, in *
 	started := make(chan start, 1)
 	e.StartChild(spec, in, func(h child.Handle, err error) { started <- start{h, err} })
 	st := <-started // a spawner always answers
-	if st.err != nil {
-		return nil, nil, st.err
-	}
-	out := collector{mark: []byte("\x00" + strings.TrimPrefix(spec.Name, namePrefix) + "\x00")}
+	return st.handle, st.err
+}
+
+// finish ends a child with all of its descendants.
+func finish(handle child.Handle) error {
+	finished := make(chan error, 1)
+	handle.Finish(func(err error) { finished <- err })
+	return <-finished
+}
+
+// read reads the output of the shell from the mark on, up to the exit.
+func read(ctx context.Context, mark string, in *child.Intake, news <-chan struct{}) ([]byte, error) {
+	out := collector{mark: []byte("\x00" + mark + "\x00")}
 	for ctx.Err() == nil {
 		f, ok := in.Next()
 		if !ok {
@@ -146,15 +152,14 @@ func (c *Capture) capture(ctx context.Context, e *env.Env, spec child.Spec, in *
 		in.Settle(0, 0)
 		switch {
 		case len(out.kept) > maxState+2*len(out.mark):
-			return st.handle, nil, fmt.Errorf("the state has more than %d bytes", maxState)
+			return nil, fmt.Errorf("the state has more than %d bytes", maxState)
 		case f.Kind == child.FactExited && f.Status.ExitCode != 0:
-			return st.handle, nil, fmt.Errorf("exit code %d", f.Status.ExitCode)
+			return nil, fmt.Errorf("exit code %d", f.Status.ExitCode)
 		case f.Kind == child.FactExited:
-			state, err := parse(out.kept)
-			return st.handle, state, err
+			return out.kept, nil
 		}
 	}
-	return st.handle, nil, context.Cause(ctx)
+	return nil, context.Cause(ctx)
 }
 
 // awaitHelpers waits until no program is left, or nobody uses the Capture.

@@ -71,6 +71,7 @@ var mutants = []mutant{
 	{file: "actors/session/end.go", old: `s.owner != nil || !s.processes.Empty()`, new: `s.owner != nil`, breaks: "a session with a process keeps its place"},
 	{file: "actors/session/end.go", old: `max(s.env.KillGrace, 0)`, new: `lifetime.OwnGrace`, breaks: "at a shutdown the grace of the server counts"},
 	{file: "actors/session/end.go", old: `if !closing || !s.processes.Empty() || `, new: `if !closing || `, breaks: "a session ends after its last process"},
+	{file: "actors/session/end.go", old: ` || s.shells.Running() {`, new: ` {`, breaks: "a session ends after its last capture of a shell"},
 	{file: "actors/shellstate/state.go", old: `!had || is != value {`, new: `!had || is == value || is != value {`, breaks: "a variable of the env of a start is not for other starts"},
 	{file: "actors/shellstate/script.go", old: `[]string{"--norc", "-pc"}`, new: `[]string{"-pc"}`, breaks: "no startup file runs after a capture"},
 	{file: "actors/shellstate/cache.go", old: `e.attempts < maxAttempts`, new: `e.attempts <= maxAttempts`, breaks: "a capture is tried three times"},
