@@ -69,12 +69,12 @@ func (c *Cache) Look(now time.Time, key Key, account *budget.Account) *Capture {
 	return e.capture
 }
 
-// room makes room for an entry, if a Capture is over.
+// room makes room for an entry, if a Capture is not under way.
 func (c *Cache) room() bool {
 	if len(c.entries) < maxCached {
 		return true
 	}
-	i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.capture.over() })
+	i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.capture.over() || e.capture.idle() })
 	if i < 0 {
 		return false
 	}
@@ -92,6 +92,7 @@ type Capture struct {
 	cache   *Cache
 	account *budget.Account
 	begin   sync.Once
+	begun   atomic.Bool
 	done    chan struct{} // closed when state and failed are set
 	state   *State        // nil: the capture has failed
 	failed  time.Time
@@ -135,6 +136,9 @@ func (c *Capture) charge(n int) bool {
 	c.charged = n
 	return true
 }
+
+// idle reports whether the Capture was not begun, and no process may begin it.
+func (c *Capture) idle() bool { return !c.begun.Load() && c.uses.Load() == 1 }
 
 func (c *Capture) over() bool {
 	select {

@@ -106,6 +106,18 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
+// A process that is given up before its start leaves no place taken.
+func TestUnusedCapturesGiveWay(t *testing.T) {
+	var c Cache
+	for i := range 2 * maxCached {
+		is := c.Look(time.Now(), key(string(rune('a'+i))), nil)
+		if is == nil {
+			t.Fatalf("no place after %d", i)
+		}
+		is.Release()
+	}
+}
+
 // A capture is charged as long as the cache or a process uses it.
 func TestCapturesAreCharged(t *testing.T) {
 	pool := budget.New(1 << 20)

@@ -37,6 +37,7 @@ type Start struct {
 func (s Start) Begin(e *env.Env, root *actor.RootContext, spec child.Spec) {
 	c := s.Capture
 	c.begin.Do(func() {
+		c.begun.Store(true)
 		c.cache.running.Add(1)
 		e.Run(root, s.Session, "shell snapshot", func() {
 			m := message.CaptureOver{}

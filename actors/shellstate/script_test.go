@@ -20,6 +20,13 @@ var shells = map[string][]string{"bash": {"bash"}, "zsh": {"zsh"}, "sh": {"sh", 
 var profile = map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "sh": ".shrc"}
 
 func eachShell(t *testing.T, test func(t *testing.T, kind, path string)) {
+	t.Run("sh/bash as sh", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "sh")
+		if err := os.Symlink("/bin/bash", path); err != nil {
+			t.Fatal(err)
+		}
+		test(t, "sh", path)
+	})
 	for kind, programs := range shells {
 		for _, program := range programs {
 			t.Run(kind+"/"+program, func(t *testing.T) {
