@@ -42,9 +42,22 @@ func (c Confinement) Unsupported() error {
 	return nil
 }
 
+// FsLinks is embedded in the params of methods that may refuse symbolic links.
+type FsLinks struct {
+	// FollowSymlinks is true or nil to follow links. False refuses a path with a component that is a link.
+	FollowSymlinks *bool `json:"followSymlinks,omitempty"`
+}
+
+// NoFollow reports whether links are refused.
+func (l FsLinks) NoFollow() bool { return l.FollowSymlinks != nil && !*l.FollowSymlinks }
+
+// FollowAll drops FollowSymlinks.
+func (l *FsLinks) FollowAll() { l.FollowSymlinks = nil }
+
 // FsReadFileParams names a regular file.
 type FsReadFileParams struct {
 	Confinement
+	FsLinks
 	Path string `json:"path" wire:"required"`
 }
 
@@ -123,6 +136,7 @@ type FsCloseParams struct {
 // FsWriteFileParams replaces the whole content of a file.
 type FsWriteFileParams struct {
 	Confinement
+	FsLinks
 	Path string `json:"path" wire:"required"`
 	Data []byte `json:"dataBase64" wire:"required"`
 }
@@ -130,6 +144,7 @@ type FsWriteFileParams struct {
 // FsCreateDirectoryParams names a directory to create.
 type FsCreateDirectoryParams struct {
 	Confinement
+	FsLinks
 	Path      string `json:"path" wire:"required"`
 	Recursive *bool  `json:"recursive,omitempty"` // also create parents, and accept an existing directory; nil means true
 }
@@ -137,17 +152,18 @@ type FsCreateDirectoryParams struct {
 // FsGetMetadataParams names a file, directory or link.
 type FsGetMetadataParams struct {
 	Confinement
+	FsLinks
 	Path string `json:"path" wire:"required"`
 }
 
 // FsGetMetadataResult describes the target of a symbolic link, except IsSymlink, which describes
-// the path itself.
+// the path itself. With NoFollow there is no link.
 type FsGetMetadataResult struct {
 	IsDirectory  bool   `json:"isDirectory"`
 	IsFile       bool   `json:"isFile"`
 	IsSymlink    bool   `json:"isSymlink"`
 	Size         uint64 `json:"size"`         // bytes
-	CreatedAtMs  int64  `json:"createdAtMs"`  // since 1970; 0 means unknown
+	CreatedAtMs  int64  `json:"createdAtMs"`  // since 1970; 0 means unknown, as always when links are followed
 	ModifiedAtMs int64  `json:"modifiedAtMs"` // since 1970
 }
 
@@ -230,6 +246,7 @@ type FsWalkError struct {
 // FsRemoveParams names a file or directory to remove.
 type FsRemoveParams struct {
 	Confinement
+	FsLinks
 	Path      string `json:"path" wire:"required"`
 	Recursive *bool  `json:"recursive,omitempty"` // remove a directory with all its content; nil means true
 	Force     *bool  `json:"force,omitempty"`     // a missing path is no error; nil means true

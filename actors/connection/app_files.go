@@ -57,6 +57,9 @@ func plainWriteFile(c protocol.Codec, payload []byte, p *protocol.FsWriteFilePar
 }
 
 func toURIs(params any) *protocol.Error {
+	if l, ok := params.(interface{ FollowAll() }); ok {
+		l.FollowAll() // the app-server does not look at followSymlinks
+	}
 	for _, path := range pathsIn(params) {
 		switch {
 		case !filepath.IsAbs(*path):

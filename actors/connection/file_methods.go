@@ -60,11 +60,19 @@ func empty(do func(context.Context) error) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) { return protocol.Empty{}, do(ctx) }
 }
 
+// under returns the path with the rule about links in the params.
+func under(l protocol.FsLinks, path string) files.Path {
+	if l.NoFollow() {
+		return files.NoFollow(path)
+	}
+	return files.Linked(path)
+}
+
 func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
 	path, err := pathOf(p.Path)
 	call.large = true
 	call.do = func(context.Context) (any, error) {
-		data, err := files.Read(path, maxReadFile, call.hold(f.memory))
+		data, err := under(p.FsLinks, path).Read(maxReadFile, call.hold(f.memory))
 		return protocol.FsReadFileResult{Data: data}, err
 	}
 	return err
@@ -72,7 +80,7 @@ func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
 
 func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error {
 	path, err := pathOf(p.Path)
-	call.do = empty(func(context.Context) error { return files.Write(path, p.Data) })
+	call.do = empty(func(context.Context) error { return under(p.FsLinks, path).Write(p.Data) })
 	return err
 }
 
@@ -116,13 +124,13 @@ func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
 
 func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {
 	path, err := pathOf(p.Path)
-	call.do = empty(func(context.Context) error { return files.CreateDirectory(path, unlessFalse(p.Recursive)) })
+	call.do = empty(func(context.Context) error { return under(p.FsLinks, path).CreateDirectory(unlessFalse(p.Recursive)) })
 	return err
 }
 
 func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
 	path, err := pathOf(p.Path)
-	call.do = func(context.Context) (any, error) { return files.Stat(path) }
+	call.do = func(context.Context) (any, error) { return under(p.FsLinks, path).Stat() }
 	return err
 }
 
@@ -152,7 +160,7 @@ func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
 func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
 	path, err := pathOf(p.Path)
 	call.do = empty(func(context.Context) error {
-		return files.Remove(path, unlessFalse(p.Recursive), unlessFalse(p.Force))
+		return under(p.FsLinks, path).Remove(unlessFalse(p.Recursive), unlessFalse(p.Force))
 	})
 	return err
 }

@@ -175,7 +175,7 @@ func copyLink(from, to string) error {
 	if old, oldErr := os.Lstat(to); oldErr != nil || old.Mode()&fs.ModeSymlink == 0 {
 		return err
 	}
-	name := beside(to)
+	name := filepath.Join(filepath.Dir(to), unusedName())
 	if err := os.Symlink(link, name); err != nil {
 		return err
 	}

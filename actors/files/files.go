@@ -100,49 +100,10 @@ func Forbidden(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EINVAL)
 }
 
-// openRegular opens a regular file for reading. Other files are refused unopened: opening a fifo
-// waits for its other end, and opening a device may have effects.
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, notFile(path)
-	}
-	f, err := openFile(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // path changed after the first Stat
-		err = notFile(path)
-	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	// A read of some files, such as /proc/kmsg, may wait forever. Files without support for
-	// deadlines ignore the deadline.
-	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
-	return f, info, nil
-}
+func openRegular(path string) (*os.File, fs.FileInfo, error) { return anywhere(path).openRegular() }
 
-// openFile is like os.OpenFile. But if polling the file could hang, the file stays in blocking
-// mode, outside of the runtime's poller.
 func openFile(path string, flags int, perm uint32) (*os.File, error) {
-	for {
-		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, perm)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-		}
-		if pollHangs(fd) {
-			unix.SetNonblock(fd, false)
-		}
-		return os.NewFile(uintptr(fd), path), nil
-	}
+	return anywhere(path).open(flags, perm)
 }
 
 // Hold asks for n more bytes of memory before a call takes them for its result. Hold may wait; an
@@ -158,14 +119,16 @@ func (h Hold) take(n int) error {
 }
 
 // Read returns the content of a regular file. A file of more than max bytes is refused.
-func Read(path string, max int, hold Hold) ([]byte, error) {
-	f, info, err := openRegular(path)
+func Read(path string, max int, hold Hold) ([]byte, error) { return anywhere(path).read(max, hold) }
+
+func (at location) read(max int, hold Hold) ([]byte, error) {
+	f, info, err := at.openRegular()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	tooLarge := func(size string) error {
-		return refuse("path `%s` has %s bytes, and fs/readFile reads at most %d: read it in blocks, with fs/open", path, size, max)
+		return refuse("path `%s` has %s bytes, and fs/readFile reads at most %d: read it in blocks, with fs/open", at.path, size, max)
 	}
 	if info.Size() > int64(max) {
 		return nil, tooLarge(fmt.Sprint(info.Size()))
@@ -198,7 +161,16 @@ func Read(path string, max int, hold Hold) ([]byte, error) {
 // Write replaces the content of a file by data. Readers see either the old content or the new
 // content. If Write fails, the old content stays.
 func Write(path string, data []byte) error {
-	r, err := newReplacement(path)
+	at, err := behind(path)
+	if err != nil {
+		return err
+	}
+	return at.write(data)
+}
+
+// write takes over the location, and closes it.
+func (at location) write(data []byte) error {
+	r, err := replace(at)
 	if err != nil {
 		return err
 	}
@@ -222,8 +194,8 @@ func CreateDirectory(path string, recursive bool) error {
 	return err
 }
 
-// Stat returns the metadata of path. For a symbolic link, the target's metadata are returned, with
-// IsSymlink set; a dangling link is an error.
+// Stat returns the metadata of path, without CreatedAtMs, as exec-server. For a symbolic link, the target's
+// metadata are returned, with IsSymlink set; a dangling link is an error.
 func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -237,9 +209,6 @@ func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
 	}
 	m.IsDirectory, m.IsFile = info.IsDir(), info.Mode().IsRegular()
 	m.Size, m.ModifiedAtMs = uint64(info.Size()), info.ModTime().UnixMilli()
-	if t := created(path); !t.IsZero() {
-		m.CreatedAtMs = t.UnixMilli()
-	}
 	return m, nil
 }
 

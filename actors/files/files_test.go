@@ -324,10 +324,9 @@ func TestNamedReplacement(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.file.Close()
-		if r.file, err = openNamed(r.target); err != nil {
+		if err := r.openNamed(); err != nil {
 			t.Fatal(err)
 		}
-		r.named = r.file.Name()
 		r.file.WriteString("new")
 		if !commit {
 			r.abort()

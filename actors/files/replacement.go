@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,49 +21,75 @@ const maxLinks = 40
 // open(2), O_TMPFILE). The content is not synced: after a loss of power the target may be the old
 // file, the new file, or empty.
 type replacement struct {
-	file   *os.File
-	old    fs.FileInfo // the file to replace; nil: none
-	target string      // path to replace, with all links resolved
-	named  string      // temporary name; "": the file is unnamed
+	file  *os.File
+	at    location     // of the file to replace, or of a free name
+	old   *unix.Stat_t // of the file to replace; nil: none
+	named string       // temporary name in the directory; "": the file is unnamed
 }
 
-// newReplacement creates a file to replace path, with the mode of the old file and, if permitted,
-// its owner.
+// newReplacement creates a file to replace path, or the target of the links in path.
 func newReplacement(path string) (*replacement, error) {
-	target, err := behindLinks(path)
+	at, err := behind(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &replacement{target: target}
-	switch r.old, err = os.Lstat(target); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	return replace(at)
+}
+
+// replace creates a file to replace the file at a location, with the mode of the old file and, if permitted,
+// its owner. The replacement takes over the location, and closes it.
+func replace(at location) (*replacement, error) {
+	r := &replacement{at: at}
+	if err := r.create(); err != nil {
+		r.abort()
 		return nil, err
-	case r.old.IsDir():
-		return nil, &fs.PathError{Op: "write", Path: path, Err: unix.EISDIR}
-	case r.old.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0: // nobody reads there
-		return nil, &fs.PathError{Op: "write", Path: path, Err: unix.ENXIO}
-	case !r.old.Mode().IsRegular():
-		return nil, notFile(path)
-	default: // a rename would not check the file's write permission
-		if err := unix.Faccessat(unix.AT_FDCWD, target, unix.W_OK, unix.AT_EACCESS); err != nil {
-			return nil, &fs.PathError{Op: "write", Path: target, Err: err}
-		}
-	}
-	if r.file, err = openUnnamed(filepath.Dir(target)); err != nil {
-		if r.file, err = openNamed(target); err != nil {
-			return nil, err
-		}
-		r.named = r.file.Name()
-	}
-	if r.old != nil {
-		own(r.file, r.old)
-		if err := r.file.Chmod(r.old.Mode()); err != nil { // chown(2) clears set-user-ID, so chmod comes after
-			r.abort()
-			return nil, err
-		}
 	}
 	return r, nil
+}
+
+func (r *replacement) create() error {
+	switch st, kind, err := r.at.stat(); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case kind == unix.S_IFLNK:
+		return r.at.isLink(unix.ELOOP)
+	case kind == unix.S_IFDIR:
+		return &fs.PathError{Op: "write", Path: r.at.path, Err: unix.EISDIR}
+	case kind == unix.S_IFIFO || kind == unix.S_IFSOCK: // nobody reads there
+		return &fs.PathError{Op: "write", Path: r.at.path, Err: unix.ENXIO}
+	case kind != unix.S_IFREG:
+		return notFile(r.at.path)
+	default: // a rename would not check the file's write permission
+		r.old = &st
+		if err := r.at.try("write", func() error { return unix.Faccessat(r.at.dir, r.at.name, unix.W_OK, unix.AT_EACCESS) }); err != nil {
+			return err
+		}
+	}
+	var err error
+	if r.file, err = openUnnamed(r.at); err != nil {
+		if err := r.openNamed(); err != nil {
+			return err
+		}
+	}
+	if r.old != nil {
+		_ = r.file.Chown(int(r.old.Uid), int(r.old.Gid)) // if permitted
+		// chown(2) clears set-user-ID, so chmod comes after.
+		return r.at.try("chmod", func() error { return unix.Fchmod(int(r.file.Fd()), uint32(r.old.Mode)&0o7777) })
+	}
+	return nil
+}
+
+// behind returns the location of path, or of the target of the links in path. The file need not exist, but its
+// directory must.
+func behind(path string) (location, error) {
+	target, err := behindLinks(path)
+	if err != nil {
+		return location{}, err
+	}
+	at, err := locationIn(target, openDirectory)
+	at.path = path
+	return at, err
 }
 
 // behindLinks resolves all symbolic links in path. The result need not exist, but its directory
@@ -95,25 +122,33 @@ func behindLinks(path string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
 }
 
-// openNamed opens a new file beside target.
-func openNamed(target string) (*os.File, error) {
-	return openFile(beside(target), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666)
+// temporary returns the location of the file's temporary name.
+func (r *replacement) temporary() location {
+	return location{dir: r.at.dir, name: r.named, path: r.at.path}
 }
 
-// beside returns an unused name in the directory of target.
-func beside(target string) string {
-	return filepath.Join(filepath.Dir(target), fmt.Sprintf(".troupe-%016x", rand.Uint64()))
+// openNamed creates the file with a temporary name.
+func (r *replacement) openNamed() (err error) {
+	r.named = unusedName()
+	if r.file, err = r.temporary().open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666); err != nil {
+		r.named = ""
+	}
+	return err
 }
+
+func unusedName() string { return fmt.Sprintf(".troupe-%016x", rand.Uint64()) }
 
 // same reports whether the file to replace is the file of info.
-func (r *replacement) same(info fs.FileInfo) bool { return r.old != nil && os.SameFile(r.old, info) }
+func (r *replacement) same(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && r.old != nil && st.Dev == r.old.Dev && st.Ino == r.old.Ino
+}
 
-// commit puts the new file in place of the target. If commit fails, no trace of the new file
-// remains.
+// commit puts the new file in the place of the old. If commit fails, no trace of the new file remains.
 func (r *replacement) commit() error {
 	if r.named == "" {
-		name := beside(r.target)
-		if err := link(r.file, name); err != nil {
+		name := unusedName()
+		if err := link(r.file, r.at, name); err != nil {
 			r.abort()
 			return err
 		}
@@ -121,18 +156,24 @@ func (r *replacement) commit() error {
 	}
 	err := r.file.Close() // a full filesystem may report its error only now
 	if err == nil {
-		err = os.Rename(r.named, r.target)
+		err = r.at.try("rename", func() error { return unix.Renameat(r.at.dir, r.named, r.at.dir, r.at.name) })
 	}
-	if err != nil {
-		os.Remove(r.named)
+	if err == nil {
+		r.named = "" // nothing to remove
 	}
+	r.abort()
 	return err
 }
 
-// abort removes every trace of the new file. abort may be called after a failed commit.
+// abort removes every trace of the new file, and closes the location. abort may be repeated.
 func (r *replacement) abort() {
-	r.file.Close()
-	if r.named != "" {
-		os.Remove(r.named)
+	if r.file != nil {
+		r.file.Close()
 	}
+	if r.named != "" {
+		_ = r.temporary().remove(0)
+		r.named = ""
+	}
+	r.at.close()
+	r.at.dir = unix.AT_FDCWD
 }

@@ -1,13 +1,15 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // pollHangs reports whether polling the file involves the server of a FUSE filesystem. While this
@@ -18,33 +20,64 @@ func pollHangs(fd int) bool {
 	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.FUSE_SUPER_MAGIC
 }
 
-// openUnnamed opens a new, unnamed file in dir. Some filesystems lack unnamed files.
-func openUnnamed(dir string) (*os.File, error) {
-	return openFile(dir, unix.O_WRONLY|unix.O_TMPFILE, 0o666)
+// openUnnamed opens a new, unnamed file in the directory of a location. Some filesystems lack unnamed files.
+func openUnnamed(at location) (*os.File, error) {
+	at.name, at.follow = ".", true
+	return at.open(unix.O_WRONLY|unix.O_TMPFILE, 0o666)
 }
 
-// link gives an unnamed file a name. Source: open(2), O_TMPFILE.
-func link(f *os.File, name string) error {
-	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
-	if err != nil {
-		return &fs.PathError{Op: "link", Path: name, Err: err}
+// link gives an unnamed file a name in the directory of a location. Source: open(2), O_TMPFILE.
+func link(f *os.File, at location, name string) error {
+	return at.try("link", func() error {
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), at.dir, name, unix.AT_SYMLINK_FOLLOW)
+	})
+}
+
+// openDirectory opens a directory for system calls that take names in it. Links are followed.
+func openDirectory(path string) (dir int, err error) {
+	err = anywhere(path).try("open", func() (err error) {
+		dir, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return dir, err
+}
+
+// openat2 can be replaced by tests.
+var openat2 = unix.Openat2
+
+// openDirect opens a directory like openDirectory, if no component of path is a link. The path is relative to
+// another open directory, or absolute.
+func openDirect(from int, path string) (dir int, err error) {
+	at := location{dir: from, name: path, path: path}
+	err = at.try("open", func() (err error) {
+		dir, err = openat2(from, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		err = at.isLink(unix.ENOTDIR)
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		err = errNoOpenat2
 	}
-	return nil
+	return dir, err
 }
 
-// own gives f the owner of old, if permitted.
-func own(f *os.File, old fs.FileInfo) {
-	if st, ok := old.Sys().(*syscall.Stat_t); ok {
-		f.Chown(int(st.Uid), int(st.Gid))
-	}
-}
-
-func created(path string) time.Time {
+// metadata returns what fs/getMetadata says of a file that is no link.
+func (at location) metadata() (m protocol.FsGetMetadataResult, err error) {
 	var st unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
-		return time.Time{}
+	err = at.try("stat", func() error {
+		return unix.Statx(at.dir, at.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	})
+	ms := func(t unix.StatxTimestamp) int64 { return time.Unix(t.Sec, int64(t.Nsec)).UnixMilli() }
+	kind := uint32(st.Mode) & unix.S_IFMT
+	m.IsDirectory, m.IsFile, m.Size, m.ModifiedAtMs = kind == unix.S_IFDIR, kind == unix.S_IFREG, st.Size, ms(st.Mtime)
+	if st.Mask&unix.STATX_BTIME != 0 {
+		m.CreatedAtMs = ms(st.Btime)
 	}
-	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+	if err == nil && kind == unix.S_IFLNK {
+		err = refuse("path contains a symbolic link")
+	}
+	return m, err
 }
 
 // Canonicalize returns path without symbolic links. The kernel resolves the path, so each directory

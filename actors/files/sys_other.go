@@ -4,27 +4,28 @@ package files
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
-	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func pollHangs(int) bool { return true }
 
 // Unnamed files exist on Linux only.
-func openUnnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
-func link(*os.File, string) error          { return errors.ErrUnsupported }
+func openUnnamed(location) (*os.File, error) { return nil, errors.ErrUnsupported }
+func link(*os.File, location, string) error  { return errors.ErrUnsupported }
 
-// own gives f the owner of old, if permitted.
-func own(f *os.File, old fs.FileInfo) {
-	if st, ok := old.Sys().(*syscall.Stat_t); ok {
-		f.Chown(int(st.Uid), int(st.Gid))
-	}
+func openDirectory(path string) (dir int, err error) {
+	return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-func created(string) time.Time { return time.Time{} }
+// openat2(2) exists on Linux only.
+func openDirect(int, string) (int, error) { return -1, errNoOpenat2 }
+
+func (at location) metadata() (m protocol.FsGetMetadataResult, err error) { return m, errNoOpenat2 }
 
 // Canonicalize returns path without symbolic links.
 func Canonicalize(path string) (string, error) { return filepath.EvalSymlinks(path) }

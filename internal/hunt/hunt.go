@@ -220,8 +220,10 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodFsWriteBlock: func(h *Hunt) any {
 		return obj{"handleId": h.handle(), "offset": h.IntN(100), "chunk": h.bytes()}
 	},
-	protocol.MethodFsClose:           func(h *Hunt) any { return obj{"handleId": h.handle()} },
-	protocol.MethodFsWriteFile:       func(h *Hunt) any { return obj{"path": h.uri(), "dataBase64": h.bytes()} },
+	protocol.MethodFsClose: func(h *Hunt) any { return obj{"handleId": h.handle()} },
+	protocol.MethodFsWriteFile: func(h *Hunt) any {
+		return obj{"path": h.uri(), "dataBase64": h.bytes(), "followSymlinks": h.IntN(2) == 0}
+	},
 	protocol.MethodFsCreateDirectory: func(h *Hunt) any { return obj{"path": h.uri()} },
 	protocol.MethodFsGetMetadata:     func(h *Hunt) any { return obj{"path": h.uri()} },
 	protocol.MethodFsCanonicalize:    func(h *Hunt) any { return obj{"path": h.uri()} },

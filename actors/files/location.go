@@ -1,0 +1,132 @@
+package files
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// location is where a call finds a file: a name in an open directory. A rule about paths, such as the rule
+// that no component is a link, is applied when the directory is opened. After that nobody can put another
+// directory in its place.
+type location struct {
+	dir    int    // descriptor of the directory, or AT_FDCWD
+	name   string // in the directory; a path with AT_FDCWD
+	path   string // for errors
+	follow bool   // name may be a link, and stands for its target
+}
+
+// anywhere returns the location of a path with links.
+func anywhere(path string) location {
+	return location{dir: unix.AT_FDCWD, name: path, path: path, follow: true}
+}
+
+// locationIn returns the location of a path in its directory, which open opens.
+func locationIn(path string, open func(string) (int, error)) (location, error) {
+	parent, name := filepath.Split(path)
+	dir, err := open(parent)
+	return location{dir: dir, name: cmp.Or(name, "."), path: path}, err
+}
+
+func (at location) close() {
+	if at.dir != unix.AT_FDCWD {
+		unix.Close(at.dir)
+	}
+}
+
+// try makes a system call about the location.
+func (at location) try(op string, call func() error) error {
+	err := call()
+	for errors.Is(err, unix.EINTR) {
+		err = call()
+	}
+	if err != nil {
+		return &fs.PathError{Op: op, Path: at.path, Err: err}
+	}
+	return nil
+}
+
+// stat returns the kind, owner and size of the file. Kind is the type bits of its mode.
+func (at location) stat() (st unix.Stat_t, kind uint32, err error) {
+	flags := unix.AT_SYMLINK_NOFOLLOW
+	if at.follow {
+		flags = 0
+	}
+	err = at.try("stat", func() error { return unix.Fstatat(at.dir, at.name, &st, flags) })
+	return st, uint32(st.Mode) & unix.S_IFMT, err
+}
+
+// open is like os.OpenFile. But if polling the file could hang, the file stays in blocking mode, outside of
+// the runtime's poller.
+func (at location) open(flags int, perm uint32) (*os.File, error) {
+	if !at.follow {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd := -1
+	err := at.try("open", func() (err error) {
+		fd, err = unix.Openat(at.dir, at.name, flags|unix.O_CLOEXEC, perm)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if pollHangs(fd) {
+		unix.SetNonblock(fd, false)
+	}
+	return os.NewFile(uintptr(fd), at.path), nil
+}
+
+// remove removes the file, or an empty directory with the flag AT_REMOVEDIR. A link is removed, not its
+// target.
+func (at location) remove(flags int) error {
+	return at.try("remove", func() error { return unix.Unlinkat(at.dir, at.name, flags) })
+}
+
+// notFile refuses a location that is no regular file.
+func (at location) notFile(kind uint32) error {
+	switch {
+	case at.follow:
+		return notFile(at.path)
+	case kind == unix.S_IFLNK:
+		return at.isLink(unix.ELOOP)
+	}
+	return refuse("path is not a regular file")
+}
+
+// isLink returns an error of the system for a link where none is allowed.
+func (at location) isLink(err error) error {
+	return &Advised{&fs.PathError{Op: "open", Path: at.path, Err: err}, linkAdvice(at.path)}
+}
+
+// openRegular opens a regular file for reading. Other files are refused unopened: opening a fifo waits for
+// its other end, and opening a device may have effects.
+func (at location) openRegular() (*os.File, fs.FileInfo, error) {
+	_, kind, err := at.stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if kind != unix.S_IFREG {
+		return nil, nil, at.notFile(kind)
+	}
+	f, err := at.open(unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() { // the path changed after the first stat
+		err = at.notFile(0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	// A read of some files, such as /proc/kmsg, may wait forever. Files without support for
+	// deadlines ignore the deadline.
+	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
+	return f, info, nil
+}
