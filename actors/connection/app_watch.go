@@ -23,6 +23,8 @@ const (
 // filesChanged is the message of a watch: its window has ended.
 type filesChanged struct{ watch *fileWatch }
 
+func (filesChanged) IgnoreDeadLetterLogging() {} // the connection may end within the window
+
 // fileWatch is a watch of fs/watch, as its connection sees the watch.
 type fileWatch struct {
 	id     string
