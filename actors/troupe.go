@@ -219,7 +219,7 @@ func (r *root) Receive(ctx actor.Context) {
 		}()
 	case message.Connect, message.DisconnectAll:
 		ctx.Send(r.connections, m)
-	case message.Attach, message.DrainAll:
+	case message.Attach, message.Request, message.DrainAll:
 		ctx.Forward(r.registry)
 	case message.BudgetLow:
 		ctx.Send(r.sessions, m)

@@ -350,7 +350,7 @@ func TestAppendFails(t *testing.T) {
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
-	SessionInfoResult{}, ServerInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
+	SessionInfoResult{}, SessionListResult{}, SessionSummary{}, ServerInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
 	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},

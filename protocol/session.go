@@ -17,6 +17,7 @@ const (
 	// Ours.
 	MethodServerInfo   = "server/info"   // Empty → ServerInfoResult
 	MethodSessionInfo  = "session/info"  // Empty → SessionInfoResult
+	MethodSessionList  = "session/list"  // Empty → SessionListResult
 	MethodSessionClose = "session/close" // SessionCloseParams → Empty
 	MethodSessionAck   = "session/ack"   // SessionAckParams; a notification
 	MethodProcessList  = "process/list"  // Empty → ProcessListResult
@@ -214,6 +215,29 @@ type SessionInfoResult struct {
 	IdleMs        uint64 `json:"idleMs"`        // 0: no limit
 	MaxAgeMs      uint64 `json:"maxAgeMs"`      // 0: no limit
 }
+
+// SessionListResult has the sessions that the client may observe, the oldest first. (Ours.)
+type SessionListResult struct {
+	Sessions []SessionSummary `json:"sessions"`
+}
+
+// SessionSummary describes a session for a client that need not be attached. (Ours.)
+type SessionSummary struct {
+	SessionID   string `json:"sessionId"`
+	Name        string `json:"name,omitempty"`
+	Identity    string `json:"identity,omitempty"` // that opened the session; "": the server asks for no credential
+	CreatedAtMs int64  `json:"createdAtMs"`        // since the Unix epoch
+	Observers   int    `json:"observers"`
+	Processes   int    `json:"processes"` // including closed processes not forgotten yet
+	State       string `json:"state"`     // SessionAttached, SessionDetached or SessionClosing
+}
+
+// States of a session.
+const (
+	SessionAttached = "attached" // has an owner
+	SessionDetached = "detached" // waits for an owner
+	SessionClosing  = "closing"  // its processes are ending
+)
 
 // SessionCloseParams ends a session and all its processes. (Ours.)
 type SessionCloseParams struct {

@@ -335,7 +335,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"process/writeStdin": by("processHandle", obj{"deltaBase64": "aGk="}), "process/resizePty": by("processHandle", obj{"size": size}), "process/kill": by("processHandle", nil),
 		"command/exec/write": by("processId", obj{"deltaBase64": "aGk="}), "command/exec/resize": by("processId", obj{"size": size}), "command/exec/terminate": by("processId", nil),
 		// These answer with everything that they find, for any params.
-		"session/info": by("sessionId", nil), "process/list": by("sessionId", nil), "group/list": by("sessionId", nil), "session/ack": nobody,
+		"session/info": by("sessionId", nil), "session/list": by("sessionId", nil), "process/list": by("sessionId", nil), "group/list": by("sessionId", nil), "session/ack": nobody,
 		// Starts may use the names of others: names belong to sessions and connections.
 		"process/start": func(id string) obj {
 			return obj{"processId": id, "argv": []string{"true"}, "cwd": "file:///", "env": obj{}, "tty": false}
@@ -402,4 +402,73 @@ func TestSessionsOfOthers(t *testing.T) {
 	}
 	again := s.as("token-of-alice-in-plain", obj{"resumeSessionId": alice.sessionID, "takeover": true, "resumeFrom": obj{"theirs": 0}})
 	again.process("theirs").awaitOutput("stdout", "still here\n")
+}
+
+// sessionsOf returns the ids of session/list, with the identity and state of each.
+func sessionsOf(c *conn) map[string]string {
+	c.t.Helper()
+	found := make(map[string]string)
+	for _, s := range c.call("session/list", obj{})["sessions"].([]any) {
+		m := s.(obj)
+		found[m["sessionId"].(string)] = fmt.Sprint(m["identity"], " ", m["state"], " ", m["processes"])
+	}
+	return found
+}
+
+// TestRoles: an operator reaches every session, an observer the sessions of some identities, and the others their own.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	k.file("roles", "carol operator\nbob observes alice\n")
+	s := startServer(t, append(k.flags("ws://127.0.0.1:0"), "--auth-roles-file", k.path("roles"))...)
+	const alices, bobs, operators = "token-of-alice-in-plain", "token-of-bob-which-is-stored-as-a-hash", "new-token-of-carol"
+	daves := k.jwt(jose.EdDSA, k.key, nil)
+	alice, bob, dave, operator := s.as(alices, nil), s.as(bobs, nil), s.as(daves, nil), s.as(operators, nil)
+	p := alice.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true})
+	alice.call("process/spawn", obj{"command": []string{"sleep", "1000"}, "processHandle": "hidden", "cwd": "/"}) // has a session of its own
+	detached := s.as(daves, obj{"session": obj{"name": "detached"}})
+	detached.hangUp()
+
+	all := map[string]string{alice.sessionID: "alice attached 1", bob.sessionID: "bob attached 0", dave.sessionID: "jwt:dave attached 0",
+		detached.sessionID: "jwt:dave detached 0", operator.sessionID: "carol attached 0"}
+	for who, c := range map[string]struct {
+		conn *conn
+		sees []string
+	}{
+		"alice":    {alice, []string{alice.sessionID}},
+		"bob":      {bob, []string{alice.sessionID, bob.sessionID}},
+		"dave":     {dave, []string{dave.sessionID, detached.sessionID}},
+		"operator": {operator, slices.Collect(maps.Keys(all))},
+	} {
+		want := make(map[string]string)
+		for _, id := range c.sees {
+			want[id] = all[id]
+		}
+		eventually(t, fmt.Sprintf("%s sees %v", who, want), func() bool { return maps.Equal(sessionsOf(c.conn), want) })
+	}
+
+	answer := func(token string, params obj) obj {
+		c, _, err := dialWS(t, s.url, http.Header{"Authorization": {"Bearer " + token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := obj{"clientName": "tests"}
+		maps.Copy(all, params)
+		return c.reply(c.request("initialize", all))
+	}
+	if e, ok := answer(bobs, obj{"resumeSessionId": alice.sessionID, "takeover": true})["error"].(obj); !ok || num(e["code"]) != -32011 {
+		t.Errorf("an observer as owner: %v", e)
+	}
+	watching := s.as(bobs, obj{"resumeSessionId": alice.sessionID, "role": "observer", "resumeFrom": obj{"cat": 0}})
+	p.write("hello\n")
+	watching.process("cat").awaitOutput("stdout", "hello\n")
+	if code, text := watching.callError("process/write", obj{"processId": "cat", "writeId": "x", "chunk": "aGk="}); code != -32011 {
+		t.Errorf("an observer wrote: %d %s", code, text)
+	}
+	if e, ok := answer(bobs, obj{"resumeSessionId": dave.sessionID, "role": "observer"})["error"].(obj); !ok || num(e["code"]) != -32600 {
+		t.Errorf("an observer of others: %v", e)
+	}
+	taken := s.as(operators, obj{"resumeSessionId": alice.sessionID, "takeover": true, "resumeFrom": obj{"cat": 0}})
+	taken.process("cat").awaitOutput("stdout", "hello\n")
+	taken.call("session/close", obj{})
 }

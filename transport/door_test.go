@@ -39,7 +39,7 @@ func bearer(token string) *DialOptions {
 // wantIdentity checks the newest connection of a server.
 func wantIdentity(t *testing.T, accepted <-chan Conn, want string) {
 	t.Helper()
-	if got := (<-accepted).(interface{ Identity() string }).Identity(); got != want {
+	if got := (<-accepted).(interface{ Identity() auth.Identity }).Identity().Name; got != want {
 		t.Errorf("identity %q, want %q", got, want)
 	}
 }

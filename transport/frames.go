@@ -11,6 +11,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
 const (
@@ -34,7 +36,7 @@ type frames struct {
 	pace         time.Duration // the time in which paceBytes of a message must come
 	waiting      func() bool   // reports whether bytes wait to be read; nil: never
 	guest        *guest        // the place of a server's connection in the lobby; nil for a client
-	identity     string        // as webSocket.identity
+	identity     auth.Identity // as webSocket.identity
 }
 
 // Frames returns a Conn that reads frames from r and writes frames to w. A frame is a length, 4 bytes
@@ -172,8 +174,8 @@ func (c *frames) ReadMessage() ([]byte, error) {
 // Peer names the user at the other end of a server's socket.
 func (c *frames) Peer() string { return c.guest.peer(c.name) }
 
-// Identity names the client of a server that asks for credentials.
-func (c *frames) Identity() string { return c.identity }
+// Identity returns who the client of a server is. Zero: the server asks for no credential.
+func (c *frames) Identity() auth.Identity { return c.identity }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *frames) Admit() { c.guest.leave() }
@@ -272,7 +274,7 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 				continue
 			}
 			framed := socketFrames(c, "", s.handler.settings)
-			framed.guest, framed.identity = g, identity.Name
+			framed.guest, framed.identity = g, identity
 			g.opens(func(string) { framed.Close(0, "") })
 			go accept(framed)
 		case errors.Is(err, net.ErrClosed):

@@ -399,7 +399,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		guest.leave()
 		return
 	}
-	c.identity = identity.Name
+	c.identity = identity
 	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
 }

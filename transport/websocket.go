@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/transport/auth"
 	"github.com/gorilla/websocket"
 )
 
@@ -38,12 +39,11 @@ type settings struct {
 // keep-alive pings, and a goroutine lives only while a pong is written.
 type webSocket struct {
 	// Fixed at the handshake.
-	ws     *websocket.Conn
-	wire   wire
-	raw    syscall.RawConn
-	remote string
-	// identity is the auth.Identity.Name of a server's client; "": the server asks for no credential.
-	identity string
+	ws       *websocket.Conn
+	wire     wire
+	raw      syscall.RawConn
+	remote   string
+	identity auth.Identity // of a server's client; zero: the server asks for no credential
 	settings
 
 	// Owned by the writer, on a server.
@@ -102,8 +102,8 @@ func (c *webSocket) RemoteAddr() string { return c.remote }
 // Peer names the other side of a server's connection: the machine, or the user at a unix socket.
 func (c *webSocket) Peer() string { return c.wire.state().guest.peer(c.remote) }
 
-// Identity names the client of a server that asks for credentials. "": the server asks for none.
-func (c *webSocket) Identity() string { return c.identity }
+// Identity returns who the client of a server is. Zero: the server asks for no credential.
+func (c *webSocket) Identity() auth.Identity { return c.identity }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *webSocket) Admit() { c.wire.state().guest.leave() }

@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -22,8 +23,8 @@ type drainDue struct{}
 // Options describe a command.
 type Options struct {
 	Spec       *dialect.Spec
-	From       string // as message.Attach.From
-	Identity   string // as message.Attach.Identity
+	From       string            // as message.Attach.From
+	Identity   identity.Identity // as message.Attach.Identity
 	Troupe     *actor.PID
 	Connection *actor.PID
 	Room       *budget.Part // for output kept until the end

@@ -91,7 +91,7 @@ type connection struct {
 	token    uint64
 	pending  map[uint64]pending   // requests without an answer
 	reads    fifo.Queue[pending]  // answered once the window has room
-	lists    []pending            // process/list: all wait for listing
+	lists    []pending            // process/list and session/list: all wait for listing
 	listing  *listing             // until its answers are written
 	starting map[string][]inbound // by process id: requests behind a process/start
 

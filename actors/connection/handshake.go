@@ -7,6 +7,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -54,19 +55,19 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 	env.After(ctx, attachTime, attachDue{c.token})
 }
 
-// identityOf returns who the client of a connection is. "": the server asks for no credentials.
-func identityOf(conn message.Conn) string {
-	if known, ok := conn.(interface{ Identity() string }); ok {
+// identityOf returns who the client of a connection is. Zero: the server asks for no credential.
+func identityOf(conn message.Conn) identity.Identity {
+	if known, ok := conn.(interface{ Identity() identity.Identity }); ok {
 		return known.Identity()
 	}
-	return ""
+	return identity.Identity{}
 }
 
 // ownerKey names the owner of the sessions opened over a connection. Sessions are counted by owner.
 // Without authentication the owner is the remote address.
 func ownerKey(conn message.Conn) string {
-	if identity := identityOf(conn); identity != "" {
-		return identity
+	if name := identityOf(conn).Name; name != "" {
+		return name
 	}
 	if known, ok := conn.(interface{ Peer() string }); ok {
 		return known.Peer()

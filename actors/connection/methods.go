@@ -87,6 +87,7 @@ var table = []section{
 	}},
 	{family: execFamily, about: "session", methods: []method{
 		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads},
+		{name: protocol.MethodSessionList, handler: handles(ignored, (*connection).listSessions), observer: reads, server: true},
 		{name: protocol.MethodSessionClose, handler: handles(optional, (*connection).closeSession), repeat: repeatBySession, server: true},
 		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true},
 		{name: protocol.MethodProcessList, handler: handles(ignored, (*connection).listProcesses), observer: reads},

@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"encoding/base64"
 	"slices"
 	"strings"
@@ -15,28 +16,31 @@ import (
 
 // pending is a request without an answer.
 type pending struct {
-	id      protocol.ID
-	weight  int
-	process string   // process id; may be ""
-	about   bool     // a process: process counts
-	starts  []string // process/start, group/start: the ids of the new processes
-	read    *protocol.ProcessReadParams
-	list    *listing        // the request is a part of a process/list
-	command *runningCommand // nil: the request is not about a command
-	call    *dialect.Call   // to command; nil: the start of command
-	server  bool            // the answer waits for the server alone
+	id       protocol.ID
+	weight   int
+	process  string   // process id; may be ""
+	about    bool     // a process: process counts
+	starts   []string // process/start, group/start: the ids of the new processes
+	read     *protocol.ProcessReadParams
+	list     *listing        // the request is a part of a list
+	sessions bool            // in connection.lists: session/list, not process/list
+	command  *runningCommand // nil: the request is not about a command
+	call     *dialect.Call   // to command; nil: the start of command
+	server   bool            // the answer waits for the server alone
 }
 
 // begins reports whether p is the start of a command.
 func (p *pending) begins() bool { return p.command != nil && p.call == nil }
 
-// listing gathers the answers for process/list. All requests that came before its beginning share
-// a listing, and the connection has a single listing at a time. So at most two answers are in memory.
+// listing gathers the answers for process/list or for session/list. All requests of the same method that
+// came before its beginning share a listing, and the connection has a single listing at a time. So at most
+// two answers are in memory.
 type listing struct {
-	asked []pending
-	left  int // processes without an answer
-	infos []protocol.ProcessInfo
-	err   *protocol.Error // a process failed to describe itself
+	asked     []pending
+	left      int // actors without an answer
+	processes []protocol.ProcessInfo
+	sessions  []protocol.SessionSummary
+	err       *protocol.Error // a process or the registry failed to answer
 }
 
 func (c *connection) request(ctx actor.Context, in inbound) {
@@ -93,6 +97,11 @@ func (c *connection) closeSession(ctx actor.Context, in inbound, p protocol.Sess
 
 func (c *connection) listProcesses(ctx actor.Context, in inbound, _ struct{}) {
 	c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
+	c.list(ctx)
+}
+
+func (c *connection) listSessions(ctx actor.Context, in inbound, _ struct{}) {
+	c.lists = append(c.lists, pending{id: in.id, weight: in.weight, sessions: true})
 	c.list(ctx)
 }
 
@@ -156,14 +165,32 @@ func (c *connection) list(ctx actor.Context) {
 	if c.listing != nil || len(c.lists) == 0 {
 		return
 	}
-	l := &listing{asked: c.lists, left: len(c.streams), infos: []protocol.ProcessInfo{}}
-	c.listing, c.lists = l, nil
+	l := new(listing)
+	sessions := c.lists[0].sessions
+	c.lists = slices.DeleteFunc(c.lists, func(p pending) bool {
+		if p.sessions == sessions {
+			l.asked = append(l.asked, p)
+		}
+		return p.sessions == sessions
+	})
+	c.listing = l
+	if sessions {
+		l.left = 1
+		c.askForList(ctx, l, c.troupe, "", message.SessionListRequest{Identity: identityOf(c.conn)})
+		return
+	}
+	l.left = len(c.streams)
 	for id, s := range c.streams {
-		c.token++
-		c.pending[c.token] = pending{process: id, about: true, list: l}
-		ctx.Request(s.ref.PID, message.Request{Token: c.token, Params: message.DescribeRequest{}})
+		c.askForList(ctx, l, s.ref.PID, id, message.DescribeRequest{})
 	}
 	c.listed(ctx, l)
+}
+
+// askForList asks an actor for its part of a listing; process is its id if the actor is a process.
+func (c *connection) askForList(ctx actor.Context, l *listing, pid *actor.PID, process string, params any) {
+	c.token++
+	c.pending[c.token] = pending{process: process, about: process != "", list: l}
+	ctx.Request(pid, message.Request{Token: c.token, Params: params})
 }
 
 // listWritten begins the next listing, if a process/list waits.
@@ -173,18 +200,27 @@ func (c *connection) listWritten(ctx actor.Context) {
 	c.mayClose(ctx)
 }
 
-// listed answers a process/list once every process has described itself.
+// listed answers the requests for a list once every actor has answered.
 func (c *connection) listed(ctx actor.Context, l *listing) {
 	if l.left > 0 {
 		return
 	}
-	slices.SortFunc(l.infos, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
-	held := 2 * footprint(l.infos) // as values, and encoded
+	var result any
+	if l.asked[0].sessions {
+		slices.SortFunc(l.sessions, func(a, b protocol.SessionSummary) int {
+			return cmp.Or(cmp.Compare(a.CreatedAtMs, b.CreatedAtMs), strings.Compare(a.SessionID, b.SessionID))
+		})
+		result = protocol.SessionListResult{Sessions: append([]protocol.SessionSummary{}, l.sessions...)}
+	} else {
+		slices.SortFunc(l.processes, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
+		result = protocol.ProcessListResult{Processes: append([]protocol.ProcessInfo{}, l.processes...)}
+	}
+	held := 2 * footprint(result) // as values, and encoded
 	if !c.memory.Try(held) {
 		l.err, held = protocol.Errorf(protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
 	}
 	for _, p := range l.asked {
-		c.answer(p, protocol.ProcessListResult{Processes: l.infos}, l.err)
+		c.answer(p, result, l.err)
 	}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	c.writer.control(outgoing{held: held, written: func() { root.Send(self, listWritten{}) }})
@@ -241,9 +277,18 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 
 // described adds the answer of a process to a listing.
 func (c *connection) described(ctx actor.Context, l *listing, m message.Reply) {
-	if info, ok := m.Result.(protocol.ProcessInfo); ok {
-		l.infos = append(l.infos, info)
-	} else if m.Err != nil && m.Err.Code == protocol.CodeInternal {
+	switch result := m.Result.(type) {
+	case protocol.ProcessInfo:
+		l.processes = append(l.processes, result)
+	case protocol.SessionSummary:
+		l.sessions = append(l.sessions, result)
+	case []*actor.PID:
+		for _, session := range result {
+			l.left++
+			c.askForList(ctx, l, session, "", message.SummaryRequest{Identity: identityOf(c.conn)})
+		}
+	}
+	if m.Err != nil && m.Err.Code == protocol.CodeInternal {
 		l.err = m.Err
 	}
 	l.left--

@@ -10,8 +10,8 @@ package message
 //     calls ReadMessage.
 //   - Admit(): the client has a session now, and the transport does not count it as a stranger any more.
 //   - Peer() string: names the machine or the user at the other side, for Config.MaxSessionsEach.
-//   - Identity() string: who the client is. Sessions belong to identities: for a client with another
-//     identity a session does not exist. "": clients are alike.
+//   - Identity() identity.Identity: who the client is, and whose sessions the client may reach. For all
+//     other clients, a session does not exist. Zero: clients are alike.
 type Conn interface {
 	// ReadMessage returns the next message, which is valid until the next call.
 	//

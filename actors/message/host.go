@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -23,9 +24,9 @@ type Attach struct {
 	// From is the owner key of a new session: Config.MaxSessionsEach counts the sessions of each key.
 	// Connections use the identity of the client, or else its address.
 	From string
-	// Identity is who the client is. A session belongs to the identity that opened it: for any other
-	// identity it does not exist. "": the server asks for no credentials, and all clients are alike.
-	Identity string
+	// Identity is who the client is. A session belongs to the identity that opened the session. For
+	// clients that may not reach it, the session does not exist.
+	Identity identity.Identity
 	// Ephemeral is for a new session. An ephemeral session ends as soon as it has no owner, and
 	// forgets a process as soon as the owner has had the end of that process.
 	Ephemeral bool
@@ -63,7 +64,7 @@ type ProcessRef struct {
 // Request is from whoever is attached, to a session or to a process; a Reply answers. Params is the value
 // of a params type of package protocol, or of a request type of this package. A session answers
 // protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
-// protocol.GroupStopParams, protocol.SessionCloseParams, SessionInfoRequest and GroupListRequest. A
+// protocol.GroupStopParams, protocol.SessionCloseParams, SessionInfoRequest, SummaryRequest and GroupListRequest. A
 // process answers all params that name a process, and DescribeRequest.
 type Request struct {
 	Token  uint64 // comes back in the Reply
@@ -116,6 +117,14 @@ type GroupStarted struct {
 	protocol.GroupStartResult
 	Processes []ProcessRef // the processes of the group that are still there
 }
+
+// SessionListRequest are the Params of a Request to the troupe. Result: []*actor.PID, the sessions that
+// Identity may observe, and perhaps others.
+type SessionListRequest struct{ Identity identity.Identity }
+
+// SummaryRequest are the Params of a Request to a session. Result: protocol.SessionSummary, or nil if
+// the session does not exist for Identity or belongs to a program of the sister APIs.
+type SummaryRequest struct{ Identity identity.Identity }
 
 // SessionInfoRequest are the Params of a Request to a session. Result: protocol.SessionInfoResult.
 type SessionInfoRequest struct{}

@@ -88,6 +88,8 @@ func (r *registry) Receive(ctx actor.Context) {
 		} else {
 			r.waiting = append(r.waiting, asked)
 		}
+	case message.Request:
+		ctx.Respond(r.request(m))
 	case message.SessionSpawned:
 		if s := r.known[m.ID]; s != nil {
 			ctx.Watch(s) // Terminated comes even if the session could not be spawned
@@ -153,6 +155,22 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	default:
 		r.want(ctx, m)
 	}
+}
+
+// request answers with the sessions that a client may observe. A session whose owner key is not known
+// again after a restart of the registry is one of them: the session itself decides.
+func (r *registry) request(m message.Request) any {
+	list, ok := m.Params.(message.SessionListRequest)
+	if !ok {
+		return m.Failed(protocol.Errorf(protocol.CodeInternal, "a registry does not answer %T", m.Params))
+	}
+	sessions := []*actor.PID{}
+	for id, s := range r.known {
+		if from := r.roster.From(id); from == "" || list.Identity.Name == "" || list.Identity.MayObserve(from) {
+			sessions = append(sessions, actor.NewPID(s.Address, s.Id+"/"+message.SessionName))
+		}
+	}
+	return message.Reply{Token: m.Token, Result: sessions}
 }
 
 // want queues the session that m opens.

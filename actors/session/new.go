@@ -28,7 +28,7 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		id:       o.ID,
 		name:     o.Name,
 		from:     o.From,
-		identity: o.First.Identity,
+		identity: o.First.Identity.Name,
 		life:     o.Life,
 		registry: o.Registry,
 		first:    &o.First,

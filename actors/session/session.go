@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/actors/shellstate"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -26,7 +28,7 @@ type sessionRecord struct {
 	env        *env.Env
 	id, name   string
 	from       string // the owner key, as in Attach
-	identity   string // of the client that opened the session, as in Attach
+	identity   string // the name of the identity that opened the session
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *message.AttachRequest // of the client that opens the session; nil once attached
@@ -187,13 +189,14 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 
 // attach makes the sender owner or observer, and answers.
 func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
-	if !s.life.Admits() || m.Identity != s.identity {
+	role := cmp.Or(m.Role, protocol.RoleOwner)
+	switch {
+	case !s.life.Admits() || !m.Identity.MayObserve(s.identity):
 		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(s.id)))
 		return
-	}
-	role := m.Role
-	if role == "" {
-		role = protocol.RoleOwner
+	case role == protocol.RoleOwner && !m.Identity.Owns(s.identity):
+		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeObserver, "%s may observe session %s, and not own it: set role to observer", m.Identity.Name, s.id)))
+		return
 	}
 	if role == protocol.RoleOwner {
 		if s.owner != nil && !s.owner.Equal(m.Sender) {
@@ -296,12 +299,36 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 			IdleMs:        env.Milliseconds(limits.Idle),
 			MaxAgeMs:      env.Milliseconds(limits.Age),
 		}})
+	case message.SummaryRequest:
+		ctx.Respond(message.Reply{Token: m.Token, Result: s.summary(params.Identity)})
 	case protocol.SessionCloseParams:
 		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
 	default:
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
 	}
+}
+
+// summary describes the session to a client; nil if the session is not for the client.
+func (s *session) summary(to identity.Identity) any {
+	if s.life.Limits().Ephemeral || !to.MayObserve(s.identity) {
+		return nil
+	}
+	sum := protocol.SessionSummary{
+		SessionID:   s.id,
+		Name:        s.name,
+		Identity:    s.identity,
+		CreatedAtMs: s.life.Created().UnixMilli(),
+		Observers:   len(s.observers),
+		Processes:   s.processes.Len(),
+		State:       protocol.SessionDetached,
+	}
+	if _, closing := s.life.Closing(); closing {
+		sum.State = protocol.SessionClosing
+	} else if s.owner != nil {
+		sum.State = protocol.SessionAttached
+	}
+	return sum
 }
 
 func (s *session) roleOf(pid *actor.PID) protocol.Role {

@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/actors/shellstate"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -35,6 +36,11 @@ type lone struct {
 }
 
 func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *lone {
+	return newLoneOf(t, "", life, processes...)
+}
+
+// newLoneOf returns a session of the identity name.
+func newLoneOf(t *testing.T, name string, life *lifetime.Life, processes ...*members.Process) *lone {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
@@ -53,7 +59,8 @@ func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *
 		life:       life,
 		registry:   l.test,
 		supervisor: l.test,
-		first:      &message.AttachRequest{Sender: l.test},
+		identity:   name,
+		first:      &message.AttachRequest{Attach: message.Attach{Identity: identity.Identity{Name: name}}, Sender: l.test},
 		gauge:      new(message.Gauge),
 	}
 	record.closes, record.giveUp = context.WithCancelCause(context.Background())
@@ -207,18 +214,34 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// For a client with another identity, a session does not exist.
-func TestSessionOfAnotherIdentity(t *testing.T) {
-	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
-	hear[message.Attached](l)
-	for _, m := range []message.Attach{
-		{Identity: "mallory", SessionID: "s"},
-		{Identity: "mallory", SessionID: "s", Takeover: true},
-		{Identity: "mallory", SessionID: "s", Role: protocol.RoleObserver},
+// A session exists for the identity that opened it, for operators, and for observers of the identity.
+func TestWhoMayAttach(t *testing.T) {
+	const owner, observer = protocol.RoleOwner, protocol.RoleObserver
+	mallory := identity.Identity{Name: "mallory", Observes: []string{"bob"}}
+	watcher := identity.Identity{Name: "watcher", Observes: []string{"bob", "alice"}}
+	operator := identity.Identity{Name: "root", Operator: true}
+	for _, c := range []struct {
+		who  identity.Identity
+		role protocol.Role
+		code int // 0: attached
+	}{
+		{identity.Identity{Name: "alice"}, owner, 0},
+		{identity.Identity{Name: "alice"}, observer, 0},
+		{mallory, owner, protocol.CodeInvalidRequest},
+		{mallory, observer, protocol.CodeInvalidRequest},
+		{identity.Identity{}, owner, protocol.CodeInvalidRequest},
+		{watcher, owner, protocol.CodeObserver},
+		{watcher, observer, 0},
+		{operator, owner, 0},
+		{operator, observer, 0},
 	} {
-		l.send(m)
-		if got := hear[message.Reply](l); !reflect.DeepEqual(got.Err, wireerr.UnknownSession("s")) {
-			t.Errorf("%+v: %v", m, got.Err)
+		l := newLoneOf(t, "alice", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+		hear[message.Attached](l)
+		l.send(message.Attach{Identity: c.who, SessionID: "s", Role: c.role, Takeover: true})
+		if c.code == 0 {
+			hear[message.Attached](l)
+		} else if got := hear[message.Reply](l); got.Err.Code != c.code || c.code == protocol.CodeInvalidRequest && !reflect.DeepEqual(got.Err, wireerr.UnknownSession("s")) {
+			t.Errorf("%+v as %s: %v", c.who, c.role, got.Err)
 		}
 	}
 }

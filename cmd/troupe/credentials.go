@@ -21,6 +21,7 @@ type credentialFlags struct {
 	jwtSecret    string
 	jwt          auth.SignedOptions
 	unixUsers    bool
+	roles        string
 	tls          auth.TLSFiles
 	certificates string
 
@@ -47,6 +48,7 @@ func (c *credentialFlags) register(f *flag.FlagSet) {
 	f.StringVar(&c.jwt.Audience, "auth-jwt-audience", "", "the `audience` that signed tokens must name")
 	f.DurationVar(&c.jwt.Skew, "auth-jwt-skew", 30*time.Second, "how far the clocks of issuer and server may differ")
 	f.BoolVar(&c.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
+	f.StringVar(&c.roles, "auth-roles-file", "", "what identities may do beyond their own sessions: lines of `FILE` are NAME operator, or NAME observes NAME …. The file is read at each connection")
 	f.StringVar(&c.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
 	f.StringVar(&c.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.StringVar(&c.tls.ClientCAs, "tls-client-ca", "", "accept client certificates issued by the certificates in the PEM `FILE`")
@@ -93,10 +95,17 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 	switch {
 	case c.unixUsers && !strings.HasPrefix(listen, "unix://"):
 		return nil, nil, fmt.Errorf("--auth-unix-users is for --listen unix://PATH, not for %s", listen)
+	case *door == auth.Door{} && c.roles != "":
+		return nil, nil, errors.New("--auth-roles-file needs a flag that says who may connect, such as --auth-token-file")
 	case *door == auth.Door{}:
 		return nil, config, nil
 	case !strings.Contains(listen, "://") || listen == "stdio://":
 		return nil, nil, fmt.Errorf("--listen %s asks for no credential: leave the flags about credentials out", listen)
+	}
+	if c.roles != "" {
+		if door.Roles, err = auth.OpenRoles(c.roles); err != nil {
+			return nil, nil, fmt.Errorf("--auth-roles-file: %w", err)
+		}
 	}
 	return door, config, nil
 }

@@ -151,6 +151,7 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodEnvironmentStatus: func(h *Hunt) any { return obj{} },
 	protocol.MethodServerInfo:        func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionInfo:       func(h *Hunt) any { return obj{} },
+	protocol.MethodSessionList:       func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionClose:      func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionAck:        func(h *Hunt) any { return obj{"processes": obj{h.process(): h.IntN(5)}} },
 

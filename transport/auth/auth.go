@@ -6,16 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/identity"
 )
 
-// An Identity is who a client is. The zero Identity is a client of a server that asks for no credential.
-type Identity struct {
-	// Name is unique among the clients of a server. For a bearer token, Name is the name of the token,
-	// which has no colon. For other credentials, Name begins with the kind: "jwt:" and the subject of a
-	// signed token, "cert:" and the name in a certificate, "uid:" and the user at a unix socket. So a
-	// client cannot get the name of another client by choosing another kind of credential.
-	Name string
-}
+// Identity is who a client is, and whose sessions the client may reach.
+type Identity = identity.Identity
 
 // A Refusal is the reason why a credential is refused. Texts are those of exec-server wire §1. A Refusal
 // never contains a part of a credential.

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -353,6 +354,41 @@ func TestAnyOf(t *testing.T) {
 	want(t, unable, "alice-has-a-token", "alice", nil)
 	if _, err := unable.Check("bobs-token-is-long", time.Now()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a token that may be right: %v", err)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	uid := uint32(7)
+	path := write(t, "roles", "# people\nuid:7 operator\nalice observes bob jwt:carol\nalice observes dave\n")
+	tokens := must[*Tokens](t)(OpenTokens(write(t, "tokens", "alice alice-has-a-token\nbob bob-has-a-token-too\n")))
+	signed := must[*SignedTokens](t)(OpenSecret(write(t, "secret", hmacSecret), SignedOptions{}))
+	door := Door{Bearer: AnyOf(tokens, signed), UnixUsers: true, Roles: must[*Roles](t)(OpenRoles(path))}
+	header := func(token string) Visitor { return Visitor{Header: http.Header{"Authorization": {"Bearer " + token}}} }
+	by := func(roles any) Visitor {
+		return header(issue(t, jose.HS256, []byte(hmacSecret), claims{"sub": "carol", "exp": in(time.Hour), "troupe": roles}))
+	}
+	check := func(v Visitor, want Identity) {
+		t.Helper()
+		if id, err := door.Identify(v, time.Now()); err != nil || !reflect.DeepEqual(id, want) {
+			t.Errorf("%+v, %v, want %+v", id, err, want)
+		}
+	}
+	check(Visitor{UID: &uid}, Identity{Name: "uid:7", Operator: true})
+	check(header("alice-has-a-token"), Identity{Name: "alice", Observes: []string{"bob", "jwt:carol", "dave"}})
+	check(header("bob-has-a-token-too"), Identity{Name: "bob"})
+	check(by(nil), Identity{Name: "jwt:carol"})
+	check(by(claims{"operator": true}), Identity{Name: "jwt:carol", Operator: true})
+	check(by(claims{"observes": []string{"alice"}}), Identity{Name: "jwt:carol", Observes: []string{"alice"}})
+	if id, err := door.Identify(by(claims{"operator": "yes"}), time.Now()); err != ErrSignedToken {
+		t.Errorf("a role of the wrong type: %+v, %v", id, err)
+	}
+	write(t, path, "uid:7 observes alice\n")
+	check(Visitor{UID: &uid}, Identity{Name: "uid:7", Observes: []string{"alice"}})
+	for _, wrong := range []string{"alice\n", "alice admin\n", "alice observes\n", "alice operator bob\n", "x observes" + strings.Repeat(" y", maxObserved+1) + "\n"} {
+		write(t, path, wrong)
+		if id, err := door.Identify(Visitor{UID: &uid}, time.Now()); err == nil {
+			t.Errorf("%.30q: %+v", wrong, id)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ type Door struct {
 	Bearer       Checker         // checks bearer tokens; nil: they are refused
 	Certificates CertificateName // which name of a client certificate counts; "": certificates are no credential
 	UnixUsers    bool            // at a unix socket the user of the other side is a credential
+	Roles        *Roles          // what identities may do beyond their own sessions; nil: nothing
 }
 
 // A Visitor is what a server knows of a client that wants to connect.
@@ -24,6 +25,15 @@ type Visitor struct {
 // Identify returns who a visitor is. If a visitor shows a bearer token, only the token counts, however
 // right the other credentials are. The errors are those of a Checker.
 func (d *Door) Identify(v Visitor, now time.Time) (Identity, error) {
+	id, err := d.name(v, now)
+	if err != nil {
+		return Identity{}, err
+	}
+	return d.Roles.grant(id)
+}
+
+// name returns the identity of a visitor without the roles of a file.
+func (d *Door) name(v Visitor, now time.Time) (Identity, error) {
 	token, err := FromHeader(v.Header)
 	switch {
 	case err == nil && d.Bearer != nil:

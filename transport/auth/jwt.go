@@ -18,7 +18,8 @@ import (
 )
 
 // SignedTokens is a Checker of signed tokens (JWT, RFC 7519). A token names its client in the claim sub,
-// and must have the claim exp.
+// and must have the claim exp. The claim troupe may have the roles of the client, as in
+// {"operator":true,"observes":["alice"]}.
 type SignedTokens struct {
 	file *secret[[]signingKey]
 	SignedOptions
@@ -167,12 +168,25 @@ func (s *SignedTokens) Check(token string, now time.Time) (Identity, error) {
 	case err != nil:
 		return Identity{}, ErrSignedToken
 	}
-	return Identity{Name: "jwt:" + claims.Subject}, nil // tokens of exec-server may have no subject
+	if len(claims.Troupe.Observes) > maxObserved {
+		return Identity{}, ErrSignedToken
+	}
+	// The subject may be empty: tokens of exec-server have none.
+	return Identity{Name: "jwt:" + claims.Subject, Operator: claims.Troupe.Operator, Observes: claims.Troupe.Observes}, nil
+}
+
+// tokenClaims are the claims of a signed token.
+type tokenClaims struct {
+	jwt.Claims
+	Troupe struct {
+		Operator bool     `json:"operator"`
+		Observes []string `json:"observes"`
+	} `json:"troupe"`
 }
 
 // verify returns the claims of a token signed with one of keys. A token with a kid is compared only with
 // keys of this kid and keys without one.
-func verify(keys []signingKey, token string) (claims jwt.Claims, ok bool) {
+func verify(keys []signingKey, token string) (claims tokenClaims, ok bool) {
 	for _, k := range keys {
 		t, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{k.alg})
 		if err != nil || len(t.Headers) != 1 {
@@ -181,10 +195,10 @@ func verify(keys []signingKey, token string) (claims jwt.Claims, ok bool) {
 		if kid := t.Headers[0].KeyID; kid != "" && k.id != "" && kid != k.id {
 			continue
 		}
-		claims = jwt.Claims{}
+		claims = tokenClaims{}
 		if t.Claims(k.key, &claims) == nil {
 			return claims, true
 		}
 	}
-	return jwt.Claims{}, false
+	return tokenClaims{}, false
 }

@@ -58,6 +58,14 @@ func (r *Roster) Take(id, from string) {
 	o.sessions++
 }
 
+// From returns the owner key of a session; "" if the session has no seat.
+func (r *Roster) From(id string) string {
+	if s := r.seats[id]; s != nil {
+		return s.from
+	}
+	return ""
+}
+
 // Leave frees the seat of a session, if it has one.
 func (r *Roster) Leave(id string) {
 	s := r.seats[id]

@@ -1,0 +1,70 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// maxObserved is how many identities a client may observe by name.
+const maxObserved = 1000
+
+// Roles say what identities may do beyond their own sessions. They are lines of a file:
+//
+//	# Lines with # and empty lines are skipped.
+//	root      operator
+//	cert:bob  observes alice jwt:carol
+//
+// An operator reaches all sessions as if they were its own. An identity may have several lines.
+type Roles struct {
+	file *secret[map[string]Identity]
+}
+
+// OpenRoles returns the roles in the file at path. Each connection sees the file as the file is then.
+func OpenRoles(path string) (*Roles, error) {
+	f, err := openSecret(path, parseRoles)
+	return &Roles{f}, err
+}
+
+func parseRoles(data []byte) (map[string]Identity, error) {
+	all := make(map[string]Identity)
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxFile)
+	for number := 1; lines.Scan(); number++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		id := all[fields[0]]
+		id.Name = fields[0]
+		switch {
+		case len(fields) == 2 && fields[1] == "operator":
+			id.Operator = true
+		case len(fields) > 2 && fields[1] == "observes":
+			id.Observes = append(id.Observes, fields[2:]...)
+		default:
+			return nil, fmt.Errorf("line %d: want NAME operator, or NAME observes NAME …, not %q", number, strings.Join(fields, " "))
+		}
+		if len(id.Observes) > maxObserved {
+			return nil, fmt.Errorf("line %d: %s observes more than %d identities", number, id.Name, maxObserved)
+		}
+		all[id.Name] = id
+	}
+	return all, lines.Err()
+}
+
+// grant adds the roles of an identity.
+func (r *Roles) grant(id Identity) (Identity, error) {
+	if r == nil {
+		return id, nil
+	}
+	all, err := r.file.get()
+	if err != nil {
+		return Identity{}, err
+	}
+	more := all[id.Name]
+	id.Operator = id.Operator || more.Operator
+	id.Observes = append(id.Observes[:len(id.Observes):len(id.Observes)], more.Observes...)
+	return id, nil
+}
