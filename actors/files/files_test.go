@@ -586,7 +586,10 @@ func TestReadDirectoryOfTooMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err = ReadDirectory(dir, nil)
+	r, err = ReadDirectory(dir, nil)
+	if len(r.Entries) > maxListed {
+		t.Errorf("%d entries were kept, the limit is %d", len(r.Entries), maxListed)
+	}
 	wantText(t, err, fmt.Sprintf("fs/readDirectory returned %d entries; limit is %d", maxListed+2, maxListed))
 }
 

@@ -203,7 +203,7 @@ func TestNoFollowRaces(t *testing.T) {
 	})
 	done, refused := 0, 0
 	for range 100_000 {
-		if done >= 1000 && refused >= 2000 {
+		if done >= 4000 && refused >= 20_000 {
 			break
 		}
 		for name, call := range map[string]func() error{
