@@ -48,7 +48,8 @@ type Codec interface {
 	// Binary says whether the opcode of the websocket frames is binary or text.
 	Binary() bool
 
-	// Decode splits a frame. For an invalid frame the error is an *Error to send with InvalidID.
+	// Decode splits a frame. For an invalid frame the error is an *Error to send with InvalidID, once
+	// its message says where the frame is from.
 	// Decode allocates nothing in proportion to the frame.
 	Decode(frame []byte) (Message, error)
 
@@ -84,17 +85,30 @@ func (e *envelope) message() (Message, error) {
 	case e.named:
 		m.Kind, m.Payload, m.Error = Request, e.params, nil
 	case e.result == nil && m.Error == nil:
-		return Message{}, errors.New("missing field `method`, `result` or `error`")
-	case e.result != nil && m.Error != nil:
-		return Message{}, errors.New("fields `result` and `error` exclude each other")
+		return Message{}, &detailed{"missing field `error`", "a message has a method, a result or an error"}
 	case m.ID.IsZero():
 		return Message{}, errors.New("missing field `id`")
 	case e.result != nil:
-		m.Kind, m.Payload = Response, e.result
+		m.Kind, m.Payload, m.Error = Response, e.result, nil
 	default:
 		m.Kind = Failure
 	}
 	return m, nil
+}
+
+// unreadable returns the error of Decode. Its message is exec-server's text, if exec-server has one.
+func unreadable(err error) *Error {
+	e := wrongParams(err)
+	e.Code, e.cause = CodeInvalidRequest, nil
+	return e
+}
+
+func noObject(found kind) error {
+	detail := "a message is an object"
+	if found == kindArray {
+		detail = "found an array: batches are not supported"
+	}
+	return &detailed{"expected a JSON-RPC object", detail}
 }
 
 // HasMember reports whether a Payload of codec c is an object with a non-null member of this name.

@@ -20,19 +20,22 @@ func (jsonCodec) Binary() bool { return false }
 func (jsonCodec) Decode(frame []byte) (Message, error) {
 	m, err := decodeMessage(frame)
 	if err != nil {
-		return Message{}, Errorf(CodeInvalidRequest, "failed to parse JSON-RPC message: %v", err)
+		return Message{}, unreadable(err)
 	}
 	return m, nil
 }
 
 func decodeMessage(frame []byte) (Message, error) {
 	s := scanner{b: frame, tally: tally{strict: true}}
-	switch s.peek() {
-	case '{':
-	case '[':
-		return Message{}, errors.New("found an array, expected an object: batches are not supported")
-	default:
-		return Message{}, s.unexpected("a JSON-RPC object")
+	if kind := s.kind(); kind != kindObject {
+		err := s.skip(0)
+		if err == nil {
+			err = s.end()
+		}
+		if err == nil {
+			err = noObject(kind)
+		}
+		return Message{}, err
 	}
 
 	var m envelope
@@ -66,7 +69,7 @@ func decodeMessage(frame []byte) (Message, error) {
 				return nil
 			}
 			if s.peek() != '{' {
-				err = s.mismatch("a map")
+				err = s.mismatch("struct W3cTraceContext")
 			} else {
 				err = s.skip(0)
 			}
@@ -99,7 +102,7 @@ func (jsonCodec) Unmarshal(payload []byte, v any) error {
 		}
 	}
 	if err := unmarshalJSON(payload, v); err != nil {
-		return Errorf(CodeInvalidParams, "%v", err)
+		return wrongParams(err)
 	}
 	return nil
 }

@@ -58,34 +58,54 @@ func (s *scanner) accept(c byte) bool {
 // end fails if anything but blanks is left.
 func (s *scanner) end() error {
 	if s.peek(); s.i < len(s.b) {
-		return s.unexpected("nothing more")
+		return s.unexpected("nothing more", "trailing characters", endOfValue)
 	}
 	return nil
 }
 
-func (s *scanner) unexpected(expected string) error {
+// unexpected returns an error: the next byte is not as expected. peer is exec-server's text for it,
+// and end its text at the end of the input.
+func (s *scanner) unexpected(expected, peer, end string) error {
 	if s.i >= len(s.b) {
-		return fmt.Errorf("the text ends at byte %d, expected %s", s.i, expected)
+		return s.wrong(len(s.b), end, fmt.Sprintf("the text ends at byte %d, expected %s", s.i, expected))
 	}
-	return fmt.Errorf("found %q at byte %d, expected %s", s.b[s.i], s.i, expected)
+	return s.wrong(s.i+1, peer, fmt.Sprintf("found %q at byte %d, expected %s", s.b[s.i], s.i, expected))
+}
+
+const (
+	endOfValue  = "EOF while parsing a value"
+	endOfString = "EOF while parsing a string"
+	endOfList   = "EOF while parsing a list"
+	endOfObject = "EOF while parsing an object"
+)
+
+// wrong returns an error after the first at bytes, in exec-server's words and with our detail.
+func (s *scanner) wrong(at int, peer, detail string) error {
+	line := bytes.LastIndexByte(s.b[:at], '\n') + 1
+	return &detailed{fmt.Sprintf("%s at line %d column %d", peer, 1+bytes.Count(s.b[:line], []byte("\n")), at-line), detail}
 }
 
 // object calls visit at the value of each member; visit must move past the value. The key is valid
 // during the call.
 func (s *scanner) object(visit func(key []byte) error) error {
 	if !s.accept('{') {
-		return s.unexpected("`{`")
+		return s.unexpected("`{`", "expected value", endOfValue)
 	}
 	if s.accept('}') {
 		return nil
 	}
-	for {
+	for end := endOfObject; ; end = endOfValue {
+		if c := s.peek(); c == '}' {
+			return s.unexpected("a string", "trailing comma", end)
+		} else if c != '"' {
+			return s.unexpected("a string", "key must be a string", end)
+		}
 		key, err := s.text()
 		if err != nil {
 			return err
 		}
 		if !s.accept(':') {
-			return s.unexpected("`:`")
+			return s.unexpected("`:`", "expected `:`", endOfObject)
 		}
 		if err := visit(key); err != nil {
 			return err
@@ -94,7 +114,7 @@ func (s *scanner) object(visit func(key []byte) error) error {
 			return nil
 		}
 		if !s.accept(',') {
-			return s.unexpected("`,` or `}`")
+			return s.unexpected("`,` or `}`", "expected `,` or `}`", endOfObject)
 		}
 	}
 }
@@ -102,12 +122,17 @@ func (s *scanner) object(visit func(key []byte) error) error {
 // array calls visit at each element; visit must move past the element.
 func (s *scanner) array(visit func(i int) error) error {
 	if !s.accept('[') {
-		return s.unexpected("`[`")
+		return s.unexpected("`[`", "expected value", endOfValue)
 	}
 	if s.accept(']') {
 		return nil
 	}
 	for i := 0; ; i++ {
+		if c := s.peek(); s.i == len(s.b) && i == 0 {
+			return s.unexpected("a value", "", endOfList)
+		} else if c == ']' {
+			return s.unexpected("a value", "trailing comma", "")
+		}
 		if err := visit(i); err != nil {
 			return err
 		}
@@ -115,7 +140,7 @@ func (s *scanner) array(visit func(i int) error) error {
 			return nil
 		}
 		if !s.accept(',') {
-			return s.unexpected("`,` or `]`")
+			return s.unexpected("`,` or `]`", "expected `,` or `]`", endOfList)
 		}
 	}
 }
@@ -133,7 +158,8 @@ func (s *scanner) raw() ([]byte, error) {
 // skip moves past a value nested in depth others.
 func (s *scanner) skip(depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("nested deeper than %d at byte %d", maxDepth, s.i)
+		s.peek()
+		return s.wrong(min(s.i+1, len(s.b)), "recursion limit exceeded", fmt.Sprintf("nested deeper than %d at byte %d", maxDepth, s.i))
 	}
 	switch c := s.peek(); {
 	case c == '{':
@@ -160,7 +186,27 @@ func (s *scanner) skip(depth int) error {
 	case s.literal("null"), s.literal("true"), s.literal("false"):
 		return nil
 	}
-	return s.unexpected("a value")
+	return s.noValue()
+}
+
+// noValue returns an error: no value is next.
+func (s *scanner) noValue() error {
+	rest := s.b[s.i:]
+	for _, word := range []string{"null", "true", "false"} {
+		if len(rest) == 0 || rest[0] != word[0] {
+			continue
+		}
+		same := 1
+		for same < min(len(rest), len(word)) && rest[same] == word[same] {
+			same++
+		}
+		detail := fmt.Sprintf("found %q at byte %d, expected a value", rest[0], s.i)
+		if same == len(rest) {
+			return s.wrong(len(s.b), endOfValue, detail)
+		}
+		return s.wrong(s.i+same+1, "expected ident", detail)
+	}
+	return s.unexpected("a value", "expected value", endOfValue)
 }
 
 // literal skips word if word is next.
@@ -192,16 +238,21 @@ func (s *scanner) number() ([]byte, error) {
 		return false
 	}
 	oneOf("-")
-	if !oneOf("0") && !some() {
-		return nil, s.unexpected("a digit")
+	if oneOf("0") {
+		if some() {
+			s.i = start + 1
+			return nil, s.unexpected("no digit after 0", "invalid number", endOfValue)
+		}
+	} else if !some() {
+		return nil, s.unexpected("a digit", "invalid number", endOfValue)
 	}
 	if oneOf(".") && !some() {
-		return nil, s.unexpected("a digit")
+		return nil, s.unexpected("a digit", "invalid number", endOfValue)
 	}
 	if oneOf("eE") {
 		oneOf("+-")
 		if !some() {
-			return nil, s.unexpected("a digit")
+			return nil, s.unexpected("a digit", "invalid number", endOfValue)
 		}
 	}
 	return s.b[start:s.i], nil
@@ -214,7 +265,7 @@ func digits(number []byte) string { return string(number[:min(len(number), 24)])
 // text moves past a string and returns its value. Without escapes the value aliases the input.
 func (s *scanner) text() ([]byte, error) {
 	if s.peek() != '"' {
-		return nil, s.unexpected("a string")
+		return nil, s.unexpected("a string", "expected value", endOfValue)
 	}
 	t, escaped, err := s.token()
 	if err != nil || !escaped {
@@ -227,12 +278,12 @@ func (s *scanner) text() ([]byte, error) {
 // later, when it is decoded as base64.
 func (s *scanner) base64() ([]byte, error) {
 	if !s.accept('"') {
-		return nil, s.unexpected("a string")
+		return nil, s.unexpected("a string", "expected value", endOfValue)
 	}
 	n := bytes.IndexByte(s.b[s.i:], '"')
 	if n < 0 {
 		s.i = len(s.b)
-		return nil, s.unexpected("the end of a string")
+		return nil, s.unexpected("the end of a string", "", endOfString)
 	}
 	inner := s.b[s.i : s.i+n]
 	s.i += n + 1
@@ -249,43 +300,77 @@ func (s *scanner) token() (inner []byte, escaped bool, err error) {
 		s.i += n
 		ascii = ascii && a
 		if s.i == len(s.b) {
-			return nil, false, s.unexpected("the end of a string")
+			return nil, false, s.unexpected("the end of a string", "", endOfString)
 		}
 		switch s.b[s.i] {
 		case '"':
 			inner = s.b[start:s.i:s.i]
 			s.i++
 			if !ascii && !utf8.Valid(inner) {
-				return nil, false, fmt.Errorf("the string at byte %d is not UTF-8", start)
+				return nil, false, s.wrong(s.i, "invalid unicode code point", fmt.Sprintf("the string at byte %d is not UTF-8", start))
 			}
 			return inner, escaped, nil
 		case '\\':
 			escaped = true
-			if !s.escape() {
-				return nil, false, s.unexpected("an escape")
+			if err := s.escape(); err != nil {
+				return nil, false, err
 			}
 		default:
-			return nil, false, s.unexpected("no control character in a string")
+			return nil, false, s.unexpected("no control character in a string", `control character (\u0000-\u001F) found while parsing a string`, endOfString)
 		}
 	}
 }
 
-// escape moves past a valid escape, or returns false.
-func (s *scanner) escape() bool {
-	rest := s.b[s.i+1:]
+// escape moves past a valid escape. Two escapes for the halves of a surrogate pair count as one.
+func (s *scanner) escape() error {
+	at := s.i
+	wrong := func(length int, peer string) error {
+		if at+length > len(s.b) {
+			length, peer = len(s.b)-at, endOfString
+		}
+		return s.wrong(at+length, peer, fmt.Sprintf("found %q at byte %d, expected an escape", s.b[at], at))
+	}
+	rest := s.b[at+1:]
 	if len(rest) > 0 && strings.IndexByte(`"\/bfnrt`, rest[0]) >= 0 {
 		s.i += 2
-		return true
+		return nil
 	}
-	if len(rest) < 5 || rest[0] != 'u' {
-		return false
+	if len(rest) == 0 || rest[0] != 'u' {
+		return wrong(2, "invalid escape")
 	}
-	for _, c := range rest[1:5] {
+	if len(rest) < 5 || !isHex4(rest[1:]) {
+		return wrong(6, "invalid escape")
+	}
+	s.i += 6
+	const lone = "lone leading surrogate in hex escape"
+	switch r := hex4(rest[1:]); {
+	case !utf16.IsSurrogate(r):
+		return nil
+	case r >= 0xDC00:
+		return wrong(6, lone)
+	}
+	rest = rest[5:]
+	for i, c := range []byte(`\u`) {
+		if len(rest) <= i || rest[i] != c {
+			return wrong(7+i, "unexpected end of hex escape")
+		}
+	}
+	if len(rest) < 6 || !isHex4(rest[2:]) {
+		return wrong(12, "invalid escape")
+	}
+	if low := hex4(rest[2:]); low < 0xDC00 || low > 0xDFFF {
+		return wrong(12, lone)
+	}
+	s.i += 6
+	return nil
+}
+
+func isHex4(b []byte) bool {
+	for _, c := range b[:4] {
 		if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
 			return false
 		}
 	}
-	s.i += 6
 	return true
 }
 
@@ -385,11 +470,21 @@ func (s *scanner) id() (ID, error) {
 		}
 		n, err := strconv.ParseInt(digits(t), 10, 64)
 		if err != nil {
-			return ID{}, fmt.Errorf("invalid number %s, expected a string or a 64-bit integer", clip(t))
+			return ID{}, wrongID(fmt.Sprintf("found %s, expected %s", clip(t), idTypes))
 		}
 		return IntID(n), nil
 	}
-	return ID{}, s.mismatch("a string or a 64-bit integer")
+	again := *s
+	if err := again.skip(0); err != nil { // no JSON at all
+		return ID{}, err
+	}
+	return ID{}, wrongID(s.mismatch(idTypes).Error())
+}
+
+const idTypes = "a string or a 64-bit integer"
+
+func wrongID(detail string) error {
+	return &detailed{"data did not match any variant of untagged enum RequestId", detail}
 }
 
 // mismatch moves past the next value and returns an error: the value is not of the expected kind.
@@ -398,21 +493,28 @@ func (s *scanner) mismatch(expected string) error {
 	if err != nil {
 		return err
 	}
-	found := clip(v) // null
 	switch v[0] {
 	case '{':
-		found = "map"
+		return wrongType("map", expected)
 	case '[':
-		found = "sequence"
+		return wrongType("sequence", expected)
 	case '"':
-		found = "string " + clip(v)
+		return wrongType("string "+clip(v), expected)
 	case 't', 'f':
-		found = "boolean " + clip(v)
+		return wrongType("boolean `"+string(v)+"`", expected)
 	case 'n':
-	default:
-		found = "number " + clip(v)
+		return wrongType("null", expected)
 	}
+	return wrongNumber(v, expected)
+}
+
+func wrongType(found, expected string) error {
 	return fmt.Errorf("invalid type: %s, expected %s", found, expected)
+}
+
+// wrongNumber is wrongType for a number, which exec-server does not repeat.
+func wrongNumber(number []byte, expected string) error {
+	return &detailed{wrongType("number", expected).Error(), "found " + clip(number)}
 }
 
 // clip shortens a value for an error text: the sender knows the rest.
@@ -464,6 +566,11 @@ func decodeBase64(dst, src []byte) ([]byte, error) {
 	return dst[:got], nil
 }
 
+// A notBase64 says what is wrong with base64, in exec-server's words.
+type notBase64 string
+
+func (e notBase64) Error() string { return string(e) }
+
 // base64Error finds the mistake in src.
 func base64Error(src []byte) error {
 	symbols := bytes.TrimRight(src, "=")
@@ -471,12 +578,15 @@ func base64Error(src []byte) error {
 		switch {
 		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '+', c == '/':
 		default:
-			return fmt.Errorf("invalid base64: symbol %d, offset %d", c, i)
+			return notBase64(fmt.Sprintf("Invalid symbol %d, offset %d.", c, i))
 		}
 	}
+	if len(src)%4 == 1 && len(symbols) == len(src) {
+		return notBase64(fmt.Sprintf("Invalid input length: %d", len(src)))
+	}
 	if len(src)%4 != 0 || len(src)-len(symbols) > 2 {
-		return errors.New("invalid base64: padding")
+		return notBase64("Invalid padding")
 	}
 	last := len(symbols) - 1
-	return fmt.Errorf("invalid base64: last symbol %d, offset %d", symbols[last], last)
+	return notBase64(fmt.Sprintf("Invalid last symbol %d, offset %d.", symbols[last], last))
 }

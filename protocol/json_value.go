@@ -81,7 +81,7 @@ func (s *scanner) boolean() (bool, error) {
 	if s.literal("false") {
 		return false, nil
 	}
-	return false, s.unexpected("a value")
+	return false, s.noValue()
 }
 
 // expectText returns text, or the error mismatch if no string is next.

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -29,17 +28,17 @@ func (msgpackCodec) Binary() bool { return true }
 func (msgpackCodec) Decode(frame []byte) (Message, error) {
 	m, err := unpackMessage(frame)
 	if err != nil {
-		return Message{}, Errorf(CodeInvalidRequest, "failed to parse msgpack message: %v", err)
+		return Message{}, unreadable(err)
 	}
 	return m, nil
 }
 
 func unpackMessage(frame []byte) (Message, error) {
 	u := unpacker{b: frame, tally: tally{strict: true}}
-	switch u.kind() {
+	switch kind := u.kind(); kind {
 	case kindObject:
 	case kindArray:
-		return Message{}, errors.New("found an array, expected a map: batches are not supported")
+		return Message{}, noObject(kind)
 	default:
 		return Message{}, u.mismatch("a map: this connection speaks msgpack")
 	}
@@ -71,7 +70,7 @@ func unpackMessage(frame []byte) (Message, error) {
 			}
 		case "trace": // as in JSON
 			if k := u.kind(); k != kindNull && k != kindObject {
-				err = u.mismatch("a map")
+				err = u.mismatch("struct W3cTraceContext")
 			} else {
 				err = u.skip(0)
 			}
@@ -104,7 +103,7 @@ func (msgpackCodec) Unmarshal(payload []byte, v any) error {
 		}
 	}
 	if err := unmarshalMsgpack(payload, v); err != nil {
-		return Errorf(CodeInvalidParams, "%v", err)
+		return wrongParams(err)
 	}
 	return nil
 }

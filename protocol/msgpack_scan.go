@@ -284,7 +284,6 @@ func (u *unpacker) unit() bool {
 
 // id moves past a request id.
 func (u *unpacker) id() (ID, error) {
-	const expected = "a string or a 64-bit integer"
 	switch u.kind() {
 	case kindText:
 		t, err := u.text()
@@ -296,11 +295,11 @@ func (u *unpacker) id() (ID, error) {
 		}
 		n, err := strconv.ParseInt(digits(t), 10, 64)
 		if err != nil {
-			return ID{}, fmt.Errorf("invalid number %s, expected %s", clip(t), expected)
+			return ID{}, wrongID(fmt.Sprintf("found %s, expected %s", clip(t), idTypes))
 		}
 		return IntID(n), nil
 	}
-	return ID{}, u.mismatch(expected)
+	return ID{}, wrongID(u.mismatch(idTypes).Error())
 }
 
 func (u *unpacker) mismatch(expected string) error {
@@ -308,24 +307,21 @@ func (u *unpacker) mismatch(expected string) error {
 	if err != nil {
 		return err
 	}
-	var found string
 	switch it.kind {
-	case kindNull:
-		found = "null"
 	case kindBool:
-		found = "boolean " + strconv.FormatBool(it.n == 1)
+		return wrongType("boolean `"+strconv.FormatBool(it.n == 1)+"`", expected)
 	case kindNumber:
-		found = "number " + string(it.appendNumber(nil))
+		return wrongNumber(it.appendNumber(nil), expected)
 	case kindText:
-		found = "string " + string(appendString(nil, clip(u.b[u.i:u.i+int(it.n)])))
+		return wrongType("string "+string(appendString(nil, clip(u.b[u.i:u.i+int(it.n)]))), expected)
 	case kindBytes:
-		found = "bytes"
+		return wrongType("bytes", expected)
 	case kindArray:
-		found = "sequence"
+		return wrongType("sequence", expected)
 	case kindObject:
-		found = "map"
+		return wrongType("map", expected)
 	}
-	return fmt.Errorf("invalid type: %s, expected %s", found, expected)
+	return wrongType("null", expected)
 }
 
 // maxRaw is the size limit for a value kept as JSON, in bytes. Each byte may become six bytes of

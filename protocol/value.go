@@ -266,7 +266,7 @@ func decodeInteger(s source, v reflect.Value) error {
 		v.SetInt(n)
 	}
 	if err != nil {
-		return fmt.Errorf("invalid number %s, expected %s", clip(t), expected)
+		return &detailed{"invalid number", fmt.Sprintf("found %s, expected %s", clip(t), expected)}
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func decodeFloat(s source, v reflect.Value) error {
 	}
 	f, err := strconv.ParseFloat(string(t), 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		return fmt.Errorf("invalid number %s, expected f64", clip(t))
+		return &detailed{"invalid number", fmt.Sprintf("found %s, expected f64", clip(t))}
 	}
 	v.SetFloat(f)
 	return nil
@@ -331,7 +331,7 @@ func decodeMap(s source, v reflect.Value) error {
 
 func decodeStruct(s source, v reflect.Value) error {
 	if s.kind() != kindObject {
-		return s.mismatch("struct " + v.Type().Name())
+		return s.mismatch("struct " + peerName(v.Type()))
 	}
 	tab := tableOf(v.Type())
 	var seen uint64
@@ -360,6 +360,25 @@ func decodeStruct(s source, v reflect.Value) error {
 	return validate(v)
 }
 
+// peerNames are the names of types in the error texts of exec-server, where ours differ.
+var peerNames = map[string]string{
+	"ProcessStartParams":     "ExecParams",
+	"ProcessReadParams":      "ReadParams",
+	"ProcessWriteParams":     "WriteParams",
+	"ProcessSignalParams":    "SignalParams",
+	"ProcessTerminateParams": "TerminateParams",
+	"EnvPolicy":              "ExecEnvPolicy",
+	"HTTPRequestParams":      "HttpRequestParams",
+	"HTTPHeader":             "HttpHeader",
+}
+
+func peerName(t reflect.Type) string {
+	if name, ok := peerNames[t.Name()]; ok {
+		return name
+	}
+	return t.Name()
+}
+
 func validate(v reflect.Value) error {
 	if rules, ok := v.Addr().Interface().(validator); ok {
 		return rules.Validate()
@@ -373,7 +392,44 @@ type fieldError struct {
 	err  error
 }
 
-func (e *fieldError) Error() string { return e.err.Error() + ", in `" + e.path + "`" }
+func (e *fieldError) Error() string { return e.err.Error() }
+
+// A detailed error has exec-server's text, and a detail of ours for the advice.
+type detailed struct{ text, detail string }
+
+func (e *detailed) Error() string { return e.text }
+
+// ParamsError is the cause of an *Error of Unmarshal.
+type ParamsError struct {
+	Member string // with its path, such as envPolicy.exclude[3]; empty: the params as a whole
+	Base64 bool   // the member is text other than base64
+}
+
+func (e *ParamsError) Error() string { return "wrong params: " + e.Member }
+
+// wrongParams returns the error of Unmarshal. Its message is exec-server's text, if exec-server has one.
+func wrongParams(err error) *Error {
+	e, cause := Errorf(CodeInvalidParams, "%v", err), new(ParamsError)
+	field, inMember := errors.AsType[*fieldError](err)
+	if inMember {
+		cause.Member, err = field.path, field.err
+	}
+	var advice []string
+	switch err := err.(type) {
+	case *detailed:
+		advice = append(advice, err.detail)
+	case notBase64:
+		cause.Base64 = true
+		advice = append(advice, "expected base64 with padding")
+	}
+	if inMember {
+		advice = append(advice, "in `"+cause.Member+"`")
+	}
+	if advice != nil {
+		e.Advise("%s", strings.Join(advice, ", "))
+	}
+	return e.Because(cause)
+}
 
 func within(name string, err error) error {
 	inner, ok := errors.AsType[*fieldError](err)

@@ -641,8 +641,8 @@ func TestWatchMissingRefuses(t *testing.T) {
 	}{
 		{obj{}, -32602, "missing field `watchId`"},
 		{obj{"watchId": 70}, -32602, "missing field `missing`"},
-		{obj{"watchId": "a", "missing": missing}, -32602, "invalid type: string \"a\", expected u64, in `watchId`"},
-		{obj{"watchId": 70, "missing": missing, "present": 1}, -32602, "expected a sequence, in `present`"},
+		{obj{"watchId": "a", "missing": missing}, -32602, "invalid type: string \"a\", expected u64"},
+		{obj{"watchId": 70, "missing": missing, "present": 1}, -32602, "expected a sequence"},
 		{obj{"watchId": 70, "missing": missing, "sandbox": obj{"permissions": obj{}}}, -32602, "sandbox is not supported"},
 		{obj{"watchId": 7, "missing": missing}, -32600, "watch 7 already exists"},
 		{obj{"watchId": 70, "missing": missing}, -32600, "there are 64 watches on this connection, which is the most"},

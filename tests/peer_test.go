@@ -56,7 +56,7 @@ import (
 //	closed CODE              waits for the end of the connection: a close code, 1006 without a Close frame
 //
 // In all lines, $DIR is the directory of the case, $URI the same as a file URI, $SERVER the directory of
-// the server. $HTTP and $ELSEWHERE are the URLs of two HTTP servers (peer_http_test.go). In an expected JSON
+// the server, $CLIENT the address of the last connection at the client. $HTTP and $ELSEWHERE are the URLs of two HTTP servers (peer_http_test.go). In an expected JSON
 // value, "*" stands for any value, a string that ends with … for any text with this beginning, and a member
 // "..." for any further members.
 
@@ -317,6 +317,7 @@ func (p *peerPlay) connect(name, kind, params string) {
 	p.t.Cleanup(func() { ws.Close() })
 	ws.SetReadDeadline(time.Now().Add(factTimeout))
 	p.current = &peerConn{ws: ws}
+	p.vars["$CLIENT"] = ws.LocalAddr().String()
 	p.conns[name] = p.current
 	var all obj
 	switch kind {

@@ -104,7 +104,7 @@ func TestWholeSession(t *testing.T) {
 		}{
 			{obj{"processId": "x", "argv": []string{}, "cwd": "", "env": obj{}, "tty": false}, "argv must not be empty"},
 			{obj{"processId": "x", "argv": []string{"true"}, "cwd": "", "env": obj{}}, "missing field `tty`"},
-			{startParams("x", obj{"argv": []string{"true"}, "timeoutMs": 1.5}), "invalid number 1.5, expected u64, in `timeoutMs`"},
+			{startParams("x", obj{"argv": []string{"true"}, "timeoutMs": 1.5}), "invalid number"},
 			{startParams("x", obj{"argv": []string{"true"}, "sandbox": obj{"a": []any{1, nil}}}), "sandbox is not supported"},
 		} {
 			if code, text := c.callError("process/start", wrong.params); code != -32602 || !strings.Contains(text, wrong.text) {
@@ -157,7 +157,7 @@ func TestFramesThatAreNone(t *testing.T) {
 	c := s.session(nil)
 	for _, what := range []string{"{\"id\":1,\"method\":\"server/info\"}", " ", "\xc1", "\x91\x80", "\xdf\xff\xff\xff\xff", strings.Repeat("\x91", 1<<20)} {
 		c.sendRaw(0, []byte(what))
-		if e := errorOf(c.reply(-1)); num(e["code"]) != -32600 || !strings.Contains(jsonText(e["message"]), "failed to parse msgpack message") {
+		if e := errorOf(c.reply(-1)); num(e["code"]) != -32600 || !strings.Contains(jsonText(e["message"]), "failed to parse websocket JSON-RPC message from exec-server websocket ") {
 			t.Errorf("%.20q was answered with %s", what, jsonText(e))
 		}
 	}

@@ -243,7 +243,7 @@ func (c *connection) start(ctx actor.Context) {
 	s.Run(root, self, "reader", func() {
 		fault("reader")
 		full := func() { root.Send(self, unread{}) }
-		var incoming incoming
+		incoming := incoming{origin: originOf(conn.RemoteAddr())}
 		for admit.wait(full) {
 			frame, err := conn.ReadMessage()
 			if err != nil {

@@ -1,7 +1,7 @@
 package connection
 
 import (
-	"strings"
+	"errors"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -31,11 +31,11 @@ func params[P any](c protocol.Codec, payload []byte, p *P) *protocol.Error {
 // (exec-server wire §8.)
 func writeFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFileParams) *protocol.Error {
 	err := params(c, payload, p)
-	if err != nil {
-		if _, what, ok := strings.Cut(err.Message, "invalid base64: "); ok {
-			what, _, _ = strings.Cut(what, ", in ")
-			err = protocol.Errorf(protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: Invalid %s.", what)
-		}
+	if err == nil {
+		return nil
+	}
+	if wrong, ok := errors.AsType[*protocol.ParamsError](err); ok && wrong.Base64 {
+		return protocol.Errorf(protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %s", err.Message)
 	}
 	return err
 }
@@ -65,6 +65,7 @@ func (i *incoming) decode(frame []byte) inbound {
 	msg, err := i.codec.Decode(frame)
 	if err != nil {
 		in.id, in.err = protocol.InvalidID, wireerr.From(err)
+		in.err.Message = i.origin + in.err.Message
 		return in
 	}
 	in.kind, in.id, in.method = msg.Kind, msg.ID, msg.Method

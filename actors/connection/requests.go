@@ -53,7 +53,8 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case m.early:
 		m.in(in.wire).handle(c, ctx, in)
 	case m.section.family == "":
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "unknown method %q", wireerr.Clip(in.method)))
+		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", wireerr.Clip(in.method)).
+			Advise("this server has no such method"))
 	case c.stage == opened && in.wire == appServer:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Not initialized"))
 	case c.stage == opened:

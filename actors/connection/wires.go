@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 
@@ -22,8 +23,17 @@ const (
 // incoming decodes the messages of a connection, in their order. Only the reader uses incoming, so
 // every message after initialize is decoded in the right wire.
 type incoming struct {
-	codec protocol.Codec
-	wire  wire
+	codec  protocol.Codec
+	wire   wire
+	origin string // begins the error of an unreadable frame: where the frame is from, in exec-server's words
+}
+
+// originOf returns the origin of the frames from a connection. (exec-server wire §2.)
+func originOf(remote string) string {
+	if remote == "stdio" {
+		return "failed to parse JSON-RPC message from exec-server stdio: "
+	}
+	return "failed to parse websocket JSON-RPC message from exec-server websocket " + remote + ": "
 }
 
 // speaks returns the wire of a message. Before initialize, plain paths and methods without
@@ -70,16 +80,13 @@ func wrongInApp(err *protocol.Error) *protocol.Error {
 	if err.Code != protocol.CodeInvalidParams {
 		return err
 	}
-	text, member := err.Message, ""
-	if at := strings.LastIndex(text, ", in `"); at >= 0 {
-		text, member = text[:at], strings.Trim(text[at+len(", in "):], "`")
+	params, _ := errors.AsType[*protocol.ParamsError](err)
+	if params != nil && params.Base64 {
+		return protocol.Errorf(protocol.CodeInvalidParams, "invalid %s: %s", params.Member, err.Message)
 	}
-	if what, ok := strings.CutPrefix(text, "invalid base64: "); ok {
-		return protocol.Errorf(protocol.CodeInvalidParams, "invalid %s: Invalid %s.", member, what)
-	}
-	wrong := protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: %s", text)
-	if member != "" {
-		wrong.Advise("correct the member %s of the params", member)
+	wrong := protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: %s", err.Message)
+	if params != nil && params.Member != "" {
+		wrong.Advise("correct the member %s of the params", params.Member)
 	}
 	return wrong
 }

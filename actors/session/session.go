@@ -202,7 +202,8 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		if s.owner != nil && !s.owner.Equal(m.Sender) {
 			if !m.Takeover {
 				ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeAlreadyAttached,
-					"session %s is already attached to another connection: try again when that has ended, or with takeover true", s.id)))
+					"session %s is already attached to another connection", s.id).
+					Advise("try again when the other connection has ended, or with takeover true")))
 				return
 			}
 			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
