@@ -184,12 +184,15 @@ func (at location) write(data []byte) error {
 // CreateDirectory makes a directory. If recursive, CreateDirectory also makes missing parents, and
 // accepts an existing directory.
 func CreateDirectory(path string, recursive bool) error {
-	if !recursive {
-		return os.Mkdir(path, 0o777)
-	}
-	err := os.MkdirAll(path, 0o777)
-	if info, statErr := os.Stat(path); err != nil && statErr == nil && !info.IsDir() {
-		return &fs.PathError{Op: "mkdir", Path: path, Err: unix.EEXIST}
+	err := os.Mkdir(path, 0o777)
+	switch {
+	case !recursive:
+	case errors.Is(err, fs.ErrNotExist):
+		return os.MkdirAll(path, 0o777)
+	case errors.Is(err, fs.ErrExist):
+		if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+			return nil
+		}
 	}
 	return err
 }

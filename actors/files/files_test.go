@@ -476,7 +476,7 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 }
 
 func TestCreateDirectory(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "", "d/": ""})
+	dir := tree(t, map[string]string{"a": "", "d/": "", "loop@": "loop", "lost@": "none"})
 	for _, c := range []struct {
 		path      string
 		recursive bool
@@ -487,10 +487,13 @@ func TestCreateDirectory(t *testing.T) {
 		{"n/y", false, noSuchFile},
 		{"a", true, "File exists (os error 17)"},
 		{"a/y", true, "Not a directory (os error 20)"},
+		{"loop/y", true, "Symbolic link loop (os error 40)"},
+		{"lost", true, "File exists (os error 17)"},
+		{"lost/y", true, "File exists (os error 17)"},
 	} {
 		wantText(t, CreateDirectory(filepath.Join(dir, c.path), c.recursive), c.err)
 	}
-	wantNames(t, dir, "a= d/ x/ x/y/ z/")
+	wantNames(t, dir, "a= d/ loop@loop lost@none x/ x/y/ z/")
 }
 
 func TestStat(t *testing.T) {
