@@ -293,3 +293,15 @@ func TestBadInputCostsNoMemory(t *testing.T) {
 		t.Errorf("200 connections with 2 MiB of garbage each cost the server %d MiB", grown/mib)
 	}
 }
+
+// A message has at most 262,144 values: here the message, its three members, and the elements.
+func TestTooManyValues(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(nil)
+	for n, want := range map[int]string{262140: `"result"`, 262141: "JSON-RPC message exceeds the limit of 262144 JSON values"} {
+		c.sendRaw(websocket.TextMessage, []byte(`{"id":-1,"method":"environment/status","params":[`+strings.Repeat("0,", n-1)+`0]}`))
+		if answer := jsonText(c.reply(-1)); !strings.Contains(answer, want) {
+			t.Errorf("%d elements: %s, want %s", n, answer, want)
+		}
+	}
+}
