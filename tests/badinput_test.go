@@ -112,7 +112,7 @@ func TestBadMessages(t *testing.T) {
 		{"a NUL in env", instead(`"env":{}`, `"env":{"A":"\u0000"}`), "x", -32603},
 		{"more arguments than the kernel takes", instead(`["/bin/true"]`, `["/bin/true","`+strings.Repeat("x", 3*mib)+`"]`), "x", -32603},
 		{"more files than any process may have", started(`,"limits":{"nofile":1099511627776}`), "x", -32603},
-		{"a tty without its directory", instead(`"tty":false`, `"tty":true,"cwd":"file:///no/such/directory"`), "x", -32603},
+		{"a tty without its directory", instead(`"cwd":"file:///tmp","env":{},"tty":false`, `"cwd":"file:///no/such/directory","env":{},"tty":true`), "x", -32603},
 
 		{"a chunk that is no base64", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":"!!!","writeId":"1"}}`, "x", -32602},
 		{"a chunk without its padding", `{"id":"x","method":"process/write","params":{"processId":"cat","chunk":"aGk","writeId":"1"}}`, "x", -32602},

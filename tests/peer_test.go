@@ -213,7 +213,6 @@ type peerPlay struct {
 	conns   map[string]*peerConn
 	current *peerConn
 	last    obj // the last answer
-	peers   *peerLine
 }
 
 func (f *peerFile) play(t *testing.T, c peerCase) {

@@ -99,6 +99,7 @@ var differences = []difference{
 	{"process_write_signal_terminate", "c34", whyAdded, `{"result":{"exited":true,"closed":true}}`},
 	{"process_write_signal_terminate", "c35", whyAdded, `{"result":{"processId":"sg","state":"closed"}}`},
 	{"process_write_signal_terminate", "c36", whyAdded, `{"result":{}}`},
+	{"process_write_signal_terminate", "c37", whyAdded, `{"result":{}}`},
 	{"process_write_signal_terminate", "process tmt", whyTTYSignal, `{"exitCode":137}`},
 	{"process_write_signal_terminate", "c49", whyTTYSignal, `{"result":{"chunks":[],"nextSeq":3,"exited":true,"exitCode":137,"closed":true,"failure":null,"sandboxDenied":false}}`},
 	{"process_write_signal_terminate", "process tmgt", whyTTYSignal, `{"exitCode":137}`},
