@@ -98,7 +98,7 @@ func TestSessionsOfOneAddress(t *testing.T) {
 	two.open("")
 	refused := newStiff(t, troupe)
 	refused.send(`{"id":1,"method":"initialize","params":{"clientName":"c"}}`)
-	if m := refused.read(); m.Error == nil || !strings.Contains(m.Error.Message, "pipe has 2 sessions, the limit of one address") {
+	if m := refused.read(); m.Error == nil || !strings.Contains(m.Error.Message, "max-sessions-each is 2 here, and pipe has as many sessions") {
 		t.Errorf("a third session: %+v", m)
 	}
 }

@@ -36,6 +36,7 @@ type frames struct {
 	pace         time.Duration // the time in which paceBytes of a message must come
 	waiting      func() bool   // reports whether bytes wait to be read; nil: never
 	guest        *guest        // the place of a server's connection in the lobby; nil for a client
+	place        *place        // among the connections of a server; nil for a client
 	identity     auth.Identity // as webSocket.identity
 }
 
@@ -178,11 +179,15 @@ func (c *frames) Peer() string { return c.guest.peer(c.name) }
 func (c *frames) Identity() auth.Identity { return c.identity }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
-func (c *frames) Admit() { c.guest.leave() }
+func (c *frames) Admit() {
+	c.guest.leave()
+	c.place.admit()
+}
 
 // Close also leaves the lobby and ends a wait for memory.
 func (c *frames) Close(code int, reason string) error {
 	c.guest.leave()
+	c.place.leave()
 	err := c.piped.Close(code, reason)
 	if c.message.memory != nil {
 		c.message.memory.Close()
@@ -268,13 +273,17 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		switch {
 		case err == nil:
 			identity, err := s.handler.identify(c, nil)
+			var place *place
+			if err == nil {
+				place, err = s.handler.enter(c, identity, g.peer(name(c)))
+			}
 			if err != nil { // frames have no way to say why
 				g.leave()
 				c.Close()
 				continue
 			}
 			framed := socketFrames(c, "", s.handler.settings)
-			framed.guest, framed.identity = g, identity
+			framed.guest, framed.place, framed.identity = g, place, identity
 			g.opens(func(string) { framed.Close(0, "") })
 			go accept(framed)
 		case errors.Is(err, net.ErrClosed):

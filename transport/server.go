@@ -44,6 +44,13 @@ type ServerOptions struct {
 	// at the other end of the unix socket is a credential. Nil: everybody may connect.
 	Door *auth.Door
 
+	// MaxConnections bounds the connections with a session. MaxConnectionsEach bounds the connections
+	// of an identity (without credentials: of an address), and MaxConnectionsEachAddress the connections
+	// of an address whatever the identity. An address is an IPv4 address, the /64 network of an IPv6
+	// address, or the user at a unix socket. Beyond a limit, the server answers with HTTP 503, and
+	// closes frames. 0 means no limit.
+	MaxConnections, MaxConnectionsEach, MaxConnectionsEachAddress int
+
 	// TLS is the configuration of a server at wss://IP:PORT, and is for no other address.
 	TLS *tls.Config
 
@@ -305,6 +312,7 @@ type handler struct {
 	unix     bool
 	origins  []string
 	door     *auth.Door // nil: everybody may connect
+	places   *places
 	log      *slog.Logger
 	ready    func() bool
 	upgrader websocket.Upgrader
@@ -325,6 +333,7 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 		unix:    unix,
 		origins: o.AllowOrigins,
 		door:    o.Door,
+		places:  newPlaces(o.MaxConnections, o.MaxConnectionsEach, o.MaxConnectionsEachAddress),
 		log:     log,
 		ready:   o.Ready,
 		upgrader: websocket.Upgrader{
@@ -388,18 +397,27 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		turnAway(w, err)
 		return
 	}
+	guest := wire.state().guest
+	place, err := h.enter(wire, identity, guest.peer(name(wire)))
+	if err != nil {
+		turnAway(w, err)
+		return
+	}
 	ws, err := h.upgrader.Upgrade(w, r, nil)
 	if err != nil {
+		place.leave()
 		return // Upgrade has answered the request
 	}
-	guest := wire.state().guest
+	wire.state().place = place
 	c, err := newWebSocket(ws, wire, h.settings)
 	if err != nil {
 		ws.Close()
 		guest.leave()
+		place.leave()
 		return
 	}
 	c.identity = identity
+	place.opens(func() { c.keeping.Reset(0) }, func() bool { return bytesWait(c.raw) })
 	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
 }
@@ -422,6 +440,15 @@ func (h *handler) identify(c net.Conn, header http.Header) (id auth.Identity, er
 	return id, err
 }
 
+// enter gives a connection a place.
+func (h *handler) enter(c net.Conn, id auth.Identity, address string) (*place, error) {
+	p, err := h.places.enter(id.Name, address, time.Now())
+	if err != nil {
+		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
+	}
+	return p, err
+}
+
 // turnAway answers a client that may not connect. (exec-server wire §1.)
 func turnAway(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[*auth.Refusal](err); ok {
@@ -430,6 +457,10 @@ func turnAway(w http.ResponseWriter, err error) {
 		return
 	}
 	w.Header().Set("Retry-After", "1")
+	if full, ok := errors.AsType[*fullError](err); ok {
+		http.Error(w, full.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	http.Error(w, "the server cannot check credentials at present, its log says why: try again", http.StatusServiceUnavailable)
 }
 

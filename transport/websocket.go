@@ -106,7 +106,14 @@ func (c *webSocket) Peer() string { return c.wire.state().guest.peer(c.remote) }
 func (c *webSocket) Identity() auth.Identity { return c.identity }
 
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
-func (c *webSocket) Admit() { c.wire.state().guest.leave() }
+func (c *webSocket) Admit() {
+	c.wire.state().guest.leave()
+	c.wire.state().place.admit()
+}
+
+// OnlyResumes returns why only a client that resumes a session may use this connection of a server; "":
+// any client may.
+func (c *webSocket) OnlyResumes() string { return c.wire.state().place.onlyResumes() }
 
 // Gone reports whether the other side neither reads nor writes any more. A caller that does not read
 // would not notice otherwise. The kernel detects a vanished peer by the unanswered keep-alive pings.
@@ -375,7 +382,8 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 			reason = strings.ToValidUTF8(reason[:maxReason], "")
 		}
 		c.ending.Store(true)
-		c.Admit() // a closed connection takes no place in the lobby
+		c.wire.state().guest.leave()
+		c.wire.state().place.leave()
 		// Send the frame before ending the reader: a program that waits for the reader may exit at
 		// once.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))

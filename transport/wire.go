@@ -92,6 +92,7 @@ func (w *streamWire) Write(p []byte) (int, error) {
 // the hijack.
 func (w *streamWire) Close() error {
 	w.guest.leave()
+	w.place.leave()
 	return w.stream.Close()
 }
 
@@ -106,6 +107,7 @@ type link struct {
 	deadAfter time.Duration // 0 during the handshake: HTTP has its own deadlines
 	waiting   func() bool   // reports whether bytes wait to be read; nil: never
 	guest     *guest        // the place of a server's connection in the lobby; nil for a client
+	place     *place        // among the connections of a server; nil for a client
 
 	frames  frameGuard    // owned by the reader; max is 0 if frames are not limited
 	due     time.Time     // owned by the reader: the deadline for more bytes of a message; zero: none
@@ -160,6 +162,9 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 			return 0, errClosed
 		}
 		n, err := c.Read(p)
+		if n > 0 {
+			l.place.hears()
+		}
 		switch {
 		case l.closing.Load():
 			return 0, errClosed

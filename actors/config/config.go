@@ -74,8 +74,8 @@ type Config struct {
 	// the sessions, and MaxProcesses the processes of each session, including those that can still
 	// be read after their end. 0 means 10,000 each.
 	MaxConnections, MaxSessions, MaxProcesses int
-	// MaxSessionsEach bounds the sessions of each address (of each user, at a unix socket). 0 or
-	// negative means no bound but MaxSessions.
+	// MaxSessionsEach bounds the sessions of each identity. Without credentials it bounds the sessions of
+	// each address (of each user, at a unix socket). 0 or negative means no bound but MaxSessions.
 	//
 	// When MaxSessions or MaxSessionsEach is reached, a new session replaces an old one: of the sessions
 	// without a process, the session that has been without an owner the longest.

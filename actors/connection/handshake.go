@@ -43,9 +43,9 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 			return
 		}
 	}
-	if c.spare && m.SessionID == "" {
+	if why := c.onlyResumes(); why != "" && m.SessionID == "" {
 		c.admit.release(in.weight)
-		c.closeFor(ctx, protocol.CloseTryLater, c.env.TooManyConnections())
+		c.closeFor(ctx, protocol.CloseTryLater, why)
 		return
 	}
 	c.token++
@@ -53,6 +53,17 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 	c.stage, c.init, c.initReq = attaching, &p, pending{id: in.id, weight: in.weight}
 	ctx.Request(c.troupe, m)
 	env.After(ctx, attachTime, attachDue{c.token})
+}
+
+// onlyResumes returns why only a client that resumes may use the connection; "": any client may.
+func (c *connection) onlyResumes() string {
+	if c.spare {
+		return c.env.TooManyConnections()
+	}
+	if full, ok := c.conn.(interface{ OnlyResumes() string }); ok {
+		return full.OnlyResumes()
+	}
+	return ""
 }
 
 // identityOf returns who the client of a connection is. Zero: the server asks for no credential.

@@ -9,6 +9,8 @@ package message
 //   - Gone() bool: the other side neither reads nor writes any more. The troupe calls Gone while nobody
 //     calls ReadMessage.
 //   - Admit(): the client has a session now, and the transport does not count it as a stranger any more.
+//   - OnlyResumes() string: why only a client that resumes a session may use the connection, such as a
+//     limit that is used up; "": any client may.
 //   - Peer() string: names the machine or the user at the other side, for Config.MaxSessionsEach.
 //   - Identity() identity.Identity: who the client is, and whose sessions the client may reach. For all
 //     other clients, a session does not exist. Zero: clients are alike.

@@ -38,7 +38,9 @@ type serveOptions struct {
 	containment  string
 	credentials  credentialFlags
 	verbose      bool
-	config       actors.Config
+	// As the options of transport.ServerOptions with these names.
+	maxConnectionsEach, maxConnectionsEachAddress int
+	config                                        actors.Config
 }
 
 func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == "stdio://" }
@@ -60,8 +62,11 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives without a connection and without output; 0: only --detached-ttl counts")
 	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives, connected or not; 0: forever")
 	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; default: programs wait")
+	f.IntVar(&o.config.MaxConnections, "max-connections", 10_000, "how many connections may have a session; a limit on connections never keeps a client from resuming because of its own dead connections")
+	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")
+	f.IntVar(&o.maxConnectionsEachAddress, "max-connections-each-address", 0, "how many connections an address, or a user of a unix socket, may have; 0: no limit of its own")
 	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
-	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an address, or a user of a unix socket, may have; 0: only --max-sessions counts")
+	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an identity may have, or without credentials an address; 0: only --max-sessions counts")
 	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs when the server stops")
@@ -98,6 +103,9 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: choose a number of bytes, or a negative number for no bound")
 	case o.config.SpoolLimit < 0 || o.config.SpoolBudget < 1:
 		return nil, fmt.Errorf("--spool-limit %d, --spool-budget %d: choose a limit of 0 (no spool) or more, and a budget of 1 or more", o.config.SpoolLimit, o.config.SpoolBudget)
+	case o.config.MaxConnections < 1 || o.maxConnectionsEach < 0 || o.maxConnectionsEachAddress < 0:
+		return nil, fmt.Errorf("--max-connections %d, --max-connections-each %d, --max-connections-each-address %d: the first is at least 1, and 0 means no limit for the others",
+			o.config.MaxConnections, o.maxConnectionsEach, o.maxConnectionsEachAddress)
 	case o.config.MaxSessions < 1 || o.config.MaxProcesses < 1:
 		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
 	case o.config.MaxSessionsEach < 0:
@@ -189,11 +197,16 @@ func serve(o *serveOptions) error {
 			AllowOrigins: o.allowOrigins,
 			Insecure:     o.insecure,
 			Door:         door,
-			TLS:          tlsConfig,
-			Framed:       o.framing == "length",
-			Ready:        func() bool { return stop.Err() == nil },
-			Memory:       func() transport.Memory { return troupe.Memory() },
-			Log:          log,
+
+			MaxConnections:            o.config.MaxConnections,
+			MaxConnectionsEach:        o.maxConnectionsEach,
+			MaxConnectionsEachAddress: o.maxConnectionsEachAddress,
+
+			TLS:    tlsConfig,
+			Framed: o.framing == "length",
+			Ready:  func() bool { return stop.Err() == nil },
+			Memory: func() transport.Memory { return troupe.Memory() },
+			Log:    log,
 		})
 		if err != nil {
 			return err

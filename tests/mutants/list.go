@@ -205,6 +205,11 @@ var mutants = []mutant{
 	{file: "actors/files/handles.go", old: `if err == nil && scarce(hd.file) {`, new: `if false {`, breaks: "open files leave descriptors to the rest of the program"},
 	{file: "actors/files/handles.go", old: `h.close(id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
+	{file: "transport/places.go", old: `len(t.places)-t.silent >= s.limits[b]`, new: `len(t.places) >= s.limits[b]`, breaks: "a client that resumes finds the place of a connection that does not answer"},
+	{file: "transport/places.go", old: ` || len(t.places) >= 2*s.limits[b]`, new: ``, breaks: "no limit on connections is exceeded twofold"},
+	{file: "transport/places.go", old: `			if delete(t.places, p); len(t.places) == 0 {
+				delete(p.of.tallies, h)
+			}`, new: `			delete(t.places, p)`, breaks: "nothing is kept of an identity without connections"},
 	{file: "transport/server.go", old: `path == "/rpc" && h.unix`, new: `path == "/rpc"`, breaks: "a websocket is at /rpc on unix sockets only"},
 	{file: "actors/files/configfiles/projects.go", old: `!trust.covers(dir, root, main)`, new: `trust == nil`, breaks: "the files of a project count only if the user trusts the project"},
 	{file: "actors/files/configfiles/projects.go", old: `return trusted`, new: `return trusted || true`, breaks: "a directory that the user distrusts has no say"},
