@@ -206,7 +206,7 @@ func copyFile(ctx context.Context, from, to string) error {
 		}
 	}
 	if err == io.EOF {
-		err = r.file.Chmod(info.Mode())
+		err = r.chmod(info.Mode())
 	}
 	if err != nil {
 		r.abort()

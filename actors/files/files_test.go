@@ -244,13 +244,13 @@ func asOwner(t *testing.T) {
 	}
 }
 
-// In read-only places nothing is written, and existing files stay.
+// In read-only places nothing is written, and existing files stay. Only a file that may be written in a read-only directory gets new content.
 func TestReadOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin      func(t *testing.T, dir string) error
 		file, text string // the errors about the file, and about others in the directory
 	}{
-		"directory": {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir, 0o555) }, "Permission denied (os error 13)", "Permission denied (os error 13)"},
+		"directory": {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir, 0o555) }, "", "Permission denied (os error 13)"},
 		"file":      {func(t *testing.T, dir string) error { asOwner(t); return os.Chmod(dir+"/a", 0o444) }, "Permission denied (os error 13)", ""},
 		"filesystem": {func(t *testing.T, dir string) error {
 			return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
@@ -272,6 +272,7 @@ func TestReadOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			var h Handles
+			defer h.CloseAll()
 			wantText(t, Write(dir+"/a", []byte("new")), c.file)
 			wantText(t, h.Open("h", dir+"/a", true), c.file)
 			wantText(t, Copy(context.Background(), from, dir+"/a", false, nil), c.file)

@@ -1,8 +1,10 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -20,11 +22,17 @@ const maxLinks = 40
 // file is unnamed. On a filesystem without unnamed files, the file has a temporary name (see
 // open(2), O_TMPFILE). The content is not synced: after a loss of power the target may be the old
 // file, the new file, or empty.
+//
+// Some files must stay the files they are: a file with other names, a mount point, a file whose owner the
+// new file cannot get, a file in a directory that may not be written. There commit copies the new file into
+// the old file.
 type replacement struct {
-	file  *os.File
-	at    location     // of the file to replace, or of a free name
-	old   *unix.Stat_t // of the file to replace; nil: none
-	named string       // temporary name in the directory; "": the file is unnamed
+	file   *os.File
+	at     location     // of the file to replace, or of a free name
+	old    *unix.Stat_t // of the file to replace; nil: none
+	named  string       // temporary name in the directory; "": the file is unnamed
+	source *os.File     // the new file again, for commit to copy; nil: commit renames the new file
+	mode   *fs.FileMode // for the target; nil: that of the old file
 }
 
 // newReplacement creates a file to replace path, or the target of the links in path.
@@ -66,18 +74,63 @@ func (r *replacement) create() error {
 			return err
 		}
 	}
+	if r.old != nil && r.old.Nlink > 1 {
+		return r.stage(r.at)
+	}
 	var err error
 	if r.file, err = openUnnamed(r.at); err != nil {
-		if err := r.openNamed(); err != nil {
-			return err
-		}
+		err = r.openNamed()
 	}
-	if r.old != nil {
-		_ = r.file.Chown(int(r.old.Uid), int(r.old.Gid)) // if permitted
-		// chown(2) clears set-user-ID, so chmod comes after.
-		return r.at.try("chmod", func() error { return unix.Fchmod(int(r.file.Fd()), uint32(r.old.Mode)&0o7777) })
+	switch {
+	case r.old == nil:
+		return err
+	case stays(err):
+		return r.stageElsewhere(err)
+	case err != nil:
+		return err
+	case r.file.Chown(int(r.old.Uid), int(r.old.Gid)) != nil:
+		r.discard()
+		return r.stage(r.at)
+	}
+	// chown(2) clears set-user-ID, so chmod comes after.
+	return r.at.try("chmod", func() error { return unix.Fchmod(int(r.file.Fd()), uint32(r.old.Mode)&0o7777) })
+}
+
+// stays reports whether the error of creating or renaming a file means that the old file must stay.
+func stays(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EBUSY)
+}
+
+// stage creates the new file in a directory, without a name. Commit will copy it into the old file.
+func (r *replacement) stage(in location) (err error) {
+	in.name = unusedName()
+	if r.file, err = in.open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600); err != nil {
+		if stays(err) && in.dir == r.at.dir {
+			return r.stageElsewhere(err)
+		}
+		return err
+	}
+	r.source, err = in.open(unix.O_RDONLY, 0)
+	return errors.Join(err, in.remove(0))
+}
+
+// stageElsewhere creates the new file in the directory for temporary files. It returns why if that fails.
+func (r *replacement) stageElsewhere(why error) error {
+	in, err := locationIn(os.TempDir()+"/", openDirectory)
+	if err != nil {
+		return why
+	}
+	defer in.close()
+	if r.stage(in) != nil {
+		return why
 	}
 	return nil
+}
+
+// chmod sets the mode of the target.
+func (r *replacement) chmod(mode fs.FileMode) error {
+	r.mode = &mode
+	return r.file.Chmod(mode)
 }
 
 // behind returns the location of path, or of the target of the links in path. The file need not exist, but its
@@ -144,36 +197,76 @@ func (r *replacement) same(info fs.FileInfo) bool {
 	return ok && r.old != nil && st.Dev == r.old.Dev && st.Ino == r.old.Ino
 }
 
-// commit puts the new file in the place of the old. If commit fails, no trace of the new file remains.
+// commit puts the new file in the place of the old. If commit fails, no trace of the new file remains; but a
+// file that must stay may have a part of the new content.
 func (r *replacement) commit() error {
+	defer r.abort()
+	if r.source != nil {
+		return r.overwrite()
+	}
 	if r.named == "" {
 		name := unusedName()
 		if err := link(r.file, r.at, name); err != nil {
-			r.abort()
 			return err
 		}
 		r.named = name
 	}
-	err := r.file.Close() // a full filesystem may report its error only now
-	if err == nil {
-		err = r.at.try("rename", func() error { return unix.Renameat(r.at.dir, r.named, r.at.dir, r.at.name) })
+	if err := r.file.Close(); err != nil { // a full filesystem may report its error only now
+		return err
 	}
-	if err == nil {
+	err := r.at.try("rename", func() error { return unix.Renameat(r.at.dir, r.named, r.at.dir, r.at.name) })
+	switch {
+	case err == nil:
 		r.named = "" // nothing to remove
+	case r.old != nil && stays(err):
+		if r.source, err = r.temporary().open(unix.O_RDONLY, 0); err == nil {
+			err = r.overwrite()
+		}
 	}
-	r.abort()
 	return err
 }
 
-// abort removes every trace of the new file, and closes the location. abort may be repeated.
-func (r *replacement) abort() {
+// overwrite copies the new file into the old file.
+func (r *replacement) overwrite() error {
+	old, err := r.at.open(unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	if info, err := old.Stat(); err != nil || !info.Mode().IsRegular() { // another file has come meanwhile
+		return cmp.Or(err, r.at.notFile(0))
+	}
+	if r.mode != nil {
+		if err := old.Chmod(*r.mode); err != nil {
+			return err
+		}
+	}
+	if err := old.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := io.Copy(old, r.source); err != nil {
+		return err
+	}
+	return old.Close()
+}
+
+// discard removes every trace of the new file.
+func (r *replacement) discard() {
 	if r.file != nil {
 		r.file.Close()
+	}
+	if r.source != nil {
+		r.source.Close()
 	}
 	if r.named != "" {
 		_ = r.temporary().remove(0)
 		r.named = ""
 	}
+}
+
+// abort removes every trace of the new file, and closes the location. abort may be repeated.
+func (r *replacement) abort() {
+	r.discard()
 	r.at.close()
 	r.at.dir = unix.AT_FDCWD
 }
