@@ -183,7 +183,7 @@ var (
 	driveFirst   = regexp.MustCompile(`^/[A-Za-z]:(/|$)`)
 	driveAsHost  = regexp.MustCompile(`(?i)^file:(//)?[a-z][:|]([/?#]|$)`)
 	authorities  = regexp.MustCompile(`(?i)^file://[^/?#]*`)
-	notInHost    = regexp.MustCompile("[\\x00-\\x20\\x7f#%<>?@\\\\^|:]")
+	notInHost    = regexp.MustCompile(`[\x00-\x20\x7f#%<>?@\\^|:]`)
 )
 
 // anyRefusal stands for any error.

@@ -170,6 +170,7 @@ func listen(url string, insecure bool) (l net.Listener, shown string, err error)
 	}
 	l, err = net.Listen("tcp", addr.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
+		//lint:ignore ST1005 the first line is the peer's text
 		return nil, "", fmt.Errorf("Address in use (os error %d)\nlisten at %s: another program listens there; choose another port, or 0 for any: %w", syscall.EADDRINUSE, url, err)
 	}
 	if err != nil {
