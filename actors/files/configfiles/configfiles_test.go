@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -292,6 +293,7 @@ func TestBadFiles(t *testing.T) {
 		{"codex/config.toml", "[projects]\np = 1", fail + `projects."p" must be a table`},
 		{"codex/config.toml", strings.Repeat("a.", maxDots+1) + "a = 1", fail + "DIR/codex/config.toml:1:1: a line has more than 10000 dots"},
 		{"codex/config.toml", "a = " + strings.Repeat("[", 100_000), fail + "DIR/codex/config.toml:1:"},
+		{"codex/config.toml", strings.Repeat("\na = 1", maxValues/2) + strings.Repeat("\n[a]", maxValues/2+1), fail + "DIR/codex/config.toml:10002:1: a file has at most 10000 keys and tables"},
 		{"codex/config.toml", "#" + strings.Repeat("x", maxFiles), fail + "Failed to read config file DIR/codex/config.toml: all files of a request together may have at most 2097152 bytes"},
 	} {
 		dir, places := machine(t, map[string]string{c.file: c.text})
@@ -339,6 +341,31 @@ func TestMemory(t *testing.T) {
 	_, _, err = Read(t.Context(), places, dir, p, nil)
 	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != protocol.CodeInvalidParams || e.Message != "environment config response exceeds the 11-byte limit" {
 		t.Error(err)
+	}
+}
+
+// The memory of parsed files is never more than was asked for.
+func TestParsedBytes(t *testing.T) {
+	deep := "a" + strings.Repeat(".a", maxDots-1) + " = 1\n"
+	for _, text := range []string{
+		"a." + deep + "b." + deep,
+		"a = [" + strings.Repeat("{},", 50_000) + "]",
+		"a = [" + strings.Repeat("{a=1},", maxValues-1) + "]",
+		"a = [" + strings.Repeat("[],", 50_000) + "]",
+		"a = [" + strings.Repeat("1,", 50_000) + "]",
+		strings.Repeat("[[a]]\n", maxValues),
+		"a = '" + strings.Repeat("x", 1<<20) + "'",
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		values, err := parse("x", []byte(text))
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if took, most := int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(parsedBytes([]byte(text))); err != nil || took > most {
+			t.Errorf("%.20q takes %d bytes, and %d were asked for: %v", text, took, most, err)
+		}
+		runtime.KeepAlive(values)
 	}
 }
 

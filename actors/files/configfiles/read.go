@@ -35,10 +35,10 @@ var (
 )
 
 const (
-	// parsedFactor is how many bytes of memory each byte of TOML may take.
-	parsedFactor = 16
 	// maxDots bounds the keys in one line, and so how deep tables are nested.
 	maxDots = 10_000
+	// maxValues bounds the keys and tables of a file: the parser compares each key of a table with all others.
+	maxValues = 10_000
 	// maxKeys bounds the keys in all paths of a request.
 	maxKeys = 4_096
 )
@@ -238,10 +238,25 @@ func (r *reader) file(path, what string) (map[string]any, error) {
 		return fail("stream did not contain valid UTF-8")
 	}
 	r.left -= len(data)
-	if err := r.take(parsedFactor * len(data)); err != nil {
+	if err := r.take(parsedBytes(data)); err != nil {
 		return nil, err
 	}
 	return parse(path, data)
+}
+
+// parsedBytes is how much memory the values of a TOML document take at most, in bytes. A table takes 400
+// bytes, and a dot, a key, a header or a brace may make a table. An element of an array takes up to 100 bytes.
+func parsedBytes(data []byte) int {
+	n := 16 * len(data)
+	for _, c := range data {
+		switch c {
+		case '.', '=', '[', '{':
+			n += 400
+		case ',':
+			n += 100
+		}
+	}
+	return n
 }
 
 func isRegular(path string) bool {
@@ -251,20 +266,29 @@ func isRegular(path string) bool {
 
 // parse returns the values of a TOML document.
 func parse(path string, data []byte) (map[string]any, error) {
-	for n, line := range bytes.Split(data, []byte("\n")) {
-		if bytes.Count(line, []byte(".")) > maxDots {
-			return nil, fmt.Errorf("%s:%d:1: a line has more than %d dots", path, n+1, maxDots)
+	number, values := 0, 0
+	for line := range bytes.Lines(data) {
+		number++
+		values += bytes.Count(line, []byte("="))
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("[")) {
+			values++
+		}
+		switch {
+		case bytes.Count(line, []byte(".")) > maxDots:
+			return nil, fmt.Errorf("%s:%d:1: a line has more than %d dots", path, number, maxDots)
+		case values > maxValues:
+			return nil, fmt.Errorf("%s:%d:1: a file has at most %d keys and tables", path, number, maxValues)
 		}
 	}
-	values := make(map[string]any)
-	if err := toml.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &values); err != nil {
+	table := make(map[string]any)
+	if err := toml.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &table); err != nil {
 		if where, ok := errors.AsType[*toml.DecodeError](err); ok {
 			row, column := where.Position()
 			return nil, fmt.Errorf("%s:%d:%d: %w", path, row, column, err)
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return values, nil
+	return table, nil
 }
 
 // merged returns base with the values of over. Neither changes.
