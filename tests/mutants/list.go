@@ -120,6 +120,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/group.go", old: `l.order == nil || serial > l.order.serial`, new: `l.order == nil || serial > 0`, breaks: "an older order does nothing"},
 	{file: "actors/process/life/group.go", old: `case l.ending.ordered:`, new: `case false:`, breaks: "an order to end a run counts once"},
 	{file: "actors/process/life/runs.go", old: `case now.Full:`, new: `case false:`, breaks: "the next run waits for room in the log"},
+	{file: "actors/process/feed/read.go", old: `f.Log.First()-1)+maxChunks)`, new: `f.Log.First()-1)+2*maxChunks)`, breaks: "a process/read has at most 50,000 chunks"},
 	{file: "actors/process/feed/trim.go", old: `keep, limit := f.pin(), f.Retention`, new: `keep, limit := f.pin()+1, f.Retention`, breaks: "the log drops nothing after the pin"},
 	{file: "actors/process/feed/owner.go", old: `o.acked = max(o.acked, to)`, new: `o.acked = to`, breaks: "an acknowledgement does not go back"},
 	{file: "actors/process/feed/owner.go", old: `case from <= o.acked:`, new: `case true:`, breaks: "an acknowledgement after a hole waits"},

@@ -294,6 +294,31 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A client refuses a message of more than 262,144 JSON values, and a chunk has four.
+func TestReadOfManyChunks(t *testing.T) {
+	f := lines(Feed[string, string]{}, maxChunks+10, 1)
+	r := f.Read(0, nil)
+	if len(r.Result.Chunks) != maxChunks || r.Result.NextSeq != maxChunks+1 || r.To != maxChunks {
+		t.Errorf("%d chunks in one read, next %d, up to %d", len(r.Result.Chunks), r.Result.NextSeq, r.To)
+	}
+	if r = f.Read(r.To, nil); len(r.Result.Chunks) != 10 || r.To != maxChunks+10 {
+		t.Errorf("then %d chunks up to %d", len(r.Result.Chunks), r.To)
+	}
+	f.Log.Drop(0, 20)
+	if r = f.Read(0, nil); len(r.Result.Chunks) != maxChunks-10 || r.To != maxChunks+10 {
+		t.Errorf("after a gap %d chunks up to %d", len(r.Result.Chunks), r.To)
+	}
+
+	f = &Feed[string, string]{} // entries that are no chunks must not hide the output behind them
+	for range maxChunks {
+		f.Log.AppendReady(1)
+	}
+	f.Log.Append(protocol.Stdout, []byte("x"), nil)
+	if r = f.Read(0, nil); len(r.Result.Chunks) != 0 || r.Result.NextSeq != maxChunks+1 {
+		t.Errorf("%d chunks, next %d before the output", len(r.Result.Chunks), r.Result.NextSeq)
+	}
+}
+
 // When an owner is sent entries again after their Ack, the entries are pinned until they are sent.
 func TestSentAgain(t *testing.T) {
 	f := lines(Feed[string, string]{}, 4, 10)
