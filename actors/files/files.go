@@ -215,8 +215,8 @@ func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
 	return m, nil
 }
 
-// encodedLen is the length of s in a message, as JSON without the quotes.
-func encodedLen(s string) (n int) {
+// EncodedLen returns the length of s in a message, as JSON without the quotes.
+func EncodedLen(s string) (n int) {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
@@ -254,7 +254,7 @@ func ReadDirectory(path string, hold Hold) (r protocol.FsReadDirectoryResult, er
 			if count++; count > maxListed {
 				continue // only to count
 			}
-			n := encodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
+			n := EncodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
 			if size += n; size > maxListBytes {
 				return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
 			}

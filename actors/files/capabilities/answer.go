@@ -42,8 +42,8 @@ func (a *answer) full() bool { return a.count >= maxCapabilities || a.bytes >= m
 
 // look adds the plugin or the skills of a location.
 func (a *answer) look(ctx context.Context, at location, hold files.Hold) error {
-	held, left := 0, maxContents
-	found, err := discover(ctx, protocol.CapabilityRoot{Path: protocol.FileURI(at.root)}, &left, func(n int) error {
+	held := 0
+	found, err := discover(ctx, protocol.CapabilityRoot{Path: protocol.FileURI(at.root)}, newRoom(), func(n int) error {
 		held += n
 		if hold == nil {
 			return nil

@@ -197,7 +197,7 @@ func TestUnreadableFiles(t *testing.T) {
 		"capability file " + uri + "/b/SKILL.md is not UTF-8: incomplete utf-8 byte sequence from index 2",
 		"capability file " + uri + "/c/SKILL.md is not UTF-8: invalid utf-8 sequence of 2 bytes from index 3",
 	}
-	size := len(deploy)
+	size, encoded := len(deploy), files.EncodedLen(deploy)
 	for _, c := range []struct {
 		file, bundle, all, skills int
 		warning                   string
@@ -205,8 +205,8 @@ func TestUnreadableFiles(t *testing.T) {
 		{1000, 1000, 1000, 2, ""},
 		{size, 1000, 1000, 1, fmt.Sprintf("capability file %s/e/SKILL.md exceeds the %d-byte limit", uri, size)},
 		{1000, 3*size - 1, 1000, 1, fmt.Sprintf("capability root bundle exceeds the %d-byte limit", 3*size-1)},
-		{1000, 1000, 3*size - 1, 1, fmt.Sprintf("capability file %s/e/SKILL.md does not fit the answer, which has at most %d bytes of files: ask for fewer roots at once", uri, 3*size-1)},
-		{1000, 3 * size, 3 * size, 2, ""},
+		{1000, 1000, 3*encoded - 1, 1, fmt.Sprintf(noRoom, uri+"/e/SKILL.md", 3*encoded-1)},
+		{1000, 3 * size, 3 * encoded, 2, ""},
 	} {
 		maxFile, maxBundle, maxContents = c.file, c.bundle, c.all
 		want := utf8Warnings
@@ -216,6 +216,21 @@ func TestUnreadableFiles(t *testing.T) {
 		if d := look(t, dir); len(d.Skills) != c.skills || !slices.Equal(d.Warnings, want) {
 			t.Errorf("%+v: %d skills, %q", c, len(d.Skills), d.Warnings)
 		}
+	}
+}
+
+// All warnings of an answer together are bounded.
+func TestManyWarnings(t *testing.T) {
+	defer func(n int) { maxWarningBytes = n }(maxWarningBytes)
+	root := protocol.CapabilityRoot{Path: protocol.FileURI(tree(t, map[string]string{"a/SKILL.md": "\xff"}))}
+	maxWarningBytes = 500
+	r, err := Roots(t.Context(), slices.Repeat([]protocol.CapabilityRoot{root}, maxRoots), nil)
+	size := 0
+	for _, d := range r.Roots {
+		size += len(strings.Join(d.Warnings, ""))
+	}
+	if err != nil || size == 0 || size > maxWarningBytes {
+		t.Errorf("%d bytes of warnings: %v", size, err)
 	}
 }
 
@@ -230,7 +245,10 @@ func TestMemory(t *testing.T) {
 	for _, f := range append(instructions(r.Roots[0]), r.Roots[0].Plugin.Manifest) {
 		want += len(f.Contents)
 	}
-	if err != nil || held != want {
+	for _, warning := range r.Roots[0].Warnings {
+		want += len(warning)
+	}
+	if err != nil || held != want || len(r.Roots[0].Warnings) == 0 {
 		t.Errorf("holds %d bytes, want %d: %v", held, want, err)
 	}
 	full := errors.New("full")

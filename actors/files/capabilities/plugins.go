@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -68,7 +69,10 @@ func cachedPlugins(ctx context.Context, cache string, hold files.Hold) (all []lo
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(packages)) {
-		version := activeVersion(packages[id])
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		version := activeVersion(ctx, packages[id])
 		if version == "" {
 			continue
 		}
@@ -97,23 +101,32 @@ func isPluginName(s string) bool {
 	return isName(s, '.') && !slices.Contains(strings.Split(s, "."), "")
 }
 
-// activeVersion returns the version of a plugin that counts; empty: there is none.
-func activeVersion(plugin string) (active string) {
-	entries, err := os.ReadDir(plugin)
+// dirBatch is how many entries of a directory are in memory at a time.
+const dirBatch = 1000
+
+// activeVersion returns the version of a plugin that counts; empty: there is none, or ctx is done.
+func activeVersion(ctx context.Context, plugin string) (active string) {
+	d, err := os.Open(plugin)
 	if err != nil {
 		return ""
 	}
-	for _, e := range entries {
-		version := e.Name()
-		if !e.IsDir() || !isName(version, '.', '+') || version == "." || version == ".." {
-			continue
+	defer d.Close()
+	for err == nil && ctx.Err() == nil {
+		var entries []fs.DirEntry
+		entries, err = d.ReadDir(dirBatch)
+		for _, e := range entries {
+			version := e.Name()
+			switch {
+			case !e.IsDir() || !isName(version, '.', '+') || version == "." || version == "..":
+			case version == localVersion:
+				return version
+			case active == "" || newer(version, active):
+				active = version
+			}
 		}
-		if version == localVersion {
-			return version
-		}
-		if active == "" || newer(version, active) {
-			active = version
-		}
+	}
+	if err != io.EOF {
+		return ""
 	}
 	return active
 }

@@ -38,9 +38,9 @@ func Roots(ctx context.Context, roots []protocol.CapabilityRoot, hold files.Hold
 	if len(roots) > maxRoots {
 		return r, &files.Refusal{Text: fmt.Sprintf("capability root discovery accepts at most %d roots", maxRoots)}
 	}
-	left := maxContents
+	left := newRoom()
 	for _, root := range roots {
-		found, err := discover(ctx, root, &left, hold)
+		found, err := discover(ctx, root, left, hold)
 		if err != nil {
 			return r, err
 		}
@@ -49,9 +49,9 @@ func Roots(ctx context.Context, roots []protocol.CapabilityRoot, hold files.Hold
 	return r, nil
 }
 
-// discover looks below one root. left is how many bytes of files the answer may still take. An error
-// ends the whole call: ctx is done, or there is no memory.
-func discover(ctx context.Context, root protocol.CapabilityRoot, left *int, hold files.Hold) (d protocol.CapabilityRootDiscovery, err error) {
+// discover looks below one root. left is the room in the answer. An error ends the whole call: ctx is
+// done, or there is no memory.
+func discover(ctx context.Context, root protocol.CapabilityRoot, left *room, hold files.Hold) (d protocol.CapabilityRootDiscovery, err error) {
 	d.ID, d.Path = root.ID, root.Path
 	fail := func(format string, a ...any) (protocol.CapabilityRootDiscovery, error) {
 		text := fmt.Sprintf(format, a...)

@@ -19,17 +19,27 @@ import (
 var (
 	maxFile   = 1 << 20
 	maxBundle = 16 << 20 // all files of a root
-	// maxContents bounds all files of an answer. With every byte escaped, the answer still fits a message.
-	maxContents = 32 << 20
+	// maxContents bounds all files of an answer, as JSON, so that the answer fits a message.
+	maxContents = 48 << 20
+	// maxWarningBytes bounds all warnings of an answer.
+	maxWarningBytes = 2 << 20
 )
 
 // maxWarnings bounds the warnings of a root.
 const maxWarnings = 1_000
 
+// noRoom is the warning about a file beyond maxContents.
+const noRoom = "capability file %s does not fit the answer, which has at most %d bytes of files as JSON: ask for fewer roots at once"
+
+// room is how many bytes an answer may still take.
+type room struct{ contents, warnings int }
+
+func newRoom() *room { return &room{maxContents, maxWarningBytes} }
+
 // search is the search below one root.
 type search struct {
 	hold     files.Hold
-	left     *int  // bytes that the answer may still take
+	left     *room // in the answer
 	bundle   int   // bytes that the root may still take
 	refused  error // of hold: the call fails
 	warnings []string
@@ -47,9 +57,12 @@ func (s *search) take(n int) error {
 	return err
 }
 
+// warn adds a warning, if there is room. A warning may be long: most have a path.
 func (s *search) warn(format string, a ...any) {
-	if len(s.warnings) < maxWarnings {
-		s.warnings = append(s.warnings, fmt.Sprintf(format, a...))
+	text := fmt.Sprintf(format, a...)
+	if len(s.warnings) < maxWarnings && len(text) <= s.left.warnings && s.take(len(text)) == nil {
+		s.left.warnings -= len(text)
+		s.warnings = append(s.warnings, text)
 	}
 }
 
@@ -72,16 +85,16 @@ func (s *search) read(path string) *protocol.DiscoveredFile {
 	case info.Size() > int64(s.bundle):
 		s.warn("capability root bundle exceeds the %d-byte limit", maxBundle)
 		return nil
-	case info.Size() > int64(*s.left):
-		s.warn("capability file %s does not fit the answer, which has at most %d bytes of files: ask for fewer roots at once", uri, maxContents)
+	case info.Size() > int64(s.left.contents):
+		s.warn(noRoom, uri, maxContents)
 		return nil
 	}
 	held := 0
-	data, err := files.Read(path, min(maxFile, s.bundle, *s.left), func(n int) error {
+	data, err := files.Read(path, min(maxFile, s.bundle, s.left.contents), func(n int) error {
 		held += n
 		return s.take(n)
 	})
-	problem := ""
+	encoded, problem := files.EncodedLen(string(data)), ""
 	switch _, grown := errors.AsType[*files.Refusal](err); {
 	case s.refused != nil:
 		return nil
@@ -89,19 +102,20 @@ func (s *search) read(path string) *protocol.DiscoveredFile {
 		problem = fmt.Sprintf("capability file %s exceeded its read limit", uri)
 	case err != nil:
 		problem = fmt.Sprintf("failed to read capability file %s: %s", uri, files.Text(err))
-	default:
-		if problem = notUTF8(data); problem != "" {
-			problem = fmt.Sprintf("capability file %s is not UTF-8: %s", uri, problem)
-		}
+	case !utf8.Valid(data):
+		problem = fmt.Sprintf("capability file %s is not UTF-8: %s", uri, notUTF8(data))
+	case encoded > s.left.contents:
+		problem = fmt.Sprintf(noRoom, uri, maxContents)
 	}
 	if problem != "" {
 		s.take(-held)
 		s.warn("%s", problem)
 		return nil
 	}
-	s.take(len(data) - held)
+	// For n bytes, the Hold takes n for the value and 4n/3 for its encoding. Control characters need more.
+	s.take(max(len(data), (len(data)+encoded)*3/7) - held)
 	s.bundle -= len(data)
-	*s.left -= len(data)
+	s.left.contents -= encoded
 	return &protocol.DiscoveredFile{Path: uri, Contents: string(data)}
 }
 

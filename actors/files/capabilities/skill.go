@@ -73,7 +73,7 @@ func frontMatter(contents string) (string, error) {
 		switch {
 		case dashes && inside && len(lines) > 0:
 			return strings.Join(lines, "\n"), nil
-		case dashes != !inside:
+		case dashes == inside: // nothing between the lines, or no first line
 			return "", errors.New("missing YAML frontmatter delimited by ---")
 		case inside:
 			if size += len(line) + 1; size > maxFrontMatter {
