@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,12 +63,15 @@ func (c *credentialFlags) register(f *flag.FlagSet) {
 	f.StringVar(&c.peer.issuer, "ws-issuer", "", "as exec-server: the `ISSUER` that signed tokens must name")
 	f.StringVar(&c.peer.audience, "ws-audience", "", "as exec-server: the `AUDIENCE` that signed tokens must name")
 	f.Func("ws-max-clock-skew-seconds", "as exec-server: how many `SECONDS` the clocks of issuer and server may differ (default 30)", func(s string) error {
-		c.peer.skewSet = true
-		_, err := fmt.Sscan(s, &c.peer.skewSeconds)
-		if err == nil && c.peer.skewSeconds > uint64(100*365*24*3600) {
-			err = errors.New("more than 100 years")
+		seconds, err := strconv.ParseUint(s, 10, 64)
+		switch {
+		case err != nil:
+			return errors.New("want a whole number of seconds, such as 30")
+		case seconds > 100*365*24*3600:
+			return errors.New("more than 100 years")
 		}
-		return err
+		c.peer.skewSeconds, c.peer.skewSet = seconds, true
+		return nil
 	})
 }
 

@@ -150,7 +150,7 @@ func TestWrongTokenFiles(t *testing.T) {
 
 func TestSingleTokens(t *testing.T) {
 	path := write(t, "token", "  s3cret\n")
-	c := must[*SingleToken](t)(OpenSingleToken(path))
+	c := must[*Tokens](t)(OpenSingleToken(path))
 	want(t, c, "s3cret", "token", nil)
 	want(t, c, "wrong", "", ErrToken)
 	write(t, path, "rotated")

@@ -1,8 +1,6 @@
 package auth
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"strings"
 )
@@ -29,13 +27,7 @@ func OpenRoles(path string) (*Roles, error) {
 
 func parseRoles(data []byte) (map[string]Identity, error) {
 	all := make(map[string]Identity)
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, maxFile)
-	for number := 1; lines.Scan(); number++ {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
-		}
+	for number, fields := range entries(data) {
 		id := all[fields[0]]
 		id.Name = fields[0]
 		switch {
@@ -51,7 +43,7 @@ func parseRoles(data []byte) (map[string]Identity, error) {
 		}
 		all[id.Name] = id
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 // grant adds the roles of an identity.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +60,20 @@ func failure(path string, err error) error {
 		err = of.Err
 	}
 	return fmt.Errorf("failed to read websocket auth secret %s: %w", path, err)
+}
+
+// entries yields the number and the words of each line, without empty lines and lines that begin with #.
+func entries(data []byte) iter.Seq2[int, []string] {
+	return func(yield func(int, []string) bool) {
+		number := 0
+		for line := range strings.Lines(string(data)) {
+			number++
+			words := strings.Fields(line)
+			if len(words) > 0 && !strings.HasPrefix(words[0], "#") && !yield(number, words) {
+				return
+			}
+		}
+	}
 }
 
 func readFile(path string) ([]byte, error) {

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -44,13 +43,7 @@ func OpenTokens(path string) (*Tokens, error) {
 const minToken = 16
 
 func parseTokens(data []byte) (all []namedToken, err error) {
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, maxFile)
-	for number := 1; lines.Scan(); number++ {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
-		}
+	for number, fields := range entries(data) {
 		// No error below shows a part of the line: the line may be a token without a name.
 		if len(fields) != 2 {
 			return nil, fmt.Errorf("line %d has %d words: want a name and a token", number, len(fields))
@@ -71,10 +64,10 @@ func parseTokens(data []byte) (all []namedToken, err error) {
 		}
 		all = append(all, t)
 	}
-	if len(all) == 0 && lines.Err() == nil {
+	if len(all) == 0 {
 		return nil, errors.New("the file has no token: add a line with a name and a token")
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 func parseDigest(text string) (d digest, err error) {
@@ -109,15 +102,12 @@ func match(all []namedToken, token string) (id Identity, err error) {
 	return Identity{Name: all[found].name}, nil
 }
 
-// A single token of exec-server: its file has only the token, and there is no name.
+// singleName is the name of a token of exec-server: its file or flag has no name.
 const singleName = "token"
 
-// SingleToken is a Checker of one bearer token, of the name "token".
-type SingleToken struct{ file *secret[[]namedToken] }
-
-// OpenSingleToken returns the token in the file at path, without blanks around it. An empty file is an
-// error. Each check sees the file as the file is then. (exec-server wire §1: --ws-token-file.)
-func OpenSingleToken(path string) (*SingleToken, error) {
+// OpenSingleToken returns the token in the file at path, without blanks around it, under the name "token". An
+// empty file is an error. (exec-server wire §1: --ws-token-file.)
+func OpenSingleToken(path string) (*Tokens, error) {
 	f, err := openSecret(path, func(data []byte) ([]namedToken, error) {
 		token := bytes.TrimSpace(data)
 		if len(token) == 0 {
@@ -125,16 +115,7 @@ func OpenSingleToken(path string) (*SingleToken, error) {
 		}
 		return []namedToken{{singleName, sha256.Sum256(token)}}, nil
 	})
-	return &SingleToken{f}, err
-}
-
-// Check implements Checker.
-func (t *SingleToken) Check(token string, _ time.Time) (Identity, error) {
-	all, err := t.file.get()
-	if err != nil {
-		return Identity{}, err
-	}
-	return match(all, token)
+	return &Tokens{f}, err
 }
 
 // TokenDigest is a Checker of one bearer token by its SHA-256, of the name "token".
