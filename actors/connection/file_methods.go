@@ -146,7 +146,9 @@ func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams)
 func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
 	path, err := pathOf(p.Path)
 	call.large = true
-	call.do = func(context.Context) (any, error) { return files.ReadDirectory(path, call.hold(f.memory)) }
+	call.do = func(ctx context.Context) (any, error) {
+		return files.ReadDirectory(ctx, path, call.hold(f.memory))
+	}
 	return err
 }
 

@@ -10,6 +10,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -231,8 +232,8 @@ func EncodedLen(s string) (n int) {
 }
 
 // ReadDirectory returns the entries of a directory, in no order, without dangling links. If there are
-// more than maxListed entries or maxListBytes bytes, ReadDirectory fails.
-func ReadDirectory(path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
+// more than maxListed entries or maxListBytes bytes, ReadDirectory fails. ReadDirectory stops when ctx is done.
+func ReadDirectory(ctx context.Context, path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
 	d, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return r, err
@@ -243,6 +244,9 @@ func ReadDirectory(path string, hold Hold) (r protocol.FsReadDirectoryResult, er
 		var some []fs.DirEntry
 		some, err = d.ReadDir(1000)
 		for _, e := range some {
+			if err := ctx.Err(); err != nil {
+				return r, err
+			}
 			kind := e.Type()
 			if kind&fs.ModeSymlink != 0 {
 				info, err := os.Stat(filepath.Join(path, e.Name()))

@@ -513,13 +513,13 @@ func TestStat(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, m)
 		}
 	}
-	r, err := ReadDirectory(dir, nil)
+	r, err := ReadDirectory(t.Context(), dir, nil)
 	wantText(t, err, "")
 	slices.SortFunc(r.Entries, func(a, b protocol.FsDirectoryEntry) int { return strings.Compare(a.FileName, b.FileName) })
 	if got, want := fmt.Sprint(r.Entries), "[{a false true} {d true false} {dlink true false} {fifo false false} {link false true}]"; got != want {
 		t.Errorf("entries %s, want %s", got, want)
 	}
-	_, err = ReadDirectory(dir+"/a", nil)
+	_, err = ReadDirectory(t.Context(), dir+"/a", nil)
 	wantText(t, err, "Not a directory (os error 20)")
 	for name, want := range map[string]string{"dlink/../link": "/a", "dlink": "/d", ".": ""} {
 		if real, err := Canonicalize(dir + "/" + name); real != dir+want || err != nil {
@@ -572,7 +572,7 @@ func smaller(t *testing.T, limit *int, by int) {
 func TestReadDirectoryOfTooMany(t *testing.T) {
 	smaller(t, &maxListed, 200)
 	dir := manyLinks(t, maxListed) // they dangle until their target exists
-	r, err := ReadDirectory(dir, nil)
+	r, err := ReadDirectory(t.Context(), dir, nil)
 	wantText(t, err, "")
 	if len(r.Entries) != 0 {
 		t.Errorf("%d dangling links are listed", len(r.Entries))
@@ -580,7 +580,7 @@ func TestReadDirectoryOfTooMany(t *testing.T) {
 	if err := errors.Join(os.WriteFile(dir+"/x", nil, 0o600), os.Remove(dir+"/0")); err != nil {
 		t.Fatal(err)
 	}
-	r, err = ReadDirectory(dir, nil)
+	r, err = ReadDirectory(t.Context(), dir, nil)
 	wantText(t, err, "")
 	if len(r.Entries) != maxListed {
 		t.Errorf("%d entries, want %d", len(r.Entries), maxListed)
@@ -590,11 +590,16 @@ func TestReadDirectoryOfTooMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err = ReadDirectory(dir, nil)
+	r, err = ReadDirectory(t.Context(), dir, nil)
 	if len(r.Entries) > maxListed {
 		t.Errorf("%d entries were kept, the limit is %d", len(r.Entries), maxListed)
 	}
 	wantText(t, err, fmt.Sprintf("fs/readDirectory returned %d entries; limit is %d", maxListed+2, maxListed))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err = ReadDirectory(over, dir, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("for a connection that has ended: %d entries, %v", len(r.Entries), err)
+	}
 }
 
 // The size of an answer is bounded in bytes as sent, whatever the number of entries, even if names
@@ -621,7 +626,7 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 	if n := encoded(walked); err != nil || !walked.Truncated || n > maxWalkBytes || n < maxWalkBytes*9/10 {
 		t.Errorf("a walk: %d entries in %d bytes, truncated %v, %v", len(walked.Entries), n, walked.Truncated, err)
 	}
-	_, err = ReadDirectory(dir, nil)
+	_, err = ReadDirectory(t.Context(), dir, nil)
 	wantText(t, err, fmt.Sprintf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", dir, maxListBytes))
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		t.Error("that is -32600, at the peer -32603")
@@ -629,7 +634,7 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 	for i := kept; i < files; i++ {
 		os.Remove(name(i))
 	}
-	listed, err := ReadDirectory(dir, nil)
+	listed, err := ReadDirectory(t.Context(), dir, nil)
 	if n := encoded(listed); err != nil || len(listed.Entries) != kept || n > maxListBytes+1000 {
 		t.Errorf("a directory: %d entries in %d bytes, %v", len(listed.Entries), n, err)
 	}

@@ -97,7 +97,7 @@ func wantAsOS(t *testing.T, dir, path string) {
 		t.Errorf("%q without links is %q, %v; want %q, %v", path, got, gotErr, real, err)
 	}
 	entries, err := os.ReadDir(path)
-	listed, listErr := ReadDirectory(path, nil)
+	listed, listErr := ReadDirectory(t.Context(), path, nil)
 	if sameError("list", listErr, err) {
 		var got, want []string
 		for _, e := range listed.Entries {
