@@ -129,7 +129,8 @@ func (at location) read(max int, hold Hold) ([]byte, error) {
 	}
 	defer f.Close()
 	tooLarge := func(size string) error {
-		return refuse("path `%s` has %s bytes, and fs/readFile reads at most %d: read it in blocks, with fs/open", at.path, size, max)
+		return &Advised{refuse("file is too large to read: limit is %d bytes", max),
+			fmt.Sprintf("path `%s` has %s bytes: read it in blocks, with fs/open", at.path, size)}
 	}
 	if info.Size() > int64(max) {
 		return nil, tooLarge(fmt.Sprint(info.Size()))

@@ -134,6 +134,10 @@ func TestRead(t *testing.T) {
 		os.WriteFile(path, make([]byte, size), 0o666)
 		if data, err := Read(path, 100, nil); ok != (err == nil) || ok && len(data) != size {
 			t.Errorf("%d bytes, where 100 are allowed: %d, %v", size, len(data), err)
+		} else if advised, says := errors.AsType[*Advised](err); !ok && (!says || !strings.Contains(advised.Advice, "fs/open")) {
+			t.Errorf("%v: want advice about fs/open", err)
+		} else if !ok {
+			wantText(t, err, "file is too large to read: limit is 100 bytes")
 		}
 	}
 	// These files have a size of 0.
