@@ -22,6 +22,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/registry"
@@ -104,6 +105,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.OutputBudget = child.NewBudget(e.Budget-e.Budget/4-e.Budget/8, func() { t.send(message.BudgetLow{}) })
 	e.ClientBudget = budget.New(e.Budget / 4)
 	e.StartBudget = budget.New(e.Budget / 8)
+	e.Quotas = quota.New(quota.Limits{Processes: e.MaxProcessesEach, Starts: e.MaxStartsEach, Burst: e.StartsBurst})
 	strategy := func(restarts int) *supervision.Strategy {
 		return &supervision.Strategy{
 			Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},

@@ -125,3 +125,83 @@ func TestMaxConnections(t *testing.T) {
 		})
 	}
 }
+
+// TestProcessesOfOthers: an identity at its limit of processes, over all its sessions and kinds of programs,
+// is refused. Others are not. A place is free once the program and its descendants have ended.
+func TestProcessesOfOthers(t *testing.T) {
+	t.Parallel()
+	s, bob, echo := twoIdentities(t, "--max-processes-each", "3")
+	first, second := s.as("the-token-of-alice", nil), s.as("the-token-of-alice", nil)
+	first.start("a", obj{"argv": []string{"sleep", "1000"}})
+	b := second.start("b", obj{"argv": sh("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!")}) // a daemon is left
+	b.awaitClosed()
+	second.call("process/spawn", obj{"command": []string{"sleep", "1000"}, "processHandle": "c", "cwd": "/"})
+	probes := 0
+	eventually(t, "the daemon takes the place again", func() bool {
+		probes++
+		id := fmt.Sprint("probe", probes)
+		refused := first.reply(first.request("process/start", startParams(id, obj{"argv": []string{"true"}})))["error"] != nil
+		if !refused {
+			first.awaitFact("the end of "+id, func() bool { return first.proc(id).closed })
+		}
+		return refused
+	})
+	const full = "max-processes-each is 3 here, alice runs 3, and this start needs 1 more"
+	refused := func(c *conn, method string, params obj, want string) {
+		t.Helper()
+		if code, text := c.callError(method, params); code != -32600 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %s, want %s", method, code, text, want)
+		}
+	}
+	member := obj{"processId": "m", "argv": []string{"sleep", "1000"}, "cwd": "file:///", "env": obj{}, "tty": false}
+	refused(first, "process/start", startParams("d", obj{"argv": []string{"true"}}), full)
+	refused(second, "group/start", obj{"groupId": "g", "strategy": "one_for_one", "processes": []any{member}}, full)
+	first.call("process/list", obj{})
+	if code, text := first.callError("command/exec", obj{"command": []string{"true"}}); !strings.Contains(text, full) {
+		t.Errorf("command/exec: %d %s", code, text)
+	}
+	for i := range 4 {
+		bob.start(strconv.Itoa(i), obj{"argv": []string{"true"}}).awaitClosed()
+		echo(fmt.Sprint("alice is full ", i))
+	}
+	second.call("process/terminate", obj{"processId": "b", "tree": true}) // ends the daemon
+	eventually(t, "the daemon's place is free", func() bool {
+		answer := first.reply(first.request("process/start", startParams("d", obj{"argv": []string{"sleep", "1000"}})))
+		return answer["error"] == nil
+	})
+	refused(first, "process/start", startParams("e", obj{"argv": []string{"true"}}), full)
+	first.call("session/close", obj{})
+	for i := range 5 { // processes that have ended free their places, and so do failed starts
+		second.callError("process/start", startParams("none", obj{"argv": []string{"/no/such/program"}}))
+		second.start(fmt.Sprint("again", i), obj{"argv": []string{"true"}}).awaitClosed()
+	}
+	echo("after")
+}
+
+// TestStartsOfOthers: an identity that starts too much is refused, and told when to try again.
+func TestStartsOfOthers(t *testing.T) {
+	t.Parallel()
+	s, _, echo := twoIdentities(t, "--max-starts-each", "0.001", "--max-starts-burst", "4")
+	alice := s.as("the-token-of-alice", obj{"capabilities": obj{"restarted": true}})
+	restarted := alice.start("restarted", obj{"argv": []string{"sleep", "1000"}, "restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 1}}})
+	for range 10 { // a restart is no start of a client
+		before := restarted.pid()
+		alice.call("process/restart", obj{"processId": "restarted"})
+		eventually(t, "the next run", func() bool {
+			pid := num(describe(t, alice, "restarted")["pid"])
+			return pid != 0 && pid != int64(before)
+		})
+	}
+	alice.start("a", obj{"argv": []string{"true"}}).awaitClosed()
+	alice.call("process/spawn", obj{"command": []string{"true"}, "processHandle": "b", "cwd": "/"})
+	other := s.as("the-token-of-alice", nil)
+	other.callError("process/start", startParams("c", obj{"argv": []string{"/no/such/program"}})) // counts, too
+	answer := other.reply(other.request("process/start", startParams("d", obj{"argv": []string{"true"}})))
+	e, _ := answer["error"].(obj)
+	if num(e["code"]) != -32600 || e["message"] != "max-starts-each is 0.001 a second here, 4 at once, and alice has used them" ||
+		!strings.HasPrefix(fmt.Sprint(e["data"].(obj)["advice"]), "try again in ") {
+		t.Errorf("the fifth start: %s", jsonText(answer))
+	}
+	s.as("the-token-of-bob-", nil).start("bob", obj{"argv": []string{"true"}}).awaitClosed()
+	echo("alice has started enough")
+}

@@ -80,6 +80,13 @@ type Config struct {
 	// When MaxSessions or MaxSessionsEach is reached, a new session replaces an old one: of the sessions
 	// without a process, the session that has been without an owner the longest.
 	MaxSessionsEach int
+	// MaxProcessesEach bounds the running processes of each owner key (as MaxSessionsEach), in all its
+	// sessions. A process runs until its log is closed and no descendant is left. 0 means no limit.
+	MaxProcessesEach int
+	// MaxStartsEach bounds the starts of processes by each owner key, in a second. StartsBurst is how many starts
+	// may come at once: 0 means 10. Restarts by the server do not count. 0 means no limit.
+	MaxStartsEach float64
+	StartsBurst   int
 	// MaxPending bounds the requests of a connection that wait for an answer. Beyond MaxPending, and
 	// beyond 16 MiB of such requests, the server stops reading the connection. 0 means 1,024.
 	MaxPending int
@@ -121,6 +128,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.MaxConnections, 10_000)
 	setDefault(&c.MaxSessions, 10_000)
 	setDefault(&c.MaxProcesses, 10_000)
+	setDefault(&c.StartsBurst, 10)
 	setDefault(&c.MaxPending, 1024)
 	return c
 }

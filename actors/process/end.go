@@ -125,19 +125,21 @@ func (r *processRecord) destroy() {
 		r.spool.Close()
 	}
 	if handle == nil {
+		r.place.leave()
 		if failed { // else the spawner comes back here, or there is no run yet
 			r.intake.Close()
 		}
 		return
 	}
-	r.finish(handle, r.intake)
+	r.finish(handle, r.intake, r.place)
 }
 
-// finish lets go of a child, and then of the intake of its run. Any goroutine.
-func (r *processRecord) finish(handle child.Handle, in *child.Intake) {
+// finish lets go of a child, and then of the intake of its run and of place. Any goroutine.
+func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *place) {
 	log, name := r.env.Log, r.name
 	handle.Finish(func(err error) {
 		in.Close()
+		place.leave()
 		if err != nil {
 			log.Error("finish", "actor", name, "err", err)
 		}

@@ -165,6 +165,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.feed.Log.AppendClosed()
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
+		p.vacate(ctx, false)
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.DropLog:
 		p.env.At(ctx, env.RetiredPhase)
@@ -254,7 +255,7 @@ func (p *process) renew(ctx actor.Context) {
 	p.handle, p.startErr = nil, nil
 	p.mu.Unlock()
 	if handle != nil {
-		p.finish(handle, old)
+		p.finish(handle, old, nil)
 	}
 }
 

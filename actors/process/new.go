@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/policy"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/shellstate"
@@ -27,6 +28,7 @@ type Options struct {
 	GroupID   string            // the client's
 	Shares    Environments      // of the processes started together; nil: no other process shares
 	Shells    *shellstate.Cache // of the session; nil: there are no snapshots
+	Place     *quota.Place      // nil: the server counts no places. New takes it over, unless New fails
 }
 
 // New prepares a process and returns the request for its actor, or the reason why the process
@@ -72,6 +74,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		group:   o.Group,
 		groupID: o.GroupID,
 		gauge:   o.Gauge,
+		place:   placeOf(o.Place),
 		created: time.Now(),
 	}
 	if err := record.keep(o.Shares); err != nil {

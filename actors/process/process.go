@@ -33,6 +33,7 @@ type (
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
 	aheadDue struct{}            // the owner had its time to read the missed output
+	placeDue struct{}            // the descendants had a while to end
 )
 
 // turnBytes is how much output the actor logs before other messages have their turn.
@@ -52,6 +53,7 @@ type processRecord struct {
 	group    *actor.PID     // nil: the process has no group
 	groupID  string         // the client's
 	gauge    *message.Gauge // of the session
+	place    *place         // among the running processes of the owner key; nil: none is counted
 	created  time.Time
 	// The memory of the arguments and of the environment in spec and params.
 	keptArgv, keptEnv hold
@@ -69,10 +71,12 @@ type processRecord struct {
 	// Owned by Receive.
 	life   life.Life // decides; act does its actions
 	acting bool      // act is on the stack of this instance
-	wakeAt env.Alarm // at life.Wake
-	intake *child.Intake
-	feed   processFeed   // its log and its viewers
-	logged *child.Intake // its oldest fact is in the log, and not settled; nil: none
+	// A goroutine reads the disk for a process/read: unspooled comes.
+	unspooling bool
+	wakeAt     env.Alarm // at life.Wake
+	intake     *child.Intake
+	feed       processFeed   // its log and its viewers
+	logged     *child.Intake // its oldest fact is in the log, and not settled; nil: none
 
 	health health
 	trees  []*parked // process/terminate, until the tree was seen empty, or could not be killed
@@ -81,9 +85,7 @@ type processRecord struct {
 	reads   []*parked            // process/read and process/wait
 	unspool []*parked            // process/read that waits for its turn at the disk
 	stdin   stdin.Queue[*parked] // process/write and process/closeStdin
-	// A goroutine reads the disk for a process/read: unspooled comes.
-	unspooling bool
-	answers    repeat.Answers // to requests with a requestId
+	answers repeat.Answers       // to requests with a requestId
 
 	stdinAt, aheadAt env.Alarm
 }
@@ -136,6 +138,8 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.treeGone(ctx, m)
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
+	case placeDue:
+		p.vacate(ctx, true)
 	case wakeDue:
 		p.wakeAt.Cancel() // advance does everything due, and sets the alarm again
 	default:
@@ -209,6 +213,7 @@ func (p *process) start(ctx actor.Context) {
 		p.life.Report(p.now())
 	}
 	p.rewatch(ctx)
+	p.vacate(ctx, true)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.unspooled(ctx)
@@ -228,6 +233,9 @@ func (p *process) end(ctx actor.Context) {
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
 	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt} {
 		a.Stop()
+	}
+	if p.place != nil {
+		p.place.lookAt.Stop()
 	}
 	p.unwatch()
 	p.leave()

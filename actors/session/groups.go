@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/group"
@@ -106,20 +107,28 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 	if err := s.mayStartGroup(params); err != nil {
 		return group.Prepared{}, nil, err
 	}
+	places, err := s.env.Quotas.Start(s.from, len(params.Processes), time.Now())
+	if err != nil {
+		return group.Prepared{}, nil, err
+	}
 	defer func() {
+		if err == nil {
+			return
+		}
 		for _, m := range starts {
-			if err != nil {
-				m.Unused()
-			}
+			m.Unused()
+		}
+		for _, p := range places {
+			p.Leave()
 		}
 	}()
 	o := group.Options{Name: "g-" + ulid.Make().String(), Params: params, Session: ctx.Self(), Members: make(map[string]*actor.PID)}
 	shares := make(process.Environments)
-	for _, p := range params.Processes {
+	for i, p := range params.Processes {
 		if s.processes.Get(p.ProcessID) != nil {
 			return group.Prepared{}, starts, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
 		}
-		of := s.processOptions(ctx, p)
+		of := s.processOptions(ctx, p, places[i])
 		of.Group, of.GroupID, of.Shares = s.processPID(o.Name), params.GroupID, shares
 		m, err := process.New(s.env, of)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -34,8 +35,14 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		refuse(err)
 		return
 	}
-	start, err := process.New(s.env, s.processOptions(ctx, params))
+	places, err := s.env.Quotas.Start(s.from, 1, time.Now())
 	if err != nil {
+		refuse(err)
+		return
+	}
+	start, err := process.New(s.env, s.processOptions(ctx, params, places[0]))
+	if err != nil {
+		places[0].Leave()
 		refuse(err)
 		return
 	}
@@ -71,7 +78,7 @@ func (s *session) ask(ctx actor.Context, m *members.Process) {
 }
 
 // processOptions returns the options of a process without a group.
-func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams) process.Options {
+func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams, place *quota.Place) process.Options {
 	o := process.Options{
 		Name:      "p-" + ulid.Make().String(),
 		Params:    params,
@@ -81,6 +88,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Gauge:     s.gauge,
 		Ephemeral: s.life.Limits().Ephemeral,
 		Shells:    &s.shells,
+		Place:     place,
 	}
 	if o.Ephemeral && s.owner != nil {
 		o.Owner = path.Dir(s.owner.Id) // the connection: all of its commands, each in a session of its own, count as one owner

@@ -68,6 +68,9 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
 	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an identity may have, or without credentials an address; 0: only --max-sessions counts")
 	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
+	f.IntVar(&o.config.MaxProcessesEach, "max-processes-each", 0, "how many processes an identity may run in all its sessions, or without credentials an address; 0: no limit")
+	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address; 0: no limit")
+	f.IntVar(&o.config.StartsBurst, "max-starts-burst", 10, "how many starts of --max-starts-each may come at once")
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs when the server stops")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that the server holds for each process before the process has to wait")
@@ -110,6 +113,9 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
 	case o.config.MaxSessionsEach < 0:
 		return nil, fmt.Errorf("--max-sessions-each %d cannot be negative; with 0 only --max-sessions counts", o.config.MaxSessionsEach)
+	case o.config.MaxProcessesEach < 0 || !(o.config.MaxStartsEach >= 0 && o.config.MaxStartsEach <= 1e6) || o.config.StartsBurst < 1:
+		return nil, fmt.Errorf("--max-processes-each %d, --max-starts-each %v, --max-starts-burst %d: 0 means no limit for the first two, the second is at most 1000000, and the third is at least 1",
+			o.config.MaxProcessesEach, o.config.MaxStartsEach, o.config.StartsBurst)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
 		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 means no limit")
 	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:

@@ -206,6 +206,12 @@ var mutants = []mutant{
 	{file: "actors/files/handles.go", old: `if err == nil && scarce(hd.file) {`, new: `if false {`, breaks: "open files leave descriptors to the rest of the program"},
 	{file: "actors/files/handles.go", old: `h.close(id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
+	{file: "actors/internal/quota/quota.go", old: `min(n, q.limits.Burst)`, new: `n`, breaks: "a group of more than a burst can start"},
+	{file: "actors/internal/quota/quota.go", old: `	if full.Before(now) {
+		full = now
+	}
+`, new: ``, breaks: "a bucket holds no more than a burst"},
+	{file: "actors/process/place.go", old: `		p.place.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
 	{file: "transport/places.go", old: `len(t.places)-t.silent >= s.limits[b]`, new: `len(t.places) >= s.limits[b]`, breaks: "a client that resumes finds the place of a connection that does not answer"},
 	{file: "transport/places.go", old: ` || len(t.places) >= 2*s.limits[b]`, new: ``, breaks: "no limit on connections is exceeded twofold"},
 	{file: "transport/places.go", old: `			if delete(t.places, p); len(t.places) == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
@@ -40,6 +41,8 @@ type Env struct {
 	// StartBudget bounds the arguments and environments kept by sessions to start processes, in
 	// bytes: an eighth of Config.Budget. Nil: no bound.
 	StartBudget *budget.Pool
+	// Quotas bounds the processes of each owner key. Nil: no bound.
+	Quotas *quota.Quotas
 	// Disk has the files of processes with a spool.
 	Disk *spool.Disk
 

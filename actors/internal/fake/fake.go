@@ -131,8 +131,17 @@ func (c *Child) Usage(done func(*protocol.Usage)) { go done(nil) }
 // Abandon does nothing: the child has no streams.
 func (c *Child) Abandon() {}
 
-// TreeEmpty reports true.
-func (c *Child) TreeEmpty() bool { return true }
+// TreeEmpty reports whether the descendants are gone.
+func (c *Child) TreeEmpty() bool {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	select {
+	case <-c.Tree:
+		return true
+	default:
+		return c.Tree == nil
+	}
+}
 
 // Release does nothing.
 func (c *Child) Release() error { return nil }

@@ -1,0 +1,89 @@
+package quota
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start checks the answer to a start; want "": it is allowed.
+func start(t *testing.T, q *Quotas, key string, n int, now time.Time, want, advice string) []*Place {
+	t.Helper()
+	places, err := q.Start(key, n, now)
+	switch {
+	case want == "" && err != nil:
+		t.Fatal(err)
+	case want != "" && (err == nil || err.Code != -32600 || !strings.Contains(err.Message, want) || err.Advice() != advice):
+		t.Fatalf("%v, want %q and the advice %q", err, want, advice)
+	}
+	return places
+}
+
+func TestProcesses(t *testing.T) {
+	q, now := New(Limits{Processes: 3}), time.Now()
+	const advice = "end a process, or wait until one has ended"
+	first := start(t, q, "alice", 2, now, "", "")
+	start(t, q, "alice", 2, now, "max-processes-each is 3 here, alice runs 2, and this start needs 2 more", advice)
+	start(t, q, "bob", 3, now, "", "")
+	third := start(t, q, "alice", 1, now, "", "")
+	start(t, q, "alice", 1, now, "alice runs 3, and", advice)
+	first[0].Leave()
+	first[0].Leave()
+	again := start(t, q, "alice", 1, now, "", "")
+	start(t, q, "alice", 1, now, "alice runs 3, and", advice)
+	for _, p := range []*Place{first[1], third[0], again[0], nil} {
+		p.Leave()
+	}
+	first[1].Return()
+	first[1].Return()
+	start(t, q, "alice", 2, now, "", "")
+	third[0].Return() // beyond the limit
+	start(t, q, "alice", 1, now, "alice runs 4, and", advice)
+	q.shares["alice"].running -= 2
+	first[1].Leave()
+	third[0].Leave()
+	if len(q.shares) != 1 {
+		t.Errorf("%d shares, want that of bob", len(q.shares))
+	}
+}
+
+func TestStarts(t *testing.T) {
+	q, now := New(Limits{Starts: 10, Burst: 3}), time.Now()
+	const used = "max-starts-each is 10 a second here, 3 at once, and alice has used them"
+	for range 3 {
+		start(t, q, "alice", 1, now, "", "")
+	}
+	start(t, q, "alice", 1, now, used, "try again in 101 ms")
+	start(t, q, "bob", 1, now, "", "")
+	now = now.Add(100*time.Millisecond - 1)
+	start(t, q, "alice", 1, now, used, "try again in 1 ms")
+	now = now.Add(1)
+	start(t, q, "alice", 1, now, "", "")
+	start(t, q, "alice", 2, now, used, "try again in 201 ms")
+	now = now.Add(time.Hour) // the bucket holds no more than a burst
+	start(t, q, "alice", 100, now, "", "")
+	start(t, q, "alice", 1, now, used, "try again in 101 ms")
+}
+
+// A key that uses nothing is forgotten, and one that has used starts is not forgotten too early.
+func TestKeysAreForgotten(t *testing.T) {
+	q, now := New(Limits{Starts: 1, Burst: 1}), time.Now()
+	for i := range 10_000 {
+		now = now.Add(100 * time.Millisecond)
+		start(t, q, fmt.Sprint(i), 1, now, "", "")[0].Leave()
+		start(t, q, fmt.Sprint(i), 1, now, "max-starts-each", "try again in 1001 ms")
+		if len(q.shares) > 2*minSweep {
+			t.Fatalf("%d shares after %d keys", len(q.shares), i+1)
+		}
+	}
+}
+
+func TestNoLimits(t *testing.T) {
+	if q := New(Limits{Burst: 3}); q != nil {
+		t.Error(q)
+	}
+	for _, p := range start(t, nil, "alice", 1000, time.Now(), "", "") {
+		p.Leave()
+	}
+}

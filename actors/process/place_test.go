@@ -1,0 +1,65 @@
+package process
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A process has its place until its log is closed, and again while descendants live.
+func TestPlaceOfDescendants(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		q := quota.New(quota.Limits{Processes: 1})
+		places, err := q.Start("alice", 1, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			p, err := q.Start("alice", 1, time.Now())
+			if (err != nil) != want {
+				t.Errorf("taken: %v, want %v", err, want)
+			}
+			if err == nil {
+				p[0].Leave()
+			}
+		}
+		tree := make(chan struct{})
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
+		c.Mu.Lock()
+		c.Tree = tree
+		c.Mu.Unlock()
+		taken(true)
+		c.End()
+		taken(false)
+		time.Sleep(placePause)
+		taken(true)
+		time.Sleep(time.Second)
+		taken(true)
+		close(tree)
+		time.Sleep(placePause)
+		taken(false)
+		system.Root.StopFuture(pid).Wait()
+		taken(false)
+	})
+}
+
+// A process that ends before its log was closed gives its place back.
+func TestPlaceOfTheStopped(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		q := quota.New(quota.Limits{Processes: 1})
+		places, _ := q.Start("alice", 1, time.Now())
+		pid, _, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
+		system.Root.StopFuture(pid).Wait()
+		synctest.Wait()
+		if _, err := q.Start("alice", 1, time.Now()); err != nil {
+			t.Error(err)
+		}
+	})
+}
