@@ -41,8 +41,11 @@ func AppOf(info *protocol.EnvironmentInfo) App {
 // UserAgent returns the member userAgent for a client. version is the server's. The text is printable ASCII, as in
 // an HTTP header.
 func (a App) UserAgent(client protocol.ClientInfo, version string) string {
-	agent := fmt.Sprintf("%s/%s (%s; %s) troupe/%s (%[6]s; %[2]s)",
-		cmp.Or(a.originator, client.Name), client.Version, runtime.GOOS, runtime.GOARCH, version, client.Name)
+	name, of, suffix := client.Name, client.Version, fmt.Sprintf(" (%s; %s)", client.Name, client.Version)
+	if name == "codex_app_server_daemon" || name == "codex-backend" { // these act for other clients
+		name, of, suffix = "codex_cli_rs", version, ""
+	}
+	agent := fmt.Sprintf("%s/%s (%s; %s) troupe/%s%s", cmp.Or(a.originator, name), of, runtime.GOOS, runtime.GOARCH, version, suffix)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '_'

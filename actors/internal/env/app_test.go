@@ -13,6 +13,9 @@ func TestUserAgent(t *testing.T) {
 	for _, test := range []struct{ originator, name, version, begins, ends string }{
 		{"", "n", "1.2", "n/1.2 (", ") troupe/3 (n; 1.2)"},
 		{"other", "n", "1.2", "other/1.2 (", ") troupe/3 (n; 1.2)"},
+		{"", "codex_app_server_daemon", "1.2", "codex_cli_rs/3 (", ") troupe/3"},
+		{"", "codex-backend", "1.2", "codex_cli_rs/3 (", ") troupe/3"},
+		{"other", "codex-backend", "1.2", "other/3 (", ") troupe/3"},
 		{"", "ü\tn", "1\n", "__n/1_ (", "(__n; 1_)"},
 	} {
 		got := App{originator: test.originator}.UserAgent(protocol.ClientInfo{Name: test.name, Version: test.version}, "3")
