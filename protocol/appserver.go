@@ -161,6 +161,8 @@ func (p CommandExecParams) Unsupported() error {
 		Type string `json:"type"`
 	}
 	switch {
+	case p.PermissionProfile != nil && p.SandboxPolicy != nil:
+		return Errorf(CodeInvalidRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
 	case p.PermissionProfile != nil:
 		return Errorf(CodeInvalidParams, "permissionProfile is not supported by this server, which runs nothing less confined than asked: leave it out")
 	case p.SandboxPolicy == nil:

@@ -40,6 +40,25 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+func TestCommandExecUnsupported(t *testing.T) {
+	for _, c := range []struct{ members, refused string }{
+		{`"permissionProfile":null`, ""},
+		{`"sandboxPolicy":{"type":"dangerFullAccess"}`, ""},
+		{`"sandboxPolicy":{"type":"readOnly"}`, "sandboxPolicy is not supported"},
+		{`"permissionProfile":":read-only"`, "permissionProfile is not supported"},
+		{`"sandboxPolicy":{"type":"dangerFullAccess"},"permissionProfile":":read-only"`, "`permissionProfile` cannot be combined with `sandboxPolicy`"},
+	} {
+		var p CommandExecParams
+		if err := JSON.Unmarshal([]byte(`{"command":["true"],`+c.members+`}`), &p); err != nil {
+			t.Fatal(err)
+		}
+		switch err := p.Unsupported(); {
+		case c.refused == "" && err != nil, c.refused != "" && (err == nil || !strings.HasPrefix(err.Error(), c.refused)):
+			t.Errorf("%s: %v", c.members, err)
+		}
+	}
+}
+
 func TestSignals(t *testing.T) {
 	for signal, want := range map[Signal]string{
 		SignalInterrupt: "SIGINT", SignalTerminate: "SIGTERM", SignalKill: "SIGKILL", SignalHangup: "SIGHUP", SignalQuit: "SIGQUIT",
