@@ -665,5 +665,6 @@ func TestRemove(t *testing.T) {
 	wantNames(t, dir, "d/ d/e/ d/e/f= keep=")
 	wantText(t, Remove(filepath.Join(dir, "d"), true, false), "")
 	wantNames(t, dir, "keep=")
-	wantText(t, Remove("/", true, true), "path `/` is not removed")
+	// Not recursive: if the code is wrong, this test does no harm.
+	wantText(t, Remove("/", false, true), "path `/` is not removed")
 }
