@@ -22,6 +22,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -29,6 +30,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
 
@@ -82,6 +84,9 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		down:         make(chan struct{}),
 	}
 	e := &env.Env{Config: c.WithDefaults()}
+	if _, err := policy.Limits(&e.DefaultLimits, protocol.ProcessLimits{}, e.MaxLimits); err != nil {
+		return nil, nil, fmt.Errorf("default limits: %s", err.Message)
+	}
 	t.env, t.log = e, loglimit.New(e.Log.Handler())
 	e.Log = slog.New(t.log)
 	host, err := child.NewHost(child.HostConfig{

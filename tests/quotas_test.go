@@ -205,3 +205,82 @@ func TestStartsOfOthers(t *testing.T) {
 	s.as("the-token-of-bob-", nil).start("bob", obj{"argv": []string{"true"}}).awaitClosed()
 	echo("alice has started enough")
 }
+
+// TestRunTimeAndLimits: the operator's run time and limits hold where a start names none, and a start that
+// exceeds them is refused.
+func TestRunTimeAndLimits(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--max-run-time", "1500ms", "--default-limits", `{"nofile":64}`, "--max-limits", `{"nofile":128,"coreBytes":0}`)
+	c := s.session(nil)
+	slow := c.start("slow", obj{"argv": []string{"sleep", "1000"}})
+	for id, want := range map[string]struct {
+		params obj
+		text   string
+	}{
+		"time":   {obj{"argv": []string{"true"}, "timeoutMs": 1501}, "timeoutMs is 1501, this server allows 1 to 1500 (max-run-time)"},
+		"nofile": {obj{"argv": []string{"true"}, "limits": obj{"nofile": 129}}, "limits.nofile is 129, this server allows at most 128 (max-limits)"},
+	} {
+		if code, text := c.callError("process/start", startParams(id, want.params)); code != -32602 || text != want.text {
+			t.Errorf("%s: %d %s, want %s", id, code, text, want.text)
+		}
+	}
+	for id, want := range map[string]struct {
+		limits obj
+		out    string
+	}{
+		"default": {nil, "64\n0\n"},
+		"more":    {obj{"nofile": 128}, "128\n0\n"},
+		"less":    {obj{"nofile": 32}, "32\n0\n"},
+	} {
+		params := obj{"argv": sh("ulimit -Hn; ulimit -Hc"), "timeoutMs": 1500}
+		if want.limits != nil {
+			params["limits"] = want.limits
+		}
+		if _, out := c.start(id, params).awaitClosed(); out != want.out {
+			t.Errorf("%s: %q, want %q", id, out, want.out)
+		}
+	}
+	if exited := slow.awaitExit(); exited["timedOut"] != true {
+		t.Errorf("without a timeout: %s", jsonText(exited))
+	}
+	result := c.call("command/exec", obj{"command": []string{"sleep", "1000"}, "disableTimeout": true})
+	if num(result["exitCode"]) != 124 {
+		t.Errorf("command/exec without a timeout: %s", jsonText(result))
+	}
+	for want, flags := range map[string][]string{
+		"default limits: limits.pids is 2, this server allows at most 1": {"--default-limits", `{"pids":2}`, "--max-limits", `{"pids":1}`},
+		`unknown field "x"`: {"--max-limits", `{"x":1}`},
+	} {
+		p := startTroupe(t, nil, append([]string{"serve", "--listen", "ws://127.0.0.1:0"}, flags...)...)
+		if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%v: %s", flags, p.stderr)
+		}
+	}
+}
+
+// TestSessionsEach: an identity at its limit of sessions gets no other one, from wherever it connects.
+// Sessions of others, and its own, are not ended for it, unless they are worth nothing.
+func TestSessionsEach(t *testing.T) {
+	t.Parallel()
+	s, _, echo := twoIdentities(t, "--max-sessions-each", "2")
+	first, second := s.as("the-token-of-alice", nil), s.as("the-token-of-alice", nil)
+	first.start("p", obj{"argv": []string{"sleep", "1000"}})
+	first.cutRST() // its session has a process, and stays
+	open := func() obj {
+		c, _, err := dialWS(t, s.url, http.Header{"Authorization": {"Bearer the-token-of-alice"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.reply(c.request("initialize", obj{"clientName": "third"}))
+	}
+	e, _ := open()["error"].(obj)
+	if num(e["code"]) != -32600 || !strings.HasPrefix(fmt.Sprint(e["message"]), "max-sessions-each is 2 here, and alice has as many sessions") {
+		t.Errorf("a third session: %s", jsonText(e))
+	}
+	echo("alice is full")
+	s.as("the-token-of-bob-", nil).call("process/list", obj{})
+	s.as("the-token-of-alice", obj{"resumeSessionId": first.sessionID}).call("process/list", obj{})
+	second.cutRST() // its session is worth nothing, and gives way
+	eventually(t, "a session for alice", func() bool { return open()["error"] == nil })
+	echo("after")
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 const (
@@ -87,6 +88,13 @@ type Config struct {
 	// may come at once: 0 means 10. Restarts by the server do not count. 0 means no limit.
 	MaxStartsEach float64
 	StartsBurst   int
+	// MaxRunTime is the longest run of a process, and its timeoutMs unless the client asks for less. 0 or
+	// negative means no limit.
+	MaxRunTime time.Duration
+	// DefaultLimits are the limits of a process for which the client asks for none. MaxLimits are the largest
+	// that a client may ask for, and the default where DefaultLimits has none. Nice and OOMScoreAdj of
+	// MaxLimits are the smallest. Nil fields mean no limit.
+	DefaultLimits, MaxLimits protocol.ProcessLimits
 	// MaxPending bounds the requests of a connection that wait for an answer. Beyond MaxPending, and
 	// beyond 16 MiB of such requests, the server stops reading the connection. 0 means 1,024.
 	MaxPending int

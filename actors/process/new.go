@@ -42,6 +42,9 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	if err != nil {
 		return message.SpawnRequest{}, err
 	}
+	if params.TimeoutMs, err = runTime(e, params.TimeoutMs); err != nil {
+		return message.SpawnRequest{}, err
+	}
 	retention, err := retentionOf(e, params.Retention)
 	if err != nil {
 		return message.SpawnRequest{}, err

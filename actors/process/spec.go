@@ -102,13 +102,31 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		}
 		spec.Size = *params.Size
 	}
-	if params.Limits != nil {
-		if err := s.Host.Allows(*params.Limits); err != nil {
+	limits, refusal := policy.Limits(params.Limits, s.DefaultLimits, s.MaxLimits)
+	if refusal != nil {
+		return child.Spec{}, refusal
+	}
+	if params.Limits != nil || limits != (protocol.ProcessLimits{}) {
+		if err := s.Host.Allows(limits); err != nil {
 			return child.Spec{}, wireerr.From(err)
 		}
-		spec.Limits = *params.Limits
+		spec.Limits = limits
 	}
 	return spec, nil
+}
+
+// runTime returns the timeoutMs of a process whose client asked for ms. 0 and nil mean that the client asked for none.
+func runTime(s *env.Env, ms *uint64) (*uint64, *protocol.Error) {
+	most := env.Milliseconds(s.MaxRunTime)
+	switch {
+	case s.MaxRunTime <= 0:
+		return ms, nil
+	case ms == nil || *ms == 0:
+		return &most, nil
+	case *ms > most:
+		return nil, protocol.Errorf(protocol.CodeInvalidParams, "timeoutMs is %d, this server allows 1 to %d (max-run-time)", *ms, most)
+	}
+	return ms, nil
 }
 
 func hasName(env []string, name string) bool {

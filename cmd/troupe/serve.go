@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -71,6 +73,9 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.IntVar(&o.config.MaxProcessesEach, "max-processes-each", 0, "how many processes an identity may run in all its sessions, or without credentials an address; 0: no limit")
 	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address; 0: no limit")
 	f.IntVar(&o.config.StartsBurst, "max-starts-burst", 10, "how many starts of --max-starts-each may come at once")
+	f.DurationVar(&o.config.MaxRunTime, "max-run-time", 0, "how long a run of a program may take, also if its client names no timeout; 0: no limit")
+	f.Func("default-limits", "limits of programs whose client names none, as the `JSON` of limits at process/start, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
+	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
 	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs when the server stops")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that the server holds for each process before the process has to wait")
@@ -116,6 +121,8 @@ func parseServe(args []string) (*serveOptions, error) {
 	case o.config.MaxProcessesEach < 0 || !(o.config.MaxStartsEach >= 0 && o.config.MaxStartsEach <= 1e6) || o.config.StartsBurst < 1:
 		return nil, fmt.Errorf("--max-processes-each %d, --max-starts-each %v, --max-starts-burst %d: 0 means no limit for the first two, the second is at most 1000000, and the third is at least 1",
 			o.config.MaxProcessesEach, o.config.MaxStartsEach, o.config.StartsBurst)
+	case o.config.MaxRunTime < 0 || o.config.MaxRunTime > 0 && o.config.MaxRunTime < time.Millisecond:
+		return nil, fmt.Errorf("--max-run-time %v: choose 1ms or more, or 0 for no limit", o.config.MaxRunTime)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
 		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 means no limit")
 	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:
@@ -146,6 +153,21 @@ func parseServe(args []string) (*serveOptions, error) {
 	o.config.Version = version()
 	o.config.Subreaper = true // the whole process belongs to the server
 	return o, nil
+}
+
+// limitsInto returns a function that parses limits of processes.
+func limitsInto(l *protocol.ProcessLimits) func(string) error {
+	return func(s string) error {
+		d := json.NewDecoder(strings.NewReader(s))
+		d.DisallowUnknownFields()
+		if err := d.Decode(l); err != nil {
+			return err
+		}
+		if _, err := d.Token(); err != io.EOF {
+			return errors.New("more than one JSON object")
+		}
+		return l.Validate()
+	}
 }
 
 // serveMain runs troupe serve and returns the exit code: 0 after a drain, 1 if the server could not
