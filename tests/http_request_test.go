@@ -141,7 +141,7 @@ func TestHTTPRequest(t *testing.T) {
 		{get(url("/a.txt"), "q", obj{"headers": header("a b", "")}), "-32602 http/request header name is invalid: invalid HTTP header name"},
 		{get(url("/a.txt"), "q", obj{"headers": header("a", "\n")}), "-32602 http/request header value is invalid for a: failed to parse header value"},
 		{get(url("/never"), "q", obj{"timeoutMs": 30}), "-32603 http/request failed: error sending request for url (" + url("/never") + "): it took more than the 30 ms of timeoutMs"},
-		{get(url("/half"), "q", nil), "-32603 http/request failed: error reading the body of the response: unexpected EOF"},
+		{get(url("/half"), "q", nil), "-32603 failed to read http/request response body: unexpected EOF"},
 		{get(url("/large"), "q", nil), "-32600 http/request failed: the body of the response has more than 33554432 bytes, which is the most in one answer: ask for it with streamResponse"},
 	} {
 		wantAnswer(t, c, "http/request", q.params, q.want)

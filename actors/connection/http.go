@@ -316,6 +316,9 @@ func (c *connection) httpDue(ctx actor.Context, m httpDue) {
 // httpError translates err for the wire. (exec-server wire §8.)
 func httpError(err error) *protocol.Error {
 	code := protocol.CodeInternal
+	if e, ok := errors.AsType[*httpcall.BodyError](err); ok {
+		return protocol.Errorf(code, "failed to read http/request response body: %v", e.Unwrap())
+	}
 	if errors.Is(err, httpcall.ErrTooLarge) {
 		code = protocol.CodeInvalidRequest
 	}

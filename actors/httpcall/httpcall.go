@@ -186,11 +186,21 @@ type Response struct {
 // Close ends the response. The rest of the body is dropped.
 func (r *Response) Close() { r.body.Close() }
 
+// BodyError means: the header of a response has arrived, but not its whole body.
+type BodyError struct{ cause error }
+
+func (e *BodyError) Error() string {
+	return "error reading the body of the response: " + e.cause.Error()
+}
+
+// Unwrap returns the reason.
+func (e *BodyError) Unwrap() error { return e.cause }
+
 // Read reads the body, as an io.Reader.
 func (r *Response) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("error reading the body of the response: %w", err)
+		err = &BodyError{err}
 	}
 	return n, err
 }
