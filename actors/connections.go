@@ -41,7 +41,7 @@ func (c *connections) Receive(ctx actor.Context) {
 			return
 		}
 		spare := live >= c.env.MaxConnections
-		if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), "c-"+ulid.Make().String()); err != nil {
+		if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), message.ConnectionPrefix+ulid.Make().String()); err != nil {
 			c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
 			c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
 			return
@@ -62,6 +62,7 @@ func (c *connections) Receive(ctx actor.Context) {
 
 // refuse closes a connection that gets no actor. Close may wait for the peer a little.
 func (c *connections) refuse(ctx actor.Context, conn message.Conn, code int, reason string) {
+	c.env.Audit.Refused(conn.RemoteAddr(), reason)
 	c.env.Run(ctx.ActorSystem().Root, ctx.Self(), "refuse", func() { conn.Close(code, reason) })
 }
 

@@ -323,3 +323,6 @@ func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) 
 	}
 	return socketFrames(c, subprotocol, settings{maxMessage: o.MaxMessage, writeTimeout: o.WriteTimeout}), nil
 }
+
+// Transport names this kind of connection.
+func (c *frames) Transport() string { return "frames" }

@@ -80,6 +80,10 @@ type ServerOptions struct {
 	// all messages together is not bounded.
 	Memory func() Memory
 
+	// Refused is called for each client that is turned away: without a right credential, with a wrong
+	// certificate, with a wrong Origin, or above a limit. Any goroutine may call Refused, which must not block. Nil: nobody is told.
+	Refused func(remote, reason string)
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -118,11 +122,11 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		shown = framedScheme + strings.TrimPrefix(shown, "unix://")
 	}
 	s := &Server{
-		url:      shown,
-		framed:   o.Framed,
-		listener: wireListener{l, o.TLS, newLobby(maxGuests)},
-		handler:  newHandler(o, unix),
+		url:     shown,
+		framed:  o.Framed,
+		handler: newHandler(o, unix),
 	}
+	s.listener = wireListener{l, o.TLS, newLobby(maxGuests), s.handler.refused}
 	s.http = http.Server{
 		Handler:                      s.handler,
 		ReadTimeout:                  DefaultHandshakeTimeout, // also for the first byte, and between requests
@@ -258,6 +262,8 @@ type wireListener struct {
 	net.Listener
 	tls   *tls.Config // nil: no TLS
 	lobby *lobby
+
+	refused func(remote, reason string)
 }
 
 func (l wireListener) Accept() (net.Conn, error) {
@@ -273,7 +279,7 @@ func (l wireListener) Accept() (net.Conn, error) {
 	}
 	w.guest = g
 	if l.tls != nil {
-		return newTLSWire(w, l.tls), nil
+		return newTLSWire(w, l.tls, l.refused), nil
 	}
 	return w, nil
 }
@@ -318,6 +324,7 @@ type handler struct {
 	ready    func() bool
 	upgrader websocket.Upgrader
 	settings settings
+	refused  func(remote, reason string)
 	accept   func(Conn)
 }
 
@@ -330,7 +337,12 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 	if subprotocols == nil {
 		subprotocols = []string{SubprotocolMsgpack, SubprotocolJSON}
 	}
+	refused := o.Refused
+	if refused == nil {
+		refused = func(string, string) {}
+	}
 	return &handler{
+		refused: refused,
 		unix:    unix,
 		origins: o.AllowOrigins,
 		door:    o.Door,
@@ -361,6 +373,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A web page in a browser can reach loopback addresses, but its requests carry an Origin header.
 	for _, origin := range r.Header.Values("Origin") {
 		if !slices.Contains(h.origins, origin) {
+			h.refused(r.RemoteAddr, "origin not allowed: "+origin)
 			http.Error(w, fmt.Sprintf("origin %q is not allowed here; the server must be started with --allow-origin %[1]q", origin), http.StatusForbidden)
 			return
 		}
@@ -437,6 +450,7 @@ func (h *handler) identify(c net.Conn, header http.Header) (id auth.Identity, er
 	}
 	if id, err = h.door.Identify(v, time.Now()); err != nil {
 		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
+		h.refused(name(c), err.Error())
 	}
 	return id, err
 }
@@ -446,6 +460,7 @@ func (h *handler) enter(c net.Conn, id auth.Identity, address string) (*place, e
 	p, err := h.places.enter(id.Name, address, time.Now())
 	if err != nil {
 		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
+		h.refused(name(c), err.Error())
 	}
 	return p, err
 }

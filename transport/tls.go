@@ -2,6 +2,7 @@ package transport
 
 import (
 	"crypto/tls"
+	"io"
 	"os"
 )
 
@@ -11,14 +12,23 @@ const maxRecord = 16 << 10
 // A tlsWire is a wire of a server inside TLS. The handshake happens in the first Read or Write.
 type tlsWire struct {
 	*streamWire
-	conn *tls.Conn // on streamWire's stream
+	conn    *tls.Conn // on streamWire's stream
+	refused func(remote, reason string)
 }
 
-func newTLSWire(w *streamWire, config *tls.Config) *tlsWire {
-	return &tlsWire{w, tls.Server(w.stream, config)}
+// newTLSWire calls refused for each client whose handshake fails, unless the client hung up.
+func newTLSWire(w *streamWire, config *tls.Config, refused func(remote, reason string)) *tlsWire {
+	return &tlsWire{w, tls.Server(w.stream, config), refused}
 }
 
-func (w *tlsWire) Read(p []byte) (int, error) { return w.read(w.conn, p) }
+func (w *tlsWire) Read(p []byte) (int, error) {
+	n, err := w.read(w.conn, p)
+	if err != nil && err != io.EOF && w.refused != nil && !w.conn.ConnectionState().HandshakeComplete {
+		w.refused(w.RemoteAddr().String(), err.Error())
+		w.refused = nil
+	}
+	return n, err
+}
 
 func (w *tlsWire) Write(p []byte) (int, error) {
 	w.writing.Lock()

@@ -400,3 +400,6 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 		go c.wire.linger()
 	})
 }
+
+// Transport names this kind of connection.
+func (c *webSocket) Transport() string { return "websocket" }

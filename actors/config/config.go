@@ -7,6 +7,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -107,6 +108,10 @@ type Config struct {
 	Spawners    int
 	Containment child.Containment
 	Subreaper   bool
+
+	// Audit records what clients do; nil: nothing is recorded. Only the command of this module sets this
+	// field: its type is internal. The owner closes Audit after the shutdown of the troupe.
+	Audit *audit.Log
 
 	// Faults is for the tests of this module: other modules cannot set this field.
 	Faults faults.Hooks

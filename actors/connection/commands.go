@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/connection/window"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -105,6 +106,9 @@ func (c *connection) callCommand(ctx actor.Context, in inbound, r dialect.Reques
 		result, err := r.Dialect.Over(r.Name, r.Call)
 		c.answer(pending{id: in.id, weight: in.weight}, result, err)
 	default:
+		if r.Call.Kill || r.Call.CloseStdin {
+			c.env.Audit.Put(audit.Request{Who: c.who(), Method: in.method, Process: audit.Text(r.Name)})
+		}
 		in.params = r.Call
 		c.ask(ctx, cmd.stream.ref.PID, in, pending{command: cmd, call: &r.Call})
 	}
@@ -120,6 +124,7 @@ func (c *connection) startCommand(ctx actor.Context, in inbound, spec *dialect.S
 		c.fail(in, spec.Dialect.Duplicate(spec.Name))
 		return
 	}
+	c.env.Audit.Put(audit.ProgramStart{Who: c.who(), API: spec.Dialect.API(), Program: audit.Text(spec.Name)})
 	if c.commands.room == nil {
 		c.commands.room = c.memory.Part(maxCommandOutput, outputCopies)
 		c.commands.named = make(map[commandKey]*runningCommand)

@@ -70,6 +70,11 @@ type connection struct {
 	admit  *admission
 	memory *budget.Account // for requests and answers
 
+	// For the record.
+	name string    // of the actor; set by start
+	born time.Time // set by start
+	why  string    // the connection ends; "": it does not, or the actor has failed
+
 	// Shared with the reader.
 	pongs pongs
 
@@ -218,6 +223,8 @@ func (c *connection) receiveNews(ctx actor.Context, m any) {
 // start starts the two goroutines of the connection.
 func (c *connection) start(ctx actor.Context) {
 	self, root, s := ctx.Self(), ctx.ActorSystem().Root, c.env
+	c.name, c.born = message.LastName(self), time.Now()
+	c.recordAccepted()
 	fault := c.faultOf(self)
 	pongs := &c.pongs
 	pong := func(serial uint64) {

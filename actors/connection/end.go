@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"errors"
 	"io"
 
@@ -26,6 +27,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 	var input interface{ InputEnded() bool }
 	if !errors.As(err, &input) || !input.InputEnded() {
 		c.broken = true
+		c.because(err.Error())
 		ctx.Stop(ctx.Self())
 		return
 	}
@@ -45,6 +47,7 @@ func (c *connection) mayClose(ctx actor.Context) {
 }
 
 func (c *connection) end() {
+	c.recordEnd()
 	c.admit.close()
 	c.memory.Close()
 	for _, s := range c.streams {
@@ -67,6 +70,7 @@ func (c *connection) end() {
 // closeFor ends the connection once the queue of the writer has been written.
 func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
 	c.stage = evicted
+	c.because(cmp.Or(reason, "closed"))
 	c.writer.close(code, reason)
 	env.After(ctx, endTime, endDue{})
 }
@@ -93,5 +97,6 @@ func (c *connection) evicted(ctx actor.Context, reason string) {
 // violation ends the connection of a client after a breach of the protocol.
 func (c *connection) violation(ctx actor.Context, what string) {
 	c.env.Log.Warn("protocol violation", "remote", c.conn.RemoteAddr(), "session", c.sessionID, "what", what)
+	c.because("a breach of the protocol") // what may quote the client
 	c.closeFor(ctx, protocol.CloseProtocolError, what)
 }

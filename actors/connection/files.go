@@ -185,11 +185,12 @@ func (c *connection) runFiles(ctx actor.Context) {
 			ctx.Send(self, fileDone{call, nil, refused})
 			continue
 		}
-		until := c.files.ctx
+		until, recorded := c.files.ctx, c.recordFile(call)
 		c.env.Run(root, self, "file", func() {
 			c.env.FileTurns.Run(func() {
 				fault("file")
 				result, err := call.do(until)
+				recorded(err)
 				root.Send(self, fileDone{call, result, err})
 			})
 		})

@@ -87,6 +87,7 @@ func ownerKey(conn message.Conn) string {
 }
 
 func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
+	c.recordNotAttached(err)
 	c.stage, c.init, c.initApp = opened, nil, nil
 	c.answer(c.initReq, nil, err)
 	c.replayHeld(ctx)

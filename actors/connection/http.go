@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"golang.org/x/sync/semaphore"
@@ -143,6 +144,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 		call.written = make(chan struct{}, 1)
 		call.written <- struct{}{}
 	}
+	c.env.Audit.Put(audit.HTTPRequest{Who: c.who(), Method: p.Method, Origin: audit.Text(request.Origin())})
 	h.waiting = append(h.waiting, call)
 	c.runHTTP(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -78,7 +79,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 		{attached, false, protocol.CodeInvalidRequest},
 		{opened, false, protocol.CodeInvalidRequest},
 	} {
-		c := &connection{stage: test.stage, observer: test.observer, writer: newWriter(nil, nil, nil)}
+		c := &connection{env: new(env.Env), stage: test.stage, observer: test.observer, writer: newWriter(nil, nil, nil)}
 		c.writer.begin = func() {}
 		handled = false
 		c.request(nil, inbound{kind: protocol.Request, method: foo.name, entry: foo, params: protocol.ProcessWaitParams{}})

@@ -64,7 +64,9 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case c.observer && !m.observer.allows(in.params):
-		c.fail(in, protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method))
+		err := protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method)
+		c.recordRefused(in, err)
+		c.fail(in, err)
 	case in.wire == appServer && m.experimental && !c.experimental:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
 	default:
@@ -156,6 +158,7 @@ func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 }
 
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
+	c.recordRequest(in)
 	c.token++
 	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.server
 	c.pending[c.token] = p

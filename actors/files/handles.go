@@ -28,6 +28,7 @@ type Handles struct {
 type handle struct {
 	file     *os.File     // nil: Open has not finished
 	replaces *replacement // nil: opened for reading
+	target   string       // the path to replace, fixed; "": opened for reading
 	failed   error        // the first error of writing a block; Close then discards the file
 	mu       sync.Mutex   // held while file is used; CloseAll waits for mu
 }
@@ -41,6 +42,9 @@ func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 // lets the new file replace path.
 func (h *Handles) Open(id, path string, replace bool) error {
 	hd := &handle{}
+	if replace {
+		hd.target = path
+	}
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
 	if err := h.add(id, hd); err != nil {
@@ -152,6 +156,17 @@ func (h *Handles) close(id string, hd *handle) error {
 		return hd.failed
 	}
 	return hd.replaces.commit()
+}
+
+// Replaces returns the path that the file id replaces when it is closed. "": it replaces none.
+func (h *Handles) Replaces(id string) string {
+	h.mu.Lock()
+	hd := h.open[id]
+	h.mu.Unlock()
+	if hd == nil {
+		return ""
+	}
+	return hd.target
 }
 
 // CloseAll closes all open files. Files opened for writing are discarded without a trace. CloseAll

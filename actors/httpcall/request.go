@@ -60,6 +60,9 @@ func NewRequest(p protocol.HTTPRequestParams) (*Request, error) {
 	return r, nil
 }
 
+// Origin returns scheme, host and port of the URL.
+func (r *Request) Origin() string { return r.url.Scheme + "://" + r.url.Host }
+
 // add adds a field, and returns its value.
 func (r *Request) add(h protocol.HTTPRequestHeader) (value string, _ error) {
 	if !isToken(h.Name) {

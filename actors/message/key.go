@@ -15,3 +15,17 @@ func KeyOf(pid *actor.PID) Key { return Key{pid.Address, pid.Id} }
 // LastName returns the name of an actor under its parent. The LastName of a session's supervisor is the
 // id of the session.
 func LastName(pid *actor.PID) string { return pid.Id[strings.LastIndexByte(pid.Id, '/')+1:] }
+
+// ConnectionOf returns the name of the connection to which an actor belongs: a connection, or a command of it.
+// An actor of the host has its own LastName.
+func ConnectionOf(pid *actor.PID) string {
+	for name := range strings.SplitSeq(pid.Id, "/") {
+		if strings.HasPrefix(name, ConnectionPrefix) {
+			return name
+		}
+	}
+	return LastName(pid)
+}
+
+// ConnectionPrefix begins the name of each actor of a connection.
+const ConnectionPrefix = "c-"

@@ -16,7 +16,7 @@ func (p *process) describe() protocol.ProcessInfo {
 	info := protocol.ProcessInfo{
 		ProcessID:   p.id,
 		State:       p.state(),
-		Group:       p.groupID,
+		Group:       p.origin.group(),
 		Run:         p.life.Run(),
 		Argv:        p.params.Argv,
 		Cwd:         p.params.Cwd,

@@ -143,6 +143,7 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	switch a := a.(type) {
 	case life.LogExited:
+		p.recordEnd(a.Status)
 		p.feed.Log.AppendExited(a.Status)
 		p.life.Done()
 		p.env.At(ctx, env.ExitLogged)
@@ -222,7 +223,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	r := p.processRecord
 	p.env.At(ctx, env.SpawnPrepared)
 	p.life.Done() // before startChild: two children are worse than none
-	p.startChild(ctx, spec, func(h child.Handle, err error) {
+	p.startChild(ctx, spec, run, func(h child.Handle, err error) {
 		r.mu.Lock()
 		r.handle, r.startErr = h, err
 		gone := r.gone
@@ -283,6 +284,7 @@ func (p *process) spawned(ctx actor.Context) {
 
 // begin watches a run whose child is there. begin may be repeated.
 func (p *process) begin(ctx actor.Context) {
+	p.origin.runs()
 	p.env.At(ctx, env.RunBegun)
 	if p.restart != nil {
 		if p.spec.TTY && p.spec.Size != (protocol.Size{}) && (p.life.Run() > 1 || p.group != nil) {

@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/shellstate"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -20,6 +21,7 @@ type Options struct {
 	Name      string // of the actor
 	Params    protocol.ProcessStartParams
 	Session   *actor.PID
+	By        audit.Who         // who starts the process, for the record
 	Closes    context.Context   // done when the session closes: then a start without a child is given up
 	Owner     string            // see child.Spec
 	Gauge     *message.Gauge    // of the session
@@ -75,7 +77,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		restart: restart,
 		session: o.Session,
 		group:   o.Group,
-		groupID: o.GroupID,
+		origin:  originOf(o, e.Audit != nil),
 		gauge:   o.Gauge,
 		place:   placeOf(o.Place),
 		created: time.Now(),

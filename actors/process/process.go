@@ -51,7 +51,7 @@ type processRecord struct {
 	spool    *spool.File // nil: output beyond the retention waits
 	session  *actor.PID
 	group    *actor.PID     // nil: the process has no group
-	groupID  string         // the client's
+	origin   *origin        // nil: the process has no group, and there is no audit log
 	gauge    *message.Gauge // of the session
 	place    *place         // among the running processes of the owner key; nil: none is counted
 	created  time.Time
@@ -229,6 +229,7 @@ func (p *process) newIntake(ctx actor.Context) *child.Intake {
 // end handles Stopping: no action follows.
 func (p *process) end(ctx actor.Context) {
 	p.life.End()
+	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
 	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt} {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -28,26 +29,47 @@ func shellOf(o Options, spec child.Spec) *shellstate.Start {
 
 // startChild starts the child of a run, and calls done as StartChild does. A process with the state of
 // a shell waits for the state first.
-func (p *process) startChild(ctx actor.Context, spec child.Spec, done func(child.Handle, error)) {
-	if p.shell == nil {
-		p.env.StartChild(spec, p.intake, done)
+func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done func(child.Handle, error)) {
+	r, in, self, root := p.processRecord, p.intake, ctx.Self(), ctx.ActorSystem().Root
+	if p.env.Audit == nil {
+		r.startRecorded(self, root, spec, in, done)
 		return
 	}
-	r, in, self, root := p.processRecord, p.intake, ctx.Self(), ctx.ActorSystem().Root
-	p.shell.Begin(p.env, root, spec)
-	p.env.Run(root, self, "shell snapshot", func() {
-		spec, err := r.shell.Wait(spec)
-		r.mu.Lock()
-		if r.gone && err == nil {
-			err = errGone
+	done = r.recorded(run, done)
+	p.env.Audit.Start(r.startEvent(spec, run), func(err error) {
+		if err = cmp.Or(r.mayStart(), refusalOf(err)); err != nil {
+			done(nil, err)
+			return
 		}
-		r.mu.Unlock()
-		if err != nil {
+		r.startRecorded(self, root, spec, in, done)
+	})
+}
+
+// startRecorded starts a child whose start is on record. Any goroutine; startRecorded does not block.
+func (r *processRecord) startRecorded(self *actor.PID, root *actor.RootContext, spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+	if r.shell == nil {
+		r.env.StartChild(spec, in, done)
+		return
+	}
+	r.shell.Begin(r.env, root, spec)
+	r.env.Run(root, self, "shell snapshot", func() {
+		spec, err := r.shell.Wait(spec)
+		if err = cmp.Or(err, r.mayStart()); err != nil {
 			done(nil, err)
 			return
 		}
 		r.env.StartChild(spec, in, done)
 	})
+}
+
+// mayStart returns errGone if the actor has stopped.
+func (r *processRecord) mayStart() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone {
+		return errGone
+	}
+	return nil
 }
 
 // policyBytes is about how much memory a policy takes.

@@ -19,7 +19,10 @@ const maxLeft = 20
 
 // startProcess handles process/start. A request with the startToken of a process gets the same answer again.
 func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
-	refuse := func(err *protocol.Error) { ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err}) }
+	refuse := func(err *protocol.Error) {
+		s.recordRefused("", err, params)
+		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
+	}
 	if m := s.processes.Get(params.ProcessID); m != nil {
 		switch {
 		case params.StartToken == "" || params.StartToken != m.Token:
@@ -83,6 +86,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Name:      "p-" + ulid.Make().String(),
 		Params:    params,
 		Session:   ctx.Self(),
+		By:        s.by,
 		Closes:    s.closes,
 		Owner:     s.id,
 		Gauge:     s.gauge,

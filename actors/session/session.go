@@ -15,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/actors/shellstate"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -39,6 +40,7 @@ type sessionRecord struct {
 
 	attaching *actor.PID // the sender of an Attach under way, if not attached before; nil: nobody
 	owner     *actor.PID // nil: detached
+	by        audit.Who  // the owner, or the last one, for the record
 	observers map[message.Key]*actor.PID
 	former    map[message.Key]*actor.PID // evicted owners, until they stop
 	life      *lifetime.Life
@@ -198,6 +200,13 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeObserver, "%s may observe session %s, and not own it: set role to observer", m.Identity.Name, s.id)))
 		return
 	}
+	how := "resumed"
+	switch {
+	case s.first != nil:
+		how = "opened"
+	case role == protocol.RoleObserver:
+		how = "observed"
+	}
 	if role == protocol.RoleOwner {
 		if s.owner != nil && !s.owner.Equal(m.Sender) {
 			if !m.Takeover {
@@ -206,6 +215,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 					Advise("try again when the other connection has ended, or with takeover true")))
 				return
 			}
+			how = "takenOver"
 			ctx.Send(s.owner, message.Evicted{Reason: "taken over by another connection"})
 			s.viewerGone(ctx, message.ViewerGone{PID: s.owner, Evicted: true})
 			s.former[message.KeyOf(s.owner)] = s.owner // still watched: processes ignore the old owner until it stops
@@ -213,7 +223,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		if !m.Sender.Equal(s.owner) {
 			s.attaching = m.Sender
 		}
-		s.owner = m.Sender
+		s.owner, s.by = m.Sender, s.whoIs(m)
 		s.env.At(ctx, env.OwnerSet)
 	} else {
 		if s.observers[message.KeyOf(m.Sender)] == nil {
@@ -230,6 +240,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		}
 	}
 	answer.Removed = s.processes.Removed()
+	s.recordAttached(m, how)
 	ctx.Send(m.Sender, answer)
 	s.attaching = nil
 }

@@ -39,6 +39,7 @@ type serveOptions struct {
 	allowOrigins stringList
 	containment  string
 	credentials  credentialFlags
+	audit        auditFlags
 	verbose      bool
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
@@ -87,11 +88,15 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	o.credentials.register(f)
+	o.audit.register(f)
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			f.SetOutput(os.Stdout)
 			f.Usage()
 		}
+		return nil, err
+	}
+	if err := o.audit.check(); err != nil {
 		return nil, err
 	}
 	switch {
@@ -198,7 +203,7 @@ func serveMain(args []string) int {
 
 // serve serves until SIGTERM, SIGINT or SIGHUP, or on stdio until the end of stdin, and then drains. A
 // second signal ends the drain: the server kills the remaining programs.
-func serve(o *serveOptions) error {
+func serve(o *serveOptions) (err error) {
 	log := o.config.Log
 	stops := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
 	if signal.Ignored(syscall.SIGHUP) {
@@ -220,6 +225,11 @@ func serve(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	record, err := o.audit.open(log)
+	if err != nil {
+		return err
+	}
+	o.config.Audit = record
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,
@@ -230,11 +240,12 @@ func serve(o *serveOptions) error {
 			MaxConnectionsEach:        o.maxConnectionsEach,
 			MaxConnectionsEachAddress: o.maxConnectionsEachAddress,
 
-			TLS:    tlsConfig,
-			Framed: o.framing == "length",
-			Ready:  func() bool { return stop.Err() == nil },
-			Memory: func() transport.Memory { return troupe.Memory() },
-			Log:    log,
+			TLS:     tlsConfig,
+			Framed:  o.framing == "length",
+			Ready:   func() bool { return stop.Err() == nil },
+			Refused: record.Refused,
+			Memory:  func() transport.Memory { return troupe.Memory() },
+			Log:     log,
 		})
 		if err != nil {
 			return err
@@ -260,6 +271,12 @@ func serve(o *serveOptions) error {
 	over, done := context.WithCancel(context.Background())
 	defer done()
 	go giveBack(over)
+	listen := o.listen
+	if server != nil {
+		listen = server.URL()
+	}
+	o.audit.started(record, listen, string(troupe.Containment()))
+	defer func() { o.audit.stopped(record, log, err) }()
 	log.Info("ready", "containment", troupe.Containment(), "files", soft)
 
 	if server != nil {

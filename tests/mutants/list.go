@@ -2,6 +2,9 @@ package main
 
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
+	{file: "internal/audit/audit.go", old: `case l.bytes+cost > maxQueued:`, new: `case false:`, breaks: "the queue of the audit log is bounded"},
+	{file: "internal/audit/audit.go", old: `if err == nil || !l.Refuse {`, new: `if true {`, breaks: "a start that cannot be recorded is refused"},
+	{file: "internal/audit/sink.go", old: `os.SameFile(mine, at)`, new: `mine != nil && at != nil`, breaks: "the audit log follows the name of its file"},
 	{file: "actors/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},
 	{file: "actors/command/outcome/outcome.go", old: `min(last, o.last+drainEntries)`, new: `last`, breaks: "the drain of a command is bounded"},

@@ -85,6 +85,9 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 	if why != "" {
 		notes = append(notes, why)
 	}
+	if note := s.Audit.Note(); note != "" {
+		notes = append(notes, note)
+	}
 	return protocol.ServerInfoResult{
 		Server:          protocol.ServerInfo{Name: "troupe", Version: s.Version},
 		ProtocolVersion: protocol.Version,

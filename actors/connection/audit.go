@@ -1,0 +1,134 @@
+package connection
+
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// This file has the events of the audit log about a connection and its requests.
+
+// who returns the client of the connection.
+func (c *connection) who() audit.Who {
+	return audit.Who{Identity: identityOf(c.conn).Name, Connection: c.name, Session: c.sessionID}
+}
+
+func (c *connection) recordAccepted() {
+	e := audit.ConnectionAccepted{Who: c.who(), Remote: c.conn.RemoteAddr()}
+	if known, ok := c.conn.(interface{ Transport() string }); ok {
+		e.Transport = known.Transport()
+	}
+	c.env.Audit.Put(e)
+}
+
+// because notes why the connection ends. The first reason counts.
+func (c *connection) because(reason string) {
+	if c.why == "" {
+		c.why = reason
+	}
+}
+
+// recordEnd records the end of the connection. A repeated recordEnd does nothing.
+func (c *connection) recordEnd() {
+	if c.born.IsZero() {
+		return
+	}
+	c.because("stopped by the server")
+	c.env.Audit.Put(audit.ConnectionEnded{Who: c.who(), Reason: audit.Text(c.why), DurationMs: time.Since(c.born).Milliseconds()})
+	c.born = time.Time{}
+}
+
+// recordNotAttached records that the initialize under way was refused.
+func (c *connection) recordNotAttached(err *protocol.Error) {
+	e := audit.SessionRefused{Who: c.who(), Role: audit.Text(c.init.Role), Reason: audit.Text(err.Message)}
+	if asked := c.init.ResumeSessionID; asked != nil {
+		e.Asked = audit.Text(*asked)
+	}
+	c.env.Audit.Put(e)
+}
+
+// recordRequest records a request that is passed on and changes how programs run, or ends a session.
+// Input, output and sizes are not for the record; starts have events of their own.
+func (c *connection) recordRequest(in inbound) {
+	if c.env.Audit == nil {
+		return
+	}
+	e := audit.Request{Who: c.who(), Method: in.method}
+	switch p := in.params.(type) {
+	case protocol.ProcessSignalParams:
+		e.Process, e.Signal = audit.Text(p.ProcessID), audit.Text(p.Signal)
+	case protocol.ProcessTerminateParams:
+		e.Process, e.GraceMs, e.Tree = audit.Text(p.ProcessID), p.GraceMs, p.Tree
+	case protocol.ProcessCloseStdinParams:
+		e.Process = audit.Text(p.ProcessID)
+	case protocol.ProcessRestartParams:
+		e.Process = audit.Text(p.ProcessID)
+	case protocol.ProcessSetRestartParams:
+		e.Process = audit.Text(p.ProcessID)
+	case protocol.GroupStopParams:
+		e.Group = audit.Text(p.GroupID)
+	case protocol.SessionCloseParams:
+	default:
+		return
+	}
+	c.env.Audit.Put(e)
+}
+
+// recordRefused records a request that the client may not send.
+func (c *connection) recordRefused(in inbound, err *protocol.Error) {
+	c.env.Audit.Put(audit.Request{Who: c.who(), Method: in.method, Refused: audit.Text(err.Message)})
+}
+
+// recordFile returns the function that records the end of a call, on the goroutine of the call: the record
+// has a change even if the connection has ended meanwhile.
+func (c *connection) recordFile(call *fileCall) func(error) {
+	e, ok := fileChange(call.in.params)
+	if !ok || c.env.Audit == nil {
+		return func(error) {}
+	}
+	e.Who, e.Method = c.who(), call.in.method
+	log, handles := c.env.Audit, c.files.handles
+	if e.Handle != "" && e.Path == "" { // fs/close; calls with the same handle run one after the other
+		e.Path = audit.Text(handles.Replaces(string(e.Handle)))
+		if e.Path == "" {
+			return func(error) {}
+		}
+	}
+	return func(err error) {
+		if err != nil {
+			e.Error = audit.Text(call.in.fileError(err).Message)
+		}
+		log.Put(e)
+	}
+}
+
+// fileChange returns the event of a call that changes files; ok is false if the call changes none.
+// fs/writeBlock is left out: a file that was written in blocks takes its place at fs/close.
+func fileChange(params any) (e audit.FileChange, ok bool) {
+	path := func(uri string) audit.Text {
+		if p, err := pathOf(uri); err == nil {
+			return audit.Text(p)
+		}
+		return audit.Text(uri)
+	}
+	switch p := params.(type) {
+	case protocol.FsWriteFileParams:
+		e.Path = path(p.Path)
+	case protocol.FsCreateDirectoryParams:
+		e.Path = path(p.Path)
+	case protocol.FsRemoveParams:
+		e.Path = path(p.Path)
+	case protocol.FsCopyParams:
+		e.From, e.Path = path(p.SourcePath), path(p.DestinationPath)
+	case protocol.FsOpenParams:
+		e.Path, e.Handle = path(p.Path), audit.Text(p.HandleID)
+		return e, p.Mode == protocol.FsReplace
+	case protocol.FsCloseParams:
+		e.Handle = audit.Text(p.HandleID)
+		return e, true
+	default:
+		return e, false
+	}
+	return e, true
+}

@@ -1,0 +1,51 @@
+package session
+
+import (
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// This file has the events of the audit log about sessions, and about starts that a session refuses.
+
+// whoIs returns the client that sent an Attach.
+func (s *session) whoIs(m message.AttachRequest) audit.Who {
+	return audit.Who{Identity: m.Identity.Name, Connection: message.ConnectionOf(m.Sender), Session: s.id}
+}
+
+// recordAttached records an Attach that has succeeded.
+func (s *session) recordAttached(m message.AttachRequest, how string) {
+	e := audit.SessionAttached{Who: s.whoIs(m), How: how, Name: audit.Text(s.name)}
+	if s.identity != m.Identity.Name {
+		e.Owner = s.identity
+	}
+	s.env.Audit.Put(e)
+}
+
+// recordEnd records the end of the session. Its supervisor calls recordEnd, also after a session that failed
+// too often.
+func (s *sessionRecord) recordEnd() {
+	reason, closing := s.life.Closing()
+	if !closing {
+		reason = "the server stopped its actor"
+	}
+	who := audit.Who{Identity: s.identity, Session: s.id}
+	s.env.Audit.Put(audit.SessionEnded{Who: who, Reason: audit.Text(reason), DurationMs: time.Since(s.life.Created()).Milliseconds()})
+}
+
+// recordRefused records starts that the session refuses.
+func (s *session) recordRefused(group string, err *protocol.Error, starts ...protocol.ProcessStartParams) {
+	for i := range starts {
+		p := &starts[i]
+		dir, wrong := protocol.ParseFileURI(p.Cwd)
+		if wrong != nil {
+			dir = p.Cwd
+		}
+		s.env.Audit.Put(audit.ProcessRefused{
+			Process: audit.Process{Who: s.by, Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
+			Argv:    p.Argv, Dir: audit.Text(dir), Reason: audit.Text(err.Message),
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/b6f6fdd7/troupe/internal/audit"
+)
+
+// auditFlags are the flags of the audit log.
+type auditFlags struct {
+	where string
+	full  string
+	argv  bool
+}
+
+func (a *auditFlags) register(f *flag.FlagSet) {
+	f.StringVar(&a.where, "audit", "", "record who connects, starts programs and changes files, a line of JSON each: in a `FILE`, or stderr, syslog or journald (default: no record)")
+	f.StringVar(&a.full, "audit-full", "refuse", "`what` happens while the record cannot be written: refuse (no program starts) or continue (the lines are counted)")
+	f.BoolVar(&a.argv, "audit-argv", true, "record all arguments of programs, which may hold secrets; false: only the program")
+}
+
+// check refuses wrong flags.
+func (a *auditFlags) check() error {
+	switch {
+	case a.full != "refuse" && a.full != "continue":
+		return fmt.Errorf("--audit-full %q: want refuse or continue", a.full)
+	case a.where == "" && (a.full != "refuse" || !a.argv):
+		return errors.New("--audit-full and --audit-argv are for --audit: say where the record is written")
+	}
+	return nil
+}
+
+// open returns the record; nil: there is none.
+func (a *auditFlags) open(log *slog.Logger) (*audit.Log, error) {
+	if a.where == "" {
+		return nil, nil
+	}
+	sink, err := audit.Open(a.where)
+	if err != nil {
+		return nil, err
+	}
+	return audit.New(sink, audit.Options{Refuse: a.full == "refuse", Argv: a.argv, Log: log}), nil
+}
+
+func (a *auditFlags) started(record *audit.Log, listen, containment string) {
+	record.Put(audit.ServerStart{Version: version(), PID: os.Getpid(), Listen: listen, Containment: containment, Full: a.full})
+}
+
+// stopped records the end of the server, and closes the record. err is the error of the server.
+func (a *auditFlags) stopped(record *audit.Log, log *slog.Logger, err error) {
+	var e audit.ServerStop
+	if err != nil {
+		e.Error = audit.Text(err.Error())
+	}
+	record.Put(e)
+	if err := record.Close(); err != nil {
+		log.Error("close the audit log", "err", err)
+	}
+}

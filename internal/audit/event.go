@@ -1,0 +1,259 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// An Event becomes one line of the record. docs/AUDIT.md describes every member. No event has a member
+// for the value of a variable, for input, output, a credential, a header or the content of a file.
+type Event interface {
+	name() string
+}
+
+// Who says who caused an event. Actor names are unique for all time: one connection is one name.
+type Who struct {
+	Identity   string `json:"identity,omitempty"` // "": the server asks for no credential
+	Connection string `json:"connection,omitempty"`
+	Session    string `json:"session,omitempty"`
+}
+
+type (
+	// ServerStart is the first line of a server.
+	ServerStart struct {
+		Version     string `json:"version"`
+		PID         int    `json:"pid"`
+		Listen      string `json:"listen"`
+		Containment string `json:"containment"`
+		Full        string `json:"auditFull"` // refuse or continue
+	}
+	// ServerStop is the last line of a server.
+	ServerStop struct {
+		Error Text `json:"error,omitempty"` // names programs that could not be ended
+	}
+
+	// ConnectionAccepted is a connection with a right credential, or of a server without a Door.
+	ConnectionAccepted struct {
+		Who
+		Remote    string `json:"remote"`
+		Transport string `json:"transport"`
+	}
+	// ConnectionRefused is a connection without a right credential, or above a limit.
+	ConnectionRefused struct {
+		Remote string `json:"remote,omitempty"`
+		Reason Text   `json:"reason"`
+		Others int    `json:"others,omitempty"` // the line stands for so many refusals
+	}
+	// ConnectionEnded follows each ConnectionAccepted.
+	ConnectionEnded struct {
+		Who
+		Reason     Text  `json:"reason"`
+		DurationMs int64 `json:"durationMs"`
+	}
+
+	// SessionAttached is an attachment of a client to a session. How is opened, resumed, takenOver or
+	// observed.
+	SessionAttached struct {
+		Who
+		How   string `json:"-"`
+		Name  Text   `json:"name,omitempty"`
+		Owner string `json:"owner,omitempty"` // the identity that opened the session, if another
+	}
+	// SessionRefused is an initialize without success.
+	SessionRefused struct {
+		Who
+		Asked  Text `json:"asked,omitempty"` // the session of resumeSessionId
+		Role   Text `json:"role,omitempty"`
+		Reason Text `json:"reason"`
+	}
+	// SessionEnded follows each opened session.
+	SessionEnded struct {
+		Who
+		Reason     Text  `json:"reason"`
+		DurationMs int64 `json:"durationMs"`
+	}
+
+	// Process says which process an event is about.
+	Process struct {
+		Who
+		Process Text `json:"process"` // the client's id
+		Group   Text `json:"group,omitempty"`
+		Run     int  `json:"run,omitempty"`
+	}
+	// ProcessStart is written before the program runs.
+	ProcessStart struct {
+		Process
+		Argv      List `json:"argv"`
+		Dir       Text `json:"dir"`
+		Variables List `json:"variables"` // the names of the environment
+		TTY       bool `json:"tty"`
+		Probe     List `json:"probe,omitempty"`    // a command that the server runs beside the program, again and again
+		Snapshot  bool `json:"snapshot,omitempty"` // the server may run the shell before, to learn its state
+	}
+	// ProcessStarted follows a ProcessStart.
+	ProcessStarted struct {
+		Process
+		PID         int    `json:"pid"`
+		Containment string `json:"containment"`
+	}
+	// ProcessRefused follows a ProcessStart if the program does not run, and stands for a start that the
+	// server did not try. Argv and Dir are those of such a start.
+	ProcessRefused struct {
+		Process
+		Argv   List `json:"argv,omitempty"`
+		Dir    Text `json:"dir,omitempty"`
+		Reason Text `json:"reason"`
+	}
+	// ProcessEnded follows each ProcessStarted.
+	ProcessEnded struct {
+		Process
+		ExitCode   int    `json:"exitCode"`
+		Signal     string `json:"signal,omitempty"`
+		Reason     Text   `json:"reason,omitempty"` // why the server ended the program
+		TimedOut   bool   `json:"timedOut,omitempty"`
+		OOMKilled  bool   `json:"oomKilled,omitempty"`
+		DurationMs int64  `json:"durationMs"`
+	}
+
+	// Request is a client's request about programs that run, or about a session, as it is passed on.
+	Request struct {
+		Who
+		Method  string  `json:"method"`
+		Process Text    `json:"process,omitempty"`
+		Group   Text    `json:"group,omitempty"`
+		Signal  Text    `json:"signal,omitempty"`
+		GraceMs *uint64 `json:"graceMs,omitempty"`
+		Tree    bool    `json:"tree,omitempty"`
+		Refused Text    `json:"refused,omitempty"` // why the client may not send the request
+	}
+	// FileChange is a request that changes files, after its end.
+	FileChange struct {
+		Who
+		Method string `json:"method"`
+		Path   Text   `json:"path,omitempty"`
+		From   Text   `json:"from,omitempty"`   // of fs/copy
+		Handle Text   `json:"handle,omitempty"` // of fs/open, fs/close
+		Error  Text   `json:"error,omitempty"`  // "": done
+	}
+	// HTTPRequest is a request sent for a client.
+	HTTPRequest struct {
+		Who
+		Method string `json:"method"`
+		Origin Text   `json:"origin"` // scheme, host and port
+	}
+	// ProgramStart is a start by a sister API. A session and a ProcessStart follow.
+	ProgramStart struct {
+		Who
+		API     string `json:"api"`
+		Program Text   `json:"program,omitempty"` // the client's name for it
+	}
+
+	// Lost stands for lines that could not be written.
+	Lost struct {
+		Lines int64     `json:"lines"`
+		Since time.Time `json:"since"`
+		Error Text      `json:"error"`
+	}
+)
+
+func (ServerStart) name() string        { return "server.start" }
+func (ServerStop) name() string         { return "server.stop" }
+func (ConnectionAccepted) name() string { return "connection.accepted" }
+func (ConnectionRefused) name() string  { return "connection.refused" }
+func (ConnectionEnded) name() string    { return "connection.ended" }
+func (e SessionAttached) name() string  { return "session." + e.How }
+func (SessionRefused) name() string     { return "session.refused" }
+func (SessionEnded) name() string       { return "session.ended" }
+func (ProcessStart) name() string       { return "process.start" }
+func (ProcessStarted) name() string     { return "process.started" }
+func (ProcessRefused) name() string     { return "process.refused" }
+func (ProcessEnded) name() string       { return "process.ended" }
+func (Request) name() string            { return "request" }
+func (FileChange) name() string         { return "file.change" }
+func (HTTPRequest) name() string        { return "http.request" }
+func (ProgramStart) name() string       { return "program.start" }
+func (Lost) name() string               { return "audit.lost" }
+
+const (
+	// maxText bounds a text of a client, in bytes.
+	maxText = 4 << 10
+	// maxList bounds a list in JSON, in bytes.
+	maxList = 16 << 10
+)
+
+// Text is a text that a client may have chosen. Text is cut off after 4 KiB.
+type Text string
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Text) MarshalText() ([]byte, error) {
+	if len(t) > maxText {
+		t = t[:maxText] + "…"
+	}
+	return []byte(t), nil
+}
+
+// List is a list that a client may have chosen. Beyond 16 KiB the list ends with "…".
+type List []string
+
+// MarshalJSON implements json.Marshaler.
+func (l List) MarshalJSON() ([]byte, error) {
+	b := bytes.NewBufferString("[")
+	e := encoder(b)
+	for i, s := range l {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		before := b.Len()
+		if len(s) < maxList {
+			e.Encode(s)             // a string can always be encoded
+			b.Truncate(b.Len() - 1) // the newline
+		}
+		if b.Len() == before || b.Len() > maxList {
+			b.Truncate(before)
+			b.WriteString(`"…"`)
+			break
+		}
+	}
+	b.WriteByte(']')
+	return b.Bytes(), nil
+}
+
+// Names returns the names in an environment of NAME=value.
+func Names(environment []string) List {
+	names := make(List, len(environment))
+	for i, variable := range environment {
+		names[i], _, _ = strings.Cut(variable, "=")
+	}
+	return names
+}
+
+func encoder(b *bytes.Buffer) *json.Encoder {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	return e
+}
+
+// encode returns v in JSON, with a newline at the end. Every type of this package can be encoded.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	if err := encoder(&b).Encode(v); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// line returns the line of an event.
+func line(e Event, at time.Time) []byte {
+	members := encode(e)[1:]
+	out := make([]byte, 0, 100+len(members))
+	out = append(out, `{"time":"`...)
+	out = at.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000Z")
+	out = append(append(out, `","event":"`...), e.name()...)
+	out = append(out, '"')
+	if members[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, members...)
+}

@@ -1,0 +1,321 @@
+package tests
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// record is the file of an audit log.
+type record struct {
+	t     testing.TB
+	path  string
+	names map[string]string // of ids, in order
+	read  int               // lines
+}
+
+func newRecord(t testing.TB) *record {
+	return &record{t: t, path: filepath.Join(t.TempDir(), "audit.log"), names: make(map[string]string)}
+}
+
+func (r *record) text() string {
+	text, err := os.ReadFile(r.path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	volatile  = regexp.MustCompile(`"time":"[-0-9T:.]+Z",|,"durationMs":\d+|,"remote":"127.0.0.1:\d+"|,"containment":"[a-z]+"`)
+	realPIDs  = regexp.MustCompile(`"pid":[1-9]\d*`)
+	theClient = regexp.MustCompile(`transport: 127.0.0.1:\d+`)
+	recordIDs = regexp.MustCompile(`c-[0-9A-Z]{26}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+)
+
+// want waits for the next lines, in any order. Times and addresses are left out; connections are C1, C2 and
+// so on, and sessions S1, S2.
+func (r *record) want(lines ...string) {
+	r.t.Helper()
+	var got []string
+	eventually(r.t, fmt.Sprintf("%d more lines in the audit log", len(lines)), func() bool {
+		all := strings.SplitAfter(r.text(), "\n")
+		got = all[min(r.read, len(all)):]
+		return len(got) > len(lines)
+	})
+	r.read += len(got) - 1
+	for i, line := range got {
+		line = theClient.ReplaceAllString(line, "transport: the client")
+		got[i] = recordIDs.ReplaceAllStringFunc(realPIDs.ReplaceAllString(volatile.ReplaceAllString(line, ""), `"pid":0`), func(id string) string {
+			kind := "S"
+			if id[1] == '-' {
+				kind = "C"
+			}
+			if r.names[id] == "" {
+				r.names[id] = kind
+				n := 0
+				for _, name := range r.names {
+					if name[:1] == kind {
+						n++
+					}
+				}
+				r.names[id] = fmt.Sprint(kind, n)
+			}
+			return r.names[id]
+		})
+	}
+	slices.Sort(got)
+	slices.Sort(lines)
+	if want := "\n" + strings.Join(lines, "\n") + "\n"; "\n"+strings.Join(got, "") != want {
+		r.t.Fatalf("got\n%s\nwant%s", strings.Join(got, ""), want)
+	}
+}
+
+// TestAudit: a conversation gives these lines, and no others.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	k, r, dir := newKeyring(t), newRecord(t), t.TempDir()
+	k.file("tokens", "alice token-of-alice-in-plain\nbob token-of-bob-in-plain\n")
+	k.file("roles", "bob observes alice\n")
+	remote := startRemote(t, func(http.ResponseWriter, *http.Request) {})
+	s := startServer(t, "--auth-token-file", k.path("tokens"), "--auth-roles-file", k.path("roles"), "--audit", r.path, "--allow-http", "--closed-retention", "0")
+	r.want(`{"event":"server.start","version":"devel","pid":0,"listen":"` + s.url + `","auditFull":"refuse"}`)
+
+	if _, status, _ := dialAs(t, s.url, "Bearer planted-token", nil); status != http.StatusUnauthorized {
+		t.Error(status)
+	}
+	r.want(`{"event":"connection.refused","reason":"invalid websocket bearer token"}`)
+
+	alice := s.as("token-of-alice-in-plain", obj{"session": obj{"name": "work"}})
+	r.want(`{"event":"connection.accepted","identity":"alice","connection":"C1","transport":"websocket"}`,
+		`{"event":"session.opened","identity":"alice","connection":"C1","session":"S1","name":"work"}`)
+	as := func(name, connection string) string {
+		return `"identity":"` + name + `","connection":"` + connection + `","session":"S1"`
+	}
+
+	p := alice.start("p", obj{"argv": sh("cat >&2; exit 3"), "pipeStdin": true, "env": obj{"PATH": "/bin:/usr/bin", "SECRET": "planted-value"}})
+	r.want(`{"event":"process.start",`+as("alice", "C1")+`,"process":"p","run":1,"argv":["/bin/sh","-c","cat >&2; exit 3"],"dir":"/tmp","variables":["PATH","SECRET"],"tty":false}`,
+		`{"event":"process.started",`+as("alice", "C1")+`,"process":"p","run":1,"pid":0}`)
+	p.write("planted-input")
+	p.awaitOutput("stderr", "planted-input")
+	alice.call("process/closeStdin", obj{"processId": "p"})
+	r.want(`{"event":"request",`+as("alice", "C1")+`,"method":"process/closeStdin","process":"p"}`,
+		`{"event":"process.ended",`+as("alice", "C1")+`,"process":"p","run":1,"exitCode":3}`)
+
+	alice.callError("process/start", startParams("q", obj{"argv": []string{"no-such-program"}}))
+	r.want(`{"event":"process.start",`+as("alice", "C1")+`,"process":"q","run":1,"argv":["no-such-program"],"dir":"/tmp","variables":["PATH"],"tty":false}`,
+		`{"event":"process.refused",`+as("alice", "C1")+`,"process":"q","run":1,"reason":"no such program"}`)
+	alice.callError("process/start", startParams("q", obj{"argv": []string{"x"}, "size": obj{"rows": 1, "cols": 1}}))
+	r.want(`{"event":"process.refused",` + as("alice", "C1") + `,"process":"q","argv":["x"],"dir":"/tmp","reason":"size is for a terminal: set tty true, or leave it out"}`)
+
+	alice.start("r", obj{"argv": sh("exec sleep 1000")})
+	alice.call("process/signal", obj{"processId": "r", "signal": "interrupt"})
+	r.want(`{"event":"process.start",`+as("alice", "C1")+`,"process":"r","run":1,"argv":["/bin/sh","-c","exec sleep 1000"],"dir":"/tmp","variables":["PATH"],"tty":false}`,
+		`{"event":"process.started",`+as("alice", "C1")+`,"process":"r","run":1,"pid":0}`,
+		`{"event":"request",`+as("alice", "C1")+`,"method":"process/signal","process":"r","signal":"interrupt"}`,
+		`{"event":"process.ended",`+as("alice", "C1")+`,"process":"r","run":1,"exitCode":130,"signal":"SIGINT"}`)
+
+	file, content := "file://"+dir+"/a", base64.StdEncoding.EncodeToString([]byte("planted-content"))
+	alice.call("fs/writeFile", obj{"path": file, "dataBase64": content})
+	alice.call("fs/readFile", obj{"path": file})
+	alice.callError("fs/createDirectory", obj{"path": file + "/b", "recursive": false})
+	alice.call("fs/open", obj{"handleId": "h", "path": "file://" + dir + "/c", "mode": "replace"})
+	alice.call("fs/writeBlock", obj{"handleId": "h", "offset": 0, "chunk": content})
+	alice.call("fs/close", obj{"handleId": "h"})
+	alice.call("fs/copy", obj{"sourcePath": file, "destinationPath": "file://" + dir + "/d", "recursive": false})
+	alice.call("fs/remove", obj{"path": file})
+	change := func(method, more string) string {
+		return `{"event":"file.change",` + as("alice", "C1") + `,"method":"` + method + `",` + strings.ReplaceAll(more, "$", dir) + `}`
+	}
+	r.want(change("fs/writeFile", `"path":"$/a"`), change("fs/createDirectory", `"path":"$/a/b","error":"Not a directory (os error 20)"`),
+		change("fs/open", `"path":"$/c","handle":"h"`), change("fs/close", `"path":"$/c","handle":"h"`),
+		change("fs/copy", `"path":"$/d","from":"$/a"`), change("fs/remove", `"path":"$/a"`))
+
+	host := strings.TrimPrefix(remote.URL, "http://")
+	alice.call("http/request", obj{"method": "GET", "url": "http://planted-user:planted-password@" + host + "/planted-path?planted-query", "requestId": "1",
+		"headers": []any{obj{"name": "X-Secret", "value": "planted-header"}}})
+	r.want(`{"event":"http.request",` + as("alice", "C1") + `,"method":"GET","origin":"http://` + host + `"}`)
+
+	bob := s.as("token-of-bob-in-plain", obj{"resumeSessionId": alice.sessionID, "role": "observer"})
+	bob.callError("process/start", startParams("z", obj{"argv": sh("planted-observer")}))
+	r.want(`{"event":"connection.accepted","identity":"bob","connection":"C2","transport":"websocket"}`,
+		`{"event":"session.observed",`+as("bob", "C2")+`,"name":"work","owner":"alice"}`,
+		`{"event":"request",`+as("bob", "C2")+`,"method":"process/start","refused":"an observer changes nothing: process/start is for the session's owner"}`)
+	bob.hangUp()
+	r.want(`{"event":"connection.ended",` + as("bob", "C2") + `,"reason":"transport: the client ended the connection without a Close frame: unexpected EOF"}`)
+	bob = s.as("token-of-bob-in-plain", obj{"resumeSessionId": alice.sessionID})
+	bob.hangUp()
+	r.want(`{"event":"connection.accepted","identity":"bob","connection":"C3","transport":"websocket"}`,
+		`{"event":"session.refused","identity":"bob","connection":"C3","asked":"S1","reason":"bob may observe session S1, and not own it: set role to observer"}`,
+		`{"event":"connection.ended","identity":"bob","connection":"C3","reason":"transport: the client ended the connection without a Close frame: unexpected EOF"}`)
+
+	again := s.as("token-of-alice-in-plain", obj{"resumeSessionId": alice.sessionID, "takeover": true})
+	alice.awaitEnd()
+	r.want(`{"event":"connection.accepted","identity":"alice","connection":"C4","transport":"websocket"}`,
+		`{"event":"session.takenOver",`+as("alice", "C4")+`,"name":"work"}`,
+		`{"event":"connection.ended",`+as("alice", "C1")+`,"reason":"taken over by another connection"}`)
+
+	again.call("command/exec", obj{"command": []string{"/bin/sh", "-c", "exit 4"}, "processId": "x", "env": obj{"PLANTED": nil}})
+	for _, part := range []string{`"event":"program.start"`, `"event":"session.opened"`, `"event":"process.start"`, `"event":"process.started"`, `"exitCode":4`, `"event":"session.ended"`} {
+		eventually(t, part, func() bool {
+			return strings.Contains(strings.Join(strings.Split(r.text(), "\n")[r.read:], "\n"), part)
+		})
+	}
+	r.read = strings.Count(r.text(), "\n")
+
+	again.start("u", obj{"argv": sh("exec sleep 1000"), "tty": true})
+	again.call("session/close", nil)
+	again.awaitEnd()
+	r.want(`{"event":"process.start",`+as("alice", "C4")+`,"process":"u","run":1,"argv":["/bin/sh","-c","exec sleep 1000"],"dir":"/tmp","variables":["PATH","SHELL"],"tty":true}`,
+		`{"event":"process.started",`+as("alice", "C4")+`,"process":"u","run":1,"pid":0}`,
+		`{"event":"request",`+as("alice", "C4")+`,"method":"session/close"}`,
+		`{"event":"process.ended",`+as("alice", "C4")+`,"process":"u","run":1,"exitCode":137,"signal":"SIGKILL","reason":"session closed by request"}`,
+		`{"event":"session.ended","identity":"alice","session":"S1","reason":"session closed by request"}`,
+		`{"event":"connection.ended",`+as("alice", "C4")+`,"reason":"session closed by request"}`)
+	s.stop()
+	r.want(`{"event":"server.stop"}`)
+
+	for i, line := range strings.Split(r.text(), "\n") {
+		if strings.Contains(line, "planted") {
+			t.Errorf("line %d has a secret: %s", i+1, line)
+		}
+	}
+	if info, err := os.Stat(r.path); err != nil || info.Mode() != 0o600 {
+		t.Error(err, info.Mode())
+	}
+}
+
+// TestAuditFull: while the disk is full, programs start or not, as the operator wants, and everything that
+// runs goes on. When there is room again, a line has the number of lost lines.
+func TestAuditFull(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"refuse", "continue"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			r := newRecord(t)
+			dir := filepath.Dir(r.path)
+			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+				t.Skip("no file system can be mounted here: ", err)
+			}
+			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+			s := startServer(t, "--audit", r.path, "--audit-full", mode)
+			c := s.session(nil)
+			echo := c.start("echo", obj{"argv": []string{"cat"}, "pipeStdin": true})
+			exec.Command("dd", "if=/dev/zero", "of="+dir+"/full", "bs=4k").Run() // until there is no room
+			marker := filepath.Join(t.TempDir(), "ran")
+			long := strings.Repeat("x", 8<<10) // the last block of the file may have some room
+			ran := 0
+			for i := range 20 {
+				answer := c.reply(c.request("process/start", startParams(nth("p", i), obj{"argv": sh("echo >>" + marker + " #" + long)})))
+				if e := errorOf(answer); e == nil {
+					ran++
+				} else if text := jsonText(e); mode == "continue" || num(e["code"]) != -32603 || !strings.Contains(text, "no space left on device") || !strings.Contains(text, "--audit-full") {
+					t.Errorf("the start: %s", text)
+				}
+				echo.write(nth("hello", i))
+				echo.awaitOutput("stdout", nth("hello", i))
+			}
+			if mode == "continue" != (ran == 20) || ran > 20 {
+				t.Errorf("%d of 20 programs ran", ran)
+			}
+			eventually(t, "the programs that may run have run", func() bool {
+				text, _ := os.ReadFile(marker)
+				return len(text) == ran
+			})
+			if notes := jsonText(c.call("server/info", nil)["notes"]); !strings.Contains(notes, "audit log cannot be written") || !strings.Contains(notes, "lines are lost") {
+				t.Errorf("server/info has the notes %s", notes)
+			}
+			if text := s.stderr.String(); !strings.Contains(text, "the audit log cannot be written") {
+				t.Errorf("stderr: %s", text)
+			}
+			if err := os.Remove(dir + "/full"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the number of lost lines", func() bool { return strings.Contains(r.text(), `"event":"audit.lost","lines":`) })
+			c.start("later", obj{"argv": sh("exit 0")}).awaitClosed()
+			eventually(t, "the end of the next program", func() bool {
+				return regexp.MustCompile(`process.ended".*"process":"later"`).MatchString(r.text())
+			})
+			for line := range strings.Lines(r.text()) {
+				if !json.Valid([]byte(line)) {
+					t.Errorf("not JSON: %.300s", line)
+				}
+			}
+			if notes := c.call("server/info", nil)["notes"]; strings.Contains(jsonText(notes), "audit") {
+				t.Errorf("server/info still has the notes %s", notes)
+			}
+		})
+	}
+}
+
+// TestAuditRotated: no line is lost when the file is renamed while programs start.
+func TestAuditRotated(t *testing.T) {
+	t.Parallel()
+	r := newRecord(t)
+	s := startServer(t, "--audit", r.path, "--audit-argv=false")
+	c := s.session(nil)
+	const starts = 60
+	for i := range starts {
+		if i%20 == 10 {
+			if err := os.Rename(r.path, nth(r.path+".", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.start(nth("p", i), obj{"argv": []string{"/bin/sh", "-c", "true", "planted"}}).awaitClosed()
+	}
+	s.stop()
+	files, _ := filepath.Glob(r.path + "*")
+	all := ""
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += string(text)
+	}
+	for _, event := range []string{"process.start", "process.started", "process.ended"} {
+		if n := strings.Count(all, `"event":"`+event+`"`); n != starts {
+			t.Errorf("%d lines of %s, want %d", n, event, starts)
+		}
+	}
+	if len(files) != 4 || strings.Contains(all, "planted") || !strings.Contains(all, `"argv":["/bin/sh"]`) {
+		t.Errorf("files %v; %.2000s", files, all)
+	}
+}
+
+// TestAuditFlags: the server does not start with a record that it cannot write.
+func TestAuditFlags(t *testing.T) {
+	t.Parallel()
+	for says, flags := range map[string][]string{
+		"choose a file that the server may write": {"--audit", "/no/such/directory/audit.log"},
+		`--audit-full "drop"`:                     {"--audit", "stderr", "--audit-full", "drop"},
+		"are for --audit":                         {"--audit-full", "continue"},
+	} {
+		p := startTroupe(t, nil, append([]string{"serve", "--listen", "stdio"}, flags...)...)
+		if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), says) {
+			t.Errorf("%v: %s", flags, p.stderr)
+		}
+	}
+}
+
+// BenchmarkAuditedStart compares starts with and without a record.
+func BenchmarkAuditedStart(b *testing.B) {
+	for name, flags := range map[string][]string{"none": nil, "file": {"--audit", newRecord(b).path}} {
+		b.Run(name, func(b *testing.B) {
+			c := startServer(b, append(flags, "--closed-retention", "0")...).session(nil)
+			for i := 0; b.Loop(); i++ {
+				c.start(nth("p", i), obj{"argv": []string{"/bin/true"}}).awaitClosed()
+			}
+		})
+	}
+}
