@@ -20,14 +20,23 @@ type Path interface {
 	Remove(recursive, force bool) error
 }
 
-// Linked is a path whose links are followed. Its methods are the functions of the same names.
+// Linked is a path whose links are followed.
 type Linked string
 
-func (p Linked) Read(max int, hold Hold) ([]byte, error)     { return Read(string(p), max, hold) }
-func (p Linked) Write(data []byte) error                     { return Write(string(p), data) }
-func (p Linked) CreateDirectory(recursive bool) error        { return CreateDirectory(string(p), recursive) }
+// Read is the function Read.
+func (p Linked) Read(max int, hold Hold) ([]byte, error) { return Read(string(p), max, hold) }
+
+// Write is the function Write.
+func (p Linked) Write(data []byte) error { return Write(string(p), data) }
+
+// CreateDirectory is the function CreateDirectory.
+func (p Linked) CreateDirectory(recursive bool) error { return CreateDirectory(string(p), recursive) }
+
+// Stat is the function Stat.
 func (p Linked) Stat() (protocol.FsGetMetadataResult, error) { return Stat(string(p)) }
-func (p Linked) Remove(recursive, force bool) error          { return Remove(string(p), recursive, force) }
+
+// Remove is the function Remove.
+func (p Linked) Remove(recursive, force bool) error { return Remove(string(p), recursive, force) }
 
 // NoFollow is an absolute, clean path with the rule of followSymlinks: false. Its methods fail if any
 // component of the path is a symbolic link, and they are safe from others who put a link into the path

@@ -12,8 +12,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
 )
 
-// maxPath is how many bytes a watched path may have, as PATH_MAX of Linux.
-const maxPath = 4096
+// maxPath is how many bytes a watched path may have: PATH_MAX of Linux without the zero byte.
+const maxPath = 4095
 
 // Watch tells the changes of a path: of the file, or of the directory and its entries. The path may be
 // missing. A Watch stays with its path, whatever file is there: each name on the way to the file is a
