@@ -91,6 +91,10 @@ func exitCode(t *testing.T, err error) int {
 
 func TestRun(t *testing.T) {
 	url, _ := startServer(t)
+	plain := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, on := range []struct {
 		name  string
 		flags []string
@@ -113,7 +117,7 @@ func TestRun(t *testing.T) {
 				{flags: "--tty", script: "stty size; tty >/dev/null && echo tty", stdout: "24 80\r\ntty\r\n"},
 				{flags: "--no-tty", script: "tty", stdout: "not a tty\n", code: 1},
 				{flags: "-- nosuchbin", stderr: `no such program "nosuchbin"`, code: 127},
-				{flags: "-- /etc/passwd", stderr: "not executable", code: 126},
+				{flags: "-- " + plain, stderr: "not executable", code: 126},
 				{flags: "--cwd /nonexistent true", stderr: "/nonexistent", code: 125},
 				{flags: "--bogus", stderr: "-h", code: 125},
 				{flags: "", stderr: "no program", code: 125},
