@@ -93,6 +93,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		Spawners:    e.Spawners,
 		Containment: e.Containment,
 		Subreaper:   e.Subreaper,
+		NoNewPrivs:  e.NoNewPrivs,
 		Log:         e.Log,
 		Fault:       e.Faults.Child,
 	})

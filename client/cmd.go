@@ -74,6 +74,9 @@ type Cmd struct {
 
 	// Limits are the program's resource limits. Nil: the limits of the server.
 	Limits *protocol.ProcessLimits
+	// User, Umask and NoNewPrivs are members of protocol.ProcessStartParams.
+	User, Umask string
+	NoNewPrivs  bool
 
 	// WaitDelay is how long the program's descendants may hold its output open after the program's own
 	// end; then the server kills the descendants. Zero: forever. Negative: they are killed at once.
@@ -327,6 +330,9 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		Retention:   cmd.Retention,
 		Restart:     cmd.Restart,
 		Limits:      cmd.Limits,
+		User:        cmd.User,
+		Umask:       cmd.Umask,
+		NoNewPrivs:  cmd.NoNewPrivs,
 		StopSignal:  cmd.StopSignal,
 		Ready:       cmd.Ready,
 		Liveness:    cmd.Liveness,

@@ -483,6 +483,7 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 				p.ResumeFrom = nil
 			}
 		case *ProcessStartParams:
+			p.Umask = rapid.SampledFrom([]string{"", "022", "0777"}).Draw(t, "umask")
 			p.Argv = append(p.Argv, "argument")
 			if p.Snapshots() {
 				p.ShellSnapshot.Shell.Name = "sh"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 )
@@ -135,6 +136,15 @@ type ProcessStartParams struct {
 
 	Limits *ProcessLimits `json:"limits,omitempty"` // limits of each run; nil: the server's own
 
+	// User is as whom the process runs: a name, a number of the system's users, or "uid:gid". Empty:
+	// the default user of the client's identity, or else the user of the server.
+	User string `json:"user,omitempty"`
+	// Umask is the mode mask in octal digits, as "022". Empty: the server's.
+	Umask string `json:"umask,omitempty"`
+	// NoNewPrivs keeps the process and its descendants from gaining privileges, as with set-user-ID
+	// programs. False: as the server has it.
+	NoNewPrivs bool `json:"noNewPrivs,omitempty"`
+
 	Restart  *Restart  `json:"restart,omitempty"`  // when to run again; nil: never
 	Ready    *Ready    `json:"ready,omitempty"`    // when a run is ready; nil: when it has begun
 	Liveness *Liveness `json:"liveness,omitempty"` // when a run counts as dead; nil: when it has ended
@@ -154,15 +164,39 @@ type ProcessStartParams struct {
 	ShellSnapshot *ShellSnapshot `json:"shellSnapshot,omitempty"` // nil: the command runs as it is
 
 	Metadata *Metadata `json:"metadata,omitempty"` // for logs
+
+	ofUser []string // set by SetOfUser
 }
+
+// SetOfUser records which variables of Env describe a user and are inherited. Another user has values of
+// its own.
+func (p *ProcessStartParams) SetOfUser(names []string) { p.ofUser = names }
+
+// OfUser returns the names that SetOfUser recorded.
+func (p *ProcessStartParams) OfUser() []string { return p.ofUser }
 
 // Process returns the ProcessID.
 func (p ProcessStartParams) Process() string { return p.ProcessID }
 
-// Validate refuses a start of no program, and a snapshot of an unknown shell.
+// Mask returns Umask as a number; nil: there is none.
+func (p ProcessStartParams) Mask() (*uint32, error) {
+	if p.Umask == "" {
+		return nil, nil
+	}
+	mask, err := strconv.ParseUint(p.Umask, 8, 32)
+	if err != nil || mask > 0o777 || len(p.Umask) > 4 {
+		return nil, within("umask", fmt.Errorf("%q is no mask: expected octal digits up to \"0777\", such as \"022\"", clip(p.Umask)))
+	}
+	return new(uint32(mask)), nil
+}
+
+// Validate refuses a start of no program, a wrong Umask, and a snapshot of an unknown shell.
 func (p ProcessStartParams) Validate() error {
 	if len(p.Argv) == 0 {
 		return errors.New("argv must not be empty")
+	}
+	if _, err := p.Mask(); err != nil {
+		return err
 	}
 	if p.Snapshots() && !slices.Contains(snapshotShells, p.ShellSnapshot.Shell.Name) {
 		return fmt.Errorf("shell snapshots are unsupported for shell `%s`", p.ShellSnapshot.Shell.Name)

@@ -51,7 +51,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	}()
 
 	h.forking.RLock()
-	pid, err = f.forkApart(j.path, argv, attr, w, j.spec.Limits, m)
+	pid, err = f.forkApart(j.path, argv, attr, w, &j.spec, m)
 	if err == nil {
 		h.mu.Lock()
 		h.unborn[pid] = struct{}{}
@@ -70,13 +70,13 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 		return pid, h.noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir))
 	case n > 0:
 		h.bury(pid)
-		err = syscall.Errno(binary.NativeEndian.Uint64(buf))
-		if ofProcess(j.spec.Limits) {
+		err = stepError(binary.NativeEndian.Uint64(buf), &j.spec)
+		if j.spec.traced() {
 			err = tracingError(j.path, err)
 		}
 		return 0, err
 	}
-	if !ofProcess(j.spec.Limits) {
+	if !j.spec.traced() {
 		return pid, nil
 	}
 	for begun := time.Now(); ; time.Sleep(50 * time.Microsecond) {

@@ -39,6 +39,15 @@ type Spec struct {
 
 	Limits protocol.ProcessLimits // see Host.Allows
 
+	User  *User   // nil: the user of the server
+	Umask *uint32 // nil: the umask of the server
+	// NoNewPrivs keeps the child and its descendants from gaining privileges by an exec. (prctl(2),
+	// PR_SET_NO_NEW_PRIVS)
+	NoNewPrivs bool
+	// Prepare completes the Spec before the start: it may change Env and User. Prepare may wait for
+	// files and for the database of users. Nil: the Spec is complete.
+	Prepare func(*Spec) error
+
 	// Name is unique for all time and a valid file name, as a ULID is. The cgroup or marker of the
 	// child carries this name.
 	Name string
@@ -82,6 +91,8 @@ type HostConfig struct {
 	// The execution of the program may take as long again. A start taking longer fails. Zero or
 	// less means 10 s.
 	AnswerTime time.Duration
+	// NoNewPrivs sets Spec.NoNewPrivs for every child.
+	NoNewPrivs bool
 	Log        *slog.Logger // nil means slog.Default()
 	// Fault is for tests. The loops named "pump", "waiter" and "stdin" call Fault before each step;
 	// Fault may panic.

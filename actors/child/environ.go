@@ -74,6 +74,27 @@ func Variables(policy *protocol.EnvPolicy, server []string, overlay map[string]s
 	return env
 }
 
+// OfUser are the variables that describe the user of a child.
+var OfUser = []string{"HOME", "USER", "LOGNAME", "SHELL"}
+
+// InheritedOfUser returns the variables of OfUser that policy inherits and the client does not set itself.
+// The server may have no such variable.
+func InheritedOfUser(policy *protocol.EnvPolicy, overlay map[string]string) (names []string) {
+	server := make([]string, len(OfUser))
+	for i, name := range OfUser {
+		server[i] = name + "="
+	}
+	passed := Variables(policy, server, nil)
+	for _, name := range OfUser {
+		_, own := overlay[name]
+		_, set := policy.Set[name]
+		if _, ok := passed[name]; ok && !own && !set {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // MatchingWork is the most steps needed to match the patterns of a policy: the bytes of the
 // patterns times the bytes of the names. 0 for a nil policy. A step takes about a nanosecond.
 func MatchingWork(policy *protocol.EnvPolicy, server []string) int64 {

@@ -30,14 +30,17 @@ type cloneArgs struct {
 //
 // status is a pipe: the exec closes status, or the child writes its errno to it. nofile is the
 // child's limit; nil: the server's limit. forkApart supports only the fields of attr used by Host.
-func forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, nofile *unix.Rlimit) (pid int, err error) {
-	a := apart{
+func forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, nofile *unix.Rlimit, spec *Spec, m mark) (pid int, err error) {
+	a := &apart{
 		traced: attr.Sys.Ptrace,
 		tty:    attr.Sys.Setctty,
 		status: status,
 		nofile: nofile,
 		self:   unix.Getpid(),
 		clone:  cloneArgs{exitSignal: uint64(unix.SIGCHLD)},
+	}
+	if err := a.steps(spec, m); err != nil {
+		return 0, err
 	}
 	if a.path, err = syscall.BytePtrFromString(path); err != nil {
 		return 0, err
@@ -78,7 +81,25 @@ type apart struct {
 	nofile      *unix.Rlimit
 	self        int // the server's pid
 	clone       cloneArgs
+
+	umask      int // below 0: keep the mask
+	noNewPrivs bool
+	// The fields below are for a child as another user. user is nil for the server's own.
+	user      *User
+	rlimits   []rlimit
+	nice      *int
+	score     []byte // for oom_score_adj; empty: keep
+	capHeader unix.CapUserHeader
+	noCaps    [2]unix.CapUserData
 }
+
+type rlimit struct {
+	resource int
+	limit    unix.Rlimit
+}
+
+// oomScoreAdj is a path with its NUL.
+var oomScoreAdj = []byte("/proc/self/oom_score_adj\x00")
 
 // fork returns the pid of the child. In the child, fork does not return. If the child fails, the
 // child writes 8 bytes to status.
@@ -89,6 +110,8 @@ type apart struct {
 func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
 	var (
 		i     int
+		fd    uintptr
+		step  uint64
 		wrote uint64
 	)
 	beforeFork()
@@ -125,7 +148,65 @@ func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
 	if a.nofile != nil {
 		syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(a.nofile)), 0, 0, 0)
 	}
-	if a.dir != nil {
+	if a.umask >= 0 {
+		syscall.RawSyscall(unix.SYS_UMASK, uintptr(a.umask), 0, 0) // never fails
+	}
+	if a.user != nil {
+		for i = range a.rlimits {
+			if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(a.rlimits[i].resource), uintptr(unsafe.Pointer(&a.rlimits[i].limit)), 0, 0, 0); errno != 0 {
+				step = uint64(stepLimit + i)
+				goto failed
+			}
+		}
+		if a.nice != nil {
+			if _, _, errno = syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(*a.nice)); errno != 0 {
+				step = stepNice
+				goto failed
+			}
+		}
+		if len(a.score) > 0 {
+			step = stepOOMScore
+			if fd, _, errno = syscall.RawSyscall6(unix.SYS_OPENAT, 0, uintptr(unsafe.Pointer(&oomScoreAdj[0])), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0); errno != 0 {
+				goto failed
+			}
+			if _, _, errno = syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&a.score[0])), uintptr(len(a.score))); errno != 0 {
+				goto failed
+			}
+			step = stepOther
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(a.user.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(a.user.Groups))), 0); errno != 0 {
+			step = stepGroups
+			goto failed
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETRESGID, uintptr(a.user.GID), uintptr(a.user.GID), uintptr(a.user.GID)); errno != 0 {
+			step = stepGID
+			goto failed
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, uintptr(a.user.UID), uintptr(a.user.UID), uintptr(a.user.UID)); errno != 0 {
+			step = stepUID
+			goto failed
+		}
+		if a.user.UID != 0 { // a server with capabilities and another user than root keeps them in setresuid(2)
+			if _, _, errno = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&a.capHeader)), uintptr(unsafe.Pointer(&a.noCaps[0])), 0); errno != 0 {
+				step = stepCapabilities
+				goto failed
+			}
+		}
+		// A change of ids forgets the signal for the death of the server.
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+		if pid, _, _ = syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); int(pid) != a.self {
+			goto failed
+		}
+	}
+	if a.noNewPrivs {
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+			step = stepNoNewPrivs
+			goto failed
+		}
+	}
+	if a.dir != nil { // as the user: a directory closed to the user is refused
 		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.dir)), 0, 0); errno != 0 {
 			goto failed
 		}
@@ -137,7 +218,7 @@ func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
 	}
 	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(&a.argv[0])), uintptr(unsafe.Pointer(&a.env[0])))
 failed:
-	wrote = uint64(errno)
+	wrote = step<<32 | uint64(errno)
 	syscall.RawSyscall(unix.SYS_WRITE, uintptr(a.status), uintptr(unsafe.Pointer(&wrote)), unsafe.Sizeof(wrote))
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)

@@ -161,17 +161,17 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits
 	return pid, err
 }
 
-// forkApart forks a child that may hang before executing its program. forkApart does not wait for
-// the exec; the pipe status reports the result. If a cgroup does not enforce all limits, the child
-// stops after the exec until confine.
-func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, limits protocol.ProcessLimits, m mark) (pid int, err error) {
+// forkApart forks a child that may hang before executing its program, or that has steps of its own before.
+// forkApart does not wait for the exec; the pipe status reports the result. If the child is traced, the
+// child stops after the exec until confine.
+func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, spec *Spec, m mark) (pid int, err error) {
 	files := attr.Files
 	attr.Files = append(slices.Clone(files), uintptr(status))
 	f.call(attr, &err, func() {
 		status := int(attr.Files[len(files)])
 		attr.Files = attr.Files[:len(files)]
-		fork := func() (int, error) { return forkApart(path, argv, attr, status, noFileOfChildren.Load()) }
-		if !ofProcess(limits) {
+		fork := func() (int, error) { return forkApart(path, argv, attr, status, noFileOfChildren.Load(), spec, m) }
+		if !spec.traced() {
 			pid, err = m.fork(fork)
 			return
 		}

@@ -26,6 +26,7 @@ type Host struct {
 	fault       func(point string)
 	containment containment
 	answerTime  time.Duration
+	noNewPrivs  bool
 	spare       *spare
 	null        *os.File
 	exits       *exits
@@ -68,6 +69,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		closed: make(chan struct{}),
 		begun:  make(chan struct{}, 1),
 	}
+	h.noNewPrivs = cfg.NoNewPrivs
 	if h.answerTime = cfg.AnswerTime; h.answerTime <= 0 {
 		h.answerTime = defaultAnswerTime
 	}
@@ -184,20 +186,37 @@ func (h *Host) make(f *forker, j *job) {
 	h.forgetStart(j)
 }
 
-// tryLookUp drops credentials of the server, and looks up the program of j. A panic counts as a
+// tryLookUp prepares the spec of j, drops credentials of the server, and looks up the program. A panic counts as a
 // failed look-up.
 func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	defer h.recovered(j, &err)
-	j.spec.Env = withoutWithheld(j.spec.Env)
-	path, err = program(&j.spec, func(step string) {
+	step := func(step string) {
 		h.mu.Lock()
 		j.step = step
 		h.mu.Unlock()
-	})
-	if err != nil {
-		return "", false, err
 	}
-	return path, mayHang(j.spec.Dir, path), nil
+	spec := &j.spec
+	spec.NoNewPrivs = spec.NoNewPrivs || h.noNewPrivs
+	if spec.Prepare != nil {
+		step("look-up of the user")
+		if err := spec.Prepare(spec); err != nil {
+			return "", false, err
+		}
+	}
+	if spec.User != nil {
+		if err := mayBecome(spec.User); err != nil {
+			return "", false, err
+		}
+	}
+	spec.Env = withoutWithheld(spec.Env)
+	// As the user: an error about a path closed to the user does not tell whether the path exists.
+	refused := lookAs(spec.User, func() {
+		defer h.recovered(j, &err)
+		if path, err = program(spec, step); err == nil {
+			apart = spec.bySteps() || mayHang(spec.Dir, path)
+		}
+	})
+	return path, apart, cmp.Or(refused, err)
 }
 
 // trySpawn calls spawn. A panic counts as a failed start.
@@ -244,6 +263,9 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 			ends.closeOurs()
 		}
 	}()
+	if err = ends.give(spec.User); err != nil {
+		return nil, err
+	}
 	tree, err := h.containment.tree(spec.Name, spec.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("containment: %w", err)

@@ -91,7 +91,18 @@ func awaitStop(pid int) bool {
 	}
 }
 
-func setLimits(pid int, l protocol.ProcessLimits) error {
+// traced reports whether the server sets limits of the child by tracing it. A child as another user sets
+// its limits itself.
+func (s *Spec) traced() bool { return s.User == nil && ofProcess(s.Limits) }
+
+// namedLimit is a limit of setrlimit(2), with its name on the wire.
+type namedLimit struct {
+	name     string
+	resource int
+	value    uint64
+}
+
+func rlimitsOf(l protocol.ProcessLimits) (all []namedLimit) {
 	for _, r := range []struct {
 		name     string
 		resource int
@@ -104,11 +115,17 @@ func setLimits(pid int, l protocol.ProcessLimits) error {
 		{"coreBytes", unix.RLIMIT_CORE, l.CoreBytes},
 		{"fileSizeBytes", unix.RLIMIT_FSIZE, l.FileSizeBytes},
 	} {
-		if r.value == nil {
-			continue
+		if r.value != nil {
+			all = append(all, namedLimit{r.name, r.resource, *r.value})
 		}
-		if err := setRlimit(pid, r.resource, *r.value); err != nil {
-			return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, *r.value, err)
+	}
+	return all
+}
+
+func setLimits(pid int, l protocol.ProcessLimits) error {
+	for _, r := range rlimitsOf(l) {
+		if err := setRlimit(pid, r.resource, r.value); err != nil {
+			return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, r.value, err)
 		}
 	}
 	if l.Nice != nil {
@@ -129,15 +146,21 @@ func setRlimit(pid, resource int, value uint64) error {
 	if err := unix.Prlimit(pid, resource, nil, &now); err != nil {
 		return err
 	}
-	limit := unix.Rlimit{Cur: value, Max: value}
-	if resource == unix.RLIMIT_CPU && value != now.Max {
-		limit.Max++ // SIGXCPU comes at Cur, SIGKILL at Max
-	}
+	limit := around(resource, value, now)
 	err := unix.Prlimit(pid, resource, &limit, nil)
 	if errors.Is(err, unix.EPERM) && value > now.Max {
 		return fmt.Errorf("the hard limit here is %d", now.Max)
 	}
 	return err
+}
+
+// around is the limit with a value for a process with the limit now.
+func around(resource int, value uint64, now unix.Rlimit) unix.Rlimit {
+	limit := unix.Rlimit{Cur: value, Max: value}
+	if resource == unix.RLIMIT_CPU && value != now.Max {
+		limit.Max++ // SIGXCPU comes at Cur, SIGKILL at Max
+	}
+	return limit
 }
 
 func setNice(pid, nice int) error {

@@ -172,7 +172,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 func startError(err error, spec *Spec, room room) error {
 	program := spec.Argv[0]
 	switch {
-	case errors.Is(err, ErrLimitRefused):
+	case errors.Is(err, ErrLimitRefused), errors.Is(err, ErrUser):
 		return err
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)

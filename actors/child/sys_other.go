@@ -83,8 +83,17 @@ func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protoc
 func mayHang(_, _ string) bool { return false }
 
 func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, err error) {
-	return 0, errors.ErrUnsupported
+	return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
 }
+
+// mayBecome refuses every user here: only Linux has the steps of such a start.
+func mayBecome(u *User) error {
+	return fmt.Errorf("%w %s: this system cannot start programs as another user: leave user out", ErrUser, u.Name)
+}
+
+func lookAs(_ *User, look func()) error { look(); return nil }
+
+func (*ends) give(*User) error { return nil }
 
 func (h *Host) buryLate(*job, int, tree) {}
 

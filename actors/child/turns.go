@@ -20,14 +20,14 @@ const (
 )
 
 // job is a start, from Start until done was called. Host.mu guards all fields except spec, in and
-// done, which are fixed; only the look-up changes spec.Env.
+// done, which are fixed; only the look-up changes spec.
 type job struct {
 	spec Spec
 	in   *Intake
 	done func(Handle, error)
 
 	path     string      // of the program; "": the look-up has not ended
-	apart    bool        // the child may hang before it runs
+	apart    bool        // the child may hang before it runs, or has steps of its own
 	step     string      // the current step of the look-up
 	deadline *time.Timer // of the look-up
 	unwatch  func() bool // stops watching spec.Context

@@ -104,6 +104,13 @@ type Config struct {
 	// server that is reachable from there.
 	AllowHTTP bool
 
+	// Users returns as whom programs of an identity may run, for each start of a program. The identity
+	// is "" where no credential is asked. def is the user of programs whose start names no user; "": the
+	// user of the server. An error refuses the start. Users may block. Nil: no start may name a user.
+	Users func(identity string) (allowed []string, def string, err error)
+	// NoNewPrivs keeps all programs from gaining privileges by an exec.
+	NoNewPrivs bool
+
 	// Spawners, Containment and Subreaper are fields of child.HostConfig.
 	Spawners    int
 	Containment child.Containment

@@ -54,6 +54,7 @@ func applyPolicy(p *protocol.ProcessStartParams, work *int64) *protocol.Error {
 	if err := cmp.Or(policy.CheckEnv(p.EnvPolicy), policy.CheckEnvWork(*work)); err != nil {
 		return err
 	}
+	p.SetOfUser(child.InheritedOfUser(p.EnvPolicy, p.Env))
 	p.Env = child.Variables(p.EnvPolicy, server, p.Env)
 	p.EnvPolicy = nil
 	return nil

@@ -22,7 +22,7 @@ func fakeProcessOf(params protocol.ProcessStartParams, spawn func(actor.Producer
 		env:     fake.Env(func() *fake.Child { return c }),
 		id:      "p",
 		name:    "p-1",
-		params:  params,
+		params:  &params,
 		feed:    feedOf(params.Retention, 1<<20, false),
 		gauge:   new(message.Gauge),
 		session: spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) }),

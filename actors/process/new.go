@@ -24,6 +24,7 @@ type Options struct {
 	By        audit.Who         // who starts the process, for the record
 	Closes    context.Context   // done when the session closes: then a start without a child is given up
 	Owner     string            // see child.Spec
+	Identity  string            // to whom the session belongs
 	Gauge     *message.Gauge    // of the session
 	Ephemeral bool              // nobody reads the process again: the process is retired as soon as its owner has had the end
 	Group     *actor.PID        // nil: none
@@ -59,6 +60,9 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		restart = &supervision.Restart{Policy: supervision.Temporary}
 	}
 	spec.Owner, spec.Context = o.Owner, o.Closes
+	if err := prepareUser(e, o, &spec); err != nil {
+		return message.SpawnRequest{}, err
+	}
 	shell := shellOf(o, spec)
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
@@ -69,7 +73,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		env:     e,
 		id:      params.ProcessID,
 		name:    o.Name,
-		params:  params,
+		params:  &params,
 		spec:    spec,
 		shell:   shell,
 		feed:    feedOf(params.Retention, retention, o.Ephemeral),

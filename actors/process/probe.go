@@ -47,6 +47,10 @@ func (p *process) probe(ctx actor.Context) {
 		Name:    fmt.Sprintf("%s.probe%d", p.name, h.probes),
 		Owner:   p.spec.Owner,
 		Context: h.watched,
+
+		Umask:      p.spec.Umask,
+		NoNewPrivs: p.spec.NoNewPrivs,
+		Prepare:    p.spec.Prepare,
 	}
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.env

@@ -46,7 +46,7 @@ type processRecord struct {
 	// Fixed at spawn.
 	env      *env.Env
 	id, name string // the client's, and the actor's
-	params   protocol.ProcessStartParams
+	params   *protocol.ProcessStartParams
 	spec     child.Spec
 	spool    *spool.File // nil: output beyond the retention waits
 	session  *actor.PID

@@ -19,6 +19,9 @@ func shellOf(o Options, spec child.Spec) *shellstate.Start {
 	if o.Shells == nil || !o.Params.Snapshots() {
 		return nil
 	}
+	if spec.Prepare != nil || spec.Umask != nil || spec.NoNewPrivs {
+		return nil // processes with other users and masks share the captures of a session
+	}
 	s := o.Params.ShellSnapshot
 	capture := o.Shells.Look(time.Now(), shellstate.KeyOf(s, spec.Dir), o.Gauge.Account)
 	if capture == nil {

@@ -95,6 +95,10 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		StdinQueue: s.StdinQueue,
 		Merge:      params.MergeStderr,
 		Name:       name,
+		NoNewPrivs: params.NoNewPrivs,
+	}
+	if spec.Umask, err = params.Mask(); err != nil {
+		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
 	}
 	if params.Size != nil {
 		if !params.TTY {

@@ -163,7 +163,8 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	begin, starts := time.Now(), new(fakeStarts)
 	config := config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	record := &processRecord{
-		gauge: new(message.Gauge),
+		params: new(protocol.ProcessStartParams),
+		gauge:  new(message.Gauge),
 		env: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			starts.names = append(starts.names, spec.Name)

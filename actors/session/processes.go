@@ -89,6 +89,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		By:        s.by,
 		Closes:    s.closes,
 		Owner:     s.id,
+		Identity:  s.identity,
 		Gauge:     s.gauge,
 		Ephemeral: s.life.Limits().Ephemeral,
 		Shells:    &s.shells,

@@ -23,6 +23,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
+	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
 // stringList is a flag that may be repeated.
@@ -40,6 +41,7 @@ type serveOptions struct {
 	containment  string
 	credentials  credentialFlags
 	audit        auditFlags
+	users        string
 	verbose      bool
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
@@ -86,6 +88,8 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
+	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody. The file is read at each start. Needs a server that runs as root")
+	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	o.credentials.register(f)
 	o.audit.register(f)
@@ -230,6 +234,13 @@ func serve(o *serveOptions) (err error) {
 		return err
 	}
 	o.config.Audit = record
+	if o.users != "" {
+		users, err := auth.OpenUsers(o.users)
+		if err != nil {
+			return fmt.Errorf("--users-file: %w", err)
+		}
+		o.config.Users = users.Of
+	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{
 			AllowOrigins: o.allowOrigins,

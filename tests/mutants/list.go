@@ -141,7 +141,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `Probing: p.health.probing.Load()`, new: `Probing: false`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
-	{file: "actors/child/host.go", old: `	j.spec.Env = withoutWithheld(j.spec.Env)
+	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env)
 `, new: ``, breaks: "no program gets the credentials of the server"},
 	{file: "internal/secrets/secrets.go", old: `isOwn && slices`, new: `false && isOwn && slices`, breaks: "no program gets TROUPE_TOKEN"},
 	{file: "actors/child/environ.go", old: `slices.Contains(core, strings.ToUpper(name))`, new: `slices.Contains(core, name)`, breaks: "inherit core takes names in any case"},
@@ -239,4 +239,7 @@ var mutants = []mutant{
 	{file: "actors/files/capabilities/plugins.go", old: `case version == localVersion:`, new: `case false:`, breaks: "the version local of a plugin is preferred"},
 	{file: "protocol/sandbox.go", old: `access != "read" && access != "write"`, new: `access == "deny"`, breaks: "a sandbox with an unknown access confines"},
 	{file: "protocol/sandbox.go", old: `if !slices.Contains(known, name) {`, new: `if !slices.Contains(known, name) && false {`, breaks: "a sandbox with an unknown member confines"},
+	{file: "actors/child/user_linux.go", old: `if uint32(uid) != u.UID || uint32(gid) != u.GID {`, new: `if true {`, breaks: "a program is searched with the permissions of its user"},
+	{file: "actors/process/user.go", old: `if slices.Contains(allowed, wanted) {`, new: `if true {`, breaks: "a program runs only as a user that the policy allows"},
+	{file: "transport/auth/users.go", old: `if def = own.def; def == "" {`, new: `if def = own.def; true {`, breaks: "the default user of an identity comes before the default of everybody"},
 }

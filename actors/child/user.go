@@ -1,0 +1,16 @@
+package child
+
+import "errors"
+
+// User is a user of the system, as whom a child runs.
+type User struct {
+	Name     string // as the client or the policy names the user; for errors
+	UID, GID uint32
+	Groups   []uint32 // supplementary groups
+}
+
+// ErrUser means: the child cannot run as Spec.User, or cannot have Spec.Umask or Spec.NoNewPrivs.
+var ErrUser = errors.New("user")
+
+// bySteps reports whether the server runs steps of its own between fork and exec of the child.
+func (s *Spec) bySteps() bool { return s.User != nil || s.Umask != nil || s.NoNewPrivs }

@@ -1,0 +1,198 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/user"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child as another user gets its limits, its groups and its ids by steps of its own between fork and
+// exec. The parent can do nothing then: setting limits of another user's process takes
+// CAP_SYS_RESOURCE, and vfork(2) would make the server's own memory undumpable.
+
+// needs are the capabilities of a server that starts a child as another user: CAP_KILL ends the child,
+// and CAP_CHOWN gives the child its terminal and pipes.
+var needs = []struct {
+	bit  uint
+	name string
+}{
+	{unix.CAP_SETUID, "CAP_SETUID"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_KILL, "CAP_KILL"}, {unix.CAP_CHOWN, "CAP_CHOWN"},
+}
+
+// mayBecome refuses u if this program lacks a capability.
+func mayBecome(u *User) error {
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
+		return fmt.Errorf("%w %s: capget: %w", ErrUser, u.Name, err)
+	}
+	var lacks []string
+	for _, need := range needs {
+		if data[0].Effective&(1<<need.bit) == 0 {
+			lacks = append(lacks, need.name)
+		}
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("%w %s: the server runs as uid %d and lacks %s: start the server as root, or leave user out", ErrUser, u.Name, os.Geteuid(), strings.Join(lacks, ", "))
+	}
+	return nil
+}
+
+// lookAs calls look with the file permissions of u. A nil u has the permissions of the server.
+//
+// Only the thread of look changes. The thread ends with look, and no other goroutine runs on it. Its real
+// and effective ids stay, so u can neither signal nor trace the thread.
+func lookAs(u *User, look func()) error {
+	if u == nil {
+		look()
+		return nil
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			done <- lookHere(u, look)
+			return // locked: the thread ends
+		}
+		// The main thread never ends, so another thread changes.
+		defer runtime.UnlockOSThread()
+		go func() {
+			runtime.LockOSThread()
+			done <- lookHere(u, look)
+		}()
+		<-done
+	}()
+	return <-done
+}
+
+func lookHere(u *User, look func()) error {
+	if err := setGroups(u.Groups); err != nil {
+		return fmt.Errorf("%w %s: setgroups: %w", ErrUser, u.Name, err)
+	}
+	// setfsuid(2) returns the id before the call, and never an error. A wrong id as argument changes nothing.
+	const ask = math.MaxUint32
+	unix.RawSyscall(unix.SYS_SETFSGID, uintptr(u.GID), 0, 0)
+	unix.RawSyscall(unix.SYS_SETFSUID, uintptr(u.UID), 0, 0)
+	gid, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, ask, 0, 0)
+	uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ask, 0, 0)
+	if uint32(uid) != u.UID || uint32(gid) != u.GID {
+		return fmt.Errorf("%w %s: setfsuid: the system refuses %d:%d", ErrUser, u.Name, u.UID, u.GID)
+	}
+	look()
+	return nil
+}
+
+// setGroups sets the groups of this thread only; syscall.Setgroups sets the groups of all threads.
+func setGroups(groups []uint32) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
+	return errnoError(errno)
+}
+
+// ttyGroup is the group of terminals, as of login(1); -1: the system has no such group.
+var ttyGroup = sync.OnceValue(func() int {
+	if g, err := user.LookupGroup("tty"); err == nil {
+		if gid, err := strconv.Atoi(g.Gid); err == nil {
+			return gid
+		}
+	}
+	return -1
+})
+
+// give makes u the owner of the terminal or of the pipes of a child. A program that opens /dev/stderr
+// needs that for pipes, too.
+func (e *ends) give(u *User) error {
+	if u == nil {
+		return nil
+	}
+	for _, fd := range e.opened {
+		gid, mode := int(u.GID), uint32(0o600)
+		if e.tty != nil {
+			if gid = ttyGroup(); gid >= 0 {
+				mode = 0o620 // write(1) has the group tty
+			}
+		}
+		if err := unix.Fchown(fd, int(u.UID), gid); err != nil {
+			return fmt.Errorf("%w %s: change the owner of its terminal or pipes: %w", ErrUser, u.Name, err)
+		}
+		if err := unix.Fchmod(fd, mode); err != nil {
+			return fmt.Errorf("%w %s: change the mode of its terminal or pipes: %w", ErrUser, u.Name, err)
+		}
+	}
+	return nil
+}
+
+// A step between fork and exec that failed, in the upper half of the child's report.
+const (
+	stepOther = iota
+	stepGroups
+	stepGID
+	stepUID
+	stepCapabilities
+	stepNoNewPrivs
+	stepNice
+	stepOOMScore
+	stepLimit // and more: the index in apart.rlimits
+)
+
+// stepError explains the report of a child that has not executed its program.
+func stepError(report uint64, spec *Spec) error {
+	errno, step := syscall.Errno(uint32(report)), int(report>>32)
+	switch step {
+	case stepOther:
+		return errno
+	case stepNoNewPrivs:
+		return fmt.Errorf("%w: noNewPrivs: prctl: %w", ErrUser, errno)
+	case stepNice:
+		return fmt.Errorf("%w.nice is %d: %w", ErrLimitRefused, *spec.Limits.Nice, errno)
+	case stepOOMScore:
+		return fmt.Errorf("%w.oomScoreAdj is %d: %w", ErrLimitRefused, *spec.Limits.OOMScoreAdj, errno)
+	case stepGroups, stepGID, stepUID, stepCapabilities:
+		call := [...]string{stepGroups: "setgroups", stepGID: "setresgid", stepUID: "setresuid", stepCapabilities: "capset"}[step]
+		return fmt.Errorf("%w %s: %s: %w", ErrUser, spec.User.Name, call, errno)
+	}
+	if all := rlimitsOf(spec.Limits); step-stepLimit < len(all) {
+		r := all[step-stepLimit]
+		return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, r.value, errno)
+	}
+	return errors.Join(ErrLimitRefused, errno)
+}
+
+// steps prepares the steps of the child for spec.
+func (a *apart) steps(spec *Spec, m mark) error {
+	a.umask = -1
+	if spec.Umask != nil {
+		a.umask = int(*spec.Umask)
+	}
+	a.noNewPrivs = spec.NoNewPrivs
+	if spec.User == nil {
+		return nil
+	}
+	a.user = spec.User
+	a.capHeader.Version = unix.LINUX_CAPABILITY_VERSION_3
+	for _, r := range rlimitsOf(spec.Limits) {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(r.resource, &now); err != nil {
+			return err
+		}
+		a.rlimits = append(a.rlimits, rlimit{r.resource, around(r.resource, r.value, now)})
+	}
+	if m.given() {
+		a.rlimits = append(a.rlimits, rlimit{unix.RLIMIT_LOCKS, unix.Rlimit{Cur: m.run, Max: m.server}})
+	}
+	if nice := spec.Limits.Nice; nice != nil {
+		a.nice = nice
+	}
+	if score := spec.Limits.OOMScoreAdj; score != nil {
+		a.score = strconv.AppendInt(nil, int64(*score), 10)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// maxUsers is how many users an identity may run programs as.
+const maxUsers = 1000
+
+// Users say as which users of the system the programs of identities may run. They are lines of a file:
+//
+//	# Lines with # and empty lines are skipped.
+//	alice         alice build
+//	cert:ci       54321:54321
+//	cert:ci       default build
+//	*             nobody
+//
+// The identity * stands for every identity, and for clients without a credential. An identity may have
+// several lines. Programs whose start names no user run as the default user, or else as the server.
+type Users struct {
+	file *secret[map[string]usersOf]
+}
+
+// usersOf has the users of an identity. def is among allowed, or "".
+type usersOf struct {
+	allowed []string
+	def     string
+}
+
+// OpenUsers returns the users in the file at path. Each start sees the file as the file is then.
+func OpenUsers(path string) (*Users, error) {
+	f, err := openSecret(path, parseUsers)
+	return &Users{f}, err
+}
+
+func parseUsers(data []byte) (map[string]usersOf, error) {
+	all := make(map[string]usersOf)
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxFile)
+	for number := 1; lines.Scan(); number++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		of := all[fields[0]]
+		switch {
+		case len(fields) == 3 && fields[1] == "default" && of.def == "":
+			of.def = fields[2]
+			of.allowed = append(of.allowed, fields[2])
+		case len(fields) > 1 && fields[1] != "default":
+			of.allowed = append(of.allowed, fields[1:]...)
+		default:
+			return nil, fmt.Errorf("line %d: want IDENTITY USER …, or a single line IDENTITY default USER, not %q", number, strings.Join(fields, " "))
+		}
+		if len(of.allowed) > maxUsers {
+			return nil, fmt.Errorf("line %d: %s has more than %d users", number, fields[0], maxUsers)
+		}
+		all[fields[0]] = of
+	}
+	return all, lines.Err()
+}
+
+// Of returns the users of an identity, and the default user; "": none. Users of * are users of everybody;
+// the default of * counts for identities without a default of their own.
+func (u *Users) Of(identity string) (allowed []string, def string, err error) {
+	all, err := u.file.get()
+	if err != nil {
+		return nil, "", err
+	}
+	every := all["*"]
+	if identity == "" || identity == "*" {
+		return every.allowed, every.def, nil
+	}
+	own := all[identity]
+	if def = own.def; def == "" {
+		def = every.def
+	}
+	return append(own.allowed[:len(own.allowed):len(own.allowed)], every.allowed...), def, nil
+}
