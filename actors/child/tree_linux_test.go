@@ -201,11 +201,17 @@ func TestWithoutDescriptors(t *testing.T) {
 			old := noDescriptors(t)
 			dead := me.dead(me) || me.tagged(1).dead(me)
 			_, censusErr := takeCensus(0, false, nil)
-			thread := searchesOf(h).spare
-			searchesOf(h).spare = nil // no thread to help
+			help := func(thread *spare) (old *spare) {
+				c := searchesOf(h)
+				c.running.Lock() // the process searches as well
+				defer c.running.Unlock()
+				old, c.spare = c.spare, thread
+				return old
+			}
+			thread := help(nil)
 			empty, emptyErr := w.Handle.(*process).search(true)
 			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
-			searchesOf(h).spare = thread
+			help(thread)
 			if dead {
 				t.Error("a server that cannot be looked at is taken for dead")
 			}
