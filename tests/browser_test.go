@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ Promise.all(urls.map(url => new Promise(done => {
 // server, as they do after the name of the site was bound to the address of that server.
 type site struct {
 	*httptest.Server
-	urls   []string
+	page   atomic.Value // string
 	result chan map[string]string
 }
 
@@ -43,8 +44,7 @@ func newSite(t *testing.T, troupe *server) *site {
 		case r.Header.Get("Upgrade") != "":
 			forward.ServeHTTP(w, r) // with the Host and the Origin of the browser
 		case r.URL.Path == "/page":
-			list, _ := json.Marshal(s.urls)
-			fmt.Fprintf(w, page, list)
+			io.WriteString(w, s.page.Load().(string))
 		case r.URL.Path == "/result":
 			var m map[string]string
 			body, _ := io.ReadAll(r.Body)
@@ -61,7 +61,11 @@ func newSite(t *testing.T, troupe *server) *site {
 // visit opens the page of a site in Chromium, under the name evil.example, and returns the result for each URL.
 func (s *site) visit(t *testing.T, urls ...string) map[string]string {
 	t.Helper()
-	s.urls = urls
+	list, err := json.Marshal(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.page.Store(fmt.Sprintf(page, list))
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
