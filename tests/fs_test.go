@@ -674,6 +674,30 @@ func TestWatchMissingRefuses(t *testing.T) {
 	}
 }
 
+// endWatches ends the connections of watches, the first one last, and wants nothing to be left in the server.
+// Meanwhile it makes the file that the last connection watches, and told waits for the notification. before
+// is how many files the server had open without watches.
+func endWatches(t *testing.T, s *server, before int, conns []*conn, file string, told func(last *conn)) {
+	t.Helper()
+	last := conns[0]
+	for i, c := range conns[1:] {
+		if i%2 == 0 {
+			c.cutRST()
+		} else {
+			c.close()
+		}
+	}
+	if n := inotifies(t, s); n != 1 {
+		t.Errorf("%d instances of inotify while there are watches, want one", n)
+	}
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	told(last)
+	last.cutFIN()
+	eventually(t, "no instance of inotify is left, nor another file", func() bool { return inotifies(t, s) == 0 && openFiles(t, s) <= before })
+}
+
 // TestWatchMissingEnds: a connection's watches end with the connection, and leave nothing in the
 // server.
 func TestWatchMissingEnds(t *testing.T) {
@@ -689,23 +713,7 @@ func TestWatchMissingEnds(t *testing.T) {
 		c.request("fs/watchMissing", obj{"watchId": 2, "missing": []string{fileURI(dir, "c")}}) // the cut may come while this watch begins
 		conns = append(conns, c)
 	}
-	last := conns[0]
-	for i, c := range conns[1:] {
-		if i%2 == 0 {
-			c.cutRST()
-		} else {
-			c.close()
-		}
-	}
-	if n := inotifies(t, s); n != 1 {
-		t.Errorf("%d instances of inotify while there are watches, want one", n)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "c"), nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	last.awaitTold(2, "others have ended")
-	last.cutFIN()
-	eventually(t, "no instance of inotify is left, nor another file", func() bool { return inotifies(t, s) == 0 && openFiles(t, s) <= before })
+	endWatches(t, s, before, conns, filepath.Join(dir, "c"), func(last *conn) { last.awaitTold(2, "others have ended") })
 }
 
 // TestWatchMissingRaces: a file that appears while its watch begins is notified, even if its

@@ -28,26 +28,13 @@ func TestFsWatchEnds(t *testing.T) {
 		c.request("fs/watch", obj{"watchId": "2", "path": filepath.Join(dir, "a/b")}) // the cut may come while this watch begins
 		conns = append(conns, c)
 	}
-	last := conns[0]
-	for i, c := range conns[1:] {
-		if i%2 == 0 {
-			c.cutRST()
-		} else {
-			c.close()
+	file := filepath.Join(dir, "c")
+	endWatches(t, s, before, conns, file, func(last *conn) {
+		told := last.awaitOther("fs/changed", "watchId", "1")
+		if want := fmt.Sprintf(`{"changedPaths":[%q],"watchId":"1"}`, file); jsonText(told) != want {
+			t.Errorf("told %s, want %s", jsonText(told), want)
 		}
-	}
-	if n := inotifies(t, s); n != 1 {
-		t.Errorf("%d instances of inotify while there are watches, want one", n)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "c"), nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	told := last.awaitOther("fs/changed", "watchId", "1")
-	if want := fmt.Sprintf(`{"changedPaths":[%q],"watchId":"1"}`, filepath.Join(dir, "c")); jsonText(told) != want {
-		t.Errorf("told %s, want %s", jsonText(told), want)
-	}
-	last.cutFIN()
-	eventually(t, "no instance of inotify is left, nor another file", func() bool { return inotifies(t, s) == 0 && openFiles(t, s) <= before })
+	})
 }
 
 // TestFsWatchHangs: watches of a hanging filesystem do not hold up other watches, not even on their own
