@@ -99,7 +99,7 @@ func (t *treeCopy) directory(from, to string) error {
 			err = t.directory(filepath.Join(from, name), filepath.Join(to, name))
 		}
 	}
-	t.hold.take(-size)
+	t.hold.Take(-size)
 	if err == nil && made != nil { // a read-only directory must be filled before
 		err = os.Chmod(to, made.Mode()&^fs.ModePerm|source.Mode().Perm())
 	}
@@ -138,7 +138,7 @@ func (t *treeCopy) entries(d *os.File, from, to string) (below []string, size in
 			switch err = t.ctx.Err(); {
 			case err != nil:
 			case e.IsDir():
-				if err = t.hold.take(len(name) + entryBytes); err == nil {
+				if err = t.hold.Take(len(name) + entryBytes); err == nil {
 					below = append(below, name)
 					size += len(name) + entryBytes
 				}

@@ -112,7 +112,8 @@ func openFile(path string, flags int, perm uint32) (*os.File, error) {
 // everything.
 type Hold func(n int) error
 
-func (h Hold) take(n int) error {
+// Take calls h. A nil h, or n of 0, is no call and no error.
+func (h Hold) Take(n int) error {
 	if h == nil || n == 0 {
 		return nil
 	}
@@ -136,7 +137,7 @@ func (at location) read(max int, hold Hold) ([]byte, error) {
 		return nil, tooLarge(fmt.Sprint(info.Size()))
 	}
 	// The file may grow or shrink meanwhile, and files of /proc have a size of 0.
-	if err := hold.take(int(info.Size()) + 512); err != nil {
+	if err := hold.Take(int(info.Size()) + 512); err != nil {
 		return nil, err
 	}
 	data := make([]byte, 0, info.Size()+512)
@@ -152,7 +153,7 @@ func (at location) read(max int, hold Hold) ([]byte, error) {
 			return nil, err
 		case len(data) == cap(data):
 			more := min(len(data), max+1-len(data))
-			if err := hold.take(more); err != nil {
+			if err := hold.Take(more); err != nil {
 				return nil, err
 			}
 			data = append(data, make([]byte, more)...)[:len(data)]
@@ -263,7 +264,7 @@ func ReadDirectory(ctx context.Context, path string, hold Hold) (r protocol.FsRe
 			if size += n; size > maxListBytes {
 				return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
 			}
-			if err := hold.take(n); err != nil {
+			if err := hold.Take(n); err != nil {
 				return r, err
 			}
 			r.Entries = append(r.Entries, protocol.FsDirectoryEntry{FileName: e.Name(), IsDirectory: kind.IsDir(), IsFile: kind.IsRegular()})
@@ -305,7 +306,7 @@ func readDir(path string, most int, hold Hold) (entries []fs.DirEntry, all bool,
 			err = nil
 		}
 		size += sizeOf(some)
-		if full := hold.take(sizeOf(some)); full != nil {
+		if full := hold.Take(sizeOf(some)); full != nil {
 			return nil, false, fmt.Errorf("%w: %w", errHold, full)
 		}
 		entries = append(entries, some...)

@@ -77,7 +77,7 @@ func (w *walk) fits(n int) (more bool, err error) {
 		w.r.Truncated = true
 		return false, nil
 	}
-	return true, w.hold.take(n)
+	return true, w.hold.Take(n)
 }
 
 // fail adds an error about path to the result.
@@ -108,7 +108,7 @@ func (w *walk) directory(at walkPlace) (more bool, err error) {
 			return more, err
 		}
 	}
-	w.hold.take(-sizeOf(entries))
+	w.hold.Take(-sizeOf(entries))
 	return true, nil
 }
 
@@ -162,7 +162,7 @@ func (w *walk) enter(path string, depth uint64) (more bool, err error) {
 		if w.seen[real] {
 			return true, nil
 		}
-		if err := w.hold.take(len(real)); err != nil {
+		if err := w.hold.Take(len(real)); err != nil {
 			return false, err
 		}
 		w.seen[real] = true
@@ -173,5 +173,5 @@ func (w *walk) enter(path string, depth uint64) (more bool, err error) {
 	}
 	w.directories++
 	w.todo = append(w.todo, walkPlace{path, depth})
-	return true, w.hold.take(len(path))
+	return true, w.hold.Take(len(path))
 }

@@ -50,11 +50,7 @@ func (a *answer) look(ctx context.Context, at location, hold files.Hold) error {
 		}
 		return hold(n)
 	})
-	defer func() {
-		if hold != nil {
-			hold(-held) // the answer has its own
-		}
-	}()
+	defer func() { hold.Take(-held) }() // the answer has its own
 	if err != nil {
 		return err
 	}
@@ -120,10 +116,8 @@ func (a *answer) admit(entry any, count int, hold files.Hold) (bool, error) {
 		a.cut = true
 		return false, nil
 	}
-	if hold != nil {
-		if err := hold(size); err != nil {
-			return false, err
-		}
+	if err := hold.Take(size); err != nil {
+		return false, err
 	}
 	a.count += count
 	a.bytes += size

@@ -43,11 +43,7 @@ func cachedPlugins(ctx context.Context, cache string, hold files.Hold) (all []lo
 		}
 		return err
 	})
-	defer func() {
-		if hold != nil {
-			hold(-held)
-		}
-	}()
+	defer func() { hold.Take(-held) }()
 	switch {
 	case refused != nil:
 		return nil, false, fmt.Errorf("%w: %w", errMemory, refused)

@@ -62,10 +62,8 @@ func project(from stack, paths [][]string, room *int, hold files.Hold) (to proto
 			return to, protocol.Errorf(protocol.CodeInvalidParams, "environment config response exceeds the %d-byte limit", maxAnswer)
 		}
 		*room -= len(text)
-		if hold != nil {
-			if err := hold(len(text)); err != nil {
-				return to, err
-			}
+		if err := hold.Take(len(text)); err != nil {
+			return to, err
 		}
 		if i < from.system {
 			to.CloudInsertionIndex++
