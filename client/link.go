@@ -293,7 +293,6 @@ func (c *Client) introduction() protocol.InitializeParams {
 	p := protocol.InitializeParams{
 		ClientName:   c.opts.Name,
 		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true},
-		Role:         protocol.RoleOwner,
 	}
 	if c.opts.Observe {
 		p.Role = protocol.RoleObserver

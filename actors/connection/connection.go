@@ -88,8 +88,8 @@ type connection struct {
 	gone      []message.ProcessRemoved   // removed before the client attached; told after initialized
 	session   *actor.PID
 	sessionID string
-	observer  bool
-	acks      bool // the client acknowledges by session/ack
+	role      protocol.Role // "" until attached
+	acks      bool          // the client acknowledges by session/ack
 
 	experimental bool // a client of the app-server has the capability experimentalApi
 
@@ -314,9 +314,12 @@ func (c *connection) notification(ctx actor.Context, in inbound) {
 	}
 }
 
+// owns reports whether the client is the owner of the session.
+func (c *connection) owns() bool { return c.role == protocol.RoleOwner }
+
 // acknowledge passes a session/ack on to the processes.
 func (c *connection) acknowledge(ctx actor.Context, _ inbound, p protocol.SessionAckParams) {
-	if !c.acks || c.observer {
+	if !c.acks || !c.owns() {
 		return
 	}
 	for id, seq := range p.Processes {

@@ -122,7 +122,7 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	}
 	c.limit(0)
 	c.session, c.sessionID = m.Session, m.SessionID
-	c.observer = m.Role == protocol.RoleObserver
+	c.role = m.Role
 	c.acks = c.init.Capabilities.Ack
 	c.writer.caps = c.init.Capabilities
 	ctx.Watch(m.Session)

@@ -70,22 +70,23 @@ func TestMethodsChangeByDefault(t *testing.T) {
 	}}
 	foo := index([]section{ours})["process/foo"]
 	for _, test := range []struct {
-		stage    stage
-		observer bool
-		want     int // code of the error; 0: handled
+		stage stage
+		role  protocol.Role
+		want  int // code of the error; 0: handled
 	}{
-		{ready, false, 0},
-		{ready, true, protocol.CodeObserver},
-		{attached, false, protocol.CodeInvalidRequest},
-		{opened, false, protocol.CodeInvalidRequest},
+		{ready, protocol.RoleOwner, 0},
+		{ready, protocol.RoleObserver, protocol.CodeObserver},
+		{ready, "", protocol.CodeObserver},
+		{attached, protocol.RoleOwner, protocol.CodeInvalidRequest},
+		{opened, "", protocol.CodeInvalidRequest},
 	} {
-		c := &connection{env: new(env.Env), stage: test.stage, observer: test.observer, writer: newWriter(nil, nil, nil)}
+		c := &connection{env: new(env.Env), stage: test.stage, role: test.role, writer: newWriter(nil, nil, nil)}
 		c.writer.begin = func() {}
 		handled = false
 		c.request(nil, inbound{kind: protocol.Request, method: foo.name, entry: foo, params: protocol.ProcessWaitParams{}})
 		answer, answered := c.writer.next()
 		if handled != (test.want == 0) || answered == handled || answered && answer.err.Code != test.want {
-			t.Errorf("at stage %d, observer %v: handled %v, answer %v, want %d", test.stage, test.observer, handled, answer.err, test.want)
+			t.Errorf("at stage %d, role %q: handled %v, answer %v, want %d", test.stage, test.role, handled, answer.err, test.want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe) {
 	s.forget()
 	s.shown = true
-	m.Pull, m.Owner, m.Explicit = deliveryBytes, !c.observer, c.acks
+	m.Pull, m.Owner, m.Explicit = deliveryBytes, c.owns(), c.acks
 	ctx.Request(s.ref.PID, m)
 }
 
@@ -191,7 +191,7 @@ func (p *pongs) read() uint64 {
 func (c *connection) ponged(ctx actor.Context) {
 	serial := c.pongs.read()
 	for a, ok := c.window.Pong(serial); ok; a, ok = c.window.Pong(serial) {
-		if !c.observer && !c.acks || a.Of.command != nil {
+		if c.owns() && !c.acks || a.Of.command != nil {
 			ctx.Request(a.Of.ref.PID, message.Ack{From: a.From, To: a.To})
 		}
 	}

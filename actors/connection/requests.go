@@ -63,7 +63,7 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
 	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
-	case c.observer && !m.observer.allows(in.params):
+	case !c.owns() && !m.observer.allows(in.params):
 		err := protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method)
 		c.recordRefused(in, err)
 		c.fail(in, err)

@@ -68,7 +68,7 @@ func TestExperimentalMethods(t *testing.T) {
 		has  bool
 		want bool
 	}{{appServer, false, false}, {appServer, true, true}, {execServer, false, true}} {
-		c := &connection{stage: ready, experimental: test.has, writer: newWriter(nil, nil, nil)}
+		c := &connection{stage: ready, role: protocol.RoleOwner, experimental: test.has, writer: newWriter(nil, nil, nil)}
 		c.writer.begin = func() {}
 		m := *methods[protocol.MethodProcessKill]
 		handled := false

@@ -38,11 +38,11 @@ type sessionRecord struct {
 	closes context.Context
 	giveUp context.CancelCauseFunc
 
-	attaching *actor.PID // the sender of an Attach under way, if not attached before; nil: nobody
-	owner     *actor.PID // nil: detached
-	by        audit.Who  // the owner, or the last one, for the record
-	observers map[message.Key]*actor.PID
-	former    map[message.Key]*actor.PID // evicted owners, until they stop
+	attaching *actor.PID                 // the sender of an Attach under way, if not attached before; nil: nobody
+	owner     *actor.PID                 // nil: detached
+	by        audit.Who                  // the owner, or the last one, for the record
+	observers map[message.Key]viewer     // everybody attached but the owner
+	former    map[message.Key]*actor.PID // evicted viewers, until they stop
 	life      *lifetime.Life
 	lifeAt    env.Alarm // set to life.Next
 	told      standing  // the last Standing to the registry
@@ -57,6 +57,12 @@ type sessionRecord struct {
 }
 
 type request = members.Request
+
+// A viewer is a connection, or an actor of the host, that is attached beside the owner.
+type viewer struct {
+	pid  *actor.PID
+	role protocol.Role
+}
 
 // session is the actor of a session.
 //
@@ -118,7 +124,7 @@ func (s *session) Receive(ctx actor.Context) {
 // that may be lost.
 func (s *session) start(ctx actor.Context) {
 	if s.observers == nil {
-		s.observers = make(map[message.Key]*actor.PID)
+		s.observers = make(map[message.Key]viewer)
 		s.former = make(map[message.Key]*actor.PID)
 		s.groups = make(map[string]*ensemble)
 		s.groupIDs = make(map[string]string)
@@ -177,8 +183,8 @@ func (s *session) attached() []*actor.PID {
 	if s.owner != nil {
 		all = append(all, s.owner)
 	}
-	for _, pid := range s.observers {
-		all = append(all, pid)
+	for _, v := range s.observers {
+		all = append(all, v.pid)
 	}
 	return all
 }
@@ -226,10 +232,10 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		s.owner, s.by = m.Sender, s.whoIs(m)
 		s.env.At(ctx, env.OwnerSet)
 	} else {
-		if s.observers[message.KeyOf(m.Sender)] == nil {
+		if _, again := s.observers[message.KeyOf(m.Sender)]; !again {
 			s.attaching = m.Sender
 		}
-		s.observers[message.KeyOf(m.Sender)] = m.Sender
+		s.observers[message.KeyOf(m.Sender)] = viewer{m.Sender, role}
 	}
 	s.sinceAttached(ctx)
 	ctx.Watch(m.Sender)
@@ -253,7 +259,7 @@ func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 		s.owner = nil
 		s.env.At(ctx, env.OwnerGone)
 		s.sinceAttached(ctx)
-	case s.observers[message.KeyOf(pid)] != nil:
+	case s.observers[message.KeyOf(pid)].pid != nil:
 		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
 		delete(s.observers, message.KeyOf(pid))
 		s.sinceAttached(ctx)
@@ -344,8 +350,8 @@ func (s *session) summary(to identity.Identity) any {
 }
 
 func (s *session) roleOf(pid *actor.PID) protocol.Role {
-	if s.observers[message.KeyOf(pid)] != nil {
-		return protocol.RoleObserver
+	if v, ok := s.observers[message.KeyOf(pid)]; ok {
+		return v.role
 	}
 	return protocol.RoleOwner
 }
