@@ -109,6 +109,7 @@ type Options struct {
 // A Client is a session on a server. Any goroutine may call any method.
 type Client struct {
 	// Fixed at Dial.
+	url      string
 	opts     Options // with its defaults filled in
 	ctx      context.Context
 	cancel   context.CancelFunc // called by Close
@@ -137,6 +138,7 @@ type Client struct {
 // transport.Dial for the form of url. With Options.Dialer, url is not used.
 func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	c := &Client{
+		url:       url,
 		finished:  make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		pending:   make(map[protocol.ID]*call),
@@ -149,19 +151,6 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	c.opts.Name = cmp.Or(c.opts.Name, "troupe-go")
 	c.opts.ReconnectFor = cmp.Or(c.opts.ReconnectFor, 45*time.Second)
 	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
-	if c.opts.Dialer == nil {
-		c.opts.Dialer = func(ctx context.Context) (transport.Conn, error) {
-			offer := []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON}
-			if c.opts.JSON {
-				offer = offer[1:]
-			}
-			header, err := c.opts.credential(url)
-			if err != nil {
-				return nil, err
-			}
-			return transport.Dial(ctx, url, &transport.DialOptions{Subprotocols: offer, Header: header, TLS: c.opts.TLS})
-		}
-	}
 	if c.opts.Observe && c.opts.Session == "" {
 		return nil, errors.New("client: Observe without Session: set the id of the session to observe")
 	}

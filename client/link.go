@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -28,16 +30,17 @@ const (
 // A link is a connection with the codec for its messages.
 type link struct {
 	transport.Conn
-	wire protocol.Codec
+	wire  protocol.Codec
+	token string // for initialize; "": none, or a header had the token
 }
 
 // newLink returns conn with the codec that both sides agreed on. The default is JSON, which every
 // server speaks.
 func newLink(conn transport.Conn) link {
 	if conn.Subprotocol() == transport.SubprotocolMsgpack {
-		return link{conn, protocol.Msgpack}
+		return link{Conn: conn, wire: protocol.Msgpack}
 	}
-	return link{conn, protocol.JSON}
+	return link{Conn: conn, wire: protocol.JSON}
 }
 
 func (l link) send(msg []byte) error { return l.WriteMessage(msg, l.wire.Binary()) }
@@ -192,7 +195,7 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 		switch {
 		case c.ctx.Err() != nil:
 			return link{}, ErrClosed
-		case errors.As(err, &refused) && !attachedElsewhere(err):
+		case errors.As(err, &refused) && !attachedElsewhere(err) && refused.Code != protocol.CodeInternal:
 			return link{}, err
 		case final(err) != nil:
 			return link{}, final(err)
@@ -225,11 +228,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (c *Client) connect(ctx context.Context) (link, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	dialed, err := c.opts.Dialer(ctx)
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return link{}, fmt.Errorf("client: %w", err)
 	}
-	conn := newLink(dialed)
 	unblock := context.AfterFunc(ctx, func() { conn.Close(1001, "handshake timed out") })
 	err = c.handshake(conn)
 	if !unblock() && err == nil {
@@ -242,10 +244,43 @@ func (c *Client) connect(ctx context.Context) (link, error) {
 	return conn, nil
 }
 
+// dial opens a connection, and shows the server the credential of this client.
+func (c *Client) dial(ctx context.Context) (link, error) {
+	if c.opts.Dialer != nil {
+		conn, err := c.opts.Dialer(ctx)
+		if err != nil {
+			return link{}, err
+		}
+		return newLink(conn), nil
+	}
+	o := &transport.DialOptions{Subprotocols: []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON}, TLS: c.opts.TLS}
+	if c.opts.JSON {
+		o.Subprotocols = o.Subprotocols[1:]
+	}
+	token, err := c.opts.credential(c.url)
+	if err != nil {
+		return link{}, err
+	}
+	framed := strings.HasPrefix(c.url, "unix+frames://")
+	if token != "" && !framed {
+		o.Header = http.Header{"Authorization": {"Bearer " + token}}
+	}
+	conn, err := transport.Dial(ctx, c.url, o)
+	if err != nil {
+		return link{}, err
+	}
+	l := newLink(conn)
+	if framed {
+		l.token = token
+	}
+	return l, nil
+}
+
 // handshake sends initialize and initialized. Only the connecting goroutine uses conn, and before
 // initialized the server sends nothing except the answer.
 func (c *Client) handshake(conn link) error {
 	params := c.introduction()
+	params.Token = conn.token
 	msg, err := conn.wire.AppendRequest(nil, protocol.IntID(0), protocol.MethodInitialize, params)
 	if err != nil {
 		return fmt.Errorf("client: initialize: %w", err)

@@ -2,13 +2,18 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+	"github.com/b6f6fdd7/troupe/transport/auth"
 	"github.com/gorilla/websocket"
 )
 
@@ -64,4 +69,48 @@ func TestSpeaksWhatTheServerChooses(t *testing.T) {
 func idOf(codec protocol.Codec, frame []byte) protocol.ID {
 	m, _ := codec.Decode(frame)
 	return m.ID
+}
+
+// At frames the client sends its token in initialize, and each connection has the token of its time.
+func TestTokenInFrames(t *testing.T) {
+	file, socket := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(file, []byte("alice alice-has-a-token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := auth.OpenTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := transport.Listen("unix://"+socket, &transport.ServerOptions{Framed: true, Door: &auth.Door{Bearer: tokens}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(func(c transport.Conn) {
+			defer c.Close(1000, "")
+			if frame, err := c.ReadMessage(); err == nil {
+				answer, _ := protocol.Msgpack.AppendFailure(nil, idOf(protocol.Msgpack, frame), protocol.Errorf(protocol.CodeInvalidParams, "let in"))
+				c.WriteMessage(answer, true)
+			}
+		})
+	}()
+	for _, c := range []struct{ token, want string }{
+		{"alice-has-a-token", "let in (code -32602)"},
+		{"alice-has-another-token", "invalid websocket bearer token (code -32012)"},
+		{"", "missing websocket bearer token (code -32012)"},
+	} {
+		_, err := Dial(context.Background(), server.URL(), &Options{Token: func() (string, error) { return c.token, nil }})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("with token %q: %v, want %s", c.token, err, c.want)
+		}
+	}
+	_, err = Dial(context.Background(), server.URL(), &Options{Token: func() (string, error) { return "", errors.New("no file") }})
+	if err == nil || !strings.Contains(err.Error(), "no file") {
+		t.Errorf("without a readable token: %v", err)
+	}
+	server.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }

@@ -34,20 +34,19 @@ func TokenFromEnv() (string, error) {
 	return token, nil
 }
 
-// credential returns the headers that say who this client is. A token goes to another machine only
+// credential returns the token that says who this client is; "": none. A token goes to another machine only
 // inside TLS: anybody on the way could read it.
-func (o *Options) credential(server string) (http.Header, error) {
+func (o *Options) credential(server string) (token string, err error) {
 	if o.Token == nil {
-		return nil, nil
+		return "", nil
 	}
-	token, err := o.Token()
-	if err != nil || token == "" {
-		return nil, err
+	if token, err = o.Token(); err != nil || token == "" {
+		return "", err
 	}
 	if u, err := url.Parse(server); err == nil && u.Scheme == "ws" && !loopback(u.Hostname()) {
-		return nil, fmt.Errorf("the token is not sent to %s without TLS: use wss://, or a tunnel to a loopback address", u.Host)
+		return "", fmt.Errorf("the token is not sent to %s without TLS: use wss://, or a tunnel to a loopback address", u.Host)
 	}
-	return http.Header{"Authorization": {"Bearer " + token}}, nil
+	return token, nil
 }
 
 func loopback(host string) bool {
@@ -55,7 +54,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// unauthorized reports whether the server refuses the credential of this client.
+// unauthorized reports whether the server refuses the credential of this client at a websocket.
 func unauthorized(err error) bool {
 	refused, ok := errors.AsType[*transport.RefusedError](err)
 	return ok && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden)

@@ -46,6 +46,7 @@ type ClientInfo struct {
 type ClientInfoParams struct {
 	ClientInfo   ClientInfo      `json:"clientInfo" wire:"required"`
 	Capabilities AppCapabilities `json:"capabilities,omitzero"`
+	Token        string          `json:"token,omitempty"` // as InitializeParams.Token; ours
 }
 
 // AppCapabilities are what a client of the app-server wire asks for.

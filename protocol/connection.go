@@ -23,3 +23,7 @@ const (
 	PingEvery  = 15 * time.Second
 	DeadAfter  = 30 * time.Second // time without a byte from the other side
 )
+
+// MaxGreeting is the size of the largest message until initialize has succeeded, in bytes: resumeFrom may
+// name 10,000 processes.
+const MaxGreeting = 1 << 20

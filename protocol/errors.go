@@ -28,11 +28,15 @@ const (
 	CodeNotFound = -32004
 
 	// CodeAlreadyAttached means: the session has an owner on another connection. Clients should
-	// retry after this code, and after no other. (exec-server wire §7.)
+	// repeat initialize after this code and CodeInternal, and after no other. (exec-server wire §7.)
 	CodeAlreadyAttached = -32010
 
 	// CodeObserver means: an observer asked for a change. (Ours.)
 	CodeObserver = -32011
+
+	// CodeUnauthorized means: the credential in InitializeParams.Token is missing or wrong, and the
+	// server closes the connection. A websocket gets HTTP 401 instead. (Ours.)
+	CodeUnauthorized = -32012
 )
 
 // Error is a failure on the wire, and a Go error.

@@ -51,6 +51,9 @@ type InitializeParams struct {
 
 	// Session sets up a new session; ignored when resuming.
 	Session SessionOptions `json:"session,omitzero"`
+
+	// Token is the bearer token of a client at a socket with length-prefixed frames. See TokenIn.
+	Token string `json:"token,omitempty"`
 }
 
 // Validate refuses a replay without a session to resume.
@@ -59,6 +62,24 @@ func (p InitializeParams) Validate() error {
 		return errors.New("resumeFrom needs resumeSessionId: a new session has nothing to replay")
 	}
 	return nil
+}
+
+// TokenIn returns the request id and the member token of a frame of codec c, if the frame is a request
+// initialize of either wire. token is nil if there is none. The id of all other frames without one is
+// InvalidID. ok is false if the token is not a string.
+func TokenIn(c Codec, frame []byte) (id ID, token *string, ok bool) {
+	m, err := c.Decode(frame)
+	if err != nil || m.Kind != Request {
+		return InvalidID, nil, true
+	}
+	if m.Method != MethodInitialize || !HasMember(c, m.Payload, "token") {
+		return m.ID, nil, true
+	}
+	var p struct {
+		Token *string `json:"token"`
+	}
+	err = c.Unmarshal(m.Payload, &p)
+	return m.ID, p.Token, err == nil
 }
 
 // Capabilities are the extensions of exec-server's wire a client asks for. (Ours.)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -213,6 +214,15 @@ func TestCredentials(t *testing.T) {
 		s := startServer(t, "--listen", "unix://"+k.path("frames"), "--framing", "length", "--auth-unix-users")
 		s.session(nil).start("p", obj{"argv": []string{"true"}}).awaitClosed()
 	})
+	t.Run("troupe run over frames", func(t *testing.T) {
+		s := startServer(t, append(k.flags("unix://"+k.path("run")), "--framing", "length")...)
+		for token, code := range map[string]int{"token-of-alice-in-plain": 0, "token-of-nobody-at-all": 125, "": 125} {
+			p := startTroupe(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Environ(), "TROUPE_TOKEN="+token) }, "run", "--url", s.url, "--", "true")
+			if got := p.exitCode(); got != code {
+				t.Errorf("with token %q: exit code %d, want %d: %s", token, got, code, p.stderr)
+			}
+		}
+	})
 	t.Run("stdio", func(t *testing.T) {
 		p := startTroupe(t, nil, "serve", "--listen", "stdio", "--auth-token-file", k.path("tokens"))
 		if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), "--listen stdio asks for no credential") {
@@ -267,7 +277,6 @@ func TestPeersFlagsOfCredentials(t *testing.T) {
 		"`--ws-token-file` and `--ws-token-sha256` require `--ws-auth capability-token`, not `signed-bearer-token`": {"--ws-auth", "signed-bearer-token", "--ws-token-file", "x"},
 		"--listen wss://127.0.0.1:0 needs --tls-cert and --tls-key":                                                 {"--listen", "wss://127.0.0.1:0"},
 		"--auth-unix-users is for --listen unix://PATH":                                                             {"--auth-unix-users"},
-		"length-prefixed frames carry no bearer token":                                                              {"--listen", "unix://" + k.path("s"), "--framing", "length", "--auth-token-file", k.path("tokens")},
 	} {
 		t.Run(says, func(t *testing.T) {
 			p := startTroupe(t, nil, append([]string{"serve"}, flags...)...)

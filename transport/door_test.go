@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
@@ -129,10 +130,118 @@ func TestDoorOfUnixUsers(t *testing.T) {
 	s, accepted := serve(t, framed, &ServerOptions{Door: door, Framed: true})
 	mustWrite(t, dial(t, s.URL(), nil), "{}")
 	wantIdentity(t, accepted, me)
+	mustWrite(t, dial(t, s.URL(), nil), `{"id":1,"method":"initialize","params":{"token":"alice-has-a-token"}}`)
+	wantIdentity(t, accepted, "alice")
+	wrong := dial(t, s.URL(), nil)
+	mustWrite(t, wrong, `{"id":1,"method":"initialize","params":{"token":"wrong"}}`)
+	if msg, err := wrong.ReadMessage(); err != nil || !strings.Contains(string(msg), "invalid websocket bearer token") {
+		t.Errorf("with a wrong token in frames: %q, %v", msg, err)
+	}
 
 	tcp, _ := serve(t, "ws://127.0.0.1:0", &ServerOptions{Door: door})
 	if _, err := Dial(context.Background(), tcp.URL(), nil); err == nil || !strings.Contains(err.Error(), "missing websocket bearer token") {
 		t.Errorf("over TCP: %v", err)
+	}
+}
+
+// A client of frames shows its token in its first message, initialize. A refused client gets the text of the
+// 401 and the end of the connection; its connection reaches nobody.
+func TestDoorOfFrames(t *testing.T) {
+	const right = "alice-has-a-token"
+	door, file := openDoor(t)
+	var refusals []string // the server calls Refused before it answers
+	s, accepted := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Framed: true, Door: door, Refused: func(_, reason string) { refusals = append(refusals, reason) }})
+	packed := func(token any) string {
+		msg, err := protocol.Msgpack.AppendRequest(nil, protocol.IntID(1), "initialize", protocol.InitializeParams{Token: fmt.Sprint(token)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(msg)
+	}
+	initialize := func(params string) string { return `{"id":1,"method":"initialize","params":` + params + `}` }
+	with := func(token string) string { return initialize(fmt.Sprintf(`{"clientName":"c","token":%q}`, token)) }
+	const missing, malformed, wrong = "missing websocket bearer token", "invalid authorization header", "invalid websocket bearer token"
+	check := func(first, refusal string, id int64) {
+		t.Helper()
+		refusals = nil
+		client := dial(t, s.URL(), &DialOptions{Subprotocols: []string{map[bool]string{true: SubprotocolMsgpack, false: SubprotocolJSON}[first[0] >= 0x80]}})
+		mustWrite(t, client, first)
+		client.WriteMessage([]byte("{}"), false) // a client may send more at once; a refused client may be too late
+		if refusal == "" {
+			server := <-accepted
+			if got := server.(interface{ Identity() auth.Identity }).Identity().Name; got != "alice" {
+				t.Errorf("%.80q: identity %q", first, got)
+			}
+			wantMessage(t, server, first)
+			wantMessage(t, server, "{}")
+			server.Close(CloseNormal, "")
+			return
+		}
+		answer, err := client.ReadMessage()
+		if err != nil {
+			t.Errorf("%.80q: %v, want %s", first, err, refusal)
+			return
+		}
+		codec := protocol.JSON
+		if first[0] >= 0x80 {
+			codec = protocol.Msgpack
+		}
+		m, err := codec.Decode(answer)
+		if err != nil || m.Kind != protocol.Failure || m.ID != protocol.IntID(id) || m.Error.Message != refusal || m.Error.Advice() == "" && m.Error.Code == protocol.CodeUnauthorized {
+			t.Errorf("%.80q: %q, want %s to %d", first, answer, refusal, id)
+		}
+		if want := map[bool]int{true: protocol.CodeUnauthorized, false: protocol.CodeInternal}[strings.Contains(refusal, "websocket") || refusal == malformed]; m.Error != nil && m.Error.Code != want {
+			t.Errorf("%.80q: code %d, want %d", first, m.Error.Code, want)
+		}
+		if strings.Contains(string(answer), "has-a") {
+			t.Errorf("%.80q: the answer has the token: %q", first, answer)
+		}
+		if msg, err := client.ReadMessage(); err == nil {
+			t.Errorf("%.80q: then %q, want the end", first, msg)
+		}
+		if len(refusals) != 1 || strings.Contains(refusals[0], "has-a") {
+			t.Errorf("%.80q: refusals %q", first, refusals)
+		}
+	}
+	check(with(right), "", 1)
+	check(packed(right), "", 1)
+	check(initialize(`{"clientInfo":{"name":"c","version":"1"},"token":"`+right+`"}`), "", 1)
+	check(with(" "+right+"\n"), "", 1)                               // as in a header, and as a file has it
+	check(initialize(`{"clientName":5,"token":"`+right+`"}`), "", 1) // the connection says what else is wrong
+	for _, c := range []struct {
+		first, refusal string
+		id             int64
+	}{
+		{initialize(`{"clientName":"c"}`), missing, 1},
+		{initialize(`{"clientName":"c","token":null}`), missing, 1},
+		{initialize(`{"clientName":"c","token":""}`), malformed, 1},
+		{initialize(`{"clientName":"c","token":5}`), malformed, 1},
+		{initialize(`{"clientName":"c","token":["` + right + `"]}`), malformed, 1},
+		{initialize(`{"clientName":"c","token":"` + right + `","token":"` + right + `"}`), missing, -1}, // the message is unreadable
+		{initialize(`["` + right + `"]`), missing, 1},
+		{with("alice-has-a-wrong-token"), wrong, 1},
+		{packed("alice-has-a-wrong-token"), wrong, 1},
+		{with("Bearer " + right), wrong, 1},
+		{initialize(`{"clientName":"c","token":"` + right + `\u0000"}`), wrong, 1},
+		{with(strings.Repeat("x", auth.MaxToken+1)), malformed, 1},
+		{with(strings.Repeat("x", auth.MaxToken)), wrong, 1},
+		{`{"id":7,"method":"server/info","params":{"token":"` + right + `"}}`, missing, 7},
+		{`{"method":"initialize","params":{"token":"` + right + `"}}`, missing, -1},
+		{`{"id":1,"result":{"token":"` + right + `"}}`, missing, -1},
+		{`alice-has-a-token`, missing, -1},
+		{"\x81", missing, -1},
+	} {
+		check(c.first, c.refusal, c.id)
+	}
+	os.WriteFile(file, []byte("alice alice-has-a-new-token\n"), 0o600)
+	check(with(right), wrong, 1)
+	check(with("alice-has-a-new-token"), "", 1)
+	os.Remove(file)
+	check(with("alice-has-a-new-token"), "the server cannot check credentials at present, its log says why: try again", 1)
+	select {
+	case c := <-accepted:
+		t.Errorf("accepted %v", c)
+	default:
 	}
 }
 
@@ -171,7 +280,6 @@ func TestListenRefusesDoors(t *testing.T) {
 		o    ServerOptions
 		want string
 	}{
-		{"unix://" + filepath.Join(t.TempDir(), "f"), ServerOptions{Framed: true, Door: door}, "carry no bearer token"},
 		{"wss://127.0.0.1:0", ServerOptions{}, "wss://IP:PORT, and needed there"},
 		{"ws://127.0.0.1:0", ServerOptions{TLS: pair.server}, "wss://IP:PORT, and needed there"},
 	} {

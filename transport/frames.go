@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
@@ -36,8 +38,10 @@ type frames struct {
 	pace         time.Duration // the time in which paceBytes of a message must come
 	waiting      func() bool   // reports whether bytes wait to be read; nil: never
 	guest        *guest        // the place of a server's connection in the lobby; nil for a client
-	place        *place        // among the connections of a server; nil for a client
 	identity     auth.Identity // as webSocket.identity
+
+	place atomic.Pointer[place] // among the connections of a server; nil for a client
+	first []byte                // the first message, if welcome has read it and ReadMessage has not returned it; else nil
 }
 
 // Frames returns a Conn that reads frames from r and writes frames to w. A frame is a length, 4 bytes
@@ -159,6 +163,10 @@ func (c *frames) cut(err error) error {
 }
 
 func (c *frames) ReadMessage() ([]byte, error) {
+	if msg := c.first; msg != nil {
+		c.first = nil
+		return msg, nil
+	}
 	msg, err := c.piped.ReadMessage()
 	if err == nil {
 		c.guest.speaks()
@@ -178,17 +186,20 @@ func (c *frames) Peer() string { return c.guest.peer(c.name) }
 // Identity returns who the client of a server is. Zero: the server asks for no credential.
 func (c *frames) Identity() auth.Identity { return c.identity }
 
+// ReadsToken reports whether the member token of initialize may be the credential of this connection.
+func (c *frames) ReadsToken() bool { return c.conn != nil }
+
 // Admit marks this connection of a server as no longer a stranger. Any goroutine may call Admit.
 func (c *frames) Admit() {
 	c.guest.leave()
-	c.place.admit()
+	c.place.Load().admit()
 }
 
 // Close also leaves the lobby and ends a wait for memory.
 func (c *frames) Close(code int, reason string) error {
 	c.guest.leave()
-	c.place.leave()
 	err := c.piped.Close(code, reason)
+	c.place.Load().leave() // after c.done is closed: see enterFrames
 	if c.message.memory != nil {
 		c.message.memory.Close()
 	}
@@ -272,20 +283,14 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 		c, g, err := s.listener.accept()
 		switch {
 		case err == nil:
-			identity, err := s.handler.identify(c, nil)
-			var place *place
-			if err == nil {
-				place, err = s.handler.enter(c, identity, g.peer(name(c)))
-			}
-			if err != nil { // frames have no way to say why
-				g.leave()
-				c.Close()
-				continue
-			}
 			framed := socketFrames(c, "", s.handler.settings)
-			framed.guest, framed.place, framed.identity = g, place, identity
+			framed.guest = g
 			g.opens(func(string) { framed.Close(0, "") })
-			go accept(framed)
+			go func() {
+				if s.handler.welcome(framed) {
+					accept(framed)
+				}
+			}()
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case isTemporary(err): // such as a lack of descriptors, which may pass
@@ -298,6 +303,70 @@ func (s *Server) serveFrames(accept func(Conn)) error {
 			return fmt.Errorf("serve %s: %w", s.url, err)
 		}
 	}
+}
+
+// welcome finds out who the client of c is, and gives c its place. If the client may not connect, welcome
+// closes c and returns false. If there is a door, welcome reads the first message and answers a refused client.
+func (h *handler) welcome(c *frames) bool {
+	var v auth.Visitor
+	id, answer := protocol.InvalidID, func(*protocol.Error) {} // before the first message no encoding is known
+	if h.door != nil {
+		c.SetMaxMessage(protocol.MaxGreeting)
+		msg, err := c.ReadMessage()
+		if err != nil {
+			c.Close(0, "")
+			return false
+		}
+		codec := protocol.JSON
+		if c.subprotocol == SubprotocolMsgpack {
+			codec = protocol.Msgpack
+		}
+		var ok bool
+		if id, v.Token, ok = protocol.TokenIn(codec, msg); !ok {
+			v.Token = new(string) // refused as malformed
+		}
+		c.first = msg
+		answer = func(e *protocol.Error) {
+			if failure, err := codec.AppendFailure(nil, id, e); err == nil {
+				c.WriteMessage(failure, codec.Binary())
+			}
+		}
+	}
+	identity, err := h.identify(c.conn, v)
+	if err == nil {
+		err = h.enterFrames(c, identity)
+	}
+	if err != nil {
+		answer(refusal(err))
+		c.Close(0, "")
+		return false
+	}
+	return true
+}
+
+// enterFrames gives c its identity and its place. The lobby may close c at the same time.
+func (h *handler) enterFrames(c *frames, identity auth.Identity) error {
+	place, err := h.enter(c.conn, identity, c.Peer())
+	if err != nil {
+		return err
+	}
+	c.identity = identity
+	c.place.Store(place)
+	select {
+	case <-c.done:
+		place.leave()
+	default:
+	}
+	return nil
+}
+
+// refusal returns the answer to a client of frames that may not connect. Texts are those of turnAway.
+func refusal(err error) *protocol.Error {
+	if _, ok := errors.AsType[*auth.Refusal](err); ok {
+		return protocol.Errorf(protocol.CodeUnauthorized, "%s", err).
+			Advise("begin with initialize, and send the token of this client as its member token")
+	}
+	return protocol.Errorf(protocol.CodeInternal, "%s", busy(err))
 }
 
 // acceptPause is the time between a failed accept and the next attempt.

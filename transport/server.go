@@ -40,8 +40,8 @@ type ServerOptions struct {
 	// other origins: browsers send the header, programs do not.
 	AllowOrigins []string
 
-	// Door decides who may connect. /healthz and /readyz need no credential. With Framed, only the user
-	// at the other end of the unix socket is a credential. Nil: everybody may connect.
+	// Door decides who may connect. /healthz and /readyz need no credential. With Framed, the bearer token is
+	// the member token of initialize. Nil: everybody may connect.
 	Door *auth.Door
 
 	// MaxConnections bounds the connections with a session. MaxConnectionsEach bounds the connections
@@ -109,8 +109,6 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("length-prefixed frames are for unix sockets and stdio, not for %q: listen at unix://PATH, or leave the framing out", url)
 	}
 	switch {
-	case o.Framed && o.Door != nil && !o.Door.UnixUsers:
-		return nil, errors.New("length-prefixed frames carry no bearer token: accept the users of the socket as well, or leave the framing out")
 	case strings.HasPrefix(url, "wss://") != (o.TLS != nil):
 		return nil, fmt.Errorf("a certificate and its key are for wss://IP:PORT, and needed there; the address is %q", url)
 	}
@@ -406,7 +404,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	wire := r.Context().Value(wireKey{}).(wire)
-	identity, err := h.identify(wire, r.Header)
+	identity, err := h.identify(wire, auth.Visitor{Header: r.Header, TLS: wire.tlsState()})
 	if err != nil {
 		turnAway(w, err)
 		return
@@ -436,14 +434,10 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
 }
 
-// identify returns who is at the other end of a connection. header is nil for frames.
-func (h *handler) identify(c net.Conn, header http.Header) (id auth.Identity, err error) {
+// identify returns who is at the other end of a connection. The kernel says which user it is.
+func (h *handler) identify(c net.Conn, v auth.Visitor) (id auth.Identity, err error) {
 	if h.door == nil {
 		return id, nil
-	}
-	v := auth.Visitor{Header: header}
-	if w, ok := c.(wire); ok {
-		v.TLS = w.tlsState()
 	}
 	if uid, ok := userOf(c); ok {
 		v.UID = &uid
@@ -473,11 +467,15 @@ func turnAway(w http.ResponseWriter, err error) {
 		return
 	}
 	w.Header().Set("Retry-After", "1")
+	http.Error(w, busy(err), http.StatusServiceUnavailable)
+}
+
+// busy says why a client whose credential is not wrong may not connect now.
+func busy(err error) string {
 	if full, ok := errors.AsType[*fullError](err); ok {
-		http.Error(w, full.Error(), http.StatusServiceUnavailable)
-		return
+		return full.Error()
 	}
-	http.Error(w, "the server cannot check credentials at present, its log says why: try again", http.StatusServiceUnavailable)
+	return "the server cannot check credentials at present, its log says why: try again"
 }
 
 func refuse(w http.ResponseWriter, _ *http.Request, status int, reason error) {

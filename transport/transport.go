@@ -1,5 +1,6 @@
 // Package transport carries whole messages over a connection: a websocket, length-prefixed frames,
-// lines on stdio, or a pipe in memory. The package does not look into the messages.
+// lines on stdio, or a pipe in memory. The package does not look into the messages, except for a token in
+// the first message of frames.
 package transport
 
 import (

@@ -34,9 +34,6 @@ const (
 	deliveryBytes = 128 << 10
 	// attachTime is how long a session may take to answer.
 	attachTime = 10 * time.Second
-	// maxGreeting is how many bytes a message may have until the client has a session: resumeFrom
-	// may name 10,000 processes.
-	maxGreeting = 1 << 20
 	// endTime is how long an evicted client may take to read the reason. After the end of the
 	// client's input, unanswered requests have the same time.
 	endTime = 5 * time.Second
@@ -237,7 +234,7 @@ func (c *connection) start(ctx actor.Context) {
 			pong(binary.BigEndian.Uint64(payload))
 		}
 	})
-	c.limit(maxGreeting)
+	c.limit(protocol.MaxGreeting)
 	c.writer = newWriter(c.conn, c.admit, pong)
 	c.writer.most = c.most
 	w, conn, admit := c.writer, c.conn, c.admit

@@ -29,13 +29,24 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 	case strings.ContainsFunc(name, control):
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)))
 	default:
+		params := protocol.InitializeParams{ClientName: name, Token: p.Token}
+		p.Token = ""
 		c.initApp = &p
-		c.attach(ctx, in, protocol.InitializeParams{ClientName: name})
+		c.attach(ctx, in, params)
 	}
 }
 
 // attach asks for a session.
 func (c *connection) attach(ctx actor.Context, in inbound, p protocol.InitializeParams) {
+	if p.Token != "" && !readsToken(c.conn) { // a client may think that the token says who it is
+		err := protocol.Errorf(protocol.CodeInvalidParams, "token is only for length-prefixed frames on a socket: on a websocket send the header Authorization, and elsewhere no credential")
+		if in.wire == appServer {
+			err = wrongInApp(err)
+		}
+		c.fail(in, err)
+		return
+	}
+	p.Token = "" // the transport has checked the token
 	m := message.Attach{Role: p.Role, Takeover: p.Takeover, Options: p.Session, From: ownerKey(c.conn), Identity: identityOf(c.conn)}
 	if p.ResumeSessionID != nil {
 		if m.SessionID = *p.ResumeSessionID; m.SessionID == "" {
@@ -64,6 +75,12 @@ func (c *connection) onlyResumes() string {
 		return full.OnlyResumes()
 	}
 	return ""
+}
+
+// readsToken reports whether the transport looks for the credential of the client in initialize.
+func readsToken(conn message.Conn) bool {
+	reader, ok := conn.(interface{ ReadsToken() bool })
+	return ok && reader.ReadsToken()
 }
 
 // identityOf returns who the client of a connection is. Zero: the server asks for no credential.

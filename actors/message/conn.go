@@ -14,6 +14,8 @@ package message
 //   - Peer() string: names the machine or the user at the other side, for Config.MaxSessionsEach.
 //   - Identity() identity.Identity: who the client is, and whose sessions the client may reach. For all
 //     other clients, a session does not exist. Zero: clients are alike.
+//   - ReadsToken() bool: the transport looks for a credential in initialize; without ReadsToken, the
+//     troupe refuses an initialize with a token, because nobody reads it.
 type Conn interface {
 	// ReadMessage returns the next message, which is valid until the next call.
 	//

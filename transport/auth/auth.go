@@ -51,8 +51,16 @@ func FromHeader(h http.Header) (string, error) {
 		return "", ErrHeader
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return "", ErrHeader
+	}
+	return trimmed(token)
+}
+
+// trimmed returns a token without blanks around it. A token of no bytes, or of more than MaxToken, is ErrHeader.
+func trimmed(token string) (string, error) {
 	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "bearer") || token == "" || len(token) > MaxToken {
+	if token == "" || len(token) > MaxToken {
 		return "", ErrHeader
 	}
 	return token, nil

@@ -18,6 +18,7 @@ type Door struct {
 // A Visitor is what a server knows of a client that wants to connect.
 type Visitor struct {
 	Header http.Header          // of the request; nil: the client speaks no HTTP
+	Token  *string              // a bearer token that came without HTTP; nil: none. Only without Header
 	TLS    *tls.ConnectionState // after the handshake; nil: no TLS
 	UID    *uint32              // the user at the other end of a unix socket, from the kernel; nil: unknown
 }
@@ -32,9 +33,17 @@ func (d *Door) Identify(v Visitor, now time.Time) (Identity, error) {
 	return d.Roles.grant(id)
 }
 
+// bearer returns the bearer token of a visitor.
+func (v *Visitor) bearer() (string, error) {
+	if v.Token != nil {
+		return trimmed(*v.Token)
+	}
+	return FromHeader(v.Header)
+}
+
 // name returns the identity of a visitor without the roles of a file.
 func (d *Door) name(v Visitor, now time.Time) (Identity, error) {
-	token, err := FromHeader(v.Header)
+	token, err := v.bearer()
 	switch {
 	case err == nil && d.Bearer != nil:
 		return d.Bearer.Check(token, now)
