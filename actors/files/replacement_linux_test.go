@@ -35,7 +35,10 @@ func as(t *testing.T, user int, f func(dir string)) {
 // Some files stay the files they are, with their owner, mode and other names. Of them only the content changes.
 func TestWriteInPlace(t *testing.T) {
 	const user = 65534
+	everybodys := t.TempDir() // as /tmp is; the TMPDIR of this test may belong to root alone
+	os.Chmod(everybodys, 0o777|os.ModeSticky)
 	as(t, user, func(dir string) {
+		t.Setenv("TMPDIR", everybodys)
 		for _, c := range []struct {
 			name        string
 			owner, mode int // of the file
