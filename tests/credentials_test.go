@@ -413,6 +413,32 @@ func TestSessionsOfOthers(t *testing.T) {
 	again.process("theirs").awaitOutput("stdout", "still here\n")
 }
 
+// TestRevokedCredential: a connection ends when its token is revoked, and its session is there for another
+// token of the same identity.
+func TestRevokedCredential(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	s := startServer(t, append(k.flags("ws://127.0.0.1:0"), "--audit", k.path("audit"))...)
+	alice, bob := s.as("token-of-alice-in-plain", nil), s.as("token-of-bob-which-is-stored-as-a-hash", nil)
+	alice.start("cat", obj{"argv": []string{"cat"}, "pipeStdin": true}).write("before\n")
+	hash := sha256.Sum256([]byte("token-of-bob-which-is-stored-as-a-hash"))
+	k.file("new", "alice another-token-of-alice\nbob sha256:"+hex.EncodeToString(hash[:])+"\n")
+	if err := os.Rename(k.path("new"), k.path("tokens")); err != nil {
+		t.Fatal(err)
+	}
+	const why = "the credential is no longer right: invalid websocket jwt"
+	if code, reason := alice.awaitClose(); code != 1008 || !strings.HasPrefix(reason, why) {
+		t.Errorf("Close %d %q", code, reason)
+	}
+	eventually(t, "the record says why the connection ended", func() bool {
+		record, _ := os.ReadFile(k.path("audit"))
+		return strings.Contains(string(record), `"reason":"`+why)
+	})
+	again := s.as("another-token-of-alice", obj{"resumeSessionId": alice.sessionID, "resumeFrom": obj{"cat": 0}})
+	again.process("cat").awaitOutput("stdout", "before\n")
+	bob.call("session/info", obj{})
+}
+
 // sessionsOf returns the ids of session/list, with the identity and state of each.
 func sessionsOf(c *conn) map[string]string {
 	c.t.Helper()

@@ -41,6 +41,7 @@ type frames struct {
 	identity     auth.Identity // as webSocket.identity
 
 	place atomic.Pointer[place] // among the connections of a server; nil for a client
+	pass  atomic.Pointer[pass]  // the credential of a server's client
 	first []byte                // the first message, if welcome has read it and ReadMessage has not returned it; else nil
 }
 
@@ -200,11 +201,15 @@ func (c *frames) Close(code int, reason string) error {
 	c.guest.leave()
 	err := c.piped.Close(code, reason)
 	c.place.Load().leave() // after c.done is closed: see enterFrames
+	c.pass.Load().leave()
 	if c.message.memory != nil {
 		c.message.memory.Close()
 	}
 	return err
 }
+
+// expel closes the connection. Frames have no way to say why.
+func (c *frames) expel(error) { c.Close(ClosePolicy, "") }
 
 // Gone reports whether the other side neither reads nor writes any more. A caller that does not read
 // would not notice otherwise.
@@ -332,9 +337,9 @@ func (h *handler) welcome(c *frames) bool {
 			}
 		}
 	}
-	identity, err := h.identify(c.conn, v)
+	identity, err := h.identify(c.conn, &v)
 	if err == nil {
-		err = h.enterFrames(c, identity)
+		err = h.enterFrames(c, v, identity)
 	}
 	if err != nil {
 		answer(refusal(err))
@@ -345,16 +350,19 @@ func (h *handler) welcome(c *frames) bool {
 }
 
 // enterFrames gives c its identity and its place. The lobby may close c at the same time.
-func (h *handler) enterFrames(c *frames, identity auth.Identity) error {
+func (h *handler) enterFrames(c *frames, v auth.Visitor, identity auth.Identity) error {
 	place, err := h.enter(c.conn, identity, c.Peer())
 	if err != nil {
 		return err
 	}
 	c.identity = identity
 	c.place.Store(place)
+	pass := h.passes.enter(v, identity, func(err error) { h.expel(c, identity, err) })
+	c.pass.Store(pass)
 	select {
 	case <-c.done:
 		place.leave()
+		pass.leave()
 	default:
 	}
 	return nil

@@ -66,6 +66,7 @@ type ServerOptions struct {
 	WriteTimeout time.Duration // the time in which the kernel must take a message; DefaultWriteTimeout
 	PingEvery    time.Duration // DefaultPingEvery
 	DeadAfter    time.Duration // of silence; more than PingEvery; DefaultDeadAfter
+	CheckEvery   time.Duration // the time between two looks at the credentials of open connections; DefaultCheckEvery
 
 	// Subprotocols are in order of preference. The server picks the first that the client also offers.
 	// Nil: SubprotocolMsgpack, SubprotocolJSON.
@@ -317,6 +318,7 @@ type handler struct {
 	unix     bool
 	origins  []string
 	door     *auth.Door // nil: everybody may connect
+	passes   *passes
 	places   *places
 	log      *slog.Logger
 	ready    func() bool
@@ -344,6 +346,7 @@ func newHandler(o *ServerOptions, unix bool) *handler {
 		unix:    unix,
 		origins: o.AllowOrigins,
 		door:    o.Door,
+		passes:  newPasses(o),
 		places:  newPlaces(o.MaxConnections, o.MaxConnectionsEach, o.MaxConnectionsEachAddress),
 		log:     log,
 		ready:   o.Ready,
@@ -404,7 +407,8 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	wire := r.Context().Value(wireKey{}).(wire)
-	identity, err := h.identify(wire, auth.Visitor{Header: r.Header, TLS: wire.tlsState()})
+	visitor := auth.Visitor{Header: r.Header, TLS: wire.tlsState()}
+	identity, err := h.identify(wire, &visitor)
 	if err != nil {
 		turnAway(w, err)
 		return
@@ -429,24 +433,34 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.identity = identity
+	wire.state().pass = h.passes.enter(visitor, identity, func(err error) { h.expel(c, identity, err) })
 	place.opens(func() { c.keeping.Reset(0) }, func() bool { return bytesWait(c.raw) })
 	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns
 }
 
-// identify returns who is at the other end of a connection. The kernel says which user it is.
-func (h *handler) identify(c net.Conn, v auth.Visitor) (id auth.Identity, err error) {
+// identify returns who is at the other end of a connection, and completes v: the kernel says which user it is.
+func (h *handler) identify(c net.Conn, v *auth.Visitor) (id auth.Identity, err error) {
 	if h.door == nil {
 		return id, nil
 	}
 	if uid, ok := userOf(c); ok {
 		v.UID = &uid
 	}
-	if id, err = h.door.Identify(v, time.Now()); err != nil {
+	if id, err = h.door.Identify(*v, time.Now()); err != nil {
 		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
 		h.refused(name(c), err.Error())
 	}
 	return id, err
+}
+
+// expel ends a connection whose credential is no longer right. Its session lives on.
+func (h *handler) expel(c interface {
+	Conn
+	expel(error)
+}, id auth.Identity, err error) {
+	h.log.Warn("ended a connection", "remote", c.RemoteAddr(), "identity", id.Name, "reason", err)
+	go c.expel(fmt.Errorf("the credential is no longer right: %w", err))
 }
 
 // enter gives a connection a place.

@@ -96,6 +96,7 @@ const (
 	DefaultWriteTimeout     = 30 * time.Second
 	DefaultPingEvery        = protocol.PingEvery
 	DefaultDeadAfter        = protocol.DeadAfter
+	DefaultCheckEvery       = 2 * time.Second
 	DefaultHandshakeTimeout = 10 * time.Second
 )
 

@@ -62,6 +62,7 @@ type webSocket struct {
 	closeOnce sync.Once
 	ending    atomic.Bool // Close was called: the deadline of the Close frame also ends a write in progress
 	closed    atomic.Bool // the other side has sent its Close frame
+	expelled  atomic.Pointer[error]
 }
 
 func newWebSocket(ws *websocket.Conn, w wire, s settings) (*webSocket, error) {
@@ -132,6 +133,9 @@ func (c *webSocket) ReadMessage() ([]byte, error) {
 		return c.message.buf, nil
 	}
 	c.err = c.meaning(err)
+	if why := c.expelled.Load(); why != nil {
+		c.err = *why
+	}
 	c.message.buf = nil
 	c.Close(closeFor(c.err)) // does nothing if this side called Close before
 	return nil, c.err
@@ -374,6 +378,12 @@ func (c *webSocket) Close(code int, reason string) error {
 	return nil
 }
 
+// expel closes the connection, and ReadMessage returns why.
+func (c *webSocket) expel(why error) {
+	c.expelled.Store(&why)
+	c.Close(ClosePolicy, why.Error()+connectAgain)
+}
+
 // end does the work of Close. Without linger the other side may not see code and reason. Turning away
 // many strangers with linger would cost too much.
 func (c *webSocket) end(code int, reason string, linger bool) {
@@ -384,6 +394,7 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 		c.ending.Store(true)
 		c.wire.state().guest.leave()
 		c.wire.state().place.leave()
+		c.wire.state().pass.leave()
 		// Send the frame before ending the reader: a program that waits for the reader may exit at
 		// once.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))

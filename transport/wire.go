@@ -93,6 +93,7 @@ func (w *streamWire) Write(p []byte) (int, error) {
 func (w *streamWire) Close() error {
 	w.guest.leave()
 	w.place.leave()
+	w.pass.leave()
 	return w.stream.Close()
 }
 
@@ -108,6 +109,7 @@ type link struct {
 	waiting   func() bool   // reports whether bytes wait to be read; nil: never
 	guest     *guest        // the place of a server's connection in the lobby; nil for a client
 	place     *place        // among the connections of a server; nil for a client
+	pass      *pass         // the credential of a server's client
 
 	frames  frameGuard    // owned by the reader; max is 0 if frames are not limited
 	due     time.Time     // owned by the reader: the deadline for more bytes of a message; zero: none

@@ -1,7 +1,10 @@
 // Package identity says who a client is, and whose sessions the client may reach.
 package identity
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // An Identity is who a client is. The zero Identity is every client of a server that asks for no
 // credential.
@@ -17,6 +20,14 @@ type Identity struct {
 
 	// Observes has the names of identities whose sessions the client may observe.
 	Observes []string
+
+	// Until is when the credential of the client expires. Zero: never.
+	Until time.Time
+}
+
+// Same reports whether i and o are the same client with the same roles.
+func (i Identity) Same(o Identity) bool {
+	return i.Name == o.Name && i.Operator == o.Operator && slices.Equal(i.Observes, o.Observes)
 }
 
 // Owns reports whether the client may own a session that the identity name has opened.

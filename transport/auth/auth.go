@@ -39,6 +39,12 @@ type Checker interface {
 	Check(token string, now time.Time) (Identity, error)
 }
 
+// Editions is implemented by each Checker whose answers change with a file.
+type Editions interface {
+	// Edition returns another number after each change of the file.
+	Edition() uint64
+}
+
 // FromHeader returns the bearer token of a request. RFC 6750 §2.1: the scheme is matched in any case.
 // FromHeader never looks at the URL: proxies and browsers keep URLs.
 func FromHeader(h http.Header) (string, error) {
@@ -71,6 +77,16 @@ func trimmed(token string) (string, error) {
 func AnyOf(all ...Checker) Checker { return anyOf(all) }
 
 type anyOf []Checker
+
+// Edition implements Editions.
+func (all anyOf) Edition() (sum uint64) {
+	for _, c := range all {
+		if e, ok := c.(Editions); ok {
+			sum += e.Edition() // each only grows
+		}
+	}
+	return sum
+}
 
 func (all anyOf) Check(token string, now time.Time) (Identity, error) {
 	refused := ErrToken

@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -369,7 +368,7 @@ func TestRoles(t *testing.T) {
 	}
 	check := func(v Visitor, want Identity) {
 		t.Helper()
-		if id, err := door.Identify(v, time.Now()); err != nil || !reflect.DeepEqual(id, want) {
+		if id, err := door.Identify(v, time.Now()); err != nil || !id.Same(want) {
 			t.Errorf("%+v, %v, want %+v", id, err, want)
 		}
 	}

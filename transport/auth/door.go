@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"time"
@@ -20,7 +21,10 @@ type Visitor struct {
 	Header http.Header          // of the request; nil: the client speaks no HTTP
 	Token  *string              // a bearer token that came without HTTP; nil: none. Only without Header
 	TLS    *tls.ConnectionState // after the handshake; nil: no TLS
-	UID    *uint32              // the user at the other end of a unix socket, from the kernel; nil: unknown
+	// Issuers are the issuers of client certificates that count now. Nil: the handshake has just checked
+	// the certificate.
+	Issuers *x509.CertPool
+	UID     *uint32 // the user at the other end of a unix socket, from the kernel; nil: unknown
 }
 
 // Identify returns who a visitor is. If a visitor shows a bearer token, only the token counts, however
@@ -41,6 +45,17 @@ func (v *Visitor) bearer() (string, error) {
 	return FromHeader(v.Header)
 }
 
+// Edition returns another number after each change of a file that Identify depends on.
+func (d *Door) Edition() (sum uint64) {
+	if e, ok := d.Bearer.(Editions); ok {
+		sum += e.Edition()
+	}
+	if d.Roles != nil {
+		sum += d.Roles.file.Edition()
+	}
+	return sum
+}
+
 // name returns the identity of a visitor without the roles of a file.
 func (d *Door) name(v Visitor, now time.Time) (Identity, error) {
 	token, err := v.bearer()
@@ -52,7 +67,7 @@ func (d *Door) name(v Visitor, now time.Time) (Identity, error) {
 	case err != ErrMissing:
 		return Identity{}, err
 	case d.Certificates != "" && v.TLS != nil && len(v.TLS.VerifiedChains) > 0:
-		return d.Certificates.Of(v.TLS.VerifiedChains[0][0])
+		return d.Certificates.identify(v, now)
 	case d.UnixUsers && v.UID != nil:
 		return Identity{Name: fmt.Sprintf("uid:%d", *v.UID)}, nil
 	}

@@ -172,8 +172,16 @@ func (s *SignedTokens) Check(token string, now time.Time) (Identity, error) {
 		return Identity{}, ErrSignedToken
 	}
 	// The subject may be empty: tokens of exec-server have none.
-	return Identity{Name: "jwt:" + claims.Subject, Operator: claims.Troupe.Operator, Observes: claims.Troupe.Observes}, nil
+	return Identity{
+		Name:     "jwt:" + claims.Subject,
+		Operator: claims.Troupe.Operator,
+		Observes: claims.Troupe.Observes,
+		Until:    claims.Expiry.Time().Add(s.Skew),
+	}, nil
 }
+
+// Edition implements Editions.
+func (s *SignedTokens) Edition() uint64 { return s.file.Edition() }
 
 // tokenClaims are the claims of a signed token.
 type tokenClaims struct {

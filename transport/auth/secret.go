@@ -28,6 +28,7 @@ type secret[T any] struct {
 	data    []byte     // that content and err come from; nil: nothing was read
 	content T
 	err     error
+	edition uint64 // how often the content has changed
 }
 
 // openSecret returns the secret at path. openSecret fails if the file cannot be read or parsed now.
@@ -47,11 +48,20 @@ func (f *secret[T]) get() (T, error) {
 	}
 	if f.data == nil || !bytes.Equal(data, f.data) {
 		f.data = data
+		f.edition++
 		if f.content, f.err = f.parse(data); f.err != nil {
 			f.err = failure(f.path, f.err)
 		}
 	}
 	return f.content, f.err
+}
+
+// Edition reads the file, and returns a number that is higher after each change of its content.
+func (f *secret[T]) Edition() uint64 {
+	f.get() // a file without content has the edition of the last content
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.edition
 }
 
 // failure names the file of an error. (exec-server wire §1.)

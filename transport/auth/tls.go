@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // A CertificateName says which name in a client's certificate is the name of the client.
@@ -45,6 +46,47 @@ func (n CertificateName) Of(c *x509.Certificate) (Identity, error) {
 		return Identity{}, ErrNoName
 	}
 	return Identity{Name: "cert:" + name}, nil
+}
+
+// ErrCertificate means that a client's certificate has expired, or that its issuer no longer counts.
+var ErrCertificate = &Refusal{"the client certificate has expired, or its issuer is no longer accepted"}
+
+// identify returns the identity of a visitor with a certificate that was verified in the handshake. With
+// v.Issuers, identify verifies the certificate again.
+func (n CertificateName) identify(v Visitor, now time.Time) (Identity, error) {
+	chain := v.TLS.VerifiedChains[0]
+	if v.Issuers != nil {
+		o := x509.VerifyOptions{Roots: v.Issuers, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		for _, c := range v.TLS.PeerCertificates[1:] {
+			o.Intermediates.AddCert(c)
+		}
+		chains, err := chain[0].Verify(o)
+		if err != nil {
+			return Identity{}, ErrCertificate
+		}
+		chain = chains[0]
+	}
+	id, err := n.Of(chain[0])
+	id.Until = chain[0].NotAfter
+	for _, c := range chain {
+		if c.NotAfter.Before(id.Until) {
+			id.Until = c.NotAfter
+		}
+	}
+	return id, err
+}
+
+// Issuers returns the issuers of client certificates that count now for a server with a configuration of
+// TLSFiles. Nil: there are none.
+func Issuers(c *tls.Config) *x509.CertPool {
+	if c == nil || c.GetConfigForClient == nil {
+		return nil
+	}
+	now, err := c.GetConfigForClient(nil)
+	if err != nil {
+		return nil
+	}
+	return now.ClientCAs
 }
 
 // TLSFiles are the files of a TLS server. Each handshake uses the files as they are then. If the files

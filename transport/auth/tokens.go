@@ -87,6 +87,9 @@ func (t *Tokens) Check(token string, _ time.Time) (Identity, error) {
 	return match(all, token)
 }
 
+// Edition implements Editions.
+func (t *Tokens) Edition() uint64 { return t.file.Edition() }
+
 // match compares a token with all tokens, in the same time whichever is equal.
 func match(all []namedToken, token string) (id Identity, err error) {
 	got := sha256.Sum256([]byte(token))
