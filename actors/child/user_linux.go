@@ -120,11 +120,12 @@ func (e *ends) give(u *User) error {
 				mode = 0o620 // write(1) has the group tty
 			}
 		}
-		if err := unix.Fchown(fd, int(u.UID), gid); err != nil {
-			return fmt.Errorf("%w %s: change the owner of its terminal or pipes: %w", ErrUser, u.Name, err)
-		}
+		// The mode first: fchmod(2) of the file of another user takes CAP_FOWNER.
 		if err := unix.Fchmod(fd, mode); err != nil {
 			return fmt.Errorf("%w %s: change the mode of its terminal or pipes: %w", ErrUser, u.Name, err)
+		}
+		if err := unix.Fchown(fd, int(u.UID), gid); err != nil {
+			return fmt.Errorf("%w %s: change the owner of its terminal or pipes: %w", ErrUser, u.Name, err)
 		}
 	}
 	return nil

@@ -1,0 +1,47 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestUserByCapabilities: a server that is not root, and has the four capabilities that it asks for, starts and ends
+// programs of other users. The programs have none of the capabilities.
+func TestUserByCapabilities(t *testing.T) {
+	asRoot(t)
+	dir := openDir(t)
+	users := filepath.Join(dir, "users")
+	if err := os.WriteFile(users, []byte("* default "+stranger+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bin, err := troupeBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin = install(t, dir, bin, 0o755)
+	c := startServerWith(t, func(cmd *exec.Cmd) {
+		cmd.Path = bin
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+			AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL, unix.CAP_CHOWN},
+		}
+	}, "--users-file", users).session(nil)
+	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
+	wantSays(t, c, "ids", status, ids, nil)
+	p := c.start("tty", obj{"argv": sh("id -u && echo written >$(tty)"), "tty": true})
+	p.awaitClosed()
+	if out := p.outputSoFar("pty"); strings.ReplaceAll(out, "\r", "") != "54321\nwritten\n" {
+		t.Errorf("on a terminal: %q", out)
+	}
+	token := newToken(t)
+	c.start("tree", obj{"argv": sh("setsid env -i /bin/sleep " + token + " & echo up; wait")}).awaitOutput("stdout", "up")
+	eventually(t, "the daemon runs", func() bool { return len(kin(token)) > 0 })
+	c.call("session/close", obj{})
+	wantNoKin(t, "once session/close was answered", token)
+}
