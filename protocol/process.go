@@ -474,13 +474,21 @@ type ProcessInfo struct {
 	Argv        []string    `json:"argv"`
 	Cwd         string      `json:"cwd"` // file URI
 	TTY         bool        `json:"tty"`
-	StartedAtMs int64       `json:"startedAtMs"`   // since the Unix epoch; 0: not yet
-	Containment string      `json:"containment"`   // the method for finding its descendants: cgroup, …
-	FirstSeq    uint64      `json:"firstSeq"`      // the oldest seq still held
-	NextSeq     uint64      `json:"nextSeq"`       // the next seq
-	Retained    int64       `json:"retainedBytes"` // bytes of its output held
-	Unacked     int64       `json:"unackedBytes"`  // bytes held and not acknowledged by the owner
+	User        *RunUser    `json:"user,omitempty"` // of the run, or else of the last run; nil: the user of the server
+	StartedAtMs int64       `json:"startedAtMs"`    // since the Unix epoch; 0: not yet
+	Containment string      `json:"containment"`    // the method for finding its descendants: cgroup, …
+	FirstSeq    uint64      `json:"firstSeq"`       // the oldest seq still held
+	NextSeq     uint64      `json:"nextSeq"`        // the next seq
+	Retained    int64       `json:"retainedBytes"`  // bytes of its output held
+	Unacked     int64       `json:"unackedBytes"`   // bytes held and not acknowledged by the owner
 	Status      *ExitStatus `json:"status,omitempty"`
+}
+
+// RunUser is the user of the system as whom a program runs. (Ours.)
+type RunUser struct {
+	Name string `json:"name"` // as the start or the policy of the server names the user; may be a number, or uid:gid
+	UID  uint64 `json:"uid"`
+	GID  uint64 `json:"gid"`
 }
 
 // ProcessListResult is every process of the session, including closed processes not forgotten yet.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -193,6 +194,39 @@ func TestAudit(t *testing.T) {
 	if info, err := os.Stat(r.path); err != nil || info.Mode() != 0o600 {
 		t.Error(err, info.Mode())
 	}
+}
+
+// TestAuditUsers: the record says as whom a program was to run, before it runs.
+func TestAuditUsers(t *testing.T) {
+	asRoot(t)
+	r := newRecord(t)
+	s := startServer(t, "--audit", r.path, "--users-file", usersFile(t, "* default nobody\n* "+stranger+" @server 4294967295\n"))
+	r.want(`{"event":"server.start","version":"devel","pid":0,"listen":"` + s.url + `","auditFull":"refuse"}`)
+	c := s.session(nil)
+	r.want(`{"event":"connection.accepted","connection":"C1","transport":"websocket"}`, `{"event":"session.opened","connection":"C1","session":"S1"}`)
+	const who = `"connection":"C1","session":"S1","process":"`
+	for i, tt := range []struct {
+		params obj
+		want   string
+	}{
+		{obj{"user": stranger, "umask": "027", "noNewPrivs": true}, `,"user":{"name":"54321:54322","uid":54321,"gid":54322},"umask":"027","noNewPrivs":true`},
+		{nil, `,"user":{"name":"nobody","uid":65534,"gid":65534}`},
+		{obj{"user": "@server"}, ""},
+	} {
+		params := obj{"argv": []string{"true"}}
+		maps.Copy(params, tt.params)
+		id := nth("p", i)
+		c.start(id, params).awaitClosed()
+		r.want(`{"event":"process.start",`+who+id+`","run":1,"argv":["true"],"dir":"/tmp","variables":["PATH"],"tty":false`+tt.want+`}`,
+			`{"event":"process.started",`+who+id+`","run":1,"pid":0}`,
+			`{"event":"process.ended",`+who+id+`","run":1,"exitCode":0}`)
+	}
+	c.callError("process/start", startParams("p", obj{"argv": []string{"true"}, "user": "root"}))
+	r.want(`{"event":"process.refused",` + who + `p","run":1,"argv":["true"],"dir":"/tmp","user":"root","reason":"user \"root\" is not among the users of \"\" in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours"}`)
+	c.callError("process/start", startParams("p", obj{"argv": []string{"true"}, "user": strings.Repeat("u", 257)}))
+	r.want(`{"event":"process.refused",` + who + `p","argv":["true"],"dir":"/tmp","user":"` + strings.Repeat("u", 257) + `","reason":"user has 257 bytes, the limit is 256"}`)
+	c.callError("process/start", startParams("p", obj{"argv": []string{"true"}, "user": "4294967295"}))
+	r.want(`{"event":"process.refused",` + who + `p","run":1,"argv":["true"],"dir":"/tmp","user":"4294967295","reason":"user \"4294967295\": \"4294967295\" is no number from 0 to 4294967294"}`)
 }
 
 // TestAuditFull: while the disk is full, programs start or not, as the operator wants, and everything that

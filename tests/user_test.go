@@ -6,9 +6,13 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/actors/connection"
+	"github.com/b6f6fdd7/troupe/internal/hunt"
 )
 
 // stranger is a user without an entry in the system's database.
@@ -109,7 +113,7 @@ func openTo(t testing.TB, dir string) {
 // TestUser: a program has the user's ids, groups and permissions, and nothing of the server's.
 func TestUser(t *testing.T) {
 	asRoot(t)
-	s := startServer(t, "--users-file", usersFile(t, "* "+stranger+" 54321 54329:54329 nobody daemon"))
+	s := startServer(t, "--users-file", usersFile(t, "* default @server\n* "+stranger+" 54321 54329:54329 nobody daemon"))
 	c := s.session(nil)
 	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
 	as := func(more obj) obj {
@@ -243,10 +247,15 @@ func TestUsersPolicy(t *testing.T) {
 		wantSays(t, c, "own", "id -u", "0", nil)
 	})
 	t.Run("changes", func(t *testing.T) {
-		path := usersFile(t, "* "+stranger+" no-such-user 4294967295 4294967296 0:-1 bob:0\nalice 0\n")
+		path := usersFile(t, "* "+stranger+" no-such-user 4294967295 4294967296 0:-1 bob:0\nalice 0 @server\n")
 		c := startServer(t, "--users-file", path).session(nil)
 		refused(t, c, "0", -32602, "not among the users")
 		refused(t, c, "root", -32602, "not among the users")
+		refused(t, c, "@server", -32602, "not among the users")
+		refused(t, c, "", -32602, "no default user")
+		if code, text := c.callError("command/exec", obj{"command": []string{"/usr/bin/id"}, "cwd": "/"}); code != -32602 || !strings.Contains(text, "no default user") {
+			t.Errorf("command/exec without a default user: %d %s", code, text)
+		}
 		refused(t, c, "no-such-user", -32602, "unknown")
 		refused(t, c, "4294967295", -32602, "is no number")
 		refused(t, c, "4294967296", -32602, "is no number")
@@ -261,10 +270,8 @@ func TestUsersPolicy(t *testing.T) {
 		write("* default 54323\n")
 		refused(t, c, stranger, -32602, "not among the users")
 		wantSays(t, c, "default", "id -u", "54323", nil)
-		answer := c.call("command/exec", obj{"command": []string{"/usr/bin/id", "-u"}, "cwd": "/"})
-		if answer["stdout"] != "54323\n" {
-			t.Errorf("command/exec runs as %v, want the default user", answer)
-		}
+		write("* @server\n* default 54323\n")
+		wantSays(t, c, "server", "id -u", "0", obj{"user": "@server"})
 		write("what is this")
 		write("alice\n")
 		refused(t, c, "", -32603, "--users-file")
@@ -277,7 +284,7 @@ func TestUsersPolicy(t *testing.T) {
 		dir := t.TempDir()
 		openTo(t, dir)
 		path := filepath.Join(dir, "users")
-		if err := os.WriteFile(path, []byte("* 54321 54329\n"), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte("* 54321 54329\n* default @server\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		bin, err := troupeBinary()
@@ -294,4 +301,252 @@ func TestUsersPolicy(t *testing.T) {
 		wantSays(t, c, "own", "id -u", "54321", nil)
 		wantSays(t, c, "no privileges", "umask", "0077", obj{"umask": "77", "noNewPrivs": true})
 	})
+}
+
+// TestStartsAsUsers: with a default user, each method that starts a program starts it as that user. The test finds the
+// methods by their params.
+func TestStartsAsUsers(t *testing.T) {
+	asRoot(t)
+	s := startServer(t, "--users-file", usersFile(t, "* default "+stranger))
+	c := s.session(nil)
+	const want = "54321 54322 54322\n"
+	id := sh("echo $(id -u) $(id -g) $(id -G)")
+	stdout := func(answer obj) string { return fmt.Sprint(answer["stdout"]) }
+	starts := map[string]func() string{
+		"protocol.ProcessStartParams": func() string {
+			p := c.start("start", obj{"argv": id})
+			p.awaitClosed()
+			return p.outputSoFar("stdout")
+		},
+		"protocol.GroupStartParams": func() string {
+			c.call("group/start", obj{"groupId": "g", "strategy": "one_for_one", "processes": []any{startParams("member", obj{"argv": id})}})
+			p := c.process("member")
+			p.awaitClosed()
+			return p.outputSoFar("stdout")
+		},
+		"protocol.ProcessSpawnParams": func() string {
+			c.spawn("spawn", obj{"command": id})
+			return stdout(c.spawnExited("spawn"))
+		},
+		"protocol.CommandExecParams": func() string {
+			return stdout(c.call("command/exec", obj{"command": id, "cwd": "/"}))
+		},
+		"protocol.FirstExecParams": func() string {
+			first := c.call("command/exec", obj{"argv": id, "cwd": "/", "env": obj{"PATH": "/usr/bin:/bin"}, "tty": false})["sessionId"].(string)
+			c.awaitOther("command/exec/exited", "sessionId", first)
+			out, _ := c.deltas("command/exec/outputDelta", "sessionId", first, "chunk")
+			return out["stdout"]
+		},
+	}
+	found := 0
+	for method, all := range connection.Methods() {
+		for _, params := range all {
+			of := reflect.TypeOf(params)
+			if !startsProgram(of) {
+				continue
+			}
+			found++
+			run := starts[of.String()]
+			if run == nil {
+				t.Errorf("%s starts a program with %v, and is missing in this test", method, of)
+				continue
+			}
+			t.Run(strings.ReplaceAll(of.String(), "protocol.", ""), func(t *testing.T) {
+				if got := run(); strings.ReplaceAll(got, "\r", "") != want {
+					t.Errorf("%s with %v runs as %q, want %q", method, of, got, want)
+				}
+			})
+		}
+	}
+	if found < len(starts) {
+		t.Errorf("%d ways to start a program found, want at least %d", found, len(starts))
+	}
+}
+
+// startsProgram reports whether params have the arguments of a program.
+func startsProgram(of reflect.Type) bool {
+	if of.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		if (f.Name == "Argv" || f.Name == "Command") && f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Slice && startsProgram(f.Type.Elem()) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRunsAsUsers: every run, every probe and every look of a process is that of its user, and process/info and
+// process/list tell the user.
+func TestRunsAsUsers(t *testing.T) {
+	asRoot(t)
+	path := usersFile(t, "* default "+stranger+"\n* nobody\n")
+	c := startServer(t, "--users-file", path).session(obj{"capabilities": obj{"restarted": true, "ready": true, "gap": true}})
+	dir := t.TempDir()
+	openTo(t, dir)
+	if err := os.WriteFile(dir+"/runs", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, dir + "/runs"} {
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start("p", obj{
+		"argv":     sh("id -u >>" + dir + "/runs; [ $(wc -l <" + dir + "/runs) = 3 ] && exec sleep 1000; exit 1"),
+		"restart":  obj{"policy": "permanent", "backoff": obj{"initialMs": 1}},
+		"liveness": obj{"probe": obj{"argv": sh("id -u >" + dir + "/probe.new; mv " + dir + "/probe.new " + dir + "/probe"), "everyMs": 5}},
+	})
+	read := func(name string) string {
+		text, _ := os.ReadFile(filepath.Join(dir, name))
+		return string(text)
+	}
+	eventually(t, "three runs and a probe", func() bool { return strings.Count(read("runs"), "\n") == 3 && read("probe") != "" })
+	if read("runs") != "54321\n54321\n54321\n" || read("probe") != "54321\n" {
+		t.Errorf("runs %q, probe %q", read("runs"), read("probe"))
+	}
+	const user = `{"gid":54322,"name":"54321:54322","uid":54321}`
+	if got := jsonText(c.call("process/info", obj{"processId": "p"})["user"]); got != user {
+		t.Errorf("process/info has the user %s, want %s", got, user)
+	}
+	if got := jsonText(c.call("process/list", obj{})["processes"].([]any)[0].(obj)["user"]); got != user {
+		t.Errorf("process/list has the user %s, want %s", got, user)
+	}
+	// The policy changes: the probe stays with its run, and the next run has the new user.
+	if err := os.WriteFile(path, []byte("* default 54399\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(dir, "probe"))
+	eventually(t, "another probe", func() bool { return read("probe") != "" })
+	if got := read("probe"); got != "54321\n" {
+		t.Errorf("after a change of the policy the probe runs as %q", got)
+	}
+	os.Remove(filepath.Join(dir, "probe")) // of another user, in a directory of everybody
+	c.call("process/restart", obj{"processId": "p"})
+	eventually(t, "the next run is of the new user", func() bool { return strings.HasSuffix(read("runs"), "54399\n") })
+	c.call("process/terminate", obj{"processId": "p", "tree": true})
+
+	// ready does not tell which files are there that the user cannot see.
+	closed := t.TempDir()
+	openTo(t, filepath.Dir(closed))
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hidden := filepath.Join(closed, "hidden")
+	if err := os.WriteFile(hidden, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]string{"hidden": hidden, "seen": dir + "/runs"} {
+		c.start(name, obj{"argv": sh("exec sleep 1000"), "ready": obj{"file": "file://" + file, "timeoutMs": 0}})
+	}
+	ready := func(name string) bool { return c.call("process/info", obj{"processId": name})["ready"] == true }
+	eventually(t, "a file that the user sees makes a process ready", func() bool { return ready("seen") })
+	c.start("hidden too", obj{"argv": sh("exec sleep 1000"), "ready": obj{"file": "file://" + hidden, "timeoutMs": 200}})
+	if code, _ := c.process("hidden too").awaitClosed(); code == 0 || ready("hidden") {
+		t.Error("a file that is closed to the user made a process ready")
+	}
+}
+
+// TestSnapshotsOfUsers: the state of a shell is captured as the user of the program, and no other user gets it.
+func TestSnapshotsOfUsers(t *testing.T) {
+	asRoot(t)
+	c := startServer(t, "--users-file", usersFile(t, "* default "+stranger+"\n* 54329:54329 @server")).session(nil)
+	home := snapshotHome(t, "id -u >>$HOME/users; export WHO=$(id -u)")
+	openTo(t, home)
+	if err := os.Chmod(home, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(home+"/users", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(home+"/users", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(home+"/.bashrc", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range []struct {
+		more obj
+		want string
+	}{
+		{nil, "54321 54321"}, {nil, "54321 54321"}, {obj{"user": "54329:54329"}, "54329 54329"}, {obj{"user": "@server"}, "0 0"}, {nil, "54321 54321"},
+		{obj{"noNewPrivs": true}, "54321 54321"}, {obj{"umask": "022"}, "54321 54321"}, {obj{"limits": obj{"nofile": 99}}, "54321 54321"},
+	} {
+		params := fromSnapshot(home, "echo $WHO $(id -u)")
+		for k, v := range tt.more {
+			params[k] = v
+		}
+		p := c.start(nth("p", i), params)
+		p.awaitClosed()
+		if got := strings.TrimSpace(p.outputSoFar("stdout")); got != tt.want {
+			t.Errorf("%v prints %q, want %q", tt.more, got, tt.want)
+		}
+	}
+	users, _ := os.ReadFile(home + "/users")
+	if got, want := string(users), "54321\n54329\n0\n54321\n54321\n54321\n"; got != want {
+		t.Errorf("captures ran as %q, want %q: one for each user, mask and limit", got, want)
+	}
+}
+
+// TestFilesOfUsers: an identity that may not run programs as the server cannot reach a file through the server, with
+// any method.
+func TestFilesOfUsers(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("hidden"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := usersFile(t, "* default "+stranger)
+	r := newRecord(t)
+	s := startServer(t, "--users-file", path, "--audit", r.path)
+	c := s.session(nil)
+	uri := "file://" + secret
+	methods := map[string]obj{
+		"fs/open": {"handleId": "h", "path": uri}, "fs/readBlock": {"handleId": "h", "offset": 0, "len": 10},
+		"fs/writeBlock": {"handleId": "h", "offset": 0, "chunk": "aGk="}, "fs/close": {"handleId": "h"},
+		"fs/writeFile": {"path": uri, "dataBase64": ""}, "fs/walk": {"path": uri, "options": obj{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1}},
+		"fs/copy": {"sourcePath": uri, "destinationPath": uri + "2", "recursive": false}, "fs/remove": {"path": uri, "recursive": false},
+		"fs/createDirectory": {"path": uri + "3", "recursive": false},
+		"fs/watchMissing":    {"watchId": 1, "missing": []string{uri}}, "fs/watch": {"watchId": "w", "path": secret},
+		"environmentConfig/read":     {"cwd": "file://" + filepath.Dir(secret), "configPaths": [][]string{{"x"}}, "requirementsPaths": [][]string{}},
+		"capabilityRoots/discoverV1": {"roots": []obj{{"id": "r", "path": "file://" + filepath.Dir(secret)}}},
+		"capabilities/discoverV2":    {"cwd": "file://" + filepath.Dir(secret)},
+	}
+	for _, method := range hunt.Methods() {
+		about, _, _ := strings.Cut(method, "/")
+		if about != "fs" && about != "environmentConfig" && !strings.HasPrefix(about, "capabilit") || method == "fs/unwatch" { // fs/unwatch ends a watch
+			continue
+		}
+		params := methods[method]
+		if params == nil {
+			params = obj{"path": uri}
+		}
+		by := c
+		if method == "fs/watch" {
+			by = s.dial()
+			by.call("initialize", obj{"clientInfo": obj{"name": "n", "version": "1"}})
+		}
+		if code, text := by.callError(method, params); code != -32600 || !strings.Contains(text, "has no user @server for") {
+			t.Errorf("%s: %d %s, want a refusal", method, code, text)
+		}
+		eventually(t, "the refusal of "+method+" in the record", func() bool {
+			return strings.Contains(r.text(), `"method":"`+method+`","refused":`)
+		})
+	}
+	if text, err := os.ReadFile(secret); string(text) != "hidden" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	// The operator allows it.
+	if err := os.WriteFile(path, []byte("* default "+stranger+"\n* @server\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.call("fs/readFile", obj{"path": uri})["dataBase64"]; got != "aGlkZGVu" {
+		t.Errorf("fs/readFile of an identity that may be the server: %v", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := c.callError("fs/readFile", obj{"path": uri}); code != -32603 {
+		t.Errorf("fs/readFile without a policy: %d %s", code, text)
+	}
 }

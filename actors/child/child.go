@@ -44,9 +44,6 @@ type Spec struct {
 	// NoNewPrivs keeps the child and its descendants from gaining privileges by an exec. (prctl(2),
 	// PR_SET_NO_NEW_PRIVS)
 	NoNewPrivs bool
-	// Prepare completes the Spec before the start: it may change Env and User. Prepare may wait for
-	// files and for the database of users. Nil: the Spec is complete.
-	Prepare func(*Spec) error
 
 	// Name is unique for all time and a valid file name, as a ULID is. The cgroup or marker of the
 	// child carries this name.

@@ -186,8 +186,8 @@ func (h *Host) make(f *forker, j *job) {
 	h.forgetStart(j)
 }
 
-// tryLookUp prepares the spec of j, drops credentials of the server, and looks up the program. A panic counts as a
-// failed look-up.
+// tryLookUp asks the question of j; or else it drops credentials of the server, and looks up the program of j. A
+// panic counts as a failed look-up.
 func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	defer h.recovered(j, &err)
 	step := func(step string) {
@@ -195,14 +195,12 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 		j.step = step
 		h.mu.Unlock()
 	}
+	if j.ask != nil {
+		step("look-up of the user")
+		return "", false, j.ask()
+	}
 	spec := &j.spec
 	spec.NoNewPrivs = spec.NoNewPrivs || h.noNewPrivs
-	if spec.Prepare != nil {
-		step("look-up of the user")
-		if err := spec.Prepare(spec); err != nil {
-			return "", false, err
-		}
-	}
 	if spec.User != nil {
 		if err := mayBecome(spec.User); err != nil {
 			return "", false, err
@@ -210,7 +208,7 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	}
 	spec.Env = withoutWithheld(spec.Env)
 	// As the user: an error about a path closed to the user does not tell whether the path exists.
-	refused := lookAs(spec.User, func() {
+	refused := LookAs(spec.User, func() {
 		defer h.recovered(j, &err)
 		if path, err = program(spec, step); err == nil {
 			apart = spec.bySteps() || mayHang(spec.Dir, path)

@@ -91,7 +91,8 @@ func mayBecome(u *User) error {
 	return fmt.Errorf("%w %s: this system cannot start programs as another user: leave user out", ErrUser, u.Name)
 }
 
-func lookAs(_ *User, look func()) error { look(); return nil }
+// LookAs calls look: this system refuses every user before.
+func LookAs(_ *User, look func()) error { look(); return nil }
 
 func (*ends) give(*User) error { return nil }
 

@@ -19,12 +19,13 @@ const (
 	turnsMost = 48
 )
 
-// job is a start, from Start until done was called. Host.mu guards all fields except spec, in and
+// job is a start or a question, from Start or Ask until done was called. Host.mu guards all fields except spec, in and
 // done, which are fixed; only the look-up changes spec.
 type job struct {
 	spec Spec
 	in   *Intake
 	done func(Handle, error)
+	ask  func() error // see Host.Ask; nil: a start
 
 	path     string      // of the program; "": the look-up has not ended
 	apart    bool        // the child may hang before it runs, or has steps of its own
@@ -61,11 +62,23 @@ func newTurns(kept int) turns {
 // of the child reaches in before done is called. done must not block. Start never blocks either;
 // the caller must have at most one outstanding start for each process.
 func (h *Host) Start(spec Spec, in *Intake, done func(Handle, error)) {
-	j := &job{spec: spec, in: in, done: done}
+	h.enter(&job{spec: spec, in: in, done: done})
+}
+
+// Ask calls ask, which may wait for files and for the database of users, and then done with the error of ask. The
+// time and the turns of a start hold for ask: if ask hangs, done gets ErrNoAnswer. Ask uses spec.Owner and
+// spec.Context alone. Neither Ask nor done may block.
+func (h *Host) Ask(spec Spec, ask func() error, done func(error)) {
+	h.enter(&job{spec: Spec{Owner: spec.Owner, Context: spec.Context}, ask: ask, done: func(_ Handle, err error) { done(err) }})
+}
+
+// enter queues j for a turn.
+func (h *Host) enter(j *job) {
+	spec := &j.spec
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
-		go done(nil, ErrClosed)
+		go j.done(nil, ErrClosed)
 		return
 	}
 	h.starts[j] = struct{}{}
@@ -151,7 +164,7 @@ func (h *Host) hangs(j *job) {
 	}
 }
 
-// lookUp looks up the program of j and queues j for the spawners.
+// lookUp looks up the program of j and queues j for the spawners, or answers the question of j.
 func (h *Host) lookUp(j *job) {
 	path, apart, err := h.tryLookUp(j)
 	h.mu.Lock()
@@ -163,7 +176,7 @@ func (h *Host) lookUp(j *job) {
 	if j.over {
 		return
 	}
-	if err != nil {
+	if err != nil || j.ask != nil {
 		h.end(j, err)
 		return
 	}
@@ -201,7 +214,7 @@ func (h *Host) giveUp(j *job, err error) {
 	}
 }
 
-// end fails a start that no spawner has taken.
+// end fails a start that no spawner has taken, or answers a question.
 func (h *Host) end(j *job, err error) {
 	j.over = true
 	go func() {

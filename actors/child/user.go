@@ -1,6 +1,9 @@
 package child
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // User is a user of the system, as whom a child runs.
 type User struct {
@@ -14,3 +17,11 @@ var ErrUser = errors.New("user")
 
 // bySteps reports whether the server runs steps of its own between fork and exec of the child.
 func (s *Spec) bySteps() bool { return s.User != nil || s.Umask != nil || s.NoNewPrivs }
+
+// Same reports whether both have the same ids and groups. Nil is the user of the server.
+func (u *User) Same(v *User) bool {
+	if u == nil || v == nil {
+		return u == v
+	}
+	return u.UID == v.UID && u.GID == v.GID && slices.Equal(u.Groups, v.Groups)
+}

@@ -47,29 +47,32 @@ func mayBecome(u *User) error {
 	return nil
 }
 
-// lookAs calls look with the file permissions of u. A nil u has the permissions of the server.
+// LookAs calls look with the file permissions of u. A nil u has the permissions of the server.
 //
 // Only the thread of look changes. The thread ends with look, and no other goroutine runs on it. Its real
-// and effective ids stay, so u can neither signal nor trace the thread.
-func lookAs(u *User, look func()) error {
+// and effective ids stay, so u can neither signal nor trace the thread. look runs on another goroutine than its
+// caller, and must not panic.
+func LookAs(u *User, look func()) error {
 	if u == nil {
 		look()
 		return nil
 	}
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != os.Getpid() {
 			done <- lookHere(u, look)
 			return // locked: the thread ends
 		}
-		// The main thread never ends, so another thread changes.
+		// The main thread never ends, so another thread changes. The main thread waits, and cannot be that thread.
 		defer runtime.UnlockOSThread()
+		over := make(chan struct{})
 		go func() {
+			defer close(over)
 			runtime.LockOSThread()
 			done <- lookHere(u, look)
 		}()
-		<-done
+		<-over
 	}()
 	return <-done
 }

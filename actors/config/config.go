@@ -17,6 +17,8 @@ const (
 	MinRetention = 4 << 10
 	// minBudget is the smallest Budget. An eighth of less would be 0, which means no bound.
 	minBudget = 8
+	// ServerUser is the user of the server in the result of Config.Users. No login has such a name.
+	ServerUser = "@server"
 )
 
 // Config has the options of a troupe. The zero Config is a good one. Sizes are in bytes.
@@ -105,8 +107,10 @@ type Config struct {
 	AllowHTTP bool
 
 	// Users returns as whom programs of an identity may run, for each start of a program. The identity
-	// is "" where no credential is asked. def is the user of programs whose start names no user; "": the
-	// user of the server. An error refuses the start. Users may block. Nil: no start may name a user.
+	// is "" where no credential is asked. def is the user of programs whose start names no user; "": such
+	// starts are refused. ServerUser stands for the user of the server. Only identities with ServerUser among
+	// the allowed users may use files (fs/*). An error refuses the start or the call. Users may block. Nil:
+	// all programs run as the server, and no start may name a user.
 	Users func(identity string) (allowed []string, def string, err error)
 	// NoNewPrivs keeps all programs from gaining privileges by an exec.
 	NoNewPrivs bool

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
+	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -185,10 +186,15 @@ func (c *connection) runFiles(ctx actor.Context) {
 			ctx.Send(self, fileDone{call, nil, refused})
 			continue
 		}
-		until, recorded := c.files.ctx, c.recordFile(call)
+		until, recorded, who := c.files.ctx, c.recordFile(call), c.who()
 		c.env.Run(root, self, "file", func() {
 			c.env.FileTurns.Run(func() {
 				fault("file")
+				if err := c.env.MayUseFiles(who.Identity); err != nil {
+					c.env.Audit.Put(audit.Request{Who: who, Method: call.in.method, Refused: audit.Text(err.Message)})
+					root.Send(self, fileDone{call, nil, err})
+					return
+				}
 				result, err := call.do(until)
 				recorded(err)
 				root.Send(self, fileDone{call, result, err})

@@ -60,11 +60,32 @@ func (r *processRecord) startEvent(spec child.Spec, run int) audit.ProcessStart 
 		Variables: audit.Names(spec.Env),
 		TTY:       spec.TTY,
 		Snapshot:  r.shell != nil,
+
+		User: r.userEvent(), Umask: audit.Text(r.params.Umask), NoNewPrivs: spec.NoNewPrivs || r.env.NoNewPrivs,
 	}
 	if l := r.params.Liveness; l != nil && l.Probe != nil {
 		e.Probe = l.Probe.Argv
 	}
 	return e
+}
+
+// userEvent is the user of the present run; nil: the user of the server.
+func (r *processRecord) userEvent() *audit.User {
+	u := r.user.user()
+	if u == nil {
+		return nil
+	}
+	return &audit.User{Name: audit.Text(u.Name), UID: u.UID, GID: u.GID}
+}
+
+// recordWithoutUser records a run that does not start because it has no user, or because its actor has stopped.
+func (s *start) recordWithoutUser(err error) {
+	if s.env.Audit == nil {
+		return
+	}
+	s.env.Audit.Put(audit.ProcessRefused{
+		Process: s.about(s.run), Argv: s.spec.Argv, Dir: audit.Text(s.spec.Dir), User: audit.Text(s.user.wanted), Reason: reasonOf(err),
+	})
 }
 
 // recorded returns done with the record of the answer to a start.
@@ -90,6 +111,9 @@ func reasonOf(err error) audit.Text {
 		if errors.Is(err, kind) {
 			return audit.Text(kind.Error())
 		}
+	}
+	if wire, ok := errors.AsType[*protocol.Error](err); ok {
+		return audit.Text(wire.Message)
 	}
 	return audit.Text(err.Error())
 }

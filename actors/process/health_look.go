@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -66,6 +68,16 @@ func (p *process) bounded(look func(context.Context) error) func(context.Context
 			return errLooks
 		}
 		return look(ctx)
+	}
+}
+
+// as returns look with the file permissions of u: a client must not learn which files are closed to its programs.
+func as(u *child.User, look func(context.Context) error) func(context.Context) error {
+	if u == nil {
+		return look
+	}
+	return func(ctx context.Context) (err error) {
+		return cmp.Or(child.LookAs(u, func() { err = look(ctx) }), err)
 	}
 }
 

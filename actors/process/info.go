@@ -27,6 +27,9 @@ func (p *process) describe() protocol.ProcessInfo {
 		Retained:    retained,
 		Unacked:     unacked,
 	}
+	if u := p.user.user(); u != nil {
+		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}
+	}
 	if h := p.handleNow(); h != nil {
 		if p.life.Phase() == life.Running {
 			info.PID = h.PID()

@@ -60,7 +60,8 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		restart = &supervision.Restart{Policy: supervision.Temporary}
 	}
 	spec.Owner, spec.Context = o.Owner, o.Closes
-	if err := prepareUser(e, o, &spec); err != nil {
+	user, err := choiceOf(e, o)
+	if err != nil {
 		return message.SpawnRequest{}, err
 	}
 	shell := shellOf(o, spec)
@@ -75,6 +76,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		name:    o.Name,
 		params:  &params,
 		spec:    spec,
+		user:    user,
 		shell:   shell,
 		feed:    feedOf(params.Retention, retention, o.Ephemeral),
 		spool:   spoolOf(e, params.Retention),

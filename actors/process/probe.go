@@ -50,8 +50,8 @@ func (p *process) probe(ctx actor.Context) {
 
 		Umask:      p.spec.Umask,
 		NoNewPrivs: p.spec.NoNewPrivs,
-		Prepare:    p.spec.Prepare,
 	}
+	p.user.runAs(&spec)
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
 	self, root, m, s := ctx.Self(), ctx.ActorSystem().Root, probed{run: p.life.Run(), held: p.intake.HeldBack()}, p.env
 	s.Run(root, self, "probe", func() {

@@ -55,6 +55,7 @@ type processRecord struct {
 	gauge    *message.Gauge // of the session
 	place    *place         // among the running processes of the owner key; nil: none is counted
 	created  time.Time
+	user     *choice // nil: the server has no policy for users
 	// The memory of the arguments and of the environment in spec and params.
 	keptArgv, keptEnv hold
 	shell             *shellstate.Start // the state that each run starts from; nil: none

@@ -19,49 +19,79 @@ func shellOf(o Options, spec child.Spec) *shellstate.Start {
 	if o.Shells == nil || !o.Params.Snapshots() {
 		return nil
 	}
-	if spec.Prepare != nil || spec.Umask != nil || spec.NoNewPrivs {
-		return nil // processes with other users and masks share the captures of a session
-	}
 	s := o.Params.ShellSnapshot
-	capture := o.Shells.Look(time.Now(), shellstate.KeyOf(s, spec.Dir), o.Gauge.Account)
+	capture := o.Shells.Look(time.Now(), shellstate.KeyOf(s, o.Params.User, spec), o.Gauge.Account)
 	if capture == nil {
 		return nil
 	}
 	return &shellstate.Start{Capture: capture, Shell: s.Shell.Name, Policy: s.EnvPolicy(), Own: s.Own(), Session: o.Session}
 }
 
-// startChild starts the child of a run, and calls done as StartChild does. A process with the state of
-// a shell waits for the state first.
+// A start is a child under way. Its steps follow each other: choose the user, record the start, wait for the
+// state of the shell, start the child.
+type start struct {
+	*processRecord
+	spec child.Spec
+	run  int
+	in   *child.Intake
+	self *actor.PID
+	root *actor.RootContext
+	done func(child.Handle, error)
+}
+
+// startChild starts the child of a run, and calls done as StartChild does.
 func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done func(child.Handle, error)) {
-	r, in, self, root := p.processRecord, p.intake, ctx.Self(), ctx.ActorSystem().Root
-	if p.env.Audit == nil {
-		r.startRecorded(self, root, spec, in, done)
+	s := &start{p.processRecord, spec, run, p.intake, ctx.Self(), ctx.ActorSystem().Root, done}
+	if p.user == nil {
+		s.record()
 		return
 	}
-	done = r.recorded(run, done)
-	p.env.Audit.Start(r.startEvent(spec, run), func(err error) {
-		if err = cmp.Or(r.mayStart(), refusalOf(err)); err != nil {
+	var chosen *account
+	p.env.Host.Ask(spec, func() (err error) {
+		chosen, err = s.user.make(s.env)
+		return err
+	}, func(err error) {
+		if err = cmp.Or(err, s.mayStart()); err != nil {
+			s.recordWithoutUser(err)
 			done(nil, err)
 			return
 		}
-		r.startRecorded(self, root, spec, in, done)
+		s.user.now.Store(chosen)
+		s.user.runAs(&s.spec)
+		s.record()
 	})
 }
 
-// startRecorded starts a child whose start is on record. Any goroutine; startRecorded does not block.
-func (r *processRecord) startRecorded(self *actor.PID, root *actor.RootContext, spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
-	if r.shell == nil {
-		r.env.StartChild(spec, in, done)
+// record records the start, if there is an audit log. Neither record nor begin blocks.
+func (s *start) record() {
+	if s.env.Audit == nil {
+		s.begin()
 		return
 	}
-	r.shell.Begin(r.env, root, spec)
-	r.env.Run(root, self, "shell snapshot", func() {
-		spec, err := r.shell.Wait(spec)
-		if err = cmp.Or(err, r.mayStart()); err != nil {
-			done(nil, err)
+	s.done = s.recorded(s.run, s.done)
+	s.env.Audit.Start(s.startEvent(s.spec, s.run), func(err error) {
+		if err = cmp.Or(s.mayStart(), refusalOf(err)); err != nil {
+			s.done(nil, err)
 			return
 		}
-		r.env.StartChild(spec, in, done)
+		s.begin()
+	})
+}
+
+// begin starts a child whose start is on record.
+func (s *start) begin() {
+	if s.shell == nil {
+		s.env.StartChild(s.spec, s.in, s.done)
+		return
+	}
+	s.shell.Begin(s.env, s.root, s.spec)
+	s.env.Run(s.root, s.self, "shell snapshot", func() {
+		spec, err := s.shell.Wait(s.spec)
+		if err = cmp.Or(err, s.mayStart()); err != nil {
+			s.done(nil, err)
+			return
+		}
+		s.env.StartChild(spec, s.in, s.done)
 	})
 }
 

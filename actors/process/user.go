@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -20,50 +21,67 @@ import (
 // maxUser bounds the name of a user, in bytes.
 const maxUser = 256
 
-// prepareUser has spec choose its user at each start, since the policy may have changed, and since files
-// and the database of users may take long to answer. Without a policy, no start may name a user.
-func prepareUser(e *env.Env, o Options, spec *child.Spec) *protocol.Error {
+// A choice of the user of a process is made for each run, since the policy may have changed.
+type choice struct {
+	// Fixed at the start of the process.
+	identity  string
+	wanted    string   // by the client; "": the default
+	inherited []string // variables about a user that the process inherits
+
+	// now is the choice for the present run, or else the last; nil: the user of the server.
+	now atomic.Pointer[account]
+}
+
+// choiceOf returns the choice of the user; nil: the server has no policy, and runs all programs as its own user.
+func choiceOf(e *env.Env, o Options) (*choice, *protocol.Error) {
 	wanted := o.Params.User
 	if len(wanted) > maxUser {
-		return protocol.Errorf(protocol.CodeInvalidParams, "user has %d bytes, the limit is %d", len(wanted), maxUser)
+		return nil, protocol.Errorf(protocol.CodeInvalidParams, "user has %d bytes, the limit is %d", len(wanted), maxUser)
 	}
 	if e.Users == nil {
 		if wanted != "" {
-			return protocol.Errorf(protocol.CodeInvalidParams, "user %q: this server runs all programs as its own user (its operator can change that with --users-file): leave user out", wireerr.Clip(wanted))
+			return nil, protocol.Errorf(protocol.CodeInvalidParams, "user %q: this server runs all programs as its own user (its operator can change that with --users-file): leave user out", wireerr.Clip(wanted))
 		}
-		return nil
+		return nil, nil
 	}
-	identity, inherited := o.Identity, inheritedOfUser(o)
-	spec.Prepare = func(spec *child.Spec) error {
-		name, err := userFor(e, identity, wanted)
-		if err != nil || name == "" {
-			return err
-		}
-		account, err := lookUpUser(name)
-		if err != nil {
-			return err
-		}
-		spec.User = &account.User
-		spec.Env = account.environ(spec.Env, inherited)
-		return nil
-	}
-	return nil
+	return &choice{identity: o.Identity, wanted: strings.Clone(wanted), inherited: inheritedOfUser(o)}, nil
 }
 
-// userFor asks the policy for the user of a start that wants a user. "" is the user of the server.
-func userFor(e *env.Env, identity, wanted string) (string, error) {
-	allowed, def, err := e.Users(identity)
+// make asks the policy and the database of users; nil: the user of the server. make may block.
+func (c *choice) make(e *env.Env) (*account, error) {
+	name, refused := e.UserFor(c.identity, c.wanted)
+	if refused != nil {
+		return nil, refused
+	}
+	if name == "" {
+		return nil, nil
+	}
+	a, err := lookUpUser(name)
 	if err != nil {
-		e.Log.Error("no program can be started: the users of programs are unknown", "err", err)
-		return "", protocol.Errorf(protocol.CodeInternal, "the server cannot read as whom its programs may run: its operator must mend the file of --users-file")
+		return nil, err
 	}
-	if wanted == "" || wanted == def {
-		return def, nil
+	return &a, nil
+}
+
+// runAs has a program run as the user chosen for the present run.
+func (c *choice) runAs(spec *child.Spec) {
+	if c == nil {
+		return
 	}
-	if slices.Contains(allowed, wanted) {
-		return wanted, nil
+	if a := c.now.Load(); a != nil {
+		spec.User, spec.Env = &a.User, a.environ(spec.Env, c.inherited)
 	}
-	return "", protocol.Errorf(protocol.CodeInvalidParams, "user %q is not among the users of %q in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours", wireerr.Clip(wanted), wireerr.Clip(identity))
+}
+
+// user returns the user of the present run, or else of the last; nil: the user of the server.
+func (c *choice) user() *child.User {
+	if c == nil {
+		return nil
+	}
+	if a := c.now.Load(); a != nil {
+		return &a.User
+	}
+	return nil
 }
 
 // account is a user with the entry in the system's database. home is never empty; shell and login are

@@ -1,15 +1,10 @@
 package process
 
 import (
-	"errors"
-	"log/slog"
 	"slices"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
-	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -44,39 +39,6 @@ func TestVariablesOfUser(t *testing.T) {
 		slices.Sort(got)
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
-// TestUserFor: a program runs as no user that the policy does not allow.
-func TestUserFor(t *testing.T) {
-	e := &env.Env{Config: config.Config{Users: func(identity string) ([]string, string, error) {
-		switch identity {
-		case "alice":
-			return []string{"build", "54321"}, "build", nil
-		case "failing":
-			return nil, "", errors.New("the disk is gone")
-		}
-		return nil, "", nil
-	}, Log: slog.New(slog.DiscardHandler)}}
-	for _, tt := range []struct {
-		identity, wanted, want string
-		code                   int
-	}{
-		{"alice", "", "build", 0},
-		{"alice", "build", "build", 0},
-		{"alice", "54321", "54321", 0},
-		{"alice", "054321", "", protocol.CodeInvalidParams},
-		{"alice", "root", "", protocol.CodeInvalidParams},
-		{"bob", "", "", 0},
-		{"bob", "build", "", protocol.CodeInvalidParams},
-		{"failing", "", "", protocol.CodeInternal},
-		{"failing", "build", "", protocol.CodeInternal},
-	} {
-		got, err := userFor(e, tt.identity, tt.wanted)
-		wire := wireerr.From(err)
-		if got != tt.want || (wire == nil) != (tt.code == 0) || wire != nil && int(wire.Code) != tt.code {
-			t.Errorf("%s wants %q: %q, %v; want %q, code %d", tt.identity, tt.wanted, got, err, tt.want, tt.code)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -22,12 +23,12 @@ const (
 // Key tells starts with different states apart.
 type Key [sha256.Size]byte
 
-// KeyOf returns the Key of a start in the directory dir. The variables of the start's own env are no
-// part of the Key.
-func KeyOf(s *protocol.ShellSnapshot, dir string) Key {
-	all, err := json.Marshal([]any{s.ScopeID, s.Shell.Name, s.Shell.Path, dir, s.EnvPolicy()})
+// KeyOf returns the Key of a start. user is what the client asks for: the user itself is chosen later, and the
+// Capture compares that user. The variables of the start's own env are no part of the Key.
+func KeyOf(s *protocol.ShellSnapshot, user string, spec child.Spec) Key {
+	all, err := json.Marshal([]any{s.ScopeID, s.Shell.Name, s.Shell.Path, s.EnvPolicy(), spec.Dir, user, spec.Umask, spec.NoNewPrivs, spec.Limits})
 	if err != nil {
-		panic(err) // strings, lists and maps of strings can be encoded
+		panic(err) // strings, numbers, lists and maps of strings can be encoded
 	}
 	return sha256.Sum256(all)
 }
@@ -96,6 +97,7 @@ type Capture struct {
 	done    chan struct{} // closed when state and failed are set
 	state   *State        // nil: the capture has failed
 	failed  time.Time
+	user    *child.User // as whom the shell ran; nil: the user of the server. Set before done is closed
 
 	uses   atomic.Int64
 	unused chan struct{} // closed when nobody uses the Capture

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-func key(scope string) Key { return KeyOf(&protocol.ShellSnapshot{ScopeID: scope}, "/") }
+func key(scope string) Key { return KeyOf(&protocol.ShellSnapshot{ScopeID: scope}, "", child.Spec{}) }
 
 // Starts share a state only if the startup files would see the same. Variables of the start's own env do
 // not count.
@@ -17,9 +18,16 @@ func TestKeys(t *testing.T) {
 	of := func(scope, name, path, dir string, p *protocol.EnvPolicy, own ...string) Key {
 		s := &protocol.ShellSnapshot{ScopeID: scope, Shell: protocol.Shell{Name: name, Path: path}}
 		s.SetEnv(p, own)
-		return KeyOf(s, dir)
+		return KeyOf(s, "", child.Spec{Dir: dir})
 	}
 	policy := protocol.EnvPolicy{Inherit: "all", Set: map[string]string{"A": "1", "B": "2"}}
+	as := func(user string, spec child.Spec) Key {
+		s := &protocol.ShellSnapshot{ScopeID: "s", Shell: protocol.Shell{Name: "bash", Path: "/bin/bash"}}
+		s.SetEnv(&policy, nil)
+		spec.Dir = "/d"
+		return KeyOf(s, user, spec)
+	}
+	mask, files := uint32(0o22), uint64(9)
 	same := policy
 	same.Set = map[string]string{"B": "2", "A": "1"}
 	first := of("s", "bash", "/bin/bash", "/d", &policy, "A")
@@ -36,6 +44,10 @@ func TestKeys(t *testing.T) {
 		of("s", "bash", "/bin/bash", "/e", &policy),
 		of("s", "bash", "/bin/bash", "/d", nil),
 		of("s", "bash", "/bin/bash", "/d", &excludes),
+		as("nobody", child.Spec{}),
+		as("", child.Spec{Umask: &mask}),
+		as("", child.Spec{NoNewPrivs: true}),
+		as("", child.Spec{Limits: protocol.ProcessLimits{NoFile: &files}}),
 	}
 	for i, k := range all {
 		if slices.Contains(all[:i], k) {
@@ -133,5 +145,31 @@ func TestCapturesAreCharged(t *testing.T) {
 	is.Release()
 	if is.charge(1 << 10); pool.Used() != 0 {
 		t.Errorf("%d bytes of an unused capture", pool.Used())
+	}
+}
+
+// A start never gets the state of another user, although its client asks for the same: the policy may have changed.
+func TestStateOfAnotherUser(t *testing.T) {
+	u := func(uid, gid uint32, groups ...uint32) *child.User {
+		return &child.User{Name: "u", UID: uid, GID: gid, Groups: groups}
+	}
+	of := u(1, 2, 3)
+	c := newCapture(new(Cache), nil)
+	c.user = of
+	c.settle(&State{})
+	for _, tt := range []struct {
+		user *child.User
+		same bool
+	}{{u(1, 2, 3), true}, {nil, false}, {u(2, 2, 3), false}, {u(1, 1, 3), false}, {u(1, 2), false}, {u(1, 2, 4), false}} {
+		spec := child.Spec{Argv: []string{"/bin/bash", "-lc", "true"}, User: tt.user}
+		got, err := Start{Capture: c, Shell: "bash"}.Wait(spec)
+		if err != nil || slices.Equal(got.Argv, spec.Argv) == tt.same {
+			t.Errorf("%+v gets %q, %v", tt.user, got.Argv, err)
+		}
+	}
+	c = newCapture(new(Cache), nil)
+	c.settle(&State{})
+	if got, _ := (Start{Capture: c, Shell: "bash"}).Wait(child.Spec{Argv: []string{"/bin/bash", "-lc", "true"}, User: of}); len(got.Argv) != 3 {
+		t.Errorf("a user gets the state of the server: %q", got.Argv)
 	}
 }

@@ -38,6 +38,7 @@ func (s Start) Begin(e *env.Env, root *actor.RootContext, spec child.Spec) {
 	c := s.Capture
 	c.begin.Do(func() {
 		c.begun.Store(true)
+		c.user = spec.User
 		c.cache.running.Add(1)
 		e.Run(root, s.Session, "shell snapshot", func() {
 			m := message.CaptureOver{}
@@ -54,8 +55,8 @@ func (s Start) Begin(e *env.Env, root *actor.RootContext, spec child.Spec) {
 	})
 }
 
-// Wait waits for the Capture, and returns the child to start. After a failed Capture, the child is spec:
-// the shell runs its startup files itself.
+// Wait waits for the Capture, and returns the child to start. After a failed Capture, or if the shell ran as another
+// user than the child of spec, the child is spec: then the shell runs its startup files itself.
 func (s Start) Wait(spec child.Spec) (child.Spec, error) {
 	ctx := cmp.Or(spec.Context, context.Background())
 	select {
@@ -63,7 +64,7 @@ func (s Start) Wait(spec child.Spec) (child.Spec, error) {
 	case <-ctx.Done():
 		return spec, context.Cause(ctx)
 	}
-	if s.Capture.state == nil {
+	if s.Capture.state == nil || !spec.User.Same(s.Capture.user) {
 		return spec, nil
 	}
 	return s.Capture.state.Apply(spec, s.Own), nil

@@ -91,6 +91,16 @@ type (
 		TTY       bool `json:"tty"`
 		Probe     List `json:"probe,omitempty"`    // a command that the server runs beside the program, again and again
 		Snapshot  bool `json:"snapshot,omitempty"` // the server may run the shell before, to learn its state
+
+		User       *User `json:"user,omitempty"`  // nil: the user of the server
+		Umask      Text  `json:"umask,omitempty"` // "": the umask of the server
+		NoNewPrivs bool  `json:"noNewPrivs,omitempty"`
+	}
+	// User is a user of the system, as whom a program runs.
+	User struct {
+		Name Text   `json:"name"` // as the client or the policy names the user; may be a number
+		UID  uint32 `json:"uid"`
+		GID  uint32 `json:"gid"`
 	}
 	// ProcessStarted follows a ProcessStart.
 	ProcessStarted struct {
@@ -99,11 +109,12 @@ type (
 		Containment string `json:"containment"`
 	}
 	// ProcessRefused follows a ProcessStart if the program does not run, and stands for a start that the
-	// server did not try. Argv and Dir are those of such a start.
+	// server did not try. Argv, Dir and User are those of such a start.
 	ProcessRefused struct {
 		Process
 		Argv   List `json:"argv,omitempty"`
 		Dir    Text `json:"dir,omitempty"`
+		User   Text `json:"user,omitempty"` // as the client asks
 		Reason Text `json:"reason"`
 	}
 	// ProcessEnded follows each ProcessStarted.

@@ -16,10 +16,12 @@ const maxUsers = 1000
 //	alice         alice build
 //	cert:ci       54321:54321
 //	cert:ci       default build
+//	operator      default @server
 //	*             nobody
 //
 // The identity * stands for every identity, and for clients without a credential. An identity may have
-// several lines. Programs whose start names no user run as the default user, or else as the server.
+// several lines. Programs whose start names no user run as the default user. The user @server is the server's
+// own user, as whom the server also reads and writes files.
 type Users struct {
 	file *secret[map[string]usersOf]
 }

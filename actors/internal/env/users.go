@@ -1,0 +1,57 @@
+package env
+
+import (
+	"slices"
+
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// users asks the policy for the users of an identity. The log has the error of the policy: it may name paths of
+// the server.
+func (s *Env) users(identity string) (allowed []string, def string, _ *protocol.Error) {
+	allowed, def, err := s.Users(identity)
+	if err != nil {
+		s.Log.Error("no program can be started: the users of programs are unknown", "err", err)
+		return nil, "", protocol.Errorf(protocol.CodeInternal, "the server cannot read as whom its programs may run: its operator must mend the file of --users-file")
+	}
+	return allowed, def, nil
+}
+
+// UserFor asks the policy for the user of a start that wants a user. wanted "" means the default. The result "" means the
+// user of the server. UserFor may block.
+func (s *Env) UserFor(identity, wanted string) (string, *protocol.Error) {
+	allowed, def, err := s.users(identity)
+	if err != nil {
+		return "", err
+	}
+	name := wanted
+	switch {
+	case wanted == "" && def == "":
+		return "", protocol.Errorf(protocol.CodeInvalidParams, "this server's --users-file has no default user for %q, and the start names none", wireerr.Clip(identity)).
+			Advise("name one of your users in the member user, or ask the server's operator for a line with default")
+	case wanted == "":
+		name = def
+	case !slices.Contains(allowed, wanted):
+		return "", protocol.Errorf(protocol.CodeInvalidParams, "user %q is not among the users of %q in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours", wireerr.Clip(wanted), wireerr.Clip(identity))
+	}
+	if name == config.ServerUser {
+		return "", nil
+	}
+	return name, nil
+}
+
+// MayUseFiles refuses calls about files to an identity that may not run programs as the server's user: the server makes
+// these calls as its own user. MayUseFiles may block.
+func (s *Env) MayUseFiles(identity string) *protocol.Error {
+	if s.Users == nil {
+		return nil
+	}
+	allowed, _, err := s.users(identity)
+	if err == nil && !slices.Contains(allowed, config.ServerUser) {
+		err = protocol.Errorf(protocol.CodeInvalidRequest, "this server reads and writes files as its own user, and its --users-file has no user %s for %q", config.ServerUser, wireerr.Clip(identity)).
+			Advise("reach files with a program, which runs as one of your users, or ask the server's operator")
+	}
+	return err
+}

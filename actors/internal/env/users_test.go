@@ -1,0 +1,66 @@
+package env
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// TestUserFor: a program runs as no user that the policy does not allow, and as the server only if the policy says so.
+// Files follow the same rule.
+func TestUserFor(t *testing.T) {
+	e := &Env{Config: config.Config{Users: func(identity string) ([]string, string, error) {
+		switch identity {
+		case "alice":
+			return []string{"build", "54321"}, "build", nil
+		case "bob":
+			return []string{"bob"}, "", nil
+		case "operator":
+			return []string{"build", "@server"}, "build", nil
+		case "root":
+			return []string{"@server"}, "@server", nil
+		case "failing":
+			return []string{"@server"}, "@server", errors.New("the disk is gone")
+		}
+		return nil, "", nil
+	}, Log: slog.New(slog.DiscardHandler)}}
+	for _, tt := range []struct {
+		identity, wanted, want string
+		code                   int
+	}{
+		{"alice", "", "build", 0},
+		{"alice", "build", "build", 0},
+		{"alice", "54321", "54321", 0},
+		{"alice", "054321", "", protocol.CodeInvalidParams},
+		{"alice", "root", "", protocol.CodeInvalidParams},
+		{"alice", "@server", "", protocol.CodeInvalidParams},
+		{"bob", "", "", protocol.CodeInvalidParams},
+		{"bob", "bob", "bob", 0},
+		{"carol", "", "", protocol.CodeInvalidParams},
+		{"carol", "build", "", protocol.CodeInvalidParams},
+		{"operator", "", "build", 0},
+		{"operator", "@server", "", 0},
+		{"root", "", "", 0},
+		{"failing", "", "", protocol.CodeInternal},
+		{"failing", "@server", "", protocol.CodeInternal},
+	} {
+		got, err := e.UserFor(tt.identity, tt.wanted)
+		if got != tt.want || (err == nil) != (tt.code == 0) || err != nil && int(err.Code) != tt.code {
+			t.Errorf("%s wants %q: %q, %v; want %q, code %d", tt.identity, tt.wanted, got, err, tt.want, tt.code)
+		}
+	}
+	for identity, code := range map[string]int{
+		"operator": 0, "root": 0, "failing": protocol.CodeInternal,
+		"alice": protocol.CodeInvalidRequest, "bob": protocol.CodeInvalidRequest, "": protocol.CodeInvalidRequest,
+	} {
+		if err := e.MayUseFiles(identity); (err == nil) != (code == 0) || err != nil && int(err.Code) != code {
+			t.Errorf("files of %q: %v, want code %d", identity, err, code)
+		}
+	}
+	if err := new(Env).MayUseFiles("alice"); err != nil {
+		t.Errorf("without a policy: %v", err)
+	}
+}
