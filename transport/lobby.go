@@ -43,7 +43,9 @@ const (
 
 // A lobby holds strangers: connections that were accepted and not yet admitted, maxGuests at most. When
 // the lobby is full, the oldest guest of the host with the most guests gives way. So neither silent
-// guests nor guests that talk without being admitted can keep others out.
+// guests nor guests that talk without being admitted can keep others out. A host with less than half of
+// the guests of the most crowded host loses none: on a busy machine, or inside TLS, an honest handshake
+// may take longer than ripeAfter, while the guests of an attacker come and go faster.
 //
 // Any goroutine may call the methods of a lobby.
 type lobby struct {
@@ -132,11 +134,15 @@ func (l *lobby) place(g *guest) bool {
 
 // ripe returns the guest that gives way at the time now; nil if none may.
 func (l *lobby) ripe(now time.Time) *guest {
+	crowd := 0
+	for _, h := range l.hosts {
+		crowd = max(crowd, h.n)
+	}
 	for range maxPeeks {
 		var oldest *guest
 		most := 0
 		for _, h := range l.hosts {
-			if h.n < most {
+			if h.n < most || 2*h.n < crowd {
 				continue
 			}
 			if g := h.ripe(now); g != nil && (h.n > most || g.since.Before(oldest.since)) {

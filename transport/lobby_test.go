@@ -123,6 +123,47 @@ func TestLobbyWaitsForTheYoung(t *testing.T) {
 	})
 }
 
+// A guest does not give way for the crowd of another host, also while the whole crowd is young: on a busy
+// machine an honest handshake may take longer than the churn of an attacker.
+func TestCrowdGivesWay(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		own       int // guests of the honest host, of 8
+		givesWay  bool
+		newcomers int
+	}{
+		{"one guest of eight", 1, false, 3},
+		{"two of eight", 2, false, 3},
+		{"half of the guests", 4, true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLobby(8)
+				var own, crowd []*caller
+				for range c.own {
+					own = append(own, &caller{from: "10.0.0.1:1"})
+					l.enter(own[len(own)-1])
+				}
+				time.Sleep(ripeAfter)
+				for range 8 - c.own {
+					crowd = append(crowd, &caller{from: "10.0.0.2:1"})
+					l.enter(crowd[len(crowd)-1])
+				}
+				start := time.Now()
+				for range c.newcomers {
+					l.enter(&caller{from: "10.0.0.2:1"})
+				}
+				if own[0].closed != c.givesWay || crowd[0].closed == c.givesWay {
+					t.Errorf("the honest guest gave way: %v; one of the crowd did: %v", own[0].closed, crowd[0].closed)
+				}
+				if waited := time.Since(start); waited > ripeAfter+lobbyPause {
+					t.Errorf("the newcomers waited %v", waited)
+				}
+			})
+		})
+	}
+}
+
 // Guests that keep asking or talking without being admitted give way, too. So do guests whose bytes
 // always wait, as in a flood.
 func TestTalkersGiveWay(t *testing.T) {
