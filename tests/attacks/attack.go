@@ -30,6 +30,7 @@ type attack struct {
 	flags     []string                       // flags of the server; DIR stands for the attack's directory
 	configure func(*target, *exec.Cmd) error // changes the server's command
 	own       bool                           // another reason for a new server
+	door      door                           // the least exposed door at which the attack is possible
 	mayEnd    bool                           // the attack ends the server itself
 	mayUse    facts                          // how much more the server may use than before; zero: mostUsed
 	refusals  bool                           // new programs of the well-behaved client may be refused
@@ -41,7 +42,7 @@ type attack struct {
 
 // alone reports whether the attack needs a new server.
 func (a *attack) alone() bool {
-	return a.own || a.mayEnd || len(a.flags) > 0 || a.configure != nil
+	return a.own || a.mayEnd || a.door > openDoor || len(a.flags) > 0 || a.configure != nil
 }
 
 // mostUsed is how much more a server may use during an attack than before, unless the attack sets
@@ -65,6 +66,8 @@ type target struct {
 	args   []string // the server's flags
 	dir    string   // temporary files; removed at the end
 	token  string   // an argument of every program of the attack, and a time to sleep
+	keys   *keyring // for servers with the same door
+	bearer string   // the attacker's right token; "": the server asks for none
 	quick  bool     // small numbers
 	shared bool     // other attacks use the same server, so its resources say nothing about this attack
 
@@ -166,7 +169,7 @@ func (t *target) closeSessions(ctx context.Context) error {
 
 // closeSession closes a session. The session may have no connection, or may be gone.
 func (t *target) closeSession(ctx context.Context, id string) error {
-	p, err := t.dialOnce(ctx)
+	p, err := t.as(operatorName).dialOnce(ctx) // an operator owns every session
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Attacks on the access to the server.
@@ -29,7 +36,7 @@ var doorAttacks = []*attack{
 		does: "Opens 1,200 websockets from 20 addresses and sends a message that is refused on each three times a second.",
 		must: "Others connect, resume and ask for /healthz meanwhile.",
 		run: func(ctx context.Context, t *target) error {
-			_, release := t.occupy(ctx, 1200, 20, talk)
+			_, release := t.occupy(ctx, 1200, 20, t.talk)
 			defer release()
 			return t.othersGoOn(ctx)
 		},
@@ -39,6 +46,22 @@ var doorAttacks = []*attack{
 		does: "Opens 10,500 sessions that may live for 24 h, and leaves each at once.",
 		must: "Others still open sessions, and no session with a program ends.",
 		run:  emptySessions,
+	},
+	{
+		name: "no descriptors at the door", short: true, own: true, refusals: true, bound: 2 * time.Minute,
+		harms: func(err error) bool {
+			return !strings.HasPrefix(err.Error(), "stream") && !strings.HasPrefix(err.Error(), "echo") && !strings.HasPrefix(err.Error(), "end")
+		},
+		does: "Opens 400 connections to a server that has only 30 descriptors left.",
+		must: "The terminal and the stream of others go on. Others connect as soon as there are descriptors again.",
+		run:  doorWithoutFiles,
+	},
+	{
+		name: "full disk", short: true, own: true, refusals: true, skip: needsRoot, bound: 3 * time.Minute, configure: mountSmallDisk,
+		flags: []string{"--audit", "DIR/small/audit", "--spool-dir", "DIR/small"},
+		does:  "Fills the disk of 2 MiB that has the audit log and the spools, with the output of 8 programs, and starts programs meanwhile.",
+		must:  "Starts are refused. The terminal and the stream of others go on. Once there is room, programs start, and the audit log counts the lost lines.",
+		run:   fullDisk,
 	},
 	{
 		name: "churn", short: true,
@@ -58,15 +81,18 @@ var doorAttacks = []*attack{
 func listen(c net.Conn) { c.Read(make([]byte, 1)) }
 
 // talk opens a websocket and repeats a refused request until the connection ends.
-func talk(c net.Conn) {
+func (t *target) talk(c net.Conn) {
+	c, err := t.secure(context.Background(), c)
+	if err != nil {
+		return
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		io.Copy(io.Discard, c)
 	}()
 	const refused = `{"id":1,"method":"process/list","params":{}}`
-	next := []byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	next := []byte(handshake(t.bearer))
 	for {
 		c.Write(next)
 		select {
@@ -155,6 +181,120 @@ func emptySessions(ctx context.Context, t *target) error {
 		return err
 	}
 	return t.othersGoOn(ctx)
+}
+
+func doorWithoutFiles(ctx context.Context, t *target) error {
+	undo, err := t.noFiles(30)
+	if err != nil {
+		return err
+	}
+	_, release := t.occupy(ctx, 400, 20, listen)
+	defer release()
+	echoes := t.others.echoed()
+	err = eventually(ctx, answerWithin, func() error {
+		if n := t.others.echoed() - echoes; n < 100 {
+			return fmt.Errorf("%d echoes came while there were no descriptors, want 100", n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	undo()
+	return t.othersGoOn(ctx)
+}
+
+// mountSmallDisk mounts a disk of 2 MiB until the server has ended.
+func mountSmallDisk(t *target, _ *exec.Cmd) error {
+	dir := filepath.Join(t.dir, "small")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		return skipped(fmt.Sprint("no file system can be mounted here: ", err))
+	}
+	t.onRelease(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	return nil
+}
+
+func fullDisk(ctx context.Context, t *target) error {
+	p, err := t.open(ctx, obj{"capabilities": obj{"gap": true}, "session": obj{"detachedTtlMs": 60_000}}, nil)
+	if err != nil {
+		return err
+	}
+	for i := range 8 {
+		params := program(fmt.Sprint("full", i), t.self, childArg, "stream", "source", "100000000")
+		params["retention"] = obj{"bytes": 64 << 10, "onFull": "spool"}
+		if err := p.call(ctx, "process/start", params, nil); err != nil {
+			return err
+		}
+	}
+	p.cutAndWait() // now the server spools
+	q, err := t.open(ctx, nil, nil)
+	if err != nil {
+		return err
+	}
+	long := strings.Repeat("x", 8<<10) // the last block of the audit log may have some room
+	start := func(i int) error {
+		return q.call(ctx, "process/start", program(fmt.Sprint("p", i), "/bin/sh", "-c", ": "+long), nil)
+	}
+	n, refused := 0, 0
+	err = eventually(ctx, answerWithin, func() error {
+		n++
+		err := start(n)
+		if e := refusal(err); e != nil && e.Code == -32603 && strings.Contains(e.Message, "no space left on device") {
+			if refused++; refused >= 20 {
+				return nil
+			}
+		} else if err != nil {
+			return err
+		}
+		return fmt.Errorf("%d of %d starts were refused for the full disk, want 20", refused, n)
+	})
+	if err != nil {
+		return err
+	}
+	echoes := t.others.echoed()
+	err = eventually(ctx, answerWithin, func() error {
+		if n := t.others.echoed() - echoes; n < 100 {
+			return fmt.Errorf("%d echoes came while the disk was full, want 100", n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.closeSession(ctx, p.session); err != nil { // its spools go
+		return err
+	}
+	err = eventually(ctx, answerWithin, func() error { n++; return start(n) })
+	if err != nil {
+		return fmt.Errorf("with room on the disk again: %w", err)
+	}
+	return eventually(ctx, answerWithin, func() error {
+		text, err := os.ReadFile(filepath.Join(t.dir, "small", "audit"))
+		if err != nil {
+			return err
+		}
+		lost := 0
+		for line := range strings.Lines(string(text)) {
+			var event struct {
+				Event string
+				Lines int
+			}
+			if err := json.Unmarshal([]byte(line), &event); err != nil {
+				return fmt.Errorf("the audit log has %.200q: %w", line, err)
+			}
+			if event.Event == "audit.lost" {
+				lost += event.Lines
+			}
+		}
+		if lost == 0 {
+			return errors.New("the audit log counts no lost lines")
+		}
+		t.note("%d starts refused, %d lines lost and counted", refused, lost)
+		return nil
+	})
 }
 
 func churn(ctx context.Context, t *target) error {

@@ -46,6 +46,6 @@ func (s *server) framed() bool { return strings.HasPrefix(s.url, "unix+frames:")
 
 func (t *target) dialFrames(ctx context.Context, p *peer) (err error) {
 	p.tcp, err = t.connect(ctx, "")
-	p.ws = framed{p.tcp}
+	p.raw, p.ws = p.tcp, framed{p.tcp}
 	return err
 }

@@ -5,6 +5,7 @@
 //	go run ./tests/attacks --only 'fork|silent'   these attacks
 //	go run ./tests/attacks --list                 describes each attack and its rules
 //	go run ./tests/attacks --quick                small numbers
+//	go run ./tests/attacks --door tls             servers that ask for a token, inside TLS
 //	go run ./tests/attacks --server BIN           against this binary
 //	go run ./tests/attacks --all-at-once 30m      all attacks at once, for this long
 //
@@ -27,7 +28,7 @@ import (
 )
 
 // attacks are all attacks.
-var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks, fileAttacks, memoryAttacks, wireAttacks)
+var attacks = slices.Concat(startAttacks, killAttacks, doorAttacks, handshakeAttacks, credentialAttacks, tlsAttacks, fileAttacks, memoryAttacks, wireAttacks)
 
 type options struct {
 	only      *regexp.Regexp
@@ -35,6 +36,7 @@ type options struct {
 	quick     bool
 	server    string
 	allAtOnce time.Duration
+	door      door
 }
 
 func main() {
@@ -68,6 +70,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "small numbers, as in go test")
 	f.StringVar(&o.server, "server", "", "attack this troupe `binary`; default: built from the module")
 	f.DurationVar(&o.allAtOnce, "all-at-once", 0, "make all attacks at once, for so long")
+	f.Var(&o.door, "door", "`how` the server is exposed: open (no credential), token (bearer tokens), or tls (bearer tokens over wss); the attacker has a right token of its own")
 	f.DurationVar(&giveBackWithin, "give-back", giveBackWithin, "how long the server may take to give back what an attack made it use")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -98,7 +101,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer r.close()
-	r.quick = o.quick
+	r.quick, r.door = o.quick, o.door
 	if o.allAtOnce > 0 {
 		return r.together(ctx, chosen, o.allAtOnce, os.Stdout)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -31,6 +32,12 @@ var memoryAttacks = []*attack{
 		does: "Sends 7 MiB of a frame of 8 MiB on each of 100 connections of a unix socket, and then nothing.",
 		must: "Memory stays bounded over all connections.",
 		run:  unfinishedFrames,
+	},
+	{
+		name: "large messages", short: true, bound: 3 * time.Minute,
+		does: "Sends messages of 30 MiB on 40 connections at once, four times.",
+		must: "Each is answered, or told to try again later. Memory stays bounded over all connections.",
+		run:  largeMessages,
 	},
 	{
 		name: "refused member", short: true,
@@ -103,11 +110,11 @@ func unfinishedMessages(ctx context.Context, t *target) error {
 			if n > 0 {
 				head[0] = 0x00 // a continuation
 			}
-			p.tcp.SetWriteDeadline(time.Now().Add(3 * time.Second)) // the server need not read
-			if _, err := p.tcp.Write(head); err != nil {
+			p.raw.SetWriteDeadline(time.Now().Add(3 * time.Second)) // the server need not read
+			if _, err := p.raw.Write(head); err != nil {
 				return nil
 			}
-			if _, err := p.tcp.Write(part); err != nil {
+			if _, err := p.raw.Write(part); err != nil {
 				return nil
 			}
 		}
@@ -121,11 +128,51 @@ func unfinishedFrames(ctx context.Context, t *target) error {
 		if err != nil {
 			return nil // the server may refuse
 		}
-		p.tcp.SetWriteDeadline(time.Now().Add(3 * time.Second))
-		p.tcp.Write(binary.LittleEndian.AppendUint32(nil, 8*mib))
-		p.tcp.Write(bytes.Repeat([]byte(" "), 7*mib))
+		p.raw.SetWriteDeadline(time.Now().Add(3 * time.Second))
+		p.raw.Write(binary.LittleEndian.AppendUint32(nil, 8*mib))
+		p.raw.Write(bytes.Repeat([]byte(" "), 7*mib))
 		return nil
 	})
+}
+
+func largeMessages(ctx context.Context, t *target) error {
+	const size = 15 * mib // of a frame
+	parts := [][]byte{
+		[]byte(`{"id":` + expectedID + `,"method":"process/info","params":{"processId":"` + strings.Repeat("x", size-100)),
+		[]byte(strings.Repeat("x", size-3) + `"}}`),
+	}
+	var answered, later atomic.Int64
+	err := parallel(40, 40, func(int) error {
+		for range t.n(4, 1) {
+			p, err := t.open(ctx, nil, nil)
+			if err != nil {
+				return err
+			}
+			answer := p.expect()
+			p.raw.SetWriteDeadline(time.Now().Add(2 * answerWithin))
+			for i, part := range parts {
+				head := []byte{byte(1 - i | i<<7), 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+				binary.BigEndian.PutUint64(head[2:], uint64(len(part)))
+				p.raw.Write(head)
+				p.raw.Write(part)
+			}
+			switch err := p.await(ctx, "process/info", answer, nil); {
+			case refusal(err) != nil: // there is no such process
+				answered.Add(1)
+			case websocket.IsCloseError(p.ended(), websocket.CloseTryAgainLater):
+				later.Add(1)
+			default:
+				return err
+			}
+			p.cut()
+		}
+		return nil
+	})
+	t.note("%d answered, %d told to try again later", answered.Load(), later.Load())
+	if err != nil {
+		return err
+	}
+	return t.othersGoOn(ctx)
 }
 
 // packText appends a string of msgpack.

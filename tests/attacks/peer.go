@@ -22,7 +22,8 @@ type obj = map[string]any
 type peer struct {
 	t   *target
 	ws  link
-	tcp net.Conn
+	tcp net.Conn // below TLS
+	raw net.Conn // inside TLS, if there is TLS
 
 	writing sync.Mutex
 
@@ -77,15 +78,17 @@ func (t *target) dial(ctx context.Context, o dialOptions) (*peer, error) {
 		ReadBufferSize:   16 << 10,
 		WriteBufferSize:  16 << 10,
 		NetDialContext: func(ctx context.Context, _, _ string) (c net.Conn, err error) {
-			c, err = t.connect(ctx, o.from)
-			p.tcp = c
-			return c, err
+			if p.tcp, err = t.connect(ctx, o.from); err != nil {
+				return nil, err
+			}
+			p.raw, err = t.secure(ctx, p.tcp)
+			return p.raw, err
 		},
 	}
 	if o.protocol != "" {
 		dialer.Subprotocols = []string{o.protocol}
 	}
-	ws, response, err := dialer.DialContext(ctx, "ws://server/", nil)
+	ws, response, err := dialer.DialContext(ctx, "ws://server/", header(t.bearer))
 	if err != nil {
 		if response != nil {
 			err = fmt.Errorf("%w: %s", err, response.Status)
@@ -109,7 +112,7 @@ func (p *peer) begin(o dialOptions) {
 	}
 }
 
-// connect opens a connection to the server's socket.
+// connect opens a connection to the server's socket, without TLS.
 func (t *target) connect(ctx context.Context, from string) (net.Conn, error) {
 	var d net.Dialer
 	if from != "" {
@@ -124,7 +127,8 @@ func (s *server) address() (network, address string) {
 	if _, path, ok := strings.Cut(s.url, "://"); ok && strings.HasPrefix(path, "/") {
 		return "unix", path
 	}
-	return "tcp", strings.TrimPrefix(s.url, "ws://")
+	_, address, _ = strings.Cut(s.url, "://")
+	return "tcp", address
 }
 
 // open opens a connection and a session. params are added to the parameters of initialize. The end of
@@ -191,6 +195,18 @@ func (p *peer) request(method string, params any) (chan peerAnswer, error) {
 		err = p.ended()
 	}
 	return answer, err
+}
+
+// expectedID is the id of a request that the caller writes by itself.
+const expectedID = "1000000000"
+
+// expect returns the channel of the answer to a request with expectedID, as request does.
+func (p *peer) expect() chan peerAnswer {
+	answer := make(chan peerAnswer, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting[1_000_000_000] = answer
+	return answer
 }
 
 // errNoAnswer means: no answer came within answerWithin.
@@ -322,7 +338,13 @@ func (t *target) healthz(ctx context.Context) error {
 	defer cancel()
 	h := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return t.connect(ctx, "") },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, err := t.connect(ctx, "")
+			if err != nil {
+				return nil, err
+			}
+			return t.secure(ctx, c)
+		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, "GET", "http://server/healthz", nil)
 	if err != nil {

@@ -21,6 +21,7 @@ type runner struct {
 	self     string // path of this program, where any user may run it
 	dir      string // temporary files; removed at the end
 	quick    bool
+	door     door
 	progress io.Writer
 }
 
@@ -75,18 +76,26 @@ type result struct {
 	p99                 time.Duration
 	rounds, errors      int // of the well-behaved client
 	refusals, resumes   int
+	checked             int64 // right bytes of its stream
 	notes               []string
 	skipped             string
 	wrong               []error // nil: the server withstood the attack
 }
 
 // target makes a target without a server.
-func (r *runner) target() (*target, error) {
+func (r *runner) target(d door) (*target, error) {
 	dir, err := os.MkdirTemp(r.dir, "target-")
 	if err != nil {
 		return nil, err
 	}
-	return &target{binary: r.binary, self: r.self, dir: dir, token: newToken(), quick: r.quick}, os.Chmod(dir, 0o755)
+	t := &target{binary: r.binary, self: r.self, dir: dir, token: newToken(), quick: r.quick}
+	if t.keys, err = newKeyring(d, dir); err != nil {
+		return nil, err
+	}
+	if d >= tokenDoor {
+		t.bearer = tokenOf(attackerName)
+	}
+	return t, os.Chmod(dir, 0o755)
 }
 
 // release ends everything that an attack started, also after a failure.
@@ -128,7 +137,11 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bound+stopWithin+2*giveBackWithin, errors.New("the attack took too long"))
 	defer cancel()
-	t, err := r.target()
+	d := max(r.door, a.door)
+	if slices.Contains(a.flags, "--listen") {
+		d = openDoor // the flags say how the server is exposed
+	}
+	t, err := r.target(d)
 	if err != nil {
 		return err
 	}
@@ -140,7 +153,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 		}
 	}
 
-	flags := slices.Clone(a.flags)
+	flags := slices.Concat(t.keys.flags(), a.flags)
 	for i := range flags {
 		flags[i] = strings.ReplaceAll(flags[i], "DIR", t.dir)
 	}
@@ -159,7 +172,8 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	}
 	defer s.kill()
 	t.server = s
-	side := &target{server: s, self: r.self} // the target of the monitor and the witness
+	beside, side := t.as(goodName), t.as(operatorName) // the targets of the well-behaved client and the monitor
+	defer beside.end()
 	defer side.end()
 	looking, endLooking := context.WithCancel(ctx)
 	defer endLooking()
@@ -173,7 +187,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 		case <-ctx.Done():
 		}
 	}()
-	w, err := newWitness(looking, side)
+	w, err := newWitness(looking, beside, a.harms)
 	if err != nil {
 		return fmt.Errorf("the well-behaved client: %w", err)
 	}
@@ -270,6 +284,7 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	wrong := func(format string, args ...any) { res.wrong = append(res.wrong, fmt.Errorf(format, args...)) }
 	w.mu.Lock()
 	res.errors, res.refusals, res.resumes = w.errors, w.refusals, w.resumes
+	res.checked = w.check.Bytes()
 	for _, n := range w.rounds {
 		res.rounds += n
 	}
@@ -278,7 +293,7 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 	if a.mayEnd {
 		res.errors, first = 0, nil // the witness lost its server
 	}
-	if first != nil && (a.harms == nil || !a.harms(first)) {
+	if first != nil {
 		wrong("the well-behaved client had %d errors, the first: %w", res.errors, first)
 	}
 	if res.refusals > 0 && !a.refusals {
@@ -314,11 +329,11 @@ func (r *runner) judge(a *attack, t *target, w *witness, res *result) {
 // table writes a line for each result.
 type table struct{ w io.Writer }
 
-const tableFormat = "%-24s %-18s %-16s %-14s %-20s %9s %7s  %s\n"
+const tableFormat = "%-24s %-18s %-16s %-14s %-20s %9s %7s %9s  %s\n"
 
 func (t table) header() {
-	fmt.Fprintf(t.w, tableFormat, "attack", "RSS MiB", "descriptors", "threads", "goroutines", "p99 ms", "errors", "verdict")
-	fmt.Fprintf(t.w, tableFormat, "", "before/most/after", "b/m/a", "b/m/a", "b/m/a", "", "", "")
+	fmt.Fprintf(t.w, tableFormat, "attack", "RSS MiB", "descriptors", "threads", "goroutines", "p99 ms", "errors", "right MiB", "verdict")
+	fmt.Fprintf(t.w, tableFormat, "", "before/most/after", "b/m/a", "b/m/a", "b/m/a", "", "", "", "")
 }
 
 func (t table) line(r result) {
@@ -345,7 +360,7 @@ func (t table) line(r result) {
 		three(r.before.Files, r.most.Files, r.after.Files, 1),
 		three(r.before.Threads, r.most.Threads, r.after.Threads, 1),
 		three(r.before.Goroutines, r.most.Goroutines, r.after.Goroutines, 1),
-		fmt.Sprintf("%.1f", float64(r.p99.Microseconds())/1000), fmt.Sprint(r.errors), verdict)
+		fmt.Sprintf("%.1f", float64(r.p99.Microseconds())/1000), fmt.Sprint(r.errors), fmt.Sprint(r.checked>>20), verdict)
 	for _, err := range r.wrong {
 		fmt.Fprintf(t.w, "    ✗ %s\n", strings.ReplaceAll(err.Error(), "\n", "\n      "))
 	}

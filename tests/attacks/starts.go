@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,12 @@ var startAttacks = []*attack{
 		does: "Starts 4,000 programs that end at once, 8 sessions at a time with 64 requests each.",
 		must: "Every start is answered, and every program closes.",
 		run:  storm,
+	},
+	{
+		name: "storm above a limit", short: true, flags: []string{"--max-starts-each", "20", "--max-starts-burst", "20", "--max-processes-each", "16"},
+		does: "Asks for 20,000 starts on 8 connections, where 20 a second are allowed.",
+		must: "No more programs start than the limit allows, and each refusal names the limit. The starts of others are not refused.",
+		run:  stormAboveLimit,
 	},
 	{
 		name: "hung directories", short: true, skip: noFUSE,
@@ -138,6 +145,42 @@ func storm(ctx context.Context, t *target) error {
 		}
 		return nil
 	})
+}
+
+// stormAboveLimit attacks from an address of its own: without credentials, addresses have the limits.
+func stormAboveLimit(ctx context.Context, t *target) error {
+	const rate, burst = 20, 20 // as in the flags
+	var started, refused atomic.Int64
+	begin := time.Now()
+	err := parallel(8, 8, func(int) error {
+		p, err := t.dial(ctx, dialOptions{from: "127.0.1.1"})
+		if err != nil {
+			return err
+		}
+		if err := p.initialize(ctx, nil); err != nil {
+			return err
+		}
+		return parallel(t.n(2500, 250), 32, func(i int) error {
+			err := p.call(ctx, "process/start", program(fmt.Sprint("p", i), "/bin/true"), nil)
+			switch e := refusal(err); {
+			case err == nil:
+				started.Add(1)
+			case e != nil && e.Code == -32600 && (strings.Contains(e.Message, "max-starts-each is 20") || strings.Contains(e.Message, "max-processes-each is 16")):
+				refused.Add(1)
+			default:
+				return err
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	t.note("%d started, %d refused", started.Load(), refused.Load())
+	if most := burst + rate*(time.Since(begin).Seconds()+1); float64(started.Load()) > most {
+		return fmt.Errorf("%d programs started, where %.0f are allowed", started.Load(), most)
+	}
+	return t.othersGoOn(ctx)
 }
 
 // hungStarts starts programs whose directory is on a dead disk.

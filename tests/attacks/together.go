@@ -151,12 +151,12 @@ func turnedAway(err error) bool {
 
 // round makes an attack on a server under other attacks.
 func (r *runner) round(ctx context.Context, a *attack, whole *target) error {
-	t, err := r.target()
+	t, err := r.target(whole.keys.door)
 	if err != nil {
 		return err
 	}
 	defer t.release()
-	t.server, t.others, t.shared = whole.server, whole.others, true
+	t.server, t.others, t.keys, t.shared = whole.server, whole.others, whole.keys, true
 	bound := a.bound
 	if bound == 0 {
 		bound = time.Minute

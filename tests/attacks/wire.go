@@ -50,6 +50,12 @@ var wireAttacks = []*attack{
 		run:  pings,
 	},
 	{
+		name: "frames of one byte", short: true, bound: 3 * time.Minute,
+		does: "Sends messages in 100,000 frames of one byte, in packets of one byte, and in frames without a byte that never end, on 24 connections.",
+		must: "A message that ends is answered. A message without bytes does not go on for ever.",
+		run:  tinyFrames,
+	},
+	{
 		name: "fuzz", short: true,
 		does: "Sends random methods with random params, of right and of wrong types.",
 		must: "Nothing panics, and nothing is left.",
@@ -225,8 +231,8 @@ func pings(ctx context.Context, t *target) error {
 		ping := []byte{0x89, 0x80 | 4, 0, 0, 0, 0, 'p', 'i', 'n', 'g'}
 		batch := slices.Repeat(ping, 1000)
 		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-			p.tcp.SetWriteDeadline(time.Now().Add(time.Second))
-			if _, err := p.tcp.Write(batch); err != nil {
+			p.raw.SetWriteDeadline(time.Now().Add(time.Second))
+			if _, err := p.raw.Write(batch); err != nil {
 				return nil // the server ended the connection, or takes no more
 			}
 		}
@@ -274,6 +280,62 @@ func (t *target) fuzzParams(r *rand.Rand, path string) obj {
 		delete(params, "cwd")
 	}
 	return params
+}
+
+// tinyFrames sends a request on each connection, padded with blanks.
+func tinyFrames(ctx context.Context, t *target) error {
+	const request = `{"id":` + expectedID + `,"method":"server/info","params":{}}`
+	frame := func(opcode byte, payload string) []byte {
+		return append([]byte{opcode, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...) // masked with zeros
+	}
+	size := t.n(100_000, 5_000)
+	return t.holdBytes(ctx, 24, func(i int) error {
+		p, err := t.open(ctx, nil, nil)
+		if err != nil {
+			return err
+		}
+		answer, text := p.expect(), request
+		write := func(data []byte) error {
+			p.raw.SetWriteDeadline(time.Now().Add(answerWithin))
+			_, err := p.raw.Write(data)
+			return err
+		}
+		switch i % 3 {
+		case 0: // frames of one byte
+			text = strings.Repeat(" ", size) + text
+			var all []byte
+			for n := range text {
+				opcode := byte(0) // a continuation
+				if n == 0 {
+					opcode = 1
+				}
+				if n == len(text)-1 {
+					opcode |= 0x80 // the last of its message
+				}
+				all = append(all, frame(opcode, text[n:n+1])...)
+			}
+			if err := write(all); err != nil {
+				return err
+			}
+		case 1: // packets of one byte
+			for _, b := range frame(0x81, text) {
+				if err := write([]byte{b}); err != nil {
+					return err
+				}
+			}
+		case 2: // frames without a byte
+			all := slices.Repeat(frame(0, ""), 10_000)
+			err := write(frame(1, ""))
+			for end := time.Now().Add(answerWithin); err == nil && time.Now().Before(end); {
+				err = write(all)
+			}
+			if err == nil {
+				return fmt.Errorf("the server read frames without a byte for %v", answerWithin)
+			}
+			return nil
+		}
+		return p.await(ctx, "server/info", answer, nil)
+	})
 }
 
 func fuzz(ctx context.Context, t *target) error {

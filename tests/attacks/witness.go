@@ -20,7 +20,8 @@ import (
 // resumes. The witness also opens new sessions, runs a program and looks at a file in each, and asks
 // for the server's health. The witness counts every error.
 type witness struct {
-	t *target // for the witness alone
+	t     *target          // for the witness alone
+	harms func(error) bool // reports whether an error does not count against the server; may be nil
 
 	// Each short action of the witness holds round for reading; pause holds round for writing.
 	round sync.RWMutex
@@ -34,7 +35,7 @@ type witness struct {
 	mu       sync.Mutex
 	echoes   []time.Duration
 	errors   int
-	first    error // the first of errors
+	first    error // the first of errors that is not among harms
 	refusals int   // refused starts
 	rounds   [4]int
 	cuts     int // cuts of the stream's connection
@@ -73,18 +74,18 @@ func (s *slowly) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func newWitness(ctx context.Context, t *target) (w *witness, err error) {
-	w = &witness{t: t}
+func newWitness(ctx context.Context, t *target, harms func(error) bool) (w *witness, err error) {
+	w = &witness{t: t, harms: harms}
 	defer func() {
 		if err != nil {
 			w.close()
 		}
 	}()
-	if w.typist, err = client.Dial(ctx, t.server.url, &client.Options{Name: "typist"}); err != nil {
+	if w.typist, err = client.Dial(ctx, t.server.url, &client.Options{Name: "typist", Token: func() (string, error) { return t.bearer, nil }, TLS: t.keys.tls()}); err != nil {
 		return nil, err
 	}
 	w.reader, err = client.Dial(ctx, t.server.url, &client.Options{Name: "reader", Dialer: func(ctx context.Context) (transport.Conn, error) {
-		c, err := transport.Dial(ctx, t.server.url, &transport.DialOptions{Subprotocols: []string{transport.SubprotocolMsgpack}})
+		c, err := transport.Dial(ctx, t.server.url, &transport.DialOptions{Subprotocols: []string{transport.SubprotocolMsgpack}, Header: header(t.bearer), TLS: t.keys.tls()})
 		if err == nil {
 			w.wire.Store(&c)
 		}
@@ -120,8 +121,8 @@ func (w *witness) count(change func()) {
 func (w *witness) wrong(what string, err error) {
 	w.count(func() {
 		w.errors++
-		if w.first == nil {
-			w.first = fmt.Errorf("%s: %w", what, err)
+		if err := fmt.Errorf("%s: %w", what, err); w.first == nil && (w.harms == nil || !w.harms(err)) {
+			w.first = err
 		}
 	})
 }
@@ -223,6 +224,13 @@ func (w *witness) goesOn(ctx context.Context) error {
 	})
 }
 
+// echoed returns how many echoes have come.
+func (w *witness) echoed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.echoes)
+}
+
 // forget drops the echo times so far.
 func (w *witness) forget() { w.count(func() { w.echoes = nil }) }
 
@@ -277,7 +285,7 @@ func (w *witness) session(ctx context.Context) error {
 
 // dialOnce is dial for a connection that the caller ends.
 func (t *target) dialOnce(ctx context.Context) (*peer, error) {
-	once := &target{server: t.server}
+	once := &target{server: t.server, keys: t.keys, bearer: t.bearer}
 	return once.dial(ctx, dialOptions{deaf: true})
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +27,24 @@ func Number(pid int, file, name string) (n int64, err error) {
 		return 0, fmt.Errorf("%s of %s: %w", name, path, err)
 	}
 	return n, nil
+}
+
+// CPU returns the processor time that all threads of a process have used so far, in steps of 10 ms.
+func CPU(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name of the program may have blanks
+	var ticks time.Duration
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, err
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond, nil // USER_HZ is 100 on Linux
 }
 
 // Files returns the number of open descriptors of a process.
