@@ -18,6 +18,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 )
 
 // memory is a sink of a test.
@@ -124,16 +125,39 @@ func TestArgvIsCut(t *testing.T) {
 }
 
 func TestLineIsBounded(t *testing.T) {
-	hostile := make(List, 10_000)
-	for i := range hostile {
-		hostile[i] = strings.Repeat("\x01", i)
+	for _, escaped := range []string{"\x01", "\x7f", "\u009b", "\U000e0041"} {
+		hostile := make(List, 10_000)
+		for i := range hostile {
+			hostile[i] = strings.Repeat(escaped, i)
+		}
+		long := Text(strings.Repeat(escaped, 1<<20))
+		e := ProcessStart{Argv: hostile, Variables: hostile, Dir: long, Process: Process{Process: long, Group: long}}
+		if n := len(line(e, time.Now())); n > 128<<10 {
+			t.Errorf("with %q a line has %d bytes", escaped, n)
+		}
+		linesOf(t, string(line(e, time.Now())))
 	}
-	long := Text(strings.Repeat("\x01", 1<<20))
-	e := ProcessStart{Argv: hostile, Variables: hostile, Dir: long, Process: Process{Process: long, Group: long}}
-	if n := len(line(e, time.Now())); n > 128<<10 {
-		t.Errorf("a line has %d bytes", n)
+}
+
+// A line controls no terminal, whatever names clients choose, and the names can be read back.
+func TestLinesAreInert(t *testing.T) {
+	const name = "\x1b[2J\x07\x7f \u0085\u009b31m\u009d0;title\u009c \u202eright to left\u2066 \u200b\ufeff\U000e0041 näme, 名前\u2028\n"
+	got := line(ProcessStart{Process: Process{Who: Who{Identity: name}, Process: name}, Argv: List{name}}, time.Now())
+	for _, r := range strings.TrimSuffix(string(got), "\n") {
+		if !unicode.IsPrint(r) {
+			t.Errorf("a line has %U: %s", r, got)
+		}
 	}
-	linesOf(t, string(line(e, time.Now())))
+	var read struct {
+		Identity, Process string
+		Argv              []string
+	}
+	if err := json.Unmarshal(got, &read); err != nil || read.Identity != name || read.Process != name || read.Argv[0] != name {
+		t.Errorf("read back: %v, %+q", err, read)
+	}
+	if !strings.Contains(string(got), "näme, 名前") {
+		t.Errorf("letters cannot be read: %s", got)
+	}
 }
 
 func TestNilRecordsNothing(t *testing.T) {

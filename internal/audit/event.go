@@ -3,8 +3,12 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // An Event becomes one line of the record. docs/AUDIT.md describes every member. No event has a member
@@ -218,8 +222,10 @@ func (l List) MarshalJSON() ([]byte, error) {
 		}
 		before := b.Len()
 		if len(s) < maxList {
-			e.Encode(s)             // a string can always be encoded
-			b.Truncate(b.Len() - 1) // the newline
+			e.Encode(s) // a string can always be encoded
+			text := inert(bytes.TrimSuffix(b.Bytes()[before:], []byte("\n")))
+			b.Truncate(before)
+			b.Write(text)
 		}
 		if b.Len() == before || b.Len() > maxList {
 			b.Truncate(before)
@@ -266,5 +272,26 @@ func line(e Event, at time.Time) []byte {
 	if members[0] != '}' {
 		out = append(out, ',')
 	}
-	return append(out, members...)
+	return inert(append(out, members...))
+}
+
+// inert escapes every character with which a name could control the terminal of a reader. encoding/json
+// escapes only those below U+0020: some terminals obey U+009B as they obey ESC [, and U+202E turns the
+// rest of a line around.
+func inert(line []byte) []byte {
+	controls := func(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) }
+	if bytes.IndexFunc(line, controls) < 0 {
+		return line
+	}
+	out := make([]byte, 0, len(line)+100)
+	for _, r := range string(line) {
+		if !controls(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, "\\u%04x", unit)
+		}
+	}
+	return out
 }
