@@ -62,8 +62,8 @@ type dialer = func(context.Context) (transport.Conn, error)
 // runMain runs a program and returns its exit code. If troupe itself fails, runMain prints the failure
 // to stderr and returns one of the codes above. When runMain returns, no process of the program is
 // left, and the terminal is in its original mode. Without --url, the function server starts a server in
-// this process.
-func runMain(args []string, stdin, stdout, stderr *os.File, server func() (_ dialer, shutdown func(), _ error)) int {
+// this process, which runs programs as the user.
+func runMain(args []string, stdin, stdout, stderr *os.File, server func(user string) (_ dialer, shutdown func(), _ error)) int {
 	o, err := parseRun(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -89,6 +89,9 @@ type runFlags struct {
 	env      []string    // key=value
 	tty      choice
 	argv     []string
+
+	user, umask string // "": those of the server
+	noNewPrivs  bool
 }
 
 // A choice is a flag whose absence differs from both yes and no.
@@ -129,6 +132,9 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	fs.BoolFunc("tty", "run in a terminal; default: if stdin and stdout are terminals", tty(yes))
 	fs.BoolFunc("t", "the same as --tty", tty(yes))
 	fs.BoolFunc("no-tty", "run on pipes", tty(no))
+	fs.StringVar(&o.user, "user", "", "run as the `USER` with this name or number, or as UID:GID. HOME, USER, LOGNAME and SHELL become the user's.\nWithout --url, troupe must be root; with --url, the server must allow the user")
+	fs.StringVar(&o.umask, "umask", "", "run with this `MASK` for new files, in octal digits, such as 027")
+	fs.BoolVar(&o.noNewPrivs, "no-new-privs", false, "the program gains no privileges, as with sudo and other set-user-ID programs")
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, "usage: troupe run [flags] [--] PROGRAM [ARGUMENT ...]\n\n"+
@@ -161,7 +167,7 @@ type runner struct {
 	breakOnce sync.Once // closes broken when nobody reads troupe's output any more
 }
 
-func (r *runner) run(server func() (dialer, func(), error)) (code int, err error) {
+func (r *runner) run(server func(user string) (dialer, func(), error)) (code int, err error) {
 	// Catch SIGPIPE, too: the failed write returns an error, and must not end troupe.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGPIPE, syscall.SIGWINCH)
@@ -183,7 +189,7 @@ func (r *runner) run(server func() (dialer, func(), error)) (code int, err error
 	o := client.Options{Name: "troupe run", ReconnectFor: resumeFor, Token: client.TokenFromEnv, TLS: r.tls}
 	o.Lost, o.Resumed = r.watch()
 	if r.url == "" {
-		dial, shutdown, err := server()
+		dial, shutdown, err := server(r.user)
 		if err != nil {
 			return exitFailed, err
 		}
@@ -244,6 +250,7 @@ func (r *runner) command(c *client.Client) (*client.Cmd, error) {
 	cmd.Stdin = r.stdin
 	cmd.Stdout, cmd.Stderr = &output{r.stdout, r}, &output{r.stderr, r}
 	cmd.Dir = r.cwd
+	cmd.User, cmd.Umask, cmd.NoNewPrivs = r.user, r.umask, r.noNewPrivs
 	if r.tty == yes {
 		cmd.TTY = true
 		cmd.WaitDelay = -1 // as with ssh, a background job does not keep the terminal
@@ -255,6 +262,12 @@ func (r *runner) command(c *client.Client) (*client.Cmd, error) {
 			return nil, err
 		}
 		cmd.Dir = dir
+		if r.user != "" {
+			// The same variables, but the server replaces those of the user.
+			cmd.EnvPolicy, cmd.Env = client.InheritEnv(), r.env
+			cmd.EnvPolicy.IgnoreDefaultExcludes = true
+			return cmd, nil
+		}
 		cmd.Env = append(os.Environ(), r.env...)
 		return cmd, nil
 	}

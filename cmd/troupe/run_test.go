@@ -55,9 +55,9 @@ func troupe(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // startServer starts a server and returns its URL.
-func startServer(t *testing.T) (url string, server *exec.Cmd) {
+func startServer(t *testing.T, flags ...string) (url string, server *exec.Cmd) {
 	t.Helper()
-	server = troupe(t, "serve", "--listen", "ws://127.0.0.1:0")
+	server = troupe(t, append([]string{"serve", "--listen", "ws://127.0.0.1:0"}, flags...)...)
 	stdout, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +161,43 @@ func TestRunEnvironment(t *testing.T) {
 		if string(out) != want || err != nil {
 			t.Errorf("--url %s: %q, %v; want %q", flag, out, err, want)
 		}
+	}
+}
+
+// TestRunUser: the program has the user, the mask and the privileges of the flags, here and on a server.
+func TestRunUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run programs as other users")
+	}
+	users := filepath.Join(t.TempDir(), "users")
+	if err := os.WriteFile(users, []byte("* 54321:54322 nobody\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url, _ := startServer(t, "--users-file", users)
+	t.Setenv("A_KEY", "passed")
+	for name, flags := range map[string][]string{"embedded": nil, "url": {"--url", url}} {
+		run := func(want string, args ...string) {
+			t.Helper()
+			out, err := troupe(t, append(append([]string{"run", "--cwd", "/"}, flags...), args...)...).CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != want {
+				t.Errorf("%s: %q, %v, want %q", name, got, err, want)
+			}
+		}
+		const script = "echo $(id -u) $(id -g) $(umask) $(grep NoNewPrivs /proc/self/status) $HOME $A"
+		run("54321 54322 0027 NoNewPrivs: 1 / own", "--user", "54321:54322", "--umask", "027", "--no-new-privs", "--env", "A=own", "sh", "-c", script)
+		run("65534 65534 0022 NoNewPrivs: 0 /mine", "--user", "nobody", "--umask", "022", "--env", "HOME=/mine", "sh", "-c", script)
+		for arg, text := range map[string]string{"no-such-user": "no-such-user", "4294967295": "is no number"} {
+			if flags != nil {
+				text = "not among the users"
+			}
+			out, err := troupe(t, append(append([]string{"run"}, flags...), "--user", arg, "true")...).CombinedOutput()
+			if code := exitCode(t, err); code != exitFailed || !strings.Contains(string(out), text) {
+				t.Errorf("%s --user %s: exit code %d, %s", name, arg, code, out)
+			}
+		}
+	}
+	if out, err := troupe(t, "run", "--user", "54321", "sh", "-c", "echo $A_KEY").Output(); err != nil || string(out) != "passed\n" {
+		t.Errorf("a variable of troupe's own environment: %q, %v", out, err)
 	}
 }
 

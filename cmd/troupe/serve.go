@@ -347,10 +347,15 @@ func (h levelHandler) WithGroup(n string) slog.Handler {
 	return levelHandler{h.Handler.WithGroup(n), h.level}
 }
 
-// embedded starts a server in this process, for troupe run without --url.
-func embedded() (dial func(context.Context) (transport.Conn, error), shutdown func(), err error) {
+// embedded starts a server in this process, for troupe run without --url. user is the only user of its programs; "":
+// the user of troupe.
+func embedded(user string) (dial func(context.Context) (transport.Conn, error), shutdown func(), err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	troupe, err := actors.Start(newSystem(log), actors.Config{Version: version(), Log: log, Subreaper: true})
+	config := actors.Config{Version: version(), Log: log, Subreaper: true}
+	if user != "" {
+		config.Users = func(string) ([]string, string, error) { return []string{user}, user, nil }
+	}
+	troupe, err := actors.Start(newSystem(log), config)
 	if err != nil {
 		return nil, nil, err
 	}
