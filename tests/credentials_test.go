@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
@@ -16,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,114 +118,6 @@ func dialAs(t *testing.T, url, authorization string, config *tls.Config) (ws *we
 	}
 	text, _ := io.ReadAll(resp.Body)
 	return nil, resp.StatusCode, strings.TrimSpace(string(text))
-}
-
-// TestCredentials: each way in × each state of a credential.
-func TestCredentials(t *testing.T) {
-	t.Parallel()
-	k := newKeyring(t)
-	hour := func(n int) int64 { return time.Now().Add(time.Duration(n) * time.Hour).Unix() }
-	whole := k.jwt(jose.EdDSA, k.key, nil)
-	parts := strings.Split(whole, ".")
-	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + parts[1] + "."
-	states := map[string]struct{ authorization, refusal string }{ // refusal "": right
-		"none":                              {"", "missing websocket bearer token"},
-		"another scheme":                    {"Basic YTpi", "invalid authorization header"},
-		"no token":                          {"Bearer ", "invalid authorization header"},
-		"a wrong token":                     {"Bearer token-of-nobody-at-all", "invalid websocket jwt"},
-		"the hash of a token":               {"Bearer sha256:anything", "invalid websocket jwt"},
-		"right, in plain":                   {"Bearer token-of-alice-in-plain", ""},
-		"right, any case of the scheme":     {"bEARER token-of-alice-in-plain", ""},
-		"right, stored as a hash":           {"Bearer token-of-bob-which-is-stored-as-a-hash", ""},
-		"right, before a rotation":          {"Bearer old-token-of-carol", ""},
-		"right, after a rotation":           {"Bearer new-token-of-carol", ""},
-		"signed":                            {"Bearer " + whole, ""},
-		"signed with the secret":            {"Bearer " + k.jwt(jose.HS256, []byte(k.secret), nil), ""},
-		"signed, expired":                   {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"exp": hour(-1)}), "expired websocket jwt"},
-		"signed, without exp":               {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"exp": nil}), "invalid websocket jwt"},
-		"signed, not yet valid":             {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"nbf": hour(1), "exp": hour(2)}), "websocket jwt is not valid yet"},
-		"signed, for somebody else":         {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"aud": "them"}), "invalid websocket jwt"},
-		"signed, by another issuer":         {"Bearer " + k.jwt(jose.EdDSA, k.key, obj{"iss": "them"}), "invalid websocket jwt"},
-		"signed, alg none":                  {"Bearer " + none, "invalid websocket jwt"},
-		"signed, signature cut":             {"Bearer " + whole[:len(whole)-4], "invalid websocket jwt"},
-		"HMAC with the public key":          {"Bearer " + k.jwt(jose.HS256, []byte(k.public), nil), "invalid websocket jwt"},
-		"HMAC with the public key, trimmed": {"Bearer " + k.jwt(jose.HS256, []byte(strings.TrimSpace(k.public)), nil), "invalid websocket jwt"},
-	}
-	for name, listen := range map[string]string{"ws": "ws://127.0.0.1:0", "wss": "wss://127.0.0.1:0", "unix": "unix://" + k.path("socket")} {
-		t.Run(name, func(t *testing.T) {
-			s := startServer(t, k.flags(listen)...)
-			client := k.ca.Client(t, nil)
-			check := func(t *testing.T, authorization, refusal string) {
-				t.Helper()
-				_, status, body := dialAs(t, s.url, authorization, client)
-				if want := 401; refusal != "" && (status != want || body != refusal) {
-					t.Errorf("%d %q, want %d %q", status, body, want, refusal)
-				} else if refusal == "" && status != 101 {
-					t.Errorf("%d %q, want a websocket", status, body)
-				}
-			}
-			for state, c := range states {
-				t.Run(state, func(t *testing.T) { check(t, c.authorization, c.refusal) })
-			}
-			tokens, err := os.ReadFile(k.path("tokens"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer k.file("tokens", string(tokens))
-			k.file("tokens", "carol new-token-of-carol\n")
-			t.Run("revoked", func(t *testing.T) { check(t, "Bearer token-of-alice-in-plain", "invalid websocket jwt") })
-			t.Run("rotated out", func(t *testing.T) { check(t, "Bearer old-token-of-carol", "invalid websocket jwt") })
-			t.Run("rotated in", func(t *testing.T) { check(t, "Bearer new-token-of-carol", "") })
-			if name == "wss" {
-				t.Run("a certificate", func(t *testing.T) {
-					if _, status, body := dialAs(t, s.url, "", k.ca.Client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "erin"}})); status != 101 {
-						t.Errorf("%d %q, want a websocket", status, body)
-					}
-				})
-				t.Run("a certificate of another issuer", func(t *testing.T) {
-					strange := testca.New(t).Client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "erin"}})
-					strange.RootCAs = k.ca.Roots
-					dialer := websocket.Dialer{HandshakeTimeout: factTimeout, TLSClientConfig: strange}
-					if ws, resp, err := dialer.Dial(s.url, nil); err == nil || resp != nil {
-						t.Errorf("%v, %v, want a failed handshake", ws, resp)
-					}
-				})
-			}
-			for _, credential := range []string{"token-of-", "old-token", "eyJ"} {
-				if strings.Contains(s.stderr.String(), credential) {
-					t.Errorf("the server logged a credential: %s", s.stderr)
-				}
-			}
-		})
-	}
-	t.Run("unix user", func(t *testing.T) {
-		s := startServer(t, "--listen", "unix://"+k.path("users"), "--auth-unix-users")
-		if _, status, body := dialAs(t, s.url, "", nil); status != 101 {
-			t.Errorf("%d %q", status, body)
-		}
-		if _, status, body := dialAs(t, s.url, "Bearer anything", nil); status != 401 {
-			t.Errorf("with a token that nobody asked for: %d %q", status, body)
-		}
-	})
-	t.Run("frames", func(t *testing.T) {
-		s := startServer(t, "--listen", "unix://"+k.path("frames"), "--framing", "length", "--auth-unix-users")
-		s.session(nil).start("p", obj{"argv": []string{"true"}}).awaitClosed()
-	})
-	t.Run("troupe run over frames", func(t *testing.T) {
-		s := startServer(t, append(k.flags("unix://"+k.path("run")), "--framing", "length")...)
-		for token, code := range map[string]int{"token-of-alice-in-plain": 0, "token-of-nobody-at-all": 125, "": 125} {
-			p := startTroupe(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Environ(), "TROUPE_TOKEN="+token) }, "run", "--url", s.url, "--", "true")
-			if got := p.exitCode(); got != code {
-				t.Errorf("with token %q: exit code %d, want %d: %s", token, got, code, p.stderr)
-			}
-		}
-	})
-	t.Run("stdio", func(t *testing.T) {
-		p := startTroupe(t, nil, "serve", "--listen", "stdio", "--auth-token-file", k.path("tokens"))
-		if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), "--listen stdio asks for no credential") {
-			t.Errorf("stdio with a credential: %s", p.stderr)
-		}
-	})
 }
 
 // TestPeersFlagsOfCredentials: the flags of exec-server work as there. (exec-server wire §1.)

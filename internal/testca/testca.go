@@ -60,14 +60,18 @@ func inPEM(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Issue returns a certificate for an hour with the names in template, and its key, both in PEM. Servers
-// and clients may use the certificate.
+// Issue returns a certificate with the names in template, and its key, both in PEM. Unless template says
+// otherwise, the certificate is for an hour, and for servers and clients.
 func (ca *CA) Issue(t testing.TB, template x509.Certificate) (cert, key string) {
 	t.Helper()
 	private := newKey(t)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if template.NotAfter.IsZero() {
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
+	if template.ExtKeyUsage == nil {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, ca.cert, private.Public(), ca.key)
 	if err != nil {
 		t.Fatal(err)
