@@ -111,7 +111,13 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.OutputBudget = child.NewBudget(e.Budget-e.Budget/4-e.Budget/8, func() { t.send(message.BudgetLow{}) })
 	e.ClientBudget = budget.New(e.Budget / 4)
 	e.StartBudget = budget.New(e.Budget / 8)
-	e.Quotas = quota.New(quota.Limits{Processes: e.MaxProcessesEach, Starts: e.MaxStartsEach, Burst: e.StartsBurst})
+	e.Quotas = quota.New(quota.Limits{
+		Processes:  e.MaxProcessesEach,
+		Starts:     e.MaxStartsEach,
+		Burst:      e.StartsBurst,
+		OutputRate: e.MaxOutputRateEach,
+		StdinRate:  e.MaxStdinRateEach,
+	})
 	strategy := func(restarts int) *supervision.Strategy {
 		return &supervision.Strategy{
 			Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},

@@ -56,6 +56,7 @@ const (
 	WaitBackoff     WaitFor = "backoff"     // the time of its next run
 	WaitOwner       WaitFor = "owner"       // all retained output is unread by the owner, so the process may not write more
 	WaitBudget      WaitFor = "budget"      // the server holds as much output as allowed
+	WaitRate        WaitFor = "rate"        // the programs of its owner write more in a second than allowed
 	WaitStopped     WaitFor = "continue"    // SIGCONT, because a signal has stopped the process
 	WaitEnd         WaitFor = "end"         // the end, which was requested
 	WaitReady       WaitFor = "ready"       // its Ready condition

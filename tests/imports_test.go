@@ -62,6 +62,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"/actors/registry", module + "/actors/connection", "actors meet by messages"},
 		{"/actors/slab", module, "it is memory"},
 		{"/actors/spool", module + "/protocol", "it is a disk"},
+		{"/internal/pace", module, "it is arithmetic and a queue"},
 		{"/actors/spool", "github.com/asynkron/protoactor-go", "it is a disk"},
 		{"/actors/files", module + "/actors", "the edge to the filesystem knows no actors"},
 		{"/actors/files", "github.com/asynkron/protoactor-go", "the edge to the filesystem knows no actors"},

@@ -286,3 +286,51 @@ func TestSessionsEach(t *testing.T) {
 	eventually(t, "a session for alice", func() bool { return open()["error"] == nil })
 	echo("after")
 }
+
+// TestRatesOfOthers: beyond their rates, the programs of an identity wait in their write, and its writes wait
+// for their answers. Nothing is lost, everything else is answered, and others do not notice.
+func TestRatesOfOthers(t *testing.T) {
+	t.Parallel()
+	const rate = 64 << 10
+	s, _, echo := twoIdentities(t, "--max-output-rate-each", strconv.Itoa(rate), "--max-stdin-rate-each", strconv.Itoa(rate))
+	first, second := s.as("the-token-of-alice", nil), s.as("the-token-of-alice", nil)
+	begun := time.Now()
+	counted := first.start("wc", obj{"argv": []string{"wc", "-c"}, "pipeStdin": true})
+	flood := second.start("seq", obj{"argv": []string{"seq", "30000"}}) // 168,894 bytes
+	large := counted.writeParams(strings.Repeat("x", 3*rate))
+	id := first.request("process/write", large)
+	second.awaitWait("seq", "rate")
+	first.call("process/list", obj{})
+	if w := first.awaitWait("wc", "itself"); num(w["pendingWrites"]) != 1 {
+		t.Errorf("while the write waits: %s", jsonText(w))
+	}
+	echo("alice uses up her rates")
+	shell := second.start("shell", obj{"argv": []string{"cat"}, "tty": true})
+	shell.write("key") // beside the flood and the large write
+	shell.awaitOutput("pty", "key")
+	if status := first.reply(id)["result"].(obj)["status"]; status != "accepted" {
+		t.Errorf("the write: %v", status)
+	}
+	if took := time.Since(begun); float64(3*rate) > rate*(1+took.Seconds()) {
+		t.Errorf("%d bytes were taken in %v", 3*rate, took)
+	}
+	first.call("process/closeStdin", obj{"processId": "wc"})
+	if _, out := counted.awaitClosed(); strings.TrimSpace(out) != strconv.Itoa(3*rate) {
+		t.Errorf("the program read %s bytes", out)
+	}
+	var want strings.Builder
+	for i := range 30000 {
+		fmt.Fprintln(&want, i+1)
+	}
+	if _, out := flood.awaitClosed(); out != want.String() {
+		t.Errorf("%d bytes came, not the %d written", len(out), want.Len())
+	}
+	if took := time.Since(begun); float64(want.Len()) > rate*(1+took.Seconds()) {
+		t.Errorf("%d bytes came in %v", want.Len(), took)
+	}
+	endless := second.start("yes", obj{"argv": []string{"yes"}})
+	second.awaitWait("yes", "rate")
+	second.call("process/terminate", obj{"processId": "yes", "tree": true}) // the rate delays no end
+	endless.awaitExit()
+	echo("after")
+}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -34,6 +35,8 @@ type Spec struct {
 
 	Stdin      bool // true: a pipe; false: /dev/null. A TTY always has stdin.
 	StdinQueue int  // most bytes queued for the child to read; 0 or less means 64 KiB
+	// StdinRate holds the bytes queued to a rate; nil: no limit.
+	StdinRate *pace.Meter
 
 	Merge bool // stderr goes to stdout
 
@@ -102,9 +105,9 @@ type Handle interface {
 	Containment() Containment
 
 	// Write queues p for the child's stdin and returns how many bytes the queue took. The caller
-	// may reuse p after the return. If n is less than len(p), the queue was full; Intake.StdinRoom
-	// follows when there is room again. A p no larger than the queue is taken whole or not at all,
-	// a larger p in parts. The error is ErrStdinClosed.
+	// may reuse p after the return. If n is less than len(p), the queue was full, or Spec.StdinRate was
+	// used up; Intake.StdinRoom follows when the queue may take more. Without a rate, a p no larger than
+	// the queue is taken whole or not at all, and a larger p in parts. The error is ErrStdinClosed.
 	Write(p []byte) (n int, err error)
 	// CloseStdin closes stdin after the queued bytes. A PTY has no end of file; a PTY gets the
 	// character its terminal settings call VEOF instead. A repeated CloseStdin does nothing.

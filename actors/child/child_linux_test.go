@@ -20,6 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -902,6 +903,42 @@ func TestStdin(t *testing.T) {
 			t.Errorf("write: %v", err)
 		}
 		w.untilClosed()
+	})
+	t.Run("a rate", func(t *testing.T) {
+		lines := lines[:100_000]
+		spec := piped(script(`exec cat`))
+		spec.StdinRate, spec.StdinQueue = pace.NewMeter(64<<10), 1<<20
+		w := start(t, h, spec)
+		w.feed(lines)
+		n, err := w.Write(lines) // in parts, although it fits into the queue
+		if n == len(lines) || err != nil {
+			t.Errorf("%d bytes at once, %v", n, err)
+		}
+		w.feed(lines[n:])
+		w.CloseStdin()
+		w.untilClosed()
+		if got := w.out[protocol.Stdout]; !bytes.Equal(got[:min(len(got), len(lines))], lines) || !bytes.Equal(got[len(got)/2:], lines) {
+			t.Errorf("%d bytes came back, not the %d written", len(got), 2*len(lines))
+		}
+		if w.rooms == 0 {
+			t.Error("no write waited")
+		}
+	})
+	t.Run("a rate, then ended", func(t *testing.T) {
+		spec := piped(script(`exec sleep 1000`))
+		spec.StdinRate = pace.NewMeter(pace.MinRate)
+		w := start(t, h, spec)
+		hog := spec.StdinRate.Flow(func() {})
+		for hog.Take(pace.MinRate) > 0 {
+		}
+		if n, err := w.Write([]byte("x")); n > 0 || err != nil {
+			t.Fatalf("beyond the rate: %d, %v", n, err)
+		}
+		w.Kill()
+		w.until(func() bool { return w.rooms > 0 && w.closed })
+		if _, err := w.Write([]byte("x")); !errors.Is(err, ErrStdinClosed) {
+			t.Errorf("write: %v", err)
+		}
 	})
 	t.Run("none", func(t *testing.T) {
 		w := start(t, h, script(`cat; echo end`))

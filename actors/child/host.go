@@ -310,7 +310,7 @@ func (h *Host) began(p *process, spec *Spec, ends *ends) {
 		h.fence.restrain(p.pid)
 	}
 	p.tree.started(p.pid)
-	p.adopt(ends, spec.StdinQueue)
+	p.adopt(ends, spec)
 	h.mu.Lock()
 	h.live[p] = struct{}{}
 	delete(h.unborn, p.pid)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -58,6 +59,7 @@ type Intake struct {
 	notify func() // tells the actor of new facts; must not block
 	budget *Budget
 	spool  *spool.File // for output beyond the memory limit; nil: none
+	rate   *pace.Flow  // nil: no limit
 
 	mu       sync.Mutex
 	credit   sync.Cond // broadcast on changes that may give credit; at most two pumps wait
@@ -87,6 +89,9 @@ func NewIntake(limit int64, budget *Budget, file *spool.File, notify func()) *In
 	return in
 }
 
+// Share makes the intake share the rate of m. It is called before the first Take.
+func (in *Intake) Share(m *pace.Meter) { in.rate = m.Flow(in.wake) }
+
 // Credit is the permission to read N bytes.
 type Credit struct {
 	N int
@@ -100,15 +105,8 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for waits := false; !in.aborted; in.credit.Wait() {
-		if n := in.room(int64(max)); n > 0 {
-			if n = in.charge(n); n > 0 {
-				return in.lend(n, nil), true
-			}
-		}
-		if in.spool != nil && in.pinned < in.limit+SpoolOverhead {
-			if n := in.spool.Reserve(min(int64(max), maxFlight-in.spooling)); n > 0 {
-				return in.lend(n, in.spool), true
-			}
+		if c := in.offer(max); c.N > 0 {
+			return c, true
 		}
 		if waits {
 			continue
@@ -126,6 +124,23 @@ func (in *Intake) Take(max int) (c Credit, ok bool) {
 	return Credit{}, false
 }
 
+// offer returns credit for up to max bytes, as far as there is any now.
+func (in *Intake) offer(max int) (c Credit) {
+	max = in.rate.Take(max)
+	defer func() { in.rate.Give(max - c.N) }()
+	if n := in.room(int64(max)); n > 0 {
+		if n = in.charge(n); n > 0 {
+			return in.lend(n, nil)
+		}
+	}
+	if in.spool != nil && in.pinned < in.limit+SpoolOverhead {
+		if n := in.spool.Reserve(min(int64(max), maxFlight-in.spooling)); n > 0 {
+			return in.lend(n, in.spool)
+		}
+	}
+	return Credit{}
+}
+
 // taken is the count of bytes taken for memory, or for the spool if file is not nil.
 func (in *Intake) taken(file *spool.File) *int64 {
 	if file != nil {
@@ -139,15 +154,29 @@ func (in *Intake) lend(n int64, file *spool.File) Credit {
 	return Credit{int(n), file}
 }
 
-// Starved returns the time since which output is held back; the zero Time means no output is held
-// back. budget reports whether the Budget holds the output back, rather than the limit of the log.
-func (in *Intake) Starved() (since time.Time, budget bool) {
+// Cause is why output is held back.
+type Cause uint8
+
+const (
+	ByOwner  Cause = iota // the log is full
+	ByBudget              // the Budget is used up
+	ByRate                // the rate of Share is used up
+)
+
+// Starved returns the time since which output is held back, and why. The zero Time means no output is held
+// back.
+func (in *Intake) Starved() (since time.Time, by Cause) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.waiting == 0 {
-		return time.Time{}, false
+	switch {
+	case in.waiting == 0:
+		return time.Time{}, ByOwner
+	case in.rate.Waits():
+		return in.since, ByRate
+	case in.room(bufferSize) > 0:
+		return in.since, ByBudget
 	}
-	return in.since, in.room(bufferSize) > 0
+	return in.since, ByOwner
 }
 
 // HeldBack is the total time for which output was held back. During that time the program may have
@@ -285,6 +314,7 @@ func (in *Intake) returnLocked(c Credit) (wake []*Intake) {
 		return nil
 	}
 	*in.taken(c.Spool) -= int64(c.N)
+	in.rate.Give(c.N)
 	in.credit.Broadcast()
 	return in.refund()
 }
@@ -307,6 +337,7 @@ func (in *Intake) Close() {
 	in.aborted = true
 	facts := in.facts
 	in.facts, in.retained, in.pinned, in.flight, in.spooling = nil, 0, 0, 0, 0
+	in.rate.Leave()
 	in.credit.Broadcast()
 	wake := append(in.refund(), in.budget.forget(in)...)
 	in.mu.Unlock()

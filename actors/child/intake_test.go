@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -500,6 +501,87 @@ func TestCloseGivesAllBack(t *testing.T) {
 }
 
 // take and put are for intakes without a spool.
+// Intakes that share a rate move no more than the rate allows, whatever else holds output back. Unused credit
+// moves later. An intake that waits for the rate says so, and ends when it is aborted.
+func TestIntakesShareARate(t *testing.T) {
+	const rate, seconds = 256 << 10, 8
+	synctest.Test(t, func(t *testing.T) {
+		m, start := pace.NewMeter(rate), time.Now()
+		budget := NewBudget(0, func() {})
+		var all []*Intake
+		var moved [3]int
+		for i := range moved {
+			ready := make(chan struct{}, 1)
+			in := NewIntake(8<<10, budget, nil, func() { ready <- struct{}{} })
+			in.Share(m)
+			all = append(all, in)
+			for _, s := range []protocol.Stream{protocol.Stdout, protocol.Stderr} {
+				go func() {
+					for time.Since(start) < seconds*time.Second {
+						n, ok := take(in, bufferSize)
+						if !ok {
+							return
+						}
+						put(in, s, make([]byte, max(1, n/3)), n) // less than the credit taken
+					}
+				}()
+			}
+			go func() { // the actor: at times it holds all that it may
+				for range ready {
+					held := int64(0)
+					for f, ok := in.Next(); ok; f, ok = in.Next() {
+						moved[i] += len(f.Data)
+						held += int64(len(f.Data))
+						in.Settle(held, held)
+					}
+					if in.Hold(0, 0); time.Since(start) >= seconds*time.Second {
+						return
+					}
+				}
+			}()
+		}
+		time.Sleep(seconds * time.Second / 2)
+		if since, by := all[0].Starved(); since.IsZero() || by != ByRate {
+			t.Errorf("starved since %v by %v, want by the rate", since, by)
+		}
+		time.Sleep(seconds * time.Second)
+		synctest.Wait()
+		total := moved[0] + moved[1] + moved[2]
+		if most := rate * (1 + seconds); total > most || total < most-rate/2 {
+			t.Errorf("%d bytes moved, want at most %d and hardly less", total, most)
+		}
+		for _, n := range moved {
+			if n < total/3-rate/2 {
+				t.Errorf("shares differ: %v", moved)
+				break
+			}
+		}
+		for n := 1; n > 0; {
+			n = all[1].rate.Take(bufferSize) // uses up the rate
+		}
+		ended := make(chan bool, 1)
+		go func() {
+			_, ok := take(all[0], 1)
+			ended <- ok
+		}()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("credit beyond the rate")
+		}
+		all[0].Abort()
+		if <-ended {
+			t.Error("credit of an aborted intake")
+		}
+		for _, in := range all {
+			in.Close()
+		}
+		time.Sleep(2 * time.Second)
+		if !m.Idle(time.Now()) {
+			t.Error("closed intakes still use the meter")
+		}
+	})
+}
+
 func take(in *Intake, max int) (n int, ok bool) {
 	c, ok := in.Take(max)
 	return c.N, ok
@@ -507,4 +589,22 @@ func take(in *Intake, max int) (n int, ok bool) {
 
 func put(in *Intake, s protocol.Stream, data []byte, taken int) {
 	in.Put(s, data, nil, Credit{N: taken}, 0)
+}
+
+// BenchmarkIntake: the way of a chunk through the intake, without a rate and with one that is never used up.
+func BenchmarkIntake(b *testing.B) {
+	for name, rate := range map[string]int64{"no rate": 0, "rate": 1 << 50} {
+		b.Run(name, func(b *testing.B) {
+			in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
+			in.Share(pace.NewMeter(rate))
+			data := make([]byte, 100<<10)
+			for b.Loop() {
+				n, _ := take(in, bufferSize)
+				put(in, protocol.Stdout, data, n)
+				in.Next()
+				in.Settle(0, 0)
+				in.Next()
+			}
+		})
+	}
 }

@@ -54,13 +54,13 @@ type process struct {
 }
 
 // adopt makes the process own our side of e.
-func (p *process) adopt(e *ends, queue int) {
+func (p *process) adopt(e *ends, spec *Spec) {
 	if p.tty {
-		p.stdin.init(p, e.tty, queue)
+		p.stdin.init(p, e.tty, spec)
 		p.out = []*stream{newStream(p, protocol.PTY, e.tty)}
 		return
 	}
-	p.stdin.init(p, e.stdin, queue)
+	p.stdin.init(p, e.stdin, spec)
 	p.out = []*stream{newStream(p, protocol.Stdout, e.stdout)}
 	if e.stderr != nil {
 		p.out = append(p.out, newStream(p, protocol.Stderr, e.stderr))

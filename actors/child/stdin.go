@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/nonblock"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 )
 
 const defaultStdinQueue = 64 << 10
@@ -21,31 +22,33 @@ type stdin struct {
 	file *os.File
 	conn syscall.RawConn
 	max  int // of queue, in bytes
+	rate *pace.Flow
 
 	mu      sync.Mutex
 	open    bool   // accepts writes
 	queue   []byte // bytes the kernel has not taken yet
 	writing bool   // the writer runs: it owns the file's writing side
-	wanted  int    // bytes of the refused write; 0: no write was refused
+	wanted  int    // room that the refused write needs; 0: no write was refused
 	midLine bool   // the last byte taken does not end a line
 	counted bool   // unread is known
 	unread  int64  // bytes taken by write but never read by the child
 }
 
 // init sets up the queue for file. If file is nil, the child has no stdin.
-func (s *stdin) init(p *process, file *os.File, max int) {
-	if max <= 0 {
-		max = defaultStdinQueue
+func (s *stdin) init(p *process, file *os.File, spec *Spec) {
+	s.p, s.max = p, spec.StdinQueue
+	if s.max <= 0 {
+		s.max = defaultStdinQueue
 	}
-	s.p, s.max = p, max
 	if file == nil {
 		return
 	}
+	s.rate = spec.StdinRate.Flow(s.turn)
 	s.file, s.open = file, true
 	s.conn, _ = file.SyscallConn() // fails for a nil file only
 }
 
-// write takes b whole or not at all if b fits into the queue. A larger b is taken in parts.
+// write takes b whole or not at all if b fits into the queue and there is no rate. Otherwise b is taken in parts.
 func (s *stdin) write(b []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,6 +64,10 @@ func (s *stdin) write(b []byte) (n int, err error) {
 		}
 		if len(s.queue)+need > s.max {
 			s.wanted = need // a non-empty queue has a writer, which calls wake
+			return n, nil
+		}
+		if part = part[:s.rate.Take(len(part))]; len(part) == 0 {
+			s.wanted = 1 // turn calls wake
 			return n, nil
 		}
 		if err := s.put(part); err != nil {
@@ -191,6 +198,7 @@ func writeOnce(fd uintptr, b []byte) (n int, err error) {
 func (s *stdin) failed() {
 	s.count()
 	s.open, s.queue = false, nil
+	s.rate.Leave()
 	s.wake()
 	if !s.writing {
 		s.closeFile()
@@ -235,8 +243,16 @@ func (s *stdin) shut() {
 		return
 	}
 	s.open, s.queue = false, nil
+	s.rate.Leave()
 	s.wake()
 	s.closeFile() // ends the writer's wait
+}
+
+// turn is called when the rate allows more bytes.
+func (s *stdin) turn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake()
 }
 
 func (s *stdin) wake() {

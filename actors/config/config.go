@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -15,6 +16,8 @@ const (
 	// MinRetention is the smallest Retention, in bytes, also for clients. With less, a flood of output
 	// would move in reads of a few bytes.
 	MinRetention = 4 << 10
+	// MinRate is the smallest rate of bytes per second.
+	MinRate = pace.MinRate
 	// minBudget is the smallest Budget. An eighth of less would be 0, which means no bound.
 	minBudget = 8
 	// ServerUser is the user of the server in the result of Config.Users. No login has such a name.
@@ -91,6 +94,10 @@ type Config struct {
 	// may come at once: 0 means 10. Restarts by the server do not count. 0 means no limit.
 	MaxStartsEach float64
 	StartsBurst   int
+	// MaxOutputRateEach bounds the output of all processes of each owner key, and MaxStdinRateEach their stdin, in
+	// bytes per second. As many bytes may come at once. Beyond a rate, programs wait in their write, and
+	// clients wait for the answers to process/write. 0 means no limit; less than MinRate means MinRate.
+	MaxOutputRateEach, MaxStdinRateEach int64
 	// MaxRunTime is the longest run of a process, and its timeoutMs unless the client asks for less. 0 or
 	// negative means no limit.
 	MaxRunTime time.Duration

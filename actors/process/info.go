@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -121,9 +122,11 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		return waits
 	}
 	_, pinned := p.feed.Held()
-	switch since, budget := p.intake.Starved(); {
+	switch since, by := p.intake.Starved(); {
 	case since.IsZero():
-	case budget:
+	case by == child.ByRate:
+		wait(protocol.Wait{For: protocol.WaitRate, SinceMs: sinceMs(since), Reason: fmt.Sprintf("max-output-rate-each is %d bytes a second here", p.env.MaxOutputRateEach)})
+	case by == child.ByBudget:
 		wait(protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"})
 	default:
 		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: pinned, Reason: "its owner is attached, and has not read it"}

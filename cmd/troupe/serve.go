@@ -76,6 +76,8 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.IntVar(&o.config.MaxProcessesEach, "max-processes-each", 0, "how many processes an identity may run in all its sessions, or without credentials an address; 0: no limit")
 	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address; 0: no limit")
 	f.IntVar(&o.config.StartsBurst, "max-starts-burst", 10, "how many starts of --max-starts-each may come at once")
+	f.Int64Var(&o.config.MaxOutputRateEach, "max-output-rate-each", 0, "how many `bytes` the programs of an identity, or without credentials of an address, may write in a second, all together; beyond it they wait; 0: no limit")
+	f.Int64Var(&o.config.MaxStdinRateEach, "max-stdin-rate-each", 0, "how many `bytes` of stdin the programs of an identity, or without credentials of an address, may get in a second, all together; beyond it the answers to process/write wait; 0: no limit")
 	f.DurationVar(&o.config.MaxRunTime, "max-run-time", 0, "how long a run of a program may take, also if its client names no timeout; 0: no limit")
 	f.Func("default-limits", "limits of programs whose client names none, as the `JSON` of limits at process/start, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
 	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
@@ -130,6 +132,9 @@ func parseServe(args []string) (*serveOptions, error) {
 	case o.config.MaxProcessesEach < 0 || !(o.config.MaxStartsEach >= 0 && o.config.MaxStartsEach <= 1e6) || o.config.StartsBurst < 1:
 		return nil, fmt.Errorf("--max-processes-each %d, --max-starts-each %v, --max-starts-burst %d: 0 means no limit for the first two, the second is at most 1000000, and the third is at least 1",
 			o.config.MaxProcessesEach, o.config.MaxStartsEach, o.config.StartsBurst)
+	case o.config.MaxOutputRateEach != 0 && o.config.MaxOutputRateEach < config.MinRate || o.config.MaxStdinRateEach != 0 && o.config.MaxStdinRateEach < config.MinRate:
+		return nil, fmt.Errorf("--max-output-rate-each %d, --max-stdin-rate-each %d: choose at least %d bytes a second, or 0 for no limit",
+			o.config.MaxOutputRateEach, o.config.MaxStdinRateEach, config.MinRate)
 	case o.config.MaxRunTime < 0 || o.config.MaxRunTime > 0 && o.config.MaxRunTime < time.Millisecond:
 		return nil, fmt.Errorf("--max-run-time %v: choose 1ms or more, or 0 for no limit", o.config.MaxRunTime)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:

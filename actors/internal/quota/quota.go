@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -14,13 +15,15 @@ type Limits struct {
 	Processes int     // that run
 	Starts    float64 // in a second
 	Burst     int     // how many starts may come at once; at least 1
+	// In bytes per second, of all processes together.
+	OutputRate, StdinRate int64
 }
 
 // Quotas has what owner keys use. A key that uses nothing is forgotten. Nil Quotas have no limits. Any
 // goroutine may call the methods of Quotas and Place; they do not wait.
 type Quotas struct {
 	limits Limits
-	each   time.Duration // how long a start takes from the rate; 0: no limit
+	starts pace.Rate // PerSecond 0: no limit
 
 	mu     sync.Mutex
 	shares map[string]*share
@@ -29,10 +32,14 @@ type Quotas struct {
 
 // share is what an owner key uses.
 type share struct {
-	running int
-	// full is when all starts of a burst are possible again: each start moves full by Quotas.each. So
-	// full is the whole state of a token bucket.
-	full time.Time
+	running       int
+	starts        pace.Bucket
+	output, stdin *pace.Meter // nil: no limit
+}
+
+// idle reports whether a new share would be as good as s.
+func (s *share) idle(now time.Time) bool {
+	return s.running == 0 && s.starts.Full(now) && s.output.Idle(now) && s.stdin.Idle(now)
 }
 
 // A Place is the place of a process that runs. A nil Place counts for nothing.
@@ -40,6 +47,9 @@ type Place struct {
 	of   *Quotas
 	key  string
 	left bool // guarded by Quotas.mu
+
+	// Output and Stdin hold the bytes of all processes of the owner key to their rates; nil: no limit.
+	Output, Stdin *pace.Meter
 }
 
 // minSweep is the smallest value of Quotas.sweep.
@@ -47,14 +57,23 @@ const minSweep = 64
 
 // New returns Quotas with limits; nil if there is no limit.
 func New(l Limits) *Quotas {
-	if l.Processes <= 0 && l.Starts <= 0 {
+	if l.Processes <= 0 && l.Starts <= 0 && l.OutputRate <= 0 && l.StdinRate <= 0 {
 		return nil
 	}
-	q := &Quotas{limits: l, shares: make(map[string]*share), sweep: minSweep}
-	if q.limits.Burst = max(l.Burst, 1); l.Starts > 0 {
-		q.each = max(time.Duration(float64(time.Second)/l.Starts), 1)
+	return &Quotas{
+		limits: l,
+		starts: pace.Rate{PerSecond: max(l.Starts, 0), Burst: max(l.Burst, 1)},
+		shares: make(map[string]*share),
+		sweep:  minSweep,
 	}
-	return q
+}
+
+// share returns the share of an owner key. The caller holds mu, and adds a new share to shares.
+func (q *Quotas) share(key string) *share {
+	if s := q.shares[key]; s != nil {
+		return s
+	}
+	return &share{output: pace.NewMeter(q.limits.OutputRate), stdin: pace.NewMeter(q.limits.StdinRate)}
 }
 
 // Start takes n places and n starts for an owner key at the time now, or nothing. So that a group of more
@@ -66,32 +85,25 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := q.shares[key]
-	if s == nil {
-		s = new(share)
-	}
+	s := q.share(key)
 	if most := q.limits.Processes; most > 0 && n > most-s.running {
 		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "max-processes-each is %d here, %s runs %d, and this start needs %d more", most, wireerr.Clip(key), s.running, n).
 			Advise("end a process, or wait until one has ended")
 	}
-	full := s.full
-	if full.Before(now) {
-		full = now
+	if q.starts.PerSecond > 0 {
+		if wait := s.starts.Take(q.starts, min(n, q.starts.Burst), now); wait > 0 {
+			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "max-starts-each is %v a second here, %d at once, and %s has used them", q.limits.Starts, q.starts.Burst, wireerr.Clip(key)).
+				Advise("try again in %d ms", wait.Milliseconds()+1)
+		}
 	}
-	full = full.Add(time.Duration(min(n, q.limits.Burst)) * q.each)
-	if wait := full.Sub(now) - time.Duration(q.limits.Burst)*q.each; wait > 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "max-starts-each is %v a second here, %d at once, and %s has used them", q.limits.Starts, q.limits.Burst, wireerr.Clip(key)).
-			Advise("try again in %d ms", wait.Milliseconds()+1)
-	}
-	s.full = full
 	s.running += n
 	q.shares[key] = s
 	for i := range places {
-		places[i] = &Place{of: q, key: key}
+		places[i] = &Place{of: q, key: key, Output: s.output, Stdin: s.stdin}
 	}
 	if len(q.shares) >= q.sweep {
 		for key, s := range q.shares {
-			if s.running == 0 && !s.full.After(now) {
+			if s.idle(now) {
 				delete(q.shares, key)
 			}
 		}
@@ -112,8 +124,8 @@ func (p *Place) Leave() {
 	}
 	p.left = true
 	s := p.of.shares[p.key]
-	if s.running--; s.running == 0 && p.of.each == 0 {
-		delete(p.of.shares, p.key) // else the next sweep looks at the starts
+	if s.running--; s.idle(time.Now()) {
+		delete(p.of.shares, p.key) // otherwise a sweep of Start forgets s
 	}
 }
 
@@ -125,10 +137,7 @@ func (p *Place) Return() {
 		return
 	}
 	p.left = false
-	s := p.of.shares[p.key]
-	if s == nil {
-		s = new(share)
-		p.of.shares[p.key] = s
-	}
+	s := p.of.share(p.key)
+	p.of.shares[p.key] = s
 	s.running++
 }

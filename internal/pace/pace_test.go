@@ -1,0 +1,169 @@
+package pace
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBucket(t *testing.T) {
+	r, now := Rate{PerSecond: 10, Burst: 3}, time.Now()
+	var b Bucket
+	for i, c := range []struct {
+		later time.Duration
+		n     int
+		wait  time.Duration
+	}{
+		{0, 2, 0}, {0, 2, 100 * time.Millisecond}, {0, 1, 0}, {0, 1, 100 * time.Millisecond},
+		{100*time.Millisecond - 1, 1, 1}, {1, 1, 0},
+		{time.Hour, 4, 100 * time.Millisecond}, // never more than a burst
+		{0, 3, 0}, {0, 3, 300 * time.Millisecond},
+	} {
+		now = now.Add(c.later)
+		if wait := b.Take(r, c.n, now); wait != c.wait {
+			t.Errorf("%d: %d tokens: wait %v, want %v", i, c.n, wait, c.wait)
+		}
+	}
+	b.Give(r, 2)
+	if wait := b.Take(r, 2, now); wait != 0 || b.Full(now) || !b.Full(now.Add(300*time.Millisecond)) {
+		t.Errorf("given back: wait %v, full %v", wait, b.Full(now))
+	}
+}
+
+// mover moves bytes for as long as move returns true. It uses unused bytes less than it takes.
+func mover(m *Meter, moved *int, move func() bool, unused int) {
+	turn := make(chan struct{}, 1)
+	f := m.Flow(func() { turn <- struct{}{} })
+	defer f.Leave()
+	for move() {
+		n := f.Take(1 << 20)
+		if n == 0 {
+			<-turn
+			continue
+		}
+		if n > unused {
+			f.Give(unused)
+			n -= unused
+		}
+		*moved += n
+	}
+}
+
+// Those who share a meter move no more than a burst and what came since, all of that, and each as much as the
+// others: also beside one that uses little of each turn.
+func TestMeterIsExactAndFair(t *testing.T) {
+	const rate, flows, seconds = 1 << 20, 7, 10
+	synctest.Test(t, func(t *testing.T) {
+		m, start := NewMeter(rate), time.Now()
+		var moved [flows]int
+		first, burst := m.Flow(nil), 0 // otherwise whoever comes first moves the burst
+		for n := first.Take(rate); n > 0; n = first.Take(rate) {
+			burst += n
+		}
+		first.Leave()
+		for i := range flows {
+			unused := 0
+			if i == 0 {
+				unused = m.turn - 10
+			}
+			go mover(m, &moved[i], func() bool { return time.Since(start) < seconds*time.Second }, unused)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		total, most, least := burst, 0, 1<<40
+		for i, n := range moved {
+			total += n
+			if i > 0 {
+				most, least = max(most, n), min(least, n)
+			}
+		}
+		if want := rate * (1 + seconds); total > want || total < want-2*flows*m.turn {
+			t.Errorf("%d bytes moved, want at most %d and hardly less", total, want)
+		}
+		if most-least > 2*m.turn {
+			t.Errorf("shares differ: %v", moved)
+		}
+		if moved[0] == 0 {
+			t.Error("who uses little moved nothing")
+		}
+		if !m.Idle(time.Now()) {
+			t.Errorf("%d still wait, and the bucket is full: %v", len(m.queue), m.bucket.Full(time.Now()))
+		}
+	})
+}
+
+// A few bytes leave at once while others leave some of the rate, and after a turn of each of the others if
+// they do not.
+func TestFewBytesAreQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, start := NewMeter(64<<10), time.Now()
+		key := m.Flow(func() { t.Error("a keystroke waits") })
+		if key.Take(1) != 1 || time.Since(start) != 0 {
+			t.Error("a keystroke was not taken at once")
+		}
+		var flood [3]int
+		for i := range flood {
+			go mover(m, &flood[i], func() bool { return time.Since(start) < time.Minute }, 0)
+		}
+		time.Sleep(10 * time.Second)
+		asked, turn := time.Now(), make(chan time.Duration, 1)
+		key = m.Flow(func() { turn <- time.Since(asked) })
+		if n := key.Take(1); n != 0 || !key.Waits() {
+			t.Fatalf("%d bytes beyond the rate", n)
+		}
+		if waited := <-turn; waited > 4*time.Second/turnsPerSecond {
+			t.Errorf("a keystroke waited %v beside 3 floods", waited)
+		}
+		if n := key.Take(1); n != 1 || key.Waits() {
+			t.Errorf("its turn gave %d", n)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// One that leaves takes no turn from the others, and gives back the turn that it had.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMeter(MinRate)
+		woken := 0
+		var all []*Flow
+		for range 3 {
+			all = append(all, m.Flow(func() { woken++ }))
+		}
+		if all[0].Take(1<<20) != MinRate {
+			t.Fatal("no burst")
+		}
+		for _, f := range all {
+			if n := f.Take(10) + f.Take(10); n != 0 {
+				t.Fatal("more than a burst")
+			}
+		}
+		all[0].Leave()
+		time.Sleep(time.Second) // the turn of the second
+		synctest.Wait()
+		if woken != 1 || all[1].granted != MinRate {
+			t.Errorf("%d woken, the second has %d", woken, all[1].granted)
+		}
+		all[1].Leave() // its turn is the third's
+		synctest.Wait()
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if woken != 2 || all[2].Take(10) != 10 || all[1].Take(1) != 0 {
+			t.Errorf("%d woken", woken)
+		}
+		all[2].Leave()
+		time.Sleep(time.Second)
+		if !m.Idle(time.Now()) {
+			t.Error("not idle")
+		}
+	})
+}
+
+func TestNoMeter(t *testing.T) {
+	f := NewMeter(0).Flow(nil)
+	if f.Take(1<<30) != 1<<30 || f.Waits() || !NewMeter(-1).Idle(time.Now()) {
+		t.Error("no rate, and yet a limit")
+	}
+	f.Give(1)
+	f.Leave()
+}
