@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -110,6 +111,9 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 		if door.Roles, err = auth.OpenRoles(c.roles); err != nil {
 			return nil, nil, fmt.Errorf("--auth-roles-file: %w", err)
 		}
+	}
+	if at, err := netip.ParseAddrPort(strings.TrimPrefix(listen, "ws://")); err == nil && !at.Addr().IsLoopback() {
+		log.Warn("whoever can read the network can read tokens, and all that clients type and see: listen at wss://IP:PORT, unless only a proxy with TLS reaches this address", "listen", listen)
 	}
 	return door, config, nil
 }
