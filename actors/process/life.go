@@ -52,7 +52,7 @@ func (p *process) now() life.Now {
 	}
 	switch p.life.Phase() { // the others cost something
 	case life.Restarting:
-		now.Full = p.full()
+		now.Full, now.Paced = p.full(), p.place.paced(now.Time)
 	case life.Closed:
 		keep := p.keeps()
 		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), keep, max(keep, life.FlushTime))
@@ -105,6 +105,9 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 	handle := p.handleNow()
 	switch a := a.(type) {
 	case life.Spawn:
+		if a.Run > 1 { // the session has counted the first
+			p.place.restarted()
+		}
 		p.spawn(ctx, a.Run)
 		return true
 	case life.Begin:

@@ -32,6 +32,21 @@ func (p *place) leave() {
 	}
 }
 
+// paced returns when another run may start: at the time now, or later. A nil place may start at once.
+func (p *place) paced(now time.Time) time.Time {
+	if p == nil {
+		return now
+	}
+	return p.in.Paced(now)
+}
+
+// restarted counts a run after the first.
+func (p *place) restarted() {
+	if p != nil {
+		p.in.Restarted(time.Now())
+	}
+}
+
 // vacate gives the place back when the log is closed, before a client is told. The server may know only later
 // that no descendant is left. So vacate looks again, and descendants that live take the place again.
 func (p *process) vacate(ctx actor.Context, again bool) {

@@ -74,7 +74,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an identity may have, or without credentials an address; 0: only --max-sessions counts")
 	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
 	f.IntVar(&o.config.MaxProcessesEach, "max-processes-each", 0, "how many processes an identity may run in all its sessions, or without credentials an address; 0: no limit")
-	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address; 0: no limit")
+	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address. A restart counts, and waits. 0: no limit")
 	f.IntVar(&o.config.StartsBurst, "max-starts-burst", 10, "how many starts of --max-starts-each may come at once")
 	f.Int64Var(&o.config.MaxOutputRateEach, "max-output-rate-each", 0, "how many `bytes` the programs of an identity, or without credentials of an address, may write in a second, all together; beyond it they wait; 0: no limit")
 	f.Int64Var(&o.config.MaxStdinRateEach, "max-stdin-rate-each", 0, "how many `bytes` of stdin the programs of an identity, or without credentials of an address, may get in a second, all together; beyond it the answers to process/write wait; 0: no limit")

@@ -22,16 +22,27 @@ type Bucket struct{ full time.Time } // when all tokens of a burst are there aga
 // Take takes n tokens at the time now. If there are fewer, Take takes none, and returns how long it takes
 // until there are n. More tokens than a burst never come.
 func (b *Bucket) Take(r Rate, n int, now time.Time) (wait time.Duration) {
+	if wait = b.Wait(r, n, now); wait == 0 {
+		b.Spend(r, n, now)
+	}
+	return wait
+}
+
+// Wait returns how long it takes from the time now until there are n tokens; 0: there are n.
+func (b *Bucket) Wait(r Rate, n int, now time.Time) time.Duration {
+	return max(0, b.after(r, n, now).Sub(now)-r.time(r.Burst))
+}
+
+// Spend takes n tokens at the time now, even if there are fewer.
+func (b *Bucket) Spend(r Rate, n int, now time.Time) { b.full = b.after(r, n, now) }
+
+// after returns when the bucket would be full if n tokens were taken at the time now.
+func (b *Bucket) after(r Rate, n int, now time.Time) time.Time {
 	full := b.full
 	if full.Before(now) {
 		full = now
 	}
-	full = full.Add(r.time(n))
-	if wait = full.Sub(now) - r.time(r.Burst); wait > 0 {
-		return wait
-	}
-	b.full = full
-	return 0
+	return full.Add(r.time(n))
 }
 
 // Give gives n tokens back.

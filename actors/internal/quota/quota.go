@@ -129,6 +129,27 @@ func (p *Place) Leave() {
 	}
 }
 
+// Paced returns when the process may start again within the rate of starts: at the time now, or later.
+func (p *Place) Paced(now time.Time) time.Time {
+	if p == nil || p.of.starts.PerSecond == 0 {
+		return now
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return now.Add(p.of.share(p.key).starts.Wait(p.of.starts, 1, now))
+}
+
+// Restarted takes a start for another run of the process at the time now, even beyond the rate: several
+// processes may ask Paced at the same time.
+func (p *Place) Restarted(now time.Time) {
+	if p == nil || p.of.starts.PerSecond == 0 {
+		return
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.of.share(p.key).starts.Spend(p.of.starts, 1, now)
+}
+
 // Return takes the place again after Leave, even beyond the limit.
 func (p *Place) Return() {
 	p.of.mu.Lock()

@@ -66,6 +66,34 @@ func TestStarts(t *testing.T) {
 	start(t, q, "alice", 1, now, used, "try again in 101 ms")
 }
 
+// A restart waits for the rate, and counts.
+func TestRestartsArePaced(t *testing.T) {
+	q, now := New(Limits{Starts: 10, Burst: 2}), time.Now()
+	p := start(t, q, "alice", 1, now, "", "")[0]
+	for i, want := range []time.Duration{0, 100, 200, 300} {
+		if got := p.Paced(now).Sub(now); got != want*time.Millisecond {
+			t.Errorf("restart %d may begin after %v, want %d ms", i, got, want)
+		}
+		p.Restarted(now)
+	}
+	start(t, q, "alice", 1, now, "max-starts-each", "try again in 401 ms")
+	if got := start(t, q, "bob", 1, now, "", "")[0].Paced(now); got != now {
+		t.Errorf("bob waits for alice: %v", got)
+	}
+	processes := New(Limits{Processes: 1})
+	free := start(t, processes, "alice", 1, now, "", "")[0]
+	free.Restarted(now)
+	free.Leave()
+	free.Restarted(now)
+	var none *Place
+	none.Restarted(now)
+	for _, p := range []*Place{free, none} {
+		if got := p.Paced(now); got != now {
+			t.Errorf("without a rate: %v", got)
+		}
+	}
+}
+
 // A key that uses nothing is forgotten, and one that has used starts is not forgotten too early.
 func TestKeysAreForgotten(t *testing.T) {
 	q, now := New(Limits{Starts: 1, Burst: 1}), time.Now()

@@ -24,6 +24,7 @@ type Now struct {
 	Ready     bool                // the current run is ready
 	Probing   bool                // a probe, perhaps of an older run, has not ended
 	Full      bool                // the log has no room for another run until the owner has received some of it
+	Paced     time.Time           // the earliest time for another run that the rate of starts allows; zero: now
 	Watched   bool                // a viewer has not received the whole log
 	Served    bool                // owner and viewers have received the log of a closed process, or have had the time to
 	Trees     bool                // a process/terminate waits for AnswerTrees

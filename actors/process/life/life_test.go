@@ -187,6 +187,27 @@ func TestNextRunWaits(t *testing.T) {
 	}
 }
 
+// A run after the first waits for the rate of starts, also after process/restart.
+func TestNextRunIsPaced(t *testing.T) {
+	s := begin(t, Config{KillGrace: -1, Restart: again})
+	s.Paced = s.Time.Add(time.Hour)
+	s.spawned()
+	s.want("Spawn1, Announce, Begin")
+	s.exits(0)
+	s.check(s.StreamsEnded(s.Now))
+	s.TreeGone(s.Now, 1, nil)
+	s.want("Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s")
+	s.check(s.Restart(s.Now))
+	s.want("")
+	if at := s.Wake(); at != s.Paced {
+		t.Errorf("it wakes at %v, want %v", at, s.Paced)
+	}
+	s.pass(time.Hour - 1)
+	s.want("")
+	s.pass(1)
+	s.want("Finish, Spawn2")
+}
+
 // Survivors of a kill are reported, and no run starts beside survivors.
 func TestSurvivors(t *testing.T) {
 	s := begin(t, Config{KillGrace: -1, Keep: time.Hour, Restart: again})

@@ -31,6 +31,7 @@ type world struct {
 	begun    time.Time
 	probing  bool
 	full     bool
+	paced    time.Time
 	watched  bool
 	served   bool
 	trees    bool
@@ -72,7 +73,7 @@ func (w *world) policy() *supervision.Restart {
 
 func (w *world) seen() Now {
 	return Now{
-		Time: w.now, Child: w.child, Exited: w.exited, Ready: true, Probing: w.probing, Full: w.full, Watched: w.watched,
+		Time: w.now, Child: w.child, Exited: w.exited, Ready: true, Probing: w.probing, Full: w.full, Paced: w.paced, Watched: w.watched,
 		Served: w.served, Trees: w.trees, TreeEmpty: !w.child || w.gone,
 	}
 }
@@ -126,6 +127,7 @@ func (w *world) do(action Action) {
 	case Spawn:
 		w.must(w.clear() && (w.finished || !w.child), a, "the last run is not over")
 		w.must(!w.terminated && !w.stopped, a, "it was terminated or stopped")
+		w.must(w.run == 0 || !w.paced.After(w.now), a, "it is sooner than the rate of starts allows")
 		w.must(a.Run > w.run && (w.retry == 0 || a.Run == w.retry || w.config.Grouped && a.Run > w.retry) && w.spawning == 0, a, "one run at a time, in order")
 		w.spawning, w.retry = a.Run, 0
 		w.child = false
@@ -343,6 +345,7 @@ func lives(t *rapid.T) {
 		case 17:
 			w.probing = w.l.Phase() == Running && !w.exited && rapid.Bool().Draw(t, "probing")
 			w.full, w.watched, w.served = rapid.Bool().Draw(t, "full"), rapid.Bool().Draw(t, "watched"), rapid.Bool().Draw(t, "served")
+			w.paced = w.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "paced")) * time.Millisecond)
 		case 18:
 			w.pass(time.Duration(rapid.IntRange(0, 2000).Draw(t, "pass")) * time.Millisecond)
 		}

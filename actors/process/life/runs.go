@@ -207,8 +207,12 @@ func (l *Life) advance(now Now) error {
 		n.logged = true
 		l.do(LogRestarted{next, n.reason, n.delay})
 	}
-	if n.at.After(now.Time) {
-		n.waitAt = n.at
+	at := n.at
+	if l.run > 0 && now.Paced.After(at) { // the first run was paced when the client asked for it
+		at = now.Paced
+	}
+	if at.After(now.Time) {
+		n.waitAt = at
 		return nil
 	}
 	if l.run > 0 {
