@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/linefile"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
@@ -130,7 +131,7 @@ func TestWrongTokenFiles(t *testing.T) {
 		{"alice 15-bytes-secret\n"[:len("alice ")+15], "the token has 15 bytes, want 16 to 8192"},
 		{"alice sha256:my-only-secret-token\n", "want 64 hexadecimal digits"},
 		{"jwt:alice my-only-secret-token\n", "the name has a colon"},
-		{strings.Repeat("#", maxFile+1), "more than 262144 bytes"},
+		{strings.Repeat("#", linefile.Max+1), "more than 262144 bytes"},
 	} {
 		_, err := OpenTokens(write(t, "tokens", c.text))
 		if err == nil || !strings.Contains(err.Error(), c.problem) {

@@ -3,6 +3,8 @@ package auth
 import (
 	"fmt"
 	"strings"
+
+	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
 
 // maxObserved is how many identities a client may observe by name.
@@ -27,7 +29,7 @@ func OpenRoles(path string) (*Roles, error) {
 
 func parseRoles(data []byte) (map[string]Identity, error) {
 	all := make(map[string]Identity)
-	for number, fields := range entries(data) {
+	for number, fields := range linefile.Entries(data) {
 		id := all[fields[0]]
 		id.Name = fields[0]
 		switch {

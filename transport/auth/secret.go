@@ -4,18 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"iter"
-	"os"
-	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
-
-// maxFile bounds a file with credentials, in bytes.
-const maxFile = 256 << 10
 
 // A secret has the parsed content of a file as the file is now: get reads the file every time, and parses
 // the content if it differs from the last. A file that cannot be read or parsed has no content: a server
@@ -41,7 +34,7 @@ func openSecret[T any](path string, parse func([]byte) (T, error)) (*secret[T], 
 func (f *secret[T]) get() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := readFile(f.path)
+	data, err := linefile.Read(f.path)
 	if err != nil {
 		var none T
 		return none, failure(f.path, err)
@@ -70,39 +63,4 @@ func failure(path string, err error) error {
 		err = of.Err
 	}
 	return fmt.Errorf("failed to read websocket auth secret %s: %w", path, err)
-}
-
-// entries yields the number and the words of each line, without empty lines and lines that begin with #.
-func entries(data []byte) iter.Seq2[int, []string] {
-	return func(yield func(int, []string) bool) {
-		number := 0
-		for line := range strings.Lines(string(data)) {
-			number++
-			words := strings.Fields(line)
-			if len(words) > 0 && !strings.HasPrefix(words[0], "#") && !yield(number, words) {
-				return
-			}
-		}
-	}
-}
-
-func readFile(path string) ([]byte, error) {
-	// With O_NONBLOCK, opening a FIFO waits for no writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("more than %d bytes", maxFile)
-	}
-	return data, err
 }

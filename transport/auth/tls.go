@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
 
 // A CertificateName says which name in a client's certificate is the name of the client.
@@ -163,7 +165,7 @@ func (r *reloader) read() (data [3][]byte, err error) {
 		if path == "" {
 			continue
 		}
-		if data[i], err = readFile(path); err != nil {
+		if data[i], err = linefile.Read(path); err != nil {
 			return [3][]byte{}, fmt.Errorf("read the TLS file %s: %w", path, err)
 		}
 	}

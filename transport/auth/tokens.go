@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
 
 // A digest is the SHA-256 of a token. Comparing digests in constant time tells nothing about a token,
@@ -43,7 +45,7 @@ func OpenTokens(path string) (*Tokens, error) {
 const minToken = 16
 
 func parseTokens(data []byte) (all []namedToken, err error) {
-	for number, fields := range entries(data) {
+	for number, fields := range linefile.Entries(data) {
 		// No error below shows a part of the line: the line may be a token without a name.
 		if len(fields) != 2 {
 			return nil, fmt.Errorf("line %d has %d words: want a name and a token", number, len(fields))

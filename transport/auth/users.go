@@ -1,10 +1,10 @@
 package auth
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
 
 // maxUsers is how many users an identity may run programs as.
@@ -40,13 +40,7 @@ func OpenUsers(path string) (*Users, error) {
 
 func parseUsers(data []byte) (map[string]usersOf, error) {
 	all := make(map[string]usersOf)
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, maxFile)
-	for number := 1; lines.Scan(); number++ {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
-		}
+	for number, fields := range linefile.Entries(data) {
 		of := all[fields[0]]
 		switch {
 		case len(fields) == 3 && fields[1] == "default" && of.def == "":
@@ -62,7 +56,7 @@ func parseUsers(data []byte) (map[string]usersOf, error) {
 		}
 		all[fields[0]] = of
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 // Of returns the users of an identity, and the default user; "": none. Users of * are users of everybody;

@@ -1,0 +1,52 @@
+// Package linefile reads the files of an operator that consist of lines of words.
+package linefile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Max bounds a file, in bytes.
+const Max = 256 << 10
+
+// Entries yields the number and the words of each line, without empty lines and lines that begin with #.
+func Entries(data []byte) iter.Seq2[int, []string] {
+	return func(yield func(int, []string) bool) {
+		number := 0
+		for line := range strings.Lines(string(data)) {
+			number++
+			words := strings.Fields(line)
+			if len(words) > 0 && !strings.HasPrefix(words[0], "#") && !yield(number, words) {
+				return
+			}
+		}
+	}
+}
+
+// Read returns the content of a regular file of at most Max bytes.
+func Read(path string) ([]byte, error) {
+	// With O_NONBLOCK, opening a FIFO waits for no writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, Max+1))
+	if err == nil && len(data) > Max {
+		err = fmt.Errorf("more than %d bytes", Max)
+	}
+	return data, err
+}
