@@ -16,10 +16,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/pace"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -47,6 +49,14 @@ type Spec struct {
 	// NoNewPrivs keeps the child and its descendants from gaining privileges by an exec. (prctl(2),
 	// PR_SET_NO_NEW_PRIVS)
 	NoNewPrivs bool
+	// Rule returns what the policy allows this child, at its start. Rule may wait for files. Nil: there is no
+	// policy, and the start costs nothing more.
+	Rule func() *rules.Rule
+	// Watches are the paths at which the server will look for the child. The rule must allow reading them.
+	Watches []string
+
+	// dir is the open working directory that the rule has allowed; nil: the child enters Dir by its name.
+	dir *os.File
 
 	// Name is unique for all time and a valid file name, as a ULID is. The cgroup or marker of the
 	// child carries this name.

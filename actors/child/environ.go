@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/secrets"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -25,12 +26,16 @@ var defaultExcludes = []string{
 	"*DATABASE_URL*", "*REDIS_URL*", "*MONGO*_UR?", "*AMQP_URL*", "*BROKER_URL*", "*CONNECTION_STRING*", "DSN", "*_DSN",
 }
 
-// withoutWithheld returns env, a list of NAME=value, without credentials of the server. The list may be
-// shared, so withoutWithheld leaves env as it is.
-func withoutWithheld(env []string) []string {
+// withoutWithheld returns env, a list of NAME=value, without credentials of the server and without variables that
+// the rule hides; a nil rule hides none. The list may be shared, so withoutWithheld leaves env as it is.
+func withoutWithheld(env []string, rule *rules.Rule) []string {
+	var hidden []string
+	if rule != nil {
+		hidden = rule.Hidden()
+	}
 	isWithheld := func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return secrets.Withheld(name)
+		return secrets.Withheld(name) || matchAny(hidden, name)
 	}
 	if !slices.ContainsFunc(env, isWithheld) {
 		return env

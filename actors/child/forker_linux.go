@@ -149,8 +149,9 @@ func pollers() (fds []int, err error) {
 }
 
 // fork starts a child that dies with the thread. fork does not set limits enforced by the cgroup.
-func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
-	f.call(attr, &err, func() {
+func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, spec *Spec, m mark) (pid int, err error) {
+	limits := spec.Limits
+	f.call(attr, spec, &err, func() {
 		if pid, err = forkHere(path, argv, attr, limits, m); err == nil && noFileOfChildren.Load() == nil && limits.NoFile == nil {
 			var has unix.Rlimit
 			if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &has) == nil {
@@ -167,7 +168,7 @@ func (f *forker) fork(path string, argv []string, attr *syscall.ProcAttr, limits
 func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, spec *Spec, m mark) (pid int, err error) {
 	files := attr.Files
 	attr.Files = append(slices.Clone(files), uintptr(status))
-	f.call(attr, &err, func() {
+	f.call(attr, spec, &err, func() {
 		status := int(attr.Files[len(files)])
 		attr.Files = attr.Files[:len(files)]
 		fork := func() (int, error) { return forkApart(path, argv, attr, status, noFileOfChildren.Load(), spec, m) }
@@ -187,12 +188,21 @@ func (f *forker) confine(pid int, limits protocol.ProcessLimits) (err error) {
 	return err
 }
 
-// call runs fork on the thread, with the files in attr replaced by the thread's own.
-func (f *forker) call(attr *syscall.ProcAttr, err *error, fork func()) {
+// call runs fork on the thread, with the files in attr and the open directory in spec replaced by the thread's own.
+func (f *forker) call(attr *syscall.ProcAttr, spec *Spec, err *error, fork func()) {
 	attr.Sys.Pdeathsig = syscall.SIGKILL
 	f.onThread(err, func() {
 		var borrowed []int
-		if borrowed, *err = f.borrow(attr); *err == nil {
+		files := len(attr.Files)
+		if spec.dir != nil {
+			attr.Files = append(slices.Clone(attr.Files), spec.dir.Fd())
+		}
+		borrowed, *err = f.borrow(attr)
+		if spec.dir != nil && *err == nil { // the path is resolved in the child, which has a copy of the table
+			attr.Dir = fmt.Sprintf("/proc/self/fd/%d", attr.Files[files])
+			attr.Files = attr.Files[:files]
+		}
+		if *err == nil {
 			fork()
 		}
 		for _, fd := range borrowed {

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 func startForker(t *testing.T) *forker {
@@ -71,7 +69,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 	defer null.Close()
 	for range 10 {
 		attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Sys: new(syscall.SysProcAttr)}
-		pid, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{}, mark{})
+		pid, err := f.fork("/bin/true", []string{"true"}, attr, new(Spec), mark{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +78,7 @@ func TestForkerHasItsOwnFiles(t *testing.T) {
 		}
 	}
 	attr := &syscall.ProcAttr{Files: []uintptr{null.Fd(), 1 << 30}, Sys: new(syscall.SysProcAttr)}
-	if _, err := f.fork("/bin/true", []string{"true"}, attr, protocol.ProcessLimits{}, mark{}); err == nil {
+	if _, err := f.fork("/bin/true", []string{"true"}, attr, new(Spec), mark{}); err == nil {
 		t.Error("forked with a file that is not open")
 	}
 	if after := look(); after != before {

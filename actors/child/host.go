@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -206,11 +207,16 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 			return "", false, err
 		}
 	}
-	spec.Env = withoutWithheld(spec.Env)
+	var rule *rules.Rule
+	if spec.Rule != nil {
+		step("look-up of the policy")
+		rule = spec.Rule()
+	}
+	spec.Env = withoutWithheld(spec.Env, rule)
 	// As the user: an error about a path closed to the user does not tell whether the path exists.
 	refused := LookAs(spec.User, func() {
 		defer h.recovered(j, &err)
-		if path, err = program(spec, step); err == nil {
+		if path, err = programUnder(rule, spec, step); err == nil {
 			apart = spec.bySteps() || mayHang(spec.Dir, path)
 		}
 	})
@@ -294,7 +300,7 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	} else {
 		h.forking.RLock()
 		defer h.forking.RUnlock()
-		p.pid, err = f.fork(j.path, argv, attr, spec.Limits, tree.mark())
+		p.pid, err = f.fork(j.path, argv, attr, spec, tree.mark())
 	}
 	if err != nil {
 		return nil, startError(err, spec, h.room)

@@ -87,15 +87,6 @@ func local(dir, path string) bool {
 	return answers(at)
 }
 
-// joinRaw joins dir and path, but keeps "..": after a link, ".." leads elsewhere than filepath.Join
-// assumes.
-func joinRaw(dir, path string) string {
-	if dir == "" {
-		return path
-	}
-	return dir + "/" + path
-}
-
 // first is the directory where the look-up of path begins.
 func first(path string) string {
 	if filepath.IsAbs(path) {

@@ -29,9 +29,11 @@ func program(spec *Spec, step func(what string)) (string, error) {
 	if err := noNUL(spec); err != nil {
 		return "", err
 	}
-	step(fmt.Sprintf("look-up of working directory %q", spec.Dir))
-	if err := checkDir(spec.Dir); err != nil {
-		return "", err
+	if spec.dir == nil {
+		step(fmt.Sprintf("look-up of working directory %q", spec.Dir))
+		if err := checkDir(spec.Dir); err != nil {
+			return "", err
+		}
 	}
 	name := spec.Argv[0]
 	if strings.Contains(name, "/") {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -203,3 +205,13 @@ func (g *group) kill() error {
 }
 
 func (g *group) members() []string { return []string{fmt.Sprintf("process group %d", g.leader)} }
+
+// enclose allows every directory, or none: this system cannot keep a path in a directory.
+func (s *Spec) enclose(rule *rules.Rule, _ func(string)) error {
+	if root, ok := rule.CwdRoot(s.Dir); !ok || root != "/" {
+		return &rules.Refusal{What: "cwd", Name: s.Dir, Word: rules.Cwd}
+	}
+	return nil
+}
+
+func realPath(path string) (string, error) { return filepath.EvalSymlinks(path) }

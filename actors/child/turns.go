@@ -174,6 +174,7 @@ func (h *Host) lookUp(j *job) {
 		h.leave(j)
 	}
 	if j.over {
+		j.closeDir()
 		return
 	}
 	if err != nil || j.ask != nil {
@@ -223,11 +224,19 @@ func (h *Host) end(j *job, err error) {
 	}()
 }
 
+// closeDir closes the working directory that the rule has allowed. closeDir may be repeated.
+func (j *job) closeDir() {
+	if j.spec.dir != nil {
+		j.spec.dir.Close()
+	}
+}
+
 // forgetStart removes j after the call of done.
 func (h *Host) forgetStart(j *job) {
 	if j.unwatch != nil {
 		j.unwatch()
 	}
+	j.closeDir()
 	h.mu.Lock()
 	delete(h.starts, j)
 	h.work.Broadcast()

@@ -9,6 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/pace"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -119,6 +120,9 @@ type Config struct {
 	// the allowed users may use files (fs/*). An error refuses the start or the call. Users may block. Nil:
 	// all programs run as the server, and no start may name a user.
 	Users func(identity string) (allowed []string, def string, err error)
+	// Rules say which programs, directories, files and variables an identity may use; nil: all. Only the command
+	// of this module sets this field: its type is internal.
+	Rules *rules.File
 	// NoNewPrivs keeps all programs from gaining privileges by an exec.
 	NoNewPrivs bool
 

@@ -1,9 +1,11 @@
 package connection
 
 import (
+	"errors"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -81,14 +83,22 @@ func (c *connection) recordRefused(in inbound, err *protocol.Error) {
 }
 
 // recordFile returns the function that records the end of a call, on the goroutine of the call: the record
-// has a change even if the connection has ended meanwhile.
+// has a change even if the connection has ended meanwhile. A call without a change is recorded if the policy
+// refuses it.
 func (c *connection) recordFile(call *fileCall) func(error) {
-	e, ok := fileChange(call.in.params)
-	if !ok || c.env.Audit == nil {
+	if c.env.Audit == nil {
 		return func(error) {}
 	}
-	e.Who, e.Method = c.who(), call.in.method
-	log, handles := c.env.Audit, c.files.handles
+	log, handles, who, method := c.env.Audit, c.files.handles, c.who(), call.in.method
+	e, ok := fileChange(call.in.params)
+	if !ok {
+		return func(err error) {
+			if errors.Is(err, rules.ErrRefused) {
+				log.Put(audit.Request{Who: who, Method: method, Refused: audit.Text(rules.ErrRefused.Error())})
+			}
+		}
+	}
+	e.Who, e.Method = who, method
 	if e.Handle != "" && e.Path == "" { // fs/close; calls with the same handle run one after the other
 		e.Path = audit.Text(handles.Replaces(string(e.Handle)))
 		if e.Path == "" {
@@ -96,7 +106,10 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 		}
 	}
 	return func(err error) {
-		if err != nil {
+		switch {
+		case errors.Is(err, rules.ErrRefused):
+			e.Error = audit.Text(rules.ErrRefused.Error())
+		case err != nil:
 			e.Error = audit.Text(call.in.fileError(err).Message)
 		}
 		log.Put(e)

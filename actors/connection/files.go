@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -47,6 +48,18 @@ type fileCall struct {
 	large  bool       // the answer may be large: a single such call until its answer is written
 	bytes  int        // of its answer
 	held   int        // of the connection's memory, for the answer; owned by the goroutine until fileDone
+
+	rule *rules.Rule // of the client, when the call runs; nil: there is no policy. Owned by the goroutine
+}
+
+// mayRun reports whether the policy allows the call: a client that may read and write everything may call
+// every method.
+func (call *fileCall) mayRun() bool {
+	if call.rule == nil {
+		return true
+	}
+	root, _ := call.rule.WriteRoot("/")
+	return root == "/"
 }
 
 // fileCalls has the calls about files of a connection. Calls wait for disks, so each has a goroutine.
@@ -186,13 +199,19 @@ func (c *connection) runFiles(ctx actor.Context) {
 			ctx.Send(self, fileDone{call, nil, refused})
 			continue
 		}
-		until, recorded, who := c.files.ctx, c.recordFile(call), c.who()
+		until, recorded, who, policy := c.files.ctx, c.recordFile(call), c.who(), c.env.Rules
 		c.env.Run(root, self, "file", func() {
 			c.env.FileTurns.Run(func() {
 				fault("file")
 				if err := c.env.MayUseFiles(who.Identity); err != nil {
 					c.env.Audit.Put(audit.Request{Who: who, Method: call.in.method, Refused: audit.Text(err.Message)})
 					root.Send(self, fileDone{call, nil, err})
+					return
+				}
+				if call.rule = policy.Of(who.Identity); !call.mayRun() {
+					refused := &rules.Refusal{What: "method", Name: call.in.method, Word: rules.Write}
+					recorded(refused)
+					root.Send(self, fileDone{call, nil, refused})
 					return
 				}
 				result, err := call.do(until)
@@ -300,7 +319,7 @@ func (in *inbound) fileError(err error) *protocol.Error {
 		return e
 	}
 	code, app := protocol.CodeInternal, in.entry.ofApp(in.wire)
-	if _, ok := errors.AsType[*files.Refusal](err); ok || files.Forbidden(err) && !app {
+	if _, ok := errors.AsType[*files.Refusal](err); ok || errors.Is(err, rules.ErrRefused) || files.Forbidden(err) && !app {
 		code = protocol.CodeInvalidRequest
 	} else if errors.Is(err, fs.ErrNotExist) && !app {
 		code = protocol.CodeNotFound

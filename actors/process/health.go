@@ -144,7 +144,7 @@ func (p *process) watch(ctx actor.Context) {
 	default:
 		look := lookFor(r)
 		if r.File != "" || r.Unix != "" {
-			look = p.bounded(as(p.user.user(), look))
+			look = p.bounded(p.ruled(p.user.user(), look))
 		}
 		p.lookout(ctx, look)
 	}

@@ -67,6 +67,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	if o.Place != nil {
 		spec.StdinRate = o.Place.Stdin
 	}
+	prepareRule(e, o, &spec)
 	shell := shellOf(o, spec)
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
 // Probes are commands that the server runs beside a process to see whether the process lives
@@ -50,6 +51,7 @@ func (p *process) probe(ctx actor.Context) {
 
 		Umask:      p.spec.Umask,
 		NoNewPrivs: p.spec.NoNewPrivs,
+		Rule:       p.spec.Rule,
 	}
 	p.user.runAs(&spec)
 	watched, limit := h.watched, orDefault(probe.TimeoutMs, defaultProbeTime)
@@ -71,7 +73,7 @@ func ofCommand(err error) bool {
 
 // commandErrors are the errors of a start that are the fault of the command. All others are faults
 // of the server: no descriptors, no room, no answer from a disk.
-var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram, child.ErrPermission, child.ErrExecFormat, child.ErrLimitRefused}
+var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram, child.ErrPermission, child.ErrExecFormat, child.ErrLimitRefused, rules.ErrRefused}
 
 // runProbe runs a command to its end, and ends all its descendants. ctx ends the command, and so does
 // the time limit, which begins with the start. fault says why the probe failed; "" after exit code 0.

@@ -20,7 +20,9 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/internal/beneath"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
@@ -42,6 +44,7 @@ type serveOptions struct {
 	credentials  credentialFlags
 	audit        auditFlags
 	users        string
+	policy       string
 	verbose      bool
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
@@ -91,6 +94,7 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's. Starts without a user and a default are refused, and calls about files for identities without @server. The file is read at each start. Needs a server that runs as root")
+	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write and hide. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
 	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	o.credentials.register(f)
@@ -245,6 +249,11 @@ func serve(o *serveOptions) (err error) {
 			return fmt.Errorf("--users-file: %w", err)
 		}
 		o.config.Users = users.Of
+	}
+	if o.policy != "" {
+		if o.config.Rules, err = rules.Open(o.policy, beneath.Supported(), log); err != nil {
+			return fmt.Errorf("--policy-file: %w", err)
+		}
 	}
 	if !o.stdio() {
 		s, err := transport.Listen(o.listen, &transport.ServerOptions{

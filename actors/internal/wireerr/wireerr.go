@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -15,8 +16,8 @@ const maxName = 1 << 10
 // maxClip bounds a client's text within an error, in bytes.
 const maxClip = 60
 
-// From returns the error of the wire that err wraps. If err wraps none, err becomes the cause of a new
-// internal error. A nil err gives nil.
+// From returns the error of the wire that err wraps. If err wraps none, err becomes the cause of a new error: of
+// wrong params if the policy refuses them, else internal. A nil err gives nil.
 func From(err error) *protocol.Error {
 	if err == nil {
 		return nil
@@ -24,7 +25,11 @@ func From(err error) *protocol.Error {
 	if wire, ok := errors.AsType[*protocol.Error](err); ok {
 		return wire
 	}
-	return protocol.Errorf(protocol.CodeInternal, "%v", err).Because(err)
+	code := protocol.CodeInternal
+	if errors.Is(err, rules.ErrRefused) {
+		code = protocol.CodeInvalidParams
+	}
+	return protocol.Errorf(code, "%v", err).Because(err)
 }
 
 // Clip shortens a client's text for an error or a Close frame, and makes it valid UTF-8.

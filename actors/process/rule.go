@@ -1,0 +1,62 @@
+package process
+
+import (
+	"context"
+	"net"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/internal/beneath"
+	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// prepareRule has each start of a program look at the policy as it is then. The rule is that of the session's
+// identity, also for restarts without a client. Without a policy a start costs nothing more.
+func prepareRule(e *env.Env, o Options, spec *child.Spec) {
+	if e.Rules == nil {
+		return
+	}
+	identity := o.Identity
+	spec.Rule = func() *rules.Rule { return e.Rules.Of(identity) }
+	if r := o.Params.Ready; r != nil {
+		for _, uri := range []string{r.File, r.Unix} {
+			if path, err := protocol.ParseFileURI(uri); uri != "" && err == nil {
+				spec.Watches = append(spec.Watches, path)
+			}
+		}
+	}
+}
+
+// ruled returns look for a file or a socket, as the user u and under the policy: a link in the path does not lead
+// the server out of the root. The server itself reads the policy: u may not be allowed to.
+func (p *process) ruled(u *child.User, look func(context.Context) error) func(context.Context) error {
+	look = as(u, look)
+	if p.spec.Rule == nil {
+		return look
+	}
+	rule, path, isSocket := p.spec.Rule, p.spec.Watches[0], p.params.Ready.Unix != ""
+	return func(ctx context.Context) error {
+		root, ok := rule().ReadRoot(path)
+		switch {
+		case !ok:
+			return &rules.Refusal{What: "path", Name: path, Word: rules.Read}
+		case root == "/":
+			return look(ctx)
+		}
+		confined := func(ctx context.Context) error {
+			return beneath.Use(root, path, isSocket, func(path string) error {
+				if !isSocket {
+					return nil
+				}
+				d := net.Dialer{Timeout: lookTime}
+				conn, err := d.DialContext(ctx, "unix", path)
+				if err == nil {
+					conn.Close()
+				}
+				return err
+			})
+		}
+		return as(u, confined)(ctx)
+	}
+}

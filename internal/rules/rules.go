@@ -1,0 +1,129 @@
+// Package rules has the policy of a server: the programs, directories, files and variables of each identity.
+// The package decides by paths and names. Its callers resolve links.
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ErrRefused means: the policy does not allow it.
+var ErrRefused = errors.New("not allowed by the policy")
+
+// Refusal is an ErrRefused with the name of the refused program, directory or path.
+type Refusal struct {
+	What string // the kind of Name, such as "program"
+	Name string // as sent by the client
+	Word string // a line with this word could allow the name
+}
+
+func (r *Refusal) Error() string {
+	name := r.Name
+	if len(name) > maxName {
+		name = name[:maxName] + "…"
+	}
+	return fmt.Sprintf("%s %q is not allowed by the policy of this server (%s)", r.What, name, r.Word)
+}
+
+// Is makes every Refusal an ErrRefused.
+func (r *Refusal) Is(target error) bool { return target == ErrRefused }
+
+// maxName bounds a client's text within an error, in bytes.
+const maxName = 200
+
+// The words of the lines of a policy.
+const (
+	Run      = "run"
+	NeverRun = "never-run"
+	Cwd      = "cwd"
+	Read     = "read"
+	Write    = "write"
+	Hide     = "hide"
+)
+
+// Rule has the rights of an identity. The zero Rule allows nothing. A Rule never changes.
+type Rule struct {
+	run, never []string // patterns of programs, see matches
+	cwd, files roots    // files may be read, those of write also written
+	write      roots
+	hide       []string // patterns of variables, in upper case
+}
+
+// AnyProgram reports whether every program is allowed.
+func (r *Rule) AnyProgram() bool { return len(r.never) == 0 && slices.Contains(r.run, "/**") }
+
+// Program reports whether the program at a path may be run. The path has no links. A pattern without wildcards
+// may be a link to the program: the link belongs to the operator.
+func (r *Rule) Program(real string) bool {
+	return leadsTo(r.run, real) && !leadsTo(r.never, real)
+}
+
+// Names reports whether the rule allows a program by its path alone, wherever the path leads. Then the error of
+// a look-up gives no secret away.
+func (r *Rule) Names(program string) bool {
+	return matchesAny(r.run, program) && !matchesAny(r.never, program)
+}
+
+// CwdRoot returns the root in which programs may have the working directory dir. ok is false if they may not.
+func (r *Rule) CwdRoot(dir string) (root string, ok bool) { return r.cwd.of(dir) }
+
+// ReadRoot returns the root in which a path may be read. ok is false if it may not.
+func (r *Rule) ReadRoot(path string) (root string, ok bool) { return r.files.of(path) }
+
+// WriteRoot returns the root in which a path may be read and written. ok is false if it may not be written.
+func (r *Rule) WriteRoot(path string) (root string, ok bool) { return r.write.of(path) }
+
+// Hidden returns the patterns of variables that no program gets, in upper case.
+func (r *Rule) Hidden() []string { return r.hide }
+
+// roots are allowed directories, given by clean paths.
+type roots []string
+
+// of returns the outermost root with path in it: more links stay in a larger root.
+func (all roots) of(path string) (root string, ok bool) {
+	path = filepath.Clean(path)
+	for _, r := range all {
+		if in(r, path) && (!ok || len(r) < len(root)) {
+			root, ok = r, true
+		}
+	}
+	return root, ok
+}
+
+func in(root, path string) bool {
+	return root == "/" || path == root || strings.HasPrefix(path, root+"/")
+}
+
+// matches reports whether pattern stands for the file at name: as in path.Match, and /** at the end stands for
+// everything below a directory.
+func matches(pattern, name string) bool {
+	if tree, ok := strings.CutSuffix(pattern, "/**"); ok {
+		depth := strings.Count(tree, "/")
+		parts := strings.Split(name, "/") // the first is ""
+		if len(parts) <= depth+1 {
+			return false
+		}
+		name, pattern = strings.Join(parts[:depth+1], "/"), tree
+	}
+	ok, _ := path.Match(pattern, name) // checked by the parser
+	return ok
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
+}
+
+// leadsTo reports whether a pattern stands for the file at real, or is a link to it.
+func leadsTo(patterns []string, real string) bool {
+	return matchesAny(patterns, real) || slices.ContainsFunc(patterns, func(p string) bool {
+		if strings.ContainsAny(p, `*?[\`) {
+			return false
+		}
+		target, err := filepath.EvalSymlinks(p)
+		return err == nil && target == real
+	})
+}
