@@ -95,6 +95,9 @@ func TestExpose(t *testing.T) {
 	if out, err := run(strings.Replace(connect, "TROUPE_TOKEN_FILE=", "NOTHING=", 1)); err == nil || !strings.Contains(out, "401 Unauthorized: missing websocket bearer token") {
 		t.Errorf("without a token: %v, %s", err, out)
 	}
+	if out, err := run(strings.Replace(connect, "--tls-ca cert.pem", "", 1)); err == nil || !strings.Contains(out, "certificate signed by unknown authority") {
+		t.Errorf("without the certificate of the server: %v, %s", err, out)
+	}
 	if out := must(strings.Replace(connect, "id -un", "cat /etc/troupe/tokens /etc/troupe/key.pem /etc/troupe/users || :", 1)); strings.Count(out, "Permission denied") != 3 {
 		t.Errorf("a program read the server's files: %s", out)
 	}
