@@ -5,8 +5,7 @@ import "errors"
 // This file has http/request: exec-server sends a request to an HTTP server for the client.
 // (exec-server wire §8.)
 
-// MethodHTTPRequest takes HTTPRequestParams and returns HTTPRequestResult.
-const MethodHTTPRequest = "http/request"
+const MethodHTTPRequest = "http/request" // HTTPRequestParams → HTTPRequestResult
 
 // HTTPHeader is a header field of a response. A name may occur several times.
 type HTTPHeader struct {
