@@ -190,7 +190,7 @@ func (p *peerFlags) checker() (auth.Checker, error) {
 		case p.secretFile == "":
 			return nil, errors.New("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set")
 		}
-		o := auth.SignedOptions{Issuer: strings.TrimSpace(p.issuer), Audience: strings.TrimSpace(p.audience), Skew: 30 * time.Second}
+		o := auth.SignedOptions{Issuer: strings.TrimSpace(p.issuer), Audience: strings.TrimSpace(p.audience), Skew: 30 * time.Second, Nameless: true}
 		if p.skewSet {
 			o.Skew = time.Duration(p.skewSeconds) * time.Second
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,15 @@ func Entries(data []byte) iter.Seq2[int, []string] {
 			}
 		}
 	}
+}
+
+// ErrComment refuses a comment after an entry. Its words would be entries: in a file of roles,
+// bob observes alice # root would allow root.
+var ErrComment = errors.New("a word begins with #: a comment needs a line of its own")
+
+// Commented reports whether a word begins with #.
+func Commented(words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") })
 }
 
 // Read returns the content of a regular file of at most Max bytes.

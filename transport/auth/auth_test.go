@@ -201,21 +201,28 @@ func TestClaims(t *testing.T) {
 		err    error
 	}{
 		{"right", anybody, claims{"sub": "alice", "exp": in(time.Hour)}, "jwt:alice", nil},
-		{"no subject", anybody, claims{"exp": in(time.Hour)}, "jwt:", nil},
+		{"no subject", anybody, claims{"exp": in(time.Hour)}, "", ErrSignedToken},
+		{"an empty subject", anybody, claims{"sub": "", "exp": in(time.Hour)}, "", ErrSignedToken},
+		{"no subject, as of exec-server", open(SignedOptions{Nameless: true}), claims{"exp": in(time.Hour)}, "jwt:", nil},
+		{"exp is negative", anybody, claims{"sub": "a", "exp": -1}, "", ErrExpired},
+		{"exp is a fraction", anybody, claims{"sub": "a", "exp": float64(in(time.Hour)) + 0.5}, "jwt:a", nil},
+		{"exp beyond an int64", anybody, claims{"sub": "a", "exp": 1e19}, "", ErrSignedToken},
+		{"sub is a number", anybody, claims{"sub": 5, "exp": in(time.Hour)}, "", ErrSignedToken},
+		{"SUB is no sub", anybody, claims{"sub": "a", "SUB": "b", "exp": in(time.Hour)}, "jwt:a", nil},
 		{"expired, within the skew", anybody, claims{"sub": "a", "exp": in(-20 * time.Second)}, "jwt:a", nil},
 		{"expired", anybody, claims{"sub": "a", "exp": in(-2 * time.Minute)}, "", ErrExpired},
 		{"without exp", anybody, claims{"sub": "a"}, "", ErrSignedToken},
 		{"exp is text", anybody, claims{"sub": "a", "exp": "tomorrow"}, "", ErrSignedToken},
 		{"exp beyond all time", anybody, claims{"sub": "a", "exp": 1e30}, "", ErrSignedToken},
-		{"not yet", anybody, claims{"exp": in(time.Hour), "nbf": in(2 * time.Minute)}, "", ErrNotYet},
-		{"not yet, within the skew", anybody, claims{"exp": in(time.Hour), "nbf": in(20 * time.Second)}, "jwt:", nil},
+		{"not yet", anybody, claims{"sub": "a", "exp": in(time.Hour), "nbf": in(2 * time.Minute)}, "", ErrNotYet},
+		{"not yet, within the skew", anybody, claims{"sub": "a", "exp": in(time.Hour), "nbf": in(20 * time.Second)}, "jwt:a", nil},
 		{"right issuer and audience", strict, claims{"sub": "a", "exp": in(time.Hour), "iss": "issuer", "aud": "us"}, "jwt:a", nil},
 		{"one of the audiences", strict, claims{"sub": "a", "exp": in(time.Hour), "iss": "issuer", "aud": []string{"them", "us"}}, "jwt:a", nil},
 		{"wrong issuer", strict, claims{"exp": in(time.Hour), "iss": "other", "aud": "us"}, "", ErrSignedToken},
 		{"no issuer", strict, claims{"exp": in(time.Hour), "aud": "us"}, "", ErrSignedToken},
 		{"wrong audience", strict, claims{"exp": in(time.Hour), "iss": "issuer", "aud": "them"}, "", ErrSignedToken},
 		{"no audience", strict, claims{"exp": in(time.Hour), "iss": "issuer"}, "", ErrSignedToken},
-		{"nobody asks for an audience", anybody, claims{"exp": in(time.Hour), "aud": "them"}, "jwt:", nil},
+		{"nobody asks for an audience", anybody, claims{"sub": "a", "exp": in(time.Hour), "aud": "them"}, "jwt:a", nil},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			want(t, c.open, issue(t, jose.HS256, []byte(hmacSecret), c.claims), c.name, c.err)
@@ -325,16 +332,16 @@ func TestKeysAreRotated(t *testing.T) {
 	newPublic, newKey, _ := ed25519.GenerateKey(rand.Reader)
 	path := write(t, "keys.pem", publicPEM(t, oldPublic))
 	c := must[*SignedTokens](t)(OpenKeys(path, SignedOptions{}))
-	byOld := issue(t, jose.EdDSA, oldKey, claims{"exp": in(time.Hour)})
-	byNew := issue(t, jose.EdDSA, newKey, claims{"exp": in(time.Hour)})
-	want(t, c, byOld, "jwt:", nil)
+	byOld := issue(t, jose.EdDSA, oldKey, claims{"sub": "a", "exp": in(time.Hour)})
+	byNew := issue(t, jose.EdDSA, newKey, claims{"sub": "a", "exp": in(time.Hour)})
+	want(t, c, byOld, "jwt:a", nil)
 	want(t, c, byNew, "", ErrSignedToken)
 	write(t, path, publicPEM(t, oldPublic)+publicPEM(t, newPublic))
-	want(t, c, byOld, "jwt:", nil)
-	want(t, c, byNew, "jwt:", nil)
+	want(t, c, byOld, "jwt:a", nil)
+	want(t, c, byNew, "jwt:a", nil)
 	write(t, path, publicPEM(t, newPublic))
 	want(t, c, byOld, "", ErrSignedToken)
-	want(t, c, byNew, "jwt:", nil)
+	want(t, c, byNew, "jwt:a", nil)
 }
 
 func TestAnyOf(t *testing.T) {
@@ -384,7 +391,7 @@ func TestRoles(t *testing.T) {
 	}
 	write(t, path, "uid:7 observes alice\n")
 	check(Visitor{UID: &uid}, Identity{Name: "uid:7", Observes: []string{"alice"}})
-	for _, wrong := range []string{"alice\n", "alice admin\n", "alice observes\n", "alice operator bob\n", "x observes" + strings.Repeat(" y", maxObserved+1) + "\n"} {
+	for _, wrong := range []string{"alice\n", "alice admin\n", "alice observes\n", "alice operator bob\n", "uid:7 observes alice # root\n", "uid:7 operator #\n", "x observes" + strings.Repeat(" y", maxObserved+1) + "\n"} {
 		write(t, path, wrong)
 		if id, err := door.Identify(Visitor{UID: &uid}, time.Now()); err == nil {
 			t.Errorf("%.30q: %+v", wrong, id)
@@ -422,6 +429,28 @@ func TestDoor(t *testing.T) {
 	} {
 		if id, err := c.door.Identify(c.v, time.Now()); id.Name != c.name || err != c.err {
 			t.Errorf("%s: %q, %v, want %q, %v", c.what, id.Name, err, c.name, c.err)
+		}
+	}
+}
+
+// A name that cannot be shown to people, or that another name could be taken for, is refused.
+func TestNamesOfIdentities(t *testing.T) {
+	signed := must[*SignedTokens](t)(OpenSecret(write(t, "secret", hmacSecret), SignedOptions{}))
+	door := Door{Bearer: signed, Certificates: CommonName}
+	for name, right := range map[string]bool{
+		"alice": true, "Ålice Müller": true, "spiffe://a/b?c": true, "uid:0": true, strings.Repeat("x", maxName-len("cert:")): true,
+		"a\n": false, "a\x00": false, "a\x1b[2J": false, "a\u202eb": false, "a\u200bb": false, "a\u00a0b": false, "\xff": false, "a\ufffd": false,
+		strings.Repeat("x", maxName): false,
+	} {
+		token := issue(t, jose.HS256, []byte(hmacSecret), claims{"sub": name, "exp": in(time.Hour)})
+		for kind, v := range map[string]Visitor{
+			"jwt":  {Header: http.Header{"Authorization": {"Bearer " + token}}},
+			"cert": {TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: name}}}}}},
+		} {
+			id, err := door.Identify(v, time.Now())
+			if right && (err != nil || id.Name != kind+":"+name) || !right && err != ErrBadName {
+				t.Errorf("%s of %.20q: %.20q, %v", kind, name, id.Name, err)
+			}
 		}
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A Door decides who may connect. A door without any kind of credential lets nobody in.
@@ -27,12 +30,25 @@ type Visitor struct {
 	UID     *uint32 // the user at the other end of a unix socket, from the kernel; nil: unknown
 }
 
+// maxName is the length of the longest name of an identity, in bytes.
+const maxName = 256
+
+// ErrBadName means that a right credential names its client in a way that cannot be shown to people.
+var ErrBadName = &Refusal{fmt.Sprintf("the name in the credential has more than %d bytes, or a character that cannot be shown", maxName)}
+
+// misleads reports whether a character of a name misleads the readers of lists and logs. U+FFFD stands for
+// bytes that are not UTF-8: different names with such bytes would be the same.
+func misleads(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
+
 // Identify returns who a visitor is. If a visitor shows a bearer token, only the token counts, however
 // right the other credentials are. The errors are those of a Checker.
 func (d *Door) Identify(v Visitor, now time.Time) (Identity, error) {
 	id, err := d.name(v, now)
 	if err != nil {
 		return Identity{}, err
+	}
+	if len(id.Name) > maxName || !utf8.ValidString(id.Name) || strings.ContainsFunc(id.Name, misleads) {
+		return Identity{}, ErrBadName
 	}
 	return d.Roles.grant(id)
 }

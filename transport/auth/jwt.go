@@ -30,6 +30,9 @@ type SignedOptions struct {
 	Issuer   string        // the claim iss; "": any
 	Audience string        // one of the claim aud; "": any
 	Skew     time.Duration // how far the clocks of the issuer and the server may differ; 0: none
+
+	// Nameless accepts tokens without the claim sub, as exec-server does. All their owners are one client.
+	Nameless bool
 }
 
 // A signingKey is a key with its only algorithm. The algorithm in the header of a token must be equal,
@@ -153,7 +156,7 @@ func (s *SignedTokens) Check(token string, now time.Time) (Identity, error) {
 		return Identity{}, err
 	}
 	claims, ok := verify(keys, token)
-	if !ok || claims.Expiry == nil {
+	if !ok || claims.Expiry == nil || claims.Subject == "" && !s.Nameless {
 		return Identity{}, ErrSignedToken
 	}
 	want := jwt.Expected{Issuer: s.Issuer, Time: now}
@@ -171,7 +174,6 @@ func (s *SignedTokens) Check(token string, now time.Time) (Identity, error) {
 	if len(claims.Troupe.Observes) > maxObserved {
 		return Identity{}, ErrSignedToken
 	}
-	// The subject may be empty: tokens of exec-server have none.
 	return Identity{
 		Name:     "jwt:" + claims.Subject,
 		Operator: claims.Troupe.Operator,

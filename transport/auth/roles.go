@@ -33,6 +33,8 @@ func parseRoles(data []byte) (map[string]Identity, error) {
 		id := all[fields[0]]
 		id.Name = fields[0]
 		switch {
+		case linefile.Commented(fields):
+			return nil, fmt.Errorf("line %d: %w", number, linefile.ErrComment)
 		case len(fields) == 2 && fields[1] == "operator":
 			id.Operator = true
 		case len(fields) > 2 && fields[1] == "observes":

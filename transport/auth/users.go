@@ -43,6 +43,8 @@ func parseUsers(data []byte) (map[string]usersOf, error) {
 	for number, fields := range linefile.Entries(data) {
 		of := all[fields[0]]
 		switch {
+		case linefile.Commented(fields):
+			return nil, fmt.Errorf("line %d: %w", number, linefile.ErrComment)
 		case len(fields) == 3 && fields[1] == "default" && of.def == "":
 			of.def = fields[2]
 			of.allowed = append(of.allowed, fields[2])
