@@ -62,6 +62,10 @@ const factTimeout = 60 * time.Second
 type obj = map[string]any
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == spyArg {
+		spyMain(os.Args[2:])
+		return
+	}
 	// Descriptors left open by the caller of the tests must not reach the servers.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
