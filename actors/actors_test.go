@@ -14,6 +14,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/slots"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -124,7 +125,15 @@ type message struct {
 }
 
 func connect(t *testing.T, troupe *actors.Troupe) *peer {
+	return connectAs(t, troupe, identity.Identity{})
+}
+
+// connectAs connects a client of an identity; the zero Identity is a client whom nobody has asked.
+func connectAs(t *testing.T, troupe *actors.Troupe, id identity.Identity) *peer {
 	ours, theirs := transport.Pipe("")
+	if id.Name != "" {
+		theirs = known{theirs, id}
+	}
 	troupe.Accept(theirs)
 	p := &peer{t: t, conn: ours, in: make(chan message, 1000)}
 	go func() {

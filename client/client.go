@@ -83,7 +83,8 @@ type Options struct {
 
 	// Token returns the bearer token for a server that asks for one. The client calls Token before each
 	// connection, so the token may change. Token must not block for long. Nil: no token is sent. See
-	// TokenFromEnv. With Dialer, Token has no effect.
+	// TokenFromEnv. With the token of a share (Client.Share), Dial attaches to the session of the share: leave
+	// Session and Observe out. With Dialer, Token has no effect.
 	Token func() (string, error)
 
 	// TLS is the configuration for wss: its certificates say who this client is. Nil: the system's

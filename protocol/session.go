@@ -21,6 +21,11 @@ const (
 	MethodSessionClose = "session/close" // SessionCloseParams → Empty
 	MethodSessionAck   = "session/ack"   // SessionAckParams; a notification
 	MethodProcessList  = "process/list"  // Empty → ProcessListResult
+
+	// Ours.
+	MethodSessionShare   = "session/share"   // SessionShareParams → SessionShareResult
+	MethodSessionShares  = "session/shares"  // Empty → SessionSharesResult
+	MethodSessionUnshare = "session/unshare" // SessionUnshareParams → SessionUnshareResult
 )
 
 // InitializeParams opens a session or resumes an existing session. ClientName and ResumeSessionID
@@ -99,10 +104,13 @@ type Role string
 const (
 	RoleOwner    Role = "owner"    // everything; one connection at a time
 	RoleObserver Role = "observer" // see everything, change nothing (CodeObserver)
+	// RoleTypist is an observer that also writes to stdin, and resizes. Only the guests of a share with
+	// AccessType are typists.
+	RoleTypist Role = "typist"
 )
 
 // Validate refuses values other than the constants.
-func (r Role) Validate() error { return oneOf(r, RoleOwner, RoleObserver) }
+func (r Role) Validate() error { return oneOf(r, RoleOwner, RoleObserver, RoleTypist) }
 
 // SessionOptions set up a new session. (Ours.)
 type SessionOptions struct {
@@ -269,6 +277,57 @@ type SessionCloseParams struct {
 // lower than before is ignored. (Ours.)
 type SessionAckParams struct {
 	Processes map[string]uint64 `json:"processes" wire:"required"`
+}
+
+// Access says what the guests of a share may do. (Ours.)
+type Access string
+
+const (
+	AccessRead Access = "read" // as RoleObserver
+	AccessType Access = "type" // as RoleTypist
+)
+
+// Validate refuses values other than the constants.
+func (a Access) Validate() error { return oneOf(a, AccessRead, AccessType) }
+
+// SessionShareParams makes a token with which somebody else reaches the session. (Ours.)
+type SessionShareParams struct {
+	Access      Access  `json:"access" wire:"required"`
+	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // nil: an hour, or the server's maximum if that is less
+	Name        string  `json:"name,omitempty"`        // for listings; need not be unique
+}
+
+// SessionShareResult has the only copy of the token. (Ours.)
+type SessionShareResult struct {
+	ShareID     string `json:"shareId"`
+	Token       string `json:"token"` // a bearer token
+	Access      Access `json:"access,omitempty"`
+	ExpiresAtMs int64  `json:"expiresAtMs"` // since the Unix epoch
+}
+
+// SessionSharesResult has the shares of the session, the oldest first. (Ours.)
+type SessionSharesResult struct {
+	Shares []ShareInfo `json:"shares"`
+}
+
+// ShareInfo describes a share. (Ours.)
+type ShareInfo struct {
+	ShareID     string `json:"shareId"`
+	Name        string `json:"name,omitempty"`
+	Access      Access `json:"access,omitempty"`
+	CreatedAtMs int64  `json:"createdAtMs"` // since the Unix epoch
+	ExpiresAtMs int64  `json:"expiresAtMs"` // since the Unix epoch
+	Guests      int    `json:"guests"`      // connections that are attached with its token
+}
+
+// SessionUnshareParams ends a share, and the connections of its guests. (Ours.)
+type SessionUnshareParams struct {
+	ShareID string `json:"shareId" wire:"required"`
+}
+
+// SessionUnshareResult is the answer to session/unshare. (Ours.)
+type SessionUnshareResult struct {
+	Ended bool `json:"ended"` // false: the session has no such share
 }
 
 // SessionEvictedNotification is the last message on a connection whose session was taken over, or

@@ -376,6 +376,7 @@ func TestCredentials(t *testing.T) {
 				// A server that takes both kinds answers with the most telling text.
 				{both, nil, "both: none", shown{}, noCredential, noCredential},
 				{both, nil, "both: wrong", bearer("token-of-nobody-at-all"), noJWT, noJWT},
+				{both, nil, "both: of no share", bearer("troupe_share_" + strings.Repeat("A", 52)), noToken, noToken},
 				{both, nil, "both: expired", jwt(obj{"exp": at(-time.Hour)}), tooLate, tooLate},
 				{both, nil, "both: a token", bearer(right), "as alice", "as alice"},
 				{both, nil, "both: signed", bearer(whole), "as jwt:dave", "as jwt:dave"},

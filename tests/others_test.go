@@ -147,6 +147,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		c.call("fs/open", obj{"handleId": "theirs", "path": "file://" + file, "mode": "replace"})
 	}
 	app.call("fs/watch", obj{"watchId": "theirs", "path": dir})
+	share, shareToken := alice.share(obj{"access": "type"})
 	alice.request("fs/watchMissing", obj{"watchId": 77, "paths": []string{"file://" + dir + "/missing"}})
 
 	// A call has params with a name. mine is a running process of mallory.
@@ -200,6 +201,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"group/stop GroupStopParams.groupId":                           by("groupId", nil),
 		"group/stop GroupStopParams.requestId":                         by("requestId", obj{"groupId": "mine"}),
 		"session/close SessionCloseParams.sessionId":                   ofSession(by("sessionId", nil)),
+		"session/unshare SessionUnshareParams.shareId":                 {params: by("shareId", nil).params, theirs: share},
 		"fs/open FsOpenParams.handleId":                                by("handleId", obj{"path": "file://" + file}),
 		"fs/readBlock FsReadBlockParams.handleId":                      by("handleId", obj{"offset": 0, "len": 10}),
 		"fs/writeBlock FsWriteBlockParams.handleId":                    by("handleId", obj{"offset": 0, "chunk": "aGk="}),
@@ -235,7 +237,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		others["group/start GroupStartParams.processes.metadata."+label] = "a label of the client"
 	}
 	// The params of these methods name nothing that belongs to anybody: paths belong to the machine.
-	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "session/info", "session/list", "process/list", "group/list",
+	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "session/info", "session/list", "session/share", "session/shares", "process/list", "group/list",
 		"environmentConfig/read", "capabilities/discoverV2", "fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy"}
 
 	members := membersWithIDs(t)
@@ -347,6 +349,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		c.call("process/kill", obj{"processHandle": "theirs"})
 		c.call("command/exec/terminate", obj{"processId": "theirs"})
 	}
+	s.as(shareToken, nil).call("session/info", obj{})
 	again := s.as(alices, obj{"resumeSessionId": alice.sessionID, "takeover": true, "resumeFrom": obj{"theirs": 0}})
 	again.process("theirs").awaitOutput("stdout", "still here\n")
 }

@@ -50,7 +50,7 @@ func newPasses(o *ServerOptions) *passes {
 
 // enter keeps the credential of a connection that was let in as id. end is called at most once.
 func (s *passes) enter(v auth.Visitor, id auth.Identity, end func(error)) *pass {
-	if s.door == nil {
+	if s.door == nil || id.Guest != nil { // the session of a guest ends the connection, with the reason
 		return nil
 	}
 	if v.Header != nil { // the rest of the request is not kept

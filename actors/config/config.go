@@ -10,6 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -134,6 +135,10 @@ type Config struct {
 	// Audit records what clients do; nil: nothing is recorded. Only the command of this module sets this
 	// field: its type is internal. The owner closes Audit after the shutdown of the troupe.
 	Audit *audit.Log
+
+	// Shares has the tokens of guests, which the transport lets in; nil: no session can be shared. Only the
+	// command of this module sets this field: its type is internal.
+	Shares *share.Book
 
 	// Faults is for the tests of this module: other modules cannot set this field.
 	Faults faults.Hooks

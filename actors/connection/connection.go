@@ -86,6 +86,7 @@ type connection struct {
 	session   *actor.PID
 	sessionID string
 	role      protocol.Role // "" until attached
+	guest     string        // the identity of a client with the token of a share; "": another client
 	acks      bool          // the client acknowledges by session/ack
 
 	experimental bool // a client of the app-server has the capability experimentalApi
@@ -130,6 +131,9 @@ func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) 
 		starting: make(map[string][]inbound),
 		streams:  make(map[string]*stream),
 		window:   window.New[*stream](e.Window),
+	}
+	if id := identityOf(conn); id.Guest != nil {
+		c.guest = id.Name
 	}
 	c.memory = e.ClientBudget.Account()
 	c.admit = newAdmission(e.MaxPending, c.memory)

@@ -26,6 +26,8 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 	switch {
 	case c.stage != opened:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Already initialized"))
+	case c.guest != "": // the app-server has no session that guests could share
+		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "the token of a share is not for clients of the app-server: send initialize with clientName"))
 	case strings.ContainsFunc(name, control):
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)))
 	default:
@@ -54,7 +56,7 @@ func (c *connection) attach(ctx actor.Context, in inbound, p protocol.Initialize
 			return
 		}
 	}
-	if why := c.onlyResumes(); why != "" && m.SessionID == "" {
+	if why := c.onlyResumes(); why != "" && m.SessionID == "" && c.guest == "" {
 		c.admit.release(in.weight)
 		c.closeFor(ctx, protocol.CloseTryLater, why)
 		return
@@ -149,6 +151,9 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		Server:          protocol.ServerInfo{Name: "troupe", Version: c.env.Version},
 		ProtocolVersion: protocol.Version,
 		Limits:          c.limits(),
+	}
+	if c.guest != "" {
+		result.EnvironmentInfo = nil // the directories of the machine are not for guests
 	}
 	if c.init.Capabilities == (protocol.Capabilities{}) {
 		result.ProtocolVersion = protocol.FirstVersion

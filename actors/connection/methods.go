@@ -20,6 +20,8 @@ type method struct {
 	app handler
 	// observer says whether an observer may send the method. The zero permission denies.
 	observer permission
+	// guests says which guests may send the method. The zero guests denies.
+	guests guests
 	// repeat says how a repeated request is recognized if it changes something. "": by a member
 	// of its params (startToken, writeId, requestId).
 	repeat string
@@ -44,6 +46,17 @@ type section struct {
 	methods []method
 }
 
+// guests says which clients with the token of a share may send a method.
+type guests int
+
+const (
+	noGuest  guests = iota
+	anyGuest        // who may do what an observer may
+	typists         // who may do what RoleTypist may
+)
+
+func (g guests) String() string { return [...]string{"no", "yes", "typists"}[g] }
+
 // permission says whether an observer may send a method.
 type permission struct {
 	text  string                // in PROTOCOL.md; "": no
@@ -54,11 +67,26 @@ type permission struct {
 var (
 	// reads is for methods without side effects.
 	reads = permission{"yes", func(any) bool { return true }, true}
+	// ownerReads is for methods without side effects that only the owner may send.
+	ownerReads = permission{reads: true}
 	// toRead is for fs/open: only mode replace changes something.
 	toRead = permission{"to read", func(params any) bool { return params.(protocol.FsOpenParams).Mode != protocol.FsReplace }, false}
 	// byHandle is for fs/writeBlock. Because of toRead an observer has no handle for writing.
 	byHandle = permission{"yes", reads.may, false}
 )
+
+// allows reports whether a client with a role may send a request with these params.
+func (m *method) allows(role protocol.Role, guest bool, params any) bool {
+	switch {
+	case guest && m.guests == noGuest:
+		return false
+	case guest && m.guests == typists:
+		return role == protocol.RoleTypist
+	case !guest && role == protocol.RoleOwner:
+		return true
+	}
+	return m.observer.allows(params)
+}
 
 // allows reports whether an observer may send a request with these params.
 func (p permission) allows(params any) bool { return p.may != nil && p.may(params) }
@@ -67,6 +95,10 @@ const (
 	execFamily = "exec"
 	// repeatBySession: the request ends its session, and nobody can resume an ended session.
 	repeatBySession = "session"
+	// repeatByShare: a share ends once.
+	repeatByShare = "shareId"
+	// repeatsAnew: the request is done again.
+	repeatsAnew = "nothing"
 	// repeatsNotAtAll: the request is about a file, or about something that ends with the
 	// connection. Nothing recognizes a repeat.
 	repeatsNotAtAll = "connection"
@@ -75,38 +107,41 @@ const (
 // table has all methods. A test compares the list in docs/PROTOCOL.md with table.
 var table = []section{
 	{family: execFamily, about: "connection", methods: []method{
-		{name: protocol.MethodInitialize, handler: handles(params, (*connection).initialize), app: handles(params, (*connection).initializeApp), early: true, observer: reads},
-		{name: protocol.MethodInitialized, handler: handles(ignored, (*connection).initialized), notification: true, observer: reads},
+		{name: protocol.MethodInitialize, handler: handles(params, (*connection).initialize), app: handles(params, (*connection).initializeApp), early: true, observer: reads, guests: anyGuest},
+		{name: protocol.MethodInitialized, handler: handles(ignored, (*connection).initialized), notification: true, observer: reads, guests: anyGuest},
 	}},
 	{family: "environment info", about: "server", methods: []method{
 		{name: protocol.MethodEnvironmentInfo, handler: handles(params, (*connection).environmentInfo), observer: reads},
-		{name: protocol.MethodEnvironmentStatus, handler: handles(ignored, (*connection).environmentStatus), observer: reads},
+		{name: protocol.MethodEnvironmentStatus, handler: handles(ignored, (*connection).environmentStatus), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "server", methods: []method{
 		{name: protocol.MethodServerInfo, handler: handles(ignored, (*connection).tellServer), observer: reads},
 	}},
 	{family: execFamily, about: "session", methods: []method{
-		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads},
-		{name: protocol.MethodSessionList, handler: handles(ignored, (*connection).listSessions), observer: reads, server: true},
+		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads, guests: anyGuest},
+		{name: protocol.MethodSessionList, handler: handles(ignored, (*connection).listSessions), observer: reads, guests: anyGuest, server: true},
 		{name: protocol.MethodSessionClose, handler: handles(optional, (*connection).closeSession), repeat: repeatBySession, server: true},
 		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true},
-		{name: protocol.MethodProcessList, handler: handles(ignored, (*connection).listProcesses), observer: reads},
-		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]), observer: reads},
+		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]), repeat: repeatsAnew, server: true},
+		{name: protocol.MethodSessionShares, handler: ofSession(ignored[message.SharesRequest]), observer: ownerReads, server: true},
+		{name: protocol.MethodSessionUnshare, handler: ofSession(params[protocol.SessionUnshareParams]), repeat: repeatByShare, server: true},
+		{name: protocol.MethodProcessList, handler: handles(ignored, (*connection).listProcesses), observer: reads, guests: anyGuest},
+		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]), observer: reads, guests: anyGuest},
 	}},
 
 	{family: execFamily, about: "process", methods: []method{
 		{name: protocol.MethodProcessStart, handler: handles(startParams, (*connection).startProcess), server: true},
-		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads},
+		{name: protocol.MethodProcessRead, handler: handles(params, (*connection).readProcess), observer: reads, guests: anyGuest},
 		// If there is no such process, these three answer as the peer does, and the others fail.
-		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess})},
+		{name: protocol.MethodProcessWrite, handler: ofProcess[protocol.ProcessWriteParams](protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}), guests: typists},
 		{name: protocol.MethodProcessSignal, handler: ofProcess[protocol.ProcessSignalParams](protocol.Empty{})},
 		{name: protocol.MethodProcessTerminate, handler: ofProcess[protocol.ProcessTerminateParams](protocol.ProcessTerminateResult{Running: false})},
 		{name: protocol.MethodProcessCloseStdin, handler: ofProcess[protocol.ProcessCloseStdinParams](nil)},
-		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil)},
-		{name: protocol.MethodProcessWait, handler: ofProcess[protocol.ProcessWaitParams](nil), observer: reads},
+		{name: protocol.MethodProcessResize, handler: ofProcess[protocol.ProcessResizeParams](nil), guests: typists},
+		{name: protocol.MethodProcessWait, handler: ofProcess[protocol.ProcessWaitParams](nil), observer: reads, guests: anyGuest},
 		{name: protocol.MethodProcessRestart, handler: ofProcess[protocol.ProcessRestartParams](nil)},
 		{name: protocol.MethodProcessSetRestart, handler: ofProcess[protocol.ProcessSetRestartParams](nil)},
-		{name: protocol.MethodProcessInfo, handler: ofProcess[protocol.ProcessInfoParams](nil), observer: reads},
+		{name: protocol.MethodProcessInfo, handler: ofProcess[protocol.ProcessInfoParams](nil), observer: reads, guests: anyGuest},
 	}},
 	{family: execFamily, about: "group", methods: []method{
 		{name: protocol.MethodGroupStart, handler: handles(groupParams, (*connection).startGroup), server: true},

@@ -91,6 +91,50 @@ func TestMethodsChangeByDefault(t *testing.T) {
 	}
 }
 
+// Each method says what a guest gets. A new method fails this test until somebody has decided, and added
+// the method here as well.
+func TestGuestsOfMethods(t *testing.T) {
+	decided := map[guests][]string{
+		anyGuest: {"initialize", "initialized", "environment/status", "session/info", "session/list", "process/list", "group/list",
+			"process/read", "process/wait", "process/info"},
+		typists: {"process/write", "process/resize"},
+		noGuest: {"environment/info", "server/info", "session/close", "session/ack", "session/share", "session/shares", "session/unshare",
+			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart",
+			"group/start", "group/stop",
+			"fs/readFile", "fs/open", "fs/readBlock", "fs/writeBlock", "fs/close", "fs/writeFile", "fs/createDirectory", "fs/getMetadata",
+			"fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy", "fs/watchMissing", "fs/watch", "fs/unwatch",
+			"environmentConfig/read", "capabilityRoots/discoverV1", "capabilities/discoverV2", "http/request",
+			"process/spawn", "process/writeStdin", "process/resizePty", "process/kill",
+			"command/exec", "command/exec/write", "command/exec/resize", "command/exec/terminate"},
+	}
+	for name, m := range methods {
+		if !slices.Contains(decided[m.guests], name) {
+			t.Errorf("%s is for guests: %v; nobody has decided that", name, m.guests)
+		}
+		for _, p := range append(paramsOf(m), nil) {
+			if p == nil && m.guests != noGuest {
+				continue
+			}
+			for role, want := range map[protocol.Role]bool{
+				protocol.RoleObserver: m.guests == anyGuest,
+				protocol.RoleTypist:   m.guests == anyGuest || m.guests == typists,
+				protocol.RoleOwner:    m.guests == anyGuest, // no guest has this role, and if it had, it would be no more
+				"":                    m.guests == anyGuest,
+			} {
+				if m.early {
+					continue
+				}
+				if got := m.allows(role, true, p); got != want {
+					t.Errorf("%s by a guest as %q: %v, want %v", name, role, got, want)
+				}
+			}
+			if !m.allows(protocol.RoleOwner, false, p) || m.guests == typists && m.allows(protocol.RoleTypist, false, p) {
+				t.Errorf("%s: by a client that is no guest", name)
+			}
+		}
+	}
+}
+
 // An observer may open files for reading only.
 func TestObserverOpensToRead(t *testing.T) {
 	open := methods[protocol.MethodFsOpen].observer
@@ -145,7 +189,7 @@ func TestMethodsOfTheDocumentation(t *testing.T) {
 
 func listOfMethods() string {
 	var text strings.Builder
-	text.WriteString("| method | about | observer | repeat |\n|---|---|---|---|\n")
+	text.WriteString("| method | about | observer | guest | repeat |\n|---|---|---|---|---|\n")
 	for i := range table {
 		s := &table[i]
 		for j := range s.methods {
@@ -154,7 +198,7 @@ func listOfMethods() string {
 			if observer == "" {
 				observer = "no"
 			}
-			text.WriteString("| " + name + " | " + s.about + " | " + observer + " | " + repeatOf(m) + " |\n")
+			text.WriteString("| " + name + " | " + s.about + " | " + observer + " | " + m.guests.String() + " | " + repeatOf(m) + " |\n")
 		}
 	}
 	return text.String()

@@ -63,8 +63,11 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
 	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
-	case !c.owns() && !m.observer.allows(in.params):
+	case !m.allows(c.role, c.guest != "", in.params):
 		err := protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method)
+		if c.guest != "" {
+			err = protocol.Errorf(protocol.CodeObserver, "%s is not for the guest of a share whose role is %s", in.method, c.role)
+		}
 		c.recordRefused(in, err)
 		c.fail(in, err)
 	case in.wire == appServer && m.experimental && !c.experimental:
@@ -162,7 +165,7 @@ func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pendin
 	c.token++
 	p.id, p.weight, p.server = in.id, in.weight, p.server || in.entry.server
 	c.pending[c.token] = p
-	ctx.Request(pid, message.Request{Token: c.token, Params: in.params})
+	ctx.Request(pid, message.Request{Token: c.token, Params: in.params, Guest: c.guest})
 }
 
 func (c *connection) list(ctx actor.Context) {

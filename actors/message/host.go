@@ -64,11 +64,15 @@ type ProcessRef struct {
 // Request is from whoever is attached, to a session or to a process; a Reply answers. Params is the value
 // of a params type of package protocol, or of a request type of this package. A session answers
 // protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
-// protocol.GroupStopParams, protocol.SessionCloseParams, SessionInfoRequest, SummaryRequest and GroupListRequest. A
+// protocol.GroupStopParams, protocol.SessionCloseParams, protocol.SessionShareParams,
+// protocol.SessionUnshareParams, SharesRequest, SessionInfoRequest, SummaryRequest and GroupListRequest. A
 // process answers all params that name a process, and DescribeRequest.
 type Request struct {
 	Token  uint64 // comes back in the Reply
 	Params any
+	// Guest is the identity of a guest that asks; "": not a guest. A process keeps the writeIds of each guest
+	// apart, and ignores their requestIds. So a guest cannot use up, or push out, an id of the owner.
+	Guest string
 }
 
 // Failed implements Answerable.
@@ -128,6 +132,9 @@ type SummaryRequest struct{ Identity identity.Identity }
 
 // SessionInfoRequest are the Params of a Request to a session. Result: protocol.SessionInfoResult.
 type SessionInfoRequest struct{}
+
+// SharesRequest are the Params of a Request to a session. Result: protocol.SessionSharesResult.
+type SharesRequest struct{}
 
 // GroupListRequest are the Params of a Request to a session. Result: protocol.GroupListResult.
 type GroupListRequest struct{}

@@ -50,3 +50,37 @@ func TestTerminateTreeAgain(t *testing.T) {
 		}
 	})
 }
+
+// The ids of a guest's requests mean nothing to the requests of others: a guest who guesses the ids of the
+// owner stops nothing.
+func TestIDsOfGuests(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		it, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.spec.TTY, r.spec.Stdin = true, true })
+		client := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+		request := func(guest string, params any) {
+			system.Root.RequestWithCustomSender(it, message.Request{Params: params, Guest: guest}, client)
+			synctest.Wait()
+		}
+		resize := func(guest string, rows uint16) {
+			request(guest, protocol.ProcessResizeParams{ProcessID: "p", Size: protocol.Size{Rows: rows, Cols: 80}, Repeatable: protocol.Repeatable{RequestID: "1"}})
+		}
+		write := func(guest, text string) {
+			request(guest, protocol.ProcessWriteParams{ProcessID: "p", WriteID: "1", Chunk: []byte(text)})
+		}
+		for _, step := range []struct {
+			guest string
+			rows  uint16
+			want  uint16 // the last is a repeat of the second
+		}{{"share:1", 1, 1}, {"", 2, 2}, {"share:1", 3, 3}, {"share:2", 4, 4}, {"", 5, 4}} {
+			if resize(step.guest, step.rows); c.Size.Rows != step.want {
+				t.Errorf("%+v: the size is %d", step, c.Size.Rows)
+			}
+		}
+		for _, guest := range []string{"share:1", "share:2", "", "share:1", ""} {
+			write(guest, "<"+guest+">")
+		}
+		if got := string(c.Stdin); got != "<share:1><share:2><>" {
+			t.Errorf("stdin got %s", got)
+		}
+	})
+}

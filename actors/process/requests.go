@@ -17,6 +17,7 @@ type parked struct {
 	sender *actor.PID
 	token  uint64
 	params any
+	guest  bool
 	timer  *time.Timer                     // nil: none
 	tree   protocol.ProcessTerminateResult // the answer to a process/terminate with tree
 }
@@ -37,11 +38,11 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
 		return
 	}
-	if a, ok := p.answers.To(m.Params); ok {
+	if a, ok := p.answers.To(m.Params); ok && m.Guest == "" {
 		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the request was done before a cut
 		return
 	}
-	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params}
+	r := &parked{sender: ctx.Sender(), token: m.Token, params: m.Params, guest: m.Guest != ""}
 	if other, ok := p.otherRun(m.Params); ok {
 		p.reply(ctx, r, other, nil)
 		return
@@ -57,7 +58,11 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	case protocol.ProcessWaitParams:
 		p.park(ctx, r, params.TimeoutMs)
 	case protocol.ProcessWriteParams:
-		p.stdin.Add(stdin.Request[*parked]{For: r, Write: true, ID: repeat.IDOf(params.WriteID), Chunk: params.Chunk})
+		id := params.WriteID
+		if r.guest {
+			id = m.Guest + "\x00" + id // of this guest
+		}
+		p.stdin.Add(stdin.Request[*parked]{For: r, Write: true, ID: repeat.IDOf(id), Guest: r.guest, Chunk: params.Chunk})
 		p.acceptStdin(ctx)
 	case protocol.ProcessCloseStdinParams:
 		p.stdin.Add(stdin.Request[*parked]{For: r, Run: int(params.Run)})
@@ -99,7 +104,9 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 
 func (p *process) reply(ctx actor.Context, r *parked, result any, err *protocol.Error) {
 	reply := message.Reply{Token: r.token, Result: result, Err: err}
-	p.answers.Add(r.params, result, err)
+	if !r.guest {
+		p.answers.Add(r.params, result, err)
+	}
 	ctx.Send(r.sender, reply)
 }
 

@@ -141,6 +141,9 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 }
 
 func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
+	if guest := m.Identity.Guest; guest != nil && m.SessionID == "" {
+		m.SessionID = guest.Session // a guest need not know the id, and opens no session
+	}
 	switch {
 	case m.SessionID != "":
 		if s := r.known[m.SessionID]; s != nil {
@@ -150,7 +153,7 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(m.SessionID)))
 	case r.draining:
 		ctx.Send(m.Sender, m.Failed(wireerr.ErrShutdown))
-	case m.Role == protocol.RoleObserver:
+	case m.Role != "" && m.Role != protocol.RoleOwner:
 		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
 	default:
 		r.want(ctx, m)
@@ -166,7 +169,7 @@ func (r *registry) request(m message.Request) any {
 	}
 	sessions := []*actor.PID{}
 	for id, s := range r.known {
-		if from := r.roster.From(id); from == "" || list.Identity.Name == "" || list.Identity.MayObserve(from) {
+		if from := r.roster.From(id); from == "" || list.Identity.Name == "" || list.Identity.MayObserve(id, from) {
 			sessions = append(sessions, actor.NewPID(s.Address, s.Id+"/"+message.SessionName))
 		}
 	}

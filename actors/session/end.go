@@ -19,11 +19,12 @@ type standing struct {
 	empty bool      // no process is left
 }
 
-// live follows every message: it does everything that is due in the lifetime, sets the alarm for the next
-// time, and tells the registry a changed standing.
+// live follows every message: it does everything that is due in the lifetime, ends shares, sets the alarms
+// for the next time, and tells the registry a changed standing.
 func (s *session) live(ctx actor.Context) {
 	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
 	s.lifeAt.SetTo(ctx, s.life.Next(), lifeDue{})
+	s.expireShares(ctx)
 	if is := s.standing(); is != s.told && !(is.since.IsZero() && s.told.since.IsZero()) {
 		s.tellStanding(ctx)
 	}

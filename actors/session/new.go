@@ -64,6 +64,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case *actor.Stopped:
 		s.record.giveUp(errors.New("the session has ended")) // a session that failed too often has not closed
 		s.record.gauge.Account.Close()
+		s.record.endShares()
 		s.record.recordEnd()
 	case message.SpawnRequest:
 		m.Under(ctx)

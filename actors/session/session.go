@@ -3,14 +3,12 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
-	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -46,6 +44,8 @@ type sessionRecord struct {
 	life      *lifetime.Life
 	lifeAt    env.Alarm // set to life.Next
 	told      standing  // the last Standing to the registry
+	shares    []shared  // maxShares at most, the oldest first
+	shareAt   env.Alarm // set to the end of the next share
 	gauge     *message.Gauge
 	processes members.Table
 	shells    shellstate.Cache
@@ -60,8 +60,9 @@ type request = members.Request
 
 // A viewer is a connection, or an actor of the host, that is attached beside the owner.
 type viewer struct {
-	pid  *actor.PID
-	role protocol.Role
+	pid   *actor.PID
+	role  protocol.Role
+	guest string // the identity of a guest; "": not a guest
 }
 
 // session is the actor of a session.
@@ -76,6 +77,7 @@ func (s *session) Receive(ctx actor.Context) {
 		s.start(ctx)
 	case *actor.Stopping, *actor.Stopped:
 		s.lifeAt.Cancel() // the host may stop a session long before it expires
+		s.shareAt.Cancel()
 		return
 	case *actor.Terminated:
 		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
@@ -103,6 +105,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.captureOver(ctx, m)
 	case lifeDue:
 		s.lifeAt.Cancel() // live sets the alarm again, even for the same time: the clock may have been set back
+	case shareDue:
+		s.shareAt.Cancel() // live ends the share, and sets the alarm again
 	case message.Abandoned:
 		s.abandoned(ctx)
 	case message.Evict:
@@ -139,6 +143,8 @@ func (s *session) start(ctx actor.Context) {
 		s.terminated(ctx, half)
 	}
 	s.lifeAt.Cancel() // the lifeDue may be lost
+	s.shareAt.Cancel()
+	s.dropGuests(ctx, shareRevoked)
 	// Watching a stopped actor gives Terminated.
 	for _, pid := range s.attached() {
 		ctx.Watch(pid)
@@ -197,19 +203,17 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 
 // attach makes the sender owner or observer, and answers.
 func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
-	role := cmp.Or(m.Role, protocol.RoleOwner)
-	switch {
-	case !s.life.Admits() || !m.Identity.MayObserve(s.identity):
-		ctx.Send(m.Sender, m.Failed(wireerr.UnknownSession(s.id)))
-		return
-	case role == protocol.RoleOwner && !m.Identity.Owns(s.identity):
-		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeObserver, "%s may observe session %s, and not own it: set role to observer", m.Identity.Name, s.id)))
+	role, err := s.roleFor(m.Attach)
+	if err != nil {
+		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
 	how := "resumed"
 	switch {
 	case s.first != nil:
 		how = "opened"
+	case m.Identity.Guest != nil:
+		how = "joined"
 	case role == protocol.RoleObserver:
 		how = "observed"
 	}
@@ -235,7 +239,11 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		if _, again := s.observers[message.KeyOf(m.Sender)]; !again {
 			s.attaching = m.Sender
 		}
-		s.observers[message.KeyOf(m.Sender)] = viewer{m.Sender, role}
+		v := viewer{pid: m.Sender, role: role}
+		if m.Identity.Guest != nil {
+			v.guest = m.Identity.Name
+		}
+		s.observers[message.KeyOf(m.Sender)] = v
 	}
 	s.sinceAttached(ctx)
 	ctx.Watch(m.Sender)
@@ -319,6 +327,12 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 		}})
 	case message.SummaryRequest:
 		ctx.Respond(message.Reply{Token: m.Token, Result: s.summary(params.Identity)})
+	case protocol.SessionShareParams:
+		s.share(ctx, m, params)
+	case message.SharesRequest:
+		s.listShares(ctx, m)
+	case protocol.SessionUnshareParams:
+		s.unshare(ctx, m, params)
 	case protocol.SessionCloseParams:
 		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
@@ -329,7 +343,7 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 
 // summary describes the session to a client; nil if the session is not for the client.
 func (s *session) summary(to identity.Identity) any {
-	if s.life.Limits().Ephemeral || !to.MayObserve(s.identity) {
+	if s.life.Limits().Ephemeral || !to.MayObserve(s.id, s.identity) {
 		return nil
 	}
 	sum := protocol.SessionSummary{

@@ -41,6 +41,11 @@ func newLone(t *testing.T, life *lifetime.Life, processes ...*members.Process) *
 
 // newLoneOf returns a session of the identity name.
 func newLoneOf(t *testing.T, name string, life *lifetime.Life, processes ...*members.Process) *lone {
+	return newLoneIn(t, config.Config{}, name, life, processes...)
+}
+
+// newLoneIn returns a session of a server with options.
+func newLoneIn(t *testing.T, c config.Config, name string, life *lifetime.Life, processes ...*members.Process) *lone {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
@@ -53,8 +58,9 @@ func newLoneOf(t *testing.T, name string, life *lifetime.Life, processes ...*mem
 			l.heard <- ctx.Message()
 		}
 	}))
+	c.Log = quiet
 	record := &sessionRecord{
-		env:        &env.Env{Config: config.Config{Log: quiet}.WithDefaults()},
+		env:        &env.Env{Config: c.WithDefaults()},
 		id:         "s",
 		life:       life,
 		registry:   l.test,

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
@@ -24,6 +25,7 @@ type credentialFlags struct {
 	jwt          auth.SignedOptions
 	unixUsers    bool
 	roles        string
+	maxShareTime time.Duration
 	tls          auth.TLSFiles
 	certificates string
 
@@ -51,6 +53,7 @@ func (c *credentialFlags) register(f *flag.FlagSet) {
 	f.DurationVar(&c.jwt.Skew, "auth-jwt-skew", 30*time.Second, "how far the clocks of issuer and server may differ")
 	f.BoolVar(&c.unixUsers, "auth-unix-users", false, "accept every user that can open the unix socket, by the user's number")
 	f.StringVar(&c.roles, "auth-roles-file", "", "what identities may do beyond their own sessions: lines of `FILE` are NAME operator, or NAME observes NAME …. The file is read at each connection")
+	f.DurationVar(&c.maxShareTime, "max-share-time", 7*24*time.Hour, "how long the owner of a session may let others in by a token (session/share); 0: not at all. Only for servers that ask for credentials")
 	f.StringVar(&c.tls.Certificate, "tls-cert", "", "PEM `FILE` with the server's certificate, for --listen wss://IP:PORT. The file is read at each connection")
 	f.StringVar(&c.tls.Key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	f.StringVar(&c.tls.ClientCAs, "tls-client-ca", "", "accept client certificates issued by the certificates in the PEM `FILE`")
@@ -98,6 +101,8 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 		}
 	}
 	switch {
+	case c.maxShareTime < 0 || c.maxShareTime > 0 && c.maxShareTime < time.Millisecond:
+		return nil, nil, fmt.Errorf("--max-share-time %v: choose 1ms or more, or 0 for no shares", c.maxShareTime)
 	case c.unixUsers && !strings.HasPrefix(listen, "unix://"):
 		return nil, nil, fmt.Errorf("--auth-unix-users is for --listen unix://PATH, not for %s", listen)
 	case *door == auth.Door{} && c.roles != "":
@@ -106,6 +111,9 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 		return nil, config, nil
 	case !strings.Contains(listen, "://") || listen == "stdio://":
 		return nil, nil, fmt.Errorf("--listen %s asks for no credential: leave the flags about credentials out", listen)
+	}
+	if c.maxShareTime > 0 {
+		door.Shares = share.NewBook(c.maxShareTime)
 	}
 	if c.roles != "" {
 		if door.Roles, err = auth.OpenRoles(c.roles); err != nil {

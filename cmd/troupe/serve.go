@@ -243,6 +243,9 @@ func serve(o *serveOptions) (err error) {
 		return err
 	}
 	o.config.Audit = record
+	if door != nil {
+		o.config.Shares = door.Shares
+	}
 	if o.users != "" {
 		users, err := auth.OpenUsers(o.users)
 		if err != nil {

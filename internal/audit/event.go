@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/b6f6fdd7/troupe/internal/share"
 )
 
 // An Event becomes one line of the record. docs/AUDIT.md describes every member. No event has a member
@@ -57,8 +59,8 @@ type (
 		DurationMs int64 `json:"durationMs"`
 	}
 
-	// SessionAttached is an attachment of a client to a session. How is opened, resumed, takenOver or
-	// observed.
+	// SessionAttached is an attachment of a client to a session. How is opened, resumed, takenOver,
+	// observed or joined (by a guest).
 	SessionAttached struct {
 		Who
 		How   string `json:"-"`
@@ -77,6 +79,22 @@ type (
 		Who
 		Reason     Text  `json:"reason"`
 		DurationMs int64 `json:"durationMs"`
+	}
+
+	// ShareMade is the answer to session/share, without the token.
+	ShareMade struct {
+		Who
+		Share      string `json:"share"`
+		Access     string `json:"access"`
+		Name       Text   `json:"name,omitempty"`
+		DurationMs int64  `json:"durationMs"`
+	}
+	// ShareEnded follows each ShareMade, unless the session ends first. Who has revoked the share; if it has
+	// expired, Who is the identity that opened the session.
+	ShareEnded struct {
+		Who
+		Share  string `json:"share"`
+		Reason Text   `json:"reason"`
 	}
 
 	// Process says which process an event is about.
@@ -181,6 +199,8 @@ func (ConnectionEnded) name() string    { return "connection.ended" }
 func (e SessionAttached) name() string  { return "session." + e.How }
 func (SessionRefused) name() string     { return "session.refused" }
 func (SessionEnded) name() string       { return "session.ended" }
+func (ShareMade) name() string          { return "share.made" }
+func (ShareEnded) name() string         { return "share.ended" }
 func (ProcessStart) name() string       { return "process.start" }
 func (ProcessStarted) name() string     { return "process.started" }
 func (ProcessRefused) name() string     { return "process.refused" }
@@ -261,7 +281,7 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// line returns the line of an event.
+// line returns the line of an event. Tokens of shares are left out, wherever a client has put them.
 func line(e Event, at time.Time) []byte {
 	members := encode(e)[1:]
 	out := make([]byte, 0, 100+len(members))
@@ -272,7 +292,7 @@ func line(e Event, at time.Time) []byte {
 	if members[0] != '}' {
 		out = append(out, ',')
 	}
-	return inert(append(out, members...))
+	return inert(share.Redact(append(out, members...)))
 }
 
 // inert escapes every character with which a name could control the terminal of a reader. encoding/json

@@ -81,6 +81,9 @@ func (h *Hunt) Batch() (frames []string) {
 	return frames
 }
 
+// Params returns params for a request of a method.
+func (h *Hunt) Params(method string) any { return methods[method](h) }
+
 func (h *Hunt) request(method string, params any) string {
 	h.id++
 	return encode(obj{"id": h.id, "method": method, "params": params})
@@ -153,7 +156,12 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodSessionInfo:       func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionList:       func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionClose:      func(h *Hunt) any { return obj{} },
-	protocol.MethodSessionAck:        func(h *Hunt) any { return obj{"processes": obj{h.process(): h.IntN(5)}} },
+	protocol.MethodSessionShare: func(h *Hunt) any {
+		return obj{"access": pick(h, "read", "type"), "expiresInMs": 1 + h.IntN(50)}
+	},
+	protocol.MethodSessionShares:  func(h *Hunt) any { return obj{} },
+	protocol.MethodSessionUnshare: func(h *Hunt) any { return obj{"shareId": h.process()} },
+	protocol.MethodSessionAck:     func(h *Hunt) any { return obj{"processes": obj{h.process(): h.IntN(5)}} },
 
 	protocol.MethodProcessStart: func(h *Hunt) any { return h.start(h.process()) },
 	protocol.MethodProcessRead: func(h *Hunt) any {

@@ -11,8 +11,9 @@ import (
 type Identity struct {
 	// Name is unique among the clients of a server. For a bearer token, Name is the name of the token,
 	// which has no colon. For other credentials, Name begins with the kind: "jwt:" and the subject of a
-	// signed token, "cert:" and the name in a certificate, "uid:" and the user at a unix socket. So a
-	// client cannot get the name of another client by choosing another kind of credential.
+	// signed token, "cert:" and the name in a certificate, "uid:" and the user at a unix socket,
+	// "share:" and the id of a share. So a client cannot get the name of another client by choosing
+	// another kind of credential.
 	Name string
 
 	// Operator owns the sessions of all identities.
@@ -23,6 +24,15 @@ type Identity struct {
 
 	// Until is when the credential of the client expires. Zero: never.
 	Until time.Time
+
+	// Guest is set if the client has the token of a share. A guest reaches one session, and has no roles.
+	Guest *Guest
+}
+
+// A Guest is what the owner of a session allows to whoever has a token.
+type Guest struct {
+	Session string // the only session that exists for the guest
+	Types   bool   // the guest may write to stdin, and resize
 }
 
 // Same reports whether i and o are the same client with the same roles.
@@ -33,7 +43,11 @@ func (i Identity) Same(o Identity) bool {
 // Owns reports whether the client may own a session that the identity name has opened.
 func (i Identity) Owns(name string) bool { return i.Name == name || i.Operator }
 
-// MayObserve reports whether the client may observe a session that the identity name has opened.
-func (i Identity) MayObserve(name string) bool {
+// MayObserve reports whether the client may observe the session with an id that the identity name has
+// opened. The session of a guest checks also whether the share has ended.
+func (i Identity) MayObserve(session, name string) bool {
+	if i.Guest != nil {
+		return session == i.Guest.Session
+	}
 	return i.Owns(name) || slices.Contains(i.Observes, name)
 }

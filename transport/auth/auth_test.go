@@ -24,7 +24,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/linefile"
+	"github.com/b6f6fdd7/troupe/internal/share"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
@@ -452,6 +454,39 @@ func TestNamesOfIdentities(t *testing.T) {
 				t.Errorf("%s of %.20q: %.20q, %v", kind, name, id.Name, err)
 			}
 		}
+	}
+}
+
+// The token of a share counts before all other credentials, and no file can give its guest a role.
+func TestDoorForGuests(t *testing.T) {
+	tokens := must[*Tokens](t)(OpenTokens(write(t, "tokens", "alice alice-has-a-token\n")))
+	roles := must[*Roles](t)(OpenRoles(write(t, "roles", "share:1 operator\nshare:1 observes alice\n")))
+	guest := Identity{Name: "share:1", Guest: &identity.Guest{Session: "s", Types: true}}
+	now := time.Now()
+	verified := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "bob"}}}}}
+	uid := uint32(7)
+	for name, more := range map[string]Door{
+		"tokens": {Bearer: tokens}, "certificates": {Certificates: CommonName}, "users": {UnixUsers: true}, "all": {Bearer: tokens, Certificates: CommonName, UnixUsers: true},
+	} {
+		token, digest := share.NewToken()
+		door := more
+		door.Shares, door.Roles = share.NewBook(time.Hour), roles
+		visitor := Visitor{Header: http.Header{"Authorization": {"Bearer " + token}}, TLS: verified, UID: &uid}
+		refused := func(when string, door Door, at time.Time) {
+			t.Helper()
+			if id, err := door.Identify(visitor, at); err != ErrToken {
+				t.Errorf("%s, %s: %+v, %v", name, when, id, err)
+			}
+		}
+		refused("before", door, now)
+		door.Shares.Add(digest, guest, now.Add(time.Minute))
+		if id, err := door.Identify(visitor, now); err != nil || !id.Same(guest) || id.Guest != guest.Guest || id.Operator {
+			t.Errorf("%s: %+v, %v", name, id, err)
+		}
+		refused("in a server without shares", more, now)
+		refused("expired", door, now.Add(time.Minute))
+		door.Shares.Remove(digest)
+		refused("revoked", door, now)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/b6f6fdd7/troupe/internal/share"
 )
 
 // A Door decides who may connect. A door without any kind of credential lets nobody in.
@@ -16,6 +18,7 @@ type Door struct {
 	Bearer       Checker         // checks bearer tokens; nil: they are refused
 	Certificates CertificateName // which name of a client certificate counts; "": certificates are no credential
 	UnixUsers    bool            // at a unix socket the user of the other side is a credential
+	Shares       *share.Book     // has the tokens of guests; nil: there are none
 	Roles        *Roles          // what identities may do beyond their own sessions; nil: nothing
 }
 
@@ -44,8 +47,11 @@ func misleads(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 // right the other credentials are. The errors are those of a Checker.
 func (d *Door) Identify(v Visitor, now time.Time) (Identity, error) {
 	id, err := d.name(v, now)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Identity{}, err
+	case id.Guest != nil:
+		return id, nil // nobody can give a guest a role
 	}
 	if len(id.Name) > maxName || !utf8.ValidString(id.Name) || strings.ContainsFunc(id.Name, misleads) {
 		return Identity{}, ErrBadName
@@ -76,6 +82,12 @@ func (d *Door) Edition() (sum uint64) {
 func (d *Door) name(v Visitor, now time.Time) (Identity, error) {
 	token, err := v.bearer()
 	switch {
+	case err == nil && d.Shares != nil && share.IsToken(token):
+		guest, ok := d.Shares.Guest(token, now)
+		if !ok {
+			return Identity{}, ErrToken
+		}
+		return guest, nil
 	case err == nil && d.Bearer != nil:
 		return d.Bearer.Check(token, now)
 	case err == nil:

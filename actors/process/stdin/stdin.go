@@ -12,6 +12,8 @@ import (
 const (
 	// maxWrites is how many of its latest writes a process remembers (exec-server wire §6).
 	maxWrites = 4096
+	// maxGuestWrites is how many of the latest writes of all guests together a process remembers.
+	maxGuestWrites = 256
 	// whole stands for all bytes of a write.
 	whole = -1
 	// endTime is how long a program may take to end after closing its stdin. Most such
@@ -24,6 +26,7 @@ type Request[T any] struct {
 	For   T // the caller's
 	Write bool
 	ID    repeat.ID // of a write: its writeId
+	Guest bool      // the write is of a guest: it never pushes the id of another client's write out
 	Chunk []byte
 	Run   int // only this run; 0: any
 }
@@ -70,6 +73,8 @@ type Queue[T any] struct {
 	// taken is how many bytes of a write the program has taken, or whole. Within a run, taken does
 	// not shrink. The next run gets a partly taken write from its beginning.
 	taken repeat.Memory[int]
+	// guests is taken for the writes of guests.
+	guests repeat.Memory[int]
 	// ended means: the stdin of this run is closed, and this run gets nothing more.
 	ended bool
 	// refused is when this run first refused a write. Zero: this run has refused none.
@@ -101,7 +106,8 @@ func (q *Queue[T]) Next(s State) Step[T] {
 		return Step[T]{} // the waiting requests are for the next run, if a run follows
 	}
 	r := &q.waiting[0]
-	taken, _ := q.taken.Get(r.ID)
+	memory, _ := q.memory(r)
+	taken, _ := memory.Get(r.ID)
 	open := !s.Over && s.Piped && !q.ended
 	switch step := (Step[T]{For: r.For}); {
 	case r.Run != 0 && r.Run != s.Run:
@@ -143,15 +149,24 @@ func (q *Queue[T]) Refused(now time.Time, n int, restarts bool) (wait time.Durat
 
 func (q *Queue[T]) took(n int, open bool) (all bool) {
 	r := &q.waiting[0]
-	taken, _ := q.taken.Get(r.ID)
+	memory, most := q.memory(r)
+	taken, _ := memory.Get(r.ID)
 	taken = min(taken, len(r.Chunk)) + n
 	if taken == len(r.Chunk) && open {
 		taken = whole
 	}
 	if taken != 0 {
-		q.taken.Put(r.ID, taken, maxWrites)
+		memory.Put(r.ID, taken, most)
 	}
 	return taken == whole
+}
+
+// memory returns the memory that has the write r, and how many writes it has at most.
+func (q *Queue[T]) memory(r *Request[T]) (*repeat.Memory[int], int) {
+	if r.Guest {
+		return &q.guests, maxGuestWrites
+	}
+	return &q.taken, maxWrites
 }
 
 // Closed records the end of stdin.
@@ -168,10 +183,12 @@ func (q *Queue[T]) Answered() {
 // NextRun records the beginning of another run.
 func (q *Queue[T]) NextRun() {
 	q.ended, q.refused = false, time.Time{}
-	q.taken.Change(func(n int) int {
+	again := func(n int) int {
 		if n != whole {
 			n = 0
 		}
 		return n
-	})
+	}
+	q.taken.Change(again)
+	q.guests.Change(again)
 }

@@ -2,6 +2,7 @@ package stdin
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +15,47 @@ var start = time.Unix(1e9, 0)
 
 func write(name, chunk string) Request[string] {
 	return Request[string]{For: name, Write: true, ID: repeat.IDOf(name), Chunk: []byte(chunk)}
+}
+
+// The ids of guests are not those of other clients: the same id is another write. However much guests
+// write, the queue remembers the writes of others, and few of the guests'.
+func TestGuestsHaveTheirOwnIDs(t *testing.T) {
+	var q Queue[string]
+	state := State{Run: 1, Piped: true}
+	took := func(r Request[string]) bool {
+		t.Helper()
+		q.Add(r)
+		defer q.Answered()
+		switch s := q.Next(state); s.Do {
+		case Write:
+			if !q.Wrote(len(s.Chunk)) || q.Next(state).Do != Accepted {
+				t.Fatal("not accepted")
+			}
+			return true
+		case Accepted:
+			return false
+		default:
+			t.Fatalf("%+v", s)
+		}
+		return false
+	}
+	guest := func(name string) Request[string] {
+		r := write(name, "x")
+		r.Guest = true
+		return r
+	}
+	if !took(guest("1")) || !took(write("1", "x")) || took(write("1", "x")) || took(guest("1")) {
+		t.Error("the same id of a guest and of another client is one write")
+	}
+	for i := range 2 * maxWrites {
+		took(guest(fmt.Sprint("g", i)))
+	}
+	if took(write("1", "x")) {
+		t.Error("guests push the writes of others out")
+	}
+	if !took(guest("1")) || took(guest(fmt.Sprint("g", 2*maxWrites-maxGuestWrites+1))) {
+		t.Errorf("the queue remembers other writes of guests than the newest %d", maxGuestWrites)
+	}
 }
 
 // request is a request of a client. The client repeats the request until the answer comes.

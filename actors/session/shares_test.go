@@ -1,0 +1,256 @@
+package session
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/config"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
+	"github.com/b6f6fdd7/troupe/actors/session/members"
+	"github.com/b6f6fdd7/troupe/internal/identity"
+	"github.com/b6f6fdd7/troupe/internal/share"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// newShared returns a session of alice with a process, on a server with shares.
+func newShared(t *testing.T) *lone {
+	l := newLoneIn(t, config.Config{Shares: share.NewBook(2 * time.Hour)}, "alice", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
+	hear[message.Attached](l)
+	return l
+}
+
+// ask sends a request of the owner, and returns the answer.
+func (l *lone) ask(params any) message.Reply {
+	l.t.Helper()
+	l.send(message.Request{Params: params})
+	return hear[message.Reply](l)
+}
+
+func (l *lone) share(p protocol.SessionShareParams) protocol.SessionShareResult {
+	l.t.Helper()
+	m := l.ask(p)
+	result, ok := m.Result.(protocol.SessionShareResult)
+	if !ok {
+		l.t.Fatalf("%+v is not shared: %v", p, m.Err)
+	}
+	return result
+}
+
+func (l *lone) shares() []protocol.ShareInfo {
+	l.t.Helper()
+	return l.ask(message.SharesRequest{}).Result.(protocol.SessionSharesResult).Shares
+}
+
+// other returns another lone of the same session: a guest, or another client.
+func (l *lone) other() *lone {
+	o := &lone{t: l.t, root: l.root, session: l.session, heard: make(chan any, 100)}
+	o.test = l.root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch ctx.Message().(type) {
+		case actor.SystemMessage:
+		default:
+			o.heard <- ctx.Message()
+		}
+	}))
+	l.t.Cleanup(func() { l.root.StopFuture(o.test).Wait() })
+	return o
+}
+
+// join attaches with a token, as the door of a server would.
+func (l *lone) join(token string, m message.Attach) *lone {
+	l.t.Helper()
+	guest, ok := l.record.env.Shares.Guest(token, time.Now())
+	if !ok {
+		l.t.Fatal("the token is not valid")
+	}
+	o := l.other()
+	m.Identity, m.SessionID = guest, "s"
+	o.send(m)
+	return o
+}
+
+func (l *lone) valid(token string) bool {
+	_, ok := l.record.env.Shares.Guest(token, time.Now())
+	return ok
+}
+
+// Whoever has the token of a share gets the role that the share allows, and less if they ask for less. The
+// owner is not disturbed.
+func TestGuestsAttach(t *testing.T) {
+	const owner, observer, typist = protocol.RoleOwner, protocol.RoleObserver, protocol.RoleTypist
+	l := newShared(t)
+	tokens := map[protocol.Access]string{}
+	for _, access := range []protocol.Access{protocol.AccessRead, protocol.AccessType} {
+		tokens[access] = l.share(protocol.SessionShareParams{Access: access}).Token
+	}
+	for _, c := range []struct {
+		access    protocol.Access
+		asks, got protocol.Role // got "": refused
+	}{
+		{protocol.AccessRead, "", observer},
+		{protocol.AccessRead, observer, observer},
+		{protocol.AccessRead, typist, ""},
+		{protocol.AccessRead, owner, ""},
+		{protocol.AccessType, "", typist},
+		{protocol.AccessType, typist, typist},
+		{protocol.AccessType, observer, observer},
+		{protocol.AccessType, owner, ""},
+	} {
+		guest := l.join(tokens[c.access], message.Attach{Role: c.asks, Takeover: true})
+		if c.got == "" {
+			if m := hear[message.Reply](guest); m.Err.Code != protocol.CodeObserver {
+				t.Errorf("%+v: %v", c, m.Err)
+			}
+			continue
+		}
+		if m := hear[message.Attached](guest); m.Role != c.got || len(m.Processes) != 1 {
+			t.Errorf("%+v: %+v", c, m)
+		}
+		guest.send(message.Request{Params: message.SessionInfoRequest{}})
+		if info := hear[message.Reply](guest).Result.(protocol.SessionInfoResult); info.Role != c.got {
+			t.Errorf("%+v: session/info says %+v", c, info)
+		}
+	}
+	if info := l.ask(message.SessionInfoRequest{}).Result.(protocol.SessionInfoResult); info.Role != owner || !info.Attached || info.Observers != 5 {
+		t.Errorf("%+v", info)
+	}
+	if all := l.shares(); len(all) != 2 || all[0].Guests != 2 || all[1].Guests != 3 {
+		t.Errorf("%+v", all)
+	}
+	stranger := l.other()
+	stranger.send(message.Attach{Role: typist, Identity: identity.Identity{Name: "alice"}})
+	if m := hear[message.Reply](stranger); m.Err.Code != protocol.CodeInvalidParams {
+		t.Errorf("a typist without a share: %v", m.Err)
+	}
+}
+
+// A revoked share has no token and no guests any more; others go on.
+func TestUnshare(t *testing.T) {
+	l := newShared(t)
+	one := l.share(protocol.SessionShareParams{Access: protocol.AccessType, Name: "one"})
+	two := l.share(protocol.SessionShareParams{Access: protocol.AccessRead, Name: "two"})
+	if one.ShareID == two.ShareID || one.Token == two.Token || one.Access != protocol.AccessType {
+		t.Fatalf("%+v, %+v", one, two)
+	}
+	first, second := l.join(one.Token, message.Attach{}), l.join(two.Token, message.Attach{})
+	hear[message.Attached](first)
+	hear[message.Attached](second)
+	late, _ := l.record.env.Shares.Guest(one.Token, time.Now()) // was let in, and has not sent initialize yet
+	// The test is also the process, which ignores the guest from now on.
+	l.send(message.Request{Params: protocol.SessionUnshareParams{ShareID: one.ShareID}})
+	if m := hear[message.ViewerGone](l); !m.PID.Equal(first.test) || !m.Evicted {
+		t.Errorf("the process was told %+v", m)
+	}
+	if m, ok := (<-l.heard).(message.Reply); !ok || m.Result != any(protocol.SessionUnshareResult{Ended: true}) {
+		t.Errorf("%+v", m)
+	}
+	if m := hear[message.Evicted](first); m.Reason != shareRevoked {
+		t.Errorf("%+v", m)
+	}
+	if l.valid(one.Token) || !l.valid(two.Token) {
+		t.Error("the token of the revoked share is valid, or the other is not")
+	}
+	again := l.other()
+	again.send(message.Attach{Identity: late, SessionID: "s"})
+	if m := hear[message.Reply](again); !reflect.DeepEqual(m.Err, wireerr.UnknownSession("s")) {
+		t.Errorf("%+v", m)
+	}
+	if all := l.shares(); len(all) != 1 || all[0].ShareID != two.ShareID || all[0].Name != "two" || all[0].Guests != 1 {
+		t.Errorf("%+v", all)
+	}
+	for _, id := range []string{one.ShareID, "", "x"} {
+		if got := l.ask(protocol.SessionUnshareParams{ShareID: id}).Result; got != any(protocol.SessionUnshareResult{}) {
+			t.Errorf("%q: %+v", id, got)
+		}
+	}
+	second.send(message.Request{Params: message.SessionInfoRequest{}})
+	hear[message.Reply](second)
+}
+
+// A share ends by itself, and its guests with it.
+func TestShareExpires(t *testing.T) {
+	l := newShared(t)
+	long := l.share(protocol.SessionShareParams{Access: protocol.AccessRead})
+	ms := uint64(50)
+	short := l.share(protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: &ms})
+	if d := long.ExpiresAtMs - short.ExpiresAtMs; d < 3_000_000 {
+		t.Errorf("by default a share lasts %d ms longer than 50 ms, want an hour", d)
+	}
+	// Whoever is fast enough is attached, and then evicted.
+	guest, ok := l.record.env.Shares.Guest(short.Token, time.Now())
+	if !ok {
+		t.Skip("50 ms have passed")
+	}
+	o := l.other()
+	o.send(message.Attach{Identity: guest, SessionID: "s"})
+	for evicted := false; !evicted; {
+		switch m := (<-o.heard).(type) {
+		case message.Evicted:
+			if evicted = true; m.Reason != shareExpired {
+				t.Errorf("%+v", m)
+			}
+		case message.Reply:
+			t.Skip("50 ms have passed")
+		}
+	}
+	if all := l.shares(); len(all) != 1 || all[0].ShareID != long.ShareID || l.valid(short.Token) || !l.valid(long.Token) {
+		t.Errorf("%+v", all)
+	}
+	if n := l.record.env.Shares.Len(); n != 1 {
+		t.Errorf("%d tokens", n)
+	}
+}
+
+// Shares are bounded, and only the owner has them.
+func TestSharesAreRefused(t *testing.T) {
+	l := newShared(t)
+	ms := func(n uint64) *uint64 { return &n }
+	refused := func(from *lone, params any, code int, says string) {
+		t.Helper()
+		from.send(message.Request{Params: params})
+		if m := hear[message.Reply](from); m.Err == nil || m.Err.Code != code || !strings.Contains(m.Err.Message, says) {
+			t.Errorf("%+v: %+v, %v, want %d %s", params, m.Result, m.Err, code, says)
+		}
+	}
+	read := protocol.SessionShareParams{Access: protocol.AccessRead}
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(0)}, protocol.CodeInvalidParams, "expiresInMs is 0, this server allows 1 to 7200000")
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200001)}, protocol.CodeInvalidParams, "expiresInMs is 7200001, this server allows 1 to 7200000")
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(1<<64 - 1)}, protocol.CodeInvalidParams, "this server allows 1 to 7200000")
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, Name: strings.Repeat("x", 1025)}, protocol.CodeInvalidParams, "name has 1025 bytes")
+	for range maxShares {
+		l.share(protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200000)})
+	}
+	refused(l, read, protocol.CodeInvalidRequest, "session s has 16 shares, and may have no more: end one with session/unshare")
+	if n := l.record.env.Shares.Len(); n != maxShares {
+		t.Errorf("%d tokens", n)
+	}
+	// A former owner's request comes too late.
+	next := l.other()
+	next.send(message.Attach{Takeover: true, Identity: identity.Identity{Name: "alice"}})
+	hear[message.Attached](next)
+	refused(l, read, protocol.CodeObserver, "only the session's owner")
+	refused(l, protocol.SessionUnshareParams{ShareID: "x"}, protocol.CodeObserver, "only the session's owner")
+	if all := next.shares(); len(all) != maxShares {
+		t.Errorf("after a takeover %d shares are left", len(all))
+	}
+	l.root.StopFuture(l.session).Wait()
+	l.record.endShares()
+	if n := l.record.env.Shares.Len(); n != 0 {
+		t.Errorf("%d tokens outlive the session", n)
+	}
+}
+
+// Where everybody owns every session, a token would protect nothing.
+func TestNoSharesWithoutCredentials(t *testing.T) {
+	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
+	if m := l.ask(protocol.SessionShareParams{Access: protocol.AccessRead}); m.Err == nil || m.Err.Code != protocol.CodeInvalidRequest {
+		t.Errorf("%+v", m)
+	}
+	if all := l.shares(); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
