@@ -28,7 +28,7 @@ import (
 
 // A keyring has the files of a server that accepts every kind of credential, and makes credentials.
 type keyring struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	ca     *testca.CA
 	key    ed25519.PrivateKey
@@ -36,7 +36,7 @@ type keyring struct {
 	public string // the key in PEM
 }
 
-func newKeyring(t *testing.T) *keyring {
+func newKeyring(t testing.TB) *keyring {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

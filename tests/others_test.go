@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/hunt"
 )
@@ -28,11 +29,15 @@ func membersWithIDs(t *testing.T) map[string][]string {
 	t.Helper()
 	structs := make(map[string]*ast.StructType)
 	comments := make(map[string]string) // by method, of its constant
-	packages, err := parser.ParseDir(token.NewFileSet(), "../protocol", nil, parser.ParseComments)
+	files, err := filepath.Glob("../protocol/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range packages["protocol"].Files {
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.TypeSpec:
@@ -352,4 +357,47 @@ func TestSessionsOfOthers(t *testing.T) {
 	s.as(shareToken, nil).call("session/info", obj{})
 	again := s.as(alices, obj{"resumeSessionId": alice.sessionID, "takeover": true, "resumeFrom": obj{"theirs": 0}})
 	again.process("theirs").awaitOutput("stdout", "still here\n")
+}
+
+// BenchmarkNamesOfOthers compares the time of the answer for a name of somebody else with the time for a name that nobody
+// has: the medians, and their ratio.
+func BenchmarkNamesOfOthers(b *testing.B) {
+	const unknown = "00000000-0000-4000-8000-000000000000"
+	k := newKeyring(b)
+	s := startServer(b, k.flags("ws://127.0.0.1:0")...)
+	alice := s.as("token-of-alice-in-plain", nil)
+	alice.start(alice.sessionID, obj{"argv": []string{"sleep", "1000"}})
+	stranger := s.as("new-token-of-carol", obj{"resumeSessionId": unknown}) // without a session
+	mallory := s.as("new-token-of-carol", nil)
+	for _, c := range []struct {
+		client *conn
+		method string
+		params func(id string) obj
+	}{
+		{stranger, "initialize", func(id string) obj { return obj{"clientName": "b", "resumeSessionId": id} }},
+		{stranger, "initialize", func(id string) obj { return obj{"clientName": "b", "resumeSessionId": id, "role": "observer"} }},
+		{stranger, "initialize", func(id string) obj { return obj{"clientName": "b", "resumeSessionId": id, "takeover": true} }},
+		{mallory, "session/close", func(id string) obj { return obj{"sessionId": id} }},
+		{mallory, "process/read", func(id string) obj { return obj{"processId": id} }},
+		{mallory, "process/signal", func(id string) obj { return obj{"processId": id, "signal": "interrupt"} }},
+	} {
+		b.Run(fmt.Sprint(c.method, " ", len(c.params(""))), func(b *testing.B) {
+			var took [2][]time.Duration
+			for b.Loop() {
+				for i, id := range []string{alice.sessionID, unknown} {
+					begun := time.Now()
+					c.client.reply(c.client.request(c.method, c.params(id)))
+					took[i] = append(took[i], time.Since(begun))
+				}
+			}
+			var medians [2]time.Duration
+			for i := range took {
+				slices.Sort(took[i])
+				medians[i] = took[i][len(took[i])/2]
+			}
+			b.ReportMetric(float64(medians[0].Nanoseconds()), "ns/theirs")
+			b.ReportMetric(float64(medians[1].Nanoseconds()), "ns/unknown")
+			b.ReportMetric(float64(medians[0])/float64(medians[1]), "ratio")
+		})
+	}
 }
