@@ -330,11 +330,18 @@ func TestAuditRotated(t *testing.T) {
 // TestAuditFlags: the server does not start with a record that it cannot write.
 func TestAuditFlags(t *testing.T) {
 	t.Parallel()
-	for says, flags := range map[string][]string{
+	cases := map[string][]string{
 		"choose a file that the server may write": {"--audit", "/no/such/directory/audit.log"},
 		`--audit-full "drop"`:                     {"--audit", "stderr", "--audit-full", "drop"},
 		"are for --audit":                         {"--audit-full", "continue"},
-	} {
+	}
+	if _, err := os.Stat("/run/systemd/journal/socket"); err != nil {
+		cases["or start journald"] = []string{"--audit", "journald"}
+	}
+	if _, err := os.Stat("/dev/log"); err != nil {
+		cases["or start a syslog"] = []string{"--audit", "syslog"}
+	}
+	for says, flags := range cases {
 		p := startTroupe(t, nil, append([]string{"serve", "--listen", "stdio"}, flags...)...)
 		if p.exitCode() == 0 || !strings.Contains(p.stderr.String(), says) {
 			t.Errorf("%v: %s", flags, p.stderr)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"log/syslog"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -375,6 +377,32 @@ func TestOpenRefuses(t *testing.T) {
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+func TestSyslog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w, err := syslog.Dial("unixgram", path, priority, "troupe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := daemon{w}
+	if err := sink.Write([]byte("{}\n")); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 200)
+	n, _ := l.Read(b)
+	// 86 is facility authpriv, 10, times 8, and severity info, 6. (RFC 5424, section 6.2.1)
+	if got := string(b[:n]); !regexp.MustCompile(`^<86>\S.* troupe\[\d+\]: \{\}\n$`).MatchString(got) {
+		t.Errorf("%q", got)
+	}
+	if err := sink.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,7 +17,7 @@ func Open(where string) (Sink, error) {
 	case "stderr":
 		return stream{os.Stderr}, nil
 	case "syslog":
-		w, err := syslog.New(syslog.LOG_AUTHPRIV|syslog.LOG_INFO, "troupe")
+		w, err := syslog.New(priority, "troupe")
 		if err != nil {
 			return nil, fmt.Errorf("audit to syslog: %w; choose a file, or start a syslog", err)
 		}
@@ -123,6 +123,9 @@ func (s stream) Write(line []byte) error {
 }
 
 func (stream) Close() error { return nil }
+
+// priority is the priority of lines in syslog.
+const priority = syslog.LOG_AUTHPRIV | syslog.LOG_INFO
 
 // A daemon is a sink that syslog(3) takes. The package log/syslog connects again after a failure.
 type daemon struct{ w *syslog.Writer }
