@@ -112,4 +112,8 @@ func TestExpose(t *testing.T) {
 	if out := must(connect); !strings.HasPrefix(out, "54323\n") {
 		t.Errorf("bob runs as %s", out)
 	}
+	must("echo 'alice default 54321' > /etc/troupe/users")
+	if out, err := run(connect); err == nil || !strings.Contains(out, "users-file") {
+		t.Errorf("bob without a line in the users file: %v, %s", err, out)
+	}
 }
