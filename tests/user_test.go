@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
@@ -177,6 +179,34 @@ func TestUser(t *testing.T) {
 		p.write("\x03")
 		if code, _ := p.awaitClosed(); code != 7 {
 			t.Errorf("after ^C: exit code %d, want 7", code)
+		}
+	})
+	t.Run("terminal opened again", func(t *testing.T) {
+		dir := t.TempDir()
+		openTo(t, dir)
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		owner := "54321 54322 600"
+		if g, err := user.LookupGroup("tty"); err == nil {
+			owner = "54321 " + g.Gid + " 620"
+		}
+		tty := as(obj{"tty": true, "env": obj{"PATH": "/usr/bin:/bin", "TERM": "xterm", "HOME": dir, "D": dir}})
+		for name, script := range map[string]string{
+			"sh":     `[ "$(stat -c '%u %g %a' $(tty))" = "` + owner + `" ] && echo typed >$(tty) && exec <>/dev/tty && [ -w $(tty) ] && echo done >$D/sh`,
+			"script": `script -qec 'id -u; echo done >$D/script' /dev/null`,
+			"tmux":   `exec tmux -f /dev/null -S $D/socket new-session 'tty && echo done >$D/tmux'`,
+		} {
+			if _, err := os.Stat("/usr/bin/" + name); err != nil {
+				t.Log(err)
+				continue
+			}
+			tty["argv"] = sh(script)
+			p := c.start("open again: "+name, tty)
+			p.awaitClosed()
+			if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != "done\n" {
+				t.Errorf("%s: %q, %v; on the terminal: %q", name, text, err, p.outputSoFar("pty"))
+			}
 		}
 	})
 	t.Run("each other", func(t *testing.T) {
@@ -548,5 +578,43 @@ func TestFilesOfUsers(t *testing.T) {
 	}
 	if code, text := c.callError("fs/readFile", obj{"path": uri}); code != -32603 {
 		t.Errorf("fs/readFile without a policy: %d %s", code, text)
+	}
+}
+
+// TestGroupsOfUsers: a program has no group of the server.
+func TestGroupsOfUsers(t *testing.T) {
+	asRoot(t)
+	c := startServerWith(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4, 27, 54400}}}
+	}, "--users-file", usersFile(t, "* default @server\n* nobody "+stranger)).session(nil)
+	const groups = "grep Groups: /proc/self/status | tr -s '\\t ' ' ' | sed 's/ $//'"
+	wantSays(t, c, "server", groups, "Groups: 4 27 54400", nil)
+	wantSays(t, c, "number", groups, "Groups:", obj{"user": stranger})
+	wantSays(t, c, "name", groups, "Groups: 65534", obj{"user": "nobody"})
+}
+
+// BenchmarkStartAsUser compares starts as a user with starts as the server, one after the other. A start with a umask
+// forks as a start as a user does, with a copy of memory, and changes no ids.
+func BenchmarkStartAsUser(b *testing.B) {
+	asRoot(b)
+	c := startServer(b, "--closed-retention", "0", "--users-file", usersFile(b, "* default @server\n* nobody "+stranger)).session(nil)
+	kinds := []struct {
+		name   string
+		params obj
+		took   time.Duration
+	}{{"server", nil, 0}, {"umask", obj{"umask": "022"}, 0}, {"number", obj{"user": stranger}, 0}, {"name", obj{"user": "nobody"}, 0}}
+	for i := 0; b.Loop(); i++ {
+		for j := range kinds {
+			k := &kinds[j]
+			params := obj{"argv": []string{"/bin/true"}}
+			maps.Copy(params, k.params)
+			begun := time.Now()
+			c.start(nth(k.name, i), params).awaitClosed()
+			k.took += time.Since(begun)
+		}
+	}
+	for _, k := range kinds {
+		b.ReportMetric(float64(k.took.Microseconds())/float64(b.N), "µs/"+k.name)
+		b.ReportMetric(k.took.Seconds()/kinds[0].took.Seconds(), k.name+"/server")
 	}
 }

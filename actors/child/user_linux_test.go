@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // TestLookAs: a look has the permissions of its user alone, on whatever thread it begins, and the other threads keep
@@ -82,5 +84,20 @@ func TestAsk(t *testing.T) {
 	}
 	if err := ask("b", func() error { return nil }); err != nil {
 		t.Errorf("another owner: %v", err)
+	}
+}
+
+// TestGroups: a child has exactly the groups of its user.
+func TestGroups(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start children as other users")
+	}
+	h := newHost(t, HostConfig{})
+	spec := script("id -u; id -g; id -G")
+	spec.User = &User{Name: "u", UID: 54321, GID: 54322, Groups: []uint32{54400, 54401, 54402}}
+	w := start(t, h, spec)
+	w.untilClosed()
+	if got := string(w.out[protocol.Stdout]); got != "54321\n54322\n54322 54400 54401 54402\n" {
+		t.Errorf("a child has the ids %q", got)
 	}
 }
