@@ -30,9 +30,15 @@ func (s *session) live(ctx actor.Context) {
 	}
 }
 
-// sinceAttached tells the lifetime who is attached. It may be repeated.
+// sinceAttached tells the lifetime who is attached. Guests keep no session alive. It may be repeated.
 func (s *session) sinceAttached(ctx actor.Context) {
-	s.follow(ctx, s.life.Attached(time.Now(), s.owner != nil, len(s.observers)))
+	observers := 0
+	for _, v := range s.observers {
+		if v.guest == "" {
+			observers++
+		}
+	}
+	s.follow(ctx, s.life.Attached(time.Now(), s.owner != nil, observers))
 }
 
 // follow does the actions that the lifetime asks for.

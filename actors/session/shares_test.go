@@ -205,6 +205,18 @@ func TestShareExpires(t *testing.T) {
 	}
 }
 
+// A guest does not keep an idle session alive.
+func TestGuestsKeepNothingAlive(t *testing.T) {
+	l := newLoneIn(t, config.Config{Shares: share.NewBook(time.Hour)}, "alice", lifetime.New(time.Now(), lifetime.Limits{TTL: -1, Idle: time.Millisecond}))
+	hear[message.Attached](l)
+	guest := l.join(l.share(protocol.SessionShareParams{Access: protocol.AccessType}).Token, message.Attach{})
+	hear[message.Attached](guest)
+	l.send(message.Gone{Who: l.test})
+	if m := hear[message.Evicted](guest); !strings.Contains(m.Reason, "idle") {
+		t.Errorf("%+v", m)
+	}
+}
+
 // Shares are bounded, and only the owner has them.
 func TestSharesAreRefused(t *testing.T) {
 	l := newShared(t)
