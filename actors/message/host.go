@@ -22,7 +22,7 @@ type Attach struct {
 	// Options are for a new session.
 	Options protocol.SessionOptions
 	// From is the owner key of a new session: Config.MaxSessionsEach counts the sessions of each key.
-	// Connections use the identity of the client, or else its address.
+	// Connections use the identity of the client, or else its address. If Identity has a name, From is this name.
 	From string
 	// Identity is who the client is. A session belongs to the identity that opened the session. For
 	// clients that may not reach it, the session does not exist.

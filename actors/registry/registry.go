@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/registry/roster"
 	"github.com/b6f6fdd7/troupe/actors/session"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/google/uuid"
 )
@@ -146,7 +147,7 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	}
 	switch {
 	case m.SessionID != "":
-		if s := r.known[m.SessionID]; s != nil {
+		if s := r.known[m.SessionID]; s != nil && r.mayExist(m.SessionID, m.Identity) {
 			ctx.RequestWithCustomSender(actor.NewPID(s.Address, s.Id+"/"+message.SessionName), m.Attach, m.Sender)
 			return
 		}
@@ -160,8 +161,15 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	}
 }
 
-// request answers with the sessions that a client may observe. A session whose owner key is not known
-// again after a restart of the registry is one of them: the session itself decides.
+// mayExist reports whether a session exists for a client, as far as the registry knows. The session itself decides:
+// after a restart the registry may not know its owner key yet. But nobody waits for a session of somebody else,
+// so an answer takes as long as for an unknown session, however busy the session is.
+func (r *registry) mayExist(id string, who identity.Identity) bool {
+	from := r.roster.From(id)
+	return from == "" || who.Name == "" || who.MayObserve(id, from)
+}
+
+// request answers with the sessions that a client may observe.
 func (r *registry) request(m message.Request) any {
 	list, ok := m.Params.(message.SessionListRequest)
 	if !ok {
@@ -169,7 +177,7 @@ func (r *registry) request(m message.Request) any {
 	}
 	sessions := []*actor.PID{}
 	for id, s := range r.known {
-		if from := r.roster.From(id); from == "" || list.Identity.Name == "" || list.Identity.MayObserve(id, from) {
+		if r.mayExist(id, list.Identity) {
 			sessions = append(sessions, actor.NewPID(s.Address, s.Id+"/"+message.SessionName))
 		}
 	}

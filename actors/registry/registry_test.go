@@ -15,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -263,6 +264,37 @@ func TestAttachIsRefused(t *testing.T) {
 	onStage(t, config.Config{MaxAge: 24 * time.Hour}, func(s *stage) {
 		s.send(message.Attach{Options: protocol.SessionOptions{DetachedTTLMs: &day, IdleMs: &none, MaxAgeMs: &day}})
 		s.refused(0, "")
+	})
+}
+
+// The registry asks a session nothing for clients for whom the session does not exist: the answer would tell by its time
+// that there is a session.
+func TestAttachToSessionsOfOthers(t *testing.T) {
+	onStage(t, config.Config{}, func(s *stage) {
+		s.send(message.Attach{From: "alice", Identity: identity.Identity{Name: "alice"}})
+		id := s.ids[0]
+		refusals := 0
+		for _, c := range []struct {
+			who    identity.Identity
+			exists bool
+		}{
+			{identity.Identity{Name: "alice"}, true},
+			{identity.Identity{Name: "mallory"}, false},
+			{identity.Identity{Name: "mallory", Observes: []string{"bob"}}, false},
+			{identity.Identity{Name: "bob", Observes: []string{"alice"}}, true},
+			{identity.Identity{Name: "root", Operator: true}, true},
+			{identity.Identity{Name: "share:1", Guest: &identity.Guest{Session: id}}, true},
+			{identity.Identity{Name: "share:2", Guest: &identity.Guest{Session: "other"}}, false},
+			{identity.Identity{}, true}, // a server without credentials
+		} {
+			for _, role := range []protocol.Role{"", protocol.RoleObserver} {
+				s.send(message.Attach{SessionID: id, Role: role, Takeover: role == "", Identity: c.who})
+				if !c.exists {
+					refusals++
+				}
+				s.refused(refusals, "unknown session id "+id)
+			}
+		}
 	})
 }
 
