@@ -96,13 +96,17 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	return pid, nil
 }
 
-// buryLate reaps a killed child, whose end waits for a filesystem, removes its tree, and ends the
+// buryLate reaps a killed child, whose end may wait for a filesystem, removes its tree, and ends the
 // turn of its job.
 func (h *Host) buryLate(j *job, pid int, tree tree) {
-	h.log.Warn("a killed child ends only when its filesystem answers", "pid", pid, "program", j.path, "dir", j.spec.Dir)
+	warned := false
 	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if gone, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); gone == pid || errors.Is(err, unix.ECHILD) {
 			break
+		}
+		if wait == time.Second && !warned { // a child whose start was given up ends sooner
+			h.log.Warn("a killed child ends only when its filesystem answers", "pid", pid, "program", j.path, "dir", j.spec.Dir)
+			warned = true
 		}
 		time.Sleep(wait)
 	}
