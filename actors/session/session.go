@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/session/lifetime"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -302,6 +303,10 @@ func (s *session) viewerGone(ctx actor.Context, m message.ViewerGone) {
 }
 
 func (s *session) request(ctx actor.Context, m message.Request) {
+	if s.former[message.KeyOf(ctx.Sender())] != nil { // otherwise the record would name the new owner
+		ctx.Respond(m.Failed(wireerr.ErrEvicted))
+		return
+	}
 	switch params := m.Params.(type) {
 	case protocol.ProcessStartParams:
 		s.startProcess(ctx, request{Sender: ctx.Sender(), Token: m.Token}, params)

@@ -218,6 +218,16 @@ func TestTakeover(t *testing.T) {
 	if m := hear[message.ViewerGone](l); !m.PID.Equal(l.test) || !m.Evicted {
 		t.Errorf("the process was told %+v", m)
 	}
+	for _, params := range []any{protocol.ProcessStartParams{ProcessID: "q", Argv: []string{"true"}, Cwd: "file:///"}, protocol.GroupStartParams{GroupID: "g"},
+		protocol.GroupStopParams{GroupID: "g"}, protocol.SessionCloseParams{}} {
+		l.send(message.Request{Params: params})
+		if m := hear[message.Reply](l); m.Err != wireerr.ErrEvicted {
+			t.Errorf("a late %T of the old owner: %v", params, m.Err)
+		}
+	}
+	if n := l.record.processes.Len(); n != 1 {
+		t.Errorf("%d processes, want 1", n)
+	}
 }
 
 // A session exists for the identity that opened it, for operators, and for observers of the identity.

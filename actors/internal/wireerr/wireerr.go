@@ -58,5 +58,8 @@ func UnknownProcess(id string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", Clip(id))
 }
 
+// ErrEvicted answers a request that was on its way when its client lost the session.
+var ErrEvicted = protocol.Errorf(protocol.CodeObserver, "this connection has lost the session: only the session's owner may go on")
+
 // ErrShutdown refuses a new session while the server shuts down.
 var ErrShutdown = protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")
