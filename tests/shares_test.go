@@ -165,6 +165,22 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// TestGuestsCountTogether: an identity gets no more connections by more shares, and its guests take none of its own.
+func TestGuestsCountTogether(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	s := startServer(t, append(k.flags("ws://127.0.0.1:0"), "--max-connections-each", "2")...)
+	alice := s.as("token-of-alice-in-plain", nil)
+	for i := range 3 {
+		_, token := alice.share(obj{"access": "read"})
+		_, status, body := dialAs(t, s.url, "Bearer "+token, nil)
+		if i < 2 && status != 101 || i == 2 && (status != 503 || body != "max-connections-each is 2 here, and guests of alice has 2 connections: close one, or try again later") {
+			t.Errorf("guest %d: %d %s", i, status, body)
+		}
+	}
+	s.as("token-of-alice-in-plain", nil)
+}
+
 // everyMethodOfGuests: guests get the answer that somebody has decided, for each method of the server.
 func everyMethodOfGuests(t *testing.T, reader, typist *conn) {
 	const (

@@ -465,7 +465,7 @@ func (h *handler) expel(c interface {
 
 // enter gives a connection a place.
 func (h *handler) enter(c net.Conn, id auth.Identity, address string) (*place, error) {
-	p, err := h.places.enter(id.Name, address, time.Now())
+	p, err := h.places.enter(id.Account(), address, time.Now())
 	if err != nil {
 		h.log.Warn("refused a connection", "remote", name(c), "reason", err)
 		h.refused(name(c), err.Error())

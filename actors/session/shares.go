@@ -62,7 +62,7 @@ func (s *session) share(ctx actor.Context, m message.Request, p protocol.Session
 	s.shares = append(s.shares, made)
 	s.env.Shares.Add(digest, identity.Identity{
 		Name:  made.guestName(),
-		Guest: &identity.Guest{Session: s.id, Types: p.Access == protocol.AccessType},
+		Guest: &identity.Guest{Session: s.id, Host: s.identity, Types: p.Access == protocol.AccessType},
 	}, made.until)
 	s.env.Audit.Put(audit.ShareMade{Who: s.by, Share: made.id, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
 	ctx.Respond(message.Reply{Token: m.Token, Result: protocol.SessionShareResult{

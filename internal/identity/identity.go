@@ -32,6 +32,7 @@ type Identity struct {
 // A Guest is what the owner of a session allows to whoever has a token.
 type Guest struct {
 	Session string // the only session that exists for the guest
+	Host    string // the identity that opened the session
 	Types   bool   // the guest may write to stdin, and resize
 }
 
@@ -42,6 +43,15 @@ func (i Identity) Same(o Identity) bool {
 
 // Owns reports whether the client may own a session that the identity name has opened.
 func (i Identity) Owns(name string) bool { return i.Name == name || i.Operator }
+
+// Account is the name under which the connections of the client are counted. The guests of an identity count
+// together: otherwise an identity had as many connections as it likes, by shares.
+func (i Identity) Account() string {
+	if i.Guest != nil {
+		return "guests of " + i.Guest.Host
+	}
+	return i.Name
+}
 
 // MayObserve reports whether the client may observe the session with an id that the identity name has
 // opened. The session of a guest checks also whether the share has ended.
