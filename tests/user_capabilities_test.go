@@ -12,12 +12,12 @@ import (
 )
 
 // TestUserByCapabilities: a server that is not root, and has the four capabilities that it asks for, starts and ends
-// programs of other users. The programs have none of the capabilities.
+// programs of other users. No program has the capabilities, not even as the user of the server.
 func TestUserByCapabilities(t *testing.T) {
 	asRoot(t)
 	dir := openDir(t)
 	users := filepath.Join(dir, "users")
-	if err := os.WriteFile(users, []byte("* default "+stranger+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(users, []byte("* @server\n* default "+stranger+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	bin, err := troupeBinary()
@@ -34,6 +34,7 @@ func TestUserByCapabilities(t *testing.T) {
 	}, "--users-file", users).session(nil)
 	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
 	wantSays(t, c, "ids", status, ids, nil)
+	wantSays(t, c, "as the server", "id -u; grep -E '^Cap(Prm|Eff|Amb)' /proc/self/status | tr -d '\t'", "65534\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapAmb:0000000000000000", obj{"user": "@server"})
 	p := c.start("tty", obj{"argv": sh("id -u && echo written >$(tty)"), "tty": true})
 	p.awaitClosed()
 	if out := p.outputSoFar("pty"); strings.ReplaceAll(out, "\r", "") != "54321\nwritten\n" {

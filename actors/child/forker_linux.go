@@ -81,6 +81,7 @@ func (f *forker) run() {
 
 func (f *forker) serve() {
 	f.tid = unix.Gettid()
+	dropAmbient()
 	err := f.ownTable()
 	if err != nil {
 		f.self = -1

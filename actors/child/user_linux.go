@@ -29,6 +29,14 @@ var needs = []struct {
 	{unix.CAP_SETUID, "CAP_SETUID"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_KILL, "CAP_KILL"}, {unix.CAP_CHOWN, "CAP_CHOWN"},
 }
 
+// dropAmbient keeps the capabilities in needs from children of this thread that do not change their user. A child
+// inherits only ambient capabilities; the thread itself keeps the capabilities.
+func dropAmbient() {
+	for _, need := range needs {
+		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, uintptr(need.bit), 0, 0) // fails before Linux 4.3, which has none
+	}
+}
+
 // mayBecome refuses u if this program lacks a capability.
 func mayBecome(u *User) error {
 	var data [2]unix.CapUserData
@@ -42,7 +50,7 @@ func mayBecome(u *User) error {
 		}
 	}
 	if len(lacks) > 0 {
-		return fmt.Errorf("%w %s: the server runs as uid %d and lacks %s: start the server as root, or leave user out", ErrUser, u.Name, os.Geteuid(), strings.Join(lacks, ", "))
+		return fmt.Errorf("%w %s: the server runs as uid %d and lacks %s: start the server as root or with these capabilities, or leave user out", ErrUser, u.Name, os.Geteuid(), strings.Join(lacks, ", "))
 	}
 	return nil
 }
