@@ -77,7 +77,7 @@ func newForker() (*forker, error) { return new(forker), nil }
 
 func (*forker) close() {}
 
-func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ protocol.ProcessLimits, _ mark) (pid int, err error) {
+func (*forker) fork(path string, argv []string, attr *syscall.ProcAttr, _ *Spec, _ mark) (pid int, err error) {
 	return syscall.ForkExec(path, argv, attr)
 }
 
