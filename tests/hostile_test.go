@@ -457,9 +457,18 @@ func TestForksAsUser(t *testing.T) {
 			wantNoKin(t, "after session/close", token)
 
 			// The last process of 3,000 generations remains, and each has a session of its own.
-			c, token = s.session(nil), newToken(t)
 			moving := `$| = 1; use POSIX; for (1 .. 3000) { fork and POSIX::_exit(0); POSIX::setsid(); print "moves\n" if $_ == 100 } sleep 1000`
-			c.start("moves", obj{"user": users[0], "argv": []string{perl, "-e", moving, token}}).awaitOutput("stdout", "moves\n")
+			for range 8 {
+				c, token = s.session(nil), newToken(t)
+				c.start("moves", obj{"user": users[0], "argv": []string{perl, "-e", moving, token}}).awaitOutput("stdout", "moves\n")
+				c.call("session/close", obj{})
+				wantNoKin(t, "after session/close", token)
+			}
+
+			// Of a program that goes on for a minute, the zombies use up the limit.
+			c, token = s.session(nil), newToken(t)
+			moving = `$| = 1; use POSIX; my $n; my $end = time + 60; while (time < $end) { fork and POSIX::_exit(0); POSIX::setsid(); print "moves\n" if ++$n == 10 }`
+			c.start("limited", obj{"user": users[1], "argv": []string{perl, "-e", moving, token}, "limits": obj{"processes": 50}}).awaitOutput("stdout", "moves\n")
 			c.call("session/close", obj{})
 			wantNoKin(t, "after session/close", token)
 		})

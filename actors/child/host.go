@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,7 @@ type Host struct {
 	endStrays func()
 	begun     chan struct{} // capacity 1; full: a child was started
 	fence     *fence
+	reaped    atomic.Int64 // strangers, by the reaper
 
 	// forking is read-locked from a fork until its child is in live. The reaper of strangers takes
 	// the write lock, so as not to mistake our own new child for a stranger.

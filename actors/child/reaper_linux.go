@@ -78,6 +78,7 @@ func (h *Host) reapStrangers() bool {
 	h.forking.Lock()
 	defer h.forking.Unlock()
 	for _, s := range seen.those(func(s *stat) bool { return s.zombie && h.isStranger(s) }) {
+		h.reaped.Add(1) // before reap: see search.empty
 		reap(s.pid)
 	}
 	return true

@@ -32,6 +32,8 @@ type searches struct {
 	// isStranger reports whether a process is an orphan adopted by this program; nil: this program
 	// adopts no orphans.
 	isStranger func(*stat) bool
+	// reaped counts the strangers that were reaped.
+	reaped *atomic.Int64
 	// inLeaf reports whether a process is in the cgroup of a child not named name; nil: there are
 	// no cgroups.
 	inLeaf func(s *stat, name string) bool

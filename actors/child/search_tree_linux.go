@@ -96,7 +96,9 @@ func (t *search) found(canWait bool) ([]*stat, error) {
 }
 
 func (t *search) empty(canWait bool) (bool, error) {
-	for range 2 { // twice: a process may fork while /proc is read
+	var ended map[int]uint64
+	reaped := t.reaped.Load()
+	for pass := range 2 { // twice: a process may fork while /proc is read
 		seen, err := t.scan(canWait)
 		if err != nil || len(t.pack.in(seen, t.heads(seen))) > 0 {
 			return false, err
@@ -105,9 +107,35 @@ func (t *search) empty(canWait bool) (bool, error) {
 			t.pack.in(seen, strays) // makes the pack remember the strays
 			return false, err
 		}
+		// A process that forks and exits again and again may have moved on in both passes. Then it has
+		// left zombies with the tag, which this program adopts. So a new zombie, or a reaper that has
+		// taken some, means: look again.
+		before := ended
+		ended = t.zombies(seen)
+		for pid, start := range ended {
+			if pass > 0 && before[pid] != start {
+				return false, nil
+			}
+		}
+	}
+	if t.reaped.Load() != reaped {
+		return false, nil
 	}
 	t.trees.Delete(t.given.tag)
 	return true, nil
+}
+
+// zombies returns the start by pid of the ended members that nobody has reaped.
+func (t *search) zombies(seen *census) map[int]uint64 {
+	ended := make(map[int]uint64)
+	if t.given.given() {
+		for _, s := range seen.tagged[t.given.tag] {
+			if s.zombie {
+				ended[s.pid] = s.start
+			}
+		}
+	}
+	return ended
 }
 
 // tells reports whether the tag of s identifies a tree.
