@@ -117,7 +117,10 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		Burst:      e.StartsBurst,
 		OutputRate: e.MaxOutputRateEach,
 		StdinRate:  e.MaxStdinRateEach,
-	})
+		Retained:   e.MaxRetainedEach,
+		Spooled:    e.MaxSpooledEach,
+		Short:      func(key string) { t.send(message.BudgetLow{From: key}) },
+	}, e.OutputBudget, e.Disk)
 	strategy := func(restarts int) *supervision.Strategy {
 		return &supervision.Strategy{
 			Backoff:   supervision.Backoff{Initial: 10 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.2},

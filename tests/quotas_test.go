@@ -287,6 +287,15 @@ func TestSessionsEach(t *testing.T) {
 	echo("after")
 }
 
+// seqOutput is what seq n prints.
+func seqOutput(n int) string {
+	var all strings.Builder
+	for i := range n {
+		fmt.Fprintln(&all, i+1)
+	}
+	return all.String()
+}
+
 // TestRatesOfOthers: beyond their rates, the programs of an identity wait in their write, and its writes wait
 // for their answers. Nothing is lost, everything else is answered, and others do not notice.
 func TestRatesOfOthers(t *testing.T) {
@@ -318,19 +327,67 @@ func TestRatesOfOthers(t *testing.T) {
 	if _, out := counted.awaitClosed(); strings.TrimSpace(out) != strconv.Itoa(3*rate) {
 		t.Errorf("the program read %s bytes", out)
 	}
-	var want strings.Builder
-	for i := range 30000 {
-		fmt.Fprintln(&want, i+1)
+	want := seqOutput(30000)
+	if _, out := flood.awaitClosed(); out != want {
+		t.Errorf("%d bytes came, not the %d written", len(out), len(want))
 	}
-	if _, out := flood.awaitClosed(); out != want.String() {
-		t.Errorf("%d bytes came, not the %d written", len(out), want.Len())
-	}
-	if took := time.Since(begun); float64(want.Len()) > rate*(1+took.Seconds()) {
-		t.Errorf("%d bytes came in %v", want.Len(), took)
+	if took := time.Since(begun); float64(len(want)) > rate*(1+took.Seconds()) {
+		t.Errorf("%d bytes came in %v", len(want), took)
 	}
 	endless := second.start("yes", obj{"argv": []string{"yes"}})
 	second.awaitWait("yes", "rate")
 	second.call("process/terminate", obj{"processId": "yes", "tree": true}) // the rate delays no end
 	endless.awaitExit()
 	echo("after")
+}
+
+// TestRoomOfOthers: an identity whose output nobody reads takes no more than its share of memory and disk. Its
+// programs wait, nothing is lost, and the programs of others have room.
+func TestRoomOfOthers(t *testing.T) {
+	t.Parallel()
+	s, _, echo := twoIdentities(t, "--memory-budget", "2400000", "--max-retained-each", "600000", // 1.5 MB for output
+		"--spool-budget", "1500000", "--max-spooled-each", "600000", "--spool-dir", t.TempDir())
+	unread := func(token string, lines int, starts ...obj) (owner, observer *conn) {
+		t.Helper()
+		owner = s.as(token, nil)
+		for i, start := range starts {
+			start["argv"], start["pipeStdin"] = sh(fmt.Sprint("read go; exec seq ", lines)), true
+			owner.start(strconv.Itoa(i), start)
+		}
+		observer = s.as(token, obj{"resumeSessionId": owner.sessionID, "role": "observer", "capabilities": obj{"gap": true}}) // it may miss some
+		owner.mutePongs.Store(true) // it reads nothing
+		for i := range starts {
+			owner.request("process/write", owner.process(strconv.Itoa(i)).writeParams("go\n"))
+		}
+		return owner, observer
+	}
+	memory := func() obj { return obj{"retention": obj{"bytes": 1 << 20}} }
+	disk := func() obj { return obj{"retention": obj{"bytes": 64 << 10, "onFull": "spool"}} }
+	alice, of := unread("the-token-of-alice", 200_000, memory(), memory(), memory(), disk(), disk(), disk())
+	for _, id := range []string{"0", "1", "2"} {
+		info := of.awaitWait(id, "budget")
+		reason := info["waitsFor"].([]any)[0].(obj)["reason"]
+		if !strings.HasPrefix(fmt.Sprint(reason), "max-retained-each is 600000 bytes here, and the programs of its owner use ") {
+			t.Errorf("%s waits because %v", id, reason)
+		}
+	}
+	eventually(t, "the share of the disk is used up", func() bool { return spooled(t, of) > 500_000 })
+	if n := spooled(t, of); n > 600_000 {
+		t.Errorf("%d bytes on disk", n)
+	}
+	if n := num(of.call("server/info", obj{})["heldBytes"]); n > 600_000 {
+		t.Errorf("%d bytes in memory", n)
+	}
+	_, of = unread("the-token-of-bob-", 60_000, memory(), disk()) // 348,894 bytes each
+	for _, id := range []string{"0", "1"} {
+		eventually(t, "a program of bob has written all", func() bool { return describe(t, of, id)["status"] != nil })
+	}
+	echo("alice has used up her share")
+	alice.unmute()
+	want := seqOutput(200_000)
+	for i := range 6 {
+		if _, out := alice.process(strconv.Itoa(i)).awaitClosed(); out != want {
+			t.Errorf("%d: %d bytes came, not the %d written", i, len(out), len(want))
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 // Budget bounds the bytes of output held by all processes of a server, beyond the reserve of each
 // process. Any goroutine may call its methods.
 type Budget struct {
+	whole *Budget // charged, too; nil: b is no share
 	// short asks the logs to let go of output their owners have received. The budget calls short,
 	// from any goroutine, when the budget becomes short, and every askAgain while an intake waits.
 	short func()
@@ -29,6 +30,14 @@ func NewBudget(max int64, short func()) *Budget {
 	return &Budget{short: short, max: max, waiting: make(map[*Intake]struct{})}
 }
 
+// Share returns a budget of max bytes within b. Whatever is charged to the share is charged to b, too. short is
+// called when the share becomes short; when b does, only the short of b is called.
+func (b *Budget) Share(max int64, short func()) *Budget {
+	s := NewBudget(max, short)
+	s.whole = b
+	return s
+}
+
 // Used is the number of bytes charged now.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
@@ -40,8 +49,9 @@ func (b *Budget) Used() int64 {
 // owner has received.
 func (b *Budget) Short() bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.low
+	low := b.low
+	b.mu.Unlock()
+	return low || b.whole != nil && b.whole.Short()
 }
 
 // take charges n bytes for in. If too few are left, take returns false and remembers in as waiting.
@@ -49,6 +59,9 @@ func (b *Budget) take(n int64, in *Intake) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.max <= 0 || b.used+n <= b.max {
+		if b.whole != nil && !b.whole.take(n, in) {
+			return false
+		}
 		b.used += n
 		return true
 	}
@@ -82,7 +95,11 @@ func (b *Budget) give(n int64) []*Intake {
 	defer b.mu.Unlock()
 	b.used -= n
 	b.low = b.low && b.used > b.max-b.max/8
-	return b.wake()
+	wake := b.wake()
+	if b.whole != nil {
+		wake = append(wake, b.whole.give(n)...)
+	}
+	return wake
 }
 
 // forget removes in, which is closed. The result is the intakes to wake.
@@ -90,7 +107,11 @@ func (b *Budget) forget(in *Intake) []*Intake {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.waiting, in)
-	return b.wake()
+	wake := b.wake()
+	if b.whole != nil {
+		wake = append(wake, b.whole.forget(in)...)
+	}
+	return wake
 }
 
 // wake empties waiting. An intake refused again waits again.

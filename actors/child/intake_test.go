@@ -252,6 +252,60 @@ func fill(in *Intake, n int64) {
 	}
 }
 
+// A share of a budget holds no more than its part, and never more than the whole has left. Bytes that one share
+// gives back go to whoever waits, in any share.
+func TestShareOfABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var short [3]atomic.Int64
+		whole := NewBudget(256<<10, func() { short[0].Add(1) })
+		alice, bob := whole.Share(192<<10, func() { short[1].Add(1) }), whole.Share(192<<10, func() { short[2].Add(1) })
+		var all []*Intake
+		hold := func(b *Budget) *Intake {
+			in := NewIntake(1<<20, b, nil, func() {})
+			all = append(all, in)
+			go fill(in, 1<<20)
+			synctest.Wait()
+			return in
+		}
+		want := func(when string, a, b, shortWhole, shortA, shortB int64) {
+			t.Helper()
+			synctest.Wait()
+			if alice.Used() != a<<10 || bob.Used() != b<<10 || whole.Used() != (a+b)<<10 {
+				t.Errorf("%s: %d, %d, in all %d", when, alice.Used(), bob.Used(), whole.Used())
+			}
+			if w, a, b := short[0].Load(), short[1].Load(), short[2].Load(); w != shortWhole || a != shortA || b != shortB {
+				t.Errorf("%s: short %d, %d, %d times", when, w, a, b)
+			}
+		}
+		first := hold(alice)
+		hold(alice)
+		want("alice is full", 192, 0, 0, 1, 0)
+		if !alice.Short() || bob.Short() || whole.Short() {
+			t.Error("others are short")
+		}
+		hold(bob)
+		want("the rest is bob's", 192, 64, 1, 1, 0)
+		if !bob.Short() {
+			t.Error("bob does not know that the whole is short")
+		}
+		first.Abort()
+		first.Close()
+		synctest.Wait()
+		if a, b, both := alice.Used(), bob.Used(), whole.Used(); both != 256<<10 || a+b != both || a > 192<<10 || b > 192<<10 {
+			t.Errorf("those who waited: %d, %d, in all %d", a, b, both)
+		}
+		for _, in := range all {
+			in.Abort()
+			in.Close()
+		}
+		synctest.Wait()
+		if alice.Used()+bob.Used()+whole.Used() != 0 || len(alice.waiting)+len(bob.waiting)+len(whole.waiting) != 0 {
+			t.Error("charged, or waiting, for nobody")
+		}
+		time.Sleep(2 * askAgain)
+	})
+}
+
 // A short budget calls short once, not with each byte freed. Otherwise every log of the server
 // would be busy only with these calls.
 func TestShortIsAskedForOnce(t *testing.T) {

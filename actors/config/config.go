@@ -74,6 +74,10 @@ type Config struct {
 	// that no process may spool. SpoolBudget bounds all files together: 0 means 10 GiB.
 	SpoolDir                string
 	SpoolLimit, SpoolBudget int64
+	// MaxRetainedEach bounds the output in memory of all processes of each owner key (as MaxSessionsEach), beyond
+	// the first 64 KiB of each process. MaxSpooledEach bounds their output on disk. 0 means no bound but Budget and
+	// SpoolBudget.
+	MaxRetainedEach, MaxSpooledEach int64
 	// Window bounds the output on its way to a connection: sent, but not acknowledged. 0 means 512 KiB.
 	Window int64
 	// StdinQueue bounds the stdin that waits for a process. 0 means 256 KiB.

@@ -25,8 +25,9 @@ type DrainAll struct{}
 type DisconnectAll struct{}
 
 // BudgetLow is from the budget of output, through the root and the sessions, to every process: keep nothing
-// that the owner has acknowledged. The registry gets BudgetLow too, and may evict a session.
-type BudgetLow struct{}
+// that the owner has acknowledged. The registry gets BudgetLow too, and may evict a session. From is the owner key
+// whose share of the budget is short; "": the whole budget is.
+type BudgetLow struct{ From string }
 
 // ListSessions is from a new registry to the sessions actor. A SessionList answers, or a
 // SessionListFailed.

@@ -127,7 +127,11 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 	case by == child.ByRate:
 		wait(protocol.Wait{For: protocol.WaitRate, SinceMs: sinceMs(since), Reason: fmt.Sprintf("max-output-rate-each is %d bytes a second here", p.env.MaxOutputRateEach)})
 	case by == child.ByBudget:
-		wait(protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"})
+		w := protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"}
+		if share := p.budget(); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
+			w.Reason = fmt.Sprintf("max-retained-each is %d bytes here, and the programs of its owner use %d", p.env.MaxRetainedEach, share.Used())
+		}
+		wait(w)
 	default:
 		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: pinned, Reason: "its owner is attached, and has not read it"}
 		if !p.feed.Attached() {

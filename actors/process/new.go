@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -64,8 +65,9 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	if err != nil {
 		return message.SpawnRequest{}, err
 	}
+	disk := e.Disk
 	if o.Place != nil {
-		spec.StdinRate = o.Place.Stdin
+		spec.StdinRate, disk = o.Place.Stdin, cmp.Or(o.Place.Disk, disk)
 	}
 	prepareRule(e, o, &spec)
 	shell := shellOf(o, spec)
@@ -83,7 +85,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		user:    user,
 		shell:   shell,
 		feed:    feedOf(params.Retention, retention, o.Ephemeral),
-		spool:   spoolOf(e, params.Retention),
+		spool:   spoolOf(e, disk, params.Retention),
 		restart: restart,
 		session: o.Session,
 		group:   o.Group,

@@ -35,7 +35,7 @@ func (p *process) holds() (retained, pinned int64) {
 }
 
 // trim drops the entries nobody needs.
-func (p *process) trim() { p.feed.Trim(p.env.OutputBudget.Short()) }
+func (p *process) trim() { p.feed.Trim(p.budget().Short()) }
 
 // held tells the pumps how much the log holds. Call held whenever the log may hold less.
 func (p *process) held() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
@@ -23,6 +24,14 @@ func placeOf(p *quota.Place) *place {
 		return nil
 	}
 	return &place{in: p}
+}
+
+// budget bounds the output that the process holds in memory: the share of its owner key, or the server's.
+func (r *processRecord) budget() *child.Budget {
+	if r.place != nil && r.place.in.Memory != nil {
+		return r.place.in.Memory
+	}
+	return r.env.OutputBudget
 }
 
 // leave frees the place. Any goroutine may call leave, repeatedly. A nil place is free.

@@ -14,7 +14,7 @@ import (
 // A process has its place until its log is closed, and again while descendants live.
 func TestPlaceOfDescendants(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		q := quota.New(quota.Limits{Processes: 1})
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
 		places, err := q.Start("alice", 1, time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestPlaceOfDescendants(t *testing.T) {
 // A process that ends before its log was closed gives its place back.
 func TestPlaceOfTheStopped(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		q := quota.New(quota.Limits{Processes: 1})
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
 		places, _ := q.Start("alice", 1, time.Now())
 		pid, _, _ := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
 		system.Root.StopFuture(pid).Wait()

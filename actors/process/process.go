@@ -224,7 +224,7 @@ func (p *process) start(ctx actor.Context) {
 // newIntake returns the intake of a run. The intake tells the actor when it has facts.
 func (p *process) newIntake(ctx actor.Context) *child.Intake {
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	in := child.NewIntake(p.feed.Retention, p.env.OutputBudget, p.spool, func() { root.Send(self, factsReady{}) })
+	in := child.NewIntake(p.feed.Retention, p.budget(), p.spool, func() { root.Send(self, factsReady{}) })
 	if p.place != nil {
 		in.Share(p.place.in.Output)
 	}

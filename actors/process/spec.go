@@ -165,8 +165,8 @@ func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
 	return int64(*r.Bytes), nil
 }
 
-// spoolOf returns the file for output beyond the retention; nil: such output waits.
-func spoolOf(s *env.Env, r *protocol.Retention) *spool.File {
+// spoolOf returns the file on disk for output beyond the retention; nil: such output waits.
+func spoolOf(s *env.Env, disk *spool.Disk, r *protocol.Retention) *spool.File {
 	if r == nil || r.OnFull != protocol.OnFullSpool {
 		return nil
 	}
@@ -174,5 +174,5 @@ func spoolOf(s *env.Env, r *protocol.Retention) *spool.File {
 	if r.SpoolBytes != nil {
 		limit = int64(*r.SpoolBytes)
 	}
-	return s.Disk.New(limit)
+	return disk.New(limit)
 }

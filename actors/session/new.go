@@ -76,7 +76,9 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case message.Drain, message.Evict, message.TellStanding, message.Abandoned:
 		ctx.Send(logic, m)
 	case message.BudgetLow:
-		message.ToChildren(ctx, m)
+		if m.From == "" || m.From == s.record.from {
+			message.ToChildren(ctx, m)
+		}
 	case *actor.Terminated:
 		e.Strategy.Forget(m.Who)
 		if m.Who.Id == logic.Id {

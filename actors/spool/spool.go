@@ -13,10 +13,11 @@ import (
 // any more. A file system cannot take back less than a page.
 const block = 64 << 10
 
-// Disk is the state shared by all files of a server. Any goroutine may use a Disk.
+// Disk is the state shared by all files of a server, or of a share. Any goroutine may use a Disk.
 type Disk struct {
-	dir string
-	max int64
+	whole *Disk // used, too; nil: this Disk is no share
+	dir   string
+	max   int64
 
 	mu      sync.Mutex
 	used    int64
@@ -26,6 +27,13 @@ type Disk struct {
 // NewDisk returns a Disk for at most max bytes in files of dir. An empty dir means os.TempDir.
 func NewDisk(dir string, max int64) *Disk {
 	return &Disk{dir: dir, max: max, waiting: make(map[*File]struct{})}
+}
+
+// Share returns a Disk for at most max bytes within d.
+func (d *Disk) Share(max int64) *Disk {
+	s := NewDisk(d.dir, max)
+	s.whole = d
+	return s
 }
 
 // Used is how many bytes are reserved, or written and not freed, now.
@@ -44,6 +52,9 @@ func (d *Disk) take(want int64, f *File) int64 {
 		d.waiting[f] = struct{}{}
 		return 0
 	}
+	if d.whole != nil {
+		n = d.whole.take(n, f)
+	}
 	d.used += n
 	return n
 }
@@ -60,12 +71,18 @@ func (d *Disk) give(n int64) {
 	for _, f := range wake {
 		f.tell()
 	}
+	if d.whole != nil {
+		d.whole.give(n)
+	}
 }
 
 func (d *Disk) forget(f *File) {
 	d.mu.Lock()
 	delete(d.waiting, f)
 	d.mu.Unlock()
+	if d.whole != nil {
+		d.whole.forget(f)
+	}
 }
 
 // File is the spool of a process. Any goroutine may call any method. Only Open, Write and the reads of an Extent

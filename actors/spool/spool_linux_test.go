@@ -250,3 +250,32 @@ func TestConcurrent(t *testing.T) {
 	eventually(t, "all is given back", func() bool { return d.Used() == 0 && f.Held() == 0 })
 	f.Close()
 }
+
+// A share of a disk takes no more than its part, and never more than the whole has left.
+func TestShares(t *testing.T) {
+	whole := NewDisk(t.TempDir(), 100)
+	alice, bob := whole.Share(70), whole.Share(70)
+	told := make(chan int, 10)
+	a, b := open(t, alice, 1000), open(t, bob, 1000)
+	a.Notify(func() { told <- 1 })
+	b.Notify(func() { told <- 2 })
+	if n := a.Reserve(1000); n != 70 {
+		t.Errorf("%d reserved, want the 70 of the share", n)
+	}
+	if n, more := b.Reserve(1000), b.Reserve(1); n != 30 || more != 0 {
+		t.Errorf("%d and %d reserved, want the 30 that the whole has left", n, more)
+	}
+	a.Return(20)
+	for n := 0; n != 2; n = <-told { // b waited for the whole
+	}
+	if n := b.Reserve(1000); n != 20 || alice.Used() != 50 || bob.Used() != 50 || whole.Used() != 100 {
+		t.Errorf("%d reserved; used %d, %d, in all %d", n, alice.Used(), bob.Used(), whole.Used())
+	}
+	b.Reserve(1)
+	b.Return(50)
+	a.Return(50)
+	b.Close()
+	if alice.Used()+bob.Used()+whole.Used() != 0 || len(whole.waiting)+len(bob.waiting) != 0 {
+		t.Error("used, or waiting, for nobody")
+	}
+}

@@ -91,6 +91,8 @@ func parseServe(args []string) (*serveOptions, error) {
 	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: the directory of temporary files)")
 	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: no spool")
 	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
+	f.Int64Var(&o.config.MaxRetainedEach, "max-retained-each", 0, "`bytes` of output that the server holds in memory for the programs of an identity, or without credentials of an address, all together, without the first 64 KiB of each; beyond it they wait; 0: only --memory-budget counts")
+	f.Int64Var(&o.config.MaxSpooledEach, "max-spooled-each", 0, "`bytes` that the programs of an identity, or without credentials of an address, may spool, all together; 0: only --spool-budget counts")
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "how the descendants of a program are found: auto, cgroup, marker or group")
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's. Starts without a user and a default are refused, and calls about files for identities without @server. The file is read at each start. Needs a server that runs as root")
@@ -139,6 +141,8 @@ func parseServe(args []string) (*serveOptions, error) {
 	case o.config.MaxOutputRateEach != 0 && o.config.MaxOutputRateEach < config.MinRate || o.config.MaxStdinRateEach != 0 && o.config.MaxStdinRateEach < config.MinRate:
 		return nil, fmt.Errorf("--max-output-rate-each %d, --max-stdin-rate-each %d: choose at least %d bytes a second, or 0 for no limit",
 			o.config.MaxOutputRateEach, o.config.MaxStdinRateEach, config.MinRate)
+	case o.config.MaxRetainedEach < 0 || o.config.MaxSpooledEach < 0:
+		return nil, fmt.Errorf("--max-retained-each %d, --max-spooled-each %d cannot be negative; 0 means no limit", o.config.MaxRetainedEach, o.config.MaxSpooledEach)
 	case o.config.MaxRunTime < 0 || o.config.MaxRunTime > 0 && o.config.MaxRunTime < time.Millisecond:
 		return nil, fmt.Errorf("--max-run-time %v: choose 1ms or more, or 0 for no limit", o.config.MaxRunTime)
 	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -17,13 +19,18 @@ type Limits struct {
 	Burst     int     // how many starts may come at once; at least 1
 	// In bytes per second, of all processes together.
 	OutputRate, StdinRate int64
+	// In bytes: output in memory, and on disk. Beyond Retained, Short is called, as for child.NewBudget.
+	Retained, Spooled int64
+	Short             func(key string)
 }
 
 // Quotas has what owner keys use. A key that uses nothing is forgotten. Nil Quotas have no limits. Any
 // goroutine may call the methods of Quotas and Place; they do not wait.
 type Quotas struct {
 	limits Limits
-	starts pace.Rate // PerSecond 0: no limit
+	starts pace.Rate     // PerSecond 0: no limit
+	memory *child.Budget // of the server
+	disk   *spool.Disk   // of the server
 
 	mu     sync.Mutex
 	shares map[string]*share
@@ -34,12 +41,15 @@ type Quotas struct {
 type share struct {
 	running       int
 	starts        pace.Bucket
-	output, stdin *pace.Meter // nil: no limit
+	output, stdin *pace.Meter   // nil: no limit
+	memory        *child.Budget // nil: no limit but the server's
+	disk          *spool.Disk   // nil: no limit but the server's
 }
 
 // idle reports whether a new share would be as good as s.
 func (s *share) idle(now time.Time) bool {
-	return s.running == 0 && s.starts.Full(now) && s.output.Idle(now) && s.stdin.Idle(now)
+	return s.running == 0 && s.starts.Full(now) && s.output.Idle(now) && s.stdin.Idle(now) &&
+		(s.memory == nil || s.memory.Used() == 0) && (s.disk == nil || s.disk.Used() == 0)
 }
 
 // A Place is the place of a process that runs. A nil Place counts for nothing.
@@ -50,18 +60,23 @@ type Place struct {
 
 	// Output and Stdin hold the bytes of all processes of the owner key to their rates; nil: no limit.
 	Output, Stdin *pace.Meter
+	// Memory and Disk have the shares of the owner key; nil: there is no limit but the server's.
+	Memory *child.Budget
+	Disk   *spool.Disk
 }
 
 // minSweep is the smallest value of Quotas.sweep.
 const minSweep = 64
 
-// New returns Quotas with limits; nil if there is no limit.
-func New(l Limits) *Quotas {
-	if l.Processes <= 0 && l.Starts <= 0 && l.OutputRate <= 0 && l.StdinRate <= 0 {
+// New returns Quotas with limits; nil if there is no limit. All output of the server is in memory and on disk.
+func New(l Limits, memory *child.Budget, disk *spool.Disk) *Quotas {
+	if l.Processes <= 0 && l.Starts <= 0 && l.OutputRate <= 0 && l.StdinRate <= 0 && l.Retained <= 0 && l.Spooled <= 0 {
 		return nil
 	}
 	return &Quotas{
 		limits: l,
+		memory: memory,
+		disk:   disk,
 		starts: pace.Rate{PerSecond: max(l.Starts, 0), Burst: max(l.Burst, 1)},
 		shares: make(map[string]*share),
 		sweep:  minSweep,
@@ -73,7 +88,14 @@ func (q *Quotas) share(key string) *share {
 	if s := q.shares[key]; s != nil {
 		return s
 	}
-	return &share{output: pace.NewMeter(q.limits.OutputRate), stdin: pace.NewMeter(q.limits.StdinRate)}
+	s := &share{output: pace.NewMeter(q.limits.OutputRate), stdin: pace.NewMeter(q.limits.StdinRate)}
+	if q.limits.Retained > 0 {
+		s.memory = q.memory.Share(q.limits.Retained, func() { q.limits.Short(key) })
+	}
+	if q.limits.Spooled > 0 {
+		s.disk = q.disk.Share(q.limits.Spooled)
+	}
+	return s
 }
 
 // Start takes n places and n starts for an owner key at the time now, or nothing. So that a group of more
@@ -99,7 +121,7 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 	s.running += n
 	q.shares[key] = s
 	for i := range places {
-		places[i] = &Place{of: q, key: key, Output: s.output, Stdin: s.stdin}
+		places[i] = &Place{of: q, key: key, Output: s.output, Stdin: s.stdin, Memory: s.memory, Disk: s.disk}
 	}
 	if len(q.shares) >= q.sweep {
 		for key, s := range q.shares {

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 )
 
 // start checks the answer to a start; want "": it is allowed.
@@ -21,7 +24,7 @@ func start(t *testing.T, q *Quotas, key string, n int, now time.Time, want, advi
 }
 
 func TestProcesses(t *testing.T) {
-	q, now := New(Limits{Processes: 3}), time.Now()
+	q, now := New(Limits{Processes: 3}, nil, nil), time.Now()
 	const advice = "end a process, or wait until one has ended"
 	first := start(t, q, "alice", 2, now, "", "")
 	start(t, q, "alice", 2, now, "max-processes-each is 3 here, alice runs 2, and this start needs 2 more", advice)
@@ -49,7 +52,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestStarts(t *testing.T) {
-	q, now := New(Limits{Starts: 10, Burst: 3}), time.Now()
+	q, now := New(Limits{Starts: 10, Burst: 3}, nil, nil), time.Now()
 	const used = "max-starts-each is 10 a second here, 3 at once, and alice has used them"
 	for range 3 {
 		start(t, q, "alice", 1, now, "", "")
@@ -68,7 +71,7 @@ func TestStarts(t *testing.T) {
 
 // A restart waits for the rate, and counts.
 func TestRestartsArePaced(t *testing.T) {
-	q, now := New(Limits{Starts: 10, Burst: 2}), time.Now()
+	q, now := New(Limits{Starts: 10, Burst: 2}, nil, nil), time.Now()
 	p := start(t, q, "alice", 1, now, "", "")[0]
 	for i, want := range []time.Duration{0, 100, 200, 300} {
 		if got := p.Paced(now).Sub(now); got != want*time.Millisecond {
@@ -80,7 +83,7 @@ func TestRestartsArePaced(t *testing.T) {
 	if got := start(t, q, "bob", 1, now, "", "")[0].Paced(now); got != now {
 		t.Errorf("bob waits for alice: %v", got)
 	}
-	processes := New(Limits{Processes: 1})
+	processes := New(Limits{Processes: 1}, nil, nil)
 	free := start(t, processes, "alice", 1, now, "", "")[0]
 	free.Restarted(now)
 	free.Leave()
@@ -96,7 +99,7 @@ func TestRestartsArePaced(t *testing.T) {
 
 // A key that uses nothing is forgotten, and one that has used starts is not forgotten too early.
 func TestKeysAreForgotten(t *testing.T) {
-	q, now := New(Limits{Starts: 1, Burst: 1}), time.Now()
+	q, now := New(Limits{Starts: 1, Burst: 1}, nil, nil), time.Now()
 	for i := range 10_000 {
 		now = now.Add(100 * time.Millisecond)
 		start(t, q, fmt.Sprint(i), 1, now, "", "")[0].Leave()
@@ -108,10 +111,53 @@ func TestKeysAreForgotten(t *testing.T) {
 }
 
 func TestNoLimits(t *testing.T) {
-	if q := New(Limits{Burst: 3}); q != nil {
+	if q := New(Limits{Burst: 3}, nil, nil); q != nil {
 		t.Error(q)
 	}
 	for _, p := range start(t, nil, "alice", 1000, time.Now(), "", "") {
 		p.Leave()
+	}
+}
+
+// A key is remembered while its output is held in memory or on disk, or while its rates are used up, also when
+// no process runs.
+func TestKeysWithOutput(t *testing.T) {
+	disk := spool.NewDisk(t.TempDir(), 1<<20)
+	q := New(Limits{Processes: 1, OutputRate: 1 << 20, Retained: 1 << 20, Spooled: 1 << 20}, child.NewBudget(0, nil), disk)
+	for name, use := range map[string]func(p *Place) (free func()){
+		"memory": func(p *Place) func() {
+			in := child.NewIntake(1<<20, p.Memory, nil, func() {})
+			in.Hold(64<<10, 64<<10) // without a charge
+			in.Take(64 << 10)
+			return in.Close
+		},
+		"disk": func(p *Place) func() {
+			f := p.Disk.New(100)
+			if err := f.Open(); err != nil || f.Reserve(100) != 100 {
+				t.Fatal(err)
+			}
+			return func() { f.Return(100); f.Close() }
+		},
+		"rate": func(p *Place) func() {
+			f := p.Output.Flow(nil)
+			n := f.Take(1 << 10)
+			return func() { f.Give(n) }
+		},
+		"nothing": func(*Place) func() { return func() {} },
+	} {
+		p := start(t, q, name, 1, time.Now(), "", "")[0]
+		free := use(p)
+		p.Leave()
+		if s := q.shares[name]; (s != nil) != (name != "nothing") || s != nil && s.memory != p.Memory {
+			t.Errorf("%s: %v", name, s)
+		}
+		free()
+		start(t, q, name, 1, time.Now(), "", "")[0].Leave()
+		if q.shares[name] != nil {
+			t.Errorf("%s: remembered for nothing", name)
+		}
+	}
+	if disk.Used() != 0 {
+		t.Errorf("%d bytes on disk", disk.Used())
 	}
 }
