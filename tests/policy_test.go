@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/hunt"
 )
 
 // policyFile is the file of --policy-file.
@@ -411,4 +414,149 @@ func BenchmarkStartUnderPolicy(b *testing.B) {
 			}
 		})
 	}
+}
+
+// fileCallsAt are the params of each method about files, with a path where the method has one. Methods of the
+// app-server take paths, the others URIs.
+var fileCallsAt = map[string]func(path string) obj{
+	"fs/readFile":        func(p string) obj { return obj{"path": p} },
+	"fs/open":            func(p string) obj { return obj{"handleId": "h", "path": p} },
+	"fs/writeFile":       func(p string) obj { return obj{"path": p, "dataBase64": "aGk="} },
+	"fs/createDirectory": func(p string) obj { return obj{"path": p + "/new", "recursive": true} },
+	"fs/getMetadata":     func(p string) obj { return obj{"path": p} },
+	"fs/canonicalize":    func(p string) obj { return obj{"path": p} },
+	"fs/readDirectory":   func(p string) obj { return obj{"path": p} },
+	"fs/walk": func(p string) obj {
+		return obj{"path": p, "options": obj{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": true}}
+	},
+	"fs/remove": func(p string) obj { return obj{"path": p + "/new", "recursive": false, "force": false} },
+	"fs/copy": func(p string) obj {
+		return obj{"sourcePath": p + "/x", "destinationPath": p + "/y", "recursive": false}
+	},
+	"fs/watchMissing": func(p string) obj { return obj{"watchId": 1, "missing": []string{p}, "present": []string{}} },
+	"fs/watch":        func(p string) obj { return obj{"watchId": "w", "path": p} },
+	"environmentConfig/read": func(p string) obj {
+		return obj{"cwd": p, "configPaths": [][]string{{"x"}}, "requirementsPaths": [][]string{}}
+	},
+	"capabilityRoots/discoverV1": func(p string) obj { return obj{"roots": []obj{{"id": "r", "path": p}}} },
+	"capabilities/discoverV2":    func(p string) obj { return obj{"cwd": p} },
+}
+
+// onAppServer are the methods about files that the app-server has.
+var onAppServer = []string{"fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/readDirectory", "fs/remove", "fs/copy", "fs/watch"}
+
+// TestPolicyOfFiles: every method about files obeys the policy, on both wires. What a client learns is the same
+// whether there is a file or not.
+func TestPolicyOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := realDir(t)
+	for _, d := range []string{"root/d", "outside/d", "doc"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{"outside/file", "outside/x", "root/d/file", "doc/file"} {
+		if err := os.WriteFile(filepath.Join(dir, f), []byte("planted"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"up": "../outside", "abs": dir + "/outside", "none": "../none", "absnone": "/none", "magic": "/proc/self/root" + dir + "/outside"} {
+		linkTo(t, target, dir+"/root/"+name)
+	}
+	policy := newPolicy(t, "* write "+dir+"/root\n* read "+dir+"/doc\n")
+	r := newRecord(t)
+	s := startServer(t, "--policy-file", policy.path, "--audit", r.path)
+	c, app := s.session(nil), appClient(t, s)
+
+	// Every other method has nothing to do with files of a path, or starts programs (TestPolicyOfPrograms), or is
+	// about an open file.
+	others := map[string]bool{"fs/readBlock": true, "fs/writeBlock": true, "fs/close": true, "fs/unwatch": true}
+	for _, method := range hunt.Methods() {
+		about, _, _ := strings.Cut(method, "/")
+		switch {
+		case fileCallsAt[method] != nil || others[method]:
+		case slices.Contains([]string{"initialize", "initialized", "session", "server", "process", "group", "command", "http", "environment"}, about):
+		default:
+			t.Errorf("%s is missing in this test: does it read files?", method)
+		}
+	}
+
+	outside := []string{"/etc/passwd", "/no/such", dir + "/outside", dir + "/outside/file", dir + "/none", dir, "/", dir + "/root/../outside/file", dir + "/root2", "/proc/self/root" + dir + "/root/d/file",
+		dir + "/root/up/file", dir + "/root/up/none", dir + "/root/abs/file", dir + "/root/none/file", dir + "/root/absnone/file", dir + "/root/magic/file", dir + "/root/up/d", dir + "/root/abs/none/none"}
+	refused := func(c *conn, method string, path, shown string, uri bool) {
+		t.Helper()
+		if uri {
+			path = "file://" + path
+		}
+		code, text := c.callError(method, fileCallsAt[method](path))
+		if code != -32600 || !strings.Contains(text, " is not allowed by the policy of this server (") || strings.Contains(text, "planted") {
+			t.Errorf("%s of %s: %d %s, want a refusal", method, path, code, text)
+		}
+		if !strings.HasPrefix(method, "fs/") {
+			return
+		}
+		if want := "path \"" + filepath.Clean(shown); !strings.Contains(text, want) {
+			t.Errorf("%s of %s: %s, want %s", method, path, text, want)
+		}
+	}
+	for method := range fileCallsAt {
+		for _, path := range outside {
+			if method != "fs/watch" {
+				refused(c, method, path, path, true)
+			}
+			if slices.Contains(onAppServer, method) {
+				refused(app, method, path, path, false)
+			}
+		}
+	}
+	// The exec-server's rule about links changes nothing.
+	for _, path := range outside {
+		wantRefusalOrLink := func(method string) {
+			params := fileCallsAt[method]("file://" + path)
+			params["followSymlinks"] = false
+			if code, text := c.callError(method, params); !strings.Contains(text, "not allowed by the policy") && !strings.Contains(text, "Not a directory") {
+				t.Errorf("%s of %s without links: %d %s", method, path, code, text)
+			}
+		}
+		for _, method := range []string{"fs/readFile", "fs/writeFile", "fs/getMetadata", "fs/remove"} {
+			wantRefusalOrLink(method)
+		}
+	}
+	// Both ends of a copy count, and reading does not allow to change.
+	for _, ends := range [][2]string{{"/doc/file", "/doc/new"}, {"/outside/file", "/root/new"}, {"/root/d/file", "/outside/new"}, {"/root/up/file", "/root/new"}, {"/root/d/file", "/root/up/new"}} {
+		wantRefusal(t, c, "fs/copy", obj{"sourcePath": "file://" + dir + ends[0], "destinationPath": "file://" + dir + ends[1], "recursive": false}, "not allowed by the policy")
+		wantRefusal(t, app, "fs/copy", obj{"sourcePath": dir + ends[0], "destinationPath": dir + ends[1]}, "not allowed by the policy")
+	}
+	for _, method := range []string{"fs/writeFile", "fs/createDirectory", "fs/remove"} {
+		refused(c, method, dir+"/doc/file", dir+"/doc/file", true)
+	}
+	wantRefusal(t, c, "fs/open", obj{"handleId": "h", "path": "file://" + dir + "/doc/file", "mode": "replace"}, "(write)")
+	wantRefusal(t, c, "fs/open", obj{"handleId": "h", "path": "file://" + dir + "/root/up/file", "mode": "replace"}, "(write)")
+
+	// Inside everything works.
+	c.call("fs/copy", obj{"sourcePath": "file://" + dir + "/doc/file", "destinationPath": "file://" + dir + "/root/copied", "recursive": false})
+	c.call("fs/open", obj{"handleId": "w", "path": "file://" + dir + "/root/blocks", "mode": "replace"})
+	c.call("fs/writeBlock", obj{"handleId": "w", "offset": 0, "chunk": "aGk="})
+	c.call("fs/close", obj{"handleId": "w"})
+	app.call("fs/writeFile", obj{"path": dir + "/root/new", "dataBase64": "aGk="})
+	for _, name := range []string{"/root/copied", "/root/blocks", "/root/new", "/doc/file"} {
+		c.call("fs/readFile", obj{"path": "file://" + dir + name})
+		app.call("fs/readFile", obj{"path": dir + name})
+	}
+	c.call("fs/remove", obj{"path": "file://" + dir + "/root/up"}) // the link, not its target
+	if names, err := filepath.Glob(dir + "/outside/*"); err != nil || len(names) != 3 {
+		t.Errorf("outside there is %q, %v", names, err)
+	}
+	eventually(t, "refusals are on record", func() bool {
+		return strings.Contains(r.text(), `"method":"fs/readFile","refused":"not allowed by the policy"`) &&
+			strings.Contains(r.text(), `"event":"file.change"`) && strings.Contains(r.text(), `"error":"not allowed by the policy"`)
+	})
+
+	// A client that may read everything may call the methods that read files wherever they are.
+	policy.write("* read /\n* write " + dir + "/root")
+	c.call("fs/readFile", obj{"path": "file://" + dir + "/root/abs/file"})
+	for _, method := range []string{"environmentConfig/read", "capabilityRoots/discoverV1", "capabilities/discoverV2", "fs/watchMissing"} {
+		c.call(method, fileCallsAt[method]("file://"+dir))
+	}
+	wantRefusal(t, c, "fs/writeFile", obj{"path": "file://" + dir + "/root/abs/file", "dataBase64": "aGk="}, "(write)")
 }

@@ -51,7 +51,13 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 		until, w.cancel = context.WithCancel(f.ctx)
 		watcher, room := c.env.Changes, f.room
 		call.watch = w
-		call.do = func(context.Context) (any, error) { return watcher.Watch(until, path, room) }
+		call.ruled = true
+		call.do = func(context.Context) (any, error) {
+			if err := call.toWatch(path); err != nil {
+				return nil, err
+			}
+			return watcher.Watch(until, path, room)
+		}
 		return nil
 	})
 }

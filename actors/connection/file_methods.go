@@ -3,6 +3,7 @@ package connection
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -41,7 +42,7 @@ func (call *fileCall) about(id string) error {
 	if len(id) > protocol.FsMaxHandleID {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "file handle ID must not exceed %d bytes", protocol.FsMaxHandleID)
 	}
-	call.handle = "handle " + id
+	call.handle, call.ruled = "handle "+id, true // the file was opened under the rule
 	return nil
 }
 
@@ -60,39 +61,46 @@ func empty(do func(context.Context) error) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) { return protocol.Empty{}, do(ctx) }
 }
 
-// under returns the path with the rule about links in the params.
-func under(l protocol.FsLinks, path string) files.Path {
-	if l.NoFollow() {
-		return files.NoFollow(path)
+// under calls do with the place, under the rule about links in the params.
+func under(l protocol.FsLinks, place files.Place, do func(files.Path) (any, error)) (any, error) {
+	if !l.NoFollow() {
+		return do(place)
 	}
-	return files.Linked(path)
+	path, err := place.NoFollow()
+	if err != nil {
+		return nil, err
+	}
+	return do(path)
 }
 
 func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
-	path, err := pathOf(p.Path)
 	call.large = true
-	call.do = func(context.Context) (any, error) {
-		data, err := under(p.FsLinks, path).Read(maxReadFile, call.hold(f.memory))
-		return protocol.FsReadFileResult{Data: data}, err
-	}
-	return err
+	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return under(p.FsLinks, at, func(path files.Path) (any, error) {
+			data, err := path.Read(maxReadFile, call.hold(f.memory))
+			return protocol.FsReadFileResult{Data: data}, err
+		})
+	})
 }
 
 func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error {
-	path, err := pathOf(p.Path)
-	call.do = empty(func(context.Context) error { return under(p.FsLinks, path).Write(p.Data) })
-	return err
+	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return under(p.FsLinks, at, func(path files.Path) (any, error) { return protocol.Empty{}, path.Write(p.Data) })
+	})
 }
 
 func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	path, err := pathOf(p.Path)
-	call.do = func(context.Context) (any, error) {
-		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, path, p.Mode == protocol.FsReplace)
+	replace := p.Mode == protocol.FsReplace
+	open := func(_ context.Context, at files.Place) (any, error) {
+		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, at, replace)
 	}
-	return err
+	if replace {
+		return call.writes(p.Path, open)
+	}
+	return call.reads(p.Path, open)
 }
 
 func readBlock(f *fileCalls, call *fileCall, p protocol.FsReadBlockParams) error {
@@ -123,48 +131,46 @@ func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
 }
 
 func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {
-	path, err := pathOf(p.Path)
-	call.do = empty(func(context.Context) error { return under(p.FsLinks, path).CreateDirectory(unlessFalse(p.Recursive)) })
-	return err
+	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return under(p.FsLinks, at, func(path files.Path) (any, error) {
+			return protocol.Empty{}, path.CreateDirectory(unlessFalse(p.Recursive))
+		})
+	})
 }
 
 func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
-	path, err := pathOf(p.Path)
-	call.do = func(context.Context) (any, error) { return under(p.FsLinks, path).Stat() }
-	return err
+	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return under(p.FsLinks, at, func(path files.Path) (any, error) { return path.Stat() })
+	})
 }
 
 func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams) error {
-	path, err := pathOf(p.Path)
-	call.do = func(context.Context) (any, error) {
-		real, err := files.Canonicalize(path)
+	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		real, err := at.Canonicalize()
 		return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
-	}
-	return err
+	})
 }
 
 func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
-	path, err := pathOf(p.Path)
 	call.large = true
-	call.do = func(ctx context.Context) (any, error) {
-		return files.ReadDirectory(ctx, path, call.hold(f.memory))
-	}
-	return err
+	return call.reads(p.Path, func(ctx context.Context, at files.Place) (any, error) {
+		return at.ReadDirectory(ctx, call.hold(f.memory))
+	})
 }
 
 func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
-	path, err := pathOf(p.Path)
 	call.large = true
-	call.do = func(ctx context.Context) (any, error) { return files.Walk(ctx, path, p.Options, call.hold(f.memory)) }
-	return err
+	return call.reads(p.Path, func(ctx context.Context, at files.Place) (any, error) {
+		return at.Walk(ctx, p.Options, call.hold(f.memory))
+	})
 }
 
 func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
-	path, err := pathOf(p.Path)
-	call.do = empty(func(context.Context) error {
-		return under(p.FsLinks, path).Remove(unlessFalse(p.Recursive), unlessFalse(p.Force))
+	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return under(p.FsLinks, at, func(path files.Path) (any, error) {
+			return protocol.Empty{}, path.Remove(unlessFalse(p.Recursive), unlessFalse(p.Force))
+		})
 	})
-	return err
 }
 
 func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
@@ -172,12 +178,17 @@ func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 	if err != nil {
 		return err
 	}
-	to, err := pathOf(p.DestinationPath)
-	call.do = empty(func(ctx context.Context) error { return files.Copy(ctx, from, to, p.Recursive, call.hold(f.memory)) })
-	return err
+	return call.writes(p.DestinationPath, func(ctx context.Context, to files.Place) (any, error) {
+		source, err := call.toRead(from)
+		if err != nil {
+			return nil, err
+		}
+		return protocol.Empty{}, files.Copy(ctx, source, to, p.Recursive, call.hold(f.memory))
+	})
 }
 
 func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams) error {
+	call.ruled = true
 	call.do = func(ctx context.Context) (any, error) {
 		missing, err := pathsOf(p.Missing)
 		if err != nil {
@@ -186,6 +197,11 @@ func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams)
 		present, err := pathsOf(p.Present)
 		if err != nil {
 			return nil, err
+		}
+		for _, path := range slices.Concat(missing, present) {
+			if err := call.toWatch(path); err != nil {
+				return nil, err
+			}
 		}
 		return f.watcher.Watch(ctx, missing, present)
 	}

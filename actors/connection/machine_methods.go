@@ -33,7 +33,7 @@ func readConfig(f *fileCalls, call *fileCall, p protocol.EnvironmentConfigReadPa
 	if refused, ok := errors.AsType[*protocol.URIError](err); ok {
 		return refused.Wire(protocol.CodeInvalidParams)
 	}
-	call.large = true
+	call.large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
 		codexHome, err := configfiles.Home(f.home)
 		if err != nil {
@@ -58,7 +58,7 @@ func discoverRoots(f *fileCalls, call *fileCall, p protocol.CapabilityRootsDisco
 			return err
 		}
 	}
-	call.large = true
+	call.large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
 		return capabilities.Roots(ctx, p.Roots, call.hold(f.memory))
 	}
@@ -66,7 +66,7 @@ func discoverRoots(f *fileCalls, call *fileCall, p protocol.CapabilityRootsDisco
 }
 
 func discoverInstalled(f *fileCalls, call *fileCall, p protocol.CapabilitiesDiscoverParams) error {
-	call.large = true
+	call.large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
 		codexHome, err := configfiles.Home(f.home)
 		if err != nil {

@@ -25,49 +25,61 @@ var dirBatch = 1000
 //
 // Copy stops at the first error, and when ctx is done. A partly copied file is then removed; the
 // finished copies of a directory stay, and directories still incomplete have the mode 0700.
-func Copy(ctx context.Context, from, to string, recursive bool, hold Hold) error {
-	info, err := os.Lstat(from)
+func Copy(ctx context.Context, from, to Place, recursive bool, hold Hold) error {
+	return from.in(func(source View) error {
+		return to.in(func(target View) error {
+			c := copying{ctx: ctx, source: source, target: target, hold: hold}
+			return c.begin(from.Path, to.Path, recursive)
+		})
+	})
+}
+
+// copying is one Copy.
+type copying struct {
+	ctx            context.Context
+	source, target View
+	root           fs.FileInfo // of the directory that is copied
+	hold           Hold
+}
+
+func (c *copying) begin(from, to string, recursive bool) error {
+	info, err := c.source.Lstat(from)
 	switch {
 	case err != nil:
 		return err
 	case info.IsDir() && !recursive:
 		return refuse("fs/copy requires recursive: true when sourcePath is a directory")
 	case info.IsDir():
-		t := treeCopy{ctx: ctx, root: info, hold: hold}
-		return t.begin(from, to)
+		c.root = info
+		return c.tree(from, to)
 	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 		return refuse("fs/copy only supports regular files, directories, and symlinks")
 	}
-	return copyEntry(ctx, from, to, info.Mode())
+	return c.entry(from, to, info.Mode())
 }
 
-// treeCopy is one Copy of a directory.
-type treeCopy struct {
-	ctx  context.Context
-	root fs.FileInfo // of the directory that is copied
-	hold Hold
-}
-
-func (t *treeCopy) begin(from, to string) error {
-	if err := t.outside(to); err != nil {
+func (c *copying) tree(from, to string) error {
+	if err := c.outside(to); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
-		return err
+	if to != c.target.Top() {
+		if err := c.target.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+			return err
+		}
 	}
-	return t.directory(from, to)
+	return c.directory(from, to)
 }
 
 // outside refuses a target within the source: the copy would have no end. Directories are compared,
 // not paths, since a bind mount has another path.
-func (t *treeCopy) outside(to string) error {
-	real, err := Canonicalize(to)
+func (c *copying) outside(to string) error {
+	real, err := c.target.Canonicalize(to)
 	for errors.Is(err, fs.ErrNotExist) {
 		to = filepath.Dir(to)
-		real, err = Canonicalize(to)
+		real, err = c.target.Canonicalize(to)
 	}
 	for ; err == nil; real = filepath.Dir(real) {
-		if info, err := os.Stat(real); err == nil && os.SameFile(info, t.root) {
+		if info, err := os.Stat(real); err == nil && os.SameFile(info, c.root) {
 			return refuse("fs/copy cannot copy a directory to itself or one of its descendants")
 		}
 		if real == "/" {
@@ -78,8 +90,8 @@ func (t *treeCopy) outside(to string) error {
 }
 
 // directory copies what is in the directory from into the directory to.
-func (t *treeCopy) directory(from, to string) error {
-	d, err := openFile(from, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (c *copying) directory(from, to string) error {
+	d, err := c.source.at(from).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
@@ -88,43 +100,43 @@ func (t *treeCopy) directory(from, to string) error {
 	if err != nil {
 		return err
 	}
-	made, err := t.target(to)
+	made, err := c.makeTarget(to)
 	if err != nil {
 		return err
 	}
-	below, size, err := t.entries(d, from, to)
+	below, size, err := c.entries(d, from, to)
 	d.Close() // a deep tree takes no descriptors
 	for _, name := range below {
 		if err == nil {
-			err = t.directory(filepath.Join(from, name), filepath.Join(to, name))
+			err = c.directory(filepath.Join(from, name), filepath.Join(to, name))
 		}
 	}
-	t.hold.Take(-size)
+	c.hold.Take(-size)
 	if err == nil && made != nil { // a read-only directory must be filled before
-		err = os.Chmod(to, made.Mode()&^fs.ModePerm|source.Mode().Perm())
+		err = c.target.Chmod(to, made.Mode()&^fs.ModePerm|source.Mode().Perm())
 	}
 	return err
 }
 
-// target makes the directory to, or accepts an existing directory; then made is nil.
-func (t *treeCopy) target(to string) (made fs.FileInfo, err error) {
-	err = os.Mkdir(to, 0o700) // others must not look into what may become private
+// makeTarget makes the directory to, or accepts an existing directory; then made is nil.
+func (c *copying) makeTarget(to string) (made fs.FileInfo, err error) {
+	err = c.target.Mkdir(to, 0o700) // others must not look into what may become private
 	if err == nil {
-		return os.Lstat(to)
+		return c.target.Lstat(to)
 	}
-	info, statErr := os.Stat(to)
+	info, statErr := c.target.Stat(to)
 	if !errors.Is(err, fs.ErrExist) || statErr != nil || !info.IsDir() {
 		return nil, err
 	}
-	if link, err := os.Lstat(to); err != nil || link.Mode()&fs.ModeSymlink == 0 {
+	if link, err := c.target.Lstat(to); err != nil || link.Mode()&fs.ModeSymlink == 0 {
 		return nil, err
 	}
-	return nil, t.outside(to)
+	return nil, c.outside(to)
 }
 
 // entries copies all entries of the directory d, except the directories in it. They are below, and
 // take size bytes from the Hold.
-func (t *treeCopy) entries(d *os.File, from, to string) (below []string, size int, err error) {
+func (c *copying) entries(d *os.File, from, to string) (below []string, size int, err error) {
 	for {
 		some, err := d.ReadDir(dirBatch)
 		if err == io.EOF || err == nil && len(some) == 0 {
@@ -135,15 +147,15 @@ func (t *treeCopy) entries(d *os.File, from, to string) (below []string, size in
 		}
 		for _, e := range some {
 			name := e.Name()
-			switch err = t.ctx.Err(); {
+			switch err = c.ctx.Err(); {
 			case err != nil:
 			case e.IsDir():
-				if err = t.hold.Take(len(name) + entryBytes); err == nil {
+				if err = c.hold.Take(len(name) + entryBytes); err == nil {
 					below = append(below, name)
 					size += len(name) + entryBytes
 				}
 			default:
-				err = copyEntry(t.ctx, filepath.Join(from, name), filepath.Join(to, name), e.Type())
+				err = c.entry(filepath.Join(from, name), filepath.Join(to, name), e.Type())
 			}
 			if err != nil {
 				return nil, size, err
@@ -152,47 +164,47 @@ func (t *treeCopy) entries(d *os.File, from, to string) (below []string, size in
 	}
 }
 
-// copyEntry copies a file or a symbolic link. Nothing happens with others.
-func copyEntry(ctx context.Context, from, to string, kind fs.FileMode) error {
+// entry copies a file or a symbolic link. Nothing happens with others.
+func (c *copying) entry(from, to string, kind fs.FileMode) error {
 	switch {
 	case kind.IsRegular():
-		return copyFile(ctx, from, to)
+		return c.file(from, to)
 	case kind&fs.ModeSymlink != 0:
-		return copyLink(from, to)
+		return c.link(from, to)
 	}
 	return nil
 }
 
-func copyLink(from, to string) error {
-	link, err := os.Readlink(from)
+func (c *copying) link(from, to string) error {
+	link, err := c.source.Readlink(from)
 	if err != nil {
 		return err
 	}
-	err = os.Symlink(link, to)
+	err = c.target.Symlink(link, to)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if old, oldErr := os.Lstat(to); oldErr != nil || old.Mode()&fs.ModeSymlink == 0 {
+	if old, oldErr := c.target.Lstat(to); oldErr != nil || old.Mode()&fs.ModeSymlink == 0 {
 		return err
 	}
 	name := filepath.Join(filepath.Dir(to), unusedName())
-	if err := os.Symlink(link, name); err != nil {
+	if err := c.target.Symlink(link, name); err != nil {
 		return err
 	}
-	if err := os.Rename(name, to); err != nil {
-		os.Remove(name)
+	if err := c.target.Rename(name, to); err != nil {
+		c.target.Remove(name)
 		return err
 	}
 	return nil
 }
 
-func copyFile(ctx context.Context, from, to string) error {
-	f, info, err := openRegular(from)
+func (c *copying) file(from, to string) error {
+	f, info, err := c.source.at(from).openRegular()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r, err := newReplacement(to)
+	r, err := newReplacement(c.target, to)
 	if err != nil {
 		return err
 	}
@@ -201,7 +213,7 @@ func copyFile(ctx context.Context, from, to string) error {
 		return nil // from and to are the same file
 	}
 	for err == nil {
-		if err = ctx.Err(); err == nil {
+		if err = c.ctx.Err(); err == nil {
 			_, err = io.CopyN(r.file, f, copyStep)
 		}
 	}

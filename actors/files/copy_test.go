@@ -67,25 +67,25 @@ func TestCopy(t *testing.T) {
 		{"d", "a/x", true, notDirectory},
 	} {
 		t.Run(c.from+" to "+c.to, func(t *testing.T) {
-			wantText(t, Copy(t.Context(), filepath.Join(dir, c.from), filepath.Join(dir, c.to), c.recursive, nil), c.err)
+			wantText(t, Copy(t.Context(), Place{Path: filepath.Join(dir, c.from)}, Place{Path: filepath.Join(dir, c.to)}, c.recursive, nil), c.err)
 		})
 	}
 	if info, err := os.Stat(twin); err != nil || info.Sys().(*syscall.Stat_t).Nlink != 2 {
 		t.Errorf("a copy of a file onto itself is another file: %v", err)
 	}
-	wantText(t, Copy(t.Context(), "/dev/null", dir+"/c2", true, nil), notCopied)
+	wantText(t, Copy(t.Context(), Place{Path: "/dev/null"}, Place{Path: dir + "/c2"}, true, nil), notCopied)
 	wantNames(t, dir, "a=new b=new c@a d/ d/x=1 e/ fifo gone@none gone2@none l2@a link@a self@a")
 	wantModes(t, dir, map[string]fs.FileMode{"a": 0o751, "b": 0o751})
 	// Through a link as target the link's target is written.
 	if err := os.WriteFile(dir+"/other", []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantText(t, Copy(t.Context(), dir+"/other", dir+"/l2", false, nil), "")
-	wantText(t, Copy(t.Context(), dir+"/other", dir+"/gone", false, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/other"}, Place{Path: dir + "/l2"}, false, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/other"}, Place{Path: dir + "/gone"}, false, nil), "")
 	wantNames(t, dir, "a=other b=new c@a d/ d/x=1 e/ fifo gone@none gone2@none l2@a link@a none=other other=other self@a")
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Copy(done, dir+"/a", dir+"/late", false, nil); !errors.Is(err, context.Canceled) {
+	if err := Copy(done, Place{Path: dir + "/a"}, Place{Path: dir + "/late"}, false, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a copy that is no longer wanted: %v", err)
 	}
 	if _, err := os.Lstat(dir + "/late"); err == nil {
@@ -107,12 +107,12 @@ func TestCopyTree(t *testing.T) {
 		os.Chmod(filepath.Join(dir, path), mode)
 	}
 	const want = "bad\xff/ bad\xff/z=3 empty/ far@/etc gone@none"
-	wantText(t, Copy(t.Context(), dir+"/d", dir+"/new/parents/d", true, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/new/parents/d"}, true, nil), "")
 	wantNames(t, dir+"/new/parents/d", want+" l@x sub/ sub/y=2 x=1")
 	wantModes(t, dir+"/new/parents", map[string]fs.FileMode{"d": 0o750, "d/sub": 0o555, "d/empty": 0o700, "d/x": 0o666 &^ umask(t)})
 	// Into an existing directory, and again.
 	for range 2 {
-		wantText(t, Copy(t.Context(), dir+"/d", dir+"/into/d", true, nil), "")
+		wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/into/d"}, true, nil), "")
 		wantNames(t, dir+"/into/d", want+" keep=4 l@x sub/ sub/y=2 x=1")
 	}
 	wantModes(t, dir+"/into", map[string]fs.FileMode{"d": 0o711, "d/sub": 0o777, "d/empty": 0o700})
@@ -132,7 +132,7 @@ func umask(t *testing.T) fs.FileMode {
 func TestCopyTreeForGroup(t *testing.T) {
 	dir := tree(t, map[string]string{"d/sub/": "", "group/": ""})
 	os.Chmod(dir+"/group", fs.ModeSetgid|0o775)
-	wantText(t, Copy(t.Context(), dir+"/d", dir+"/group/d", true, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/group/d"}, true, nil), "")
 	if info, err := os.Stat(dir + "/group/d/sub"); err != nil || info.Mode()&fs.ModeSetgid == 0 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
@@ -151,12 +151,12 @@ func TestCopyLargeTree(t *testing.T) {
 		}
 	}
 	held := 0
-	wantText(t, Copy(t.Context(), dir, dir+"-copy", true, func(n int) error { held += n; return nil }), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir}, Place{Path: dir + "-copy"}, true, func(n int) error { held += n; return nil }), "")
 	if got, want := len(entries(t, dir+"-copy")), len(entries(t, dir)); got != want || held != 0 {
 		t.Errorf("%d entries, want %d; %d bytes are held", got, want, held)
 	}
 	full := errors.New("full")
-	if err := Copy(t.Context(), dir, dir+"-copy", true, func(n int) error {
+	if err := Copy(t.Context(), Place{Path: dir}, Place{Path: dir + "-copy"}, true, func(n int) error {
 		if held += n; held > 500 {
 			held -= n
 			return full
@@ -174,23 +174,23 @@ func TestCopyIntoItself(t *testing.T) {
 	})
 	before := names(t, dir)
 	for _, to := range []string{"d", "d/sub", "d/sub/new", "d/new", "d/new/parents", "up", "up/new", "deep/new", "deep"} {
-		wantText(t, Copy(t.Context(), dir+"/d", filepath.Join(dir, to), true, nil), intoItself)
+		wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: filepath.Join(dir, to)}, true, nil), intoItself)
 		wantNames(t, dir, before)
 	}
-	wantText(t, Copy(t.Context(), dir+"/up", dir+"/d/link", true, nil), "") // a link is not its target
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/up"}, Place{Path: dir + "/d/link"}, true, nil), "") // a link is not its target
 	os.Remove(dir + "/d/link")
 	// A link within an existing target leads back into the source.
-	wantText(t, Copy(t.Context(), dir+"/d", dir+"/merge", true, nil), intoItself)
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/merge"}, true, nil), intoItself)
 	os.RemoveAll(dir + "/merge/d")
 	// A directory beside it, or above, is another.
-	wantText(t, Copy(t.Context(), dir+"/d", dir+"/dd", true, nil), "")
-	wantText(t, Copy(t.Context(), dir+"/d", dir, true, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/dd"}, true, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir}, true, nil), "")
 	wantNames(t, dir, "bind/ d/ d/d/ d/sub/ d/sub/x=1 dd/ dd/d/ dd/sub/ dd/sub/x=1 deep@d/sub merge/ merge/sub@../d/sub sub/ sub/x=1 up@d")
 	if err := syscall.Mount(dir+"/d", dir+"/bind", "", syscall.MS_BIND, ""); err != nil {
 		t.Skip(err)
 	}
 	defer syscall.Unmount(dir+"/bind", 0)
-	wantText(t, Copy(t.Context(), dir+"/d", dir+"/bind/new", true, nil), intoItself)
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/bind/new"}, true, nil), intoItself)
 	wantNames(t, dir+"/d", "d/ sub/ sub/x=1")
 }
 
@@ -199,7 +199,7 @@ func TestCopyFailsHalfway(t *testing.T) {
 	dir := tree(t, map[string]string{"d/a": "1", "d/sub/b": "2", "d/sub/locked": "3"})
 	asOwner(t)
 	os.Chmod(dir+"/d/sub/locked", 0)
-	wantText(t, Copy(t.Context(), dir+"/d", dir+"/to", true, nil), "Permission denied (os error 13)")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/d"}, Place{Path: dir + "/to"}, true, nil), "Permission denied (os error 13)")
 	got := strings.ReplaceAll(names(t, dir+"/to"), " sub/b=2", "") // before or after the failure
 	if want := "a=1 sub/"; got != want {
 		t.Errorf("there is %q, want %q", got, want)
@@ -207,7 +207,7 @@ func TestCopyFailsHalfway(t *testing.T) {
 	wantModes(t, dir, map[string]fs.FileMode{"to": 0o700, "to/sub": 0o700})
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Copy(done, dir+"/d", dir+"/late", true, nil); !errors.Is(err, context.Canceled) {
+	if err := Copy(done, Place{Path: dir + "/d"}, Place{Path: dir + "/late"}, true, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a copy that is no longer wanted: %v", err)
 	}
 	wantNames(t, dir+"/late", "")
@@ -230,7 +230,7 @@ func TestCopyDeepTree(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &fewer); err != nil {
 		t.Fatal(err)
 	}
-	wantText(t, Copy(t.Context(), dir+"/from", dir+"/to", true, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: dir + "/from"}, Place{Path: dir + "/to"}, true, nil), "")
 	if _, err := os.Stat(dir + "/to" + deep); err != nil {
 		t.Error(err)
 	}

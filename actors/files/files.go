@@ -101,12 +101,6 @@ func Forbidden(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EINVAL)
 }
 
-func openRegular(path string) (*os.File, fs.FileInfo, error) { return anywhere(path).openRegular() }
-
-func openFile(path string, flags int, perm uint32) (*os.File, error) {
-	return anywhere(path).open(flags, perm)
-}
-
 // Hold asks for n more bytes of memory before a call takes them for its result. Hold may wait; an
 // error of Hold ends the call. A negative n gives bytes back, and never fails. A nil Hold allows
 // everything.
@@ -121,7 +115,7 @@ func (h Hold) Take(n int) error {
 }
 
 // Read returns the content of a regular file. A file of more than max bytes is refused.
-func Read(path string, max int, hold Hold) ([]byte, error) { return anywhere(path).read(max, hold) }
+func Read(path string, max int, hold Hold) ([]byte, error) { return Place{Path: path}.Read(max, hold) }
 
 func (at location) read(max int, hold Hold) ([]byte, error) {
 	f, info, err := at.openRegular()
@@ -161,16 +155,6 @@ func (at location) read(max int, hold Hold) ([]byte, error) {
 	}
 }
 
-// Write replaces the content of a file by data. Readers see either the old content or the new
-// content. If Write fails, the old content stays.
-func Write(path string, data []byte) error {
-	at, err := behind(path)
-	if err != nil {
-		return err
-	}
-	return at.write(data)
-}
-
 // write takes over the location, and closes it.
 func (at location) write(data []byte) error {
 	r, err := replace(at)
@@ -184,32 +168,28 @@ func (at location) write(data []byte) error {
 	return r.commit()
 }
 
-// CreateDirectory makes a directory. If recursive, CreateDirectory also makes missing parents, and
-// accepts an existing directory.
-func CreateDirectory(path string, recursive bool) error {
-	err := os.Mkdir(path, 0o777)
+func createDirectory(v View, path string, recursive bool) error {
+	err := v.Mkdir(path, 0o777)
 	switch {
 	case !recursive:
 	case errors.Is(err, fs.ErrNotExist):
-		return os.MkdirAll(path, 0o777)
+		return v.MkdirAll(path, 0o777)
 	case errors.Is(err, fs.ErrExist):
-		if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+		if info, statErr := v.Stat(path); statErr == nil && info.IsDir() {
 			return nil
 		}
 	}
 	return err
 }
 
-// Stat returns the metadata of path, without CreatedAtMs, as exec-server. For a symbolic link, the target's
-// metadata are returned, with IsSymlink set; a dangling link is an error.
-func Stat(path string) (m protocol.FsGetMetadataResult, err error) {
-	info, err := os.Lstat(path)
+func stat(v View, path string) (m protocol.FsGetMetadataResult, err error) {
+	info, err := v.Lstat(path)
 	if err != nil {
 		return m, err
 	}
 	m.IsSymlink = info.Mode()&fs.ModeSymlink != 0
 	if m.IsSymlink {
-		if info, err = os.Stat(path); err != nil {
+		if info, err = v.Stat(path); err != nil {
 			return m, err
 		}
 	}
@@ -233,10 +213,8 @@ func EncodedLen(s string) (n int) {
 	return n
 }
 
-// ReadDirectory returns the entries of a directory, in no order, without dangling links. If there are
-// more than maxListed entries or maxListBytes bytes, ReadDirectory fails. ReadDirectory stops when ctx is done.
-func ReadDirectory(ctx context.Context, path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
-	d, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+func readDirectory(ctx context.Context, v View, path string, hold Hold) (r protocol.FsReadDirectoryResult, err error) {
+	d, err := v.at(path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return r, err
 	}
@@ -251,7 +229,7 @@ func ReadDirectory(ctx context.Context, path string, hold Hold) (r protocol.FsRe
 			}
 			kind := e.Type()
 			if kind&fs.ModeSymlink != 0 {
-				info, err := os.Stat(filepath.Join(path, e.Name()))
+				info, err := v.Stat(filepath.Join(path, e.Name()))
 				if err != nil {
 					continue
 				}
@@ -293,8 +271,8 @@ func sizeOf(entries []fs.DirEntry) (n int) {
 
 // readDir is os.ReadDir, limited to most entries of maxNames bytes. all is false if there may be
 // more entries. The bytes of the entries stay charged to hold.
-func readDir(path string, most int, hold Hold) (entries []fs.DirEntry, all bool, err error) {
-	d, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+func readDir(v View, path string, most int, hold Hold) (entries []fs.DirEntry, all bool, err error) {
+	d, err := v.at(path).open(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -315,19 +293,14 @@ func readDir(path string, most int, hold Hold) (entries []fs.DirEntry, all bool,
 	return entries, all, err
 }
 
-// Remove removes a file, a symbolic link or a directory. If recursive, a directory is removed with
-// all its content. If force, a missing path is no error.
-func Remove(path string, recursive, force bool) error {
-	if path == "/" {
-		return refuse("path `/` is not removed")
-	}
-	_, err := os.Lstat(path) // os.RemoveAll does not report a missing path
+func remove(v View, path string, recursive, force bool) error {
+	_, err := v.Lstat(path) // os.RemoveAll does not report a missing path
 	switch {
 	case err != nil:
 	case recursive:
-		err = os.RemoveAll(path)
+		err = v.RemoveAll(path)
 	default:
-		err = os.Remove(path)
+		err = v.Remove(path)
 	}
 	if force && errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -39,28 +39,30 @@ func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file 
 func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Open opens a regular file for reading. If replace, Open creates a new file for writing; Close
-// lets the new file replace path.
-func (h *Handles) Open(id, path string, replace bool) error {
+// lets the new file replace the file at the place.
+func (h *Handles) Open(id string, place Place, replace bool) error {
 	hd := &handle{}
 	if replace {
-		hd.target = path
+		hd.target = place.Path
 	}
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
 	if err := h.add(id, hd); err != nil {
 		return err
 	}
-	var err error
-	if replace {
-		if hd.replaces, err = newReplacement(path); err == nil {
+	err := place.in(func(v View) (err error) {
+		if !replace {
+			hd.file, _, err = v.at(place.Path).openRegular()
+			return err
+		}
+		if hd.replaces, err = newReplacement(v, place.Path); err == nil {
 			hd.file = hd.replaces.file
 		}
-	} else {
-		hd.file, _, err = openRegular(path)
-	}
+		return err
+	})
 	if err == nil && scarce(hd.file) {
 		hd.discard()
-		err = &fs.PathError{Op: "open", Path: path, Err: unix.EMFILE}
+		err = &fs.PathError{Op: "open", Path: place.Path, Err: unix.EMFILE}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,6 +19,9 @@ type location struct {
 	name   string // in the directory; a path with AT_FDCWD
 	path   string // for errors
 	follow bool   // name may be a link, and stands for its target
+	// outside is the error for a name that leads out of the directory; nil: names may do so. With outside, name may
+	// be a path.
+	outside error
 }
 
 // anywhere returns the location of a path with links.
@@ -57,6 +60,10 @@ func (at location) stat() (st unix.Stat_t, kind uint32, err error) {
 	if at.follow {
 		flags = 0
 	}
+	if at.outside != nil {
+		err = at.statBeneath(&st)
+		return st, uint32(st.Mode) & unix.S_IFMT, err
+	}
 	err = at.try("stat", func() error { return unix.Fstatat(at.dir, at.name, &st, flags) })
 	return st, uint32(st.Mode) & unix.S_IFMT, err
 }
@@ -67,11 +74,15 @@ func (at location) open(flags int, perm uint32) (*os.File, error) {
 	if !at.follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd := -1
-	err := at.try("open", func() (err error) {
-		fd, err = unix.Openat(at.dir, at.name, flags|unix.O_CLOEXEC, perm)
-		return err
-	})
+	fd, err := -1, error(nil)
+	if at.outside != nil {
+		fd, err = at.openBeneath(flags, perm)
+	} else {
+		err = at.try("open", func() (err error) {
+			fd, err = unix.Openat(at.dir, at.name, flags|unix.O_CLOEXEC, perm)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, err
 	}

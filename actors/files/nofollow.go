@@ -11,7 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Path is an absolute, clean path with a rule for the way to it: Linked or NoFollow.
+// Path is an absolute, clean path with a rule for the way to it: Place or NoFollow.
 type Path interface {
 	Read(max int, hold Hold) ([]byte, error)
 	Write(data []byte) error
@@ -19,24 +19,6 @@ type Path interface {
 	Stat() (protocol.FsGetMetadataResult, error)
 	Remove(recursive, force bool) error
 }
-
-// Linked is a path whose links are followed.
-type Linked string
-
-// Read is the function Read.
-func (p Linked) Read(max int, hold Hold) ([]byte, error) { return Read(string(p), max, hold) }
-
-// Write is the function Write.
-func (p Linked) Write(data []byte) error { return Write(string(p), data) }
-
-// CreateDirectory is the function CreateDirectory.
-func (p Linked) CreateDirectory(recursive bool) error { return CreateDirectory(string(p), recursive) }
-
-// Stat is the function Stat.
-func (p Linked) Stat() (protocol.FsGetMetadataResult, error) { return Stat(string(p)) }
-
-// Remove is the function Remove.
-func (p Linked) Remove(recursive, force bool) error { return Remove(string(p), recursive, force) }
 
 // NoFollow is an absolute, clean path with the rule of followSymlinks: false. Its methods fail if any
 // component of the path is a symbolic link, and they are safe from others who put a link into the path

@@ -36,8 +36,8 @@ type replacement struct {
 }
 
 // newReplacement creates a file to replace path, or the target of the links in path.
-func newReplacement(path string) (*replacement, error) {
-	at, err := behind(path)
+func newReplacement(v View, path string) (*replacement, error) {
+	at, err := behind(v, path)
 	if err != nil {
 		return nil, err
 	}
@@ -135,37 +135,39 @@ func (r *replacement) chmod(mode fs.FileMode) error {
 
 // behind returns the location of path, or of the target of the links in path. The file need not exist, but its
 // directory must.
-func behind(path string) (location, error) {
-	target, err := behindLinks(path)
+func behind(v View, path string) (location, error) {
+	target, err := behindLinks(v, path)
 	if err != nil {
 		return location{}, err
 	}
-	at, err := locationIn(target, openDirectory)
+	at, err := locationIn(target, v.OpenDirectory)
 	at.path = path
 	return at, err
 }
 
 // behindLinks resolves all symbolic links in path. The result need not exist, but its directory
 // must.
-func behindLinks(path string) (string, error) {
+func behindLinks(v View, path string) (string, error) {
 	for range maxLinks {
 		// Not filepath.Dir, which reduces link/.. to nothing.
 		i := strings.LastIndexByte(path, '/')
 		dir, name := path[:i+1], path[i+1:]
 		if name == "" || name == "." || name == ".." {
-			return Canonicalize(path) // only a directory can have such a name
+			return v.Canonicalize(path) // only a directory can have such a name
 		}
-		dir, err := Canonicalize(dir)
+		dir, err := v.Canonicalize(dir)
 		if err != nil {
 			return "", err
 		}
 		path = filepath.Join(dir, name)
-		link, err := os.Readlink(path)
+		link, err := v.Readlink(path)
 		switch {
 		case errors.Is(err, unix.EINVAL), errors.Is(err, fs.ErrNotExist):
 			return path, nil
 		case err != nil:
 			return "", err
+		case strings.HasPrefix(link, "/") && v.Top() != "/":
+			return "", v.at(link).outside
 		case strings.HasPrefix(link, "/"):
 			path = link
 		default:

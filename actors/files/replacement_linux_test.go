@@ -79,7 +79,7 @@ func TestWriteInPlace(t *testing.T) {
 				t.Errorf("%s: the file is another, with mode %v", c.name, after.Mode())
 			}
 			var h Handles
-			wantText(t, h.Open("h", path, true), "")
+			wantText(t, h.Open("h", Place{Path: path}, true), "")
 			wantText(t, h.Write("h", 3, []byte("er")), "")
 			if data, _ := os.ReadFile(path); string(data) != "new" {
 				t.Errorf("%s: before the handle is closed the file has %q", c.name, data)
@@ -121,6 +121,6 @@ func TestCopyOntoOtherName(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
 		t.Fatal(err)
 	}
-	wantText(t, Copy(t.Context(), filepath.Join(dir, "a"), filepath.Join(dir, "b"), false, nil), "")
+	wantText(t, Copy(t.Context(), Place{Path: filepath.Join(dir, "a")}, Place{Path: filepath.Join(dir, "b")}, false, nil), "")
 	wantNames(t, dir, "a=old b=old")
 }

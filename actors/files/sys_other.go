@@ -27,5 +27,10 @@ func openDirect(int, string) (int, error) { return -1, errNoOpenat2 }
 
 func (at location) metadata() (m protocol.FsGetMetadataResult, err error) { return m, errNoOpenat2 }
 
+// Places below a root need openat2(2).
+func openConfined(Place) (View, error)                   { return nil, errNoOpenat2 }
+func (at location) statBeneath(*unix.Stat_t) error       { return errNoOpenat2 }
+func (at location) openBeneath(int, uint32) (int, error) { return -1, errNoOpenat2 }
+
 // Canonicalize returns path without symbolic links.
 func Canonicalize(path string) (string, error) { return filepath.EvalSymlinks(path) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -29,7 +28,11 @@ const walkItemBytes = 64
 // o.FollowDirectorySymlinks is set. Walk enters each directory only once. What cannot be read is in
 // the Errors of the result. If path is no directory, the result is empty. Walk stops when ctx is
 // done.
-func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
+func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold) (protocol.FsWalkResult, error) {
+	return walkIn(ctx, whole{}, path, o, hold)
+}
+
+func walkIn(ctx context.Context, v View, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
 		return r, refuse("filesystem walk limits must be greater than zero")
 	}
@@ -37,11 +40,11 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold)
 		return r, refuse("filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
 			mostWalkDepth, mostWalkDirectories, mostWalkEntries)
 	}
-	root, err := Stat(path)
+	root, err := stat(v, path)
 	if err != nil || !root.IsDirectory || root.IsSymlink && !o.FollowDirectorySymlinks {
 		return r, err
 	}
-	w := walk{o: o, hold: hold, seen: make(map[string]bool)}
+	w := walk{view: v, o: o, hold: hold, seen: make(map[string]bool)}
 	more, err := w.enter(path, 0)
 	for more && err == nil && len(w.todo) > 0 {
 		if err = ctx.Err(); err == nil {
@@ -55,6 +58,7 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold)
 
 // walk is one Walk that is under way.
 type walk struct {
+	view        View
 	o           protocol.FsWalkOptions
 	hold        Hold
 	r           protocol.FsWalkResult
@@ -92,7 +96,7 @@ func (w *walk) fail(path string, err error) (more bool, _ error) {
 
 // directory lists one directory. Without more, the walk has ended.
 func (w *walk) directory(at walkPlace) (more bool, err error) {
-	entries, all, err := readDir(at.path, maxEntries, w.hold)
+	entries, all, err := readDir(w.view, at.path, maxEntries, w.hold)
 	if errors.Is(err, errHold) {
 		return false, err
 	}
@@ -117,7 +121,7 @@ func (w *walk) entry(at walkPlace, e fs.DirEntry) (more bool, err error) {
 	path, kind := filepath.Join(at.path, e.Name()), e.Type()
 	isLink := kind&fs.ModeSymlink != 0
 	if isLink {
-		info, err := os.Stat(path)
+		info, err := w.view.Stat(path)
 		if err != nil {
 			return true, nil // a dangling link counts nowhere
 		}
@@ -155,7 +159,7 @@ func (w *walk) entry(at walkPlace, e fs.DirEntry) (more bool, err error) {
 // enter adds a directory to todo, once, and within the limit.
 func (w *walk) enter(path string, depth uint64) (more bool, err error) {
 	if w.o.FollowDirectorySymlinks { // links may form a cycle
-		real, err := Canonicalize(path)
+		real, err := w.view.Canonicalize(path)
 		if err != nil {
 			return w.fail(path, err)
 		}

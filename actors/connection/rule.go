@@ -1,0 +1,85 @@
+package connection
+
+import (
+	"context"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/rules"
+)
+
+// This file holds calls about files to the rule of their client. A method gets a path only through toRead and
+// toWrite, and says so by setting call.ruled. Under a policy, a call without ruled does not run: so a new method
+// that forgets the policy is refused.
+
+// mayRun returns nil if the call looks at the rule itself, or if the client may use all files that the call may
+// need.
+func (call *fileCall) mayRun() error {
+	if call.rule == nil || call.ruled {
+		return nil
+	}
+	root, word := call.rule.WriteRoot, rules.Write
+	if call.readsAll {
+		root, word = call.rule.ReadRoot, rules.Read
+	}
+	if all, _ := root("/"); all != "/" {
+		return &rules.Refusal{What: "method", Name: call.in.method, Word: word + " /"}
+	}
+	return nil
+}
+
+// toRead returns the place of a path that the call reads. Only call.do may call toRead: the rule is known then.
+func (call *fileCall) toRead(path string) (files.Place, error) {
+	if call.rule == nil {
+		return files.Place{Path: path}, nil
+	}
+	root, ok := call.rule.ReadRoot(path)
+	return placeIn(root, ok, path, rules.Read)
+}
+
+// toWrite is toRead for a path that the call may change.
+func (call *fileCall) toWrite(path string) (files.Place, error) {
+	if call.rule == nil {
+		return files.Place{Path: path}, nil
+	}
+	root, ok := call.rule.WriteRoot(path)
+	return placeIn(root, ok, path, rules.Write)
+}
+
+func placeIn(root string, ok bool, path, word string) (files.Place, error) {
+	if !ok {
+		return files.Place{}, &rules.Refusal{What: "path", Name: path, Word: word}
+	}
+	return files.Place{Path: path, Root: root, Word: word}, nil
+}
+
+// reads makes call a call that reads the file at a URI. do gets its place.
+func (call *fileCall) reads(uri string, do func(context.Context, files.Place) (any, error)) error {
+	return call.at(uri, call.toRead, do)
+}
+
+// writes makes call a call that may change the file at a URI. do gets its place.
+func (call *fileCall) writes(uri string, do func(context.Context, files.Place) (any, error)) error {
+	return call.at(uri, call.toWrite, do)
+}
+
+func (call *fileCall) at(uri string, to func(path string) (files.Place, error), do func(context.Context, files.Place) (any, error)) error {
+	path, err := pathOf(uri)
+	call.ruled = true
+	call.do = func(ctx context.Context) (any, error) {
+		place, err := to(path)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, place)
+	}
+	return err
+}
+
+// toWatch refuses a path that the client may not watch: watches follow links everywhere.
+func (call *fileCall) toWatch(path string) error {
+	place, err := call.toRead(path)
+	if err == nil && place.Root != "" && place.Root != "/" {
+		err = &rules.Refusal{What: "watched path", Name: path, Word: rules.Read + " /"}
+	}
+	return err
+}
