@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -76,6 +77,23 @@ func TestUmaskAndNoNewPrivs(t *testing.T) {
 	c = startServer(t, "--no-new-privs").session(nil)
 	wantSays(t, c, "by the server", nnp, "NoNewPrivs:1", obj{"noNewPrivs": false})
 	wantSays(t, c, "in a tree", "sh -c 'sh -c \"grep NoNewPrivs /proc/self/status | tr -d [:blank:]\"'", "NoNewPrivs:1", nil)
+}
+
+// TestNoNewPrivsByPolicy: the policy decides for all programs of an identity, at each run.
+func TestNoNewPrivsByPolicy(t *testing.T) {
+	asRoot(t)
+	const nnp = `grep NoNewPrivs /proc/self/status | tr -d '\t'`
+	users := usersFile(t, "* default @server\n* "+stranger)
+	c := startServer(t, "--users-file", users).session(nil)
+	wantSays(t, c, "without a policy", nnp, "NoNewPrivs:0", nil)
+	if err := os.WriteFile(users, []byte("* default @server\n* "+stranger+" @no-new-privs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, c, "the server by policy", nnp, "NoNewPrivs:1", obj{"noNewPrivs": false})
+	wantSays(t, c, "a user by policy", nnp, "NoNewPrivs:1", obj{"user": stranger})
+	if answer := c.call("command/exec", obj{"command": sh(nnp), "cwd": "/"}); answer["stdout"] != "NoNewPrivs:1\n" {
+		t.Errorf("command/exec by policy: %v", answer)
+	}
 }
 
 // TestNoNewPrivsGainsNothing: a set-user-ID program of root stays the user.
@@ -471,10 +489,22 @@ func TestRunsAsUsers(t *testing.T) {
 		c.start(name, obj{"argv": sh("exec sleep 1000"), "ready": obj{"file": "file://" + file, "timeoutMs": 0}})
 	}
 	ready := func(name string) bool { return c.call("process/info", obj{"processId": name})["ready"] == true }
+	for name, path := range map[string]string{"hidden socket": closed + "/socket", "seen socket": dir + "/socket"} {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		c.start(name, obj{"argv": sh("exec sleep 1000"), "ready": obj{"unix": "file://" + path, "timeoutMs": 0}})
+	}
+	eventually(t, "a socket that the user reaches makes a process ready", func() bool { return ready("seen socket") })
 	eventually(t, "a file that the user sees makes a process ready", func() bool { return ready("seen") })
 	c.start("hidden too", obj{"argv": sh("exec sleep 1000"), "ready": obj{"file": "file://" + hidden, "timeoutMs": 200}})
-	if code, _ := c.process("hidden too").awaitClosed(); code == 0 || ready("hidden") {
-		t.Error("a file that is closed to the user made a process ready")
+	if code, _ := c.process("hidden too").awaitClosed(); code == 0 || ready("hidden") || ready("hidden socket") {
+		t.Error("a file or socket that is closed to the user made a process ready")
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 	minBudget = 8
 	// ServerUser is the user of the server in the result of Config.Users. No login has such a name.
 	ServerUser = "@server"
+	// NoNewPrivsUser is no user: among the allowed users of Config.Users it sets NoNewPrivs for the identity.
+	NoNewPrivsUser = "@no-new-privs"
 )
 
 // Config has the options of a troupe. The zero Config is a good one. Sizes are in bytes.

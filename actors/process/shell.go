@@ -46,9 +46,9 @@ func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done f
 		s.record()
 		return
 	}
-	var chosen *account
+	var now *chosen
 	p.env.Host.Ask(spec, func() (err error) {
-		chosen, err = s.user.make(s.env)
+		now, err = s.user.make(s.env)
 		return err
 	}, func(err error) {
 		if err = cmp.Or(err, s.mayStart()); err != nil {
@@ -56,7 +56,7 @@ func (p *process) startChild(ctx actor.Context, spec child.Spec, run int, done f
 			done(nil, err)
 			return
 		}
-		s.user.now.Store(chosen)
+		s.user.now.Store(now)
 		s.user.runAs(&s.spec)
 		s.record()
 	})

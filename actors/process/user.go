@@ -28,8 +28,14 @@ type choice struct {
 	wanted    string   // by the client; "": the default
 	inherited []string // variables about a user that the process inherits
 
-	// now is the choice for the present run, or else the last; nil: the user of the server.
-	now atomic.Pointer[account]
+	// now is the choice for the present run, or else the last; nil: no run has begun.
+	now atomic.Pointer[chosen]
+}
+
+// chosen is the choice for a run.
+type chosen struct {
+	*account   // nil: the user of the server
+	noNewPrivs bool
 }
 
 // choiceOf returns the choice of the user; nil: the server has no policy, and runs all programs as its own user.
@@ -47,28 +53,27 @@ func choiceOf(e *env.Env, o Options) (*choice, *protocol.Error) {
 	return &choice{identity: o.Identity, wanted: strings.Clone(wanted), inherited: inheritedOfUser(o)}, nil
 }
 
-// make asks the policy and the database of users; nil: the user of the server. make may block.
-func (c *choice) make(e *env.Env) (*account, error) {
-	name, refused := e.UserFor(c.identity, c.wanted)
+// make asks the policy and the database of users. make may block.
+func (c *choice) make(e *env.Env) (*chosen, error) {
+	name, noNewPrivs, refused := e.UserFor(c.identity, c.wanted)
 	if refused != nil {
 		return nil, refused
 	}
 	if name == "" {
-		return nil, nil
+		return &chosen{noNewPrivs: noNewPrivs}, nil
 	}
 	a, err := lookUpUser(name)
-	if err != nil {
-		return nil, err
-	}
-	return &a, nil
+	return &chosen{&a, noNewPrivs}, err
 }
 
-// runAs has a program run as the user chosen for the present run.
+// runAs has a program run as chosen for the present run.
 func (c *choice) runAs(spec *child.Spec) {
 	if c == nil {
 		return
 	}
-	if a := c.now.Load(); a != nil {
+	now := c.now.Load()
+	spec.NoNewPrivs = spec.NoNewPrivs || now.noNewPrivs
+	if a := now.account; a != nil {
 		spec.User, spec.Env = &a.User, a.environ(spec.Env, c.inherited)
 	}
 }
@@ -78,8 +83,8 @@ func (c *choice) user() *child.User {
 	if c == nil {
 		return nil
 	}
-	if a := c.now.Load(); a != nil {
-		return &a.User
+	if now := c.now.Load(); now != nil && now.account != nil {
+		return &now.User
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ const maxUsers = 1000
 //
 // The identity * stands for every identity, and for clients without a credential. An identity may have
 // several lines. Programs whose start names no user run as the default user. The user @server is the server's
-// own user, as whom the server also reads and writes files.
+// own user, as whom the server also reads and writes files. @no-new-privs is no user: programs of the identity gain no
+// privileges.
 type Users struct {
 	file *secret[map[string]usersOf]
 }

@@ -20,26 +20,26 @@ func (s *Env) users(identity string) (allowed []string, def string, _ *protocol.
 }
 
 // UserFor asks the policy for the user of a start that wants a user. wanted "" means the default. The result "" means the
-// user of the server. UserFor may block.
-func (s *Env) UserFor(identity, wanted string) (string, *protocol.Error) {
+// user of the server. With noNewPrivs, programs of the identity gain no privileges, whatever their user. UserFor may block.
+func (s *Env) UserFor(identity, wanted string) (name string, noNewPrivs bool, _ *protocol.Error) {
 	allowed, def, err := s.users(identity)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	name := wanted
+	name, noNewPrivs = wanted, slices.Contains(allowed, config.NoNewPrivsUser)
 	switch {
 	case wanted == "" && def == "":
-		return "", protocol.Errorf(protocol.CodeInvalidParams, "this server's --users-file has no default user for %q, and the start names none", wireerr.Clip(identity)).
+		return "", false, protocol.Errorf(protocol.CodeInvalidParams, "this server's --users-file has no default user for %q, and the start names none", wireerr.Clip(identity)).
 			Advise("name one of your users in the member user, or ask the server's operator for a line with default")
 	case wanted == "":
 		name = def
-	case !slices.Contains(allowed, wanted):
-		return "", protocol.Errorf(protocol.CodeInvalidParams, "user %q is not among the users of %q in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours", wireerr.Clip(wanted), wireerr.Clip(identity))
+	case !slices.Contains(allowed, wanted) || wanted == config.NoNewPrivsUser:
+		return "", false, protocol.Errorf(protocol.CodeInvalidParams, "user %q is not among the users of %q in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours", wireerr.Clip(wanted), wireerr.Clip(identity))
 	}
 	if name == config.ServerUser {
-		return "", nil
+		name = ""
 	}
-	return name, nil
+	return name, noNewPrivs, nil
 }
 
 // MayUseFiles refuses calls about files to an identity that may not run programs as the server's user: the server makes

@@ -19,7 +19,7 @@ func TestUserFor(t *testing.T) {
 		case "bob":
 			return []string{"bob"}, "", nil
 		case "operator":
-			return []string{"build", "@server"}, "build", nil
+			return []string{"build", "@server", "@no-new-privs"}, "build", nil
 		case "root":
 			return []string{"@server"}, "@server", nil
 		case "failing":
@@ -44,10 +44,14 @@ func TestUserFor(t *testing.T) {
 		{"operator", "", "build", 0},
 		{"operator", "@server", "", 0},
 		{"root", "", "", 0},
+		{"operator", "@no-new-privs", "", protocol.CodeInvalidParams},
 		{"failing", "", "", protocol.CodeInternal},
 		{"failing", "@server", "", protocol.CodeInternal},
 	} {
-		got, err := e.UserFor(tt.identity, tt.wanted)
+		got, noNewPrivs, err := e.UserFor(tt.identity, tt.wanted)
+		if noNewPrivs != (tt.identity == "operator" && err == nil) {
+			t.Errorf("%s wants %q: no new privileges %v", tt.identity, tt.wanted, noNewPrivs)
+		}
 		if got != tt.want || (err == nil) != (tt.code == 0) || err != nil && int(err.Code) != tt.code {
 			t.Errorf("%s wants %q: %q, %v; want %q, code %d", tt.identity, tt.wanted, got, err, tt.want, tt.code)
 		}
