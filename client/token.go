@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -42,6 +43,9 @@ func (o *Options) credential(server string) (token string, err error) {
 	}
 	if token, err = o.Token(); err != nil || token == "" {
 		return "", err
+	}
+	if i := strings.IndexFunc(token, unicode.IsControl); i >= 0 {
+		return "", fmt.Errorf("the token has the control character %q after %d bytes, which no HTTP header can have: is it a single line?", token[i], i)
 	}
 	if u, err := url.Parse(server); err == nil && u.Scheme == "ws" && !loopback(u.Hostname()) {
 		return "", fmt.Errorf("the token is not sent to %s without TLS: use wss://, or a tunnel to a loopback address", u.Host)

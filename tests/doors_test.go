@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -597,6 +598,64 @@ func TestCredentialsOnStdio(t *testing.T) {
 			}
 			if text := p.stderr.String() + record.text(); strings.Contains(text, "token-of") {
 				t.Errorf("the log or the record has a credential: %s", text)
+			}
+		})
+	}
+}
+
+// TestTokensOfTroupeRun: troupe run sends the token of TROUPE_TOKEN, or of the file that TROUPE_TOKEN_FILE names, to each
+// way in, and its program does not get it.
+func TestTokensOfTroupeRun(t *testing.T) {
+	t.Parallel()
+	const right = "token-of-alice-in-plain"
+	k := newKeyring(t)
+	for name, text := range map[string]string{"plain": right, "newline": right + "\n", "crlf": "\r\n" + right + "\r\n", "wrong": "token-of-nobody-at-all\n", "empty": "", "blank": " \n",
+		"two": right + " " + right, "nul": right + "\x00", "lines": right + "\n" + right + "\n", "utf8": "tökén-of-alice-in-plain"} {
+		k.file(name, text)
+	}
+	ca := k.path("cas")
+	for way, flags := range map[string][]string{
+		"ws": k.flags("ws://127.0.0.1:0"), "wss": k.flags("wss://127.0.0.1:0"), "unix": k.flags("unix://" + shortPath(t, "u")),
+		"frames": append(k.flags("unix://"+shortPath(t, "f")), "--framing", "length"),
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, flags...)
+			for _, c := range []struct{ token, file, refusal string }{
+				{right, "", ""},
+				{right + "\r\n", "", ""},
+				{right, "wrong", ""}, // the variable counts first
+				{"", "", noCredential},
+				{"token-of-nobody-at-all", "plain", noJWT},
+				{"", "plain", ""},
+				{"", "newline", ""},
+				{"", "crlf", ""},
+				{"", "wrong", noJWT},
+				{"", "empty", "TROUPE_TOKEN_FILE: " + k.path("empty") + " is empty"},
+				{"", "blank", "TROUPE_TOKEN_FILE: " + k.path("blank") + " is empty"},
+				{"", "missing", "TROUPE_TOKEN_FILE: open " + k.path("missing") + ": no such file or directory"},
+				{"", ".", "TROUPE_TOKEN_FILE: read " + k.path(".") + ": is a directory"},
+				{"", "two", noJWT},
+				{"", "nul", `the control character '\x00' after 23 bytes`},
+				{"", "lines", `the control character '\n' after 23 bytes`},
+				{"", "utf8", noJWT},
+			} {
+				p := startTroupe(t, func(cmd *exec.Cmd) {
+					cmd.Env = append(cmd.Environ(), "TROUPE_TOKEN="+c.token)
+					if c.file != "" {
+						cmd.Env = append(cmd.Env, "TROUPE_TOKEN_FILE="+k.path(c.file))
+					}
+				}, "run", "--url", s.url, "--tls-ca", ca, "--", "env")
+				code, out, err := p.exitCode(), p.stdout.String(), p.stderr.String()
+				switch {
+				case c.refusal == "" && code != 0, c.refusal != "" && (code != 125 || !strings.Contains(err, c.refusal)):
+					t.Errorf("%q, file %s: exit code %d, want %q: %s", c.token, c.file, code, c.refusal, err)
+				case strings.Contains(out, "TROUPE_TOKEN"), strings.Contains(out+err, "of-alice"), strings.Contains(out+err, "of-nobody"):
+					t.Errorf("%q, file %s: the token is shown: %s%s", c.token, c.file, out, err)
+				}
+			}
+			if log := s.stderr.String(); strings.Contains(log, "of-alice") || strings.Contains(log, "of-nobody") {
+				t.Errorf("the server logged a token: %s", log)
 			}
 		})
 	}

@@ -63,7 +63,9 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	network, path, target := "tcp", "", rawURL
 	if p, ok := strings.CutPrefix(rawURL, "unix://"); ok && p != "" {
 		network, path, target = "unix", p, "ws://localhost/"
-	} else if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
+	} else if u, err := url.Parse(rawURL); err == nil && u.User != nil {
+		return nil, fmt.Errorf("the URL of %s has a user or password, which other users of this machine may see: leave it out, and send a token in a header", u.Host)
+	} else if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
 		return nil, fmt.Errorf("unsupported URL %q; expected ws://HOST:PORT, wss://HOST:PORT, unix://PATH or unix+frames://PATH", rawURL)
 	}
 

@@ -93,6 +93,12 @@ func TestTokensInAURLAreNoCredential(t *testing.T) {
 			t.Errorf("%s: %v, %v", query, c, err)
 		}
 	}
+	for _, user := range []string{"alice-has-a-token", "alice:alice-has-a-token"} {
+		c, err := Dial(context.Background(), strings.Replace(s.URL(), "ws://", "ws://"+user+"@", 1), nil)
+		if err == nil || !strings.Contains(err.Error(), "has a user or password") || strings.Contains(err.Error(), "alice") {
+			t.Errorf("%s: %v, %v", user, c, err)
+		}
+	}
 	// The origin is checked before the credential, and probes need none.
 	resp, body := request(t, s.URL(), "GET", "/", map[string]string{"Origin": "https://evil.example", "Authorization": "Bearer alice-has-a-token",
 		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})

@@ -85,6 +85,7 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 	if err != nil {
 		return nil, nil, err
 	}
+	c.warnOfOthers(log)
 	door := &auth.Door{UnixUsers: c.unixUsers}
 	if len(checkers) > 0 {
 		door.Bearer = auth.AnyOf(checkers...)
@@ -124,6 +125,27 @@ func (c *credentialFlags) open(listen string, log *slog.Logger) (*auth.Door, *tl
 		log.Warn("whoever can read the network can read tokens, and all that clients type and see: listen at wss://IP:PORT, unless only a proxy with TLS reaches this address", "listen", listen)
 	}
 	return door, config, nil
+}
+
+// warnOfOthers logs which files of the flags other users of the machine can read or change. The server takes them:
+// on some machines every file has such a mode.
+func (c *credentialFlags) warnOfOthers(log *slog.Logger) {
+	for _, path := range []string{c.tokens, c.jwtSecret, c.tls.Key, c.peer.tokenFile, c.peer.secretFile} {
+		if othersMay(0o006, path) {
+			log.Warn("other users of this machine can use the secrets of a file: chmod o= FILE", "file", path)
+		}
+	}
+	for _, path := range []string{c.jwtKeys, c.roles, c.tls.Certificate, c.tls.ClientCAs} {
+		if othersMay(0o002, path) {
+			log.Warn("other users of this machine can change who may do what: chmod o-w FILE", "file", path)
+		}
+	}
+}
+
+// othersMay reports whether the mode of a file has one of the bits. "": there is no file.
+func othersMay(bits os.FileMode, path string) bool {
+	info, err := os.Stat(path)
+	return path != "" && err == nil && info.Mode().Perm()&bits != 0
 }
 
 func (c *credentialFlags) checkers() (all []auth.Checker, err error) {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,5 +45,61 @@ func TestClearTokens(t *testing.T) {
 		if strings.Contains(log.String(), "can read tokens") != warns {
 			t.Errorf("%s: the log has %q, want a warning: %v", listen, &log, warns)
 		}
+	}
+}
+
+// The server warns of files that other users can read or change, and takes them.
+func TestFilesOfOthers(t *testing.T) {
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const tokens, roles, secret = "alice token-of-alice-in-plain\n", "alice operator\n", "0123456789abcdef0123456789abcdef"
+	for mode, want := range map[os.FileMode]string{
+		0o600: "", 0o640: "", 0o660: "", 0o400: "",
+		0o644: "tokens secret ", 0o604: "tokens secret ", 0o666: "tokens secret roles ", 0o602: "tokens secret roles ",
+	} {
+		var log bytes.Buffer
+		c := credentialFlags{tokens: file("tokens", tokens, mode), jwtSecret: file("secret", secret, mode), roles: file("roles", roles, mode)}
+		if _, _, err := c.open("unix:///tmp/socket", slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Errorf("%o: %v", mode, err)
+		}
+		got := ""
+		for line := range strings.Lines(log.String()) {
+			got += filepath.Base(strings.TrimSpace(line)) + " "
+		}
+		if got != want {
+			t.Errorf("%o: warnings about %q, want %q: %s", mode, got, want, &log)
+		}
+	}
+}
+
+// No flag takes a secret itself, because ps shows flags: such a flag names a file, or a digest.
+func TestNoFlagTakesASecret(t *testing.T) {
+	secret := regexp.MustCompile(`(?i)token|secret|password|key|credential|auth`)
+	placeholder := regexp.MustCompile("`(.*)`")
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
+	new(credentialFlags).register(f)
+	n := 0
+	f.VisitAll(func(f *flag.Flag) {
+		if !secret.MatchString(f.Name) {
+			return
+		}
+		n++
+		takes := placeholder.FindStringSubmatch(f.Usage)
+		switch {
+		case takes == nil && f.DefValue == "false": // a bool
+		case takes == nil && f.Name == "auth-jwt-skew":
+		case takes == nil:
+			t.Errorf("--%s does not say what it takes", f.Name)
+		case !slices.Contains([]string{"FILE", "PATH", "HEX", "MODE", "issuer", "audience"}, takes[1]):
+			t.Errorf("--%s takes %s", f.Name, takes[1])
+		}
+	})
+	if n < 10 {
+		t.Errorf("only %d flags are about secrets", n)
 	}
 }

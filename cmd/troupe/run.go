@@ -186,6 +186,9 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	defer relay.Wait()
 	defer close(done)
 
+	if path := os.Getenv("TROUPE_TOKEN_FILE"); othersMay(0o006, path) {
+		r.note("other users of this machine can use the token in %s: chmod o= it", path)
+	}
 	o := client.Options{Name: "troupe run", ReconnectFor: resumeFor, Token: client.TokenFromEnv, TLS: r.tls}
 	o.Lost, o.Resumed = r.watch()
 	if r.url == "" {
