@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -40,6 +42,7 @@ func TestResetsAmongFailures(t *testing.T) {
 }
 
 func resets(t *testing.T, v *vandal) {
+	const most = 20 // processes of an identity
 	n := 500
 	if testing.Short() {
 		n = 150
@@ -53,17 +56,18 @@ func resets(t *testing.T, v *vandal) {
 	seed := rand.Uint64()
 	t.Logf("the seed is %d", seed)
 	token := fmt.Sprintf("100000.%d%d", os.Getpid(), seed%1e9)
-	troupe := start(t, actors.WithFaults(actors.Config{AllowHTTP: true, DetachedTTL: 50 * time.Millisecond, KillGrace: -1}, v.message, nil))
+	troupe := start(t, actors.WithFaults(actors.Config{AllowHTTP: true, DetachedTTL: 50 * time.Millisecond, KillGrace: -1, MaxProcessesEach: most}, v.message, nil))
 	dir := t.TempDir()
 
-	var newest atomic.Pointer[string]
+	who := [2]identity.Identity{{Name: "alice"}, {Name: "bob"}}
+	var newest [len(who)]atomic.Pointer[string]
 	const hunters = 4
 	var all sync.WaitGroup
 	for i := range hunters {
 		h := hunt.New(seed, uint64(i), token, dir, slow.URL)
 		all.Go(func() {
 			for range n / hunters {
-				reset(troupe, h, &newest)
+				reset(troupe, h, who[i%len(who)], &newest[i%len(who)])
 			}
 		})
 	}
@@ -79,6 +83,18 @@ func resets(t *testing.T, v *vandal) {
 		t.Logf("there are %v", actorsOf(troupe))
 	}
 	waitFor(t, "no process", func() bool { return len(withArgument(token)) == 0 })
+	for _, id := range who { // no place is lost, and none is won
+		p := connectAs(t, troupe, id)
+		p.open("")
+		for i := range most {
+			p.start(fmt.Sprint(i), "", "sleep", "1000")
+		}
+		if m := p.call("process/start", `{"processId":"x","argv":["true"],"cwd":"file:///","env":{},"tty":false}`); m.Error == nil || !strings.Contains(m.Error.Message, "max-processes-each") {
+			t.Errorf("one process too many: %s, %+v", m.Result, m.Error)
+		}
+		p.call("session/close", "{}")
+		p.close()
+	}
 	p := connect(t, troupe)
 	p.open("")
 	waitFor(t, "no child, and no output that is held", func() bool {
@@ -94,9 +110,9 @@ func resets(t *testing.T, v *vandal) {
 }
 
 // reset connects, sends some of a batch, and closes at a random moment.
-func reset(troupe *actors.Troupe, h *hunt.Hunt, newest *atomic.Pointer[string]) {
+func reset(troupe *actors.Troupe, h *hunt.Hunt, id identity.Identity, newest *atomic.Pointer[string]) {
 	ours, theirs := transport.Pipe("")
-	troupe.Accept(theirs)
+	troupe.Accept(known{theirs, id})
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	reads := h.IntN(4) > 0

@@ -99,7 +99,7 @@ type Config struct {
 	// sessions. A process runs until its log is closed and no descendant is left. 0 means no limit.
 	MaxProcessesEach int
 	// MaxStartsEach bounds the starts of processes by each owner key, in a second. StartsBurst is how many starts
-	// may come at once: 0 means 10. Restarts by the server do not count. 0 means no limit.
+	// may come at once: 0 means 10. Each later run of a process counts, and waits for the rate. 0 means no limit.
 	MaxStartsEach float64
 	StartsBurst   int
 	// MaxOutputRateEach bounds the output of all processes of each owner key, and MaxStdinRateEach their stdin, in
