@@ -86,6 +86,9 @@ func TestExpose(t *testing.T) {
 			AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL, unix.CAP_CHOWN},
 		}
 	}, flags...)
+	if log := s.stderr.String(); strings.Contains(log, "other users of this machine") {
+		t.Errorf("files have wrong modes: %s", log)
+	}
 	here = append(here, "wss://build.example.org:7766", s.url, "id -un", "id -u")
 
 	connect := scripts[4]
