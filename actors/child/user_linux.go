@@ -65,7 +65,7 @@ func LookAs(u *User, look func()) error {
 		look()
 		return nil
 	}
-	done := make(chan error, 1)
+	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != os.Getpid() {
