@@ -248,4 +248,8 @@ var mutants = []mutant{
 	{file: "actors/shellstate/cache.go", old: `, user, spec.Umask`, new: `, spec.Umask`, breaks: "the user that a client asks for is part of the key of a state"},
 	{file: "actors/child/turns.go", old: `if err != nil || j.ask != nil {`, new: `if err != nil {`, breaks: "a question is answered, and starts nothing"},
 	{file: "transport/auth/users.go", old: `if def = own.def; def == "" {`, new: `if def = own.def; true {`, breaks: "the default user of an identity comes before the default of everybody"},
+	{file: "cmd/troupe/credentials.go", old: `err == nil && !at.Addr().IsLoopback()`, new: `err == nil && at.Addr().IsUnspecified()`, breaks: "tokens without TLS at any other address are warned of"},
+	{file: "tests/licences/licences.go", old: `case rule != "":`, new: `case false:`, breaks: "a known licence with a condition more is refused"},
+	{file: "tests/licences/licences.go", old: `case strings.Count(rest, " ") > maxOtherWords:`, new: `case false:`, breaks: "a known licence with much other text is refused"},
+	{file: "tests/licences/licences.go", old: `filepath.Dir(path) == m.root`, new: `true`, breaks: "the licence of a package is none of its module"},
 }
