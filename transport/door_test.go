@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -248,6 +249,58 @@ func TestDoorOfFrames(t *testing.T) {
 	case c := <-accepted:
 		t.Errorf("accepted %v", c)
 	default:
+	}
+}
+
+// Until its token is right, a client of frames is a guest of the lobby and has no place of any identity. A full lobby
+// keeps nobody with a right token out, and a client beyond a limit is told the limit.
+func TestStrangersAtFrames(t *testing.T) {
+	door, _ := openDoor(t)
+	s, accepted := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Framed: true, Door: door, MaxConnectionsEach: 1})
+	lobby := s.listener.lobby
+	guests := func() int {
+		lobby.mu.Lock()
+		defer lobby.mu.Unlock()
+		return lobby.n
+	}
+	lobby.mu.Lock()
+	lobby.max = 2
+	lobby.mu.Unlock()
+	const initialize = `{"id":1,"method":"initialize","params":{"clientName":"c","token":"alice-has-a-token"}}`
+	silent := []Conn{dial(t, s.URL(), nil), dial(t, s.URL(), nil)}
+	client := dial(t, s.URL(), nil)
+	mustWrite(t, client, initialize)
+	server := <-accepted
+	wantMessage(t, server, initialize)
+	server.(*frames).Admit()
+	if n := guests(); n > 1 {
+		t.Errorf("%d guests, want the newer silent one at most", n)
+	}
+	if msg, err := silent[0].ReadMessage(); err == nil {
+		t.Errorf("the oldest stranger got %q, want the end", msg)
+	}
+
+	second := dial(t, s.URL(), nil)
+	mustWrite(t, second, initialize)
+	if msg, err := second.ReadMessage(); err != nil || !strings.Contains(string(msg), "max-connections-each is 1 here, and alice has 1 connections") || !strings.Contains(string(msg), "-32603") {
+		t.Errorf("beyond the limit: %q, %v", msg, err)
+	}
+	server.Close(CloseNormal, "")
+	third := dial(t, s.URL(), nil)
+	mustWrite(t, third, initialize)
+	select {
+	case server = <-accepted:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a closed connection keeps its place")
+	}
+	wantMessage(t, server, initialize)
+
+	silent[1].Close(CloseNormal, "")
+	server.Close(CloseNormal, "")
+	for deadline := time.Now().Add(10 * time.Second); guests() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d guests are left", guests())
+		}
 	}
 }
 

@@ -215,6 +215,16 @@ var mutants = []mutant{
 	}
 `, new: ``, breaks: "a bucket holds no more than a burst"},
 	{file: "actors/process/place.go", old: `		p.place.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
+	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
+	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
+	{file: "transport/frames.go", old: `v.Token = new(string)`, new: `v.Token = nil`, breaks: "a token that is no string is malformed, and not missing"},
+	{file: "transport/auth/auth.go", old: `	case 1:
+	default:
+		return "", ErrHeader`, new: `	default:`, breaks: "a request with two Authorization headers is refused"},
+	{file: "transport/auth/jwt.go", old: `!ok || claims.Expiry == nil`, new: `!ok`, breaks: "a signed token without exp is refused"},
+	{file: "actors/registry/registry.go", old: `s != nil && r.mayExist(m.SessionID, m.Identity)`, new: `s != nil`, breaks: "nobody waits for a session of somebody else"},
+	{file: "client/link.go", old: `l.token = token`, new: `_ = token`, breaks: "the client sends its token over frames"},
+	{file: "cmd/troupe/credentials.go", old: `info.Mode().Perm()&bits != 0`, new: `info == nil`, breaks: "the server warns of secrets that others can read"},
 	{file: "transport/places.go", old: `len(t.places)-t.silent >= s.limits[b]`, new: `len(t.places) >= s.limits[b]`, breaks: "a client that resumes finds the place of a connection that does not answer"},
 	{file: "transport/places.go", old: ` || len(t.places) >= 2*s.limits[b]`, new: ``, breaks: "no limit on connections is exceeded twofold"},
 	{file: "transport/places.go", old: `			if delete(t.places, p); len(t.places) == 0 {
