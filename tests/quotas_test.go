@@ -355,7 +355,7 @@ func TestRoomOfOthers(t *testing.T) {
 			owner.start(strconv.Itoa(i), start)
 		}
 		observer = s.as(token, obj{"resumeSessionId": owner.sessionID, "role": "observer", "capabilities": obj{"gap": true}}) // it may miss some
-		owner.mutePongs.Store(true) // it reads nothing
+		owner.mutePongs.Store(true)                                                                                           // it reads nothing
 		for i := range starts {
 			owner.request("process/write", owner.process(strconv.Itoa(i)).writeParams("go\n"))
 		}
