@@ -156,6 +156,9 @@ func TestShares(t *testing.T) {
 			t.Errorf("the audit log has no %s", want)
 		}
 	}
+	if n := strings.Count(text, `"method":"process/write","refused":"`); n != 1 {
+		t.Errorf("the audit log has %d lines about a guest who tried to write twice", n)
+	}
 	for what, text := range map[string]string{"the audit log": text, "the log": s.stderr.String()} {
 		for _, token := range []string{readToken, typeToken} {
 			if strings.Contains(text, token[len("troupe_share_"):]) {

@@ -77,8 +77,16 @@ func (c *connection) recordRequest(in inbound) {
 	c.env.Audit.Put(e)
 }
 
-// recordRefused records a request that the client may not send.
+// recordRefused records a request that the client may not send, once for each method: a client whose requests
+// are refused must not fill the disk.
 func (c *connection) recordRefused(in inbound, err *protocol.Error) {
+	if c.refused[in.method] {
+		return
+	}
+	if c.refused == nil {
+		c.refused = make(map[string]bool)
+	}
+	c.refused[in.method] = true
 	c.env.Audit.Put(audit.Request{Who: c.who(), Method: in.method, Refused: audit.Text(err.Message)})
 }
 

@@ -71,6 +71,8 @@ type connection struct {
 	name string    // of the actor; set by start
 	born time.Time // set by start
 	why  string    // the connection ends; "": it does not, or the actor has failed
+	// refused has the methods whose refusal was recorded. Nil: none.
+	refused map[string]bool
 
 	// Shared with the reader.
 	pongs pongs

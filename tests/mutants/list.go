@@ -54,6 +54,19 @@ var mutants = []mutant{
 	{file: "actors/session/members/members.go", old: `return nil, t.lingering[name] == nil`, new: `return nil, false`, breaks: "an actor that its session does not know is an orphan"},
 	{file: "actors/session/members/members.go", old: `now.Sub(r.at) > keep`, new: `now.Sub(r.at) >= keep`, breaks: "a removal is remembered as long as was said"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
+	{file: "actors/session/shares.go", old: `id.Guest != nil && s.shareOf(id.Name) == nil`, new: `false`, breaks: "a guest whose share has ended is not attached"},
+	{file: "actors/session/shares.go", old: `	s.env.Shares.Remove(is.digest)
+`, new: ``, breaks: "the token of a share that has ended is not valid"},
+	{file: "actors/session/shares.go", old: `s.viewerGone(ctx, message.ViewerGone{PID: v.pid, Evicted: true})`, new: ``, breaks: "processes ignore a guest whose share has ended"},
+	{file: "actors/session/shares.go", old: `role != most && role != protocol.RoleObserver`, new: `false`, breaks: "a guest gets no role beyond its share"},
+	{file: "actors/connection/methods.go", old: `case guest && m.guests == noGuest:`, new: `case false:`, breaks: "a method that is not for guests is denied to them"},
+	{file: "actors/process/stdin/stdin.go", old: `	if r.Guest {
+`, new: `	if false {
+`, breaks: "guests push no write of the owner out"},
+	{file: "internal/share/share.go", old: `!ok || !now.Before(e.until)`, new: `!ok`, breaks: "a token expires"},
+	{file: "transport/auth/door.go", old: `	case id.Guest != nil:
+`, new: `	case false:
+`, breaks: "a guest has no role"},
 	{file: "actors/message/key.go", old: `strings.LastIndexByte(pid.Id, '/')`, new: `strings.IndexByte(pid.Id, '/')`, breaks: "the name of an actor is the last part of its id"},
 	{file: "actors/connection/methods.go", old: `ofProcess[protocol.ProcessSetRestartParams](nil)}`, new: `ofProcess[protocol.ProcessSetRestartParams](nil), observer: reads}`, breaks: "an observer may not change the restart policy of a process"},
 	{file: "actors/registry/roster/roster.go", old: `h.seats[i].since.Before(h.seats[j].since)`, new: `h.seats[j].since.Before(h.seats[i].since)`, breaks: "the oldest session makes room, not the newest"},
