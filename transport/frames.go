@@ -211,9 +211,14 @@ func (c *frames) Close(code int, reason string) error {
 // expel closes the connection. Frames have no way to say why.
 func (c *frames) expel(error) { c.Close(ClosePolicy, "") }
 
-// Gone reports whether the other side neither reads nor writes any more. A caller that does not read
-// would not notice otherwise.
+// Gone reports whether this side was closed, or the other side neither reads nor writes any more. A caller
+// that does not read would not notice otherwise.
 func (c *frames) Gone() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+	}
 	socket, ok := c.conn.(syscall.Conn)
 	if !ok {
 		return false

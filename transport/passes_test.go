@@ -132,6 +132,50 @@ func TestLostRolesEndConnections(t *testing.T) {
 	wantExpelled(t, alice, atAlice, "the roles of this client have changed")
 }
 
+// A server that does not read a connection, because the client has asked for too much, notices its end.
+func TestUnreadConnectionsEnd(t *testing.T) {
+	door, file := openDoor(t)
+	framed, acceptedFramed := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Door: door, CheckEvery: time.Millisecond, Framed: true})
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{Door: door, CheckEvery: time.Millisecond})
+	dial(t, s.URL(), bearer("alice-has-a-token"))
+	mustWrite(t, dial(t, framed.URL(), nil), `{"id":1,"method":"initialize","params":{"token":"alice-has-a-token"}}`)
+	gone := func(c Conn) bool { return c.(interface{ Gone() bool }).Gone() }
+	for _, c := range []Conn{<-accepted, <-acceptedFramed} {
+		if gone(c) {
+			t.Errorf("%s is gone", c.RemoteAddr())
+		}
+		defer func() {
+			for deadline := time.Now().Add(10 * time.Second); !gone(c); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Errorf("%s is still there", c.RemoteAddr())
+					return
+				}
+			}
+		}()
+	}
+	replace(t, file, "bob bob-has-a-token-too\n")
+}
+
+// BenchmarkLook looks at 10,000 connections, of which none has changed.
+func BenchmarkLook(b *testing.B) {
+	file := filepath.Join(b.TempDir(), "tokens")
+	os.WriteFile(file, []byte("alice alice-has-a-token\n"), 0o600)
+	tokens, err := auth.OpenTokens(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	door := &auth.Door{Bearer: auth.AnyOf(tokens)}
+	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	visitor := auth.Visitor{Header: bearer("alice-has-a-token").Header}
+	for range 10_000 {
+		s.enter(visitor, auth.Identity{Name: "alice", Until: time.Now().Add(time.Hour)}, func(err error) { b.Error(err) })
+	}
+	s.look(time.Now())
+	for b.Loop() {
+		s.look(time.Now())
+	}
+}
+
 // A connection ends when its signed token expires, and when its key is removed.
 func TestExpiredTokensEndConnections(t *testing.T) {
 	secret := rand.Text() + rand.Text()

@@ -116,9 +116,10 @@ func (c *webSocket) Admit() {
 // any client may.
 func (c *webSocket) OnlyResumes() string { return c.wire.state().place.onlyResumes() }
 
-// Gone reports whether the other side neither reads nor writes any more. A caller that does not read
-// would not notice otherwise. The kernel detects a vanished peer by the unanswered keep-alive pings.
-func (c *webSocket) Gone() bool { return hungUp(c.raw) }
+// Gone reports whether this side was closed, or the other side neither reads nor writes any more. A caller
+// that does not read would not notice otherwise. The kernel detects a vanished peer by the unanswered
+// keep-alive pings.
+func (c *webSocket) Gone() bool { return c.ending.Load() || hungUp(c.raw) }
 
 func (c *webSocket) Subprotocol() string { return c.ws.Subprotocol() }
 
