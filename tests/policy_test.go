@@ -543,6 +543,11 @@ func TestPolicyOfFiles(t *testing.T) {
 		c.call("fs/readFile", obj{"path": "file://" + dir + name})
 		app.call("fs/readFile", obj{"path": dir + name})
 	}
+	app.call("fs/watch", obj{"watchId": "in", "path": dir + "/root/d/watched"})
+	c.call("fs/watchMissing", obj{"watchId": 7, "missing": []string{"file://" + dir + "/root/d/watched"}})
+	c.call("fs/writeFile", obj{"path": "file://" + dir + "/root/d/watched", "dataBase64": ""})
+	app.awaitOther("fs/changed", "watchId", "in")
+	c.awaitFact("fs/watchMissing tells", func() bool { return strings.Contains(jsonText(c.other), `"watchId":7`) })
 	c.call("fs/remove", obj{"path": "file://" + dir + "/root/up"}) // the link, not its target
 	if names, err := filepath.Glob(dir + "/outside/*"); err != nil || len(names) != 3 {
 		t.Errorf("outside there is %q, %v", names, err)

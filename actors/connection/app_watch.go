@@ -53,10 +53,11 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 		call.watch = w
 		call.ruled = true
 		call.do = func(context.Context) (any, error) {
-			if err := call.toWatch(path); err != nil {
+			place, err := call.toRead(path)
+			if err != nil {
 				return nil, err
 			}
-			return watcher.Watch(until, path, room)
+			return watcher.Watch(until, place, room)
 		}
 		return nil
 	})

@@ -3,7 +3,6 @@ package connection
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -24,17 +23,6 @@ func pathOf(uri string) (string, error) {
 		return "", refused.Wire(code)
 	}
 	return path, nil
-}
-
-func pathsOf(uris []string) (paths []string, err error) {
-	for _, uri := range uris {
-		path, err := pathOf(uri)
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, path)
-	}
-	return paths, nil
 }
 
 // about makes call a call about a handle. The id may be empty.
@@ -190,18 +178,13 @@ func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 func watchMissing(f *fileCalls, call *fileCall, p protocol.FsWatchMissingParams) error {
 	call.ruled = true
 	call.do = func(ctx context.Context) (any, error) {
-		missing, err := pathsOf(p.Missing)
+		missing, err := call.allToRead(p.Missing)
 		if err != nil {
 			return nil, err
 		}
-		present, err := pathsOf(p.Present)
+		present, err := call.allToRead(p.Present)
 		if err != nil {
 			return nil, err
-		}
-		for _, path := range slices.Concat(missing, present) {
-			if err := call.toWatch(path); err != nil {
-				return nil, err
-			}
 		}
 		return f.watcher.Watch(ctx, missing, present)
 	}

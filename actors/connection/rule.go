@@ -75,11 +75,18 @@ func (call *fileCall) at(uri string, to func(path string) (files.Place, error), 
 	return err
 }
 
-// toWatch refuses a path that the client may not watch: watches follow links everywhere.
-func (call *fileCall) toWatch(path string) error {
-	place, err := call.toRead(path)
-	if err == nil && place.Root != "" && place.Root != "/" {
-		err = &rules.Refusal{What: "watched path", Name: path, Word: rules.Read + " /"}
+// allToRead returns the places of URIs that the call reads.
+func (call *fileCall) allToRead(uris []string) (places []files.Place, err error) {
+	for _, uri := range uris {
+		path, err := pathOf(uri)
+		if err != nil {
+			return nil, err
+		}
+		place, err := call.toRead(path)
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, place)
 	}
-	return err
+	return places, nil
 }

@@ -42,7 +42,18 @@ func (v *confined) Close() {
 	unix.Close(v.fd)
 }
 
-func (v *confined) Top() string { return v.place.Root }
+func (v *confined) Top() string    { return v.place.Root }
+func (v *confined) Outside() error { return v.place.refused() }
+
+func (v *confined) Pin(directory string, use func(string)) error {
+	fd, err := v.OpenDirectory(directory)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	use(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return nil
+}
 
 // rel returns the part of a path after the root. If the path begins with something else, rel returns a path
 // that leads out.
@@ -61,7 +72,7 @@ func (v *confined) rel(path string) string {
 // explain replaces the errors for paths that lead out.
 func (v *confined) explain(err error) error {
 	if errors.Is(err, beneath.ErrOutside) {
-		return v.place.refused()
+		return v.Outside()
 	}
 	cause := err
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
@@ -70,7 +81,7 @@ func (v *confined) explain(err error) error {
 		cause = of.Err
 	}
 	if cause != nil && cause.Error() == "path escapes from parent" { // os.Root has no other sign
-		return v.place.refused()
+		return v.Outside()
 	}
 	return err
 }
@@ -132,7 +143,7 @@ func (v *confined) open(path string, flags int) (int, error) {
 }
 
 func (v *confined) at(path string) location {
-	return location{dir: v.fd, name: v.rel(path), path: path, follow: true, outside: v.place.refused()}
+	return location{dir: v.fd, name: v.rel(path), path: path, follow: true, outside: v.Outside()}
 }
 
 // statBeneath is stat for a location that stays in a directory.

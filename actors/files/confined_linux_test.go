@@ -362,6 +362,9 @@ func TestConfinedNoFollow(t *testing.T) {
 		t.Error("a file below the root", err)
 	}
 	y.must(os.Mkdir(y.dir+"/empty", 0o755))
+	if p, err := (Place{Path: y.dir + "/empty", Root: y.dir + "/empty"}).NoFollow(); err != nil || p.Remove(false, false) == nil {
+		t.Fatal("the root was removed", err)
+	}
 	for root, exists := range map[string]bool{y.dir + "/empty": true, y.dir + "/missing": false} {
 		for name, call := range calls {
 			for _, path := range []string{root, root + "/a/b"} {
@@ -378,4 +381,62 @@ func TestConfinedNoFollow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestConfinedView: every method of a View refuses a way out by itself, as others may change the way between
+// two calls.
+func TestConfinedView(t *testing.T) {
+	y := newYard(t)
+	y.link("../outside", "up")
+	y.must(os.Symlink("planted", y.outside+"/link"))
+	v, err := y.place("d").View()
+	y.must(err)
+	defer v.Close()
+	first := func(_ any, err error) error { return err }
+	for name, call := range map[string]func(path string) error{
+		"Lstat": func(p string) error { return first(v.Lstat(p)) }, "Stat": func(p string) error { return first(v.Stat(p)) },
+		"Readlink": func(p string) error { return first(v.Readlink(p)) }, "Mkdir": func(p string) error { return v.Mkdir(p+"new", 0o777) },
+		"MkdirAll": func(p string) error { return v.MkdirAll(p+"new", 0o777) }, "Remove": v.Remove, "RemoveAll": v.RemoveAll,
+		"Symlink": func(p string) error { return v.Symlink("x", p+"new") }, "Rename": func(p string) error { return v.Rename(y.root+"/d/file", p) },
+		"Rename from": func(p string) error { return v.Rename(p, y.root+"/d/new") }, "Chmod": func(p string) error { return v.Chmod(p, 0) },
+		"Canonicalize": func(p string) error { return first(v.Canonicalize(p)) }, "OpenDirectory": func(p string) error { return first(v.OpenDirectory(p)) },
+		"Pin":  func(p string) error { return v.Pin(p, func(string) { t.Error("Pin got out") }) },
+		"open": func(p string) error { return first(v.at(p).open(0, 0)) }, "stat": func(p string) error { _, _, err := v.at(p).stat(); return err },
+		"Follow": func(p string) error { return first(Follow(v, p, func(_, _ string) error { return nil })) },
+	} {
+		for _, path := range []string{"/up/link", "/../outside/link", "/../outside/d/file", "/up/d"} {
+			if err := call(y.root + path); !errors.Is(err, rules.ErrRefused) {
+				t.Errorf("%s of %s: %v, want a refusal", name, path, err)
+			}
+		}
+		if link, err := os.Readlink(y.outside + "/link"); link != "planted" {
+			t.Fatal(name, err)
+		}
+	}
+	y.must(os.Remove(y.outside + "/link"))
+	y.unharmed()
+}
+
+// TestConfinedWatch: a watch stays below the root, notices what happens there, and refuses links that lead out.
+func TestConfinedWatch(t *testing.T) {
+	y := newYard(t)
+	y.link("d", "in")
+	r := NewWatcher()
+	for path, target := range map[string]string{"up": "../outside", "abs": y.outside, "none": "../none", "absnone": "/none", "magic": "/proc/self/root"} {
+		y.link(target, path)
+		for _, rest := range []string{"", "/file", "/none/none"} {
+			if _, err := r.Watch(t.Context(), []Place{y.place(path + rest)}, nil); !errors.Is(err, rules.ErrRefused) {
+				t.Errorf("%s%s: %v, want a refusal", path, rest, err)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w, err := r.Watch(ctx, []Place{y.place("in/e/new/file")}, []Place{y.place("d/file")})
+	y.must(err)
+	told := make(chan struct{})
+	w.Then(func() { close(told) })
+	y.must(os.MkdirAll(y.root+"/d/e/new", 0o755))
+	y.must(os.WriteFile(y.root+"/d/e/new/file", nil, 0o644))
+	<-told
 }

@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,16 +17,21 @@ func Absent(err error) bool {
 // name, and adds each place on the way before looking there: a name in a directory, given by a path
 // without links. A directory without read permission is passed unwatched if the path goes on in it.
 // Follow returns the end as a path without links, or "" if a name is missing.
-func Follow(path string, add func(directory, name string) error) (end string, err error) {
-	directory, links := "/", 0
+//
+// Below a root, Follow begins in the root, and a way that leads out is an error.
+func Follow(v View, path string, add func(directory, name string) error) (end string, err error) {
+	directory, links := v.Top(), 0
 	var blind error // error of the last place
-	for rest := strings.Split(path, "/"); len(rest) > 0; {
+	for rest := strings.Split(strings.TrimPrefix(path, v.Top()), "/"); len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
 		switch name {
 		case "", ".":
 			continue
 		case "..":
+			if directory == v.Top() && v.Outside() != nil {
+				return "", v.Outside()
+			}
 			directory = filepath.Dir(directory)
 			continue
 		}
@@ -40,7 +44,7 @@ func Follow(path string, add func(directory, name string) error) (end string, er
 			return "", blind
 		}
 		here := filepath.Join(directory, name)
-		info, err := os.Lstat(here)
+		info, err := v.Lstat(here)
 		switch {
 		case err != nil && Absent(err):
 			return "", blind
@@ -54,11 +58,14 @@ func Follow(path string, add func(directory, name string) error) (end string, er
 			if links++; links > maxLinks {
 				return "", nil // Stat will report the loop
 			}
-			link, err := os.Readlink(here)
+			link, err := v.Readlink(here)
 			if err != nil {
 				return "", nil // the link has just vanished
 			}
 			if strings.HasPrefix(link, "/") {
+				if v.Outside() != nil {
+					return "", v.Outside()
+				}
 				directory = "/"
 			}
 			rest = append(strings.Split(link, "/"), rest...)

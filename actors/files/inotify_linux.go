@@ -81,10 +81,15 @@ func newInotify() (*inotify, error) {
 }
 
 // add makes the kernel watch a directory. Events refer to the directory by the returned descriptor.
-func (in *inotify) add(directory string) (wd int32, err error) {
-	failed := in.conn.Control(func(fd uintptr) {
-		n, e := unix.InotifyAddWatch(int(fd), directory, watched|watchFlags)
-		wd, err = int32(n), e
+func (in *inotify) add(v View, directory string) (wd int32, err error) {
+	failed := v.Pin(directory, func(path string) {
+		closed := in.conn.Control(func(fd uintptr) {
+			n, e := unix.InotifyAddWatch(int(fd), path, watched|watchFlags)
+			wd, err = int32(n), e
+		})
+		if closed != nil {
+			err = closed
+		}
 	})
 	switch {
 	case failed != nil:

@@ -166,8 +166,8 @@ func behindLinks(v View, path string) (string, error) {
 			return path, nil
 		case err != nil:
 			return "", err
-		case strings.HasPrefix(link, "/") && v.Top() != "/":
-			return "", v.at(link).outside
+		case strings.HasPrefix(link, "/") && v.Outside() != nil:
+			return "", v.Outside()
 		case strings.HasPrefix(link, "/"):
 			path = link
 		default:

@@ -44,6 +44,11 @@ type View interface {
 	OpenDirectory(path string) (fd int, err error)
 	// Top is the directory where Follow begins.
 	Top() string
+	// Outside is the error for paths that lead out; nil: no path does.
+	Outside() error
+	// Pin calls use with a path of a directory for calls that take no descriptor. The path leads to the directory
+	// also if a link comes into its way meanwhile.
+	Pin(directory string, use func(path string)) error
 	Close()
 
 	// at returns the location of a path. The location is good until Close, and is not closed itself.
@@ -74,6 +79,8 @@ func (whole) Chmod(path string, mode fs.FileMode) error     { return os.Chmod(pa
 func (whole) Canonicalize(path string) (string, error)      { return Canonicalize(path) }
 func (whole) OpenDirectory(path string) (fd int, err error) { return openDirectory(path) }
 func (whole) Top() string                                   { return "/" }
+func (whole) Outside() error                                { return nil }
+func (whole) Pin(path string, use func(string)) error       { use(path); return nil }
 func (whole) Close()                                        {}
 func (whole) at(path string) location                       { return anywhere(path) }
 

@@ -65,7 +65,7 @@ type Watch struct {
 	// watcher to missing are fixed at the beginning; so is release, once set.
 	watcher *Watcher
 	in      *inotify
-	paths   []string
+	paths   []Place
 	missing int // the first missing of paths do not exist, the others exist
 	release func() bool
 
@@ -90,7 +90,7 @@ func CanWatch() bool {
 // Watch begins a watch. The watch ends when a path of missing exists, when a path of present does
 // not exist (as os.Stat sees both), or when ctx is done. The watch may end at once. A change undone
 // before the watch has looked may go unnoticed.
-func (r *Watcher) Watch(ctx context.Context, missing, present []string) (*Watch, error) {
+func (r *Watcher) Watch(ctx context.Context, missing, present []Place) (*Watch, error) {
 	if n := len(missing) + len(present); n > maxWatched {
 		return nil, refuse("%d paths are to be watched, and a watch has at most %d", n, maxWatched)
 	}
@@ -186,11 +186,14 @@ func (w *Watch) look() error {
 // the places of a path before it looks at the path, so later changes cause events.
 func (w *Watch) differs() (bool, error) {
 	places := make(map[place]bool)
-	for i, path := range w.paths {
-		if _, err := Follow(path, func(directory, name string) error { return w.add(directory, name, places) }); err != nil {
-			return false, err
-		}
-		_, err := os.Stat(path)
+	for i, place := range w.paths {
+		err := place.in(func(v View) error {
+			if _, err := Follow(v, place.Path, func(directory, name string) error { return w.add(v, directory, name, places) }); err != nil {
+				return err
+			}
+			_, err := v.Stat(place.Path)
+			return err
+		})
 		if err != nil && !Absent(err) {
 			return false, err
 		}
@@ -206,11 +209,11 @@ func (w *Watch) differs() (bool, error) {
 }
 
 // add watches the directory, and adds the place to places and to the watch.
-func (w *Watch) add(directory, name string, places map[place]bool) error {
+func (w *Watch) add(v View, directory, name string, places map[place]bool) error {
 	// Repeated until the descriptor stays the same: another watch's end may have removed the
 	// descriptor before keep registered it. A registered descriptor reports its events.
 	for last := int32(-1); ; {
-		wd, err := w.in.add(directory)
+		wd, err := w.in.add(v, directory)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ const watchTime = 30 * time.Second
 // watch begins a watch, until the test ends.
 func watch(t *testing.T, r *Watcher, missing, present []string) (told chan struct{}) {
 	t.Helper()
-	w, err := r.Watch(t.Context(), missing, present)
+	w, err := r.Watch(t.Context(), places(missing), places(present))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func idle(t *testing.T, r *Watcher) {
 func (r *Watcher) settled(t *testing.T) {
 	t.Helper()
 	marker := filepath.Join(t.TempDir(), "marker")
-	w, err := r.Watch(t.Context(), []string{marker}, nil)
+	w, err := r.Watch(t.Context(), places([]string{marker}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,20 +205,20 @@ func TestWatchRefuses(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(dir, "/", i)
 	}
-	_, err := r.Watch(t.Context(), many[1:], many[:1])
+	_, err := r.Watch(t.Context(), places(many[1:]), places(many[:1]))
 	wantText(t, err, "65 paths are to be watched, and a watch has at most 64")
-	_, err = r.Watch(t.Context(), []string{dir + "/loop"}, nil)
+	_, err = r.Watch(t.Context(), places([]string{dir + "/loop"}), nil)
 	wantText(t, err, "Symbolic link loop (os error 40)")
-	_, err = r.Watch(t.Context(), []string{dir + "/" + strings.Repeat("a", 256)}, nil)
+	_, err = r.Watch(t.Context(), places([]string{dir + "/" + strings.Repeat("a", 256)}), nil)
 	wantText(t, err, "Filename too long (os error 36)")
 	idle(t, r)
 
-	w, err := r.Watch(t.Context(), many[1:], nil)
+	w, err := r.Watch(t.Context(), places(many[1:]), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.most = r.places + 2
-	_, err = r.Watch(t.Context(), []string{dir + "/none/a"}, nil)
+	_, err = r.Watch(t.Context(), places([]string{dir + "/none/a"}), nil)
 	if !errors.As(err, new(*Refusal)) {
 		t.Errorf("more places than there may be: %v", err)
 	}
@@ -237,7 +237,7 @@ func TestWatchEnds(t *testing.T) {
 	for i := range 300 {
 		ctx, cancel := context.WithCancel(context.Background())
 		go cancel()
-		w, err := r.Watch(ctx, []string{dir + "/a/b/c", dir + "/a/x"}, nil)
+		w, err := r.Watch(ctx, places([]string{dir + "/a/b/c", dir + "/a/x"}), nil)
 		if err == nil {
 			w.Then(func() { t.Error("told of no change") })
 			sh(t, dir, fmt.Sprintf("mv a x%d; mkdir -p a/b", i)) // the watch may be looking when it ends
@@ -261,7 +261,7 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchKeepsWhatItNeeds(t *testing.T) {
 	dir := tree(t, nil)
 	r := NewWatcher()
-	w, err := r.Watch(t.Context(), []string{dir + "/a/b/c"}, nil)
+	w, err := r.Watch(t.Context(), places([]string{dir + "/a/b/c"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestWatchWithoutPermission(t *testing.T) {
 	told = watch(t, r, []string{dir + "/shut/open/c"}, nil)
 	sh(t, dir, "rm shut/open/b; rmdir shut/open; mkdir shut/open; touch shut/open/c")
 	await(t, told, "a file in a directory made anew")
-	_, err := r.Watch(t.Context(), []string{dir + "/shut/a"}, nil)
+	_, err := r.Watch(t.Context(), places([]string{dir + "/shut/a"}), nil)
 	wantText(t, err, "Permission denied (os error 13)")
 	idle(t, r)
 }
@@ -385,7 +385,7 @@ func TestWatchFollows(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		w, err := r.Watch(ctx, missing, present)
+		w, err := r.Watch(ctx, places(missing), places(present))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,9 +393,9 @@ func TestWatchFollows(t *testing.T) {
 		for range 10 {
 			change()
 			for i, path := range w.paths {
-				_, err := os.Stat(path)
+				_, err := os.Stat(path.Path)
 				if err != nil && !Absent(err) || (err != nil) != (i < w.missing) {
-					await(t, told, path)
+					await(t, told, path.Path)
 					return
 				}
 			}
@@ -447,7 +447,7 @@ func TestWatchesShare(t *testing.T) {
 	for range 2 {
 		others.Go(func() {
 			for !over.Load() {
-				wd, err := r.in.add(dir + "/d")
+				wd, err := r.in.add(whole{}, dir + "/d")
 				if err != nil {
 					t.Error(err)
 				}
@@ -490,12 +490,12 @@ func TestWatchBroken(t *testing.T) {
 	r := NewWatcher()
 	told := make(chan struct{}, 4)
 	for range 2 {
-		w, err := r.Watch(t.Context(), []string{dir + "/a"}, nil)
+		w, err := r.Watch(t.Context(), places([]string{dir + "/a"}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.Then(func() {
-			again, err := r.Watch(t.Context(), []string{dir + "/a"}, nil)
+			again, err := r.Watch(t.Context(), places([]string{dir + "/a"}), nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -515,13 +515,13 @@ func TestWatchBroken(t *testing.T) {
 func BenchmarkWatch(b *testing.B) {
 	dir := b.TempDir()
 	r := NewWatcher()
-	if _, err := r.Watch(b.Context(), []string{dir + "/none"}, nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.Watch(b.Context(), places([]string{dir + "/none"}), nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := r.Watch(ctx, []string{dir + "/a/b/c"}, nil); err != nil {
+		if _, err := r.Watch(ctx, places([]string{dir + "/a/b/c"}), nil); err != nil {
 			b.Fatal(err)
 		}
 		cancel()

@@ -20,7 +20,7 @@ func NewWatcher() *Watcher { return new(Watcher) }
 func CanWatch() bool { return false }
 
 // Watch fails: this system cannot watch.
-func (*Watcher) Watch(context.Context, []string, []string) (*Watch, error) {
+func (*Watcher) Watch(context.Context, []Place, []Place) (*Watch, error) {
 	return nil, errors.ErrUnsupported
 }
 

@@ -173,8 +173,8 @@ func (in *instance) forget(d *directory) bool {
 
 // add watches a directory with fsnotify, unless fsnotify watches it already, and registers the place
 // for the watch. Opening the directory may wait for a filesystem, so no lock is held for it.
-func (w *Watch) add(path, name string) (place, error) {
-	h, err := open(path)
+func (w *Watch) add(v files.View, path, name string) (place, error) {
+	h, err := open(v, path)
 	if err != nil {
 		return place{}, err
 	}

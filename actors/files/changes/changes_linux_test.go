@@ -55,7 +55,7 @@ func until(t interface{ Fatal(...any) }, what string, done func() bool) {
 func begin(t *testing.T, r *Watcher, path string) *Watch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	w, err := r.Watch(ctx, path, new(room))
+	w, err := r.Watch(ctx, files.Place{Path: path}, new(room))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (r *Watcher) settled(t interface{ Fatal(...any) }, dir string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	marker := filepath.Join(dir, "marker")
-	w, err := r.Watch(ctx, marker, new(room))
+	w, err := r.Watch(ctx, files.Place{Path: marker}, new(room))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestWatchEnds(t *testing.T) {
 	for i := range 300 {
 		ctx, cancel := context.WithCancel(context.Background())
 		for _, path := range []string{a + "/c", a, b, b + "/c/d"} {
-			_, err := r.Watch(ctx, path, new(room))
+			_, err := r.Watch(ctx, files.Place{Path: path}, new(room))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -277,13 +277,13 @@ func TestWatchRefuses(t *testing.T) {
 	} {
 		old := *limit.at
 		*limit.at = 1
-		_, err := r.Watch(t.Context(), t.TempDir(), new(room))
+		_, err := r.Watch(t.Context(), files.Place{Path: t.TempDir()}, new(room))
 		if err == nil || !strings.Contains(err.Error(), limit.want) {
 			t.Errorf("%v, want %s", err, limit.want)
 		}
 		*limit.at = old
 	}
-	if _, err := r.Watch(t.Context(), "/"+strings.Repeat("a", maxPath), new(room)); !errors.Is(err, unix.ENAMETOOLONG) {
+	if _, err := r.Watch(t.Context(), files.Place{Path: "/" + strings.Repeat("a", maxPath)}, new(room)); !errors.Is(err, unix.ENAMETOOLONG) {
 		t.Errorf("a path of %d bytes: %v", maxPath+1, err)
 	}
 	sh(t, dir, "touch a")
@@ -309,7 +309,7 @@ func TestWatchWithoutPermission(t *testing.T) {
 	r := NewWatcher()
 	open := begin(t, r, dir+"/shut/open")
 	for _, path := range []string{"/shut", "/shut/b", "/shut/none"} {
-		if _, err := r.Watch(t.Context(), dir+path, new(room)); err == nil || files.Text(err) != "Permission denied (os error 13)" {
+		if _, err := r.Watch(t.Context(), files.Place{Path: dir + path}, new(room)); err == nil || files.Text(err) != "Permission denied (os error 13)" {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -364,7 +364,7 @@ func TestWatchFollows(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		for _, name := range rapid.SliceOfNDistinct(names, 1, 4, rapid.ID).Draw(t, "watched") {
-			if w, err := r.Watch(ctx, filepath.Join(top, name), new(room)); err == nil { // else a loop of links
+			if w, err := r.Watch(ctx, files.Place{Path: filepath.Join(top, name)}, new(room)); err == nil { // else a loop of links
 				watches[w] = looksLike(w.path)
 			}
 		}
@@ -455,7 +455,7 @@ func TestWatchesShare(t *testing.T) {
 		others.Go(func() {
 			for !over.Load() {
 				ctx, cancel := context.WithCancel(context.Background())
-				if _, err := r.Watch(ctx, dir, new(room)); err != nil {
+				if _, err := r.Watch(ctx, files.Place{Path: dir}, new(room)); err != nil {
 					t.Error(err)
 				}
 				cancel()
@@ -464,7 +464,7 @@ func TestWatchesShare(t *testing.T) {
 	}
 	for i := range 200 {
 		ctx, cancel := context.WithCancel(context.Background())
-		w, err := r.Watch(ctx, dir, new(room))
+		w, err := r.Watch(ctx, files.Place{Path: dir}, new(room))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
 )
 
 // handle is a directory under a name of its own for fsnotify.
@@ -17,8 +19,8 @@ type handle struct {
 	id fileID
 }
 
-func open(path string) (h handle, err error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func open(v files.View, path string) (h handle, err error) {
+	fd, err := v.OpenDirectory(path)
 	if err != nil {
 		return handle{}, err
 	}

@@ -3,8 +3,9 @@
 package changes
 
 import (
-	"os"
 	"syscall"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
 )
 
 // handle is a directory, known to fsnotify by its path.
@@ -13,8 +14,8 @@ type handle struct {
 	id   fileID
 }
 
-func open(path string) (handle, error) {
-	info, err := os.Stat(path)
+func open(v files.View, path string) (handle, error) {
+	info, err := v.Stat(path)
 	if err != nil {
 		return handle{}, err
 	}

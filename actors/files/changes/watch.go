@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
 // maxPath is how many bytes a watched path may have: PATH_MAX of Linux without the zero byte.
@@ -23,6 +25,7 @@ type Watch struct {
 	watcher *Watcher
 	in      *instance
 	path    string
+	place   files.Place // of path
 	release func() bool
 
 	// Watcher.mu guards the fields below.
@@ -40,11 +43,12 @@ type Watch struct {
 
 // Watch begins a watch of an absolute path, until ctx is done. Changes after Watch has returned are
 // told.
-func (r *Watcher) Watch(ctx context.Context, path string, room batch.Room) (*Watch, error) {
-	if path = filepath.Clean(path); len(path) > maxPath {
+func (r *Watcher) Watch(ctx context.Context, at files.Place, room batch.Room) (*Watch, error) {
+	path := filepath.Clean(at.Path)
+	if len(path) > maxPath {
 		return nil, syscall.ENAMETOOLONG
 	}
-	w := &Watch{watcher: r, path: path, batch: batch.New(path, room), places: make(map[place]bool), busy: true}
+	w := &Watch{watcher: r, path: path, place: at, batch: batch.New(path, room), places: make(map[place]bool), busy: true}
 	if err := r.begin(w); err != nil {
 		return nil, err
 	}
@@ -175,21 +179,26 @@ func (w *Watch) follow(first bool) error {
 	w.watcher.mu.Lock()
 	w.fresh = false
 	w.watcher.mu.Unlock()
+	v, err := w.place.View()
+	if err != nil {
+		return err
+	}
+	defer v.Close()
 	places := make(map[place]bool)
 	var last place
 	var blind error // of the last place
 	add := func(directory, name string) error {
 		var p place
-		if p, blind = w.add(directory, name); blind == nil {
+		if p, blind = w.add(v, directory, name); blind == nil {
 			places[p], last = true, p
 		}
 		return blind
 	}
-	end, err := files.Follow(w.path, add)
-	if blind == nil {
+	end, err := files.Follow(v, w.path, add)
+	if blind == nil && !errors.Is(err, rules.ErrRefused) {
 		err = nil // a file that cannot be looked at counts as missing
 	}
-	id, isDir := identify(w.path)
+	id, isDir := identify(v, w.path)
 	if isDir && end != "" {
 		way := last
 		if err = add(end, ""); files.Absent(err) { // has just vanished: an event will tell
@@ -272,8 +281,8 @@ func (w *Watch) drop(but map[place]bool) (gone []*directory) {
 }
 
 // identify returns the identity of the file that path leads to; zero: there is none.
-func identify(path string) (id fileID, isDir bool) {
-	info, err := os.Stat(path)
+func identify(v files.View, path string) (id fileID, isDir bool) {
+	info, err := v.Stat(path)
 	if err != nil {
 		return fileID{}, false
 	}
