@@ -130,7 +130,7 @@ func TestKeptOfAllSessions(t *testing.T) {
 			all = append(all, p)
 			if m := p.call("group/start", group(large)); m.Error == nil {
 				accepted++
-			} else if !strings.Contains(m.Error.Message, "--memory-budget") {
+			} else if !strings.Contains(m.Error.Message, "an eighth of memory-budget, which is ") {
 				t.Fatalf("%+v", m.Error)
 			} else if m := p.call("group/start", group("small")); m.Error != nil {
 				t.Fatalf("a small one: %+v", m.Error)

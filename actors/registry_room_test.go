@@ -60,7 +60,7 @@ func TestLeftSessionsMakeRoom(t *testing.T) {
 	}
 	refused := newStiff(t, troupe)
 	refused.send(`{"id":1,"method":"initialize","params":{"clientName":"c"}}`)
-	if m := refused.read(); m.Error == nil || !strings.Contains(m.Error.Message, "the server has 4 sessions, its limit") {
+	if m := refused.read(); m.Error == nil || !strings.Contains(m.Error.Message, "max-sessions is 4 here, and the server has 4 sessions") {
 		t.Errorf("a fifth session: %+v", m)
 	}
 	// When the last program ends, a session without an owner makes room.

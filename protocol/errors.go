@@ -43,7 +43,7 @@ const (
 type Error struct {
 	Code    int             `json:"code" wire:"required"`    // a Code constant, or the code of another server
 	Message string          `json:"message" wire:"required"` // the peer's text, where clients compare texts
-	Data    json.RawMessage `json:"data,omitempty"`          // from a troupe server: an object with the advice
+	Data    json.RawMessage `json:"data,omitempty"`          // from a troupe server: an object with the advice, and the limit
 
 	cause error // not sent
 }
@@ -57,25 +57,56 @@ func (e *Error) Because(cause error) *Error {
 // Unwrap returns the cause; nil: unknown.
 func (e *Error) Unwrap() error { return e.cause }
 
-// advised is the Data of an Error from a troupe server.
-type advised struct {
-	Advice string `json:"advice"`
+// details is the Data of an Error from a troupe server.
+type details struct {
+	Advice string   `json:"advice,omitempty"`
+	Limit  string   `json:"limit,omitempty"`
+	Value  *float64 `json:"value,omitempty"`
+	Used   *float64 `json:"used,omitempty"`
+}
+
+// details returns the Data of e, if it is of a troupe server.
+func (e *Error) details() (d details) {
+	if len(e.Data) == 0 || unmarshalJSON(e.Data, &d) != nil {
+		return details{}
+	}
+	return d
+}
+
+func (e *Error) detail(d details) *Error {
+	e.Data, _ = appendValue(nil, reflect.ValueOf(d)) // encoding strings and finite numbers never fails
+	return e
+}
+
+// Exceeds says that a limit of the server refuses the request, and returns e. name is the flag of troupe serve
+// without dashes, and value is in its unit; a time is in milliseconds. used is how much was used before the
+// request; of a limit on a single request, used is what the request asks for.
+func (e *Error) Exceeds(name string, value, used float64) *Error {
+	d := e.details()
+	d.Limit, d.Value, d.Used = name, &value, &used
+	return e.detail(d)
+}
+
+// Limit returns the arguments of Exceeds; an empty name: the server names no limit.
+func (e *Error) Limit() (name string, value, used float64) {
+	d := e.details()
+	if d.Limit == "" || d.Value == nil || d.Used == nil {
+		return "", 0, 0
+	}
+	return d.Limit, *d.Value, *d.Used
 }
 
 // Advise sets the advice of e and returns e. The advice is for people: what was wrong, and what to
 // do. An Error has advice if clients compare its Message with the peer's text.
 func (e *Error) Advise(format string, a ...any) *Error {
-	e.Data, _ = appendValue(nil, reflect.ValueOf(advised{fmt.Sprintf(format, a...)})) // encoding a string never fails
-	return e
+	d := e.details()
+	d.Advice = fmt.Sprintf(format, a...)
+	return e.detail(d)
 }
 
 // Advice returns the advice of e; empty: none.
 func (e *Error) Advice() string {
-	var d advised
-	if len(e.Data) == 0 || unmarshalJSON(e.Data, &d) != nil {
-		return ""
-	}
-	return d.Advice
+	return e.details().Advice
 }
 
 func (e *Error) Error() string {

@@ -2,6 +2,34 @@ package protocol
 
 import "testing"
 
+// An error that names a limit keeps its advice, in either order, in both encodings.
+func TestLimitOfAnError(t *testing.T) {
+	const want = `{"advice":"wait","limit":"max-starts-each","value":0.5,"used":3}`
+	for _, e := range []*Error{Errorf(1, "no").Exceeds("max-starts-each", 0.5, 3).Advise("wait"), Errorf(1, "no").Advise("wait").Exceeds("max-starts-each", 0.5, 3)} {
+		if string(e.Data) != want {
+			t.Errorf("%s, want %s", e.Data, want)
+		}
+		for _, codec := range []Codec{JSON, Msgpack} {
+			frame, err := codec.AppendFailure(nil, InvalidID, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := codec.Decode(frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name, value, used := m.Error.Limit(); name != "max-starts-each" || value != 0.5 || used != 3 || m.Error.Advice() != "wait" {
+				t.Errorf("%s: %s, %v, %v, %s", codec.Name(), name, value, used, m.Error.Advice())
+			}
+		}
+	}
+	for _, data := range []string{``, `{"limit":"x","value":1}`, `{"value":1,"used":1}`, `{"limit":1,"value":1,"used":1}`} {
+		if name, value, used := (&Error{Data: []byte(data)}).Limit(); name != "" || value != 0 || used != 0 {
+			t.Errorf("%s: %s, %v, %v", data, name, value, used)
+		}
+	}
+}
+
 // A client reads the advice of an error, and shows it. Data of another form is no advice.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct {

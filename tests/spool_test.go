@@ -163,7 +163,7 @@ func TestSpoolRefused(t *testing.T) {
 		text      string
 	}{
 		{"0", obj{"onFull": "spool"}, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict"},
-		{"1000", obj{"onFull": "spool", "spoolBytes": 1001}, "retention.spoolBytes is 1001, this server allows 1000"},
+		{"1000", obj{"onFull": "spool", "spoolBytes": 1001}, "retention.spoolBytes is 1001, this server allows 1000 (spool-limit)"},
 		{"1000", obj{"spoolBytes": 10}, "retention.spoolBytes is for onFull spool: set that, or leave it out"},
 	} {
 		c := startServer(t, "--spool-limit", tt.limit).session(nil)

@@ -128,7 +128,7 @@ func runTime(s *env.Env, ms *uint64) (*uint64, *protocol.Error) {
 	case ms == nil || *ms == 0:
 		return &most, nil
 	case *ms > most:
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "timeoutMs is %d, this server allows 1 to %d (max-run-time)", *ms, most)
+		return nil, protocol.Errorf(protocol.CodeInvalidParams, "timeoutMs is %d, this server allows 1 to %d (max-run-time)", *ms, most).Exceeds("max-run-time", float64(most), float64(*ms))
 	}
 	return ms, nil
 }
@@ -154,7 +154,8 @@ func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
 	case r.SpoolBytes != nil && r.OnFull != protocol.OnFullSpool:
 		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is for onFull spool: set that, or leave it out")
 	case r.SpoolBytes != nil && *r.SpoolBytes > uint64(s.SpoolLimit):
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d", *r.SpoolBytes, s.SpoolLimit)
+		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d (spool-limit)", *r.SpoolBytes, s.SpoolLimit).
+			Exceeds("spool-limit", float64(s.SpoolLimit), float64(*r.SpoolBytes))
 	}
 	if r.Bytes == nil {
 		return s.Retention, nil

@@ -175,7 +175,7 @@ func TestNoSessionMakesRoom(t *testing.T) {
 		s.wants(1, message.Evict{IfIdle: true})
 		s.refused(0, "")
 		s.wait(func() { time.Sleep(roomTime) }) // the other one does not answer
-		s.refused(1, "the server has 2 sessions, its limit")
+		s.refused(1, "max-sessions is 2 here, and the server has 2 sessions")
 	})
 }
 

@@ -61,7 +61,8 @@ func (s *session) mayStart(n int) *protocol.Error {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
 	}
 	if has := s.processes.Len(); n > s.env.MaxProcesses-has {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "session has %d processes, the limit is %d: those that closed count until their retention is over", has, s.env.MaxProcesses)
+		return protocol.Errorf(protocol.CodeInvalidRequest, "max-processes is %d here, and the session has %d: processes that closed count until their retention is over", s.env.MaxProcesses, has).
+			Exceeds("max-processes", float64(s.env.MaxProcesses), float64(has))
 	}
 	return nil
 }

@@ -229,9 +229,9 @@ func TestSharesAreRefused(t *testing.T) {
 		}
 	}
 	read := protocol.SessionShareParams{Access: protocol.AccessRead}
-	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(0)}, protocol.CodeInvalidParams, "expiresInMs is 0, this server allows 1 to 7200000")
-	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200001)}, protocol.CodeInvalidParams, "expiresInMs is 7200001, this server allows 1 to 7200000")
-	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(1<<64 - 1)}, protocol.CodeInvalidParams, "this server allows 1 to 7200000")
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(0)}, protocol.CodeInvalidParams, "expiresInMs is 0, this server allows 1 to 7200000 (max-share-time)")
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200001)}, protocol.CodeInvalidParams, "expiresInMs is 7200001, this server allows 1 to 7200000 (max-share-time)")
+	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(1<<64 - 1)}, protocol.CodeInvalidParams, "this server allows 1 to 7200000 (max-share-time)")
 	refused(l, protocol.SessionShareParams{Access: protocol.AccessRead, Name: strings.Repeat("x", 1025)}, protocol.CodeInvalidParams, "name has 1025 bytes")
 	for range maxShares {
 		l.share(protocol.SessionShareParams{Access: protocol.AccessRead, ExpiresInMs: ms(7200000)})

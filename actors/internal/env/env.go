@@ -139,5 +139,5 @@ func (s *Env) Limits() protocol.Limits {
 
 // TooManyConnections returns the close reason for connections beyond MaxConnections.
 func (s *Env) TooManyConnections() string {
-	return fmt.Sprintf("the server has %d connections, its limit: try again later", s.MaxConnections)
+	return fmt.Sprintf("max-connections is %d here, and the server has as many: try again later", s.MaxConnections)
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"reflect"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -42,5 +43,10 @@ func within[T cmp.Ordered](name string, v **T, def, most *T, up int) *protocol.E
 	if up < 0 {
 		bound = "at least"
 	}
-	return protocol.Errorf(protocol.CodeInvalidParams, "limits.%s is %v, this server allows %s %v (max-limits)", name, **v, bound, *most)
+	return protocol.Errorf(protocol.CodeInvalidParams, "limits.%s is %v, this server allows %s %v (max-limits)", name, **v, bound, *most).
+		Exceeds("max-limits", number(*most), number(**v))
+}
+
+func number[T cmp.Ordered](v T) float64 {
+	return reflect.ValueOf(v).Convert(reflect.TypeFor[float64]()).Float()
 }
