@@ -6,7 +6,7 @@ package message
 //
 //   - MaxMessage() int: the largest message in either direction, in bytes.
 //   - SetMaxMessage(bytes int): sets the largest message from now on; 0 means MaxMessage.
-//   - Gone() bool: the other side neither reads nor writes any more. The troupe calls Gone while nobody
+//   - Gone() bool: this side was closed, or the other side neither reads nor writes any more. The troupe calls Gone while nobody
 //     calls ReadMessage.
 //   - Admit(): the client has a session now, and the transport does not count it as a stranger any more.
 //   - OnlyResumes() string: why only a client that resumes a session may use the connection, such as a

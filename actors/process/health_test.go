@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -93,6 +94,31 @@ func TestProbesThatCannotBeMade(t *testing.T) {
 		system.Root.Stop(pid)
 		synctest.Wait()
 	})
+}
+
+// Where starts have a rate, probes do not follow each other faster than once a second.
+func TestProbesAreNoWayAroundTheRate(t *testing.T) {
+	for rate, want := range map[float64]int64{0: 1000, 5: 10} {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			places, refused := quota.New(quota.Limits{Processes: 1, Starts: rate}, nil, nil).Start("alice", 1, time.Now())
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			var count *atomic.Int64
+			params := protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{Argv: []string{"true"}, EveryMs: 10}}}
+			pid, _, _ := fakeProcessOf(params, spawn, func(r *processRecord) {
+				r.place = placeOf(places[0])
+				count = probes(r, func(int) (int, error) { return 0, nil })
+			})
+			time.Sleep(10*time.Second + time.Millisecond)
+			synctest.Wait()
+			if n := count.Load(); n != want {
+				t.Errorf("at a rate of %v there were %d probes in 10 s, want %d", rate, n, want)
+			}
+			system.Root.Stop(pid)
+			synctest.Wait()
+		})
+	}
 }
 
 // A probe whose command cannot be started has failed.

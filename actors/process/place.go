@@ -13,6 +13,9 @@ import (
 // placePause is the time between two looks for descendants that keep the place of a closed process.
 const placePause = 200 * time.Millisecond
 
+// minProbeEvery is the shortest time between two probes where starts have a rate.
+const minProbeEvery = time.Second
+
 // place is the place of a process among the running processes of its owner key.
 type place struct {
 	in     *quota.Place
@@ -54,6 +57,15 @@ func (p *place) restarted() {
 	if p != nil {
 		p.in.Restarted(time.Now())
 	}
+}
+
+// probeEvery returns the time between two probes of a process whose client asks for every. Probes are no starts,
+// and a rate of starts would not bind a client whose probes follow each other at once.
+func (p *place) probeEvery(every time.Duration) time.Duration {
+	if p != nil && p.in.Rated() {
+		return max(every, minProbeEvery)
+	}
+	return every
 }
 
 // vacate gives the place back when the log is closed, before a client is told. The server may know only later

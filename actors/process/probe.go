@@ -20,7 +20,7 @@ import (
 
 func (p *process) probeLater(ctx actor.Context) {
 	if l := p.params.Liveness; l != nil && l.Probe != nil && p.life.Phase() == life.Running {
-		p.health.probeAt.Set(ctx, orDefault(l.Probe.EveryMs, defaultProbeEvery), probeDue{p.life.Run()})
+		p.health.probeAt.Set(ctx, p.place.probeEvery(orDefault(l.Probe.EveryMs, defaultProbeEvery)), probeDue{p.life.Run()})
 	}
 }
 

@@ -151,9 +151,12 @@ func (p *Place) Leave() {
 	}
 }
 
+// Rated reports whether starts have a rate.
+func (p *Place) Rated() bool { return p != nil && p.of.starts.PerSecond > 0 }
+
 // Paced returns when the process may start again within the rate of starts: at the time now, or later.
 func (p *Place) Paced(now time.Time) time.Time {
-	if p == nil || p.of.starts.PerSecond == 0 {
+	if !p.Rated() {
 		return now
 	}
 	p.of.mu.Lock()
@@ -164,7 +167,7 @@ func (p *Place) Paced(now time.Time) time.Time {
 // Restarted takes a start for another run of the process at the time now, even beyond the rate: several
 // processes may ask Paced at the same time.
 func (p *Place) Restarted(now time.Time) {
-	if p == nil || p.of.starts.PerSecond == 0 {
+	if !p.Rated() {
 		return
 	}
 	p.of.mu.Lock()
