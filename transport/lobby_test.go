@@ -305,11 +305,9 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 				}
 				resp.Body.Close()
 			}
-			s.listener.lobby.mu.Lock()
-			if n := s.listener.lobby.n; n > maxGuests {
+			if n := s.listener.lobby.guests(); n > maxGuests {
 				t.Errorf("%d guests", n)
 			}
-			s.listener.lobby.mu.Unlock()
 		})
 	}
 }
@@ -328,12 +326,7 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 		c.Write([]byte("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x80abcd"))
 		io.Copy(io.Discard, c)
 	}
-	l := s.listener.lobby
-	left := func() int {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.n
-	}
+	left := s.listener.lobby.guests
 	for deadline := time.Now().Add(30 * time.Second); left() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if n := left(); n != 0 {
@@ -341,10 +334,18 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 	}
 }
 
+func (l *lobby) guests() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}
+
 // serveAll reads a message from each accepted connection, and returns a channel of the connections with
 // a message.
-func serveAll(t *testing.T) (*Server, <-chan Conn) {
-	s, err := Listen("ws://127.0.0.1:0", nil)
+func serveAll(t *testing.T) (*Server, <-chan Conn) { return serveWith(t, "ws://127.0.0.1:0", nil) }
+
+func serveWith(t *testing.T, url string, o *ServerOptions) (*Server, <-chan Conn) {
+	s, err := Listen(url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
