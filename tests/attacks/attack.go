@@ -169,7 +169,11 @@ func (t *target) closeSessions(ctx context.Context) error {
 
 // closeSession closes a session. The session may have no connection, or may be gone.
 func (t *target) closeSession(ctx context.Context, id string) error {
-	p, err := t.as(operatorName).dialOnce(ctx) // an operator owns every session
+	var p *peer
+	err := eventually(ctx, answerWithin, func() (err error) {
+		p, err = t.as(operatorName).dialOnce(ctx) // an operator owns every session
+		return err                                // perhaps a limit: try again
+	})
 	if err != nil {
 		return err
 	}

@@ -169,14 +169,14 @@ func (t *target) secure(ctx context.Context, c net.Conn) (net.Conn, error) {
 	return inside, nil
 }
 
-// handshake returns a request for a websocket. more are lines of the header, each with its end.
-func handshake(token string, more ...string) string {
+// handshake returns a request for a websocket.
+func handshake(token string) string {
 	text := "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	if token != "" {
 		text += "Authorization: Bearer " + token + "\r\n"
 	}
-	return text + strings.Join(more, "") + "\r\n"
+	return text + "\r\n"
 }
 
 // An issuer has a certificate and its key.
