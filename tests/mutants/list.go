@@ -5,6 +5,23 @@ var mutants = []mutant{
 	{file: "internal/audit/audit.go", old: `case l.bytes+cost > maxQueued:`, new: `case false:`, breaks: "the queue of the audit log is bounded"},
 	{file: "internal/audit/audit.go", old: `if err == nil || !l.Refuse {`, new: `if true {`, breaks: "a start that cannot be recorded is refused"},
 	{file: "internal/audit/sink.go", old: `os.SameFile(mine, at)`, new: `mine != nil && at != nil`, breaks: "the audit log follows the name of its file"},
+	{file: "internal/rules/rules.go", old: `path = filepath.Clean(path)`, new: `_ = filepath.Clean`, breaks: "dots in a path lead out of no root of a policy"},
+	{file: "internal/rules/rules.go", old: `leadsTo(r.run, real) && !leadsTo(r.never, real)`, new: `leadsTo(r.run, real)`, breaks: "never-run counts more than run"},
+	{file: "internal/rules/file.go", old: `return new(Rule)`, new: `return f.rules[""]`, breaks: "a policy without a line for an identity refuses everything"},
+	{file: "internal/rules/file.go", old: `if rules, err = parse(data, f.confines); err == nil {`, new: `if rules, err = parse(data, f.confines); true {`, breaks: "a wrong policy leaves the last right one in use"},
+	{file: "actors/child/rule.go", old: `return real, nil`, new: `return found, nil`, breaks: "the program that a policy has allowed is executed by its path without links"},
+	{file: "actors/child/rule.go", old: `if err != nil || !rule.Program(real) {`, new: `if err != nil {`, breaks: "a policy refuses programs"},
+	{file: "actors/child/environ.go", old: ` || matchAny(hidden, name)`, new: ` || matchAny(hidden[:0], name)`, breaks: "a policy hides variables"},
+	{file: "actors/child/rule_linux.go", old: `case errors.Is(err, beneath.ErrOutside):
+		return refusal`, new: `case errors.Is(err, beneath.ErrOutside):
+		return nil`, breaks: "no link leads a working directory out of a policy"},
+	{file: "actors/files/view.go", old: `if p.Path == p.Root || p.Path == "/" {`, new: `if p.Path == "/" {`, breaks: "a root of a policy is not removed"},
+	{file: "actors/files/confined_linux.go", old: `return v.explain(v.root.RemoveAll(v.rel(path)))`, new: `return os.RemoveAll(path)`, breaks: "no link leads a removal out of a root"},
+	{file: "actors/files/confined_linux.go", old: `follow: true, outside: v.Outside()}`, new: `follow: true}`, breaks: "no link leads a read out of a root"},
+	{file: "actors/files/follow.go", old: `				if v.Outside() != nil {
+					return "", v.Outside()
+				}
+				directory = "/"`, new: `				directory = "/"`, breaks: "no link leads a watch out of a root"},
 	{file: "actors/command/outcome/outcome.go", old: `drainTime = 2 * time.Second`, new: `drainTime = 20 * time.Second`, breaks: "the end of a command waits 2 s for descendants"},
 	{file: "actors/command/outcome/outcome.go", old: `drainEntries = 256`, new: `drainEntries = 257`, breaks: "the drain of a command takes at most 256 entries"},
 	{file: "actors/command/outcome/outcome.go", old: `min(last, o.last+drainEntries)`, new: `last`, breaks: "the drain of a command is bounded"},
@@ -154,7 +171,7 @@ var mutants = []mutant{
 	{file: "actors/process/life.go", old: `Probing: p.health.probing.Load()`, new: `Probing: false`, breaks: "the life knows of a probe"},
 	{file: "actors/process/life.go", old: `max(keep, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
-	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env)
+	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server"},
 	{file: "internal/secrets/secrets.go", old: `isOwn && slices`, new: `false && isOwn && slices`, breaks: "no program gets TROUPE_TOKEN"},
 	{file: "actors/child/environ.go", old: `slices.Contains(core, strings.ToUpper(name))`, new: `slices.Contains(core, name)`, breaks: "inherit core takes names in any case"},
@@ -200,8 +217,8 @@ var mutants = []mutant{
 	{file: "actors/connection/output.go", old: `!c.observer && !c.acks || a.Of.command`, new: `!c.observer || a.Of.command`, breaks: "a Pong acknowledges nothing for a client that does so"},
 	{file: "client/cmd.go", old: `p.status == nil || p.status.Run != run`, new: `p.status == nil`, breaks: "the WaitDelay of a run does not kill a later run"},
 	{file: "client/cmd.go", old: `OfRun: protocol.OfRun{Run: uint64(run)}`, new: `OfRun: protocol.OfRun{}`, breaks: "the kill after a WaitDelay is for its run alone"},
-	{file: "actors/files/copy.go", old: `return nil, t.outside(to)`, new: `return nil, nil`, breaks: "a directory is not copied into itself through a link"},
-	{file: "actors/files/copy.go", old: `os.Mkdir(to, 0o700)`, new: `os.Mkdir(to, 0o777)`, breaks: "what is copied halfway is private"},
+	{file: "actors/files/copy.go", old: `return nil, c.outside(to)`, new: `return nil, nil`, breaks: "a directory is not copied into itself through a link"},
+	{file: "actors/files/copy.go", old: `c.target.Mkdir(to, 0o700)`, new: `c.target.Mkdir(to, 0o777)`, breaks: "what is copied halfway is private"},
 	{file: "actors/files/copy.go", old: `old.Mode()&fs.ModeSymlink == 0`, new: `old == nil`, breaks: "the copy of a link replaces no file"},
 	{file: "actors/files/sys_linux.go", old: `Resolve: unix.RESOLVE_NO_SYMLINKS`, new: `Resolve: 0`, breaks: "with followSymlinks false no link is followed"},
 	{file: "actors/files/sys_linux.go", old: `case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):`, new: `case false:`, breaks: "without openat2(2) calls with followSymlinks false are refused in its words"},
