@@ -2,6 +2,9 @@ package main
 
 // mutants are changes to the code. The tests of each package must notice the changes of the package.
 var mutants = []mutant{
+	{file: "internal/audit/event.go", old: `return inert(share.Redact(append(out, members...)))`, new: `return share.Redact(append(out, members...))`, breaks: "a line of the audit log controls no terminal"},
+	{file: "internal/audit/event.go", old: `text := inert(bytes`, new: `text := (bytes`, breaks: "a line of the audit log is bounded once it is escaped"},
+	{file: "transport/lobby.go", old: `h.n < most || 2*h.n < crowd`, new: `h.n < most`, breaks: "only hosts with many guests lose one"},
 	{file: "internal/audit/audit.go", old: `case l.bytes+cost > maxQueued:`, new: `case false:`, breaks: "the queue of the audit log is bounded"},
 	{file: "internal/audit/audit.go", old: `if err == nil || !l.Refuse {`, new: `if true {`, breaks: "a start that cannot be recorded is refused"},
 	{file: "internal/audit/sink.go", old: `os.SameFile(mine, at)`, new: `mine != nil && at != nil`, breaks: "the audit log follows the name of its file"},
