@@ -532,6 +532,14 @@ func TestPolicyOfFiles(t *testing.T) {
 			wantRefusalOrLink(method)
 		}
 	}
+	for _, path := range []string{dir + "/root/%2e%2e/outside/file", dir + "/root/..%2Foutside/file", dir + "/root/d/%2e%2e%2f%2e%2e/outside/file",
+		dir + `/root\..\outside\file`, "/proc/self/fd/0", "/proc/self/environ", "/proc/self/cwd/x", "/dev/fd/0", dir + "/root/%00/../../outside/file"} {
+		for _, uri := range []string{"file://" + path, "file://localhost" + path, "file:" + path, "FILE:///" + path} {
+			if code, text := c.callError("fs/readFile", obj{"path": uri}); strings.Contains(text, "planted") || !strings.Contains(text, "not allowed by the policy") && !strings.Contains(text, "invalid") && !strings.Contains(text, "NUL") {
+				t.Errorf("%s: %d %s, want a refusal", uri, code, text)
+			}
+		}
+	}
 	// Both ends of a copy count, and reading does not allow to change.
 	for _, ends := range [][2]string{{"/doc/file", "/doc/new"}, {"/outside/file", "/root/new"}, {"/root/d/file", "/outside/new"}, {"/root/up/file", "/root/new"}, {"/root/d/file", "/root/up/new"}} {
 		wantRefusal(t, c, "fs/copy", obj{"sourcePath": "file://" + dir + ends[0], "destinationPath": "file://" + dir + ends[1], "recursive": false}, "not allowed by the policy")

@@ -212,7 +212,7 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 	var rule *rules.Rule
 	if spec.Rule != nil {
 		step("look-up of the policy")
-		rule = spec.Rule()
+		rule = spec.Rule().Resolve() // as the server, which may look everywhere
 	}
 	spec.Env = withoutWithheld(spec.Env, rule)
 	// As the user: an error about a path closed to the user does not tell whether the path exists.

@@ -77,7 +77,7 @@ func TestProgramUnder(t *testing.T) {
 		"a directory outside": {real, dir + "/out", "", []string{"run " + real, "cwd " + dir}},
 	} {
 		spec := Spec{Name: "x", Argv: []string{c.argv0}, Dir: c.dir, Env: []string{"PATH=" + dir + ":/usr/bin"}}
-		path, err := programUnder(ruleOf(t, c.lines...), &spec, func(string) {})
+		path, err := programUnder(ruleOf(t, c.lines...).Resolve(), &spec, func(string) {})
 		if path != c.want || (c.want == "") != errors.Is(err, rules.ErrRefused) {
 			t.Errorf("%s: %q, %v, want %q", name, path, err, c.want)
 		}

@@ -18,7 +18,7 @@ func Absent(err error) bool {
 // without links. A directory without read permission is passed unwatched if the path goes on in it.
 // Follow returns the end as a path without links, or "" if a name is missing.
 //
-// Below a root, Follow begins in the root, and a way that leads out is an error.
+// Below a root, Follow begins in the root. On a way that leads out, add and the View refuse the first place outside.
 func Follow(v View, path string, add func(directory, name string) error) (end string, err error) {
 	directory, links := v.Top(), 0
 	var blind error // error of the last place
@@ -29,9 +29,6 @@ func Follow(v View, path string, add func(directory, name string) error) (end st
 		case "", ".":
 			continue
 		case "..":
-			if directory == v.Top() && v.Outside() != nil {
-				return "", v.Outside()
-			}
 			directory = filepath.Dir(directory)
 			continue
 		}
@@ -63,9 +60,6 @@ func Follow(v View, path string, add func(directory, name string) error) (end st
 				return "", nil // the link has just vanished
 			}
 			if strings.HasPrefix(link, "/") {
-				if v.Outside() != nil {
-					return "", v.Outside()
-				}
 				directory = "/"
 			}
 			rest = append(strings.Split(link, "/"), rest...)

@@ -447,7 +447,7 @@ func TestWatchesShare(t *testing.T) {
 	for range 2 {
 		others.Go(func() {
 			for !over.Load() {
-				wd, err := r.in.add(whole{}, dir + "/d")
+				wd, err := r.in.add(whole{}, dir+"/d")
 				if err != nil {
 					t.Error(err)
 				}

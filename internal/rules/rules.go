@@ -48,18 +48,31 @@ const (
 // Rule has the rights of an identity. The zero Rule allows nothing. A Rule never changes.
 type Rule struct {
 	run, never []string // patterns of programs, see matches
-	cwd, files roots    // files may be read, those of write also written
-	write      roots
-	hide       []string // patterns of variables, in upper case
+	// runs and nevers are the programs to which the links among run and never lead.
+	runs, nevers []string
+	cwd, files   roots // files may be read, those of write also written
+	write        roots
+	hide         []string // patterns of variables, in upper case
 }
 
 // AnyProgram reports whether every program is allowed.
 func (r *Rule) AnyProgram() bool { return len(r.never) == 0 && slices.Contains(r.run, "/**") }
 
-// Program reports whether the program at a path may be run. The path has no links. A pattern without wildcards
-// may be a link to the program: the link belongs to the operator.
+// Resolve returns the rule with the programs to which its patterns lead now: a pattern without wildcards may be a link,
+// which belongs to the operator. Resolve looks with the permissions of its thread, and may wait for disks.
+func (r *Rule) Resolve() *Rule {
+	if r.AnyProgram() {
+		return r
+	}
+	resolved := *r
+	resolved.runs, resolved.nevers = targets(r.run), targets(r.never)
+	return &resolved
+}
+
+// Program reports whether the program at a path may be run. The path has no links, and the rule is resolved.
 func (r *Rule) Program(real string) bool {
-	return leadsTo(r.run, real) && !leadsTo(r.never, real)
+	return (matchesAny(r.run, real) || slices.Contains(r.runs, real)) &&
+		!matchesAny(r.never, real) && !slices.Contains(r.nevers, real)
 }
 
 // Names reports whether the rule allows a program by its path alone, wherever the path leads. Then the error of
@@ -117,13 +130,15 @@ func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }
 
-// leadsTo reports whether a pattern stands for the file at real, or is a link to it.
-func leadsTo(patterns []string, real string) bool {
-	return matchesAny(patterns, real) || slices.ContainsFunc(patterns, func(p string) bool {
+// targets returns the paths without links of the patterns that are links.
+func targets(patterns []string) (all []string) {
+	for _, p := range patterns {
 		if strings.ContainsAny(p, `*?[\`) {
-			return false
+			continue
 		}
-		target, err := filepath.EvalSymlinks(p)
-		return err == nil && target == real
-	})
+		if target, err := filepath.EvalSymlinks(p); err == nil && target != p {
+			all = append(all, target)
+		}
+	}
+	return all
 }
