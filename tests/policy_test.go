@@ -583,3 +583,21 @@ func TestPolicyOfFiles(t *testing.T) {
 	}
 	wantRefusal(t, c, "fs/writeFile", obj{"path": "file://" + dir + "/root/abs/file", "dataBase64": "aGk="}, "(write)")
 }
+
+// TestPolicyOfUsers: the policy binds programs of other users, who can see neither its file nor its links.
+func TestPolicyOfUsers(t *testing.T) {
+	t.Parallel()
+	asRoot(t)
+	closed := realDir(t)
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	toID, toTrue := linkTo(t, "/usr/bin/id", closed+"/id"), linkTo(t, "/usr/bin/true", closed+"/true")
+	for name, lines := range map[string]string{"run": "* run " + toTrue, "never-run": "* run /**\n* never-run " + toID} {
+		c := startServer(t, "--policy-file", newPolicy(t, lines+"\n* cwd /").path, "--users-file", usersFile(t, "* default "+stranger)).session(nil)
+		wantRefusal(t, c, "process/start", startParams("q", obj{"argv": []string{"/usr/bin/id"}}), noProgram("/usr/bin/id"))
+		if code, _ := c.start(name, obj{"argv": []string{"/usr/bin/true"}}).awaitClosed(); code != 0 {
+			t.Errorf("%s: exit code %d", name, code)
+		}
+	}
+}
