@@ -272,7 +272,7 @@ func TestMaxConnections(t *testing.T) {
 		return err
 	}
 	closed, ok := errors.AsType[*transport.CloseError](dial())
-	if !ok || closed.Code != 1013 || !strings.Contains(closed.Reason, "2 connections") {
+	if !ok || closed.Code != 1013 || !strings.Contains(closed.Reason, "max-connections is 2") {
 		t.Errorf("the third got %v, want Close 1013", closed)
 	}
 	if m := first.call("session/info", "{}"); m.Error != nil {
