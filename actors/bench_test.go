@@ -27,10 +27,11 @@ type bencher struct {
 	out   protocol.OutputNotification
 }
 
-func newBencher(b *testing.B, codec protocol.Codec) *bencher {
+func newBencher(b *testing.B, codec protocol.Codec, config actors.Config) *bencher {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }), actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
-	troupe, err := actors.Start(system, actors.Config{Log: quiet, ClosedRetention: -1})
+	config.Log, config.ClosedRetention = quiet, -1
+	troupe, err := actors.Start(system, config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (c *bencher) start(id string, tty bool, argv ...string) {
 
 func eachCodec(b *testing.B, body func(*testing.B, *bencher)) {
 	for _, codec := range []protocol.Codec{protocol.JSON, protocol.Msgpack} {
-		b.Run(codec.Name(), func(b *testing.B) { body(b, newBencher(b, codec)) })
+		b.Run(codec.Name(), func(b *testing.B) { body(b, newBencher(b, codec, actors.Config{})) })
 	}
 }
 
@@ -138,23 +139,29 @@ func BenchmarkEcho(b *testing.B) {
 }
 
 // BenchmarkOutput: a chunk of 128 KiB from a pipe.
-func BenchmarkOutput(b *testing.B) {
-	eachCodec(b, func(b *testing.B, c *bencher) {
-		c.start("flood", false, "/bin/sh", "-c", "exec dd if=/dev/zero bs=128K 2>/dev/null")
-		const chunk = 128 << 10
-		b.SetBytes(chunk)
-		b.ReportAllocs()
-		got := 0
-		for b.Loop() {
-			for ; got < chunk; got += len(c.out.Chunk) {
-				for c.next().Method != protocol.NotifyOutput {
-				}
+func BenchmarkOutput(b *testing.B) { eachCodec(b, flood) }
+
+// BenchmarkOutputWithRates is BenchmarkOutput with limits for identities that are never reached.
+func BenchmarkOutputWithRates(b *testing.B) {
+	const never = 1 << 50
+	flood(b, newBencher(b, protocol.Msgpack, actors.Config{MaxOutputRateEach: never, MaxStdinRateEach: never, MaxRetainedEach: never}))
+}
+
+func flood(b *testing.B, c *bencher) {
+	c.start("flood", false, "/bin/sh", "-c", "exec dd if=/dev/zero bs=128K 2>/dev/null")
+	const chunk = 128 << 10
+	b.SetBytes(chunk)
+	b.ReportAllocs()
+	got := 0
+	for b.Loop() {
+		for ; got < chunk; got += len(c.out.Chunk) {
+			for c.next().Method != protocol.NotifyOutput {
 			}
-			got -= chunk
 		}
-		c.call(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "flood"})
-		if len(c.out.Chunk) == 0 {
-			b.Error(fmt.Errorf("no output"))
-		}
-	})
+		got -= chunk
+	}
+	c.call(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: "flood"})
+	if len(c.out.Chunk) == 0 {
+		b.Error(fmt.Errorf("no output"))
+	}
 }

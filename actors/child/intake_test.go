@@ -644,21 +644,3 @@ func take(in *Intake, max int) (n int, ok bool) {
 func put(in *Intake, s protocol.Stream, data []byte, taken int) {
 	in.Put(s, data, nil, Credit{N: taken}, 0)
 }
-
-// BenchmarkIntake: the way of a chunk through the intake, without a rate and with one that is never used up.
-func BenchmarkIntake(b *testing.B) {
-	for name, rate := range map[string]int64{"no rate": 0, "rate": 1 << 50} {
-		b.Run(name, func(b *testing.B) {
-			in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
-			in.Share(pace.NewMeter(rate))
-			data := make([]byte, 100<<10)
-			for b.Loop() {
-				n, _ := take(in, bufferSize)
-				put(in, protocol.Stdout, data, n)
-				in.Next()
-				in.Settle(0, 0)
-				in.Next()
-			}
-		})
-	}
-}

@@ -263,7 +263,7 @@ func TestShares(t *testing.T) {
 		t.Errorf("%d reserved, want the 70 of the share", n)
 	}
 	if n, more := b.Reserve(1000), b.Reserve(1); n != 30 || more != 0 {
-		t.Errorf("%d and %d reserved, want the 30 that the whole has left", n, more)
+		t.Fatalf("%d and %d reserved, want the 30 that the whole has left", n, more)
 	}
 	a.Return(20)
 	for n := 0; n != 2; n = <-told { // b waited for the whole

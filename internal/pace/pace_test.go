@@ -151,6 +151,9 @@ func TestLeave(t *testing.T) {
 		if woken != 2 || all[2].Take(10) != 10 || all[1].Take(1) != 0 {
 			t.Errorf("%d woken", woken)
 		}
+		if n := m.Flow(func() {}).Take(MinRate - 10); n != MinRate-10 {
+			t.Errorf("%d bytes of the rest of a turn", n)
+		}
 		all[2].Leave()
 		time.Sleep(time.Second)
 		if !m.Idle(time.Now()) {

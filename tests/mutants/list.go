@@ -238,11 +238,20 @@ var mutants = []mutant{
 	{file: "actors/files/handles.go", old: `if err == nil && scarce(hd.file) {`, new: `if false {`, breaks: "open files leave descriptors to the rest of the program"},
 	{file: "actors/files/handles.go", old: `h.close(id, hd)
 	}`, new: `}`, breaks: "a failed read closes the handle"},
-	{file: "actors/internal/quota/quota.go", old: `min(n, q.limits.Burst)`, new: `n`, breaks: "a group of more than a burst can start"},
-	{file: "actors/internal/quota/quota.go", old: `	if full.Before(now) {
+	{file: "actors/internal/quota/quota.go", old: `min(n, q.starts.Burst), now`, new: `n, now`, breaks: "a group of more than a burst can start"},
+	{file: "actors/internal/quota/quota.go", old: `(s.memory == nil || s.memory.Used() == 0)`, new: `true`, breaks: "an owner key is remembered while its output is held"},
+	{file: "internal/pace/pace.go", old: `	if full.Before(now) {
 		full = now
 	}
 `, new: ``, breaks: "a bucket holds no more than a burst"},
+	{file: "internal/pace/pace.go", old: `case len(m.queue) == 0 && m.bucket`, new: `case m.bucket`, breaks: "nobody overtakes those who wait for a turn"},
+	{file: "internal/pace/pace.go", old: `	f.gone = true // serve`, new: `	_ = true // serve`, breaks: "who has left gets no turn"},
+	{file: "internal/pace/pace.go", old: `m.give(f.granted - n)`, new: `m.give(0)`, breaks: "the rest of a turn is given back"},
+	{file: "actors/child/intake.go", old: `	in.rate.Give(c.N)
+`, new: ``, breaks: "unused credit is given back to the rate"},
+	{file: "actors/child/stdin.go", old: `part[:s.rate.Take(len(part))]`, new: `part[:]`, breaks: "stdin is held to its rate"},
+	{file: "actors/child/budget.go", old: `b.whole != nil && !b.whole.take(n, in)`, new: `false`, breaks: "a share has no more than the budget has left"},
+	{file: "actors/spool/spool.go", old: `n = d.whole.take(n, f)`, new: `_ = d.whole`, breaks: "a share has no more than the disk has left"},
 	{file: "actors/process/place.go", old: `		p.place.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
 	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
