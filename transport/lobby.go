@@ -15,7 +15,8 @@ const (
 	// maxGuests is the largest number of connections of a server that are not admitted yet.
 	maxGuests = 1024
 	// A guest may have to give way if its next step is overdue: by ripeAfter before it has a websocket,
-	// by busyRipeAfter afterwards. An honest client needs a round trip for a step.
+	// by busyRipeAfter afterwards. An honest client needs a round trip for a step. Inside TLS the first
+	// step is a handshake with its signatures and round trips, and is overdue by busyRipeAfter.
 	ripeAfter     = 250 * time.Millisecond
 	busyRipeAfter = time.Second
 	// speakWithin is how long a guest may be silent after a message that did not admit it. The server
@@ -50,6 +51,7 @@ const (
 // Any goroutine may call the methods of a lobby.
 type lobby struct {
 	max    int
+	early  time.Duration // how long a guest without a websocket may owe its next step
 	closed chan struct{}
 	freed  chan struct{} // holds a token after a guest has left
 
@@ -83,8 +85,12 @@ type guest struct {
 	left atomic.Bool // true from the moment at which in became nil
 }
 
-func newLobby(max int) *lobby {
-	return &lobby{max: max, closed: make(chan struct{}), freed: make(chan struct{}, 1), hosts: make(map[string]*host)}
+func newLobby(max int, tls bool) *lobby {
+	early := ripeAfter
+	if tls {
+		early = busyRipeAfter
+	}
+	return &lobby{max: max, early: early, closed: make(chan struct{}), freed: make(chan struct{}, 1), hosts: make(map[string]*host)}
 }
 
 // enter waits for a place for the accepted connection c, and may evict another guest. enter returns nil
@@ -161,7 +167,7 @@ func (l *lobby) ripe(now time.Time) *guest {
 func (h *host) ripe(now time.Time) *guest {
 	for stage := range h.guests {
 		if first := h.guests[stage].Front(); first != nil {
-			if g := first.Value.(*guest); now.Sub(g.since) >= g.stage.ripeAfter() {
+			if g := first.Value.(*guest); now.Sub(g.since) >= g.ripeAfter() {
 				return g
 			}
 		}
@@ -169,11 +175,11 @@ func (h *host) ripe(now time.Time) *guest {
 	return nil
 }
 
-func (s stage) ripeAfter() time.Duration {
-	if s >= listening {
+func (g *guest) ripeAfter() time.Duration {
+	if g.stage >= listening {
 		return busyRipeAfter
 	}
-	return ripeAfter
+	return g.lobby.early
 }
 
 // comes records that the guest has reached a stage. A guest that repeats a step stays as old as it was:

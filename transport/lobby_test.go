@@ -81,7 +81,7 @@ func TestWhoGivesWay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLobby(len(c.from))
+				l := newLobby(len(c.from), false)
 				all, guests := callers(l, c.from...)
 				c.prepare(guests)
 				time.Sleep(time.Second)
@@ -100,8 +100,13 @@ func TestWhoGivesWay(t *testing.T) {
 
 // A guest that has just come is not evicted: the next caller waits.
 func TestLobbyWaitsForTheYoung(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { testLobbyWaits(t, false, ripeAfter) })
+	t.Run("inside TLS", func(t *testing.T) { testLobbyWaits(t, true, busyRipeAfter) })
+}
+
+func testLobbyWaits(t *testing.T, tls bool, ripeAfter time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLobby(2)
+		l := newLobby(2, tls)
 		first, second := &caller{from: "10.0.0.1:1"}, &caller{from: "10.0.0.1:2"}
 		l.enter(first)
 		g := l.enter(second)
@@ -138,7 +143,7 @@ func TestCrowdGivesWay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLobby(8)
+				l := newLobby(8, false)
 				var own, crowd []*caller
 				for range c.own {
 					own = append(own, &caller{from: "10.0.0.1:1"})
@@ -174,7 +179,7 @@ func TestTalkersGiveWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLobby(8)
+				l := newLobby(8, false)
 				var over atomic.Bool
 				for range l.max {
 					g := l.enter(&caller{from: "10.0.0.1:1"})
@@ -209,7 +214,7 @@ func TestTalkersGiveWay(t *testing.T) {
 // A guest with an open connection has limited time for its first message, and again after each message.
 func TestGuestsMustSpeak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLobby(10)
+		l := newLobby(10, false)
 		start := time.Now()
 		var ended [4]atomic.Int64 // 0: not ended
 		var guests []*guest

@@ -125,7 +125,7 @@ func Listen(url string, o *ServerOptions) (*Server, error) {
 		framed:  o.Framed,
 		handler: newHandler(o, unix),
 	}
-	s.listener = wireListener{l, o.TLS, newLobby(maxGuests), s.handler.refused}
+	s.listener = wireListener{l, o.TLS, newLobby(maxGuests, o.TLS != nil), s.handler.refused}
 	s.http = http.Server{
 		Handler:                      s.handler,
 		ReadTimeout:                  DefaultHandshakeTimeout, // also for the first byte, and between requests
