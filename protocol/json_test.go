@@ -354,7 +354,7 @@ func TestAppendFails(t *testing.T) {
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
-	SessionInfoResult{}, SessionListResult{}, SessionSummary{}, ServerInfoResult{}, SessionCloseParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
+	SessionInfoResult{}, SessionListResult{}, SessionSummary{}, ServerInfoResult{}, AboutServer{}, SessionCloseParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
 	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},

@@ -167,13 +167,19 @@ type Limits struct {
 	DeadConnectionMs   uint64 `json:"deadConnectionMs"` // without a Pong; then the session is detached
 }
 
-// ServerInfoResult is the state of a server. (Ours.)
-type ServerInfoResult struct {
+// AboutServer describes a server. It is the whole answer to server/info for a client that is not an operator,
+// if the server asks for credentials. (Ours.)
+type AboutServer struct {
 	Server          ServerInfo `json:"server"`
 	ProtocolVersion string     `json:"protocolVersion"`
 	Limits          Limits     `json:"limits"`
 	Containment     string     `json:"containment"` // as in ProcessInfo
 	StartedAtMs     int64      `json:"startedAtMs"` // since the Unix epoch
+}
+
+// ServerInfoResult is the state of a server: what it has and uses, for all identities together. (Ours.)
+type ServerInfoResult struct {
+	AboutServer
 
 	Connections  int64 `json:"connections"`
 	Sessions     int64 `json:"sessions"`

@@ -235,6 +235,15 @@ func TestRoles(t *testing.T) {
 		eventually(t, fmt.Sprintf("%s sees %v", who, want), func() bool { return maps.Equal(sessionsOf(c.conn), want) })
 	}
 
+	for who, c := range map[string]*conn{"bob": bob, "operator": operator} { // what all identities do together
+		info := c.call("server/info", obj{})
+		for _, member := range []string{"connections", "children", "heapBytes", "panics"} {
+			if _, tells := info[member]; tells != (c == operator) || info["limits"] == nil {
+				t.Errorf("server/info for %s: %s", who, jsonText(info))
+			}
+		}
+	}
+
 	answer := func(token string, params obj) obj {
 		c, _, err := dialWS(t, s.url, http.Header{"Authorization": {"Bearer " + token}})
 		if err != nil {

@@ -264,7 +264,8 @@ func TestHostileProgramAsUser(t *testing.T) {
 	if err := os.Mkdir(spools, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := startServer(t, "--auth-token-file", tokens, "--users-file", policy, "--audit", audit, "--spool-dir", spools)
+	roles := file("roles", "alice operator\n") // sees how much the server spools
+	s := startServer(t, "--auth-token-file", tokens, "--auth-roles-file", roles, "--users-file", policy, "--audit", audit, "--spool-dir", spools)
 	alice, bob := s.as("token-of-alice-in-plain", nil), s.as("token-of-bob-in-plain", nil)
 	wait := func(c *conn, id, user string, more obj) *proc {
 		params := obj{"argv": sh("echo up; exec sleep 1000"), "user": user}

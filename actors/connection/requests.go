@@ -90,6 +90,10 @@ func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) 
 func (c *connection) tellServer(_ actor.Context, in inbound, _ struct{}) {
 	info := c.env.ServerInfo()
 	info.Limits = c.limits()
+	if who := identityOf(c.conn); who.Name != "" && !who.Operator {
+		c.respond(in, info.AboutServer) // the rest counts for all identities together
+		return
+	}
 	c.respond(in, info)
 }
 
