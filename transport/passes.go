@@ -12,8 +12,12 @@ import (
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
 
-// errRoles ends a connection whose client has other roles now.
-var errRoles = &auth.Refusal{Text: "the roles of this client have changed"}
+var (
+	// errRoles ends a connection whose client has other roles now.
+	errRoles = &auth.Refusal{Text: "the roles of this client have changed"}
+	// errExpired ends a connection whose credential has expired while a file could not be read.
+	errExpired = &auth.Refusal{Text: "the credential has expired"}
+)
 
 // passes end connections of a server whose credentials have expired, or are no longer right. Without a
 // change of a file a look costs one read of each file, and a comparison of times for each connection.
@@ -40,8 +44,10 @@ type pass struct {
 	end     func(error) // ends the connection, and does not block
 
 	// Owned by look.
-	id   auth.Identity
-	seen bool // a look has checked the credential: files may have changed since the client was let in
+	id auth.Identity
+	// sure means that the last look at the credential has found it right. Files may have changed since the
+	// client was let in, and a look may find a file that cannot be read.
+	sure bool
 }
 
 func newPasses(o *ServerOptions) *passes {
@@ -98,11 +104,15 @@ func (s *passes) look(now time.Time) {
 	changed := edition != s.edition || issuers != s.issuers
 	s.edition, s.issuers = edition, issuers
 	for _, p := range all {
-		if p.seen && !changed && (p.id.Until.IsZero() || now.Before(p.id.Until)) {
+		expired := !p.id.Until.IsZero() && !now.Before(p.id.Until)
+		if p.sure && !changed && !expired {
 			continue
 		}
-		p.seen = true
-		if err := p.check(issuers, now); err != nil {
+		err := p.check(issuers, now)
+		if err == nil && expired && !p.sure {
+			err = errExpired
+		}
+		if err != nil {
 			p.leave()
 			p.end(err)
 		}
@@ -114,15 +124,14 @@ func (p *pass) check(issuers *x509.CertPool, now time.Time) error {
 	v := p.visitor
 	v.Issuers = issuers
 	id, err := p.of.door.Identify(v, now)
-	switch {
-	case err == nil && id.Same(p.id):
-		p.id = id
-		return nil
-	case err == nil:
-		return errRoles
-	}
-	if _, refused := err.(*auth.Refusal); refused {
+	p.sure = err == nil
+	switch _, refused := err.(*auth.Refusal); {
+	case refused:
 		return err
+	case err == nil && !id.Same(p.id):
+		return errRoles
+	case err == nil:
+		p.id = id
 	}
 	return nil
 }

@@ -104,6 +104,49 @@ func TestTokensRevokedDuringTheHandshake(t *testing.T) {
 	}
 }
 
+// A look that could not read a file says nothing about the credential: the next look checks it again.
+func TestUnreadableFilesHideNoRevocation(t *testing.T) {
+	door, file := openDoor(t)
+	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	visitor := auth.Visitor{Header: bearer("alice-has-a-token").Header}
+	id, err := door.Identify(visitor, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, file, "bob bob-has-a-token-too\n")
+	s.look(time.Now()) // of somebody else's connection
+	os.Rename(file, file+".away")
+	var ended error
+	s.enter(visitor, id, func(err error) { ended = err })
+	s.look(time.Now())
+	if ended != nil {
+		t.Errorf("without a file: %v", ended)
+	}
+	os.Rename(file+".away", file)
+	s.look(time.Now())
+	if ended != auth.ErrToken {
+		t.Errorf("%v, want %v", ended, auth.ErrToken)
+	}
+}
+
+// A credential expires also while a file cannot be read.
+func TestUnreadableFilesDelayNoExpiry(t *testing.T) {
+	door, file := openDoor(t)
+	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	var ended error
+	until := time.Now().Add(time.Minute)
+	s.enter(auth.Visitor{Header: bearer("a-signed-token").Header}, auth.Identity{Name: "jwt:dave", Until: until}, func(err error) { ended = err })
+	os.Remove(file)
+	s.look(until.Add(-1))
+	if ended != nil {
+		t.Errorf("too early: %v", ended)
+	}
+	s.look(until)
+	if ended != errExpired {
+		t.Errorf("%v, want %v", ended, errExpired)
+	}
+}
+
 // A connection ends when its roles change, whatever the credential is.
 func TestLostRolesEndConnections(t *testing.T) {
 	door, _ := openDoor(t)
