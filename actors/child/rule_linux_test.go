@@ -1,12 +1,14 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -96,4 +98,26 @@ func TestProgramUnder(t *testing.T) {
 	if _, err := programUnder(ruleOf(t, "run /**", "cwd /", "read /srv"), &spec, func(string) {}); !errors.Is(err, rules.ErrRefused) {
 		t.Errorf("a start that looks at any file: %v", err)
 	}
+}
+
+// The end of a start that was given up does not touch the directory that its look-up may be about to open. The race
+// detector sees it.
+func TestGivenUpStartLeavesItsDirectoryToTheLookUp(t *testing.T) {
+	dir := t.TempDir()
+	rule := ruleOf(t, "run /**", "cwd "+dir)
+	h := newHost(t, HostConfig{})
+	ctx, giveUp := context.WithCancel(context.Background())
+	asked, mayGo := make(chan struct{}), make(chan struct{})
+	spec := script("true")
+	spec.Dir, spec.Context = dir, ctx
+	spec.Rule = func() *rules.Rule { close(asked); <-mayGo; return rule }
+	over := make(chan struct{})
+	h.Start(spec, NewIntake(1<<20, NewBudget(0, nil), nil, func() {}), func(Handle, error) {
+		close(mayGo)
+		time.Sleep(10 * time.Millisecond) // the look-up opens the directory meanwhile
+		close(over)
+	})
+	<-asked
+	giveUp()
+	<-over
 }

@@ -27,7 +27,8 @@ type job struct {
 	done func(Handle, error)
 	ask  func() error // see Host.Ask; nil: a start
 
-	path     string      // of the program; "": the look-up has not ended
+	path     string      // of the program; "": the look-up has not ended, or has failed
+	lookedUp bool        // the look-up has ended, and changes spec no more
 	apart    bool        // the child may hang before it runs, or has steps of its own
 	step     string      // the current step of the look-up
 	deadline *time.Timer // of the look-up
@@ -170,6 +171,7 @@ func (h *Host) lookUp(j *job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	j.deadline.Stop()
+	j.lookedUp = true
 	if !apart || err != nil || j.over {
 		h.leave(j)
 	}
@@ -224,9 +226,10 @@ func (h *Host) end(j *job, err error) {
 	}()
 }
 
-// closeDir closes the working directory that the rule has allowed. closeDir may be repeated.
+// closeDir closes the working directory that the rule has allowed, unless the look-up may still open it. closeDir
+// may be repeated. The caller holds Host.mu.
 func (j *job) closeDir() {
-	if j.spec.dir != nil {
+	if j.lookedUp && j.spec.dir != nil {
 		j.spec.dir.Close()
 	}
 }
@@ -236,8 +239,8 @@ func (h *Host) forgetStart(j *job) {
 	if j.unwatch != nil {
 		j.unwatch()
 	}
-	j.closeDir()
 	h.mu.Lock()
+	j.closeDir()
 	delete(h.starts, j)
 	h.work.Broadcast()
 	h.mu.Unlock()
