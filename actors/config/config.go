@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/faults"
 	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/internal/share"
@@ -23,9 +24,9 @@ const (
 	// minBudget is the smallest Budget. An eighth of less would be 0, which means no bound.
 	minBudget = 8
 	// ServerUser is the user of the server in the result of Config.Users. No login has such a name.
-	ServerUser = "@server"
+	ServerUser = identity.ServerUser
 	// NoNewPrivsUser is no user: among the allowed users of Config.Users it sets NoNewPrivs for the identity.
-	NoNewPrivsUser = "@no-new-privs"
+	NoNewPrivsUser = identity.NoNewPrivsUser
 )
 
 // Config has the options of a troupe. The zero Config is a good one. Sizes are in bytes.

@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// These words stand in place of a user of the system, among the users as whom programs of an identity may run. No
+// login begins with @.
+const (
+	ServerUser     = "@server"       // the user of the server
+	NoNewPrivsUser = "@no-new-privs" // no user: programs of the identity gain no privileges
+)
+
 // An Identity is who a client is. The zero Identity is every client of a server that asks for no
 // credential.
 type Identity struct {

@@ -2,8 +2,10 @@ package auth
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
 
@@ -46,6 +48,10 @@ func parseUsers(data []byte) (map[string]usersOf, error) {
 		switch {
 		case linefile.Commented(fields):
 			return nil, fmt.Errorf("line %d: %w", number, linefile.ErrComment)
+		case slices.ContainsFunc(fields[1:], unknownWord):
+			return nil, fmt.Errorf("line %d: no user begins with @, except %s and %s: %q", number, identity.ServerUser, identity.NoNewPrivsUser, strings.Join(fields, " "))
+		case len(fields) == 3 && fields[1] == "default" && fields[2] == identity.NoNewPrivsUser:
+			return nil, fmt.Errorf("line %d: %s is no user, and cannot be the default: write %s %[2]s", number, fields[2], fields[0])
 		case len(fields) == 3 && fields[1] == "default" && of.def == "":
 			of.def = fields[2]
 			of.allowed = append(of.allowed, fields[2])
@@ -60,6 +66,11 @@ func parseUsers(data []byte) (map[string]usersOf, error) {
 		all[fields[0]] = of
 	}
 	return all, nil
+}
+
+// unknownWord reports whether the word in place of a user is misspelt: a misspelt @no-new-privs must not go unnoticed.
+func unknownWord(user string) bool {
+	return strings.HasPrefix(user, "@") && user != identity.ServerUser && user != identity.NoNewPrivsUser
 }
 
 // Of returns the users of an identity, and the default user; "": none. Users of * are users of everybody;

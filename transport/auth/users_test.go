@@ -42,6 +42,7 @@ func TestUsers(t *testing.T) {
 	want("", "nobody", "nobody")
 
 	for _, wrong := range []string{"alice\n", "alice default\n", "alice build # root\n", "alice default build #root\n", "alice default a b\n", "alice default a\nalice default b\n",
+		"alice default @no-new-privs\n", "alice build @no-new-priv\n", "alice @Server\n",
 		"alice " + strings.Join(slices.Repeat([]string{"u"}, 1001), " ") + "\n"} {
 		write(wrong)
 		if got, _, err := users.Of("alice"); err == nil {
