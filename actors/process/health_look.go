@@ -1,7 +1,6 @@
 package process
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +76,10 @@ func as(u *child.User, look func(context.Context) error) func(context.Context) e
 		return look
 	}
 	return func(ctx context.Context) (err error) {
-		return cmp.Or(child.LookAs(u, func() { err = look(ctx) }), err)
+		if refused := child.LookAs(u, func() { err = look(ctx) }); refused != nil {
+			return refused
+		}
+		return err
 	}
 }
 
