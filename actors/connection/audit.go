@@ -77,17 +77,15 @@ func (c *connection) recordRequest(in inbound) {
 	c.env.Audit.Put(e)
 }
 
-// recordRefused records a request that the client may not send, once for each method: a client whose requests
-// are refused must not fill the disk.
-func (c *connection) recordRefused(in inbound, err *protocol.Error) {
-	if c.refused[in.method] {
-		return
+// refusal returns a function that records why the client may not send a method. Any goroutine may call it. Only the
+// first refusal of each method is recorded: a client whose requests are refused must not fill the disk.
+func (c *connection) refusal(method string) func(reason string) {
+	log, who, refused := c.env.Audit, c.who(), &c.refused
+	return func(reason string) {
+		if _, again := refused.LoadOrStore(method, true); !again {
+			log.Put(audit.Request{Who: who, Method: method, Refused: audit.Text(reason)})
+		}
 	}
-	if c.refused == nil {
-		c.refused = make(map[string]bool)
-	}
-	c.refused[in.method] = true
-	c.env.Audit.Put(audit.Request{Who: c.who(), Method: in.method, Refused: audit.Text(err.Message)})
 }
 
 // recordFile returns the function that records the end of a call, on the goroutine of the call: the record
@@ -97,16 +95,17 @@ func (c *connection) recordFile(call *fileCall) func(error) {
 	if c.env.Audit == nil {
 		return func(error) {}
 	}
-	log, handles, who, method := c.env.Audit, c.files.handles, c.who(), call.in.method
+	log, handles := c.env.Audit, c.files.handles
 	e, ok := fileChange(call.in.params)
 	if !ok {
+		refused := c.refusal(call.in.method)
 		return func(err error) {
 			if errors.Is(err, rules.ErrRefused) {
-				log.Put(audit.Request{Who: who, Method: method, Refused: audit.Text(rules.ErrRefused.Error())})
+				refused(rules.ErrRefused.Error())
 			}
 		}
 	}
-	e.Who, e.Method = who, method
+	e.Who, e.Method = c.who(), call.in.method
 	if e.Handle != "" && e.Path == "" { // fs/close; calls with the same handle run one after the other
 		e.Path = audit.Text(handles.Replaces(string(e.Handle)))
 		if e.Path == "" {

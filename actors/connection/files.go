@@ -9,7 +9,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
-	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -192,16 +191,16 @@ func (c *connection) runFiles(ctx actor.Context) {
 			ctx.Send(self, fileDone{call, nil, refused})
 			continue
 		}
-		until, recorded, who, policy := c.files.ctx, c.recordFile(call), c.who(), c.env.Rules
+		until, recorded, refused, identity, policy := c.files.ctx, c.recordFile(call), c.refusal(call.in.method), c.who().Identity, c.env.Rules
 		c.env.Run(root, self, "file", func() {
 			c.env.FileTurns.Run(func() {
 				fault("file")
-				if err := c.env.MayUseFiles(who.Identity); err != nil {
-					c.env.Audit.Put(audit.Request{Who: who, Method: call.in.method, Refused: audit.Text(err.Message)})
+				if err := c.env.MayUseFiles(identity); err != nil {
+					refused(err.Message)
 					root.Send(self, fileDone{call, nil, err})
 					return
 				}
-				call.rule = policy.Of(who.Identity)
+				call.rule = policy.Of(identity)
 				result, err := any(nil), call.mayRun()
 				if err == nil {
 					result, err = call.do(until)

@@ -68,7 +68,7 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 		if c.guest != "" {
 			err = protocol.Errorf(protocol.CodeObserver, "%s is not for the guest of a share whose role is %s", in.method, c.role)
 		}
-		c.recordRefused(in, err)
+		c.refusal(in.method)(err.Message)
 		c.fail(in, err)
 	case in.wire == appServer && m.experimental && !c.experimental:
 		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
