@@ -54,6 +54,7 @@ func (c *connections) Receive(ctx actor.Context) {
 		}
 		c.mayEnd(ctx)
 	case *actor.Terminated:
+		message.ForgetEnded(ctx)
 		c.mayEnd(ctx)
 	default:
 		c.env.Unexpected(ctx.Self().GetId(), m)

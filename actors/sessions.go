@@ -17,6 +17,8 @@ func (s *sessions) Receive(ctx actor.Context) {
 		m.Under(ctx)
 	case message.SessionSpawned:
 		ctx.Respond(m)
+	case *actor.Terminated:
+		message.ForgetEnded(ctx)
 	case message.BudgetLow:
 		message.ToChildren(ctx, m)
 	case message.ListSessions:

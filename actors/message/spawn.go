@@ -56,3 +56,11 @@ func ToChildren(ctx actor.Context, m any) {
 		ctx.Send(pid, m)
 	}
 }
+
+// ForgetEnded lets go of the child whose Terminated the actor of ctx receives. protoactor keeps a pointer to an
+// ended child behind the end of its list, and so the memory of the child, until another child takes the place.
+func ForgetEnded(ctx actor.Context) {
+	if children := ctx.Children(); len(children) < cap(children) {
+		children[:len(children)+1][len(children)] = nil
+	}
+}

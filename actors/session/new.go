@@ -80,6 +80,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			message.ToChildren(ctx, m)
 		}
 	case *actor.Terminated:
+		message.ForgetEnded(ctx)
 		e.Strategy.Forget(m.Who)
 		if m.Who.Id == logic.Id {
 			ctx.Stop(ctx.Self()) // the session has ended, or has failed too often: end its processes
