@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,16 +14,13 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/internal/beneath"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -69,7 +66,7 @@ func parseServe(args []string) (*serveOptions, error) {
 		}
 		return nil, err
 	}
-	if err := o.audit.check(); err != nil {
+	if err := cmp.Or(o.audit.check(), o.checkLimits()); err != nil {
 		return nil, err
 	}
 	switch {
@@ -81,35 +78,6 @@ func parseServe(args []string) (*serveOptions, error) {
 		return nil, fmt.Errorf("--framing length is for --listen stdio and unix://PATH, not for %s: a websocket has frames of its own", o.listen)
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
 		return nil, fmt.Errorf("--framing %q: want lines or length", o.framing)
-	case o.config.DetachedTTL == 0:
-		return nil, errors.New("--detached-ttl 0 would end every session at its first cut: choose a longer time, or a negative time for no end")
-	case o.config.Retention < config.MinRetention:
-		return nil, fmt.Errorf("--retention %d: at least %d bytes are needed", o.config.Retention, config.MinRetention)
-	case o.config.Budget == 0:
-		return nil, errors.New("--memory-budget 0 would let no program write more than 64 KiB: choose a number of bytes, or a negative number for no bound")
-	case o.config.SpoolLimit < 0 || o.config.SpoolBudget < 1:
-		return nil, fmt.Errorf("--spool-limit %d, --spool-budget %d: choose a limit of 0 (no spool) or more, and a budget of 1 or more", o.config.SpoolLimit, o.config.SpoolBudget)
-	case o.config.MaxConnections < 1 || o.maxConnectionsEach < 0 || o.maxConnectionsEachAddress < 0:
-		return nil, fmt.Errorf("--max-connections %d, --max-connections-each %d, --max-connections-each-address %d: the first is at least 1, and 0 means no limit for the others",
-			o.config.MaxConnections, o.maxConnectionsEach, o.maxConnectionsEachAddress)
-	case o.config.MaxSessions < 1 || o.config.MaxProcesses < 1:
-		return nil, fmt.Errorf("--max-sessions %d, --max-processes %d: at least 1 is needed", o.config.MaxSessions, o.config.MaxProcesses)
-	case o.config.MaxSessionsEach < 0:
-		return nil, fmt.Errorf("--max-sessions-each %d cannot be negative; with 0 only --max-sessions counts", o.config.MaxSessionsEach)
-	case o.config.MaxProcessesEach < 0 || !(o.config.MaxStartsEach >= 0 && o.config.MaxStartsEach <= 1e6) || o.config.StartsBurst < 1:
-		return nil, fmt.Errorf("--max-processes-each %d, --max-starts-each %v, --max-starts-burst %d: 0 means no limit for the first two, the second is at most 1000000, and the third is at least 1",
-			o.config.MaxProcessesEach, o.config.MaxStartsEach, o.config.StartsBurst)
-	case o.config.MaxOutputRateEach != 0 && o.config.MaxOutputRateEach < config.MinRate || o.config.MaxStdinRateEach != 0 && o.config.MaxStdinRateEach < config.MinRate:
-		return nil, fmt.Errorf("--max-output-rate-each %d, --max-stdin-rate-each %d: choose at least %d bytes a second, or 0 for no limit",
-			o.config.MaxOutputRateEach, o.config.MaxStdinRateEach, config.MinRate)
-	case o.config.MaxRetainedEach < 0 || o.config.MaxSpooledEach < 0:
-		return nil, fmt.Errorf("--max-retained-each %d, --max-spooled-each %d cannot be negative; 0 means no limit", o.config.MaxRetainedEach, o.config.MaxSpooledEach)
-	case o.config.MaxRunTime < 0 || o.config.MaxRunTime > 0 && o.config.MaxRunTime < time.Millisecond:
-		return nil, fmt.Errorf("--max-run-time %v: choose 1ms or more, or 0 for no limit", o.config.MaxRunTime)
-	case o.config.IdleTimeout < 0 || o.config.MaxAge < 0:
-		return nil, errors.New("--idle-timeout and --max-session-age cannot be negative; 0 means no limit")
-	case o.config.KillGrace < 0 || o.config.ClosedRetention < 0:
-		return nil, errors.New("--kill-grace and --closed-retention cannot be negative; 0 means no time at all")
 	}
 	for _, origin := range o.allowOrigins {
 		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
@@ -123,16 +91,6 @@ func parseServe(args []string) (*serveOptions, error) {
 	default:
 		return nil, fmt.Errorf("--containment %q: want auto, cgroup, marker or group", o.containment)
 	}
-	// In a Config 0 means the default; in a flag 0 means zero.
-	if o.config.KillGrace == 0 {
-		o.config.KillGrace = -1
-	}
-	if o.config.SpoolLimit == 0 {
-		o.config.SpoolLimit = -1
-	}
-	if o.config.ClosedRetention == 0 {
-		o.config.ClosedRetention = -1
-	}
 	o.config.Version = version()
 	o.config.Subreaper = true // the whole process belongs to the server
 	return o, nil
@@ -144,56 +102,16 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 	f.StringVar(&o.framing, "framing", "", "`how` messages are framed: lines (only on stdio), or length (4 bytes of length before each message; on stdio or a unix socket); default: lines on stdio, else websockets")
 	f.BoolVar(&o.insecure, "insecure", false, "allow an address that other machines can reach although no credential is asked: whoever can connect can run programs as you")
 	f.Var(&o.allowOrigins, "allow-origin", "accept web pages of this `origin`, such as https://example.org; may be repeated (default: none)")
-	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: forever")
-	f.DurationVar(&o.config.IdleTimeout, "idle-timeout", 0, "how long a session lives without a connection and without output; 0: only --detached-ttl counts")
-	f.DurationVar(&o.config.MaxAge, "max-session-age", 0, "how long a session lives, connected or not; 0: forever")
-	f.BoolVar(&o.config.EvictForMemory, "evict-for-memory", false, "when --memory-budget is used up, end the session that has been without a connection the longest; default: programs wait")
-	f.IntVar(&o.config.MaxConnections, "max-connections", 10_000, "how many connections may have a session; a limit on connections never keeps a client from resuming because of its own dead connections")
-	f.IntVar(&o.maxConnectionsEach, "max-connections-each", 0, "how many connections an identity may have, or without credentials an address; 0: no limit of its own")
-	f.IntVar(&o.maxConnectionsEachAddress, "max-connections-each-address", 0, "how many connections an address, or a user of a unix socket, may have; 0: no limit of its own")
-	f.IntVar(&o.config.MaxSessions, "max-sessions", 10_000, "how many sessions there may be")
-	f.IntVar(&o.config.MaxSessionsEach, "max-sessions-each", 0, "how many sessions an identity may have, or without credentials an address; 0: only --max-sessions counts")
-	f.IntVar(&o.config.MaxProcesses, "max-processes", 10_000, "how many processes a session may have, including ended processes whose output can still be read")
-	f.IntVar(&o.config.MaxProcessesEach, "max-processes-each", 0, "how many processes an identity may run in all its sessions, or without credentials an address; 0: no limit")
-	f.Float64Var(&o.config.MaxStartsEach, "max-starts-each", 0, "how many processes an identity may start in a second, or without credentials an address. A restart counts, and waits. 0: no limit")
-	f.IntVar(&o.config.StartsBurst, "max-starts-burst", 10, "how many starts of --max-starts-each may come at once")
-	f.Int64Var(&o.config.MaxOutputRateEach, "max-output-rate-each", 0, "how many `bytes` the programs of an identity, or without credentials of an address, may write in a second, all together; beyond it they wait; 0: no limit")
-	f.Int64Var(&o.config.MaxStdinRateEach, "max-stdin-rate-each", 0, "how many `bytes` of stdin the programs of an identity, or without credentials of an address, may get in a second, all together; beyond it the answers to process/write wait; 0: no limit")
-	f.DurationVar(&o.config.MaxRunTime, "max-run-time", 0, "how long a run of a program may take, also if its client names no timeout; 0: no limit")
-	f.Func("default-limits", "limits of programs whose client names none, as the `JSON` of limits at process/start, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
-	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
-	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
-	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs when the server stops")
-	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that the server holds for each process before the process has to wait")
-	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Five eighths are for output (without the first 64 KiB of each process), a quarter for messages, requests and answers (without the first 64 KiB of each connection), an eighth for arguments and environments of processes (without the first 64 KiB of each session)")
 	f.StringVar(&o.config.SpoolDir, "spool-dir", "", "`directory` for output of programs whose client asked for a spool (default: the directory of temporary files)")
-	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: no spool")
-	f.Int64Var(&o.config.SpoolBudget, "spool-budget", 10<<30, "`bytes` that all programs together may spool")
-	f.Int64Var(&o.config.MaxRetainedEach, "max-retained-each", 0, "`bytes` of output that the server holds in memory for the programs of an identity, or without credentials of an address, all together, without the first 64 KiB of each; beyond it they wait; 0: only --memory-budget counts")
-	f.Int64Var(&o.config.MaxSpooledEach, "max-spooled-each", 0, "`bytes` that the programs of an identity, or without credentials of an address, may spool, all together; 0: only --spool-budget counts")
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "`how` the descendants of a program are found: auto, cgroup, marker or group")
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused, and calls about files for identities without @server. The file is read at each start. Needs a server that runs as root")
 	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write and hide. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
 	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
+	o.registerLimits(f)
 	o.credentials.register(f)
 	o.audit.register(f)
-}
-
-// limitsInto returns a function that parses limits of processes.
-func limitsInto(l *protocol.ProcessLimits) func(string) error {
-	return func(s string) error {
-		d := json.NewDecoder(strings.NewReader(s))
-		d.DisallowUnknownFields()
-		if err := d.Decode(l); err != nil {
-			return fmt.Errorf("%w: want JSON such as {\"nofile\":1024}; docs/PROTOCOL.md, section 14, has all members", err)
-		}
-		if _, err := d.Token(); err != io.EOF {
-			return errors.New("more than one JSON object")
-		}
-		return l.Validate()
-	}
 }
 
 // serveMain runs troupe serve and returns the exit code: 0 after a drain, 1 if the server could not
