@@ -136,6 +136,9 @@ func (r *Rule) add(word, value string, confines bool) error {
 		if err := checkPath(value); err != nil {
 			return err
 		}
+		if base := filepath.Base(value); base == "*" || base == "**" {
+			return fmt.Errorf("%s takes directories, not patterns, and all below: write %s", word, filepath.Dir(value))
+		}
 		if value != "/" && !confines {
 			return errors.New("keeping paths in a directory needs openat2(2), which this system lacks (Linux before 5.6) or forbids (seccomp): use / or another system")
 		}
@@ -161,8 +164,11 @@ func (r *Rule) add(word, value string, confines bool) error {
 }
 
 func checkPath(name string) error {
+	if strings.HasPrefix(name, "#") {
+		return errors.New("a comment needs a line of its own")
+	}
 	if !filepath.IsAbs(name) || filepath.Clean(name) != name {
-		return errors.New("want an absolute path without .., doubled slashes and a slash at the end")
+		return errors.New("want an absolute path that has no . and .., no doubled slash, and no slash at its end")
 	}
 	return nil
 }

@@ -108,6 +108,9 @@ func TestParseRefuses(t *testing.T) {
 		"a cwd /a/../b":        "line 1: cwd /a/../b: want an absolute path",
 		"a never-run /a/**/b":  "** stands only at the end",
 		"a run /a/[":           "want a pattern",
+		"a cwd /x/*":           "line 1: cwd /x/*: cwd takes directories, not patterns, and all below: write /x",
+		"a write /x/**":        "write takes directories, not patterns, and all below: write /x",
+		"a run /x # all":       "line 1: run #: a comment needs a line of its own",
 		"a write ~/x":          "want an absolute path",
 		"a hide" + strings.Repeat(" X", maxEntries+1): "line 1: a has more than 1000 values",
 	} {
