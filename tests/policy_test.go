@@ -338,7 +338,7 @@ func TestPolicyOfIdentities(t *testing.T) {
 	}
 	wantRefusal(t, alice, "process/start", startParams("q", obj{"argv": []string{"/usr/bin/id"}}), noProgram("/usr/bin/id"))
 	eventually(t, "refusals are on record", func() bool {
-		return strings.Count(r.text(), `"event":"process.refused"`) == 5 && strings.Count(r.text(), `"reason":"not allowed by the policy"`) == 5
+		return strings.Count(r.text(), `"event":"process.refused"`) == 5 && strings.Count(r.text(), `"reason":"not allowed by the policy (run)"`) == 4 && strings.Contains(r.text(), `"reason":"not allowed by the policy (cwd)"`)
 	})
 	eventually(t, "the log of the server says that the policy is wrong", func() bool {
 		out := s.stderr.String()

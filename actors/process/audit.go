@@ -2,10 +2,12 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/internal/audit"
+	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -107,6 +109,9 @@ func (r *processRecord) recorded(run int, done func(child.Handle, error)) func(c
 // reasonOf returns the reason of a failed start. The texts about commands may have values of variables, such as
 // PATH: the record has only the kind of the error.
 func reasonOf(err error) audit.Text {
+	if refused, ok := errors.AsType[*rules.Refusal](err); ok {
+		return audit.Text(fmt.Sprintf("%v (%s)", rules.ErrRefused, refused.Word))
+	}
 	for _, kind := range commandErrors {
 		if errors.Is(err, kind) {
 			return audit.Text(kind.Error())
