@@ -137,7 +137,7 @@ func (e *ExitError) Error() string {
 		s = "signal: " + e.Status.Signal
 	}
 	switch {
-	case e.Status.TimedOut:
+	case e.Status.TimedOut && e.Status.Reason != "timed out":
 		s += " (timed out)"
 	case e.Status.OOMKilled:
 		s += " (out of memory)"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -201,7 +202,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	c, err := client.Dial(ctx, r.url, &o)
 	if err != nil {
-		return failure(ctx, err)
+		return failure(ctx, r.advise(err))
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -221,7 +222,8 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	r.starting.Store(true)
 	if err := cmd.Start(ctx); err != nil {
-		return failure(ctx, err)
+		code, err := failure(ctx, err)
+		return code, r.advise(err)
 	}
 	started <- cmd
 	if terminal {
@@ -239,6 +241,8 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	var exit *client.ExitError
 	switch {
+	case errors.As(err, &exit) && exit.Status.TimedOut: // troupe run asks for no timeout
+		return exit.Status.ExitCode, fmt.Errorf("%w: this server limits how long a program may run (--max-run-time)", exit)
 	case errors.As(err, &exit) && exit.Status.Reason != "": // the program did not end by itself
 		return exit.Status.ExitCode, exit
 	case errors.As(err, &exit):
@@ -387,6 +391,30 @@ func (r *runner) note(format string, args ...any) {
 	if term.IsTerminal(int(r.stderr.Fd())) {
 		fmt.Fprintf(r.stderr, "\rtroupe run: "+format+"\r\n", args...)
 	}
+}
+
+// advise adds which flag of troupe run may help.
+func (r *runner) advise(err error) error {
+	advice := ""
+	text := err.Error()
+	switch {
+	case isA[x509.UnknownAuthorityError](err) && r.tls == nil:
+		advice = "if the server made its certificate itself, name a copy of it with --tls-ca"
+	case isA[tls.RecordHeaderError](err):
+		advice = "the server has no TLS there: is its address ws:// instead of wss://?"
+	case errors.Is(err, io.ErrUnexpectedEOF) && strings.HasPrefix(r.url, "ws://"):
+		advice = "is the address of the server wss:// instead of ws://?"
+	case r.url != "" && r.cwd == "" && (strings.Contains(text, "working directory") || strings.Contains(text, "policy of this server (cwd)")):
+		advice = "name a directory of the server with --cwd"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // failure returns the exit code for an end that was not the program's own.
