@@ -433,7 +433,7 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.identity = identity
-	wire.state().pass = h.passes.enter(visitor, identity, func(err error) { h.expel(c, identity, err) })
+	wire.state().pass.Store(h.passes.enter(visitor, identity, func(err error) { h.expel(c, identity, err) }))
 	place.opens(func() { c.keeping.Reset(0) }, func() bool { return bytesWait(c.raw) })
 	guest.opens(func(reason string) { c.end(CloseTryLater, reason, false) })
 	go h.accept(c) // on a new goroutine, so that HTTP frees its buffers when ServeHTTP returns

@@ -395,7 +395,7 @@ func (c *webSocket) end(code int, reason string, linger bool) {
 		c.ending.Store(true)
 		c.wire.state().guest.leave()
 		c.wire.state().place.leave()
-		c.wire.state().pass.leave()
+		c.wire.state().pass.Load().leave()
 		// Send the frame before ending the reader: a program that waits for the reader may exit at
 		// once.
 		err := c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(CloseWait))

@@ -93,7 +93,7 @@ func (w *streamWire) Write(p []byte) (int, error) {
 func (w *streamWire) Close() error {
 	w.guest.leave()
 	w.place.leave()
-	w.pass.leave()
+	w.pass.Load().leave()
 	return w.stream.Close()
 }
 
@@ -109,7 +109,8 @@ type link struct {
 	waiting   func() bool   // reports whether bytes wait to be read; nil: never
 	guest     *guest        // the place of a server's connection in the lobby; nil for a client
 	place     *place        // among the connections of a server; nil for a client
-	pass      *pass         // the credential of a server's client
+
+	pass atomic.Pointer[pass] // the credential of a server's client; nil for a client. A look may end the connection at once
 
 	frames  frameGuard    // owned by the reader; max is 0 if frames are not limited
 	due     time.Time     // owned by the reader: the deadline for more bytes of a message; zero: none
