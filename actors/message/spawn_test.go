@@ -9,7 +9,7 @@ import (
 )
 
 // ballast is an actor that uses memory.
-type ballast struct{ bytes [1 << 16]byte }
+type ballast [1 << 16]byte
 
 func (*ballast) Receive(actor.Context) {}
 

@@ -86,7 +86,7 @@ func (s *start) recordWithoutUser(err error) {
 		return
 	}
 	s.env.Audit.Put(audit.ProcessRefused{
-		Process: s.about(s.run), Argv: s.spec.Argv, Dir: audit.Text(s.spec.Dir), User: audit.Text(s.user.wanted), Reason: reasonOf(err),
+		Process: s.about(s.run), Argv: s.spec.Argv, Dir: audit.Text(s.spec.Dir), RequestedUser: audit.Text(s.user.wanted), Reason: reasonOf(err),
 	})
 }
 

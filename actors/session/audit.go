@@ -45,7 +45,7 @@ func (s *session) recordRefused(group string, err *protocol.Error, starts ...pro
 		}
 		s.env.Audit.Put(audit.ProcessRefused{
 			Process: audit.Process{Who: s.by, Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
-			Argv:    p.Argv, Dir: audit.Text(dir), User: audit.Text(p.User), Reason: audit.Text(err.Message),
+			Argv:    p.Argv, Dir: audit.Text(dir), RequestedUser: audit.Text(p.User), Reason: audit.Text(err.Message),
 		})
 	}
 }

@@ -131,13 +131,13 @@ type (
 		Containment string `json:"containment"`
 	}
 	// ProcessRefused follows a ProcessStart if the program does not run, and stands for a start that the
-	// server did not try. Argv, Dir and User are those of such a start.
+	// server did not try. Argv, Dir and RequestedUser are those of such a start.
 	ProcessRefused struct {
 		Process
-		Argv   List `json:"argv,omitempty"`
-		Dir    Text `json:"dir,omitempty"`
-		User   Text `json:"user,omitempty"` // as the client asks
-		Reason Text `json:"reason"`
+		Argv          List `json:"argv,omitempty"`
+		Dir           Text `json:"dir,omitempty"`
+		RequestedUser Text `json:"requestedUser,omitempty"`
+		Reason        Text `json:"reason"`
 	}
 	// ProcessEnded follows each ProcessStarted.
 	ProcessEnded struct {
