@@ -140,7 +140,7 @@ func TestEveryLimitSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	var flags []string
-	for _, m := range regexp.MustCompile(`(?m)^  -(\S+)`).FindAllStringSubmatch(string(help), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^  --(\S+)`).FindAllStringSubmatch(string(help), -1) {
 		if name := m[1]; strings.HasPrefix(name, "max-") || strings.HasSuffix(name, "limit") || strings.HasSuffix(name, "limits") ||
 			strings.HasSuffix(name, "budget") || strings.HasSuffix(name, "retention") {
 			flags = append(flags, name)
