@@ -736,7 +736,9 @@ func TestWatchMissingRaces(t *testing.T) {
 		if err := errors.Join(err, os.WriteFile(filepath.Join(top, "c"), nil, 0o666), os.Rename(filepath.Join(top, "c"), filepath.Join(top, "a/b"))); err != nil {
 			t.Fatal(err)
 		}
-		c.reply(answer)
+		if m := c.reply(answer); m["error"] != nil {
+			t.Fatalf("round %d: %s", i, jsonText(m))
+		}
 		c.awaitTold(int64(i), fmt.Sprintf("round %d", i))
 	}
 }

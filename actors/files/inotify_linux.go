@@ -19,11 +19,15 @@ func (r *Watcher) read(in *inotify) {
 		n, err := in.file.Read(buf[:])
 		if err != nil {
 			r.mu.Lock()
-			left := maps.Clone(in.all) // no watch is left if the instance was closed by end
-			if r.in == in {
+			left := maps.Clone(in.all) // no watch is left if the instance was closed
+			broken := r.in == in
+			if broken {
 				r.in = nil
 			}
 			r.mu.Unlock()
+			if broken && len(left) == 0 { // no watch will end, and close the instance
+				in.file.Close()
+			}
 			for w := range left {
 				w.end(true)
 			}

@@ -33,10 +33,11 @@ const (
 type Watcher struct {
 	looks chan struct{} // a semaphore: each looking watch holds a slot
 
-	mu     sync.Mutex
-	in     *inotify // nil: there are no watches
-	places int      // of all watches
-	most   int      // limit for places
+	mu      sync.Mutex
+	in      *inotify // nil: there are no watches
+	closing bool     // close runs
+	places  int      // of all watches
+	most    int      // limit for places
 }
 
 // NewWatcher returns a Watcher without watches and without an inotify instance.
@@ -132,7 +133,7 @@ func (r *Watcher) begin(w *Watch) (err error) {
 }
 
 // end ends a watch; a second call does nothing. The end of the last watch closes the inotify
-// instance.
+// instance, unless another instance is being closed: then close will do it.
 func (w *Watch) end(changed bool) {
 	r := w.watcher
 	r.mu.Lock()
@@ -145,8 +146,10 @@ func (w *Watch) end(changed bool) {
 	delete(w.in.all, w)
 	then := w.then
 	last := len(w.in.all) == 0
-	if last && r.in == w.in {
-		r.in = nil
+	if r.in == w.in {
+		if last = last && !r.closing; last {
+			r.in, r.closing = nil, true
+		}
 	}
 	r.mu.Unlock()
 	if changed {
@@ -156,9 +159,23 @@ func (w *Watch) end(changed bool) {
 		}
 	}
 	if last {
-		go w.in.file.Close() // the close takes the kernel 10 ms
+		go r.close(w.in)
 	} else {
 		w.in.forget(gone)
+	}
+}
+
+// close closes an instance, and then the present instance if it has no watch. A close takes the kernel 10 ms, and
+// until then the instance counts for its user. So a Watcher has two instances at most, also when watches come and
+// go quickly.
+func (r *Watcher) close(in *inotify) {
+	for in != nil {
+		in.file.Close()
+		r.mu.Lock()
+		if in, r.closing = nil, false; r.in != nil && len(r.in.all) == 0 {
+			in, r.in, r.closing = r.in, nil, true
+		}
+		r.mu.Unlock()
 	}
 }
 

@@ -435,6 +435,50 @@ func TestWatchRaces(t *testing.T) {
 	}
 }
 
+// Watches that come and go one after the other leave no queue of instances to be closed: their user may have few.
+func TestWatchesNeedFewInstances(t *testing.T) {
+	noneLeft := func() {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); instances(t) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d instances are left", instances(t))
+			}
+		}
+	}
+	noneLeft() // of earlier tests
+	r, missing := NewWatcher(), []Place{{Path: filepath.Join(t.TempDir(), "none")}}
+	most := 0
+	for range 300 {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := r.Watch(ctx, missing, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		w.end(false)
+		most = max(most, instances(t))
+	}
+	if most > 2 {
+		t.Errorf("%d instances of inotify at once", most)
+	}
+	noneLeft()
+}
+
+// instances counts the instances of inotify of this program.
+func instances(t *testing.T) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(target, "inotify") {
+			n++
+		}
+	}
+	return n
+}
+
 // A watch beginning or ending in a directory does not disturb other watches there.
 func TestWatchesShare(t *testing.T) {
 	dir := tree(t, map[string]string{"d/": ""})
