@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,8 +68,13 @@ func TestStartsHang(t *testing.T) {
 		fs.Free()
 	}
 	eventually(t, "the server has ended, but for its threads that hang", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-		return err != nil || strings.Contains(string(stat), ") Z ")
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+		for _, task := range tasks { // any thread may hang, also the first
+			if stat, err := os.ReadFile(task); err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") D ") {
+				return false
+			}
+		}
+		return true
 	})
 	fs.Free()
 	if code := s.exitCode(); code != 0 {
