@@ -85,17 +85,25 @@ func TestRevokedTokensEndConnections(t *testing.T) {
 	}
 }
 
-// A client that was let in just before its token was revoked is found, too.
-func TestTokensRevokedDuringTheHandshake(t *testing.T) {
+// revokedMeanwhile returns a client whose token was right at the door, and was removed from the file before a
+// look.
+func revokedMeanwhile(t *testing.T) (s *passes, visitor auth.Visitor, id auth.Identity, file string) {
+	t.Helper()
 	door, file := openDoor(t)
-	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
-	visitor := auth.Visitor{Header: bearer("alice-has-a-token").Header}
+	s = newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
+	visitor = auth.Visitor{Header: bearer("alice-has-a-token").Header}
 	id, err := door.Identify(visitor, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	replace(t, file, "bob bob-has-a-token-too\n")
 	s.look(time.Now()) // of somebody else's connection
+	return s, visitor, id, file
+}
+
+// A client that was let in just before its token was revoked is found, too.
+func TestTokensRevokedDuringTheHandshake(t *testing.T) {
+	s, visitor, id, _ := revokedMeanwhile(t)
 	var ended error
 	s.enter(visitor, id, func(err error) { ended = err })
 	s.look(time.Now())
@@ -106,15 +114,7 @@ func TestTokensRevokedDuringTheHandshake(t *testing.T) {
 
 // A look that could not read a file says nothing about the credential: the next look checks it again.
 func TestUnreadableFilesHideNoRevocation(t *testing.T) {
-	door, file := openDoor(t)
-	s := newPasses(&ServerOptions{Door: door, CheckEvery: time.Hour})
-	visitor := auth.Visitor{Header: bearer("alice-has-a-token").Header}
-	id, err := door.Identify(visitor, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace(t, file, "bob bob-has-a-token-too\n")
-	s.look(time.Now()) // of somebody else's connection
+	s, visitor, id, file := revokedMeanwhile(t)
 	os.Rename(file, file+".away")
 	var ended error
 	s.enter(visitor, id, func(err error) { ended = err })

@@ -86,28 +86,28 @@ func as(u *child.User, look func(context.Context) error) func(context.Context) e
 // lookFor returns a function that looks once whether a run is ready; a nil error means: ready. Tests
 // replace lookFor.
 var lookFor = func(r *protocol.Ready) func(context.Context) error {
-	dial := func(network, address string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			d := net.Dialer{Timeout: lookTime}
-			conn, err := d.DialContext(ctx, network, address)
-			if err == nil {
-				conn.Close()
-			}
-			return err
-		}
-	}
 	switch {
 	case r.TCP != "":
-		return dial("tcp", r.TCP)
+		return func(ctx context.Context) error { return dial(ctx, "tcp", r.TCP) }
 	case r.Unix != "":
 		path, _ := protocol.ParseFileURI(r.Unix) // checked at the start
-		return dial("unix", path)
+		return func(ctx context.Context) error { return dial(ctx, "unix", path) }
 	}
 	path, _ := protocol.ParseFileURI(r.File)
 	return func(context.Context) error {
 		_, err := os.Lstat(path)
 		return err
 	}
+}
+
+// dial opens a connection, and closes it.
+func dial(ctx context.Context, network, address string) error {
+	d := net.Dialer{Timeout: lookTime}
+	conn, err := d.DialContext(ctx, network, address)
+	if err == nil {
+		conn.Close()
+	}
+	return err
 }
 
 // lacking reports whether an error says that the server lacks descriptors, memory or local ports.

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"net"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -49,12 +48,7 @@ func (p *process) ruled(u *child.User, look func(context.Context) error) func(co
 				if !isSocket {
 					return nil
 				}
-				d := net.Dialer{Timeout: lookTime}
-				conn, err := d.DialContext(ctx, "unix", path)
-				if err == nil {
-					conn.Close()
-				}
-				return err
+				return dial(ctx, "unix", path)
 			})
 		}
 		return as(u, confined)(ctx)
