@@ -400,7 +400,17 @@ func TestPolicyOfReadiness(t *testing.T) {
 		}
 		c.awaitFact(name+" is ready", func() bool { return len(p.readies) == 1 })
 	}
-	for name, ready := range map[string]obj{"file outside": {"file": "file://" + dir + "/root/out/file"}, "socket outside": {"unix": "file://" + dir + "/root/out/socket"}} {
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/root/stale"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	for name, ready := range map[string]obj{
+		"file outside":              {"file": "file://" + dir + "/root/out/file"},
+		"socket outside":            {"unix": "file://" + dir + "/root/out/socket"},
+		"socket without a listener": {"unix": "file://" + dir + "/root/stale"},
+	} {
 		ready["timeoutMs"] = 300
 		p := c.start(name, obj{"argv": []string{"/usr/bin/cat"}, "pipeStdin": true, "ready": ready})
 		if exited := p.awaitExit(); exited["reason"] != "not ready after 300ms" {
