@@ -1,45 +1,70 @@
-// Command troupe runs programs for clients that come and go. "troupe serve" is the server, "troupe run"
-// a client.
+// Command troupe runs programs for clients that come and go. "troupe serve" is the server. The other
+// commands are clients.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
-const usage = `troupe supervises programs for clients that may lose their connection.
-
-  troupe serve [--listen ws://127.0.0.1:7766]   serve clients over a websocket
-  troupe run [--url URL] -- PROGRAM ARGS...     run a program, here or on a server
-  troupe version                                print the version
-
-"troupe serve -h" and "troupe run -h" list their flags.
-`
-
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprint(os.Stderr, usage)
-		os.Exit(2)
+	cmd, err := newRoot().ExecuteC()
+	os.Exit(status(cmd, err))
+}
+
+// exitUsage is the exit code for a wrong command line.
+const exitUsage = 2
+
+// An exitError is the error of a command that chooses its exit code. Any other error of a command is a
+// wrong command line.
+type exitError struct {
+	code int
+	err  error // nil: the command has told the user why
+}
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+
+// status prints why a command failed, unless the command has, and returns the exit code of troupe.
+func status(cmd *cobra.Command, err error) int {
+	e, ok := errors.AsType[exitError](err)
+	switch {
+	case err == nil:
+		return 0
+	case !ok:
+		fmt.Fprintf(os.Stderr, "%s: %v; see %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
+		return exitUsage
+	case e.err != nil:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), e.err)
 	}
-	switch args := os.Args[2:]; os.Args[1] {
-	case "serve":
-		os.Exit(serveMain(args))
-	case "run":
-		os.Exit(runMain(args, os.Stdin, os.Stdout, os.Stderr, embedded))
-	case "version", "--version":
-		fmt.Println("troupe", version())
-	case "help", "-h", "--help":
-		switch {
-		case len(args) > 0 && args[0] == "serve":
-			os.Exit(serveMain([]string{"-h"}))
-		case len(args) > 0 && args[0] == "run":
-			os.Exit(runMain([]string{"-h"}, os.Stdin, os.Stdout, os.Stdout, embedded))
-		}
-		fmt.Print(usage)
-	default:
-		fmt.Fprintf(os.Stderr, "troupe: unknown command %q\n\n%s", os.Args[1], usage)
-		os.Exit(2)
+	return e.code
+}
+
+// newRoot returns the command troupe with all its subcommands.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "troupe",
+		Short: "Supervise programs for clients that may lose their connection",
+		Long: `troupe supervises programs for clients that may lose their connection.
+The programs run on a server ("troupe serve"), and go on when a client goes away.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("troupe {{.Version}}\n")
+	root.AddCommand(newServe(), newRun(embedded), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "troupe", version()) },
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -60,32 +61,50 @@ var forwarded = map[os.Signal]protocol.Signal{
 // A dialer connects to a server in this process.
 type dialer = func(context.Context) (transport.Conn, error)
 
-// runMain runs a program and returns its exit code. If troupe itself fails, runMain prints the failure
-// to stderr and returns one of the codes above. When runMain returns, no process of the program is
-// left, and the terminal is in its original mode. Without --url, the function server starts a server in
-// this process, which runs programs as the user.
-func runMain(args []string, stdin, stdout, stderr *os.File, server func(user string) (_ dialer, shutdown func(), _ error)) int {
-	o, err := parseRun(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "troupe run: %v; see troupe run -h\n", err)
-		return exitFailed
+// newRun returns the command troupe run. It exits with the exit code of the program, or with one of the codes
+// above. When it exits, no process of the program is left, and the terminal is in its original mode. Without
+// --url, the function server starts a server in this process, which runs programs as the user.
+func newRun(server func(user string) (_ dialer, shutdown func(), _ error)) *cobra.Command {
+	o := new(runFlags)
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] PROGRAM [ARGUMENT ...]",
+		Short: "Run a program, here or on a server",
+		Long: `Runs a program under supervision. Its exit code is the program's, 128+N if signal N
+ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there
+is no such program. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.
+For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a file with the token.`,
+		Example: `  troupe run -- make test
+  troupe run --url ws://build:7766 --env CI=true -- make test`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return exitError{exitFailed, fmt.Errorf("%w; see troupe run -h", err)}
+			}
+			r := &runner{runFlags: *o, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, broken: make(chan struct{})}
+			if o.tty == unset && term.IsTerminal(int(r.stdin.Fd())) && term.IsTerminal(int(r.stdout.Fd())) {
+				r.tty = yes
+			}
+			code, err := r.run(server)
+			if code == 0 && err == nil {
+				return nil
+			}
+			return exitError{code, err}
+		},
 	}
-	r := &runner{runFlags: *o, stdin: stdin, stdout: stdout, stderr: stderr, broken: make(chan struct{})}
-	if o.tty == unset && term.IsTerminal(int(stdin.Fd())) && term.IsTerminal(int(stdout.Fd())) {
-		r.tty = yes
-	}
-	code, err := r.run(server)
-	if err != nil {
-		fmt.Fprintf(stderr, "troupe run: %v\n", err)
-	}
-	return code
+	flags := flag.NewFlagSet("troupe run", flag.ContinueOnError)
+	o.register(flags)
+	cmd.Flags().AddGoFlagSet(flags)
+	cmd.Flags().SetInterspersed(false)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return exitError{exitFailed, fmt.Errorf("%w; see troupe run -h", err)}
+	})
+	return cmd
 }
 
 type runFlags struct {
 	url, cwd string
+	roots    string      // --tls-ca
+	cert     string      // --tls-cert
+	key      string      // --tls-key
 	tls      *tls.Config // for wss; nil: the system's roots
 	env      []string    // key=value
 	tty      choice
@@ -104,15 +123,12 @@ const (
 	no
 )
 
-func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
-	o := new(runFlags)
-	fs := flag.NewFlagSet("troupe run", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // the caller prints errors, once
+// register makes the flags.
+func (o *runFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&o.url, "url", "", "run on the server at `URL` (ws://HOST:PORT, wss://HOST:PORT, unix://PATH, unix+frames://PATH); without it, in this process")
-	var roots, cert, key string
-	fs.StringVar(&roots, "tls-ca", "", "trust the server certificates issued by the certificates in the PEM `FILE`; default: the system's")
-	fs.StringVar(&cert, "tls-cert", "", "PEM `FILE` with a certificate of this client")
-	fs.StringVar(&key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
+	fs.StringVar(&o.roots, "tls-ca", "", "trust the server certificates issued by the certificates in the PEM `FILE`; default: the system's")
+	fs.StringVar(&o.cert, "tls-cert", "", "PEM `FILE` with a certificate of this client")
+	fs.StringVar(&o.key, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or with --url the server's")
 	fs.Func("env", "set `KEY=VALUE` in the program's environment; repeatable. Without --url the program gets\nthis environment; with --url the server's without secrets, and TERM, LANG and LC_* from here", func(kv string) error {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
@@ -136,25 +152,15 @@ func parseRun(args []string, stderr io.Writer) (*runFlags, error) {
 	fs.StringVar(&o.user, "user", "", "run as the `USER` with this name or number, or as UID:GID. HOME, USER, LOGNAME and SHELL become the user's.\nWithout --url, troupe must be root; with --url, the server must allow the user")
 	fs.StringVar(&o.umask, "umask", "", "run with this `MASK` for new files, in octal digits, such as 027")
 	fs.BoolVar(&o.noNewPrivs, "no-new-privs", false, "the program gains no privileges, as with sudo and other set-user-ID programs")
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stderr, "usage: troupe run [flags] [--] PROGRAM [ARGUMENT ...]\n\n"+
-			"Runs a program under supervision. Its exit code is the program's, 128+N if signal N\n"+
-			"ended it, 125 if troupe failed, 126 if the program cannot be executed, 127 if there\nis no such program. A lost connection is resumed, for 45 s; at a terminal ^C twice gives up.\n"+
-			"For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a file with the token.\n\n")
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
+}
+
+// complete takes the program and its arguments, and returns an error if the flags contradict each other.
+func (o *runFlags) complete(args []string) (err error) {
+	if o.argv = args; len(o.argv) == 0 {
+		return errors.New("no program to run")
 	}
-	if err != nil {
-		return nil, err
-	}
-	if o.argv = fs.Args(); len(o.argv) == 0 {
-		return nil, errors.New("no program to run")
-	}
-	if o.tls, err = clientTLS(roots, cert, key); err != nil {
-		return nil, err
-	}
-	return o, nil
+	o.tls, err = clientTLS(o.roots, o.cert, o.key)
+	return err
 }
 
 // A runner is a single troupe run.

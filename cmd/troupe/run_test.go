@@ -123,7 +123,6 @@ func TestRun(t *testing.T) {
 				{flags: "", stderr: "no program", code: 125},
 				{flags: "--tty --no-tty true", stderr: "choose one", code: 125},
 				{flags: "--env =x true", stderr: "KEY=VALUE", code: 125},
-				{flags: "-h", stderr: "usage: troupe run", code: 0},
 			} {
 				args := append([]string{"run"}, on.flags...)
 				args = append(args, strings.Fields(c.flags)...)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/spf13/cobra"
+
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/internal/beneath"
@@ -55,33 +56,47 @@ func (o *serveOptions) stdio() bool { return o.listen == "stdio" || o.listen == 
 // instead of 14.3 KiB and a session 25.2 instead of 28.0; output and starts are as fast.
 const gcPercent = 50
 
-func parseServe(args []string) (*serveOptions, error) {
+// newServe returns the command troupe serve. It exits with 0 after a drain, with 1 if the server could not
+// serve, and with 2 for wrong flags.
+func newServe() *cobra.Command {
 	o := new(serveOptions)
-	f := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the caller prints errors, once
-	o.register(f)
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			printHelp(os.Stdout, f)
-		}
-		return nil, err
+	flags := flag.NewFlagSet("troupe serve", flag.ContinueOnError)
+	o.register(flags)
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Serve clients, over a websocket, a unix socket or stdio",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			if err := serve(o); err != nil {
+				return exitError{1, err}
+			}
+			return nil
+		},
 	}
+	cmd.Flags().AddGoFlagSet(flags)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), flags) })
+	return cmd
+}
+
+// check returns an error if the flags contradict each other, and completes the options.
+func (o *serveOptions) check() error {
 	if err := cmp.Or(o.audit.check(), o.checkLimits()); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.framing == "lines" && !o.stdio():
-		return nil, fmt.Errorf("--framing lines is for --listen stdio, not for %s", o.listen)
+		return fmt.Errorf("--framing lines is for --listen stdio, not for %s", o.listen)
 	case o.framing == "length" && !o.stdio() && !strings.HasPrefix(o.listen, "unix://"):
-		return nil, fmt.Errorf("--framing length is for --listen stdio and unix://PATH, not for %s: a websocket has frames of its own", o.listen)
+		return fmt.Errorf("--framing length is for --listen stdio and unix://PATH, not for %s: a websocket has frames of its own", o.listen)
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
-		return nil, fmt.Errorf("--framing %q: want lines or length", o.framing)
+		return fmt.Errorf("--framing %q: want lines or length", o.framing)
 	}
 	for _, origin := range o.allowOrigins {
 		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
-			return nil, fmt.Errorf("--allow-origin %q: an origin is SCHEME://HOST or SCHEME://HOST:PORT, as in https://example.org", origin)
+			return fmt.Errorf("--allow-origin %q: an origin is SCHEME://HOST or SCHEME://HOST:PORT, as in https://example.org", origin)
 		}
 	}
 	switch c := child.Containment(o.containment); c {
@@ -89,11 +104,11 @@ func parseServe(args []string) (*serveOptions, error) {
 	case child.ContainCgroup, child.ContainMarker, child.ContainGroup:
 		o.config.Containment = c
 	default:
-		return nil, fmt.Errorf("--containment %q: want auto, cgroup, marker or group", o.containment)
+		return fmt.Errorf("--containment %q: want auto, cgroup, marker or group", o.containment)
 	}
 	o.config.Version = version()
 	o.config.Subreaper = true // the whole process belongs to the server
-	return o, nil
+	return nil
 }
 
 // register makes the flags.
@@ -114,17 +129,9 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 	o.audit.register(f)
 }
 
-// serveMain runs troupe serve and returns the exit code: 0 after a drain, 1 if the server could not
-// serve, 2 for wrong flags.
-func serveMain(args []string) int {
-	o, err := parseServe(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "troupe serve: %v (see troupe serve -h)\n", err)
-		return 2
-	}
+// serve serves until SIGTERM, SIGINT or SIGHUP, or on stdio until the end of stdin, and then drains. A
+// second signal ends the drain: the server kills the remaining programs.
+func serve(o *serveOptions) (err error) {
 	level := slog.LevelInfo
 	if o.verbose {
 		level = slog.LevelDebug
@@ -133,16 +140,6 @@ func serveMain(args []string) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if err := serve(o); err != nil {
-		fmt.Fprintf(os.Stderr, "troupe serve: %v\n", err)
-		return 1
-	}
-	return 0
-}
-
-// serve serves until SIGTERM, SIGINT or SIGHUP, or on stdio until the end of stdin, and then drains. A
-// second signal ends the drain: the server kills the remaining programs.
-func serve(o *serveOptions) (err error) {
 	log := o.config.Log
 	stops := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
 	if signal.Ignored(syscall.SIGHUP) {
