@@ -43,7 +43,7 @@ const (
 type Error struct {
 	Code    int             `json:"code" wire:"required"`    // a Code constant, or the code of another server
 	Message string          `json:"message" wire:"required"` // the peer's text, where clients compare texts
-	Data    json.RawMessage `json:"data,omitempty"`          // from a troupe server: an object with the advice, and the limit
+	Data    json.RawMessage `json:"data,omitempty"`          // from a troupe server: an object with the kind, the advice and the limit
 
 	cause error // not sent
 }
@@ -59,10 +59,11 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // details is the Data of an Error from a troupe server.
 type details struct {
-	Advice string   `json:"advice,omitempty"`
-	Limit  string   `json:"limit,omitempty"`
-	Value  *float64 `json:"value,omitempty"`
-	Used   *float64 `json:"used,omitempty"`
+	Kind   ErrorKind `json:"kind,omitempty"`
+	Advice string    `json:"advice,omitempty"`
+	Limit  string    `json:"limit,omitempty"`
+	Value  *float64  `json:"value,omitempty"`
+	Used   *float64  `json:"used,omitempty"`
 }
 
 // details returns the Data of e, if it is of a troupe server.
@@ -76,6 +77,11 @@ func (e *Error) details() (d details) {
 func (e *Error) detail(d details) *Error {
 	e.Data, _ = appendValue(nil, reflect.ValueOf(d)) // encoding strings and finite numbers never fails
 	return e
+}
+
+// Kind returns the kind of e; empty: a server without kinds sent e.
+func (e *Error) Kind() ErrorKind {
+	return e.details().Kind
 }
 
 // Exceeds says that a limit of the server refuses the request, and returns e. name is the flag of troupe serve

@@ -51,3 +51,18 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 }
+
+// The kind of an error is a string in its data. Data of another form has no kind.
+func TestKindOfAnError(t *testing.T) {
+	for data, want := range map[string]ErrorKind{
+		`{"kind":"noProgram"}`:              KindNoProgram,
+		`{"advice":"wait","kind":"newest"}`: "newest",
+		`{"kind":1}`:                        "",
+		`{"advice":"wait"}`:                 "",
+		``:                                  "",
+	} {
+		if got := (&Error{Data: []byte(data)}).Kind(); got != want {
+			t.Errorf("%s: kind %q, want %q", data, got, want)
+		}
+	}
+}
