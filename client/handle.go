@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// ErrStdinClosed means: the stdin of the process is closed, was never open, or the process has ended.
+var ErrStdinClosed = errors.New("client: the stdin of the process is closed")
+
+// A Process is a process of the session, under its id. Whoever started the process, a Process looks at it
+// and changes it, and takes no output: see Client.Attach for the output as it comes. Any goroutine may
+// call any method. If the session has no process with the id, the methods return ErrProcessGone, except as
+// documented.
+type Process struct {
+	c  *Client
+	id string
+}
+
+// Process returns the process with an id. Process sends nothing, so the process need not exist yet.
+func (c *Client) Process(id string) *Process { return &Process{c: c, id: id} }
+
+// ID returns the id of the process.
+func (p *Process) ID() string { return p.id }
+
+// Info returns the state of the process, its resource usage, and why it is quiet.
+func (p *Process) Info(ctx context.Context) (protocol.ProcessInfoResult, error) {
+	var info protocol.ProcessInfoResult
+	err := p.request(ctx, protocol.MethodProcessInfo, protocol.ProcessInfoParams{ProcessID: p.id}, &info)
+	return info, err
+}
+
+// Signal sends sig to the process group of the current run. If the process has ended or does not exist,
+// the error is nil.
+func (p *Process) Signal(ctx context.Context, sig protocol.Signal) error {
+	return p.request(ctx, protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: p.id, Signal: sig, Repeatable: repeatable()}, nil)
+}
+
+// Terminate asks the process to end with its StopSignal, and kills the process and all its descendants after
+// grace, which is as in Cmd.Terminate. Terminate reports whether the process was running: false also if the
+// process does not exist.
+func (p *Process) Terminate(ctx context.Context, grace time.Duration) (running bool, err error) {
+	ms := millis(grace) // a negative grace becomes 0
+	params := protocol.ProcessTerminateParams{ProcessID: p.id, GraceMs: &ms, Tree: true, Repeatable: repeatable()}
+	var result protocol.ProcessTerminateResult
+	err = p.request(ctx, protocol.MethodProcessTerminate, params, &result)
+	return result.Running, err
+}
+
+// Kill kills the process and all its descendants, and returns once all are gone. Kill reports whether the
+// process was running.
+func (p *Process) Kill(ctx context.Context) (running bool, err error) { return p.Terminate(ctx, 0) }
+
+// Resize sets the size of the process's terminal.
+func (p *Process) Resize(ctx context.Context, size protocol.Size) error {
+	return p.request(ctx, protocol.MethodProcessResize, protocol.ProcessResizeParams{ProcessID: p.id, Size: size, Repeatable: repeatable()}, nil)
+}
+
+// Restart ends the current run and begins the next, whatever the policy says. The server refuses a process
+// that was started without a Restart.
+func (p *Process) Restart(ctx context.Context) error {
+	return p.request(ctx, protocol.MethodProcessRestart, protocol.ProcessRestartParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
+}
+
+// SetRestart replaces the restart policy, from the next end on. Earlier ends no longer count. The server
+// refuses a process that was started without a Restart.
+func (p *Process) SetRestart(ctx context.Context, r protocol.Restart) error {
+	return p.request(ctx, protocol.MethodProcessSetRestart, protocol.ProcessSetRestartParams{ProcessID: p.id, Restart: r, Repeatable: repeatable()}, nil)
+}
+
+// Wait waits for the end of the last run, and returns how the run ended. A failed run is no error: see
+// ExitStatus.ExitCode. Output may still come after Wait. The end of ctx does not affect the process.
+func (p *Process) Wait(ctx context.Context) (protocol.ExitStatus, error) {
+	var result protocol.ProcessWaitResult
+	if err := p.request(ctx, protocol.MethodProcessWait, protocol.ProcessWaitParams{ProcessID: p.id}, &result); err != nil {
+		return protocol.ExitStatus{}, err
+	}
+	if result.Status == nil {
+		return protocol.ExitStatus{}, fmt.Errorf("client: process %s: the server answered process/wait without a status", p.id)
+	}
+	return *result.Status, nil
+}
+
+// Write writes data to the process's stdin, and returns when the server has taken all of it: while the stdin
+// queue of the process is full, Write waits. Over any number of cuts, the program gets the data once. If ctx
+// ends first, the program may get a part of data.
+func (p *Process) Write(ctx context.Context, data []byte) error {
+	id := rand.Text()
+	for n := 0; ; n++ {
+		chunk := data[:min(maxStdinChunk, len(data))]
+		data = data[len(chunk):]
+		params := protocol.ProcessWriteParams{ProcessID: p.id, Chunk: chunk, WriteID: fmt.Sprintf("%s-%d", id, n)}
+		var result protocol.ProcessWriteResult
+		if err := p.request(ctx, protocol.MethodProcessWrite, params, &result); err != nil {
+			return err
+		}
+		switch result.Status {
+		case "", protocol.WriteAccepted:
+		case protocol.WriteUnknownProcess:
+			return fmt.Errorf("%w: %q", ErrProcessGone, p.id)
+		case protocol.WriteStdinClosed:
+			return fmt.Errorf("%w: %q", ErrStdinClosed, p.id)
+		default:
+			return fmt.Errorf("client: process %s: the server answered process/write with the unknown status %q", p.id, result.Status)
+		}
+		if len(data) == 0 {
+			return nil
+		}
+	}
+}
+
+// CloseStdin closes the process's stdin after all earlier writes. A program in a terminal gets the
+// end-of-file character.
+func (p *Process) CloseStdin(ctx context.Context) error {
+	return p.request(ctx, protocol.MethodProcessCloseStdin, protocol.ProcessCloseStdinParams{ProcessID: p.id, Repeatable: repeatable()}, nil)
+}
+
+// ReadOptions are the options of Process.Read. The zero value, or nil, reads everything that the server
+// holds, and does not wait.
+type ReadOptions struct {
+	After    uint64        // return chunks with a greater seq
+	MaxBytes uint64        // of all chunks together, although the first may be larger; zero: up to the server
+	Wait     time.Duration // how long to wait for output or the end, if there is nothing yet
+}
+
+// Read returns output that the server holds, and acknowledges nothing. To read on, pass the NextSeq of the
+// result minus 1 as After. The output is complete once a result has Closed and no chunks.
+func (p *Process) Read(ctx context.Context, o *ReadOptions) (protocol.ProcessReadResult, error) {
+	params := protocol.ProcessReadParams{ProcessID: p.id}
+	if o != nil {
+		params.AfterSeq, params.WaitMs = o.After, millis(o.Wait)
+		if o.MaxBytes > 0 {
+			params.MaxBytes = &o.MaxBytes
+		}
+	}
+	var result protocol.ProcessReadResult
+	err := p.request(ctx, protocol.MethodProcessRead, params, &result)
+	return result, err
+}
+
+// request sends a request about the process.
+func (p *Process) request(ctx context.Context, method string, params, result any) error {
+	err := p.c.call(ctx, method, params, result)
+	var refused *protocol.Error
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "unknown process id ") {
+		return fmt.Errorf("%w: %w; Client.Processes lists the processes of the session", ErrProcessGone, err)
+	}
+	return err
+}

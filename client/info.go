@@ -1,0 +1,39 @@
+package client
+
+import (
+	"context"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// SessionInfo describes the session of this client.
+func (c *Client) SessionInfo(ctx context.Context) (protocol.SessionInfoResult, error) {
+	var info protocol.SessionInfoResult
+	err := c.call(ctx, protocol.MethodSessionInfo, protocol.Empty{}, &info)
+	return info, err
+}
+
+// ServerInfo describes the server and its use of the machine. A server that asks for credentials tells
+// only an operator everything: for others, all members except AboutServer are zero.
+func (c *Client) ServerInfo(ctx context.Context) (protocol.ServerInfoResult, error) {
+	var info protocol.ServerInfoResult
+	err := c.call(ctx, protocol.MethodServerInfo, protocol.Empty{}, &info)
+	return info, err
+}
+
+// Environment describes the machine of the server: its user, directories, shell and capabilities.
+func (c *Client) Environment(ctx context.Context) (protocol.EnvironmentInfo, error) {
+	var info protocol.EnvironmentInfo
+	err := c.call(ctx, protocol.MethodEnvironmentInfo, protocol.NoParams{}, &info)
+	return info, err
+}
+
+// Status returns "ready" if the server answers. Other servers of the wire may return other words.
+func (c *Client) Status(ctx context.Context) (string, error) {
+	var result protocol.EnvironmentStatusResult
+	err := c.call(ctx, protocol.MethodEnvironmentStatus, protocol.Empty{}, &result)
+	return result.Status, err
+}
+
+// Limits returns the server's limits, as of the last connection.
+func (c *Client) Limits() protocol.Limits { return c.lastHello().Limits }
