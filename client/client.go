@@ -74,6 +74,12 @@ type Options struct {
 	// changes nothing.
 	Observe bool
 
+	// Control attaches beside the owner of Session, and may do everything that the owner may: start programs,
+	// write, signal, close the session. Several clients may control a session at once. The server keeps no
+	// output for a controller: one that falls behind misses output, as an observer does (Cmd.OnGap). A session
+	// with a controller and without an owner is detached.
+	Control bool
+
 	// DetachedTTL is how long a new session lives without a connection. Zero: the server's default;
 	// negative: forever, if the server allows this.
 	DetachedTTL time.Duration
@@ -152,8 +158,8 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	c.opts.Name = cmp.Or(c.opts.Name, "troupe-go")
 	c.opts.ReconnectFor = cmp.Or(c.opts.ReconnectFor, 45*time.Second)
 	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
-	if c.opts.Observe && c.opts.Session == "" {
-		return nil, errors.New("client: Observe without Session: set the id of the session to observe")
+	if err := c.opts.check(); err != nil {
+		return nil, err
 	}
 	c.room = sync.NewCond(&c.mu)
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -196,7 +196,7 @@ func (cmd *Cmd) prepare() error {
 		onReady: cmd.OnReady,
 		pipes:   cmd.pipes,
 		done:    make(chan struct{}),
-		lossy:   cmd.client.opts.Observe || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
+		lossy:   cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
 		p.retention = *cmd.Retention.Bytes

@@ -167,7 +167,7 @@ func (c *Client) first(ctx context.Context) (link, error) {
 			return conn, err
 		}
 		if time.Since(pace.since) > c.opts.ReconnectFor || sleep(ctx, pace.next()) != nil {
-			return link{}, fmt.Errorf("%w; set Takeover to take the session over, or Observe to watch", err)
+			return link{}, fmt.Errorf("%w; set Takeover to take the session over, Control to join it, or Observe to watch", err)
 		}
 	}
 }
@@ -329,12 +329,10 @@ func (c *Client) introduction() protocol.InitializeParams {
 		ClientName:   c.opts.Name,
 		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true},
 	}
-	if c.opts.Observe {
-		p.Role = protocol.RoleObserver
-	}
+	p.Role = c.opts.role()
 	switch {
 	case c.hello.SessionID != "":
-		p.ResumeSessionID, p.Takeover = &c.hello.SessionID, !c.opts.Observe
+		p.ResumeSessionID, p.Takeover = &c.hello.SessionID, !c.opts.beside()
 	case c.opts.Session != "":
 		p.ResumeSessionID, p.Takeover = &c.opts.Session, c.opts.Takeover
 	case c.opts.DetachedTTL != 0:

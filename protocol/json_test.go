@@ -123,8 +123,8 @@ func refusals() []refusal {
 		{new(InitializeParams), `[]`, "invalid type: sequence, expected struct InitializeParams"},
 		{new(InitializeParams), `{}`, "missing field `clientName`"},
 		{new(InitializeParams), `{"clientName":1}`, "invalid type: number, expected a string; found 1, in `clientName`"},
-		{new(InitializeParams), `{"clientName":"","role":"admin"}`, "unknown variant `admin`, expected one of `owner`, `observer`, `typist`; in `role`"},
-		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected one of `owner`, `observer`, `typist`; in `role`"},
+		{new(InitializeParams), `{"clientName":"","role":"admin"}`, "unknown variant `admin`, expected one of `owner`, `observer`, `typist`, `controller`; in `role`"},
+		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected one of `owner`, `observer`, `typist`, `controller`; in `role`"},
 		{new(InitializeParams), `{"clientName":"","resumeFrom":{"p":1}}`, "resumeFrom needs resumeSessionId: a new session has nothing to replay"},
 		{new(InitializeParams), `{"clientName":"","resumeSessionId":"s","resumeFrom":{"p":-1}}`, "invalid number; found -1, expected u64, in `resumeFrom.p`"},
 		{new(ProcessStartParams), start(`,"ready":{}`), "expected one of line, tcp, unix, file, delayMs and exit, found 0 of them; in `ready`"},
@@ -437,7 +437,7 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		*p = rapid.SampledFrom([]Signal{SignalInterrupt, SignalKill, SignalWinch}).Draw(t, "signal")
 		return
 	case *Role:
-		*p = rapid.SampledFrom([]Role{RoleOwner, RoleObserver, RoleTypist}).Draw(t, "role")
+		*p = rapid.SampledFrom([]Role{RoleOwner, RoleObserver, RoleTypist, RoleController}).Draw(t, "role")
 		if omitted && rapid.Bool().Draw(t, "no role") {
 			*p = ""
 		}

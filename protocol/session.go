@@ -107,10 +107,16 @@ const (
 	// RoleTypist is an observer that also writes to stdin, and resizes. Only the guests of a share with
 	// AccessType are typists.
 	RoleTypist Role = "typist"
+	// RoleController may send everything that the owner may, beside the owner. A controller acknowledges no
+	// output, and does not keep the session attached.
+	RoleController Role = "controller"
 )
 
+// Commands reports whether the role may send every request.
+func (r Role) Commands() bool { return r == RoleOwner || r == RoleController }
+
 // Validate refuses values other than the constants.
-func (r Role) Validate() error { return oneOf(r, RoleOwner, RoleObserver, RoleTypist) }
+func (r Role) Validate() error { return oneOf(r, RoleOwner, RoleObserver, RoleTypist, RoleController) }
 
 // SessionOptions set up a new session. (Ours.)
 type SessionOptions struct {

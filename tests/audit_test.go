@@ -151,19 +151,31 @@ func TestAudit(t *testing.T) {
 	bob.callError("process/start", startParams("z", obj{"argv": sh("planted-observer")}))
 	r.want(`{"event":"connection.accepted","identity":"bob","connection":"C2","transport":"websocket"}`,
 		`{"event":"session.observed",`+as("bob", "C2")+`,"name":"work","owner":"alice"}`,
-		`{"event":"request",`+as("bob", "C2")+`,"method":"process/start","refused":"an observer changes nothing: process/start is for the session's owner"}`)
+		`{"event":"request",`+as("bob", "C2")+`,"method":"process/start","refused":"an observer changes nothing: process/start is for the session's owner and its controllers"}`)
 	bob.hangUp()
 	r.want(`{"event":"connection.ended",` + as("bob", "C2") + `,"reason":"transport: the client ended the connection without a Close frame: unexpected EOF"}`)
 	bob = s.as("token-of-bob-in-plain", obj{"resumeSessionId": alice.sessionID})
 	bob.hangUp()
 	r.want(`{"event":"connection.accepted","identity":"bob","connection":"C3","transport":"websocket"}`,
-		`{"event":"session.refused","identity":"bob","connection":"C3","asked":"S1","reason":"bob may observe session S1, and not own it: set role to observer"}`,
+		`{"event":"session.refused","identity":"bob","connection":"C3","asked":"S1","reason":"bob may observe session S1, and not own or control it: set role to observer"}`,
 		`{"event":"connection.ended","identity":"bob","connection":"C3","reason":"transport: the client ended the connection without a Close frame: unexpected EOF"}`)
+
+	second := s.as("token-of-alice-in-plain", obj{"resumeSessionId": alice.sessionID, "role": "controller"})
+	r.want(`{"event":"connection.accepted","identity":"alice","connection":"C4","transport":"websocket"}`,
+		`{"event":"session.controlled",`+as("alice", "C4")+`,"name":"work"}`)
+	second.start("v", obj{"argv": sh("exit 0")})
+	r.want(`{"event":"process.start",`+as("alice", "C4")+`,"process":"v","run":1,"argv":["/bin/sh","-c","exit 0"],"dir":"/tmp","variables":["PATH"],"tty":false}`,
+		`{"event":"process.started",`+as("alice", "C4")+`,"process":"v","run":1,"pid":0}`,
+		`{"event":"process.ended",`+as("alice", "C4")+`,"process":"v","run":1,"exitCode":0}`)
+	second.callError("process/start", startParams("w", obj{"argv": []string{"x"}, "size": obj{"rows": 1, "cols": 1}}))
+	r.want(`{"event":"process.refused",` + as("alice", "C4") + `,"process":"w","argv":["x"],"dir":"/tmp","reason":"size is for a terminal: set tty true, or leave it out"}`)
+	second.hangUp()
+	r.want(`{"event":"connection.ended",` + as("alice", "C4") + `,"reason":"transport: the client ended the connection without a Close frame: unexpected EOF"}`)
 
 	again := s.as("token-of-alice-in-plain", obj{"resumeSessionId": alice.sessionID, "takeover": true})
 	alice.awaitEnd()
-	r.want(`{"event":"connection.accepted","identity":"alice","connection":"C4","transport":"websocket"}`,
-		`{"event":"session.takenOver",`+as("alice", "C4")+`,"name":"work"}`,
+	r.want(`{"event":"connection.accepted","identity":"alice","connection":"C5","transport":"websocket"}`,
+		`{"event":"session.takenOver",`+as("alice", "C5")+`,"name":"work"}`,
 		`{"event":"connection.ended",`+as("alice", "C1")+`,"reason":"taken over by another connection"}`)
 
 	again.call("command/exec", obj{"command": []string{"/bin/sh", "-c", "exit 4"}, "processId": "x", "env": obj{"PLANTED": nil}})
@@ -177,12 +189,12 @@ func TestAudit(t *testing.T) {
 	again.start("u", obj{"argv": sh("exec sleep 1000"), "tty": true})
 	again.call("session/close", nil)
 	again.awaitEnd()
-	r.want(`{"event":"process.start",`+as("alice", "C4")+`,"process":"u","run":1,"argv":["/bin/sh","-c","exec sleep 1000"],"dir":"/tmp","variables":["PATH","SHELL"],"tty":true}`,
-		`{"event":"process.started",`+as("alice", "C4")+`,"process":"u","run":1,"pid":0}`,
-		`{"event":"request",`+as("alice", "C4")+`,"method":"session/close"}`,
-		`{"event":"process.ended",`+as("alice", "C4")+`,"process":"u","run":1,"exitCode":137,"signal":"SIGKILL","reason":"session closed by request"}`,
+	r.want(`{"event":"process.start",`+as("alice", "C5")+`,"process":"u","run":1,"argv":["/bin/sh","-c","exec sleep 1000"],"dir":"/tmp","variables":["PATH","SHELL"],"tty":true}`,
+		`{"event":"process.started",`+as("alice", "C5")+`,"process":"u","run":1,"pid":0}`,
+		`{"event":"request",`+as("alice", "C5")+`,"method":"session/close"}`,
+		`{"event":"process.ended",`+as("alice", "C5")+`,"process":"u","run":1,"exitCode":137,"signal":"SIGKILL","reason":"session closed by request"}`,
 		`{"event":"session.ended","identity":"alice","session":"S1","reason":"session closed by request"}`,
-		`{"event":"connection.ended",`+as("alice", "C4")+`,"reason":"session closed by request"}`)
+		`{"event":"connection.ended",`+as("alice", "C5")+`,"reason":"session closed by request"}`)
 	s.stop()
 	r.want(`{"event":"server.stop"}`)
 

@@ -67,7 +67,7 @@ type permission struct {
 var (
 	// reads is for methods without side effects.
 	reads = permission{"yes", func(any) bool { return true }, true}
-	// ownerReads is for methods without side effects that only the owner may send.
+	// ownerReads is for methods without side effects that only the owner and controllers may send.
 	ownerReads = permission{reads: true}
 	// toRead is for fs/open: only mode replace changes something.
 	toRead = permission{"to read", func(params any) bool { return params.(protocol.FsOpenParams).Mode != protocol.FsReplace }, false}
@@ -82,7 +82,7 @@ func (m *method) allows(role protocol.Role, guest bool, params any) bool {
 		return false
 	case guest && m.guests == typists:
 		return role == protocol.RoleTypist
-	case !guest && role == protocol.RoleOwner:
+	case !guest && role.Commands():
 		return true
 	}
 	return m.observer.allows(params)

@@ -75,6 +75,7 @@ func TestMethodsChangeByDefault(t *testing.T) {
 		want  int // code of the error; 0: handled
 	}{
 		{ready, protocol.RoleOwner, 0},
+		{ready, protocol.RoleController, 0},
 		{ready, protocol.RoleObserver, protocol.CodeObserver},
 		{ready, "", protocol.CodeObserver},
 		{attached, protocol.RoleOwner, protocol.CodeInvalidRequest},
@@ -120,6 +121,8 @@ func TestGuestsOfMethods(t *testing.T) {
 				protocol.RoleTypist:   m.guests == anyGuest || m.guests == typists,
 				protocol.RoleOwner:    m.guests == anyGuest, // no guest has this role, and if it had, it would be no more
 				"":                    m.guests == anyGuest,
+
+				protocol.RoleController: m.guests == anyGuest, // as the owner
 			} {
 				if m.early {
 					continue
@@ -128,7 +131,7 @@ func TestGuestsOfMethods(t *testing.T) {
 					t.Errorf("%s by a guest as %q: %v, want %v", name, role, got, want)
 				}
 			}
-			if !m.allows(protocol.RoleOwner, false, p) || m.guests == typists && m.allows(protocol.RoleTypist, false, p) {
+			if !m.allows(protocol.RoleOwner, false, p) || !m.allows(protocol.RoleController, false, p) || m.guests == typists && m.allows(protocol.RoleTypist, false, p) {
 				t.Errorf("%s: by a client that is no guest", name)
 			}
 		}

@@ -64,7 +64,7 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case m.in(in.wire).handle == nil:
 		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case !m.allows(c.role, c.guest != "", in.params):
-		err := protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner", in.method)
+		err := protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner and its controllers", in.method)
 		if c.guest != "" {
 			err = protocol.Errorf(protocol.CodeObserver, "%s is not for the guest of a share whose role is %s", in.method, c.role)
 		}

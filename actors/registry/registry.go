@@ -155,7 +155,7 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	case r.draining:
 		ctx.Send(m.Sender, m.Failed(wireerr.ErrShutdown))
 	case m.Role != "" && m.Role != protocol.RoleOwner:
-		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeInvalidParams, "an observer needs the session to observe: set resumeSessionId")))
+		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeInvalidParams, "role %s joins an existing session: set resumeSessionId", wireerr.Clip(string(m.Role)))))
 	default:
 		r.want(ctx, m)
 	}

@@ -249,7 +249,8 @@ func TestAttachIsRefused(t *testing.T) {
 	over := day + 1
 	for text, m := range map[string]message.Attach{
 		"unknown session id s":                    {SessionID: "s"},
-		"set resumeSessionId":                     {Role: protocol.RoleObserver},
+		"role observer joins an existing session": {Role: protocol.RoleObserver},
+		"role controller joins an existing":       {Role: protocol.RoleController},
 		"session.name has 1025 bytes":             {Options: protocol.SessionOptions{Name: strings.Repeat("a", 1025)}},
 		"session.detachedTtlMs is 86400001, this": {Options: protocol.SessionOptions{DetachedTTLMs: &over}},
 		"session.detachedTtlMs is 0, this":        {Options: protocol.SessionOptions{DetachedTTLMs: &none}},

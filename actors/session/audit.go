@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/internal/audit"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -13,6 +14,14 @@ import (
 // whoIs returns the client that sent an Attach.
 func (s *session) whoIs(m message.AttachRequest) audit.Who {
 	return audit.Who{Identity: m.Identity.Name, Connection: message.ConnectionOf(m.Sender), Session: s.id}
+}
+
+// clientOf returns the client that is, or was, attached by an actor.
+func (s *session) clientOf(pid *actor.PID) audit.Who {
+	if v, ok := s.observers[message.KeyOf(pid)]; ok {
+		return v.by
+	}
+	return s.by
 }
 
 // recordAttached records an Attach that has succeeded.
@@ -35,8 +44,8 @@ func (s *sessionRecord) recordEnd() {
 	s.env.Audit.Put(audit.SessionEnded{Who: who, Reason: audit.Text(reason), DurationMs: time.Since(s.life.Created()).Milliseconds()})
 }
 
-// recordRefused records starts that the session refuses.
-func (s *session) recordRefused(group string, err *protocol.Error, starts ...protocol.ProcessStartParams) {
+// recordRefused records starts of a client that the session refuses.
+func (s *session) recordRefused(by *actor.PID, group string, err *protocol.Error, starts ...protocol.ProcessStartParams) {
 	for i := range starts {
 		p := &starts[i]
 		dir, wrong := protocol.ParseFileURI(p.Cwd)
@@ -44,7 +53,7 @@ func (s *session) recordRefused(group string, err *protocol.Error, starts ...pro
 			dir = p.Cwd
 		}
 		s.env.Audit.Put(audit.ProcessRefused{
-			Process: audit.Process{Who: s.by, Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
+			Process: audit.Process{Who: s.clientOf(by), Process: audit.Text(p.ProcessID), Group: audit.Text(group)},
 			Argv:    p.Argv, Dir: audit.Text(dir), RequestedUser: audit.Text(p.User), Reason: audit.Text(err.Message),
 		})
 	}

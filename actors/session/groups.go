@@ -65,7 +65,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 	}
 	group, starts, err := s.newGroup(ctx, params)
 	if err != nil {
-		s.recordRefused(params.GroupID, err, params.Processes...)
+		s.recordRefused(r.Sender, params.GroupID, err, params.Processes...)
 		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
 		return
 	}

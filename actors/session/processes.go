@@ -20,7 +20,7 @@ const maxLeft = 20
 // startProcess handles process/start. A request with the startToken of a process gets the same answer again.
 func (s *session) startProcess(ctx actor.Context, r request, params protocol.ProcessStartParams) {
 	refuse := func(err *protocol.Error) {
-		s.recordRefused("", err, params)
+		s.recordRefused(r.Sender, "", err, params)
 		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
 	}
 	if m := s.processes.Get(params.ProcessID); m != nil {
@@ -81,13 +81,13 @@ func (s *session) ask(ctx actor.Context, m *members.Process) {
 	}
 }
 
-// processOptions returns the options of a process without a group.
+// processOptions returns the options of a process without a group, for the client that sent the message.
 func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStartParams, place *quota.Place) process.Options {
 	o := process.Options{
 		Name:      "p-" + ulid.Make().String(),
 		Params:    params,
 		Session:   ctx.Self(),
-		By:        s.by,
+		By:        s.clientOf(ctx.Sender()),
 		Closes:    s.closes,
 		Owner:     s.id,
 		Identity:  s.identity,

@@ -59,11 +59,13 @@ type sessionRecord struct {
 
 type request = members.Request
 
-// A viewer is a connection, or an actor of the host, that is attached beside the owner.
+// A viewer is a connection, or an actor of the host, that is attached beside the owner: an observer, a
+// controller or a guest.
 type viewer struct {
 	pid   *actor.PID
 	role  protocol.Role
 	guest string // the identity of a guest; "": not a guest
+	by    audit.Who // the client, for the record
 }
 
 // session is the actor of a session.
@@ -202,7 +204,7 @@ func (s *session) tellAttached(ctx actor.Context, m any) {
 	}
 }
 
-// attach makes the sender owner or observer, and answers.
+// attach makes the sender owner, or a viewer beside the owner, and answers.
 func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	role, err := s.roleFor(m.Attach)
 	if err != nil {
@@ -217,6 +219,8 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		how = "joined"
 	case role == protocol.RoleObserver:
 		how = "observed"
+	case role == protocol.RoleController:
+		how = "controlled"
 	}
 	if role == protocol.RoleOwner {
 		if s.owner != nil && !s.owner.Equal(m.Sender) {
@@ -240,7 +244,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		if _, again := s.observers[message.KeyOf(m.Sender)]; !again {
 			s.attaching = m.Sender
 		}
-		v := viewer{pid: m.Sender, role: role}
+		v := viewer{pid: m.Sender, role: role, by: s.whoIs(m)}
 		if m.Identity.Guest != nil {
 			v.guest = m.Identity.Name
 		}
@@ -260,7 +264,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	s.attaching = nil
 }
 
-// terminated handles the end of an actor: of an owner, an observer, a process or a group.
+// terminated handles the end of an actor: of an owner, a viewer, a process or a group.
 func (s *session) terminated(ctx actor.Context, pid *actor.PID) {
 	switch {
 	case pid.Equal(s.owner): // not s.owner.Equal: the owner may be nil
@@ -368,9 +372,10 @@ func (s *session) summary(to identity.Identity) any {
 	return sum
 }
 
+// roleOf returns the role of whoever is attached by an actor; "": nobody is.
 func (s *session) roleOf(pid *actor.PID) protocol.Role {
-	if v, ok := s.observers[message.KeyOf(pid)]; ok {
-		return v.role
+	if pid.Equal(s.owner) { // not s.owner.Equal: the owner may be nil
+		return protocol.RoleOwner
 	}
-	return protocol.RoleOwner
+	return s.observers[message.KeyOf(pid)].role
 }

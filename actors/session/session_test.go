@@ -232,7 +232,7 @@ func TestTakeover(t *testing.T) {
 
 // A session exists for the identity that opened it, for operators, and for observers of the identity.
 func TestWhoMayAttach(t *testing.T) {
-	const owner, observer = protocol.RoleOwner, protocol.RoleObserver
+	const owner, observer, controller = protocol.RoleOwner, protocol.RoleObserver, protocol.RoleController
 	mallory := identity.Identity{Name: "mallory", Observes: []string{"bob"}}
 	watcher := identity.Identity{Name: "watcher", Observes: []string{"bob", "alice"}}
 	operator := identity.Identity{Name: "root", Operator: true}
@@ -250,6 +250,11 @@ func TestWhoMayAttach(t *testing.T) {
 		{watcher, observer, 0},
 		{operator, owner, 0},
 		{operator, observer, 0},
+		{identity.Identity{Name: "alice"}, controller, 0},
+		{operator, controller, 0},
+		{watcher, controller, protocol.CodeObserver},
+		{mallory, controller, protocol.CodeInvalidRequest},
+		{identity.Identity{}, controller, protocol.CodeInvalidRequest},
 	} {
 		l := newLoneOf(t, "alice", lifetime.New(time.Now(), lifetime.Limits{TTL: -1}))
 		hear[message.Attached](l)

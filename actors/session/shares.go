@@ -64,7 +64,7 @@ func (s *session) share(ctx actor.Context, m message.Request, p protocol.Session
 		Name:  made.guestName(),
 		Guest: &identity.Guest{Session: s.id, Host: s.identity, Types: p.Access == protocol.AccessType},
 	}, made.until)
-	s.env.Audit.Put(audit.ShareMade{Who: s.by, Share: made.id, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
+	s.env.Audit.Put(audit.ShareMade{Who: s.clientOf(ctx.Sender()), Share: made.id, Access: string(p.Access), Name: audit.Text(p.Name), DurationMs: lasts.Milliseconds()})
 	ctx.Respond(message.Reply{Token: m.Token, Result: protocol.SessionShareResult{
 		ShareID:     made.id,
 		Token:       token,
@@ -76,8 +76,8 @@ func (s *session) share(ctx actor.Context, m message.Request, p protocol.Session
 // shareError returns why a client may not make a share; nil: it may.
 func (s *session) shareError(from *actor.PID, p protocol.SessionShareParams) *protocol.Error {
 	book := s.env.Shares
-	if !from.Equal(s.owner) {
-		return errNotOwner // the session was taken over while the request was on its way
+	if !s.roleOf(from).Commands() { // of clients the connection knows; of actors of the host only the session
+		return errNotOwner
 	}
 	if book == nil {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "this server has no shares: it asks for no credential, or its operator has turned shares off")
@@ -92,7 +92,7 @@ func (s *session) shareError(from *actor.PID, p protocol.SessionShareParams) *pr
 	return wireerr.LongName("name", p.Name)
 }
 
-var errNotOwner = protocol.Errorf(protocol.CodeObserver, "only the session's owner has shares")
+var errNotOwner = protocol.Errorf(protocol.CodeObserver, "shares are for the session's owner and its controllers")
 
 func (s *session) listShares(ctx actor.Context, m message.Request) {
 	list := protocol.SessionSharesResult{Shares: []protocol.ShareInfo{}}
@@ -110,13 +110,13 @@ func (s *session) listShares(ctx actor.Context, m message.Request) {
 }
 
 func (s *session) unshare(ctx actor.Context, m message.Request, p protocol.SessionUnshareParams) {
-	if !ctx.Sender().Equal(s.owner) {
+	if !s.roleOf(ctx.Sender()).Commands() {
 		ctx.Respond(m.Failed(errNotOwner))
 		return
 	}
 	i := slices.IndexFunc(s.shares, func(is shared) bool { return is.id == p.ShareID })
 	if i >= 0 {
-		s.endShare(ctx, i, s.by, shareRevoked)
+		s.endShare(ctx, i, s.clientOf(ctx.Sender()), shareRevoked)
 	}
 	ctx.Respond(message.Reply{Token: m.Token, Result: protocol.SessionUnshareResult{Ended: i >= 0}})
 }
@@ -196,9 +196,9 @@ func (s *session) roleFor(m message.Attach) (protocol.Role, *protocol.Error) {
 	}
 	switch {
 	case role == protocol.RoleTypist:
-		return "", protocol.Errorf(protocol.CodeInvalidParams, "role typist is for guests with the token of a share: set role to owner or observer")
-	case role == protocol.RoleOwner && !id.Owns(s.identity):
-		return "", protocol.Errorf(protocol.CodeObserver, "%s may observe session %s, and not own it: set role to observer", id.Name, s.id)
+		return "", protocol.Errorf(protocol.CodeInvalidParams, "role typist is for guests with the token of a share: set role to owner, observer or controller")
+	case role.Commands() && !id.Owns(s.identity):
+		return "", protocol.Errorf(protocol.CodeObserver, "%s may observe session %s, and not own or control it: set role to observer", id.Name, s.id)
 	}
 	return role, nil
 }

@@ -99,6 +99,7 @@ func TestGuestsAttach(t *testing.T) {
 		{protocol.AccessType, typist, typist},
 		{protocol.AccessType, observer, observer},
 		{protocol.AccessType, owner, ""},
+		{protocol.AccessType, protocol.RoleController, ""},
 	} {
 		guest := l.join(tokens[c.access], message.Attach{Role: c.asks, Takeover: true})
 		if c.got == "" {

@@ -60,7 +60,7 @@ type (
 	}
 
 	// SessionAttached is an attachment of a client to a session. How is opened, resumed, takenOver,
-	// observed or joined (by a guest).
+	// observed, controlled or joined (by a guest).
 	SessionAttached struct {
 		Who
 		How   string `json:"-"`

@@ -49,7 +49,7 @@ func (h *Hunt) Handshake(resume string) []string {
 		params["resumeSessionId"], params["takeover"] = resume, h.IntN(3) > 0
 		params["resumeFrom"] = obj{h.process(): h.IntN(3)}
 		if h.IntN(3) == 0 {
-			params["role"] = "observer"
+			params["role"] = pick(h, "observer", "controller")
 		}
 	}
 	return []string{h.request("initialize", params), `{"method":"initialized"}`}

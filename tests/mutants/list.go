@@ -75,6 +75,8 @@ var mutants = []mutant{
 `, new: ``, breaks: "the token of a share that has ended is not valid"},
 	{file: "actors/session/shares.go", old: `s.viewerGone(ctx, message.ViewerGone{PID: v.pid, Evicted: true})`, new: ``, breaks: "processes ignore a guest whose share has ended"},
 	{file: "actors/session/shares.go", old: `role != most && role != protocol.RoleObserver`, new: `false`, breaks: "a guest gets no role beyond its share"},
+	{file: "actors/session/shares.go", old: `role.Commands() && !id.Owns(s.identity)`, new: `role == protocol.RoleOwner && !id.Owns(s.identity)`, breaks: "who may only observe a session does not control it"},
+	{file: "actors/session/shares.go", old: `	if !s.roleOf(ctx.Sender()).Commands() {`, new: `	if false {`, breaks: "an observer ends no share"},
 	{file: "actors/connection/methods.go", old: `case guest && m.guests == noGuest:`, new: `case false:`, breaks: "a method that is not for guests is denied to them"},
 	{file: "actors/process/stdin/stdin.go", old: `	if r.Guest {
 `, new: `	if false {

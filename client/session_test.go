@@ -1,0 +1,50 @@
+package client
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Dial refuses options that contradict each other, and names them.
+func TestRolesAreChecked(t *testing.T) {
+	for want, o := range map[string]Options{
+		"Observe without Session": {Observe: true},
+		"Control without Session": {Control: true},
+		"Observe and Control":     {Observe: true, Control: true, Session: "s1"},
+		"Control and Takeover":    {Control: true, Takeover: true, Session: "s1"},
+	} {
+		o.Dialer = newFake(programs).dial
+		if _, err := Dial(t.Context(), "", &o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// A controller joins the session again after a cut: it takes the session from nobody.
+func TestControllerComesBack(t *testing.T) {
+	f := newFake(programs)
+	connect(t, f, nil)
+	resumed := make(chan bool, 1)
+	c := connect(t, f, &Options{Session: "s1", Control: true, Resumed: func() { resumed <- true }})
+	cmd := c.Command("wait") // a controller starts programs
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !cmd.process.lossy {
+		t.Error("the client takes the output of a controller for complete")
+	}
+	f.lock(func() { f.conn.Close(1006, "cut") })
+	<-resumed
+	f.lock(func() {
+		for _, hello := range f.hellos[1:] {
+			if hello.Role != protocol.RoleController || hello.Takeover || *hello.ResumeSessionID != "s1" {
+				t.Errorf("%+v", hello)
+			}
+		}
+		if len(f.hellos) != 3 {
+			t.Errorf("%d connections", len(f.hellos))
+		}
+	})
+}
