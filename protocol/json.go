@@ -190,6 +190,9 @@ func appendChunk(dst []byte, seq uint64, stream string, chunk []byte) []byte {
 }
 
 func appendRead(dst []byte, r *ProcessReadResult) ([]byte, error) {
+	if len(r.TimesMs) > 0 || len(r.Events) > 0 {
+		return appendValue(dst, reflect.ValueOf(r))
+	}
 	dst = append(dst, `{"chunks":[`...)
 	for i := range r.Chunks {
 		c := &r.Chunks[i]

@@ -355,7 +355,7 @@ var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
 	SessionInfoResult{}, SessionListResult{}, SessionSummary{}, ServerInfoResult{}, AboutServer{}, SessionCloseParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
-	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{},
+	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{}, ReadEvent{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
 	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
@@ -444,6 +444,9 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		return
 	case *Access:
 		*p = rapid.SampledFrom([]Access{AccessRead, AccessType}).Draw(t, "access")
+		return
+	case *ReadDetail:
+		*p = rapid.SampledFrom([]ReadDetail{"", ReadTimes, ReadEvents}).Draw(t, "detail")
 		return
 	case *OnFull:
 		*p = rapid.SampledFrom([]OnFull{"", OnFullBlock, OnFullEvict, OnFullSpool}).Draw(t, "onFull")

@@ -351,6 +351,9 @@ func (p *packer) chunk(seq uint64, stream Stream, chunk []byte) error {
 }
 
 func (p *packer) read(r *ProcessReadResult) error {
+	if len(r.TimesMs) > 0 || len(r.Events) > 0 {
+		return p.value(reflect.ValueOf(r))
+	}
 	p.enc.EncodeMapLen(8)
 	p.key("chunks")
 	p.enc.EncodeArrayLen(len(r.Chunks))

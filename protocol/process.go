@@ -310,10 +310,24 @@ type ProcessReadParams struct {
 	// WaitMs is how long to wait for output or the end, in milliseconds. The value may exceed the
 	// range of time.Duration.
 	WaitMs uint64 `json:"waitMs,omitempty"`
+
+	// Detail asks for the members TimesMs and Events of the answer. Empty: neither. (Ours.)
+	Detail ReadDetail `json:"detail,omitempty"`
 }
 
 // Process returns the ProcessID.
 func (p ProcessReadParams) Process() string { return p.ProcessID }
+
+// ReadDetail says which members ours an answer to process/read has. (Ours.)
+type ReadDetail string
+
+const (
+	ReadTimes  ReadDetail = "times"  // TimesMs and Events, beside the output
+	ReadEvents ReadDetail = "events" // Events, and no output
+)
+
+// Validate refuses values other than the constants.
+func (d ReadDetail) Validate() error { return oneOf(d, ReadTimes, ReadEvents) }
 
 // Chunk is a piece of output. Its bytes never change once sent.
 type Chunk struct {
@@ -333,7 +347,42 @@ type ProcessReadResult struct {
 	Failure       *string `json:"failure"`  // why output was lost; nil: none was lost
 	SandboxDenied bool    `json:"sandboxDenied"`
 	FirstSeq      uint64  `json:"firstSeq"` // the oldest seq still held; 0: unknown
+
+	// TimesMs is when the server got the first byte of each of Chunks, in milliseconds since the
+	// Unix epoch. Events are the events of the process among the entries read. Only with Detail.
+	TimesMs []int64     `json:"timesMs,omitempty"`
+	Events  []ReadEvent `json:"events,omitempty"`
 }
+
+// CutEvents drops the events from NextSeq on: the next read has them.
+func (r *ProcessReadResult) CutEvents() {
+	n := 0
+	for n < len(r.Events) && r.Events[n].Seq < r.NextSeq {
+		n++
+	}
+	r.Events = r.Events[:n]
+}
+
+// ReadEvent is an event of a process in an answer to process/read. (Ours.)
+type ReadEvent struct {
+	Seq    uint64        `json:"seq" wire:"required"`
+	AtMs   int64         `json:"atMs"` // since the Unix epoch
+	Kind   ReadEventKind `json:"kind" wire:"required"`
+	Run    int           `json:"run,omitempty"`    // of exited, restarted and ready
+	Reason string        `json:"reason,omitempty"` // of restarted and evicted, for people
+	Status *ExitStatus   `json:"status,omitempty"` // of exited
+}
+
+// ReadEventKind says what happened. The names are those of the notifications. (Ours.)
+type ReadEventKind string
+
+const (
+	EventExited    ReadEventKind = "exited"
+	EventRestarted ReadEventKind = "restarted"
+	EventReady     ReadEventKind = "ready"
+	EventEvicted   ReadEventKind = "evicted"
+	EventClosed    ReadEventKind = "closed"
+)
 
 // ProcessWriteParams writes to a process's stdin. (exec-server wire §6.)
 type ProcessWriteParams struct {

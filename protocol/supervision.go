@@ -76,6 +76,25 @@ type Ready struct {
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 }
 
+// String describes the condition in a few words for people: "tcp 127.0.0.1:8080".
+func (r Ready) String() string {
+	switch {
+	case r.Line != "":
+		return fmt.Sprintf("a line like %q", r.Line)
+	case r.TCP != "":
+		return "tcp " + r.TCP
+	case r.Unix != "":
+		return "unix " + r.Unix
+	case r.File != "":
+		return "file " + r.File
+	case r.DelayMs != nil:
+		return fmt.Sprintf("%d ms from its start", *r.DelayMs)
+	case r.Exit:
+		return "exit code 0"
+	}
+	return ""
+}
+
 const (
 	// maxPattern bounds a client's regular expression, in bytes.
 	maxPattern = 1 << 10

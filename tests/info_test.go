@@ -52,7 +52,9 @@ func TestInfo(t *testing.T) {
 		t.Errorf("deaf: %s", jsonText(w))
 	}
 	c.start("unready", obj{"argv": []string{"sleep", "1000"}, "ready": obj{"file": "file:///no/such/file"}})
-	c.awaitWait("unready", "ready")
+	if info := c.awaitWait("unready", "ready"); info["waitsFor"].([]any)[0].(obj)["reason"] != "file file:///no/such/file" {
+		t.Errorf("unready: %s", jsonText(info["waitsFor"]))
+	}
 	c.start("daemon", obj{"argv": sh("sleep 1000 & exit 0")})
 	c.awaitWait("daemon", "descendants")
 	slow := obj{"policy": "permanent", "backoff": obj{"initialMs": 3_000_000}}

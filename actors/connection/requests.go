@@ -336,23 +336,26 @@ func bytesOf(r *protocol.ProcessReadResult) (n int) {
 	for i := range r.Chunks {
 		n += len(r.Chunks[i].Chunk)
 	}
-	return n
+	return n + eventBytes*len(r.Events)
 }
 
 // The cost of an answer to process/read in JSON beside its output, at most, in bytes.
 const (
 	readBytes  = 1 << 10
-	chunkBytes = 64
+	chunkBytes = 64 + 20 // with a time
+	eventBytes = 512
 )
 
 // fit leaves out chunks from the end until the message has at most most bytes. The client reads on
 // from NextSeq. The first chunk always stays, and has deliveryBytes at most.
 func fit(r *protocol.ProcessReadResult, most int) {
-	left := most - readBytes
+	left := most - readBytes - eventBytes*len(r.Events)
 	for i := range r.Chunks {
 		left -= chunkBytes + base64.StdEncoding.EncodedLen(len(r.Chunks[i].Chunk))
 		if left < 0 && i > 0 {
 			r.Chunks, r.NextSeq = r.Chunks[:i], r.Chunks[i-1].Seq+1
+			r.TimesMs = r.TimesMs[:min(i, len(r.TimesMs))]
+			r.CutEvents()
 			return
 		}
 	}

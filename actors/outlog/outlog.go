@@ -15,6 +15,7 @@ import (
 // An Entry is a numbered fact. All readers share an Entry. Once read, an Entry never changes.
 type Entry struct {
 	Seq     uint64
+	AtMs    int64 // when the entry was added, since the Unix epoch: for Output, when its first byte came
 	Kind    Kind
 	Stream  protocol.Stream      // of Output
 	Data    []byte               // of Output: never empty, unless Spooled is set
@@ -66,6 +67,8 @@ const (
 	entryCost = 128
 	// growMax is the largest length, in bytes, to which later output extends a chunk in memory.
 	growMax = 32 << 10
+	// growMs is how long an entry may be extended, so that its time tells when its output came.
+	growMs = 1000
 	// spooledMax is the largest length, in bytes, to which later output extends a chunk on disk. spooledCost is
 	// the memory of a spooled entry, in bytes, in addition to entryCost.
 	spooledMax  = 128 << 10
@@ -80,6 +83,9 @@ type item struct {
 
 // Log holds the entries from First to Last. The zero Log is empty and ready.
 type Log struct {
+	// NowMs is the time of the entries added next, in milliseconds since the Unix epoch. The owner sets NowMs.
+	NowMs int64
+
 	items   []item // items[i] has seq first+i
 	first   uint64 // seq of items[0], less 1: the number of dropped entries
 	seen    uint64 // highest seq read or passed by a cursor: only later output may still grow
@@ -102,7 +108,7 @@ func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
 func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	if n := len(l.items); n > 0 {
 		it := &l.items[n-1]
-		if it.Kind == Output && it.Spooled == nil && it.Stream == s && it.Seq > l.seen && len(it.Data)+len(data) <= growMax {
+		if it.Kind == Output && it.Spooled == nil && it.Stream == s && it.Seq > l.seen && l.young(it) && len(it.Data)+len(data) <= growMax {
 			it.Data = append(it.Data, data...)
 			it.cost += int64(len(data))
 			it.bytes += uint64(len(data))
@@ -113,12 +119,15 @@ func (l *Log) Append(s protocol.Stream, data []byte, lent *slab.Slab) {
 	l.push(Entry{Kind: Output, Stream: s, Data: data, Slab: lent})
 }
 
+// young reports whether later output may extend it. A clock that was set back makes it old.
+func (l *Log) young(it *item) bool { return uint64(l.NowMs-it.AtMs) < growMs }
+
 // AppendSpooled adds n bytes of output at a place of a file on disk.
 func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 	l.spooled += int64(n)
 	if k := len(l.items); k > 0 {
 		it := &l.items[k-1]
-		if it.Spooled != nil && it.Stream == s && it.Seq > l.seen && it.Len()+n <= spooledMax && it.Spooled.Grow(at, n) {
+		if it.Spooled != nil && it.Stream == s && it.Seq > l.seen && l.young(it) && it.Len()+n <= spooledMax && it.Spooled.Grow(at, n) {
 			it.bytes += uint64(n)
 			return
 		}
@@ -152,7 +161,7 @@ func (l *Log) AppendClosed() {
 }
 
 func (l *Log) push(e Entry) {
-	e.Seq = l.Last() + 1
+	e.Seq, e.AtMs = l.Last()+1, l.NowMs
 	cost, bytes := l.upTo(l.Last())
 	cost += entryCost + int64(len(e.Data))
 	if e.Spooled != nil {
@@ -208,6 +217,20 @@ func (l *Log) Drop(limit int64, keep uint64) {
 
 // Close drops all entries. After Close nobody uses the log.
 func (l *Log) Close() { l.Drop(-1, l.Last()) }
+
+// Events returns the entries after seq that are no output, most at most, and the seq up to which they are all.
+func (l *Log) Events(after uint64, most int) (events []Entry, to uint64) {
+	for i := max(after, l.first) - l.first; i < uint64(len(l.items)); i++ {
+		e := &l.items[i].Entry
+		if e.Kind == Output {
+			continue
+		}
+		if events = append(events, *e); len(events) == most {
+			return events, e.Seq
+		}
+	}
+	return events, l.Last()
+}
 
 // A Cursor is a place in a log: the reader has read all entries up to Seq, Seq included.
 type Cursor struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -260,5 +261,22 @@ func BenchmarkLog(b *testing.B) {
 				l.Drop(64<<10, c.Seq)
 			}
 		})
+	}
+}
+
+// Output is added to an entry for a second only: the time of the entry is then the time of all its output.
+func TestOldEntriesDoNotGrow(t *testing.T) {
+	var l Log
+	for _, ms := range []int64{1000, 1999, 2000, 2500, 1200} { // at last the clock is set back
+		l.NowMs = ms
+		l.Append(protocol.Stdout, []byte{'x'}, nil)
+	}
+	entries, _ := l.Read(&Cursor{}, 100, nil)
+	var got []int64
+	for _, e := range entries {
+		got = append(got, e.AtMs)
+	}
+	if !slices.Equal(got, []int64{1000, 2000, 1200}) {
+		t.Errorf("entries begin at %v, want at 1000, 2000 and 1200", got)
 	}
 }

@@ -217,6 +217,7 @@ func (p *process) isReady(ctx actor.Context) {
 	h.ready, h.pattern, h.lines, h.matching = true, nil, nil, nil
 	h.readyAt.Stop()
 	if p.params.Ready != nil {
+		p.feed.Log.NowMs = time.Now().UnixMilli()
 		p.feed.Log.AppendReady(p.life.Run())
 		p.spread(ctx)
 	}

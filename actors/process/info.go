@@ -169,12 +169,12 @@ func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {
 		wait(protocol.Wait{For: protocol.WaitEnd, InMs: env.UntilMs(p.life.KillAt()), Reason: p.life.Reason()})
 	}
 	if p.params.Ready != nil && !p.health.ready {
-		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.Left()}
+		w := protocol.Wait{For: protocol.WaitReady, InMs: p.health.readyAt.Left(), Reason: p.params.Ready.String()}
 		if w.InMs > 0 {
 			w.InMs += env.Milliseconds(p.excused() - p.health.granted)
 		}
 		if err := p.health.ours; err != nil {
-			w.Reason = "the server cannot look: " + err.Error()
+			w.Reason += ": the server cannot look: " + err.Error()
 		}
 		wait(w)
 	}

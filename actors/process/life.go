@@ -144,6 +144,7 @@ func (p *process) doRun(ctx actor.Context, a life.Action) bool {
 
 // doLog does an action about the log.
 func (p *process) doLog(ctx actor.Context, a life.Action) bool {
+	p.feed.Log.NowMs = time.Now().UnixMilli()
 	switch a := a.(type) {
 	case life.LogExited:
 		p.recordEnd(a.Status)

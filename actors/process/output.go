@@ -174,7 +174,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 		p.unspool = append(p.unspool, r) // its turn comes
 		return true
 	}
-	read := p.feed.Read(params.AfterSeq, params.MaxBytes)
+	read := p.feed.Read(params.AfterSeq, params.MaxBytes, params.Detail)
 	res := read.Result
 	res.Exited, res.Closed = p.life.Phase() >= life.Exited, p.life.Phase() >= life.Closed
 	if code := p.life.Status().ExitCode; res.Exited {

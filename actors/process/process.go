@@ -276,6 +276,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		if f, more = in.Next(); !more {
 			break
 		}
+		p.feed.Log.NowMs = time.Now().UnixMilli()
 		switch f.Kind {
 		case child.FactOutput:
 			switch {

@@ -331,7 +331,7 @@ func TestOutputOutlivesAFailure(t *testing.T) {
 		credit, _ := record.intake.Take(1 << 10)
 		record.intake.Put(protocol.Stdout, []byte("once"), nil, credit, 0)
 		synctest.Wait()
-		read := record.feed.Read(0, nil)
+		read := record.feed.Read(0, nil, "")
 		if !failed || len(read.Result.Chunks) != 1 || string(read.Result.Chunks[0].Chunk) != "once" {
 			t.Errorf("failed %v, and the log has %+v, want the output once", failed, read.Result.Chunks)
 		}

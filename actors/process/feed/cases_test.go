@@ -1,9 +1,12 @@
 package feed
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -271,7 +274,7 @@ func TestRead(t *testing.T) {
 	} {
 		f := lines(Feed[string, string]{}, 3, 10)
 		f.Log.AppendClosed()
-		r := f.Read(test.after, test.limit)
+		r := f.Read(test.after, test.limit, "")
 		if len(r.Result.Chunks) != test.chunks || r.Result.NextSeq != test.next || r.From != test.from || r.To != test.upTo {
 			t.Errorf("%s: %d chunks, next %d, after %d up to %d", test.name, len(r.Result.Chunks), r.Result.NextSeq, r.From, r.To)
 		}
@@ -281,7 +284,7 @@ func TestRead(t *testing.T) {
 	}
 	f := lines(Feed[string, string]{}, 10, 1<<20)
 	for _, most := range []*uint64{nil, limit(1 << 40)} {
-		if r := f.Read(0, most); len(r.Result.Chunks) != maxRead>>20 || r.To != maxRead>>20 || r.Spooled {
+		if r := f.Read(0, most, ""); len(r.Result.Chunks) != maxRead>>20 || r.To != maxRead>>20 || r.Spooled {
 			t.Errorf("%d MiB in one read, up to %d, spooled %t", len(r.Result.Chunks), r.To, r.Spooled)
 		}
 	}
@@ -289,7 +292,7 @@ func TestRead(t *testing.T) {
 	for range 10 {
 		f.Log.AppendSpooled(protocol.Stdout, file, 0, maxSpooledRead)
 	}
-	if r := f.Read(10, nil); len(r.Result.Chunks) != 1 || !r.Spooled {
+	if r := f.Read(10, nil, ""); len(r.Result.Chunks) != 1 || !r.Spooled {
 		t.Errorf("%d chunks of a log on disk in one read, spooled %t", len(r.Result.Chunks), r.Spooled)
 	}
 }
@@ -297,15 +300,15 @@ func TestRead(t *testing.T) {
 // A client refuses a message of more than 262,144 JSON values, and a chunk has four.
 func TestReadOfManyChunks(t *testing.T) {
 	f := lines(Feed[string, string]{}, maxChunks+10, 1)
-	r := f.Read(0, nil)
+	r := f.Read(0, nil, "")
 	if len(r.Result.Chunks) != maxChunks || r.Result.NextSeq != maxChunks+1 || r.To != maxChunks {
 		t.Errorf("%d chunks in one read, next %d, up to %d", len(r.Result.Chunks), r.Result.NextSeq, r.To)
 	}
-	if r = f.Read(r.To, nil); len(r.Result.Chunks) != 10 || r.To != maxChunks+10 {
+	if r = f.Read(r.To, nil, ""); len(r.Result.Chunks) != 10 || r.To != maxChunks+10 {
 		t.Errorf("then %d chunks up to %d", len(r.Result.Chunks), r.To)
 	}
 	f.Log.Drop(0, 20)
-	if r = f.Read(0, nil); len(r.Result.Chunks) != maxChunks-10 || r.To != maxChunks+10 {
+	if r = f.Read(0, nil, ""); len(r.Result.Chunks) != maxChunks-10 || r.To != maxChunks+10 {
 		t.Errorf("after a gap %d chunks up to %d", len(r.Result.Chunks), r.To)
 	}
 
@@ -314,7 +317,7 @@ func TestReadOfManyChunks(t *testing.T) {
 		f.Log.AppendReady(1)
 	}
 	f.Log.Append(protocol.Stdout, []byte("x"), nil)
-	if r = f.Read(0, nil); len(r.Result.Chunks) != 0 || r.Result.NextSeq != maxChunks+1 {
+	if r = f.Read(0, nil, ""); len(r.Result.Chunks) != 0 || r.Result.NextSeq != maxChunks+1 {
 		t.Errorf("%d chunks, next %d before the output", len(r.Result.Chunks), r.Result.NextSeq)
 	}
 }
@@ -340,6 +343,78 @@ func TestClose(t *testing.T) {
 		f.Close()
 		if retained, pinned := f.Held(); f.Last() != 3 || retained != 0 || pinned != 0 {
 			t.Errorf("the last is %d, %d bytes are held, %d pinned", f.Last(), retained, pinned)
+		}
+	}
+}
+
+// Reads in parts return each chunk with its time and each event exactly once, however small the parts are.
+func TestReadWithTimesAndEvents(t *testing.T) {
+	f := &Feed[string, string]{}
+	at := func(ms int64) *outlog.Log { f.Log.NowMs = ms; return &f.Log }
+	at(1000).Append(protocol.Stdout, []byte("first"), nil)
+	at(5000).AppendReady(1)
+	at(6000).Append(protocol.Stderr, []byte("second"), nil)
+	at(7000).AppendExited(protocol.ExitStatus{ExitCode: 3, Run: 1})
+	at(8000).AppendRestarted(outlog.Restart{Run: 2, Reason: "exit code 3"})
+	at(9000).AppendEvicted("too often")
+	at(9500).AppendClosed()
+	want := []string{"1000 first", "5000 ready 1", "6000 second", "7000 exited 1 code 3", "8000 restarted 2: exit code 3", "9000 evicted 0: too often", "9500 closed 0"}
+	line := func(e protocol.ReadEvent) string {
+		s := fmt.Sprintf("%d %s %d", e.AtMs, e.Kind, e.Run)
+		if e.Reason != "" {
+			s += ": " + e.Reason
+		}
+		if e.Status != nil {
+			s += fmt.Sprint(" code ", e.Status.ExitCode)
+		}
+		return s
+	}
+	for _, limit := range []*uint64{nil, new(uint64(1)), new(uint64(1 << 20))} {
+		var got []string
+		for after := uint64(0); after < f.Log.Last(); {
+			r := f.Read(after, limit, protocol.ReadTimes).Result
+			if len(r.TimesMs) != len(r.Chunks) {
+				t.Fatalf("%d chunks have %d times", len(r.Chunks), len(r.TimesMs))
+			}
+			seq := after
+			for len(r.Chunks)+len(r.Events) > 0 {
+				if len(r.Chunks) > 0 && (len(r.Events) == 0 || r.Chunks[0].Seq < r.Events[0].Seq) {
+					got = append(got, fmt.Sprint(r.TimesMs[0], " ", string(r.Chunks[0].Chunk)))
+					seq, r.Chunks, r.TimesMs = r.Chunks[0].Seq, r.Chunks[1:], r.TimesMs[1:]
+				} else {
+					got = append(got, line(r.Events[0]))
+					seq, r.Events = r.Events[0].Seq, r.Events[1:]
+				}
+			}
+			if seq != r.NextSeq-1 {
+				t.Fatalf("after %d: nextSeq is %d, and the last entry was %d", after, r.NextSeq, seq)
+			}
+			after = seq
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("read in parts: %q, want %q", got, want)
+		}
+	}
+	r := f.Read(0, nil, protocol.ReadEvents)
+	if len(r.Result.Chunks) != 0 || len(r.Result.Events) != 5 || r.Result.NextSeq != 8 || r.From != r.To {
+		t.Errorf("only events: %+v; a read of events must not count as a read of output", r)
+	}
+	if r := f.Read(2, nil, "").Result; r.Events != nil || r.TimesMs != nil {
+		t.Errorf("without detail: %+v", r)
+	}
+}
+
+// An answer has at most maxDetailed events, and the next read goes on.
+func TestReadOfManyEvents(t *testing.T) {
+	f := &Feed[string, string]{}
+	for range maxDetailed + 10 {
+		f.Log.AppendReady(1)
+	}
+	for _, detail := range []protocol.ReadDetail{protocol.ReadTimes, protocol.ReadEvents} {
+		first := f.Read(0, nil, detail).Result
+		rest := f.Read(first.NextSeq-1, nil, detail).Result
+		if len(first.Events) != maxDetailed || len(rest.Events) != 10 || rest.NextSeq != maxDetailed+11 {
+			t.Errorf("%s: %d events, then %d up to %d", detail, len(first.Events), len(rest.Events), rest.NextSeq)
 		}
 	}
 }

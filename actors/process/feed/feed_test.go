@@ -286,7 +286,7 @@ func (m *model) read(*rapid.T) {
 		m.got(0, after)
 	}
 	limit := rapid.Uint64Range(1, 100<<10).Draw(m.T, "limit")
-	r := m.feed.Read(after, &limit)
+	r := m.feed.Read(after, &limit, "")
 	seq := max(r.From, m.feed.Log.First()-1) // FirstSeq tells of the dropped entries
 	for _, e := range r.Entries {
 		if seq++; e.Seq != seq {
