@@ -127,6 +127,9 @@ type ReadOptions struct {
 	After    uint64        // return chunks with a greater seq
 	MaxBytes uint64        // of all chunks together, although the first may be larger; zero: up to the server
 	Wait     time.Duration // how long to wait for output or the end, if there is nothing yet
+
+	// Detail asks for the times of the output, and for the events of the process: its ends and restarts.
+	Detail protocol.ReadDetail
 }
 
 // Read returns output that the server holds, and acknowledges nothing. To read on, pass the NextSeq of the
@@ -134,7 +137,7 @@ type ReadOptions struct {
 func (p *Process) Read(ctx context.Context, o *ReadOptions) (protocol.ProcessReadResult, error) {
 	params := protocol.ProcessReadParams{ProcessID: p.id}
 	if o != nil {
-		params.AfterSeq, params.WaitMs = o.After, millis(o.Wait)
+		params.AfterSeq, params.WaitMs, params.Detail = o.After, millis(o.Wait), o.Detail
 		if o.MaxBytes > 0 {
 			params.MaxBytes = &o.MaxBytes
 		}
