@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
 
 func main() {
@@ -54,6 +56,8 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	t := &target.Flags{Version: version()}
+	t.Register(root.PersistentFlags())
 	root.SetVersionTemplate("troupe {{.Version}}\n")
 	root.AddCommand(newServe(), newRun(embedded), newVersion())
 	return root

@@ -66,7 +66,12 @@ func newServe() *cobra.Command {
 		Use:   "serve [flags]",
 		Short: "Serve clients, over a websocket, a unix socket or stdio",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"url", "server", "tls-ca"} {
+				if cmd.Flags().Changed(name) {
+					return fmt.Errorf("--%s is for clients: say with --listen where to serve", name)
+				}
+			}
 			if err := o.check(); err != nil {
 				return err
 			}

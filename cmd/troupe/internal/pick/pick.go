@@ -1,0 +1,207 @@
+// Package pick finds the session and the process that a person means by a short text, such as web or build/web.
+package pick
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+)
+
+var (
+	// ErrUnknown means that nothing has the name.
+	ErrUnknown = errors.New("unknown")
+	// ErrAmbiguous means that several sessions or processes have the name.
+	ErrAmbiguous = errors.New("ambiguous")
+)
+
+// A Session is what pick knows of a session.
+type Session struct {
+	ID, Name  string
+	Processes []Process
+}
+
+// A Process is what pick knows of a process.
+type Process struct {
+	ID    string
+	Ended bool // it has ended, and only its output is left
+}
+
+// A Ref names a process on a server.
+type Ref struct {
+	Session string // id
+	Process string // id
+}
+
+// FindSession returns the session with a name, an id, or an id that begins with the text. A name counts first, then
+// an id, then the beginning of an id.
+func FindSession(all []Session, text string) (Session, error) {
+	found := sessionsNamed(all, text)
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Session{}, unknown("session", text, Sessions(all, ""), "troupe sessions list")
+	}
+	var ids []string
+	for _, s := range found {
+		ids = append(ids, unique(all, s))
+	}
+	return Session{}, ambiguous("session", text, ids)
+}
+
+// FindProcess returns the process that a text names: PROCESS, the id of a process in any session, or
+// SESSION/PROCESS with a session as in FindSession. If several sessions have such a process, one that has not ended
+// comes before those that have.
+func FindProcess(all []Session, text string) (Ref, error) {
+	var alive, ended []Ref
+	add := func(sessions []Session, id string) {
+		for _, s := range sessions {
+			for _, p := range s.Processes {
+				ref := Ref{s.ID, p.ID}
+				switch {
+				case p.ID != id || slices.Contains(alive, ref) || slices.Contains(ended, ref):
+				case p.Ended:
+					ended = append(ended, ref)
+				default:
+					alive = append(alive, ref)
+				}
+			}
+		}
+	}
+	add(all, text)
+	for i := range len(text) {
+		if text[i] == '/' { // names of sessions and ids of processes may have slashes, too
+			add(sessionsNamed(all, text[:i]), text[i+1:])
+		}
+	}
+	found := alive
+	if len(found) == 0 {
+		found = ended
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Ref{}, unknown("process", text, Processes(all, ""), "troupe ps --all")
+	}
+	var labels []string
+	for _, ref := range found {
+		labels = append(labels, Label(all, ref.Session)+"/"+ref.Process)
+	}
+	return Ref{}, ambiguous("process", text, labels)
+}
+
+func sessionsNamed(all []Session, text string) []Session {
+	if text == "" {
+		return nil
+	}
+	for _, match := range []func(Session) bool{
+		func(s Session) bool { return s.Name == text },
+		func(s Session) bool { return s.ID == text },
+		func(s Session) bool { return strings.HasPrefix(s.ID, text) },
+	} {
+		if found := slices.DeleteFunc(slices.Clone(all), func(s Session) bool { return !match(s) }); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// Label returns the shortest text for a session that FindSession understands: its name if no other session has it,
+// or else the beginning of its id.
+func Label(all []Session, id string) string {
+	for _, s := range all {
+		if s.ID == id && s.Name != "" && len(sessionsNamed(all, s.Name)) == 1 {
+			return s.Name
+		}
+	}
+	return unique(all, Session{ID: id})
+}
+
+// unique returns the beginning of a session's id, of at least 8 characters, that no other session and no name has.
+func unique(all []Session, s Session) string {
+	for n := min(8, len(s.ID)); n < len(s.ID); n++ {
+		if found := sessionsNamed(all, s.ID[:n]); len(found) == 1 && found[0].ID == s.ID {
+			return s.ID[:n]
+		}
+	}
+	return s.ID
+}
+
+// Sessions returns the labels of the sessions that begin with a text, sorted, for completion.
+func Sessions(all []Session, begin string) []string {
+	var labels []string
+	for _, s := range all {
+		if label := Label(all, s.ID); strings.HasPrefix(label, begin) {
+			labels = append(labels, label)
+		} else if begin != "" && strings.HasPrefix(s.ID, begin) {
+			labels = append(labels, s.ID)
+		}
+	}
+	slices.Sort(labels)
+	return labels
+}
+
+// Processes returns texts for the processes that begin with a text, sorted, for completion. Each is a text that
+// FindProcess understands: the id of the process if that is enough, or else SESSION/PROCESS. With a slash in begin,
+// all are SESSION/PROCESS.
+func Processes(all []Session, begin string) []string {
+	var texts []string
+	for _, s := range all {
+		for _, p := range s.Processes {
+			full := Label(all, s.ID) + "/" + p.ID
+			ref, err := FindProcess(all, p.ID)
+			switch {
+			case err == nil && ref == Ref{s.ID, p.ID} && strings.HasPrefix(p.ID, begin):
+				texts = append(texts, p.ID)
+			case (err != nil || ref != Ref{s.ID, p.ID} || strings.Contains(begin, "/")) && strings.HasPrefix(full, begin):
+				texts = append(texts, full)
+			}
+		}
+	}
+	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), cmp.Compare(a, b)) })
+	return texts
+}
+
+// most is how many names an error lists.
+const most = 8
+
+func unknown(kind, text string, there []string, where string) error {
+	advice := "there is none"
+	if near := show.Nearest(text, there); near != "" {
+		advice = fmt.Sprintf("did you mean %s?", show.Harmless(near))
+	} else if len(there) > 0 {
+		advice = "there are " + list(there) + "; see " + where
+	}
+	return fmt.Errorf("no %s %q: %s (%w)", kind, text, advice, ErrUnknown)
+}
+
+func ambiguous(kind, text string, candidates []string) error {
+	return fmt.Errorf("%q names several %s: write one of %s (%w)", text, plural(kind), list(candidates), ErrAmbiguous)
+}
+
+func plural(kind string) string {
+	if kind == "process" {
+		return "processes"
+	}
+	return kind + "s"
+}
+
+func list(names []string) string {
+	var b strings.Builder
+	for i, n := range names {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(show.Harmless(n))
+	}
+	return b.String()
+}

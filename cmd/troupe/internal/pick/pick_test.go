@@ -1,0 +1,146 @@
+package pick
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func process(ids ...string) (all []Process) {
+	for _, id := range ids {
+		name, ended := strings.CutPrefix(id, "†")
+		all = append(all, Process{name, ended})
+	}
+	return all
+}
+
+var some = []Session{
+	{"01234567-aaaa", "build", process("web", "db", "old", "a/b")},
+	{"01234567-bbbb", "deploy", process("web", "†old", "worker")},
+	{"fedcba98-cccc", "", process("lone", "†job")},
+	{"fedcba99-dddd", "twin", process("x")},
+	{"abcdefab-eeee", "twin", process("y", "†job")},
+	{"11111111-ffff", "dir/sub", process("z")},
+}
+
+func TestFindProcess(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want Ref
+		err  string
+	}{
+		{"lone", Ref{"fedcba98-cccc", "lone"}, ""},
+		{"build/web", Ref{"01234567-aaaa", "web"}, ""},
+		{"01234567-b/web", Ref{"01234567-bbbb", "web"}, ""},
+		{"fe/lone", Ref{"fedcba98-cccc", "lone"}, ""},
+		{"a/b", Ref{"01234567-aaaa", "a/b"}, ""},
+		{"build/a/b", Ref{"01234567-aaaa", "a/b"}, ""},
+		{"dir/sub/z", Ref{"11111111-ffff", "z"}, ""},
+		{"old", Ref{"01234567-aaaa", "old"}, ""}, // the other one has ended
+		{"deploy/old", Ref{"01234567-bbbb", "old"}, ""},
+		{"twin/x", Ref{"fedcba99-dddd", "x"}, ""}, // only one of the twins has it
+		{"web", Ref{}, `"web" names several processes: write one of build/web, deploy/web (ambiguous)`},
+		{"job", Ref{}, `"job" names several processes: write one of fedcba98/job, abcdefab/job (ambiguous)`},
+		{"wrker", Ref{}, `no process "wrker": did you mean worker? (unknown)`},
+		{"build/nothing-of-this", Ref{}, `no process "build/nothing-of-this": there are db, lone, old, worker, x, y, z, a/b and 5 more; see troupe ps --all (unknown)`},
+		{"/web", Ref{}, "there are"},
+		{"", Ref{}, "there are"},
+		{"\x1b[2J", Ref{}, `no process "\x1b[2J"`},
+	} {
+		got, err := FindProcess(some, c.text)
+		if got != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: %v, %v; want %v, %q", c.text, got, err, c.want, c.err)
+		}
+	}
+	if _, err := FindProcess(nil, "web"); !errors.Is(err, ErrUnknown) || err.Error() != `no process "web": there is none (unknown)` {
+		t.Error(err)
+	}
+}
+
+func TestFindSession(t *testing.T) {
+	for _, c := range []struct{ text, want, err string }{
+		{"build", "01234567-aaaa", ""},
+		{"01234567-bbbb", "01234567-bbbb", ""},
+		{"11", "11111111-ffff", ""},
+		{"twin", "", `"twin" names several sessions: write one of fedcba99, abcdefab (ambiguous)`},
+		{"0123", "", `write one of 01234567-a, 01234567-b (ambiguous)`},
+		{"biuld", "", "did you mean build?"},
+		{"", "", "there are"},
+	} {
+		got, err := FindSession(some, c.text)
+		if got.ID != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: %q, %v; want %q, %q", c.text, got.ID, err, c.want, c.err)
+		}
+	}
+	// A name counts before an id, so that a session cannot hide another one by a name: both can be reached.
+	all := []Session{{ID: "abc1"}, {ID: "def2", Name: "abc1"}}
+	if s, err := FindSession(all, "abc1"); err != nil || s.ID != "def2" {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct {
+		begin string
+		want  []string
+	}{
+		{"w", []string{"worker"}},
+		{"build/", []string{"build/a/b", "build/db", "build/old", "build/web"}},
+		{"o", []string{"old"}},
+		{"de", []string{"deploy/old", "deploy/web"}},
+		{"deploy/wo", []string{"deploy/worker"}},
+		{"fedcba98/", []string{"fedcba98/job", "fedcba98/lone"}},
+		{"nothing", nil},
+	} {
+		got := Processes(some, c.begin)
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("processes %q: %q, want %q", c.begin, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		begin string
+		want  []string
+	}{
+		{"", []string{"abcdefab", "build", "deploy", "dir/sub", "fedcba98", "fedcba99"}},
+		{"d", []string{"deploy", "dir/sub"}},
+		{"012", []string{"01234567-aaaa", "01234567-bbbb"}},
+	} {
+		if got := Sessions(some, c.begin); !slices.Equal(got, c.want) {
+			t.Errorf("sessions %q: %q, want %q", c.begin, got, c.want)
+		}
+	}
+}
+
+// Every text that pick offers names what it was offered for.
+func TestOffersAreUnderstood(t *testing.T) {
+	name := rapid.StringMatching(`[ab/]{0,3}`)
+	rapid.Check(t, func(t *rapid.T) {
+		var all []Session
+		for _, id := range rapid.SliceOfNDistinct(rapid.StringMatching(`[ab]{9,12}`), 0, 5, rapid.ID[string]).Draw(t, "ids") {
+			s := Session{ID: id, Name: name.Draw(t, "name")}
+			for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`[ab]{1,2}`), 0, 3, rapid.ID[string]).Draw(t, "processes") {
+				s.Processes = append(s.Processes, Process{p, rapid.Bool().Draw(t, "ended")})
+			}
+			all = append(all, s)
+		}
+		for _, s := range all {
+			if got, err := FindSession(all, Label(all, s.ID)); (err != nil || got.ID != s.ID) && !shadowed(all, s) {
+				t.Fatalf("label %q of %q: %q, %v", Label(all, s.ID), s.ID, got.ID, err)
+			}
+		}
+		for _, text := range Processes(all, "") {
+			if _, err := FindProcess(all, text); errors.Is(err, ErrUnknown) {
+				t.Fatalf("%q is offered: %v", text, err)
+			}
+		}
+	})
+}
+
+// shadowed reports whether the whole id of s is a name, or the beginning of another id.
+func shadowed(all []Session, s Session) bool {
+	return slices.ContainsFunc(all, func(o Session) bool { return o.Name == s.ID })
+}

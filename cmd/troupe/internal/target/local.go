@@ -1,0 +1,296 @@
+package target
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+)
+
+// The user's own server has a directory that only the user may enter, with three files:
+//
+//	server.sock   the socket, with mode 0600
+//	server.lock   locked (flock) from before the start of a server until its process has ended
+//	server.log    what servers have logged; the last one began below the last line "started by"
+//
+// Who holds the lock may start a server. The server inherits the lock, so there is never a second one, even if the
+// command that started the server is killed. A socket without a server is left by a server that was killed; the new
+// server replaces it.
+const (
+	socketFile = "server.sock"
+	lockFile   = "server.lock"
+	logFile    = "server.log"
+)
+
+const (
+	// startTime is how long a server may take to start, or to end before another one starts.
+	startTime = 30 * time.Second
+	// IdleTime is how long the user's own server stays when it has nothing to do.
+	IdleTime = 10 * time.Minute
+	// maxLog is how long the log may be when a server starts; a longer one is renamed to server.log.old.
+	maxLog = 1 << 20
+)
+
+// Dir returns the directory of the user's own server, which need not exist: $XDG_RUNTIME_DIR/troupe, or without that
+// variable /tmp/troupe-UID.
+func Dir(env func(string) string) string {
+	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "troupe")
+	}
+	return filepath.Join("/tmp", "troupe-"+strconv.Itoa(os.Getuid()))
+}
+
+// maxSocketPath is how long the path of a socket may be on Linux. Source: unix(7).
+const maxSocketPath = 107
+
+// SocketPath returns the path of the socket of the user's own server.
+func SocketPath(env func(string) string) (string, error) {
+	path := filepath.Join(Dir(env), socketFile)
+	if len(path) > maxSocketPath {
+		return "", fmt.Errorf("the path of the socket of your own server, %s, has %d bytes, and at most %d are possible: set XDG_RUNTIME_DIR to a shorter path", path, len(path), maxSocketPath)
+	}
+	return path, nil
+}
+
+// ensureDir makes the directory, or checks that nobody else may use it.
+func ensureDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the directory %s does not exist: make it with mode 700, or unset XDG_RUNTIME_DIR", filepath.Dir(dir))
+		}
+		return fmt.Errorf("make the directory of your own server: %w", err)
+	}
+	return checkDir(dir)
+}
+
+// checkDir refuses a directory that others may enter or have made. Its error wraps fs.ErrNotExist if there is none.
+func checkDir(dir string) error {
+	info, err := os.Lstat(dir) // a link may lead anywhere
+	if err != nil {
+		return err
+	}
+	owner, ok := ownerOf(info)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is no directory: remove it, or set XDG_RUNTIME_DIR to another directory", dir)
+	case ok && owner != os.Getuid():
+		return fmt.Errorf("%s belongs to user %d, not to you (%d), and is not used: set XDG_RUNTIME_DIR to a directory of your own", dir, owner, os.Getuid())
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("other users may enter %s (mode %o), and it is not used: chmod 700 it", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+func ownerOf(info fs.FileInfo) (uid int, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(st.Uid), true
+}
+
+// checkSocket refuses a socket of another user.
+func checkSocket(path string) error {
+	if err := checkDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if owner, ok := ownerOf(info); ok && owner != os.Getuid() {
+		return fmt.Errorf("%s belongs to user %d, not to you (%d), and is not used: remove it", path, owner, os.Getuid())
+	}
+	return nil
+}
+
+// dialLocal connects to the user's own server, and starts it if it does not run.
+func (f *Flags) dialLocal(ctx context.Context, t *Target, o *client.Options) (*client.Client, error) {
+	path := strings.TrimPrefix(t.URL, "unix://")
+	for deadline := time.Now().Add(startTime); ; {
+		c, err := f.dialRunning(ctx, t, o)
+		if err == nil || !nobodyListens(err) {
+			return c, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("your own server does not answer at %s, and none can be started while it holds %s: %w; see %s",
+				t.URL, lockFile, err, filepath.Join(filepath.Dir(path), logFile))
+		}
+		if err := f.start(ctx, filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// dialRunning connects to the user's own server if it runs.
+func (f *Flags) dialRunning(ctx context.Context, t *Target, o *client.Options) (*client.Client, error) {
+	if err := checkSocket(strings.TrimPrefix(t.URL, "unix://")); err != nil {
+		return nil, err
+	}
+	c, err := client.Dial(ctx, t.URL, o)
+	if err != nil {
+		return nil, err
+	}
+	if v := c.Server().Version; f.Version != "" && v != f.Version {
+		f.note(fmt.Sprintf("your own server is troupe %s, and this is %s: to change to this one, end the server and its programs with %q", show.Harmless(v), f.Version, "troupe server stop"))
+	}
+	return c, nil
+}
+
+// nobodyListens reports whether an error of Dial means that the server does not run.
+func nobodyListens(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// start starts a server, and returns when it accepts connections. If another command starts one, or the last server
+// is about to end, start waits for that; a server may then run or not.
+func (f *Flags) start(ctx context.Context, dir string) error {
+	if err := ensureDir(dir); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock of your own server: %w", err)
+	}
+	defer lock.Close()
+	for begin := time.Now(); !tryLock(lock); {
+		if connects(filepath.Join(dir, socketFile)) || time.Since(begin) > startTime {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if connects(filepath.Join(dir, socketFile)) {
+		return nil // somebody serves there without the lock
+	}
+	return f.startLocked(ctx, dir, lock)
+}
+
+// tryLock takes the lock of an open file if nobody has it. The lock belongs to the open file: programs that inherit
+// the file hold the lock, too.
+func tryLock(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
+
+func connects(path string) bool {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == nil
+}
+
+// startLocked starts a server that inherits the lock. The server prints its address when it accepts connections.
+func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) error {
+	program := f.program
+	if program == nil {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("start your own server: %w", err)
+		}
+		program = []string{self}
+	}
+	log, began, err := openLog(filepath.Join(dir, logFile))
+	if err != nil {
+		return fmt.Errorf("start your own server: %w", err)
+	}
+	defer log.Close()
+	ready, told, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start your own server: %w", err)
+	}
+	defer ready.Close()
+	if err := child.SealFiles(); err != nil { // this program may have inherited files that others wait for
+		return fmt.Errorf("start your own server: %w", err)
+	}
+	cmd := exec.Command(program[0], append(program[1:len(program):len(program)], "serve", "--listen", "unix://"+filepath.Join(dir, socketFile))...)
+	cmd.Dir = "/"
+	cmd.Env = serverEnv(f.env())
+	cmd.Stdout, cmd.Stderr = told, log
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, and no signal from one
+	err = cmd.Start()
+	told.Close()
+	if err != nil {
+		return fmt.Errorf("start your own server: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // a server that ends while this command goes on is no zombie
+	line := make(chan error, 1)
+	go func() {
+		_, err := bufio.NewReader(ready).ReadString('\n')
+		line <- err
+	}()
+	select {
+	case err := <-line:
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("your own server did not start (%v): %s", cmp.Or(<-ended, errors.New("exit status 0")), reason(log.Name(), began))
+	case <-ctx.Done():
+		return context.Cause(ctx) // the server goes on; the next command finds it
+	case <-time.After(startTime):
+		return fmt.Errorf("your own server is not ready after %v: %s", startTime, reason(log.Name(), began))
+	}
+}
+
+// openLog opens the log for a new server, and returns where its lines begin.
+func openLog(path string) (f *os.File, began int64, err error) {
+	if info, err := os.Lstat(path); err == nil && info.Size() > maxLog {
+		if err := os.Rename(path, path+".old"); err != nil {
+			return nil, 0, err
+		}
+	}
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	fmt.Fprintf(f, "%s started by process %d\n", time.Now().Format(time.RFC3339), os.Getpid())
+	began, err = f.Seek(0, io.SeekEnd)
+	return f, began, err
+}
+
+// reason returns what a server has logged since it began, in one line.
+func reason(path string, began int64) string {
+	const most = 2 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	data, _ := io.ReadAll(io.NewSectionReader(f, began, most))
+	text := strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", "; ")
+	if text == "" {
+		return "it logged nothing in " + path
+	}
+	return show.Harmless(text) + " (" + path + ")"
+}
+
+// serverEnv is the environment of the server: nothing that only one of the user's terminals or programs should
+// have, because programs of clients that send no environment get this one.
+func serverEnv(env func(string) string) (all []string) {
+	for _, name := range []string{"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR"} {
+		if v := env(name); v != "" {
+			all = append(all, name+"="+v)
+		}
+	}
+	return all
+}

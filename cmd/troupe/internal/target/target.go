@@ -1,0 +1,269 @@
+// Package target finds the server of a command, and connects to it.
+//
+// The server is, in this order: that of --url, that of --server, that of TROUPE_URL, the default of the config file,
+// or the user's own server on this machine, which is started when it is needed (local.go).
+package target
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// Flags say which server a command uses, and how it gets there.
+type Flags struct {
+	URL    string // --url
+	Server string // --server: a name of the config file, or LocalName
+
+	TLSCA, TLSCert, TLSKey string
+
+	// Version is that of this program. A server of the user with another version is worth a note.
+	Version string
+	// Note tells the person at the terminal something, a line without a newline. Nil: to stderr.
+	Note func(string)
+
+	getenv   func(string) string // nil: os.Getenv
+	program  []string            // nil: this program; the start of the command line that starts a server
+	resolved *Target
+}
+
+// Register makes the flags.
+func (f *Flags) Register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.URL, "url", "", "use the server at this `URL`: ws://HOST:PORT, wss://HOST:PORT, unix://PATH or unix+frames://PATH")
+	fs.StringVar(&f.Server, "server", "", "use the server with this `NAME` in the config file; "+LocalName+": your own on this machine")
+	fs.StringVar(&f.TLSCA, "tls-ca", "", "trust the server certificates issued by the certificates in this PEM `FILE`; default: the system's")
+	fs.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE` with a certificate of this client")
+	fs.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
+}
+
+// A Target is a server that was found, and how to connect to it.
+type Target struct {
+	Name  string // in the config file, or LocalName; "": only the URL is known
+	URL   string
+	Local bool // the user's own server, to be started when it is needed
+	From  string
+
+	TLS   *tls.Config            // nil: the system's roots, and no certificate
+	Token func() (string, error) // nil: no token is sent
+}
+
+// String names the target for messages.
+func (t *Target) String() string {
+	if t.Local {
+		return "your own server at " + t.URL
+	}
+	if t.Name != "" {
+		return fmt.Sprintf("server %s at %s", t.Name, t.URL)
+	}
+	return t.URL
+}
+
+// Local reports whether the command uses the user's own server on this machine. Without a valid choice of a server
+// it is false; Dial then tells what is wrong.
+func (f *Flags) Local() bool {
+	t, err := f.Target()
+	return err == nil && t.Local
+}
+
+// Target finds the server. It reads the config file, and connects to nothing.
+func (f *Flags) Target() (*Target, error) {
+	if f.resolved != nil {
+		return f.resolved, nil
+	}
+	t, err := f.find()
+	if err == nil {
+		f.resolved = t
+	}
+	return t, err
+}
+
+func (f *Flags) find() (*Target, error) {
+	env := f.env()
+	if f.URL != "" && f.Server != "" {
+		return nil, errors.New("--url and --server both name a server: leave one out")
+	}
+	named := func(c *Config, name, from string) (*Target, error) {
+		if name == LocalName {
+			return f.own(from)
+		}
+		s, err := c.Server(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", from, err)
+		}
+		return f.target(name, s, from)
+	}
+	url, from := f.URL, "--url"
+	if url == "" && f.Server == "" {
+		url, from = env("TROUPE_URL"), "TROUPE_URL"
+	}
+	if url != "" {
+		return f.target("", Server{URL: url}, from)
+	}
+	if f.Server == LocalName {
+		return f.own("--server")
+	}
+	path := ConfigPath(env)
+	c, err := ReadConfig(path, env("HOME"))
+	switch {
+	case err != nil:
+		return nil, err
+	case f.Server != "":
+		return named(c, f.Server, "--server")
+	case c.Default != "":
+		return named(c, c.Default, path)
+	}
+	return f.own("no other server is chosen")
+}
+
+// target returns the target of a server. Flags about TLS replace what the config file says.
+func (f *Flags) target(name string, s Server, from string) (*Target, error) {
+	roots := cmp.Or(f.TLSCA, s.TLSCA)
+	cert, key := s.TLSCert, s.TLSKey
+	if f.TLSCert != "" || f.TLSKey != "" {
+		cert, key = f.TLSCert, f.TLSKey
+	}
+	config, err := clientTLS(roots, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &Target{Name: name, URL: s.URL, From: from, TLS: config, Token: f.token(name, s)}, nil
+}
+
+func (f *Flags) own(from string) (*Target, error) {
+	if f.TLSCA != "" || f.TLSCert != "" || f.TLSKey != "" {
+		return nil, errors.New("--tls-ca, --tls-cert and --tls-key are for a server of another machine: name it with --url or --server")
+	}
+	path, err := SocketPath(f.env())
+	if err != nil {
+		return nil, err
+	}
+	return &Target{Name: LocalName, URL: "unix://" + path, Local: true, From: from}, nil
+}
+
+// token returns the source of the token for a server.
+func (f *Flags) token(name string, s Server) func() (string, error) {
+	switch {
+	case s.TokenFile != "":
+		return func() (string, error) {
+			data, err := os.ReadFile(s.TokenFile)
+			if err != nil {
+				return "", fmt.Errorf("token of server %s: %w", name, err)
+			}
+			if info, err := os.Stat(s.TokenFile); err == nil && info.Mode().Perm()&0o006 != 0 {
+				f.note(fmt.Sprintf("other users of this machine can use the token in %s: chmod o= it", s.TokenFile))
+			}
+			return oneToken(name, s.TokenFile, data)
+		}
+	case len(s.TokenCommand) > 0:
+		return func() (string, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), tokenTime)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, s.TokenCommand[0], s.TokenCommand[1:]...)
+			cmd.Stderr = os.Stderr // it may ask for something
+			data, err := cmd.Output()
+			if err != nil {
+				return "", fmt.Errorf("token of server %s: %s: %w", name, s.TokenCommand[0], err)
+			}
+			return oneToken(name, s.TokenCommand[0], data)
+		}
+	}
+	return client.TokenFromEnv
+}
+
+// tokenTime is how long a program may take to print a token. A person may have to unlock something.
+const tokenTime = time.Minute
+
+func oneToken(name, from string, data []byte) (string, error) {
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return "", fmt.Errorf("token of server %s: %s has no token", name, from)
+	}
+	return token, nil
+}
+
+// Dial connects to the server, and starts the user's own server if that is the target and does not run. o may be
+// nil; Dial sets its Token and TLS, unless they are set.
+func (f *Flags) Dial(ctx context.Context, o *client.Options) (*client.Client, error) {
+	t, err := f.Target()
+	if err != nil {
+		return nil, err
+	}
+	var own client.Options
+	if o != nil {
+		own = *o
+	}
+	if own.Token == nil {
+		own.Token = t.Token
+	}
+	if own.TLS == nil {
+		own.TLS = t.TLS
+	}
+	if t.Local {
+		return f.dialLocal(ctx, t, &own)
+	}
+	c, err := client.Dial(ctx, t.URL, &own)
+	if err != nil {
+		return nil, t.advise(err)
+	}
+	return c, nil
+}
+
+// Control connects for a command that only looks and acts: its session ends with it.
+func (f *Flags) Control(ctx context.Context) (*client.Client, error) {
+	return f.Dial(ctx, &client.Options{Name: "troupe", DetachedTTL: time.Second, ReconnectFor: -1})
+}
+
+// advise adds what may help against a failed connection.
+func (t *Target) advise(err error) error {
+	advice := ""
+	var refused *transport.RefusedError
+	switch {
+	case isA[x509.UnknownAuthorityError](err) && (t.TLS == nil || t.TLS.RootCAs == nil):
+		advice = "if the server made its certificate itself, name a copy of it with --tls-ca"
+	case isA[tls.RecordHeaderError](err):
+		advice = "the server has no TLS there: is its address ws:// instead of wss://?"
+	case errors.Is(err, io.ErrUnexpectedEOF) && strings.HasPrefix(t.URL, "ws://"):
+		advice = "is the address of the server wss:// instead of ws://?"
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT) && strings.HasPrefix(t.URL, "unix"):
+		advice = "does troupe serve run there?"
+	case errors.As(err, &refused) && refused.Status == 401:
+		advice = "the server asks who you are: set TROUPE_TOKEN or TROUPE_TOKEN_FILE, or token_file in the config file"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+func (f *Flags) env() func(string) string {
+	if f.getenv != nil {
+		return f.getenv
+	}
+	return os.Getenv
+}
+
+func (f *Flags) note(text string) {
+	if f.Note != nil {
+		f.Note(text)
+		return
+	}
+	fmt.Fprintln(os.Stderr, "troupe: "+text)
+}
