@@ -135,7 +135,7 @@ func refusals() []refusal {
 		{new(ProcessStartParams), start(`,"liveness":{}`), "expected silenceMs or probe; in `liveness`"},
 		{new(ProcessStartParams), start(`,"liveness":{"probe":{"argv":[]}}`), "argv must not be empty; in `liveness.probe`"},
 		{new(GroupStartParams), `{"groupId":"g","processes":[]}`, "processes must not be empty"},
-		{new(GroupStartParams), `{"groupId":"g","strategy":"all","processes":[]}`, "unknown variant `all`, expected one of `one_for_one`, `one_for_all`, `rest_for_one`; in `strategy`"},
+		{new(GroupStartParams), `{"groupId":"g","strategy":"all","processes":[]}`, "unknown variant `all`, expected one of `one_for_one`, `one_for_all`, `rest_for_one`, `independent`; in `strategy`"},
 		{new(HTTPRequestParams), `{"method":"GET","url":"http://127.0.0.1/"}`, "missing field `requestId`"},
 		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","redirectPolicy":"maybe"}`, "unknown variant `maybe`, expected `follow` or `stop`; in `redirectPolicy`"},
 		{new(HTTPRequestParams), `{"method":"GET","url":"","requestId":"","headers":[{"name":"a"}]}`, "missing field `value`; in `headers[0]`"},

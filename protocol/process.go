@@ -150,6 +150,9 @@ type ProcessStartParams struct {
 	Liveness *Liveness `json:"liveness,omitempty"` // when a run counts as dead; nil: when it has ended
 	// DependsOn are processes of the same group. They must be ready before this process is run.
 	DependsOn []string `json:"dependsOn,omitempty"`
+	// Label is for clients, at most 1,024 bytes: group/list has it, also after the end of the process. Only for a
+	// process of a group.
+	Label string `json:"label,omitempty"`
 
 	// StartToken makes a start repeatable: a second start with the same ProcessID and token gets
 	// the answer of the first. Empty means none.

@@ -244,10 +244,14 @@ type GroupStartParams struct {
 	Strategy GroupStrategy `json:"strategy,omitempty"`      // absent: one_for_one
 
 	// Intensity is for all processes together. With another restart the group is ended. Nil: 5 in
-	// 60 s.
+	// 60 s. Not for Independent.
 	Intensity *Intensity `json:"intensity,omitempty"`
 
 	Processes []ProcessStartParams `json:"processes" wire:"required"` // at most 1,000
+
+	// Extend adds the processes to the group if the group exists. A process that has left the group gives way to a
+	// process with its id. Only for Independent.
+	Extend bool `json:"extend,omitempty"`
 
 	// StartToken makes the start of the group repeatable, like the StartToken of a process. The
 	// StartTokens of its processes are ignored.
@@ -269,10 +273,16 @@ const (
 	OneForOne  GroupStrategy = "one_for_one"  // no other process
 	OneForAll  GroupStrategy = "one_for_all"  // all processes
 	RestForOne GroupStrategy = "rest_for_one" // the processes after it in the start order
+
+	// Independent runs no other process again, counts the Intensity of each process, and goes on without a process that
+	// was given up. Only such a group can be extended.
+	Independent GroupStrategy = "independent"
 )
 
 // Validate refuses values other than the constants.
-func (s GroupStrategy) Validate() error { return oneOf(s, OneForOne, OneForAll, RestForOne) }
+func (s GroupStrategy) Validate() error {
+	return oneOf(s, OneForOne, OneForAll, RestForOne, Independent)
+}
 
 // GroupStartResult is the answer to group/start. Requests for the processes are allowed from now
 // on. (Ours.)
@@ -306,6 +316,7 @@ type GroupMember struct {
 	Run       int    `json:"run"`   // 0: none yet
 	Ready     bool   `json:"ready"`
 	Reason    string `json:"reason,omitempty"` // why the process is run again, is ended or has left
+	Label     string `json:"label,omitempty"`  // of its start
 }
 
 // GroupListResult is every group of the session. An ended group is known as long as a closed

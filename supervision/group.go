@@ -9,12 +9,18 @@ import (
 
 // GroupStrategy says which other members run again after the end of a member, as in OTP. These members are told
 // to end one after the other, the last started first. Then they run again in start order.
+//
+// Independent is not of OTP: nobody else runs again, the Intensity of each member counts, and a member that is given up
+// leaves alone. If a member waits for another that has left and was not ready, the group goes on and the member waits.
+// Only an Independent group can be extended.
 type GroupStrategy string
 
 const (
 	OneForOne  GroupStrategy = "one_for_one"  // nobody
 	OneForAll  GroupStrategy = "one_for_all"  // everybody
 	RestForOne GroupStrategy = "rest_for_one" // the members after the ended member in start order
+
+	Independent GroupStrategy = "independent" // nobody, and the group goes on without a member that was given up
 )
 
 // Member is a process in a Group.
@@ -174,6 +180,33 @@ func circle(members []Member) string {
 	}
 }
 
+// Extend gives an Independent group other members: all whose status is kept, and those that begin anew. members are all
+// of them, the new ones included. keep says whose status, and whose past, stays. Members beyond members are forgotten:
+// the caller forgets only members that have left.
+func (g *Group) Extend(now time.Time, members []Member, keep func(id string) bool) error {
+	next, err := NewGroup(g.strategy, g.intensity, members)
+	if err != nil {
+		return err
+	}
+	for i := range next.members {
+		m := &next.members[i]
+		if old := g.member(m.ID); old != nil && keep(m.ID) {
+			m.MemberStatus, m.history = old.MemberStatus, old.history
+			if m.State == Waiting && m.blocked() {
+				m.Reason = ""
+			}
+		}
+	}
+	g.members, g.index, g.from = next.members, next.index, len(next.members)
+	g.advance(now)
+	return nil
+}
+
+// blocks is the reason of a member that waits for a member that has left.
+const blocks = ", which has ended and was not ready"
+
+func (m *member) blocked() bool { return strings.HasSuffix(m.Reason, blocks) }
+
 // Order returns the members in start order.
 func (g *Group) Order() []string {
 	ids := make([]string, len(g.members))
@@ -270,9 +303,14 @@ func (g *Group) Ended(now time.Time, id string, run int, e End, r Restart, chanc
 
 func (g *Group) decide(now time.Time, i int, e End, r Restart, chance float64) {
 	m := &g.members[i]
-	r.Intensity = g.intensity
+	alone := g.strategy == Independent
+	if !alone {
+		r.Intensity = g.intensity
+	}
 	d := m.history.Ended(now, r, e, chance)
-	if d.Verdict == Again && !e.Again {
+	if alone && d.Verdict == Again && !e.Again {
+		g.restarts++
+	} else if d.Verdict == Again && !e.Again {
 		if _, exceeded := g.tally.Failed(now, g.intensity); exceeded {
 			d = Decision{Verdict: GivenUp, Reason: fmt.Sprintf("%v, and %s of the group", e, g.intensity.exceeded())}
 		} else {
@@ -285,11 +323,11 @@ func (g *Group) decide(now time.Time, i int, e End, r Restart, chance float64) {
 	case GivenUp:
 		m.GivenUp = true
 		g.leave(m, d.Reason)
-		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, d.Reason))
+		g.lost(m)
 	case Again:
 		at := now.Add(d.Delay)
 		g.again(m, at, d.Reason)
-		if e.Again || g.strategy == OneForOne {
+		if e.Again || alone || g.strategy == OneForOne {
 			return
 		}
 		from := i
@@ -318,7 +356,7 @@ func (g *Group) again(m *member, at time.Time, reason string) {
 }
 
 // Gone reports a member without a further run, for a reason outside of the Group. Somebody has ended the member,
-// or the member was given up. If the member was given up, so is the group.
+// or the member was given up. If the member was given up, so is the group, unless the members are Independent.
 func (g *Group) Gone(now time.Time, id, reason string, givenUp bool) {
 	m := g.member(id)
 	if m == nil || m.State == Left {
@@ -327,9 +365,16 @@ func (g *Group) Gone(now time.Time, id, reason string, givenUp bool) {
 	g.leave(m, reason)
 	if givenUp {
 		m.GivenUp = true
-		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, reason))
+		g.lost(m)
 	}
 	g.advance(now)
+}
+
+// lost ends the group after a member that was given up, unless the members are independent.
+func (g *Group) lost(m *member) {
+	if g.strategy != Independent {
+		g.stop(fmt.Sprintf("%s was given up: %s", m.ID, m.Reason))
+	}
 }
 
 // Forget clears the ends of a member so far: they no longer count for its backoff and its GiveUp.
@@ -369,7 +414,12 @@ func (g *Group) advance(now time.Time) {
 		m := &g.members[i]
 		for _, j := range m.after {
 			if o := &g.members[j]; m.State == Waiting && o.State == Left && !o.Ready {
-				g.stop(fmt.Sprintf("%s waits for %s, which has ended and was not ready", m.ID, o.ID))
+				reason := fmt.Sprintf("waits for %s%s", o.ID, blocks)
+				if g.strategy == Independent {
+					m.Reason = reason
+				} else {
+					g.stop(m.ID + " " + reason)
+				}
 			}
 		}
 	}

@@ -476,3 +476,69 @@ func TestNeverRunIsNotDelayed(t *testing.T) {
 	s.tick(time.Second)
 	s.want(t, "starting: base running 1 r, fails running 2, late running 1")
 }
+
+// In an independent group, each member counts its own restarts, and the others go on without a member that was given up.
+func TestIndependentMembersGoOnAlone(t *testing.T) {
+	s := newTroop(t, Independent, Intensity{}, Member{ID: "db"}, Member{ID: "web", After: []string{"db"}}, Member{ID: "worker"})
+	own := Restart{Policy: Permanent, Intensity: Intensity{Restarts: 1}}
+	s.tick(0)
+	s.ready("db", "worker")
+	s.ready("web")
+	s.want(t, "ready: db running 1 r, web running 1 r, worker running 1 r")
+	s.ended("worker", End{ExitCode: 1}, own)
+	s.tick(0)
+	s.ready("worker")
+	s.ended("db", End{ExitCode: 1}, own)
+	s.tick(0)
+	s.want(t, "restarting: db running 2, web running 1 r, worker running 2 r") // the intensity of 0 restarts of the group does not count
+	s.ended("db", End{ExitCode: 1}, own)
+	s.want(t, "ready: db left 2, web running 1 r, worker running 2 r")
+	if st := s.Status("db"); !st.GivenUp || st.Reason != "exit code 1, and no more than 1 restarts are allowed" {
+		t.Errorf("db: %+v", st)
+	}
+	s.ended("web", End{ExitCode: 1}, own)
+	s.tick(0)
+	s.want(t, "restarting: db left 2, web waiting 1, worker running 2 r")
+	if st := s.Status("web"); st.Reason != "waits for db, which has ended and was not ready" {
+		t.Errorf("web waits: %q", st.Reason)
+	}
+	if s.Restarts() != 3 {
+		t.Errorf("%d restarts, want 3", s.Restarts())
+	}
+}
+
+// An extended group leaves the other members alone, and who waited for a lost member goes on after the new one.
+func TestExtendedGroup(t *testing.T) {
+	db, web := Member{ID: "db"}, Member{ID: "web", After: []string{"db"}}
+	s := newTroop(t, Independent, Intensity{}, web, db, Member{ID: "worker"})
+	s.tick(0)
+	s.ready("worker")
+	s.Gone(s.now, "db", "ended by request", false)
+	s.want(t, "starting: db left 1, web waiting 0, worker running 1 r")
+	db.After = []string{"disk"}
+	members := []Member{web, db, {ID: "worker"}, {ID: "disk", OnSuccess: true}}
+	if err := s.Extend(s.now, members, func(id string) bool { return id != "db" }); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, "starting: worker running 1 r, disk running 1, db waiting 0, web waiting 0")
+	if st := s.Status("web"); st.Reason != "" {
+		t.Errorf("web still waits because: %q", st.Reason)
+	}
+	s.ended("disk", End{}, Restart{})
+	s.ready("db")
+	s.want(t, "starting: worker running 1 r, disk left 1 r, db running 1 r, web running 1")
+
+	members[3].After = []string{"web"}
+	if err := s.Extend(s.now, members, func(string) bool { return true }); err == nil {
+		t.Error("a circle is no error")
+	}
+	s.want(t, "starting: worker running 1 r, disk left 1 r, db running 1 r, web running 1")
+
+	s.Stop(s.now, "enough")
+	if err := s.Extend(s.now, []Member{{ID: "worker"}, {ID: "late"}}, func(id string) bool { return id != "late" }); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.Status("late"); st.State == Running {
+		t.Errorf("a member runs in a stopped group: %+v", st)
+	}
+}

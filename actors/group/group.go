@@ -3,6 +3,7 @@ package group
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -31,12 +32,14 @@ type groupRecord struct {
 	strategy protocol.GroupStrategy
 	session  *actor.PID
 	members  map[string]*actor.PID // by process id
+	labels   map[string]string     // by process id
 
-	group   *supervision.Group
-	serial  uint64             // of the newest Order
-	info    protocol.GroupInfo // the last GroupReport to the session
-	tickAt  env.Alarm          // set to group.Next
-	endedAt env.Alarm          // set once the group has ended
+	group    *supervision.Group
+	extended uint64             // Serial of the last ExtendGroup
+	serial   uint64             // of the newest Order
+	info     protocol.GroupInfo // the last GroupReport to the session
+	tickAt   env.Alarm          // set to group.Next
+	endedAt  env.Alarm          // set once the group has ended
 }
 
 // group is the actor of a group. It decides nothing: it tells supervision.Group each event, and sends the
@@ -67,16 +70,27 @@ func (g *group) Receive(ctx actor.Context) {
 	case message.Gone:
 		g.terminated(now, message.LastName(m.Who))
 	case message.MemberReady:
-		g.group.Ready(now, m.ID, m.Run)
+		if g.has(m.ID, m.Name) {
+			g.group.Ready(now, m.ID, m.Run)
+		}
 	case message.MemberEnded:
+		if !g.has(m.ID, m.Name) {
+			break
+		}
 		if m.Anew {
 			g.group.Forget(m.ID)
 		}
 		g.group.Ended(now, m.ID, m.Run, m.End, m.Restart, rand.Float64())
 	case message.MemberGone:
-		g.group.Gone(now, m.ID, cmp.Or(m.Reason, "ended by request"), m.GivenUp)
+		if g.has(m.ID, m.Name) {
+			g.group.Gone(now, m.ID, cmp.Or(m.Reason, "ended by request"), m.GivenUp)
+		}
 	case message.MemberBack:
-		delete(g.told, m.ID)
+		if g.has(m.ID, m.Name) {
+			delete(g.told, m.ID)
+		}
+	case message.ExtendGroup:
+		g.extend(ctx, now, m)
 	case message.StopGroup:
 		g.group.Stop(now, m.Reason)
 	case tickDue:
@@ -88,7 +102,9 @@ func (g *group) Receive(ctx actor.Context) {
 		g.tell(ctx)
 		return
 	case endedDue:
-		ctx.Stop(ctx.Self())
+		if state, _ := g.group.State(); state == supervision.GroupEnded { // else the group was extended meanwhile
+			ctx.Stop(ctx.Self())
+		}
 		return
 	default:
 		g.env.Unexpected(g.name, m)
@@ -96,6 +112,32 @@ func (g *group) Receive(ctx actor.Context) {
 	}
 	g.env.At(ctx, env.GroupDecided)
 	g.follow(ctx, now)
+}
+
+// has reports whether the process with the id has the actor with the name. If the process was replaced, late messages
+// of the old actor mean nothing.
+func (g *group) has(id, name string) bool {
+	pid := g.members[id]
+	return pid != nil && message.LastName(pid) == name
+}
+
+// extend takes the members that the session now has. extend may be repeated.
+func (g *group) extend(ctx actor.Context, now time.Time, m message.ExtendGroup) {
+	old := g.members
+	keep := func(id string) bool { return old[id] != nil && old[id].Equal(m.PIDs[id]) }
+	if err := g.group.Extend(now, m.Members, keep); err != nil {
+		g.env.Log.Error("extend a group", "actor", g.name, "err", err) // the session has checked the members
+		return
+	}
+	g.members, g.labels, g.extended = maps.Clone(m.PIDs), maps.Clone(m.Labels), m.Serial
+	g.info = protocol.GroupInfo{} // the session waits for a report
+	for id, pid := range g.members {
+		if !keep(id) {
+			delete(g.told, id)
+			ctx.Watch(pid)
+			ctx.Send(pid, message.Report{})
+		}
+	}
 }
 
 // terminated records that the actor with the name, of some process, has stopped.
@@ -126,7 +168,9 @@ func (g *group) follow(ctx actor.Context, now time.Time) {
 		g.telling = true
 		ctx.Send(ctx.Self(), tellDue{})
 	}
-	if state, _ := g.group.State(); state == supervision.GroupEnded && !g.endedAt.IsSet() {
+	if state, _ := g.group.State(); state != supervision.GroupEnded {
+		g.endedAt.Stop()
+	} else if !g.endedAt.IsSet() {
 		g.endedAt.Set(ctx, max(g.env.ClosedRetention, 0), endedDue{})
 	}
 }
@@ -143,10 +187,10 @@ func (g *group) tell(ctx actor.Context) {
 	}
 	for _, id := range g.group.Order() {
 		st := g.group.Status(id)
-		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason})
+		info.Processes = append(info.Processes, protocol.GroupMember{ProcessID: id, State: st.State.String(), Run: st.Run, Ready: st.Ready, Reason: st.Reason, Label: g.labels[id]})
 	}
 	if info.State != g.info.State || info.Restarts != g.info.Restarts || !slices.Equal(info.Processes, g.info.Processes) {
-		ctx.Send(g.session, message.GroupReport{Name: g.name, Info: info})
+		ctx.Send(g.session, message.GroupReport{Name: g.name, Info: info, Extended: g.extended})
 		g.env.At(ctx, env.GroupStateSaid)
 		g.info = info
 	}
@@ -162,9 +206,11 @@ type Options struct {
 
 // Prepared is a group without an actor.
 type Prepared struct {
-	Start message.Spawn      // asks for the actor, after the requests for the processes; GroupSpawned answers
-	Order []string           // ids of the processes, each after its dependencies
-	Info  protocol.GroupInfo // until the first GroupReport
+	Start message.Spawn // asks for the actor, after the requests for the processes; GroupSpawned answers
+	Order []string      // ids of the processes, each after its dependencies
+	// Extended has the members, for a later extension.
+	Extended message.ExtendGroup
+	Info     protocol.GroupInfo // until the first GroupReport
 }
 
 // New prepares a group. The error says why the group is refused.
@@ -177,16 +223,15 @@ func New(e *env.Env, o Options) (Prepared, *protocol.Error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	var all []supervision.Member
-	for _, p := range o.Params.Processes {
-		all = append(all, supervision.Member{ID: p.ProcessID, After: p.DependsOn, OnSuccess: p.Ready != nil && p.Ready.Exit})
+	if strategy == protocol.Independent && o.Params.Intensity != nil {
+		return Prepared{}, protocol.Errorf(protocol.CodeInvalidParams, "intensity is not for the strategy independent, where the restart.intensity of each process counts: leave it out")
 	}
 	id := o.Params.GroupID
-	machine, wrong := supervision.NewGroup(supervision.GroupStrategy(strategy), intensity, all)
-	if wrong != nil {
-		return Prepared{}, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(id), wrong)
+	members, machine, err := Extended(message.ExtendGroup{}, o.Params, o.Members, intensity)
+	if err != nil {
+		return Prepared{}, err
 	}
-	record := &groupRecord{env: e, id: id, name: o.Name, strategy: strategy, session: o.Session, members: o.Members, group: machine}
+	record := &groupRecord{env: e, id: id, name: o.Name, strategy: strategy, session: o.Session, members: maps.Clone(members.PIDs), labels: maps.Clone(members.Labels), group: machine}
 	return Prepared{
 		Start: message.Spawn{
 			Name:  o.Name,
@@ -194,7 +239,34 @@ func New(e *env.Env, o Options) (Prepared, *protocol.Error) {
 			Label: "group " + id,
 			Done:  message.GroupSpawned{Name: o.Name},
 		},
-		Order: machine.Order(),
-		Info:  protocol.GroupInfo{GroupID: id, Strategy: strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
+		Order:    machine.Order(),
+		Extended: members,
+		Info:     protocol.GroupInfo{GroupID: id, Strategy: strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
 	}, nil
+}
+
+// Extended returns all members of a group that has the members in old and the processes of a group/start. The processes
+// of the group/start replace old members with their ids. The error says why the members are refused.
+func Extended(old message.ExtendGroup, params protocol.GroupStartParams, pids map[string]*actor.PID, in supervision.Intensity) (message.ExtendGroup, *supervision.Group, *protocol.Error) {
+	all := message.ExtendGroup{Serial: old.Serial, Members: slices.Clone(old.Members), PIDs: maps.Clone(old.PIDs), Labels: maps.Clone(old.Labels)}
+	if old.PIDs == nil {
+		all.PIDs, all.Labels = make(map[string]*actor.PID), make(map[string]string)
+	}
+	for _, p := range params.Processes {
+		m := supervision.Member{ID: p.ProcessID, After: p.DependsOn, OnSuccess: p.Ready != nil && p.Ready.Exit}
+		if i := slices.IndexFunc(old.Members, func(o supervision.Member) bool { return o.ID == m.ID }); i >= 0 {
+			all.Members[i] = m
+		} else {
+			all.Members = append(all.Members, m)
+		}
+		all.PIDs[m.ID] = pids[m.ID]
+		if delete(all.Labels, m.ID); p.Label != "" {
+			all.Labels[m.ID] = p.Label
+		}
+	}
+	machine, err := supervision.NewGroup(supervision.GroupStrategy(cmp.Or(params.Strategy, protocol.OneForOne)), in, all.Members)
+	if err != nil {
+		return message.ExtendGroup{}, nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(params.GroupID), err)
+	}
+	return all, machine, nil
 }

@@ -78,6 +78,9 @@ func (s *stage) send(m any) {
 	synctest.Wait()
 }
 
+// name returns the name of the actor of a process.
+func (s *stage) name(id string) string { return message.LastName(s.members[id]) }
+
 // wants checks the states in the orders that a process got since the last call.
 func (s *stage) wants(id string, want ...supervision.MemberState) {
 	s.t.Helper()
@@ -108,9 +111,9 @@ func TestOrdersFollowReadiness(t *testing.T) {
 		if got := s.last(); got.GroupID != "g" || got.State != string(supervision.GroupStarting) || len(got.Processes) != 2 {
 			t.Errorf("%+v", got)
 		}
-		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.send(message.MemberReady{ID: "a", Name: s.name("a"), Run: 1})
 		s.wants("b", supervision.Running)
-		s.send(message.MemberReady{ID: "b", Run: 1})
+		s.send(message.MemberReady{ID: "b", Name: s.name("b"), Run: 1})
 		if got := s.last(); got.State != string(supervision.GroupReady) {
 			t.Errorf("%+v", got)
 		}
@@ -120,17 +123,17 @@ func TestOrdersFollowReadiness(t *testing.T) {
 // A repeated message changes nothing. A process or session that asks gets the last news again.
 func TestNewsIsRepeatedOnRequest(t *testing.T) {
 	onStage(t, func(s *stage) {
-		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.send(message.MemberReady{ID: "a", Name: s.name("a"), Run: 1})
 		s.wants("a", supervision.Running, supervision.Running) // the second says that a is ready
 		s.wants("b", supervision.Running)
 		reports := len(s.reports)
-		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.send(message.MemberReady{ID: "a", Name: s.name("a"), Run: 1})
 		s.wants("a")
 		s.wants("b")
 		if len(s.reports) != reports {
 			t.Error("the session was told old news")
 		}
-		s.send(message.MemberBack{ID: "b"})
+		s.send(message.MemberBack{ID: "b", Name: s.name("b")})
 		s.wants("a")
 		s.wants("b", supervision.Running)
 		s.send(message.Report{})
@@ -143,15 +146,15 @@ func TestNewsIsRepeatedOnRequest(t *testing.T) {
 // A stopped group ends its processes in the reverse order, and its actor when the retention is over.
 func TestStoppedGroupEnds(t *testing.T) {
 	onStage(t, func(s *stage) {
-		s.send(message.MemberReady{ID: "a", Run: 1})
-		s.send(message.MemberReady{ID: "b", Run: 1})
+		s.send(message.MemberReady{ID: "a", Name: s.name("a"), Run: 1})
+		s.send(message.MemberReady{ID: "b", Name: s.name("b"), Run: 1})
 		clear(s.orders)
 		s.send(message.StopGroup{Reason: "enough"})
 		s.wants("a")
 		s.wants("b", supervision.Ending)
-		s.send(message.MemberGone{ID: "b"})
+		s.send(message.MemberGone{ID: "b", Name: s.name("b")})
 		s.wants("a", supervision.Ending)
-		s.send(message.MemberGone{ID: "a"})
+		s.send(message.MemberGone{ID: "a", Name: s.name("a")})
 		if got := s.last(); got.State != string(supervision.GroupEnded) || got.Reason != "enough" {
 			t.Errorf("%+v", got)
 		}
@@ -175,12 +178,26 @@ func TestStoppedGroupEnds(t *testing.T) {
 // The end of a process's actor is the end of the process, after everything that the process said.
 func TestActorOfAProcessFails(t *testing.T) {
 	onStage(t, func(s *stage) {
-		s.send(message.MemberReady{ID: "a", Run: 1})
+		s.send(message.MemberReady{ID: "a", Name: s.name("a"), Run: 1})
 		s.root.StopFuture(s.members["b"]).Wait()
 		synctest.Wait()
 		want := protocol.GroupMember{ProcessID: "b", State: "left", Run: 1, Reason: "its actor failed too often"}
 		if got := s.last().Processes[1]; got != want {
 			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+// The group ignores late news of an actor that does not have the process any more.
+func TestNewsOfAReplacedProcess(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.wants("a", supervision.Running)
+		s.send(message.MemberReady{ID: "a", Name: "p-old", Run: 1})
+		s.send(message.MemberEnded{ID: "a", Name: "p-old", Run: 1, End: supervision.End{Requested: true}})
+		s.send(message.MemberGone{ID: "a", Name: "p-old"})
+		s.wants("a")
+		if m := s.last().Processes[0]; m.State != "running" || m.Ready {
+			t.Errorf("a is %+v", m)
 		}
 	})
 }

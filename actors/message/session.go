@@ -83,8 +83,9 @@ type GroupSpawned struct{ Name string }
 // GroupReport is from a group to its session: how the group stands. It comes after each change, and
 // after a Report.
 type GroupReport struct {
-	Name string // of the actor
-	Info protocol.GroupInfo
+	Extended uint64 // Serial of the last ExtendGroup
+	Name     string // of the actor
+	Info     protocol.GroupInfo
 }
 
 // Drain is from the registry to a session: the server shuts down.

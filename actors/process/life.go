@@ -196,11 +196,11 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 	case life.AnswerTrees:
 		p.answerTrees(ctx, a.Err)
 	case life.TellReady:
-		ctx.Send(p.group, message.MemberReady{ID: p.id, Run: a.Run})
+		ctx.Send(p.group, message.MemberReady{ID: p.id, Name: p.name, Run: a.Run})
 	case life.TellEnded:
-		ctx.Send(p.group, message.MemberEnded{ID: p.id, Run: a.Run, End: a.End, Restart: a.Restart, Anew: a.Anew})
+		ctx.Send(p.group, message.MemberEnded{ID: p.id, Name: p.name, Run: a.Run, End: a.End, Restart: a.Restart, Anew: a.Anew})
 	case life.TellGone:
-		ctx.Send(p.group, message.MemberGone{ID: p.id, Reason: a.Reason, GivenUp: a.GivenUp})
+		ctx.Send(p.group, message.MemberGone{ID: p.id, Name: p.name, Reason: a.Reason, GivenUp: a.GivenUp})
 	case life.TellRetired:
 		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last()})
 	case life.Unstarted:

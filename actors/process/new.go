@@ -22,17 +22,19 @@ type Options struct {
 	Name      string // of the actor
 	Params    protocol.ProcessStartParams
 	Session   *actor.PID
-	By        audit.Who         // who starts the process, for the record
-	Closes    context.Context   // done when the session closes: then a start without a child is given up
-	Owner     string            // see child.Spec
-	Identity  string            // to whom the session belongs
-	Gauge     *message.Gauge    // of the session
-	Ephemeral bool              // nobody reads the process again: the process is retired as soon as its owner has had the end
-	Group     *actor.PID        // nil: none
-	GroupID   string            // the client's
-	Shares    Environments      // of the processes started together; nil: no other process shares
-	Shells    *shellstate.Cache // of the session; nil: there are no snapshots
-	Place     *quota.Place      // nil: the server counts no places. New takes it over, unless New fails
+	By        audit.Who       // who starts the process, for the record
+	Closes    context.Context // done when the session closes: then a start without a child is given up
+	Owner     string          // see child.Spec
+	Identity  string          // to whom the session belongs
+	Gauge     *message.Gauge  // of the session
+	Ephemeral bool            // nobody reads the process again: the process is retired as soon as its owner has had the end
+	Group     *actor.PID      // nil: none
+	GroupID   string          // the client's
+	// Independent: the group counts the restarts of this process alone.
+	Independent bool
+	Shares      Environments      // of the processes started together; nil: no other process shares
+	Shells      *shellstate.Cache // of the session; nil: there are no snapshots
+	Place       *quota.Place      // nil: the server counts no places. New takes it over, unless New fails
 }
 
 // New prepares a process and returns the request for its actor, or the reason why the process
@@ -73,6 +75,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	shell := shellOf(o, spec)
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
+	params.Label = "" // its group has it
 	params.ShellSnapshot = nil
 	params.Argv = clipArgv(params.Argv)
 	params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
@@ -89,6 +92,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 		restart: restart,
 		session: o.Session,
 		group:   o.Group,
+		alone:   o.Group == nil || o.Independent,
 		origin:  originOf(o, e.Audit != nil),
 		gauge:   o.Gauge,
 		place:   placeOf(o.Place),
@@ -104,13 +108,19 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 // dependsError refuses dependsOn outside a group, and an intensity within a group.
 func dependsError(o Options) *protocol.Error {
 	if o.Group == nil {
-		if len(o.Params.DependsOn) > 0 {
+		switch {
+		case len(o.Params.DependsOn) > 0:
 			return protocol.Errorf(protocol.CodeInvalidParams, "dependsOn is for the processes of a group: use group/start, or leave it out")
+		case o.Params.Label != "":
+			return protocol.Errorf(protocol.CodeInvalidParams, "label is for the processes of a group: use group/start, or leave it out")
 		}
 		return nil
 	}
-	if r := o.Params.Restart; r != nil && r.Intensity != nil {
+	if r := o.Params.Restart; r != nil && r.Intensity != nil && !o.Independent {
 		return errGroupIntensity
+	}
+	if err := wireerr.LongName("label", o.Params.Label); err != nil {
+		return err
 	}
 	for _, id := range o.Params.DependsOn {
 		if err := wireerr.LongName("dependsOn", id); err != nil {

@@ -51,6 +51,7 @@ type processRecord struct {
 	spool    *spool.File // nil: output beyond the retention waits
 	session  *actor.PID
 	group    *actor.PID     // nil: the process has no group
+	alone    bool           // its own restart.intensity counts: it has no group, or an independent one
 	origin   *origin        // nil: the process has no group, and there is no audit log
 	gauge    *message.Gauge // of the session
 	place    *place         // among the running processes of the owner key; nil: none is counted
@@ -210,7 +211,7 @@ func (p *process) start(ctx actor.Context) {
 	p.life.Resume(p.now())
 	p.spawned(ctx)
 	if p.group != nil {
-		ctx.Send(p.group, message.MemberBack{ID: p.id})
+		ctx.Send(p.group, message.MemberBack{ID: p.id, Name: p.name})
 		p.life.Report(p.now())
 	}
 	p.rewatch(ctx)

@@ -19,7 +19,7 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if !p.life.Restartable() {
 		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s %v", p.id, life.ErrOnce)
 	}
-	if p.group != nil && r.Intensity != nil {
+	if !p.alone && r.Intensity != nil {
 		return errGroupIntensity
 	}
 	restart, err := policy.ParseRestart(&r)

@@ -21,15 +21,19 @@ import (
 
 // ensemble is a group in the session's table.
 type ensemble struct {
-	name    string                    // of the actor
-	token   string                    // startToken
-	start   *message.Spawn            // nil once the actor was asked for
-	watched bool                      // GroupSpawned has come
-	info    protocol.GroupInfo        // of the last GroupReport
-	told    bool                      // a GroupReport has come
-	result  protocol.GroupStartResult // the answer to group/start
-	left    map[string]bool           // by id: processes that have neither started nor gone
-	asked   []request                 // group/start without an answer; empty once announced
+	name    string              // of the actor
+	token   string              // startToken
+	start   *message.Spawn      // nil once the actor was asked for
+	watched bool                // GroupSpawned has come
+	info    protocol.GroupInfo  // of the last GroupReport
+	members message.ExtendGroup // all of them, those that have left included
+	// extended: members is not what the actor began with. The actor gets members once all are announced.
+	extended bool
+	reported uint64                    // the extensions that info knows of
+	told     bool                      // a GroupReport has come
+	result   protocol.GroupStartResult // the answer to group/start
+	left     map[string]bool           // by id: processes that have neither started nor gone
+	asked    []request                 // group/start without an answer; empty once announced
 	// announced: left is empty, every group/start was answered, and everybody attached was told.
 	announced bool
 	stopping  bool          // a group/stop has come
@@ -63,23 +67,46 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		}
 		return
 	}
-	group, starts, err := s.newGroup(ctx, params)
-	if err != nil {
+	refuse := func(err *protocol.Error) {
 		s.recordRefused(r.Sender, params.GroupID, err, params.Processes...)
 		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
+	}
+	if params.Extend && params.Strategy != protocol.Independent {
+		refuse(protocol.Errorf(protocol.CodeInvalidParams, "extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
+		return
+	}
+	if g := s.groups[params.GroupID]; g != nil && params.Extend {
+		if g.info.State != string(supervision.GroupEnded) {
+			if err := s.extendGroup(ctx, r, g, params); err != nil {
+				refuse(err)
+			}
+			return
+		}
+		s.replaceGroup(ctx, g, params)
+	}
+	group, starts, err := s.newGroup(ctx, params)
+	if err != nil {
+		refuse(err)
 		return
 	}
 	g := &ensemble{
-		name:   group.Start.Name,
-		token:  params.StartToken,
-		info:   group.Info,
-		asked:  []request{r},
-		result: protocol.GroupStartResult{GroupID: params.GroupID, Processes: group.Order},
-		left:   make(map[string]bool),
-		start:  &group.Start,
+		name:    group.Start.Name,
+		token:   params.StartToken,
+		info:    group.Info,
+		members: group.Extended,
+		asked:   []request{r},
+		result:  protocol.GroupStartResult{GroupID: params.GroupID, Processes: group.Order},
+		left:    make(map[string]bool),
+		start:   &group.Start,
 	}
 	s.groups[params.GroupID] = g
 	s.groupIDs[g.name] = params.GroupID
+	s.addMembers(ctx, g, params, starts)
+	s.askGroup(ctx, g)
+}
+
+// addMembers puts processes of a group into the table, and has their actors spawned.
+func (s *session) addMembers(ctx actor.Context, g *ensemble, params protocol.GroupStartParams, starts []message.SpawnRequest) {
 	for i := range starts {
 		g.left[params.Processes[i].ProcessID] = true
 	}
@@ -91,7 +118,6 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 	for i := range starts {
 		s.ask(ctx, s.processes.Get(params.Processes[i].ProcessID))
 	}
-	s.askGroup(ctx, g)
 }
 
 // askGroup has the actor of a group spawned, after the actors of its processes. Repeating askGroup does nothing.
@@ -104,13 +130,32 @@ func (s *session) askGroup(ctx actor.Context, g *ensemble) {
 }
 
 // newGroup prepares a group and all its processes, in the order of params, or nothing.
-func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (_ group.Prepared, starts []message.SpawnRequest, err *protocol.Error) {
+func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (prepared group.Prepared, starts []message.SpawnRequest, err *protocol.Error) {
 	if err := s.mayStartGroup(params); err != nil {
 		return group.Prepared{}, nil, err
 	}
+	for _, p := range params.Processes {
+		if s.processes.Get(p.ProcessID) != nil {
+			return group.Prepared{}, nil, notInGroup(p.ProcessID, errExists)
+		}
+	}
+	o := group.Options{Name: "g-" + ulid.Make().String(), Params: params, Session: ctx.Self()}
+	starts, err = s.newMembers(ctx, o.Name, params, func(pids map[string]*actor.PID) (err *protocol.Error) {
+		o.Members = pids
+		prepared, err = group.New(s.env, o)
+		return err
+	})
+	return prepared, starts, err
+}
+
+var errExists = protocol.Errorf(protocol.CodeInvalidRequest, "it already exists")
+
+// newMembers prepares the processes of a group whose actor has the name, in the order of params, or nothing. check gets
+// their actors, and may refuse them.
+func (s *session) newMembers(ctx actor.Context, name string, params protocol.GroupStartParams, check func(map[string]*actor.PID) *protocol.Error) (starts []message.SpawnRequest, err *protocol.Error) {
 	places, err := s.env.Quotas.Start(s.from, len(params.Processes), time.Now())
 	if err != nil {
-		return group.Prepared{}, nil, err
+		return nil, err
 	}
 	defer func() {
 		if err == nil {
@@ -123,23 +168,18 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 			p.Leave()
 		}
 	}()
-	o := group.Options{Name: "g-" + ulid.Make().String(), Params: params, Session: ctx.Self(), Members: make(map[string]*actor.PID)}
-	shares := make(process.Environments)
+	pids, shares := make(map[string]*actor.PID), make(process.Environments)
 	for i, p := range params.Processes {
-		if s.processes.Get(p.ProcessID) != nil {
-			return group.Prepared{}, starts, notInGroup(p.ProcessID, protocol.Errorf(protocol.CodeInvalidRequest, "it already exists"))
-		}
 		of := s.processOptions(ctx, p, places[i])
-		of.Group, of.GroupID, of.Shares = s.processPID(o.Name), params.GroupID, shares
+		of.Group, of.GroupID, of.Shares, of.Independent = s.processPID(name), params.GroupID, shares, params.Strategy == protocol.Independent
 		m, err := process.New(s.env, of)
 		if err != nil {
-			return group.Prepared{}, starts, notInGroup(p.ProcessID, err)
+			return starts, notInGroup(p.ProcessID, err)
 		}
-		o.Members[p.ProcessID] = s.processPID(m.Name)
+		pids[p.ProcessID] = s.processPID(m.Name)
 		starts = append(starts, m)
 	}
-	group, err := group.New(s.env, o)
-	return group, starts, err
+	return starts, check(pids)
 }
 
 // notInGroup returns the error for a group whose process is refused with err.
@@ -163,6 +203,11 @@ func (s *session) mayStartGroup(params protocol.GroupStartParams) *protocol.Erro
 	if err := s.mayStart(len(params.Processes)); err != nil {
 		return err
 	}
+	return mayDepend(params)
+}
+
+// mayDepend refuses too many dependencies in one request.
+func mayDepend(params protocol.GroupStartParams) *protocol.Error {
 	depends := 0
 	for i := range params.Processes {
 		depends += len(params.Processes[i].DependsOn)
@@ -206,6 +251,7 @@ func (s *session) allAnnounced(ctx actor.Context, g *ensemble) {
 	}
 	s.env.At(ctx, env.GroupAnswered)
 	g.asked, g.announced = nil, true
+	s.tellMembers(ctx, g)
 }
 
 // groupStarted returns the answer to group/start, with the processes that are still there.
@@ -307,7 +353,7 @@ func (s *session) groupReport(ctx actor.Context, m message.GroupReport) {
 		s.tellAttached(ctx, message.GroupChanged{GroupChangedNotification: protocol.GroupChangedNotification{GroupID: m.Info.GroupID, State: m.Info.State, Reason: m.Info.Reason}})
 	}
 	s.env.At(ctx, env.GroupStateTold)
-	g.told, g.info = true, m.Info
+	g.told, g.info, g.reported = true, m.Info, m.Extended
 	if first || changed {
 		s.stopNow(ctx, g)
 	}

@@ -64,7 +64,7 @@ type request = members.Request
 type viewer struct {
 	pid   *actor.PID
 	role  protocol.Role
-	guest string // the identity of a guest; "": not a guest
+	guest string    // the identity of a guest; "": not a guest
 	by    audit.Who // the client, for the record
 }
 
@@ -173,6 +173,7 @@ func (s *session) start(ctx actor.Context) {
 		ctx.Watch(s.processPID(g.name))
 		ctx.Send(s.processPID(g.name), message.Report{})
 		s.allAnnounced(ctx, g)
+		s.tellMembers(ctx, g) // the last ExtendGroup may be lost
 		s.stopNow(ctx, g)
 	}
 	s.sinceAttached(ctx)

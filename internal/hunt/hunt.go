@@ -189,7 +189,8 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodGroupStart: func(h *Hunt) any {
 		one, two := h.start("m1"), h.start("m2")
 		two["dependsOn"] = []string{"m1"}
-		return obj{"groupId": h.group(), "strategy": pick(h, "one_for_one", "one_for_all", "rest_for_one"), "processes": []any{one, two}}
+		strategy := pick(h, "one_for_one", "one_for_all", "rest_for_one", "independent")
+		return obj{"groupId": h.group(), "strategy": strategy, "extend": strategy == "independent", "processes": []any{one, two}}
 	},
 	protocol.MethodGroupStop: func(h *Hunt) any { return obj{"groupId": h.group()} },
 	protocol.MethodGroupList: func(h *Hunt) any { return obj{} },

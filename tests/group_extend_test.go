@@ -1,0 +1,82 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+)
+
+// extendOf returns the parameters of a group/start that extends an independent group.
+func extendOf(id string, processes ...obj) obj {
+	return obj{"groupId": id, "strategy": "independent", "extend": true, "processes": processes}
+}
+
+// A group is extended: others go on as they are, a process that has left gives way to another with its id, and the
+// group's list keeps the labels.
+func TestExtendGroup(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(knowing)
+	sleeper := func(id, label string, more obj) obj {
+		p := memberOf(id, obj{"argv": []string{"sleep", "1000"}, "label": label})
+		for k, v := range more {
+			p[k] = v
+		}
+		return p
+	}
+	job := obj{"argv": []string{"true"}, "ready": obj{"exit": true}, "restart": obj{"policy": "transient"}}
+	c.call("group/start", extendOf("g", sleeper("job", "j1", job), sleeper("db", "d1", obj{"dependsOn": []string{"job"}}), sleeper("web", "w1", obj{"dependsOn": []string{"db"}})))
+	c.awaitStand("g", "ready: job left 1 r db running 1 r web running 1 r")
+	pid := func(id string) any { return c.call("process/info", obj{"processId": id})["pid"] }
+	web, db := pid("web"), pid("db")
+
+	refused := func(want string, params obj) {
+		t.Helper()
+		if _, err := c.callError("group/start", params); !strings.Contains(err, want) {
+			t.Errorf("refused with %q, want %q", err, want)
+		}
+	}
+	refused("process db of the group: it already exists", extendOf("g", sleeper("db", "d2", nil)))
+	refused("circle", extendOf("g", sleeper("job", "", obj{"dependsOn": []string{"web"}})))
+	refused("extend is for the strategy independent only", obj{"groupId": "g", "extend": true, "processes": []obj{sleeper("x", "", nil)}})
+	refused("intensity is not for", obj{"groupId": "h", "strategy": "independent", "intensity": obj{"restarts": 1}, "processes": []obj{sleeper("x", "", nil)}})
+
+	c.call("process/terminate", obj{"processId": "db", "tree": true})
+	c.awaitStand("g", "ready: job left 1 r db left 1 r web running 1 r")
+	result := c.call("group/start", extendOf("g", sleeper("db", "d2", obj{"dependsOn": []string{"job"}}), sleeper("extra", "e1", obj{"dependsOn": []string{"web"}})))
+	if got := jsonText(result["processes"]); got != `["job","db","web","extra"]` {
+		t.Errorf("the group has %s", got)
+	}
+	c.awaitStand("g", "ready: job left 1 r db running 1 r web running 1 r extra running 1 r")
+	if now := pid("web"); now != web {
+		t.Errorf("web was pid %v and is %v: it was not left alone", web, now)
+	}
+	if now := pid("db"); now == db {
+		t.Errorf("db is still pid %v", db)
+	}
+	labels := ""
+	for _, m := range c.group("g")["processes"].([]any) {
+		labels += m.(obj)["label"].(string) + " "
+	}
+	if labels != "j1 d2 w1 e1 " {
+		t.Errorf("the labels are %q", labels)
+	}
+
+	// The group ends, and the same request starts it again.
+	c.call("group/stop", obj{"groupId": "g"})
+	c.call("group/start", extendOf("g", sleeper("web", "w2", nil)))
+	c.awaitStand("g", "ready: web running 1 r")
+}
+
+// A process of an independent group that fails too often leaves, and the others go on.
+func TestIndependentGroupGoesOn(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).session(knowing)
+	bad := memberOf("bad", obj{"argv": []string{"false"}, "restart": obj{"policy": "permanent", "backoff": obj{"initialMs": 0}, "intensity": obj{"restarts": 2}}})
+	after := memberOf("after", obj{"argv": []string{"sleep", "1000"}, "dependsOn": []string{"never"}})
+	never := memberOf("never", obj{"argv": []string{"false"}, "ready": obj{"exit": true}, "restart": obj{"policy": "temporary"}})
+	c.call("group/start", extendOf("g", bad, never, after, memberOf("good", obj{"argv": []string{"sleep", "1000"}})))
+	c.awaitStand("g", "starting: bad left 3 r never left 1 after waiting 0 good running 1 r")
+	if got := jsonText(c.group("g")["processes"]); !strings.Contains(got, "waits for never, which has ended and was not ready") {
+		t.Errorf("nothing says why after waits: %s", got)
+	}
+}
