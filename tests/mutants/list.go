@@ -113,7 +113,9 @@ var mutants = []mutant{
 	{file: "actors/group/group.go", old: `			g.serial++
 `, new: ``, breaks: "a newer order has a higher serial"},
 	{file: "actors/group/group.go", old: `delete(g.told, m.ID)`, new: `_ = m`, breaks: "a restarted process gets its order again"},
-	{file: "actors/group/group.go", old: `g.info = protocol.GroupInfo{}`, new: `g.info.Reason = ""`, breaks: "a restarted session hears again how its group stands"},
+	{file: "actors/group/group.go", old: `case message.Report:
+		g.info = protocol.GroupInfo{}`, new: `case message.Report:
+		g.info.Reason = ""`, breaks: "a restarted session hears again how its group stands"},
 	{file: "actors/group/group.go", old: `max(g.env.ClosedRetention, 0), endedDue{}`, new: `0, endedDue{}`, breaks: "an ended group is kept for the retention"},
 	{file: "actors/group/group.go", old: `g.group.Gone(now, id, "its actor failed too often", true)`, new: `g.group.Ready(now, id, 1)`, breaks: "a process whose actor is gone has left its group"},
 	{file: "actors/internal/env/gate.go", old: `return !was || ofSystem(m)`, new: `return true || ofSystem(m)`, breaks: "after Stopping, an actor gets no message but those of its end"},
@@ -135,6 +137,8 @@ var mutants = []mutant{
 	{file: "actors/internal/wireerr/wireerr.go", old: `n > maxName {`, new: `n >= maxName {`, breaks: "a name may have 1 KiB"},
 	{file: "actors/message/host.go", old: `return nil // its connection answers when it ends`, new: `return m.Failed(wireerr.ErrShutdown)`, breaks: "a request to a command is answered once, by its connection"},
 	{file: "actors/message/host.go", old: `	if m.SessionID != "" {`, new: `	if false {`, breaks: "an Attach to a session that has ended says so"},
+	{file: "supervision/group.go", old: `if old := g.member(m.ID); old != nil && keep(m.ID) {`, new: `if old := g.member(m.ID); old != nil {`, breaks: "a process that replaces another in a group begins anew"},
+	{file: "actors/group/group.go", old: `return pid != nil && message.LastName(pid) == name`, new: `return pid != nil`, breaks: "late news of a replaced process means nothing"},
 	{file: "supervision/group.go", old: `o.State == Waiting && o.Run > 0 &&`, new: `o.State == Waiting &&`, breaks: "a member that never ran does not wait for the backoff of another"},
 	{file: "actors/process/life/runs.go", old: `!n.closed || now.Probing {`, new: `!n.closed {`, breaks: "the next run waits for the probe of the last one"},
 	{file: "actors/process/life/runs.go", old: `if !n.treeGone || !n.closed`, new: `if !n.closed`, breaks: "the next run waits until the old tree is gone"},
