@@ -84,11 +84,16 @@ const (
 	FsRead FsMode = "read"
 	// FsReplace makes a new file. When the new file is closed, it replaces the old file.
 	FsReplace FsMode = "replace"
+	// FsUpdate changes the file in place, and makes the file if it is missing, with mode 0600. (Ours.)
+	FsUpdate FsMode = "update"
 )
+
+// Writes reports whether the mode changes the file.
+func (m FsMode) Writes() bool { return m == FsReplace || m == FsUpdate }
 
 // Validate refuses an unknown Mode.
 func (p FsOpenParams) Validate() error {
-	if p.Mode == "" {
+	if p.Mode == "" || p.Mode == FsUpdate { // the text below is the peer's, which lacks FsUpdate
 		return nil
 	}
 	if err := oneOf(string(p.Mode), string(FsRead), string(FsReplace)); err != nil {
@@ -119,7 +124,7 @@ type FsReadBlockResult struct {
 	EOF   bool   `json:"eof"` // Chunk is shorter than requested: the file ends there now
 }
 
-// FsWriteBlockParams writes a part of a file opened with FsReplace.
+// FsWriteBlockParams writes a part of a file opened with FsReplace or FsUpdate.
 type FsWriteBlockParams struct {
 	Confinement
 	HandleID string `json:"handleId" wire:"required"`

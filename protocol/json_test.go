@@ -367,6 +367,7 @@ var wireTypes = []any{
 	ClientInfoParams{}, AppCapabilities{}, FsAppMetadataResult{}, ProcessSpawnParams{}, ProcessWriteStdinParams{}, ProcessResizePtyParams{}, ProcessKillParams{}, ProcessOutputDeltaNotification{}, SpawnExitedNotification{},
 	CommandExecParams{}, CommandExecResult{}, CommandExecWriteParams{}, CommandExecResizeParams{}, CommandExecTerminateParams{}, CommandExecOutputDeltaNotification{},
 	FirstExecParams{}, FirstExecResult{}, FirstExecWriteParams{}, FirstExecWriteResult{}, FirstExecTerminateParams{}, FirstExecTerminateResult{}, FirstExecOutputDeltaNotification{}, FirstExecExitedNotification{},
+	FsStatParams{}, FsEntry{}, FsListParams{}, FsListResult{}, FsRenameParams{}, FsSymlinkParams{}, FsSetMetadataParams{},
 	FsWatchMissingParams{}, FsWatchMissingResult{}, FsMissingChangedNotification{},
 	FsWatchParams{}, FsWatchResult{}, FsUnwatchParams{}, FsChangedNotification{},
 	EnvironmentConfigReadParams{}, EnvironmentConfigReadResult{}, CapabilityRootsDiscoverParams{}, CapabilityRootsDiscoverResult{}, CapabilitiesDiscoverParams{}, CapabilitiesDiscoverResult{},
@@ -452,7 +453,7 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		*p = rapid.SampledFrom([]OnFull{"", OnFullBlock, OnFullEvict, OnFullSpool}).Draw(t, "onFull")
 		return
 	case *FsMode:
-		*p = rapid.SampledFrom([]FsMode{"", FsRead, FsReplace}).Draw(t, "mode")
+		*p = rapid.SampledFrom([]FsMode{"", FsRead, FsReplace, FsUpdate}).Draw(t, "mode")
 		return
 	case *HTTPRedirectPolicy:
 		*p = rapid.SampledFrom([]HTTPRedirectPolicy{"", HTTPFollow, HTTPStop}).Draw(t, "redirectPolicy")

@@ -453,6 +453,11 @@ var fileCallsAt = map[string]func(path string) obj{
 	"fs/copy": func(p string) obj {
 		return obj{"sourcePath": p + "/x", "destinationPath": p + "/y", "recursive": false}
 	},
+	"fs/stat":         func(p string) obj { return obj{"path": p, "follow": true} },
+	"fs/list":         func(p string) obj { return obj{"path": p} },
+	"fs/rename":       func(p string) obj { return obj{"sourcePath": p + "/x", "destinationPath": p + "/y"} },
+	"fs/symlink":      func(p string) obj { return obj{"path": p + "/new", "target": "x"} },
+	"fs/setMetadata":  func(p string) obj { return obj{"path": p, "mode": 0} },
 	"fs/watchMissing": func(p string) obj { return obj{"watchId": 1, "missing": []string{p}, "present": []string{}} },
 	"fs/watch":        func(p string) obj { return obj{"watchId": "w", "path": p} },
 	"environmentConfig/read": func(p string) obj {
@@ -555,11 +560,16 @@ func TestPolicyOfFiles(t *testing.T) {
 		wantRefusal(t, c, "fs/copy", obj{"sourcePath": "file://" + dir + ends[0], "destinationPath": "file://" + dir + ends[1], "recursive": false}, "not allowed by the policy")
 		wantRefusal(t, app, "fs/copy", obj{"sourcePath": dir + ends[0], "destinationPath": dir + ends[1]}, "not allowed by the policy")
 	}
-	for _, method := range []string{"fs/writeFile", "fs/createDirectory", "fs/remove"} {
+	for _, method := range []string{"fs/writeFile", "fs/createDirectory", "fs/remove", "fs/rename", "fs/symlink", "fs/setMetadata"} {
 		refused(c, method, dir+"/doc/file", dir+"/doc/file", true)
 	}
 	wantRefusal(t, c, "fs/open", obj{"handleId": "h", "path": "file://" + dir + "/doc/file", "mode": "replace"}, "(write)")
-	wantRefusal(t, c, "fs/open", obj{"handleId": "h", "path": "file://" + dir + "/root/up/file", "mode": "replace"}, "(write)")
+	for _, mode := range []string{"replace", "update"} {
+		wantRefusal(t, c, "fs/open", obj{"handleId": "h", "path": "file://" + dir + "/root/up/file", "mode": mode}, "(write)")
+	}
+	for _, ends := range [][2]string{{"/root/d/file", "/outside/new"}, {"/outside/file", "/root/new"}, {"/root/up/file", "/root/new"}, {"/root/d/file", "/root/up/new"}, {"/doc/file", "/root/new"}} {
+		wantRefusal(t, c, "fs/rename", obj{"sourcePath": "file://" + dir + ends[0], "destinationPath": "file://" + dir + ends[1]}, "not allowed by the policy")
+	}
 
 	// Inside everything works.
 	c.call("fs/copy", obj{"sourcePath": "file://" + dir + "/doc/file", "destinationPath": "file://" + dir + "/root/copied", "recursive": false})

@@ -141,9 +141,15 @@ func fileChange(params any) (e audit.FileChange, ok bool) {
 		e.Path = path(p.Path)
 	case protocol.FsCopyParams:
 		e.From, e.Path = path(p.SourcePath), path(p.DestinationPath)
+	case protocol.FsRenameParams:
+		e.From, e.Path = path(p.SourcePath), path(p.DestinationPath)
+	case protocol.FsSymlinkParams:
+		e.Path = path(p.Path)
+	case protocol.FsSetMetadataParams:
+		e.Path = path(p.Path)
 	case protocol.FsOpenParams:
 		e.Path, e.Handle = path(p.Path), audit.Text(p.HandleID)
-		return e, p.Mode == protocol.FsReplace
+		return e, p.Mode.Writes()
 	case protocol.FsCloseParams:
 		e.Handle = audit.Text(p.HandleID)
 		return e, true

@@ -3,6 +3,7 @@ package connection
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -81,11 +82,10 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	replace := p.Mode == protocol.FsReplace
 	open := func(_ context.Context, at files.Place) (any, error) {
-		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, at, replace)
+		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, at, p.Mode)
 	}
-	if replace {
+	if p.Mode.Writes() {
 		return call.writes(p.Path, open)
 	}
 	return call.reads(p.Path, open)
@@ -172,6 +172,50 @@ func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 			return nil, err
 		}
 		return protocol.Empty{}, files.Copy(ctx, source, to, p.Recursive, call.hold(f.memory))
+	})
+}
+
+func statEntry(_ *fileCalls, call *fileCall, p protocol.FsStatParams) error {
+	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) { return at.Entry(p.Follow) })
+}
+
+func list(f *fileCalls, call *fileCall, p protocol.FsListParams) error {
+	call.large = true
+	return call.reads(p.Path, func(ctx context.Context, at files.Place) (any, error) {
+		return at.List(ctx, call.hold(f.memory))
+	})
+}
+
+func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
+	from, err := pathOf(p.SourcePath)
+	if err != nil {
+		return err
+	}
+	return call.writes(p.DestinationPath, func(_ context.Context, to files.Place) (any, error) {
+		source, err := call.toWrite(from)
+		if err != nil {
+			return nil, err
+		}
+		return protocol.Empty{}, files.Rename(source, to)
+	})
+}
+
+func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
+	if p.Target == "" || strings.Contains(p.Target, "\x00") {
+		return protocol.Errorf(protocol.CodeInvalidParams, "target %q is no target of a link: expected a path", p.Target)
+	}
+	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return protocol.Empty{}, at.Symlink(p.Target)
+	})
+}
+
+// setMetadata sets only permission bits: nobody makes a set-user-ID program of the server's user with it.
+func setMetadata(_ *fileCalls, call *fileCall, p protocol.FsSetMetadataParams) error {
+	if p.Mode != nil && *p.Mode > 0o777 {
+		return protocol.Errorf(protocol.CodeInvalidParams, "mode %#o has bits other than those of permission: expected 0 to 0777", *p.Mode)
+	}
+	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
+		return protocol.Empty{}, at.SetMetadata(p.Mode, p.ModifiedAtMs)
 	})
 }
 

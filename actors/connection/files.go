@@ -295,6 +295,8 @@ func sizeOf(result any) int {
 		return len(r.Chunk)
 	case protocol.FsReadDirectoryResult:
 		return len(r.Entries) * 100
+	case protocol.FsListResult:
+		return len(r.Entries) * 150
 	case protocol.FsWalkResult:
 		return (len(r.Entries) + len(r.Errors)) * 100
 	}

@@ -69,8 +69,8 @@ var (
 	reads = permission{"yes", func(any) bool { return true }, true}
 	// ownerReads is for methods without side effects that only the owner and controllers may send.
 	ownerReads = permission{reads: true}
-	// toRead is for fs/open: only mode replace changes something.
-	toRead = permission{"to read", func(params any) bool { return params.(protocol.FsOpenParams).Mode != protocol.FsReplace }, false}
+	// toRead is for fs/open: only the modes replace and write change something.
+	toRead = permission{"to read", func(params any) bool { return !params.(protocol.FsOpenParams).Mode.Writes() }, false}
 	// byHandle is for fs/writeBlock. Because of toRead an observer has no handle for writing.
 	byHandle = permission{"yes", reads.may, false}
 )
@@ -162,6 +162,11 @@ var table = []section{
 		{name: protocol.MethodFsWalk, handler: ofFiles(params, walk), observer: reads},
 		{name: protocol.MethodFsRemove, handler: ofFiles(params, remove), app: ofFiles(plain, remove)},
 		{name: protocol.MethodFsCopy, handler: ofFiles(params, copyFile), app: ofFiles(plain, copyFile)},
+		{name: protocol.MethodFsStat, handler: ofFiles(params, statEntry), observer: reads},
+		{name: protocol.MethodFsList, handler: ofFiles(params, list), observer: reads},
+		{name: protocol.MethodFsRename, handler: ofFiles(params, rename)},
+		{name: protocol.MethodFsSymlink, handler: ofFiles(params, symlink)},
+		{name: protocol.MethodFsSetMetadata, handler: ofFiles(params, setMetadata)},
 		{name: protocol.MethodFsWatchMissing, handler: ofFiles(params, watchMissing), observer: reads},
 		{name: protocol.MethodFsWatch, app: handles(plain, (*connection).watchFile), observer: reads},
 		{name: protocol.MethodFsUnwatch, app: handles(params, (*connection).unwatchFile), observer: reads},

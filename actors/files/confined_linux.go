@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -122,6 +123,10 @@ func (v *confined) Rename(from, to string) error {
 
 func (v *confined) Chmod(path string, mode fs.FileMode) error {
 	return v.explain(v.root.Chmod(v.rel(path), mode))
+}
+
+func (v *confined) Chtimes(path string, accessed, modified time.Time) error {
+	return v.explain(v.root.Chtimes(v.rel(path), accessed, modified))
 }
 
 func (v *confined) Canonicalize(path string) (string, error) {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"math"
@@ -8,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // maxOpen is how many files one connection may have open. (exec-server.)
@@ -27,8 +30,8 @@ type Handles struct {
 
 type handle struct {
 	file     *os.File     // nil: Open has not finished
-	replaces *replacement // nil: opened for reading
-	target   string       // the path to replace, fixed; "": opened for reading
+	replaces *replacement // nil: not opened with FsReplace
+	target   string       // the path to change, fixed; "": opened for reading
 	failed   error        // the first error of writing a block; Close then discards the file
 	mu       sync.Mutex   // held while file is used; CloseAll waits for mu
 }
@@ -38,11 +41,11 @@ type unknownHandle struct{ id string }
 func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file handle `%s`", u.id) }
 func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Open opens a regular file for reading. If replace, Open creates a new file for writing; Close
-// lets the new file replace the file at the place.
-func (h *Handles) Open(id string, place Place, replace bool) error {
+// Open opens a regular file in a mode. With FsReplace, Open creates a new file for writing; Close lets the new
+// file replace the file at the place.
+func (h *Handles) Open(id string, place Place, mode protocol.FsMode) error {
 	hd := &handle{}
-	if replace {
+	if mode.Writes() {
 		hd.target = place.Path
 	}
 	hd.mu.Lock()
@@ -51,7 +54,12 @@ func (h *Handles) Open(id string, place Place, replace bool) error {
 		return err
 	}
 	err := place.in(func(v View) (err error) {
-		if !replace {
+		switch mode {
+		case protocol.FsReplace:
+		case protocol.FsUpdate:
+			hd.file, err = v.at(place.Path).openToWrite()
+			return err
+		default:
 			hd.file, _, err = v.at(place.Path).openRegular()
 			return err
 		}
@@ -133,8 +141,8 @@ func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	return err
 }
 
-// Close closes a file. A file opened for writing replaces its target now. But if the system could
-// not write a block, Close discards the file and returns the error of that block again, for clients
+// Close closes a file. A file opened with FsReplace replaces its target now. But if the system could
+// not write a block, Close discards the new file and returns the error of that block again, for clients
 // that did not wait for the answer to the block. Close may be repeated.
 func (h *Handles) Close(id string) error {
 	hd, err := h.get(id)
@@ -152,7 +160,11 @@ func (h *Handles) close(id string, hd *handle) error {
 	h.mu.Unlock()
 	switch {
 	case hd.replaces == nil:
-		return hd.file.Close()
+		err := hd.file.Close()
+		if hd.target != "" {
+			err = cmp.Or(hd.failed, err)
+		}
+		return err
 	case hd.failed != nil:
 		hd.replaces.abort()
 		return hd.failed
@@ -160,7 +172,7 @@ func (h *Handles) close(id string, hd *handle) error {
 	return hd.replaces.commit()
 }
 
-// Replaces returns the path that the file id replaces when it is closed. "": it replaces none.
+// Replaces returns the path of the file that the handle id changes. "": the handle changes none.
 func (h *Handles) Replaces(id string) string {
 	h.mu.Lock()
 	hd := h.open[id]
@@ -171,7 +183,7 @@ func (h *Handles) Replaces(id string) string {
 	return hd.target
 }
 
-// CloseAll closes all open files. Files opened for writing are discarded without a trace. CloseAll
+// CloseAll closes all open files. New files opened with FsReplace are discarded without a trace. CloseAll
 // waits for running calls; later calls fail.
 func (h *Handles) CloseAll() {
 	h.mu.Lock()

@@ -141,3 +141,31 @@ func (at location) openRegular() (*os.File, fs.FileInfo, error) {
 	_ = f.SetReadDeadline(time.Now().Add(kernelTime))
 	return f, info, nil
 }
+
+// openToWrite opens a regular file for writing, and makes the file if it is missing. Other files are refused
+// unopened, as by openRegular. A new file is private until its owner changes the mode.
+func (at location) openToWrite() (*os.File, error) {
+	_, kind, err := at.stat()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case kind == unix.S_IFDIR:
+		return nil, &fs.PathError{Op: "write", Path: at.path, Err: unix.EISDIR}
+	case kind != unix.S_IFREG:
+		return nil, at.notFile(kind)
+	}
+	f, err := at.open(unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() { // the path changed after the first stat
+		err = at.notFile(0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

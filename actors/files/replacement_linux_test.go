@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // as runs f with the rights of a user in a directory of this user. Only root can do that.
@@ -79,7 +81,7 @@ func TestWriteInPlace(t *testing.T) {
 				t.Errorf("%s: the file is another, with mode %v", c.name, after.Mode())
 			}
 			var h Handles
-			wantText(t, h.Open("h", Place{Path: path}, true), "")
+			wantText(t, h.Open("h", Place{Path: path}, protocol.FsReplace), "")
 			wantText(t, h.Write("h", 3, []byte("er")), "")
 			if data, _ := os.ReadFile(path); string(data) != "new" {
 				t.Errorf("%s: before the handle is closed the file has %q", c.name, data)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -37,6 +38,7 @@ type View interface {
 	Symlink(target, path string) error
 	Rename(from, to string) error
 	Chmod(path string, mode fs.FileMode) error
+	Chtimes(path string, accessed, modified time.Time) error
 
 	// Canonicalize returns a path without links.
 	Canonicalize(path string) (string, error)
@@ -76,6 +78,7 @@ func (whole) RemoveAll(path string) error                   { return os.RemoveAl
 func (whole) Symlink(target, path string) error             { return os.Symlink(target, path) }
 func (whole) Rename(from, to string) error                  { return os.Rename(from, to) }
 func (whole) Chmod(path string, mode fs.FileMode) error     { return os.Chmod(path, mode) }
+func (whole) Chtimes(path string, a, m time.Time) error     { return os.Chtimes(path, a, m) }
 func (whole) Canonicalize(path string) (string, error)      { return Canonicalize(path) }
 func (whole) OpenDirectory(path string) (fd int, err error) { return openDirectory(path) }
 func (whole) Top() string                                   { return "/" }

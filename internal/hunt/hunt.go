@@ -224,7 +224,7 @@ var methods = map[string]func(h *Hunt) any{
 
 	protocol.MethodFsReadFile: func(h *Hunt) any { return obj{"path": h.uri()} },
 	protocol.MethodFsOpen: func(h *Hunt) any {
-		return obj{"handleId": h.handle(), "path": h.uri(), "mode": pick(h, "read", "replace")}
+		return obj{"handleId": h.handle(), "path": h.uri(), "mode": pick(h, "read", "replace", "update")}
 	},
 	protocol.MethodFsReadBlock: func(h *Hunt) any { return obj{"handleId": h.handle(), "offset": 0, "len": 100} },
 	protocol.MethodFsWriteBlock: func(h *Hunt) any {
@@ -244,6 +244,15 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodFsRemove: func(h *Hunt) any { return obj{"path": "file://" + h.Dir + "/sub"} },
 	protocol.MethodFsCopy: func(h *Hunt) any {
 		return obj{"sourcePath": h.uri(), "destinationPath": h.uri(), "recursive": h.IntN(2) == 0}
+	},
+	protocol.MethodFsStat: func(h *Hunt) any { return obj{"path": h.uri(), "follow": h.IntN(2) == 0} },
+	protocol.MethodFsList: func(h *Hunt) any { return obj{"path": h.uri()} },
+	protocol.MethodFsRename: func(h *Hunt) any {
+		return obj{"sourcePath": h.uri(), "destinationPath": "file://" + h.Dir + "/sub"}
+	},
+	protocol.MethodFsSymlink: func(h *Hunt) any { return obj{"path": "file://" + h.Dir + "/sub", "target": "nowhere"} },
+	protocol.MethodFsSetMetadata: func(h *Hunt) any {
+		return obj{"path": "file://" + h.Dir + "/sub", "mode": 0o755, "modifiedAtMs": h.IntN(1000)}
 	},
 	protocol.MethodFsWatchMissing: func(h *Hunt) any { return obj{"watchId": h.IntN(5), "missing": []string{h.uri()}} },
 
