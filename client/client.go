@@ -25,8 +25,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -101,16 +103,48 @@ type Options struct {
 	// msgpack, and accepts JSON from a server without msgpack. With Dialer, JSON has no effect.
 	JSON bool
 
-	// ReconnectFor is how long to try to resume after a cut. Zero: 45 s; negative: do not try.
+	// ReconnectFor is how long to try to resume after a cut. Zero: 45 s; negative: do not try. Forever:
+	// as long as the server has the session.
 	ReconnectFor time.Duration
 
-	// Lost is called after a cut, and Resumed when the session is attached again. The client's own
-	// goroutine calls both: they must not block, and must not call Close.
-	Lost    func(error)
-	Resumed func()
+	// PingEvery is how often the client asks the server for a sign of life, with a ping or, if the
+	// transport has no pings, with a small request. Zero: 15 s; negative: never, and neither Silent
+	// nor DeadAfter has an effect.
+	PingEvery time.Duration
+
+	// DeadAfter is how long the server may send nothing before the client cuts the connection and
+	// resumes the session. The client looks every PingEvery. Zero: 30 s; negative: the client waits
+	// forever. While a large request crosses a slow link, the client's questions wait behind the
+	// request, and only the server's own pings, every 15 s, count: choose no less than 20 s if the
+	// client sends large files.
+	DeadAfter time.Duration
+
+	// Silent is called when the server has left a question unanswered, between 1 and 2 PingEvery after
+	// the server's last sign of life, and then every PingEvery. silence is how long nothing has come, rounded
+	// down to PingEvery. When something comes, Silent is called with 0 within PingEvery. If the connection
+	// ends first, Lost follows in place of 0.
+	Silent func(silence time.Duration)
+
+	// Lost is called after a cut, Retrying before each attempt to resume, and Resumed when the session
+	// is attached again. Goroutines of the client call these functions and Silent, one at a time: they
+	// must not block, and must not call Close.
+	Lost     func(error)
+	Retrying func(Retry)
+	Resumed  func()
 
 	// Log gets news on which the caller need not act. Nil: nothing is logged.
 	Log *slog.Logger
+}
+
+// Forever as Options.ReconnectFor makes the client retry as long as the server has the session.
+const Forever time.Duration = math.MaxInt64
+
+// A Retry says why the client is not connected, and when it tries again.
+type Retry struct {
+	Attempt int           // 1 for the first attempt after a cut
+	Since   time.Duration // time since the cut
+	In      time.Duration // time until the attempt
+	Err     error         // why the last attempt failed, or why the connection was lost
 }
 
 // A Client is a session on a server. Any goroutine may call any method.
@@ -122,6 +156,8 @@ type Client struct {
 	cancel   context.CancelFunc // called by Close
 	finished chan struct{}      // closed when run has returned
 	wake     chan struct{}      // capacity 1: the writer has something to do
+
+	away atomic.Bool // the reader does not read, because a Writer is behind
 
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
@@ -138,6 +174,8 @@ type Client struct {
 	ackBytes  int                   // bytes delivered since the last ack
 	ackDue    bool                  // the writer must send acks now
 	ackTimed  bool                  // a timer will set ackDue
+	askDue    bool                  // the writer must ask the server for a sign of life
+	question  *call                 // the last request that asked for a sign of life; nil: none
 	room      *sync.Cond            // signalled when a Writer has written, or ctx is done
 }
 
@@ -157,6 +195,8 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	}
 	c.opts.Name = cmp.Or(c.opts.Name, "troupe-go")
 	c.opts.ReconnectFor = cmp.Or(c.opts.ReconnectFor, 45*time.Second)
+	c.opts.PingEvery = cmp.Or(c.opts.PingEvery, defaultPingEvery)
+	c.opts.DeadAfter = cmp.Or(c.opts.DeadAfter, defaultDeadAfter)
 	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
 	if err := c.opts.check(); err != nil {
 		return nil, err

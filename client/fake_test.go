@@ -139,6 +139,7 @@ func (f *fake) send(conn *fakeConn) {
 				break
 			}
 		}
+		conn.Flush()
 		f.mu.Lock()
 	}
 }

@@ -16,9 +16,14 @@ import (
 )
 
 const (
-	attemptTimeout = 10 * time.Second // for one dial and handshake; the peer's client uses the same time
-	firstDelay     = 100 * time.Millisecond
-	maxDelay       = 2 * time.Second
+	firstDelay = 100 * time.Millisecond
+	maxDelay   = 2 * time.Second
+
+	// attemptTimeout is for one dial and handshake; the peer's client uses the same time. Two of three
+	// attempts to resume get only shortTimeout: an attempt begun while the network was down may hang
+	// after the network is back. The third attempt succeeds also if the server is slow.
+	attemptTimeout = 10 * time.Second
+	shortTimeout   = 3 * time.Second
 
 	ackEvery = 64 << 10 // bytes, or a quarter of the retention if less
 	ackAfter = 20 * time.Millisecond
@@ -68,7 +73,7 @@ func (c *Client) run(conn link) {
 			}
 		}
 		if err == nil {
-			conn, err = c.resume(&pace, lost)
+			conn, err = c.resume(&pace, lost, planned)
 		}
 		if err != nil {
 			c.end(err)
@@ -142,8 +147,9 @@ func (c *Client) end(err error) {
 // without progress does not reset the pace: otherwise a request that the server answers with a cut
 // would be repeated forever.
 type pace struct {
-	since time.Time     // time of the cut
-	delay time.Duration // zero: no delay before the first attempt
+	since    time.Time     // time of the cut
+	delay    time.Duration // zero: no delay before the first attempt
+	attempts int           // since the cut
 }
 
 func (p *pace) reset() { *p = pace{since: time.Now()} }
@@ -153,7 +159,16 @@ func (p *pace) reset() { *p = pace{since: time.Now()} }
 func (p *pace) next() time.Duration {
 	d := p.delay
 	p.delay = min(max(firstDelay, 2*d), maxDelay)
+	p.attempts++
 	return d/2 + rand.N(d/2+1)
+}
+
+// timeout returns the time for the attempt that next has announced.
+func (p *pace) timeout() time.Duration {
+	if p.attempts%3 == 0 {
+		return attemptTimeout
+	}
+	return shortTimeout
 }
 
 // first opens or resumes the session requested by Options.
@@ -162,7 +177,7 @@ func (c *Client) first(ctx context.Context) (link, error) {
 	pace.reset()
 	pace.next()
 	for {
-		conn, err := c.connect(ctx)
+		conn, err := c.connect(ctx, attemptTimeout)
 		if !attachedElsewhere(err) {
 			return conn, err
 		}
@@ -173,7 +188,7 @@ func (c *Client) first(ctx context.Context) (link, error) {
 }
 
 // resume attaches the session again after a cut.
-func (c *Client) resume(pace *pace, lost error) (link, error) {
+func (c *Client) resume(pace *pace, lost error, planned bool) (link, error) {
 	c.mu.Lock()
 	if c.progress || pace.since.IsZero() {
 		pace.reset()
@@ -184,11 +199,15 @@ func (c *Client) resume(pace *pace, lost error) (link, error) {
 		if pace.delay > 0 && time.Since(pace.since) > c.opts.ReconnectFor {
 			return link{}, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
 		}
-		if sleep(c.ctx, pace.next()) != nil {
+		in := pace.next()
+		if c.opts.Retrying != nil && !planned {
+			c.opts.Retrying(Retry{pace.attempts, time.Since(pace.since), in, err})
+		}
+		if sleep(c.ctx, in) != nil {
 			return link{}, ErrClosed
 		}
 		var conn link
-		if conn, err = c.connect(c.ctx); err == nil {
+		if conn, err = c.connect(c.ctx, pace.timeout()); err == nil {
 			return conn, nil
 		}
 		var refused *protocol.Error
@@ -225,23 +244,48 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // connect makes a single attempt to dial and initialize.
-func (c *Client) connect(ctx context.Context) (link, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+func (c *Client) connect(ctx context.Context, timeout time.Duration) (link, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := c.dial(ctx)
+	conn, err := c.dialAside(ctx)
 	if err != nil {
 		return link{}, fmt.Errorf("client: %w", err)
 	}
 	unblock := context.AfterFunc(ctx, func() { conn.Close(1001, "handshake timed out") })
 	err = c.handshake(conn)
-	if !unblock() && err == nil {
-		err = fmt.Errorf("client: initialize: %w", context.Cause(ctx))
+	if !unblock() {
+		err = fmt.Errorf("client: initialize: no answer: %w", context.Cause(ctx))
 	}
 	if err != nil {
 		conn.Close(1000, "")
 		return link{}, err
 	}
 	return conn, nil
+}
+
+// dialAside is dial, and returns when ctx is done even if a function of the caller, Dialer or Token, goes
+// on. A connection that comes later is closed.
+func (c *Client) dialAside(ctx context.Context) (link, error) {
+	type result struct {
+		conn link
+		err  error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		conn, err := c.dial(ctx)
+		dialed <- result{conn, err}
+	}()
+	select {
+	case r := <-dialed:
+		return r.conn, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-dialed; r.err == nil {
+				r.conn.Close(transport.CloseGoingAway, "the client no longer waits for this connection")
+			}
+		}()
+		return link{}, fmt.Errorf("dial: %w", context.Cause(ctx))
+	}
 }
 
 // dial opens a connection, and shows the server the credential of this client.
@@ -253,7 +297,12 @@ func (c *Client) dial(ctx context.Context) (link, error) {
 		}
 		return newLink(conn), nil
 	}
-	o := &transport.DialOptions{Subprotocols: []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON}, TLS: c.opts.TLS}
+	o := &transport.DialOptions{
+		Subprotocols: []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON},
+		TLS:          c.opts.TLS,
+		PingEvery:    Forever, // the client's pulse pings,
+		DeadAfter:    Forever, // and cuts dead connections
+	}
 	if c.opts.JSON {
 		o.Subprotocols = o.Subprotocols[1:]
 	}
@@ -371,12 +420,17 @@ func (c *Client) serve(conn link) error {
 	if !c.attach(conn) {
 		return errors.New("client: another resume is needed for a process that was just attached")
 	}
+	pulse := c.prepare(conn)
+	pulse.begin()
 	stop, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
 		c.write(conn, stop)
 	}()
-	err := c.read(conn)
+	err := c.read(conn, pulse)
+	if dead := pulse.end(); dead != nil {
+		err = dead
+	}
 	conn.Close(1000, "") // ends a blocked write
 	close(stop)
 	<-written
@@ -459,6 +513,10 @@ func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 func (c *Client) write(conn link, stop <-chan struct{}) {
 	var buf []byte
 	for {
+		if c.askIfDue(conn) != nil {
+			conn.Close(1000, "")
+			return
+		}
 		buf = c.message(conn.wire, buf[:0])
 		if len(buf) > 0 {
 			if err := conn.send(buf); err != nil {
@@ -521,13 +579,14 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 }
 
 // read handles messages from the server until conn ends or the server breaks the protocol.
-func (c *Client) read(conn link) error {
+func (c *Client) read(conn link, pulse *pulse) error {
 	var out protocol.OutputNotification
 	for {
 		frame, err := conn.ReadMessage()
 		if err != nil {
 			return err
 		}
+		pulse.heard.Add(1)
 		m, err := conn.wire.Decode(frame)
 		if err != nil {
 			return fmt.Errorf("client: message from the server: %w", err)
@@ -642,8 +701,10 @@ func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 	defer c.mu.Unlock()
 	p := c.processes[id]
 	for p != nil && !p.lossy && p.queued > p.maxQueued() && c.ctx.Err() == nil {
+		c.away.Store(true)
 		c.room.Wait() // this server does not wait for acknowledgements, so stop reading
 	}
+	c.away.Store(false)
 	if p == nil || !p.advance(from, to) {
 		return
 	}

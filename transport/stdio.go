@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 const lineBuffer = 64 << 10 // bytes
@@ -26,7 +27,7 @@ type StdioOptions struct {
 // file in blocking mode. So a separate goroutine reads a message each time ReadMessage asks. If Close
 // cannot end the goroutine, it ends with the input.
 type piped struct {
-	r      io.ReadCloser
+	r      *counted
 	w      io.WriteCloser
 	max    int
 	name   string // for logs and errors
@@ -40,6 +41,20 @@ type piped struct {
 	done      chan struct{}
 	closeOnce sync.Once
 	closeErr  error
+}
+
+// counted counts the Reads that got bytes.
+type counted struct {
+	io.ReadCloser
+	n atomic.Uint64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	if n > 0 {
+		c.n.Add(1)
+	}
+	return n, err
 }
 
 type message struct {
@@ -87,7 +102,7 @@ func newPiped(r io.ReadCloser, w io.WriteCloser, max int, name string, closed fu
 	if closed == nil {
 		closed = func() {}
 	}
-	return piped{r: r, w: w, max: max, name: name, closed: closed,
+	return piped{r: &counted{ReadCloser: r}, w: w, max: max, name: name, closed: closed,
 		ask: make(chan struct{}), got: make(chan message), done: make(chan struct{})}
 }
 
@@ -211,6 +226,9 @@ func (c *piped) Close(int, string) error {
 	})
 	return c.closeErr
 }
+
+// Heard is webSocket.Heard.
+func (c *piped) Heard() uint64 { return c.r.n.Load() }
 
 func (c *piped) Flush() error                { return nil }
 func (c *piped) Ping([]byte) error           { return ErrNoPing }

@@ -121,6 +121,10 @@ func (c *webSocket) OnlyResumes() string { return c.wire.state().place.onlyResum
 // keep-alive pings.
 func (c *webSocket) Gone() bool { return c.ending.Load() || hungUp(c.raw) }
 
+// Heard returns a number that grows when bytes of the other side come: a whole message, a part of a
+// message, or a ping. Any goroutine may call Heard.
+func (c *webSocket) Heard() uint64 { return c.wire.state().heard.Load() }
+
 func (c *webSocket) Subprotocol() string { return c.ws.Subprotocol() }
 
 func (c *webSocket) ReadMessage() ([]byte, error) {

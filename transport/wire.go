@@ -118,7 +118,8 @@ type link struct {
 	excused bool          // owned by the reader: due was put off because bytes were waiting
 	reading sync.Mutex    // held by the reader during Read, and by linger for good
 	closing atomic.Bool
-	writing sync.Mutex // held while a frame is written
+	heard   atomic.Uint64 // counts the Reads that got bytes
+	writing sync.Mutex    // held while a frame is written
 }
 
 func (l *link) state() *link { return l }
@@ -166,6 +167,7 @@ func (l *link) read(c net.Conn, p []byte) (int, error) {
 		}
 		n, err := c.Read(p)
 		if n > 0 {
+			l.heard.Add(1)
 			l.place.hears()
 		}
 		switch {

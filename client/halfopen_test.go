@@ -1,0 +1,234 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A relay is a network between client and server. While it is silent, it carries no byte and ends no
+// connection.
+type relay struct {
+	listener net.Listener
+	network  string
+	server   string // address
+
+	mu     sync.Mutex
+	lifted *sync.Cond
+	silent bool
+	ended  bool
+	conns  []net.Conn
+	copies sync.WaitGroup
+}
+
+func newRelay(t *testing.T, network, server string) *relay {
+	t.Helper()
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		address = filepath.Join(t.TempDir(), "relay")
+	}
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: listener, network: network, server: server}
+	r.lifted = sync.NewCond(&r.mu)
+	r.copies.Go(r.accept)
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *relay) accept() {
+	for {
+		near, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial(r.network, r.server)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, near, far)
+		r.mu.Unlock()
+		r.copies.Go(func() { r.copy(near, far) })
+		r.copies.Go(func() { r.copy(far, near) })
+	}
+}
+
+func (r *relay) copy(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := from.Read(buf)
+		r.mu.Lock()
+		for r.silent && !r.ended {
+			r.lifted.Wait()
+		}
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (r *relay) set(silent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent = silent
+	r.lifted.Broadcast()
+}
+
+func (r *relay) close() {
+	r.listener.Close()
+	r.mu.Lock()
+	r.ended = true
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.lifted.Broadcast()
+	r.mu.Unlock()
+	r.copies.Wait()
+}
+
+// onRelay runs test with a fake server at each kind of socket, with a relay before the server. options dials
+// through the relay.
+func onRelay(t *testing.T, test func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client)) {
+	ca := testca.New(t)
+	cert, key := ca.Server(t, "server")
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{"ws://", "wss://", "unix://", "unix+frames://"} {
+		t.Run(strings.TrimSuffix(scheme, "://"), func(t *testing.T) {
+			network, listen := "tcp", scheme+"127.0.0.1:0"
+			if strings.HasPrefix(scheme, "unix") {
+				network, listen = "unix", "unix://"+filepath.Join(t.TempDir(), "server")
+			}
+			o := &transport.ServerOptions{Framed: scheme == "unix+frames://"}
+			if scheme == "wss://" {
+				o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+			}
+			server, err := transport.Listen(listen, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := newFake(programs)
+			var serving sync.WaitGroup
+			serving.Go(func() {
+				server.Serve(func(c transport.Conn) {
+					serving.Go(func() { f.serve(&fakeConn{Conn: c, cursor: make(map[string]uint64)}) })
+				})
+			})
+			t.Cleanup(func() {
+				server.Close()
+				f.lock(func() { f.conn.Close(1000, "") })
+				serving.Wait()
+			})
+			_, address, _ := strings.Cut(server.URL(), "://")
+			r := newRelay(t, network, strings.TrimSuffix(address, "/"))
+			test(t, f, r, func(o *Options) *Client {
+				o.JSON, o.TLS = true, ca.Client(t, nil)
+				c, err := Dial(t.Context(), scheme+r.listener.Addr().String(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					c.Close()
+					f.lock(func() {
+						for _, p := range f.procs {
+							p.killed = true
+						}
+					})
+					f.programN.Wait()
+				})
+				return c
+			})
+		})
+	}
+}
+
+// A link that carries nothing any more, without FIN or RST, is told, cut, and replaced.
+func TestHalfOpenLink(t *testing.T) {
+	onRelay(t, func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client) {
+		silent, lost, resumed := make(chan time.Duration, 100), make(chan error, 100), make(chan bool, 100)
+		c := dial(&Options{
+			PingEvery: 200 * time.Millisecond, DeadAfter: time.Second, ReconnectFor: Forever,
+			Silent:  func(d time.Duration) { silent <- d },
+			Lost:    func(err error) { lost <- err },
+			Resumed: func() { resumed <- true },
+		})
+		cmd := c.Command("echo")
+		var out strings.Builder
+		cmd.Stdout = &out
+		stdin, _ := cmd.StdinPipe()
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.set(true)
+		io.WriteString(stdin, "typed in the silence")
+		for d := time.Duration(0); d == 0; { // 0: the server answered late before
+			select {
+			case d = <-silent:
+			case <-time.After(time.Minute):
+				t.Fatal("the silence is not told")
+			}
+		}
+		select {
+		case err := <-lost:
+			if !errors.Is(err, transport.ErrDead) {
+				t.Errorf("lost: %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the client believes in a dead link")
+		}
+		r.set(false)
+		select {
+		case <-resumed:
+		case <-time.After(time.Minute):
+			t.Fatal("the client does not come back")
+		}
+		stdin.Close()
+		wantExit(t, cmd.Wait(t.Context()), 3)
+		if out.String() != "typed in the silence" {
+			t.Errorf("echoed %q", out.String())
+		}
+	})
+}
+
+// Close ends a client whose writer waits, because the network takes nothing any more. The transport would
+// give up only after 30 s.
+func TestCloseWithFullSocket(t *testing.T) {
+	onRelay(t, func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client) {
+		c := dial(&Options{DeadAfter: -1, ReconnectFor: Forever})
+		r.set(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		started := make(chan error, 1)
+		go func() { started <- c.Command("wait", strings.Repeat("x", 7<<20)).Start(ctx) }()
+		time.Sleep(200 * time.Millisecond) // usually the writer waits by now
+		begin := time.Now()
+		cancel()
+		if err := <-started; !errors.Is(err, context.Canceled) {
+			t.Errorf("Start: %v", err)
+		}
+		c.Close()
+		if d := time.Since(begin); d > transport.DefaultWriteTimeout/2 {
+			t.Errorf("Close took %v", d)
+		}
+	})
+}
