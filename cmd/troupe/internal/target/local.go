@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,12 +191,12 @@ func (f *Flags) start(ctx context.Context, dir string) error {
 func tryLock(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
 
 func connects(path string) bool {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	c, err := net.Dial("unix", path)
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == nil
+	c.Close()
+	return true
 }
 
 // startLocked starts a server that inherits the lock. The server prints its address when it accepts connections.
