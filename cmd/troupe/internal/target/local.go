@@ -27,7 +27,7 @@ import (
 // The user's own server has a directory that only the user may enter, with three files:
 //
 //	server.sock   the socket, with mode 0600
-//	server.lock   locked (flock) from before the start of a server until its process has ended
+//	server.lock   locked (flock) from before the start of a server until its process has ended; has its pid
 //	server.log    what servers have logged; the last one began below the last line "started by"
 //
 // Who holds the lock may start a server. The server inherits the lock, so there is never a second one, even if the
@@ -190,6 +190,13 @@ func (f *Flags) start(ctx context.Context, dir string) error {
 // the file hold the lock, too.
 func tryLock(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
 
+// truncated returns f without content.
+func truncated(f *os.File) *os.File {
+	f.Truncate(0)
+	f.Seek(0, io.SeekStart)
+	return f
+}
+
 func connects(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -233,6 +240,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 	if err != nil {
 		return fmt.Errorf("start your own server: %w", err)
 	}
+	fmt.Fprintf(truncated(lock), "%d\n", cmd.Process.Pid)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // a server that ends while this command goes on is no zombie
 	line := make(chan error, 1)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -75,33 +74,26 @@ func ownServer(t *testing.T, version string) (f *Flags, dir string) {
 	}
 	dir = Dir(f.getenv)
 	t.Cleanup(func() {
-		if pid := serverPID(filepath.Join(dir, socketFile)); pid > 0 {
-			syscall.Kill(pid, syscall.SIGTERM)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := f.StopOwn(ctx); err != nil && !errors.Is(err, ErrNoServer) && dirIsOurs(dir) {
+			t.Error(err)
 		}
-		waitUnlocked(t, dir)
 		os.RemoveAll(runtime)
 	})
 	return f, dir
 }
 
-// serverPID returns the process that listens at a socket, or 0.
-func serverPID(path string) int {
-	c, err := net.Dial("unix", path)
-	if err != nil {
-		return 0
+func dirIsOurs(dir string) bool { return checkSocket(filepath.Join(dir, socketFile)) == nil }
+
+// serverPID returns the process of the user's own server.
+func serverPID(t *testing.T, f *Flags) int {
+	t.Helper()
+	o, err := f.Own()
+	if err != nil || o.PID == 0 || !o.Runs {
+		t.Fatalf("%+v, %v: want a server that runs", o, err)
 	}
-	defer c.Close()
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return 0
-	}
-	pid := 0
-	raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid
+	return o.PID
 }
 
 // waitUnlocked waits until no server holds the lock.
@@ -140,7 +132,7 @@ func TestOneServer(t *testing.T) {
 			}
 			defer c.Close()
 			mu.Lock()
-			pids[serverPID(filepath.Join(dir, socketFile))]++
+			pids[serverPID(t, f)]++
 			mu.Unlock()
 		})
 	}
@@ -192,7 +184,7 @@ func TestStaleSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		syscall.Kill(serverPID(filepath.Join(dir, socketFile)), syscall.SIGKILL)
+		syscall.Kill(serverPID(t, f), syscall.SIGKILL)
 		waitUnlocked(t, dir)
 		if _, err := os.Lstat(filepath.Join(dir, socketFile)); err != nil {
 			t.Fatalf("the killed server left no socket: %v", err)
@@ -314,4 +306,72 @@ func TestAdvise(t *testing.T) {
 	if _, err := f.Dial(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "does troupe serve run there?") {
 		t.Error(err)
 	}
+}
+
+// The user sees whether the server runs, and can end it. Another command then starts a new one.
+func TestOwn(t *testing.T) {
+	f, dir := ownServer(t, "v1")
+	if err := f.StopOwn(t.Context()); !errors.Is(err, ErrNoServer) {
+		t.Errorf("error %v, want ErrNoServer", err)
+	}
+	if _, err := f.DialRunning(t.Context(), nil); !errors.Is(err, ErrNoServer) {
+		t.Errorf("error %v, want ErrNoServer", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("%s was made", dir)
+	}
+	c, err := f.Dial(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if c, err = f.DialRunning(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	first := serverPID(t, f)
+	if err := f.StopOwn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(first, 0); err != syscall.ESRCH {
+		t.Errorf("the server lives: %v", err)
+	}
+	if o, err := f.Own(); err != nil || o.Runs || o.PID != 0 {
+		t.Errorf("%+v, %v: want no server", o, err)
+	}
+	if c, err = f.Dial(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// A server that somebody else runs at the socket is used, and not ended.
+func TestForeignServer(t *testing.T) {
+	f, dir := ownServer(t, "v1")
+	if err := ensureDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := transport.Listen("unix://"+filepath.Join(dir, socketFile), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	troupe, err := actors.Start(actor.NewActorSystem(), actors.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer troupe.Kill()
+	go s.Serve(func(c transport.Conn) { troupe.Accept(c) })
+	c, err := f.Dial(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if o, err := f.Own(); err != nil || !o.Runs || o.PID != 0 {
+		t.Errorf("%+v, %v: want a server without a known process", o, err)
+	}
+	if err := f.StopOwn(t.Context()); err == nil || !strings.Contains(err.Error(), "end it where it was started") {
+		t.Error(err)
+	}
+	s.Close()
 }

@@ -1,0 +1,103 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/client"
+)
+
+// ErrNoServer means that the user's own server does not run.
+var ErrNoServer = errors.New("your own server does not run")
+
+// An Own tells of the user's own server.
+type Own struct {
+	Socket string // its address, whether it runs or not
+	Log    string
+	Runs   bool // it accepts connections
+	// PID is the process of a server that a command has started; 0: there is none, or somebody else has started it,
+	// for example a service manager.
+	PID int
+}
+
+// Own returns the state of the user's own server.
+func (f *Flags) Own() (Own, error) {
+	path, err := SocketPath(f.env())
+	if err != nil {
+		return Own{}, err
+	}
+	dir := filepath.Dir(path)
+	o := Own{Socket: path, Log: filepath.Join(dir, logFile)}
+	if err := checkSocket(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return o, err
+	}
+	o.PID = holder(filepath.Join(dir, lockFile))
+	o.Runs = connects(path)
+	return o, nil
+}
+
+// holder returns the process that holds a lock file, or 0.
+func holder(path string) int {
+	lock, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer lock.Close()
+	if tryLock(lock) {
+		return 0
+	}
+	data, _ := io.ReadAll(io.LimitReader(lock, 20))
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+	return pid
+}
+
+// StopOwn ends the user's own server with all its programs, and returns when its process has ended.
+func (f *Flags) StopOwn(ctx context.Context) error {
+	o, err := f.Own()
+	switch {
+	case err != nil:
+		return err
+	case o.PID == 0 && o.Runs:
+		return fmt.Errorf("no command of troupe has started the server at %s: end it where it was started", o.Socket)
+	case o.PID == 0:
+		return ErrNoServer
+	}
+	// The process holds the lock until its end, so its pid is not another one's.
+	if err := syscall.Kill(o.PID, syscall.SIGTERM); err != nil && err != syscall.ESRCH {
+		return fmt.Errorf("end your own server, process %d: %w", o.PID, err)
+	}
+	for holder(filepath.Join(filepath.Dir(o.Socket), lockFile)) == o.PID {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("your own server, process %d, has not ended yet; see %s: %w", o.PID, o.Log, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// DialRunning is Dial for commands that start no server: if the target is the user's own server and does not run,
+// the error is ErrNoServer.
+func (f *Flags) DialRunning(ctx context.Context, o *client.Options) (*client.Client, error) {
+	t, err := f.Target()
+	if err != nil || !t.Local {
+		if err != nil {
+			return nil, err
+		}
+		return f.Dial(ctx, o)
+	}
+	c, err := f.dialRunning(ctx, t, o)
+	if nobodyListens(err) {
+		return nil, ErrNoServer
+	}
+	return c, err
+}
