@@ -219,7 +219,7 @@ func must(err error) {
 func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error) {
 	params := func(v any) { must(wire.Unmarshal(m.Payload, v)) }
 	if m.Method != protocol.MethodInitialize && !conn.live {
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "%s before initialized", m.Method)
+		return nil, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "%s before initialized", m.Method)
 	}
 	switch m.Method {
 	case f.poison:
@@ -231,11 +231,11 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		f.hellos = append(f.hellos, p)
 		if p.ResumeSessionID != nil {
 			if f.gone || *p.ResumeSessionID != "s1" {
-				return nil, protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", *p.ResumeSessionID)
+				return nil, protocol.Errorf(protocol.KindUnknownSession, protocol.CodeInvalidRequest, "unknown session id %s", *p.ResumeSessionID)
 			}
 			if f.busy > 0 {
 				f.busy--
-				return nil, protocol.Errorf(protocol.CodeAlreadyAttached, "session s1 is already attached to another connection")
+				return nil, protocol.Errorf(protocol.KindAttached, protocol.CodeAlreadyAttached, "session s1 is already attached to another connection")
 			}
 		}
 		for id, seq := range p.ResumeFrom {
@@ -256,13 +256,13 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		params(&p)
 		if old := f.procs[p.ProcessID]; old != nil {
 			if p.StartToken == "" || old.params.StartToken != p.StartToken {
-				return nil, protocol.Errorf(protocol.CodeInvalidRequest, "process %s already exists", p.ProcessID)
+				return nil, protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "process %s already exists", p.ProcessID)
 			}
 			return protocol.ProcessStartResult{ProcessID: p.ProcessID}, nil
 		}
 		program := f.programs[p.Argv[0]]
 		if program == nil {
-			return nil, protocol.Errorf(protocol.CodeInternal, "no such program %q", p.Argv[0])
+			return nil, protocol.Errorf(protocol.KindNoProgram, protocol.CodeInternal, "no such program %q", p.Argv[0])
 		}
 		proc := &fakeProcess{f: f, params: p, writes: make(map[string]bool)}
 		f.procs[p.ProcessID] = proc
@@ -325,7 +325,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		}
 		return protocol.Empty{}, nil
 	}
-	return nil, protocol.Errorf(protocol.CodeMethodNotFound, "%s", m.Method)
+	return nil, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "%s", m.Method)
 }
 
 // lock runs do with f.mu held, and then wakes everybody who waits.

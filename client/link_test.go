@@ -50,7 +50,7 @@ func TestSpeaksWhatTheServerChooses(t *testing.T) {
 						t.Errorf("offered %q, then %v: opcode %d, %q, %v", offered, err, opcode, frame, bad)
 					}
 				}
-				answer, err := c.codec.AppendFailure(nil, idOf(c.codec, frame), protocol.Errorf(protocol.CodeInternal, "enough"))
+				answer, err := c.codec.AppendFailure(nil, idOf(c.codec, frame), protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "enough"))
 				if err == nil {
 					ws.WriteMessage(opcode, answer)
 				}
@@ -90,7 +90,7 @@ func TestTokenInFrames(t *testing.T) {
 		served <- server.Serve(func(c transport.Conn) {
 			defer c.Close(1000, "")
 			if frame, err := c.ReadMessage(); err == nil {
-				answer, _ := protocol.Msgpack.AppendFailure(nil, idOf(protocol.Msgpack, frame), protocol.Errorf(protocol.CodeInvalidParams, "let in"))
+				answer, _ := protocol.Msgpack.AppendFailure(nil, idOf(protocol.Msgpack, frame), protocol.WrongParams("let in"))
 				c.WriteMessage(answer, true)
 			}
 		})

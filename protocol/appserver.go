@@ -163,15 +163,15 @@ func (p CommandExecParams) Unsupported() error {
 	}
 	switch {
 	case p.PermissionProfile != nil && p.SandboxPolicy != nil:
-		return Errorf(CodeInvalidRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
+		return Errorf(KindParams, CodeInvalidRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
 	case p.PermissionProfile != nil:
-		return Errorf(CodeInvalidParams, "permissionProfile is not supported by this server, which runs nothing less confined than asked: leave it out")
+		return Errorf(KindUnsupported, CodeInvalidParams, "permissionProfile is not supported by this server, which runs nothing less confined than asked: leave it out")
 	case p.SandboxPolicy == nil:
 		return nil
 	case unmarshalJSON(p.SandboxPolicy, &policy) == nil && policy.Type == "dangerFullAccess":
 		return nil
 	}
-	return Errorf(CodeInvalidParams, `sandboxPolicy is not supported by this server, which runs nothing less confined than asked: leave it out, or send {"type":"dangerFullAccess"}`)
+	return Errorf(KindUnsupported, CodeInvalidParams, `sandboxPolicy is not supported by this server, which runs nothing less confined than asked: leave it out, or send {"type":"dangerFullAccess"}`)
 }
 
 // CommandExecResult says how a command has ended. Streamed output is not repeated.

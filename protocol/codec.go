@@ -99,8 +99,10 @@ func (e *envelope) message() (Message, error) {
 // unreadable returns the error of Decode. Its message is exec-server's text, if exec-server has one.
 func unreadable(err error) *Error {
 	e := wrongParams(err)
+	d := e.details()
+	d.Kind = KindMessage
 	e.Code, e.cause = CodeInvalidRequest, nil
-	return e
+	return e.detail(d)
 }
 
 func noObject(found kind) error {

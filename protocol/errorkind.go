@@ -14,7 +14,7 @@ const (
 	KindOrder        ErrorKind = "order"        // not in this state of the connection: before initialize, or twice
 	KindRole         ErrorKind = "role"         // the role of the connection may not send this
 	KindUnauthorized ErrorKind = "unauthorized" // the credential is missing or wrong
-	KindPolicy       ErrorKind = "policy"       // the policy or the users file of the operator refuses this
+	KindPolicy       ErrorKind = "policy"       // the policy of the operator refuses this, or its users file refuses calls about files
 	KindLimit        ErrorKind = "limit"        // a limit is reached; data may name it
 )
 
@@ -44,11 +44,11 @@ const (
 	KindNoProgram     ErrorKind = "noProgram"     // there is no such program, or no such interpreter of a script
 	KindNotExecutable ErrorKind = "notExecutable" // the file is no program
 	KindNoDirectory   ErrorKind = "noDirectory"   // the working directory does not exist, or is no directory
-	KindUser          ErrorKind = "user"          // the server cannot run the program as that user
+	KindUser          ErrorKind = "user"          // the program may not or cannot run as that user
 	KindNotFound      ErrorKind = "notFound"      // there is no such file or directory
 	KindPermission    ErrorKind = "permission"    // the operating system refuses permission
 	KindNotDirectory  ErrorKind = "notDirectory"  // the path, or a part of it, is no directory
-	KindIsDirectory   ErrorKind = "isDirectory"   // the path is a directory
+	KindNotFile       ErrorKind = "notFile"       // the path is a directory or a device, where a regular file is needed
 	KindNotEmpty      ErrorKind = "notEmpty"      // the directory is not empty
 	KindTooLarge      ErrorKind = "tooLarge"      // the file, the directory or the answer is too large
 	KindNoSpace       ErrorKind = "noSpace"       // the disk or a quota is full

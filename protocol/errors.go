@@ -84,12 +84,12 @@ func (e *Error) Kind() ErrorKind {
 	return e.details().Kind
 }
 
-// Exceeds says that a limit of the server refuses the request, and returns e. name is the flag of troupe serve
+// Exceeds says that a limit of the server refuses the request, and returns e, whose kind is then KindLimit. name is the flag of troupe serve
 // without dashes, and value is in its unit; a time is in milliseconds. used is how much was used before the
 // request; of a limit on a single request, used is what the request asks for.
 func (e *Error) Exceeds(name string, value, used float64) *Error {
 	d := e.details()
-	d.Limit, d.Value, d.Used = name, &value, &used
+	d.Kind, d.Limit, d.Value, d.Used = KindLimit, name, &value, &used
 	return e.detail(d)
 }
 
@@ -123,6 +123,17 @@ func (e *Error) Error() string {
 }
 
 // Errorf returns an Error with a formatted message.
-func Errorf(code int, format string, a ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, a...)}
+func Errorf(kind ErrorKind, code int, format string, a ...any) *Error {
+	e := &Error{Code: code, Message: fmt.Sprintf(format, a...)}
+	return e.detail(details{Kind: kind})
+}
+
+// WrongParams returns an Error of KindParams and CodeInvalidParams.
+func WrongParams(format string, a ...any) *Error {
+	return Errorf(KindParams, CodeInvalidParams, format, a...)
+}
+
+// Reword returns an Error with the code and the data of e and another message.
+func (e *Error) Reword(format string, a ...any) *Error {
+	return &Error{Code: e.Code, Message: fmt.Sprintf(format, a...), Data: e.Data, cause: e.cause}
 }

@@ -4,8 +4,8 @@ import "testing"
 
 // An error that names a limit keeps its advice, in either order, in both encodings.
 func TestLimitOfAnError(t *testing.T) {
-	const want = `{"advice":"wait","limit":"max-starts-each","value":0.5,"used":3}`
-	for _, e := range []*Error{Errorf(1, "no").Exceeds("max-starts-each", 0.5, 3).Advise("wait"), Errorf(1, "no").Advise("wait").Exceeds("max-starts-each", 0.5, 3)} {
+	const want = `{"kind":"limit","advice":"wait","limit":"max-starts-each","value":0.5,"used":3}`
+	for _, e := range []*Error{Errorf(KindOrder, 1, "no").Exceeds("max-starts-each", 0.5, 3).Advise("wait"), Errorf(KindOrder, 1, "no").Advise("wait").Exceeds("max-starts-each", 0.5, 3)} {
 		if string(e.Data) != want {
 			t.Errorf("%s, want %s", e.Data, want)
 		}
@@ -17,6 +17,9 @@ func TestLimitOfAnError(t *testing.T) {
 			m, err := codec.Decode(frame)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if kind := m.Error.Kind(); kind != KindLimit {
+				t.Errorf("%s: kind %s", codec.Name(), kind)
 			}
 			if name, value, used := m.Error.Limit(); name != "max-starts-each" || value != 0.5 || used != 3 || m.Error.Advice() != "wait" {
 				t.Errorf("%s: %s, %v, %v, %s", codec.Name(), name, value, used, m.Error.Advice())
@@ -36,8 +39,8 @@ func TestAdvice(t *testing.T) {
 		err          *Error
 		advice, text string
 	}{
-		{Errorf(CodeNotFound, "no such file"), "", "no such file (code -32004)"},
-		{Errorf(CodeNotFound, "no such file").Advise("create %q\nfirst", "/a"), "create \"/a\"\nfirst", "no such file (code -32004): create \"/a\"\nfirst"},
+		{Errorf(KindNotFound, CodeNotFound, "no such file"), "", "no such file (code -32004)"},
+		{Errorf(KindNotFound, CodeNotFound, "no such file").Advise("create %q\nfirst", "/a"), "create \"/a\"\nfirst", "no such file (code -32004): create \"/a\"\nfirst"},
 		{&Error{Code: 1, Message: "no", Data: []byte(`{"advice":"wait","since":1}`)}, "wait", "no (code 1): wait"},
 		{&Error{Code: 1, Message: "no", Data: []byte(`{"advice":1}`)}, "", "no (code 1)"},
 		{&Error{Code: 1, Message: "no", Data: []byte(`["wait"]`)}, "", "no (code 1)"},

@@ -24,7 +24,9 @@ type URIError struct {
 func (e *URIError) Error() string { return e.Text + ": " + e.Advice }
 
 // Wire returns e as an Error with this code.
-func (e *URIError) Wire(code int) *Error { return Errorf(code, "%s", e.Text).Advise("%s", e.Advice) }
+func (e *URIError) Wire(code int) *Error {
+	return Errorf(KindParams, code, "%s", e.Text).Advise("%s", e.Advice)
+}
 
 // ParseFileURI returns the absolute, clean path named by a file URI on this host. Like a URL
 // parser, ParseFileURI ignores surrounding blanks, tabs and ends of lines, the case of the scheme and

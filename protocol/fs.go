@@ -37,7 +37,7 @@ type Confinement struct {
 // never does anything less confined than asked.
 func (c Confinement) Unsupported() error {
 	if c.Sandbox != nil {
-		return Errorf(CodeInvalidParams, "sandbox is not supported by this server, which does nothing less confined than asked: leave it out")
+		return Errorf(KindUnsupported, CodeInvalidParams, "sandbox is not supported by this server, which does nothing less confined than asked: leave it out")
 	}
 	return nil
 }

@@ -312,8 +312,8 @@ func TestAppend(t *testing.T) {
 		{frame(JSON.AppendRequest(nil, StringID("\""), "m", Empty{})), `{"id":"\"","method":"m","params":{}}`},
 		{frame(JSON.AppendRequest(nil, IntID(1), MethodEnvironmentInfo, NoParams{})), `{"id":1,"method":"environment/info","params":{}}`},
 		{frame(JSON.AppendResponse(nil, IntID(-1), ProcessStartResult{"<p&\x01>", "none"})), `{"id":-1,"result":{"processId":"\u003cp\u0026\u0001\u003e","sandboxType":"none"}}`},
-		{frame(JSON.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "%s", "no"))), `{"error":{"code":-32600,"message":"no"},"id":-1}`},
-		{frame(JSON.AppendFailure(nil, InvalidID, Errorf(CodeInvalidRequest, "no").Advise("say %q", "é"))), `{"error":{"code":-32600,"message":"no","data":{"advice":"say \"é\""}},"id":-1}`},
+		{frame(JSON.AppendFailure(nil, InvalidID, &Error{Code: CodeInvalidRequest, Message: "no"})), `{"error":{"code":-32600,"message":"no"},"id":-1}`},
+		{frame(JSON.AppendFailure(nil, InvalidID, Errorf(KindOrder, CodeInvalidRequest, "%s", "no").Advise("say %q", "é"))), `{"error":{"code":-32600,"message":"no","data":{"kind":"order","advice":"say \"é\""}},"id":-1}`},
 		{frame(JSON.AppendNotification(nil, NotifyHTTPBodyDelta, &HTTPBodyDeltaNotification{"q2", 1, []byte("hello\n"), false, nil})), `{"method":"http/request/bodyDelta","params":{"requestId":"q2","seq":1,"deltaBase64":"aGVsbG8K","done":false,"error":null}}`},
 		{frame(JSON.AppendNotification(nil, NotifyOutput, OutputNotification{"c5", 1, Stdout, []byte("/tmp\n")})), `{"method":"process/output","params":{"processId":"c5","seq":1,"stream":"stdout","chunk":"L3RtcAo="}}`},
 		{frame(JSON.AppendNotification(nil, NotifyExited, ExitedNotification{ProcessID: "p", Seq: 1})), `{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":0,"sandboxDenied":false}}`},
@@ -579,7 +579,7 @@ func TestMessagesComeBack(t *testing.T) {
 		sayOf(t, Message{Kind: Request, ID: id, Method: "m"})
 		sayOf(t, Message{Kind: Response, ID: id, Payload: body})
 		sayOf(t, Message{Kind: Failure, ID: id, Error: &Error{Code: rapid.Int().Draw(t, "code"), Message: rapid.String().Draw(t, "text")}})
-		sayOf(t, Message{Kind: Failure, ID: id, Error: Errorf(1, "no").Advise("%s", rapid.String().Draw(t, "advice"))})
+		sayOf(t, Message{Kind: Failure, ID: id, Error: Errorf(KindOrder, 1, "no").Advise("%s", rapid.String().Draw(t, "advice"))})
 		sayOf(t, Message{Kind: Notification, Method: rapid.String().Draw(t, "method"), Payload: body})
 
 		b, err := json.Marshal(id)

@@ -221,7 +221,7 @@ func (p ProcessStartParams) Unsupported() error {
 		{"networkProxy", p.NetworkProxy != nil},
 	} {
 		if asked.is {
-			return Errorf(CodeInvalidParams, "%s is not supported by this server, which runs nothing less confined than asked: leave it out", asked.field)
+			return Errorf(KindUnsupported, CodeInvalidParams, "%s is not supported by this server, which runs nothing less confined than asked: leave it out", asked.field)
 		}
 	}
 	return nil

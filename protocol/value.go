@@ -409,7 +409,7 @@ func (e *ParamsError) Error() string { return "wrong params: " + e.Member }
 
 // wrongParams returns the error of Unmarshal. Its message is exec-server's text, if exec-server has one.
 func wrongParams(err error) *Error {
-	e, cause := Errorf(CodeInvalidParams, "%v", err), new(ParamsError)
+	e, cause := WrongParams("%v", err), new(ParamsError)
 	field, inMember := errors.AsType[*fieldError](err)
 	if inMember {
 		cause.Member, err = field.path, field.err

@@ -376,10 +376,10 @@ func (h *handler) enterFrames(c *frames, v auth.Visitor, identity auth.Identity)
 // refusal returns the answer to a client of frames that may not connect. Texts are those of turnAway.
 func refusal(err error) *protocol.Error {
 	if _, ok := errors.AsType[*auth.Refusal](err); ok {
-		return protocol.Errorf(protocol.CodeUnauthorized, "%s", err).
+		return protocol.Errorf(protocol.KindUnauthorized, protocol.CodeUnauthorized, "%s", err).
 			Advise("begin with initialize, and send the token of this client as its member token")
 	}
-	return protocol.Errorf(protocol.CodeInternal, "%s", busy(err))
+	return protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "%s", busy(err))
 }
 
 // acceptPause is the time between a failed accept and the next attempt.

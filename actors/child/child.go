@@ -184,6 +184,8 @@ var (
 	ErrNoAnswer = errors.New("the filesystem does not answer")
 	// ErrLimitRefused means: Spec.Limits cannot be set.
 	ErrLimitRefused = errors.New("limits")
+
+	errInternal = errors.New("child: internal error")
 )
 
 // Errors of a Handle.

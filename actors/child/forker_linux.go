@@ -217,7 +217,7 @@ func (f *forker) onThread(err *error, call func()) {
 	f.calls <- func() {
 		defer func() {
 			if r := recover(); r != nil { // a panic would end the thread, and so its children
-				*err = fmt.Errorf("child: internal error in a fork: %v", r)
+				*err = fmt.Errorf("%w in a fork: %v", errInternal, r)
 			}
 		}()
 		call()

@@ -242,7 +242,7 @@ func (h *Host) trySpawn(f *forker, j *job) (_ *process, err error) {
 func (h *Host) recovered(j *job, err *error) {
 	if r := recover(); r != nil {
 		h.log.Error("panic recovered", "in", "start", "panic", r, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("child: internal error in the start of %q", j.spec.Argv)
+		*err = fmt.Errorf("%w in the start of %q", errInternal, j.spec.Argv)
 	}
 }
 

@@ -134,7 +134,7 @@ func (c *command) request(ctx actor.Context, m message.Request) {
 		}
 		c.call(ctx, m.Token, call)
 	default:
-		c.answer(ctx, m.Token, nil, protocol.Errorf(protocol.CodeInternal, "a command does not answer %T", m.Params))
+		c.answer(ctx, m.Token, nil, protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a command does not answer %T", m.Params))
 	}
 }
 
@@ -357,6 +357,6 @@ func (c *command) lost(ctx actor.Context, why string) {
 		c.outcome.Lost()
 		c.goOn(ctx)
 	default:
-		c.refuse(ctx, protocol.Errorf(protocol.CodeInternal, "the command was lost: %s", why))
+		c.refuse(ctx, protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "the command was lost: %s", why))
 	}
 }

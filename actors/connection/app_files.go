@@ -63,13 +63,13 @@ func toURIs(params any) *protocol.Error {
 	for _, path := range pathsIn(params) {
 		switch {
 		case !filepath.IsAbs(*path):
-			return protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: AbsolutePathBuf deserialized without a base path").
+			return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "Invalid request: AbsolutePathBuf deserialized without a base path").
 				Advise("the path %q is not absolute; an absolute path looks like /tmp", wireerr.Clip(*path))
 		case strings.Contains(*path, "\x00"):
-			return protocol.Errorf(protocol.CodeInvalidRequest, "file name contained an unexpected NUL byte")
+			return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "file name contained an unexpected NUL byte")
 		}
 		if *path = filepath.Clean(*path); len(*path) > maxPath {
-			return protocol.Errorf(protocol.CodeInternal, "%s", files.Text(syscall.ENAMETOOLONG))
+			return protocol.Errorf(files.Kind(syscall.ENAMETOOLONG), protocol.CodeInternal, "%s", files.Text(syscall.ENAMETOOLONG))
 		}
 		*path = protocol.FileURI(*path)
 	}

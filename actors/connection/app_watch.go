@@ -66,10 +66,10 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 // reserve takes the id of a watch, unless the connection has maxFileWatches.
 func (f *fileCalls) reserve(w *fileWatch) error {
 	if f.watched[w.id] != nil {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "watchId already exists: %s", w.id)
+		return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "watchId already exists: %s", w.id)
 	}
 	if len(f.watched) >= maxFileWatches {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "there are %d watches on this connection, which is the most: end another watch with fs/unwatch", maxFileWatches)
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "there are %d watches on this connection, which is the most: end another watch with fs/unwatch", maxFileWatches)
 	}
 	if f.watched == nil {
 		f.watched = make(map[string]*fileWatch)

@@ -70,7 +70,7 @@ func (cmd *runningCommand) over() bool { return cmd.parcel != nil && cmd.parcel.
 func (c *connection) command(ctx actor.Context, in inbound) {
 	switch r, ok, err := c.translator().Request(in.params); {
 	case !ok:
-		c.fail(in, protocol.Errorf(protocol.CodeInternal, "no sister API has requests with %T", in.params))
+		c.fail(in, protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "no sister API has requests with %T", in.params))
 	case err != nil:
 		c.fail(in, err)
 	case r.Start != nil:
@@ -198,7 +198,7 @@ func (c *connection) commandGone(ctx actor.Context, pid *actor.PID) {
 		case p.command == nil || !p.command.stream.ref.PID.Equal(pid):
 		case p.begins():
 			begun = false
-			c.reply(ctx, message.Reply{Token: token, Err: protocol.Errorf(protocol.CodeInternal, "internal error: the command was ended")})
+			c.reply(ctx, message.Reply{Token: token, Err: protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "internal error: the command was ended")})
 		default:
 			result, err := p.command.dialect.Unknown(p.command.key.name, *p.call)
 			c.reply(ctx, message.Reply{Token: token, Result: result, Err: err})

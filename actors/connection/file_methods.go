@@ -29,7 +29,7 @@ func pathOf(uri string) (string, error) {
 // about makes call a call about a handle. The id may be empty.
 func (call *fileCall) about(id string) error {
 	if len(id) > protocol.FsMaxHandleID {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "file handle ID must not exceed %d bytes", protocol.FsMaxHandleID)
+		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "file handle ID must not exceed %d bytes", protocol.FsMaxHandleID)
 	}
 	call.handle, call.ruled = "handle "+id, true // the file was opened under the rule
 	return nil
@@ -38,7 +38,7 @@ func (call *fileCall) about(id string) error {
 // checkBlock refuses a block of n bytes, if it is empty or too long.
 func checkBlock(action string, n uint64) error {
 	if n < 1 || n > protocol.FsMaxBlock {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "file %s block length must be between 1 and %d", action, protocol.FsMaxBlock)
+		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "file %s block length must be between 1 and %d", action, protocol.FsMaxBlock)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
 
 func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
 	if p.Target == "" || strings.Contains(p.Target, "\x00") {
-		return protocol.Errorf(protocol.CodeInvalidParams, "target %q is no target of a link: expected a path", p.Target)
+		return protocol.WrongParams("target %q is no target of a link: expected a path", p.Target)
 	}
 	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
 		return protocol.Empty{}, at.Symlink(p.Target)
@@ -212,7 +212,7 @@ func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
 // setMetadata sets only permission bits: nobody makes a set-user-ID program of the server's user with it.
 func setMetadata(_ *fileCalls, call *fileCall, p protocol.FsSetMetadataParams) error {
 	if p.Mode != nil && *p.Mode > 0o777 {
-		return protocol.Errorf(protocol.CodeInvalidParams, "mode %#o has bits other than those of permission: expected 0 to 0777", *p.Mode)
+		return protocol.WrongParams("mode %#o has bits other than those of permission: expected 0 to 0777", *p.Mode)
 	}
 	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
 		return protocol.Empty{}, at.SetMetadata(p.Mode, p.ModifiedAtMs)

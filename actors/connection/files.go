@@ -101,7 +101,7 @@ func (call *fileCall) hold(memory *budget.Account) files.Hold {
 
 // tryLater is the error of a call for whose answer there is no memory.
 func tryLater(err error) error {
-	return protocol.Errorf(protocol.CodeInternal, "%v: try again later", err)
+	return protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "%v: try again later", err)
 }
 
 // end drops files that were written and not closed, and ends the watches. Running calls end once
@@ -272,10 +272,10 @@ func (c *connection) fileWritten(ctx actor.Context, m fileWritten) {
 // watch adds a watch, unless the connection has maxWatches.
 func (f *fileCalls) watch(id uint64) error {
 	if f.watches[id] {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "watch %d already exists", id)
+		return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "watch %d already exists", id)
 	}
 	if len(f.watches) >= maxWatches {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "there are %d watches on this connection, which is the most", maxWatches)
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "there are %d watches on this connection, which is the most", maxWatches)
 	}
 	f.watches[id] = true
 	return nil
@@ -316,7 +316,7 @@ func (in *inbound) fileError(err error) *protocol.Error {
 	} else if errors.Is(err, fs.ErrNotExist) && !app {
 		code = protocol.CodeNotFound
 	}
-	refused := protocol.Errorf(code, "%s", files.Text(err))
+	refused := protocol.Errorf(files.Kind(err), code, "%s", files.Text(err))
 	if advised, ok := errors.AsType[*files.Advised](err); ok {
 		refused.Advise("%s", advised.Advice)
 	}

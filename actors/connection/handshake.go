@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -13,7 +14,7 @@ import (
 
 func (c *connection) initialize(ctx actor.Context, in inbound, p protocol.InitializeParams) {
 	if c.stage != opened {
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "initialize may only be sent once per connection"))
 		return
 	}
 	c.attach(ctx, in, p)
@@ -25,11 +26,15 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 	switch {
 	case c.stage != opened:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Already initialized"))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "Already initialized"))
 	case c.guest != "": // the app-server has no session that guests could share
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "the token of a share is not for clients of the app-server: send initialize with clientName"))
+		c.fail(in, protocol.Errorf(protocol.KindRole, protocol.CodeInvalidRequest, "the token of a share is not for clients of the app-server: send initialize with clientName"))
 	case strings.ContainsFunc(name, control):
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)))
+		// This error has no data, because clients compare all of it with the peer's.
+		c.fail(in, &protocol.Error{
+			Code:    protocol.CodeInvalidRequest,
+			Message: fmt.Sprintf("Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", wireerr.Clip(name)),
+		})
 	default:
 		params := protocol.InitializeParams{ClientName: name, Token: p.Token}
 		p.Token = ""
@@ -41,7 +46,7 @@ func (c *connection) initializeApp(ctx actor.Context, in inbound, p protocol.Cli
 // attach asks for a session.
 func (c *connection) attach(ctx actor.Context, in inbound, p protocol.InitializeParams) {
 	if p.Token != "" && !readsToken(c.conn) { // a client may think that the token says who it is
-		err := protocol.Errorf(protocol.CodeInvalidParams, "token is only for length-prefixed frames on a socket: on a websocket send the header Authorization, and elsewhere no credential")
+		err := protocol.WrongParams("token is only for length-prefixed frames on a socket: on a websocket send the header Authorization, and elsewhere no credential")
 		if in.wire == appServer {
 			err = wrongInApp(err)
 		}
@@ -115,7 +120,7 @@ func (c *connection) attachFailed(ctx actor.Context, err *protocol.Error) {
 // attachDue gives up on a session without an answer for attachTime.
 func (c *connection) attachDue(ctx actor.Context, m attachDue) {
 	if c.stage == attaching && m.token == c.token {
-		c.attachFailed(ctx, protocol.Errorf(protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
+		c.attachFailed(ctx, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "the session did not answer within %v, try again", attachTime))
 	}
 }
 

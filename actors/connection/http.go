@@ -99,7 +99,7 @@ func (h *httpCalls) pending() int {
 // httpRequest takes a request to be sent.
 func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPRequestParams) {
 	if !c.env.AllowHTTP {
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
+		c.fail(in, protocol.Errorf(protocol.KindOff, protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
 		return
 	}
 	if err := wireerr.LongName("requestId", p.RequestID); err != nil {
@@ -116,16 +116,16 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 	}
 	h := c.http
 	if p.StreamResponse && h.streams[p.RequestID] {
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", p.RequestID))
+		c.fail(in, protocol.Errorf(protocol.KindExists, protocol.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", p.RequestID))
 		return
 	}
 	if len(h.waiting) >= c.env.MaxPending/2 {
-		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", len(h.waiting)))
+		c.fail(in, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "http/request failed: %d others of this connection wait for their turn, which is the most: try again when some are answered", len(h.waiting)))
 		return
 	}
 	upload := in.weight
 	if h.uploads > 0 && h.uploads+upload > httpUploads {
-		c.fail(in, protocol.Errorf(protocol.CodeInternal, "http/request failed: requests of this connection with %d bytes are without an answer, and with this one it would be more than %d: try again when some are answered", h.uploads, httpUploads))
+		c.fail(in, protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "http/request failed: requests of this connection with %d bytes are without an answer, and with this one it would be more than %d: try again when some are answered", h.uploads, httpUploads))
 		return
 	}
 	h.uploads += upload
@@ -317,12 +317,12 @@ func (c *connection) httpDue(ctx actor.Context, m httpDue) {
 
 // httpError translates err for the wire. (exec-server wire §8.)
 func httpError(err error) *protocol.Error {
-	code := protocol.CodeInternal
+	kind, code := protocol.KindHTTP, protocol.CodeInternal
 	if e, ok := errors.AsType[*httpcall.BodyError](err); ok {
-		return protocol.Errorf(code, "failed to read http/request response body: %v", e.Unwrap())
+		return protocol.Errorf(kind, code, "failed to read http/request response body: %v", e.Unwrap())
 	}
 	if errors.Is(err, httpcall.ErrTooLarge) {
-		code = protocol.CodeInvalidRequest
+		kind, code = protocol.KindTooLarge, protocol.CodeInvalidRequest
 	}
-	return protocol.Errorf(code, "http/request failed: %v", err)
+	return protocol.Errorf(kind, code, "http/request failed: %v", err)
 }

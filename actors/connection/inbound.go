@@ -35,7 +35,7 @@ func writeFileParams(c protocol.Codec, payload []byte, p *protocol.FsWriteFilePa
 		return nil
 	}
 	if wrong, ok := errors.AsType[*protocol.ParamsError](err); ok && wrong.Base64 {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %s", err.Message)
+		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %s", err.Message)
 	}
 	return err
 }

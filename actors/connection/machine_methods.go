@@ -37,7 +37,7 @@ func readConfig(f *fileCalls, call *fileCall, p protocol.EnvironmentConfigReadPa
 	call.do = func(ctx context.Context) (any, error) {
 		codexHome, err := configfiles.Home(f.home)
 		if err != nil {
-			return nil, protocol.Errorf(protocol.CodeInternal, "failed to find Codex home: %v", err)
+			return nil, protocol.Errorf(protocol.KindNotFound, protocol.CodeInternal, "failed to find Codex home: %v", err)
 		}
 		r := protocol.EnvironmentConfigReadResult{CodexHomeDir: protocol.FileURI(codexHome)}
 		home := protocol.FileURI(f.home)

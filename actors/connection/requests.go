@@ -49,29 +49,29 @@ func (c *connection) request(ctx actor.Context, in inbound) {
 	case in.err != nil: // of the frame or its params: before the order of the handshake
 		c.fail(in, in.err)
 	case m.notification:
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
+		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "%s is a notification: send it without id", in.method))
 	case m.early:
 		m.in(in.wire).handle(c, ctx, in)
 	case m.section.family == "":
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", wireerr.Clip(in.method)).
+		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", wireerr.Clip(in.method)).
 			Advise("this server has no such method"))
 	case c.stage == opened && in.wire == appServer:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "Not initialized"))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "Not initialized"))
 	case c.stage == opened:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must call initialize before using %s methods", m.section.family))
 	case c.stage == attached:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "client must send initialized before using %s methods", m.section.family))
 	case m.in(in.wire).handle == nil:
-		c.fail(in, protocol.Errorf(protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
+		c.fail(in, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "method %q is not implemented by this server", wireerr.Clip(in.method)))
 	case !m.allows(c.role, c.guest != "", in.params):
-		err := protocol.Errorf(protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner and its controllers", in.method)
+		err := protocol.Errorf(protocol.KindRole, protocol.CodeObserver, "an observer changes nothing: %s is for the session's owner and its controllers", in.method)
 		if c.guest != "" {
-			err = protocol.Errorf(protocol.CodeObserver, "%s is not for the guest of a share whose role is %s", in.method, c.role)
+			err = protocol.Errorf(protocol.KindRole, protocol.CodeObserver, "%s is not for the guest of a share whose role is %s", in.method, c.role)
 		}
 		c.refusal(in.method)(err.Message)
 		c.fail(in, err)
 	case in.wire == appServer && m.experimental && !c.experimental:
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
+		c.fail(in, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "%s requires experimentalApi capability", in.method))
 	default:
 		m.in(in.wire).handle(c, ctx, in)
 	}
@@ -99,7 +99,7 @@ func (c *connection) tellServer(_ actor.Context, in inbound, _ struct{}) {
 
 func (c *connection) closeSession(ctx actor.Context, in inbound, p protocol.SessionCloseParams) {
 	if p.SessionID != nil && *p.SessionID != c.sessionID {
-		c.fail(in, protocol.Errorf(protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
+		c.fail(in, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
 		return
 	}
 	c.ask(ctx, c.session, in, pending{})
@@ -228,7 +228,7 @@ func (c *connection) listed(ctx actor.Context, l *listing) {
 	}
 	held := 2 * footprint(result) // as values, and encoded
 	if !c.memory.Try(held) {
-		l.err, held = protocol.Errorf(protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
+		l.err, held = protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
 	}
 	for _, p := range l.asked {
 		c.answer(p, result, l.err)

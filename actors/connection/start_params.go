@@ -19,7 +19,7 @@ func startParams(c protocol.Codec, payload []byte, p *protocol.ProcessStartParam
 	if err := params(c, payload, p); err != nil {
 		// Clients of the peer compare what is wrong with a shellSnapshot.
 		if text, member, ok := strings.Cut(err.Message, ", in `shellSnapshot"); ok {
-			return protocol.Errorf(err.Code, "%s", text).Advise("correct the member `shellSnapshot%s of the params", member)
+			return err.Reword("%s", text).Advise("correct the member `shellSnapshot%s of the params", member)
 		}
 		return err
 	}
@@ -34,7 +34,7 @@ func groupParams(c protocol.Codec, payload []byte, p *protocol.GroupStartParams)
 	work := int64(0)
 	for i := range p.Processes {
 		if err := applyPolicy(&p.Processes[i], &work); err != nil {
-			return protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(p.Processes[i].ProcessID), err.Message)
+			return err.Reword("process %s of the group: %s", wireerr.Clip(p.Processes[i].ProcessID), err.Message)
 		}
 	}
 	return nil

@@ -82,9 +82,9 @@ func wrongInApp(err *protocol.Error) *protocol.Error {
 	}
 	params, _ := errors.AsType[*protocol.ParamsError](err)
 	if params != nil && params.Base64 {
-		return protocol.Errorf(protocol.CodeInvalidParams, "invalid %s: %s", params.Member, err.Message)
+		return protocol.WrongParams("invalid %s: %s", params.Member, err.Message)
 	}
-	wrong := protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: %s", err.Message)
+	wrong := protocol.Errorf(err.Kind(), protocol.CodeInvalidRequest, "Invalid request: %s", err.Message)
 	if params != nil && params.Member != "" {
 		wrong.Advise("correct the member %s of the params", params.Member)
 	}
@@ -101,5 +101,5 @@ func unknownInApp(name string) *protocol.Error {
 			}
 		}
 	}
-	return protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: unknown variant `%s`, expected one of %s", wireerr.Clip(name), strings.Join(known, ", "))
+	return protocol.Errorf(protocol.KindMethod, protocol.CodeInvalidRequest, "Invalid request: unknown variant `%s`, expected one of %s", wireerr.Clip(name), strings.Join(known, ", "))
 }

@@ -198,7 +198,7 @@ func (w *writer) write(buf []byte, o *outgoing) ([]byte, error) {
 		buf, err = w.codec.AppendResponse(buf, o.id, o.body)
 	}
 	if n := len(buf); err == nil && o.method == "" && w.most > 0 && n > w.most {
-		buf, err = w.codec.AppendFailure(buf[:0], o.id, protocol.Errorf(protocol.CodeInvalidRequest, "the answer has %d bytes, and a message on this connection at most %d: ask for less, or over a websocket", n, w.most))
+		buf, err = w.codec.AppendFailure(buf[:0], o.id, protocol.Errorf(protocol.KindTooLarge, protocol.CodeInvalidRequest, "the answer has %d bytes, and a message on this connection at most %d: ask for less, or over a websocket", n, w.most))
 	}
 	if err != nil {
 		return buf, err

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // dirBatch is how many entries of a directory are read at a time. Tests set less.
@@ -48,12 +50,12 @@ func (c *copying) begin(from, to string, recursive bool) error {
 	case err != nil:
 		return err
 	case info.IsDir() && !recursive:
-		return refuse("fs/copy requires recursive: true when sourcePath is a directory")
+		return refuse(protocol.KindParams, "fs/copy requires recursive: true when sourcePath is a directory")
 	case info.IsDir():
 		c.root = info
 		return c.tree(from, to)
 	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
-		return refuse("fs/copy only supports regular files, directories, and symlinks")
+		return refuse(protocol.KindNotFile, "fs/copy only supports regular files, directories, and symlinks")
 	}
 	return c.entry(from, to, info.Mode())
 }
@@ -80,7 +82,7 @@ func (c *copying) outside(to string) error {
 	}
 	for ; err == nil; real = filepath.Dir(real) {
 		if info, err := os.Stat(real); err == nil && os.SameFile(info, c.root) {
-			return refuse("fs/copy cannot copy a directory to itself or one of its descendants")
+			return refuse(protocol.KindParams, "fs/copy cannot copy a directory to itself or one of its descendants")
 		}
 		if real == "/" {
 			return nil

@@ -68,7 +68,7 @@ func (p Place) SetMetadata(mode *uint64, modifiedAtMs *int64) error {
 func Rename(from, to Place) error {
 	for _, p := range []Place{from, to} {
 		if p.Path == p.Root || p.Path == "/" {
-			return refuse("path `%s` is not renamed", p.Path)
+			return refuse(protocol.KindPolicy, "path `%s` is not renamed", p.Path)
 		}
 	}
 	return from.in(func(source View) error {

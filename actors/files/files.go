@@ -55,14 +55,33 @@ const (
 )
 
 // Refusal is an error for a wrong request. Text names the mistake.
-type Refusal struct{ Text string }
+type Refusal struct {
+	Kind protocol.ErrorKind
+	Text string
+}
 
 func (r *Refusal) Error() string { return r.Text }
 
 // Refuse returns a Refusal.
-func Refuse(format string, a ...any) error { return refuse(format, a...) }
+func Refuse(kind protocol.ErrorKind, format string, a ...any) error {
+	return refuse(kind, format, a...)
+}
 
-func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
+func refuse(kind protocol.ErrorKind, format string, a ...any) error {
+	return &Refusal{kind, fmt.Sprintf(format, a...)}
+}
+
+// A failure is an error with a kind that is no Refusal.
+type failure struct {
+	kind protocol.ErrorKind
+	text string
+}
+
+func (f *failure) Error() string { return f.text }
+
+func fail(kind protocol.ErrorKind, format string, a ...any) error {
+	return &failure{kind, fmt.Sprintf(format, a...)}
+}
 
 // Advised is an error whose text clients compare with the peer's, with advice for people.
 type Advised struct {
@@ -72,7 +91,7 @@ type Advised struct {
 
 func (a *Advised) Unwrap() error { return a.error }
 
-func notFile(path string) error { return refuse("path `%s` is not a file", path) }
+func notFile(path string) error { return refuse(protocol.KindNotFile, "path `%s` is not a file", path) }
 
 // muslTexts are messages of the system in exec-server, which is linked with musl, where Go has others.
 var muslTexts = map[syscall.Errno]string{
@@ -124,7 +143,7 @@ func (at location) read(max int, hold Hold) ([]byte, error) {
 	}
 	defer f.Close()
 	tooLarge := func(size string) error {
-		return &Advised{refuse("file is too large to read: limit is %d bytes", max),
+		return &Advised{refuse(protocol.KindTooLarge, "file is too large to read: limit is %d bytes", max),
 			fmt.Sprintf("path `%s` has %s bytes: read it in blocks, with fs/open", at.path, size)}
 	}
 	if info.Size() > int64(max) {
@@ -240,7 +259,7 @@ func readDirectory(ctx context.Context, v View, path string, hold Hold) (r proto
 			}
 			n := EncodedLen(e.Name()) + len(`{"fileName":"","isDirectory":false,"isFile":false},`)
 			if size += n; size > maxListBytes {
-				return r, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
+				return r, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
 			}
 			if err := hold.Take(n); err != nil {
 				return r, err
@@ -252,7 +271,7 @@ func readDirectory(ctx context.Context, v View, path string, hold Hold) (r proto
 	case err != io.EOF:
 		return r, err
 	case count > maxListed:
-		err := fmt.Errorf("fs/readDirectory returned %d entries; limit is %d", count, maxListed)
+		err := fail(protocol.KindTooLarge, "fs/readDirectory returned %d entries; limit is %d", count, maxListed)
 		return r, &Advised{err, "fs/walk returns a part of a large directory"}
 	}
 	return r, nil

@@ -87,9 +87,9 @@ func (h *Handles) add(id string, hd *handle) error {
 	case h.over:
 		return fs.ErrClosed
 	case h.open[id] != nil:
-		return refuse("file handle `%s` already exists", id)
+		return refuse(protocol.KindExists, "file handle `%s` already exists", id)
 	case len(h.open) >= maxOpen:
-		return refuse("at most %d file handles may be open per connection", maxOpen)
+		return refuse(protocol.KindLimit, "at most %d file handles may be open per connection", maxOpen)
 	}
 	if h.open == nil {
 		h.open = make(map[string]*handle)
@@ -127,7 +127,7 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 // Write writes a block. Bytes never written before offset read as zeros.
 func (h *Handles) Write(id string, offset uint64, data []byte) error {
 	if offset > math.MaxInt64-uint64(len(data)) {
-		return refuse("file write range exceeds the signed 64-bit file offset limit")
+		return refuse(protocol.KindParams, "file write range exceeds the signed 64-bit file offset limit")
 	}
 	hd, err := h.get(id)
 	if err != nil {

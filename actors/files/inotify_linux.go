@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // read reads events until the instance is closed.
@@ -99,7 +101,7 @@ func (in *inotify) add(v View, directory string) (wd int32, err error) {
 	case failed != nil:
 		return 0, failed
 	case errors.Is(err, unix.ENOSPC):
-		return 0, errors.New("fs.inotify.max_user_watches is reached: no more directories can be watched")
+		return 0, fail(protocol.KindLimit, "fs.inotify.max_user_watches is reached: no more directories can be watched")
 	case err != nil:
 		return 0, fmt.Errorf("watch %s: %w", directory, err)
 	}

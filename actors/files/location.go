@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // location is where a call finds a file: a name in an open directory. A rule about paths, such as the rule
@@ -106,7 +108,7 @@ func (at location) notFile(kind uint32) error {
 	case kind == unix.S_IFLNK:
 		return at.isLink(unix.ELOOP)
 	}
-	return refuse("path is not a regular file")
+	return refuse(protocol.KindNotFile, "path is not a regular file")
 }
 
 // isLink returns an error of the system for a link where none is allowed.

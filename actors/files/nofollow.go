@@ -30,7 +30,7 @@ type NoFollow string
 
 // errNoOpenat2 means that the system cannot resolve a path under the rule. There is no other way to do it: a
 // look before the call would leave time to put a link there.
-var errNoOpenat2 = errors.New("followSymlinks: false needs openat2(2), which this system lacks (Linux before 5.6) or forbids (seccomp): leave it out, or use another system")
+var errNoOpenat2 = fail(protocol.KindUnsupported, "followSymlinks: false needs openat2(2), which this system lacks (Linux before 5.6) or forbids (seccomp): leave it out, or use another system")
 
 func linkAdvice(path string) string {
 	return fmt.Sprintf("path `%s` has a component that is a symbolic link, and followSymlinks is false", path)
@@ -44,7 +44,7 @@ func (p NoFollow) location() (location, error) {
 // entry returns the location of the path, which is not the root.
 func (p NoFollow) entry() (location, error) {
 	if p == "/" {
-		return location{}, refuse("path must name an entry")
+		return location{}, refuse(protocol.KindParams, "path must name an entry")
 	}
 	return p.location()
 }
@@ -79,7 +79,7 @@ func (p NoFollow) CreateDirectory(recursive bool) error {
 		return err
 	}
 	if p == "/" {
-		return errors.New("directory already exists")
+		return fail(protocol.KindExists, "directory already exists")
 	}
 	at, err := p.location()
 	if err != nil {
@@ -125,7 +125,7 @@ func (p NoFollow) Stat() (m protocol.FsGetMetadataResult, err error) {
 // refuses to be recursive.
 func (p NoFollow) Remove(recursive, force bool) error {
 	if recursive {
-		return &Advised{errors.New("recursive no-follow removal is unsupported"), "send recursive: false, which removes a file or an empty directory"}
+		return &Advised{fail(protocol.KindUnsupported, "recursive no-follow removal is unsupported"), "send recursive: false, which removes a file or an empty directory"}
 	}
 	at, err := p.entry()
 	if err == nil {
@@ -144,7 +144,7 @@ func (at location) removeEntry() error {
 	case err != nil:
 		return err
 	case kind == unix.S_IFLNK:
-		return refuse("path contains a symbolic link")
+		return refuse(protocol.KindLink, "path contains a symbolic link")
 	case kind == unix.S_IFDIR:
 		return at.remove(unix.AT_REMOVEDIR)
 	}

@@ -152,7 +152,7 @@ func (p Place) Stat() (m protocol.FsGetMetadataResult, err error) {
 // all its content. If force, a missing path is no error. A root is not removed.
 func (p Place) Remove(recursive, force bool) error {
 	if p.Path == p.Root || p.Path == "/" {
-		return refuse("path `%s` is not removed", p.Path)
+		return refuse(protocol.KindPolicy, "path `%s` is not removed", p.Path)
 	}
 	return p.in(func(v View) error { return remove(v, p.Path, recursive, force) })
 }

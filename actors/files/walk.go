@@ -34,10 +34,10 @@ func Walk(ctx context.Context, path string, o protocol.FsWalkOptions, hold Hold)
 
 func walkIn(ctx context.Context, v View, path string, o protocol.FsWalkOptions, hold Hold) (r protocol.FsWalkResult, err error) {
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
-		return r, refuse("filesystem walk limits must be greater than zero")
+		return r, refuse(protocol.KindParams, "filesystem walk limits must be greater than zero")
 	}
 	if o.MaxDepth > mostWalkDepth || o.MaxDirectories > mostWalkDirectories || o.MaxEntries > mostWalkEntries {
-		return r, refuse("filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
+		return r, refuse(protocol.KindParams, "filesystem walk limits exceed maximums: depth=%d, directories=%d, entries=%d",
 			mostWalkDepth, mostWalkDirectories, mostWalkEntries)
 	}
 	root, err := stat(v, path)

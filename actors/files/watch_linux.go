@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 const (
@@ -93,7 +95,7 @@ func CanWatch() bool {
 // before the watch has looked may go unnoticed.
 func (r *Watcher) Watch(ctx context.Context, missing, present []Place) (*Watch, error) {
 	if n := len(missing) + len(present); n > maxWatched {
-		return nil, refuse("%d paths are to be watched, and a watch has at most %d", n, maxWatched)
+		return nil, refuse(protocol.KindLimit, "%d paths are to be watched, and a watch has at most %d", n, maxWatched)
 	}
 	w := &Watch{watcher: r, paths: append(missing[:len(missing):len(missing)], present...), missing: len(missing), places: make(map[place]bool), busy: true}
 	if err := r.begin(w); err != nil {
@@ -258,7 +260,7 @@ func (w *Watch) keep(p place) error {
 	case w.places[p] && w.in.directories[p.directory][p.name][w]:
 		return nil
 	case r.places >= r.most:
-		return refuse("%d names in directories are watched for all connections, which is the most", r.most)
+		return refuse(protocol.KindLimit, "%d names in directories are watched for all connections, which is the most", r.most)
 	}
 	if !w.places[p] {
 		w.places[p] = true

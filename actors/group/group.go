@@ -224,7 +224,7 @@ func New(e *env.Env, o Options) (Prepared, *protocol.Error) {
 		return Prepared{}, err
 	}
 	if strategy == protocol.Independent && o.Params.Intensity != nil {
-		return Prepared{}, protocol.Errorf(protocol.CodeInvalidParams, "intensity is not for the strategy independent, where the restart.intensity of each process counts: leave it out")
+		return Prepared{}, protocol.WrongParams("intensity is not for the strategy independent, where the restart.intensity of each process counts: leave it out")
 	}
 	id := o.Params.GroupID
 	members, machine, err := Extended(message.ExtendGroup{}, o.Params, o.Members, intensity)
@@ -266,7 +266,7 @@ func Extended(old message.ExtendGroup, params protocol.GroupStartParams, pids ma
 	}
 	machine, err := supervision.NewGroup(supervision.GroupStrategy(cmp.Or(params.Strategy, protocol.OneForOne)), in, all.Members)
 	if err != nil {
-		return message.ExtendGroup{}, nil, protocol.Errorf(protocol.CodeInvalidParams, "group %s: %v", wireerr.Clip(params.GroupID), err)
+		return message.ExtendGroup{}, nil, protocol.WrongParams("group %s: %v", wireerr.Clip(params.GroupID), err)
 	}
 	return all, machine, nil
 }

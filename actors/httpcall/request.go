@@ -26,7 +26,7 @@ type Request struct {
 }
 
 func invalid(format string, a ...any) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidParams, "http/request "+format, a...)
+	return protocol.WrongParams("http/request "+format, a...)
 }
 
 // NewRequest checks p and returns the request. Whatever the headers of p say, net/http chooses the length of the

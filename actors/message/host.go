@@ -91,7 +91,7 @@ func (m Request) Unheard(to *actor.PID) any {
 		}
 		return m.Failed(wireerr.UnknownProcess(id))
 	case name == SessionName && len(path) > 1:
-		return m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
+		return m.Failed(protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "session %s has ended", path[len(path)-2]))
 	default:
 		return m.Failed(wireerr.ErrShutdown)
 	}

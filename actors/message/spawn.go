@@ -20,7 +20,7 @@ type Spawn struct {
 // Under spawns the child under the actor of ctx.
 func (m Spawn) Under(ctx actor.Context) *protocol.Error {
 	if _, err := ctx.SpawnNamed(m.Props, m.Name); err != nil {
-		return protocol.Errorf(protocol.CodeInternal, "spawn %s: %v", m.Label, err)
+		return protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "spawn %s: %v", m.Label, err)
 	}
 	return nil
 }

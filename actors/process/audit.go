@@ -129,7 +129,7 @@ func refusalOf(err error) error {
 	if !ok {
 		return err
 	}
-	return protocol.Errorf(protocol.CodeInternal, "%v", refused).Advise("%s", refused.Advice()).Because(err)
+	return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "%v", refused).Advise("%s", refused.Advice()).Because(err)
 }
 
 // recordEnd records the end of a run that had a child. A repeated recordEnd does nothing.

@@ -74,7 +74,7 @@ func (p *process) dropTrees(gone func(*parked) bool) {
 func (p *process) answerTrees(ctx actor.Context, err error) {
 	for _, r := range p.trees {
 		if err != nil {
-			p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "process %s: %v", p.id, err))
+			p.reply(ctx, r, nil, protocol.Errorf(protocol.KindSurvivors, protocol.CodeInternal, "process %s: %v", p.id, err))
 		} else {
 			p.reply(ctx, r, r.tree, nil)
 		}

@@ -325,14 +325,14 @@ func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 		return nil
 	}
 	if r.Exit && restart != nil && restart.Policy == string(supervision.Permanent) {
-		return protocol.Errorf(protocol.CodeInvalidParams, "ready.exit is for what ends for good, and restart.policy is permanent: make it transient")
+		return protocol.WrongParams("ready.exit is for what ends for good, and restart.policy is permanent: make it transient")
 	}
 	for _, path := range []struct{ name, uri string }{{"unix", r.Unix}, {"file", r.File}} {
 		if path.uri == "" {
 			continue
 		}
 		if _, err := protocol.ParseFileURI(path.uri); err != nil {
-			return protocol.Errorf(protocol.CodeInvalidParams, "ready.%s: %v", path.name, err)
+			return protocol.WrongParams("ready.%s: %v", path.name, err)
 		}
 	}
 	if r.TCP != "" {
@@ -340,7 +340,7 @@ func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 			return err
 		}
 		if _, _, err := net.SplitHostPort(r.TCP); err != nil {
-			return protocol.Errorf(protocol.CodeInvalidParams, "ready.tcp is %q, expected host:port: %v", wireerr.Clip(r.TCP), err)
+			return protocol.WrongParams("ready.tcp is %q, expected host:port: %v", wireerr.Clip(r.TCP), err)
 		}
 	}
 	return nil

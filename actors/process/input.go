@@ -80,14 +80,14 @@ func (p *process) writeStdin(ctx actor.Context, chunk []byte) (room bool) {
 
 func (p *process) resize(size protocol.Size) *protocol.Error {
 	if !p.spec.TTY {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
+		return protocol.Errorf(protocol.KindNoTTY, protocol.CodeInvalidRequest, "process %s is not attached to a PTY: start it with tty true to resize it", p.id)
 	}
 	p.spec.Size = size // of later runs
 	if p.life.Phase() != life.Running {
 		return nil
 	}
 	if err := p.handleNow().Resize(size); err != nil {
-		return protocol.Errorf(protocol.CodeInternal, "resize process %s to %d rows, %d cols: %v", p.id, size.Rows, size.Cols, err)
+		return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "resize process %s to %d rows, %d cols: %v", p.id, size.Rows, size.Cols, err)
 	}
 	return nil
 }
@@ -95,13 +95,13 @@ func (p *process) resize(size protocol.Size) *protocol.Error {
 func (p *process) signal(s protocol.Signal) *protocol.Error {
 	number, ok := s.Number()
 	if !ok {
-		return protocol.Errorf(protocol.CodeInvalidParams, "no signal %q here", s)
+		return protocol.Errorf(protocol.KindUnsupported, protocol.CodeInvalidParams, "no signal %q here", s)
 	}
 	if p.life.Phase() != life.Running {
 		return nil
 	}
 	if err := p.handleNow().Signal(number); err != nil {
-		return protocol.Errorf(protocol.CodeInternal, "signal %s to process %s: %v", s, p.id, err)
+		return protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "signal %s to process %s: %v", s, p.id, err)
 	}
 	return nil
 }

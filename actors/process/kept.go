@@ -75,11 +75,11 @@ func (r *processRecord) keep(envs Environments) *protocol.Error {
 		}
 	}
 	if has := r.gauge.KeptBytes.Load(); has+argv+env > maxKept {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the session keeps %d for processes that wait or may be run again: the limit is %d. Let some end, or give them less",
 			wireerr.Clip(r.id), argv+env, has, int64(maxKept))
 	}
 	if !r.gauge.Account.Try(int(argv + env)) {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may, an eighth of memory-budget, which is %d here, and use %d: try again later, or give it less",
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "process %s needs %d bytes of arguments and environment, and the sessions of this server keep as much for processes that wait or may be run again as they may, an eighth of memory-budget, which is %d here, and use %d: try again later, or give it less",
 			wireerr.Clip(r.id), argv+env, r.env.Budget, r.env.StartBudget.Used()).
 			Exceeds("memory-budget", float64(r.env.Budget/8), float64(r.env.StartBudget.Used()))
 	}

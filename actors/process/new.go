@@ -110,9 +110,9 @@ func dependsError(o Options) *protocol.Error {
 	if o.Group == nil {
 		switch {
 		case len(o.Params.DependsOn) > 0:
-			return protocol.Errorf(protocol.CodeInvalidParams, "dependsOn is for the processes of a group: use group/start, or leave it out")
+			return protocol.WrongParams("dependsOn is for the processes of a group: use group/start, or leave it out")
 		case o.Params.Label != "":
-			return protocol.Errorf(protocol.CodeInvalidParams, "label is for the processes of a group: use group/start, or leave it out")
+			return protocol.WrongParams("label is for the processes of a group: use group/start, or leave it out")
 		}
 		return nil
 	}
@@ -139,7 +139,7 @@ func (r *processRecord) request() message.SpawnRequest {
 			Label: "process " + r.id,
 		},
 		Refused: func(err *protocol.Error) any { return message.ProcessStarted{ID: r.id, Name: r.name, Err: err} },
-		Ended:   protocol.Errorf(protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(r.id)),
+		Ended:   protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "process %s was not started: the session has ended", wireerr.Clip(r.id)),
 		Unused:  r.unused,
 	}
 }

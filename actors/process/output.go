@@ -45,7 +45,7 @@ func (p *process) held() {
 
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 	if last := p.feed.Log.Last(); !m.Now && m.After > last && p.life.Phase() < life.Retired {
-		ctx.Respond(message.Refused{Process: p.id, Err: protocol.Errorf(protocol.CodeInvalidParams, "process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
+		ctx.Respond(message.Refused{Process: p.id, Err: protocol.WrongParams("process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
 		return
 	}
 	key := message.KeyOf(ctx.Sender())
@@ -211,7 +211,7 @@ func unspool(reply message.Reply, chunks []protocol.Chunk, entries []outlog.Entr
 		if e := &entries[i]; e.Spooled != nil {
 			data, err := e.Spooled.Read(nil)
 			if err != nil {
-				return message.Reply{Token: reply.Token, Err: protocol.Errorf(protocol.CodeInternal, "%v", err)}
+				return message.Reply{Token: reply.Token, Err: protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "%v", err)}
 			}
 			chunks[0].Chunk = data
 		}

@@ -32,7 +32,7 @@ func (r *parked) stopTimer() {
 func (p *process) request(ctx actor.Context, m message.Request) {
 	switch p.life.Phase() {
 	case life.Starting: // the session passes no request on before ProcessStarted
-		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "process id %s is starting", p.id)))
 		return
 	case life.Retired:
 		ctx.Respond(m.Failed(wireerr.UnknownProcess(p.id)))
@@ -98,7 +98,7 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	case message.DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:
-		p.reply(ctx, r, nil, protocol.Errorf(protocol.CodeInternal, "a process does not answer %T", m.Params))
+		p.reply(ctx, r, nil, protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a process does not answer %T", m.Params))
 	}
 }
 

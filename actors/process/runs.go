@@ -9,15 +9,26 @@ import (
 // restartNow is process/restart.
 func (p *process) restartNow() *protocol.Error {
 	if err := p.life.Restart(p.now()); err != nil {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s %v", p.id, err)
+		return protocol.Errorf(kindOfRefusal(err), protocol.CodeInvalidRequest, "process %s %v", p.id, err)
 	}
 	return nil
+}
+
+// kindOfRefusal returns the kind of an error of life.Restart.
+func kindOfRefusal(err error) protocol.ErrorKind {
+	switch err {
+	case life.ErrOnce:
+		return protocol.KindNoRestart
+	case life.ErrHeld:
+		return protocol.KindHeld
+	}
+	return protocol.KindEnded
 }
 
 // setRestart is process/setRestart.
 func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	if !p.life.Restartable() {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "process %s %v", p.id, life.ErrOnce)
+		return protocol.Errorf(protocol.KindNoRestart, protocol.CodeInvalidRequest, "process %s %v", p.id, life.ErrOnce)
 	}
 	if !p.alone && r.Intensity != nil {
 		return errGroupIntensity
@@ -30,4 +41,4 @@ func (p *process) setRestart(r protocol.Restart) *protocol.Error {
 	return nil
 }
 
-var errGroupIntensity = protocol.Errorf(protocol.CodeInvalidParams, "restart.intensity is not for a process of a group, where that of the group counts: leave it out")
+var errGroupIntensity = protocol.WrongParams("restart.intensity is not for a process of a group, where that of the group counts: leave it out")

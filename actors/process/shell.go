@@ -2,7 +2,6 @@ package process
 
 import (
 	"cmp"
-	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -12,7 +11,7 @@ import (
 )
 
 // errGone means: the actor has stopped before its child was started.
-var errGone = errors.New("the process was given up before it was started")
+var errGone = protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "the process was given up before it was started")
 
 // shellOf returns the state for the start of a process; nil: the process starts as it is.
 func shellOf(o Options, spec child.Spec) *shellstate.Start {

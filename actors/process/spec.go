@@ -41,7 +41,7 @@ func clipArgv(argv []string) []string {
 // graceError refuses a grace, in milliseconds, over maxKillGrace.
 func graceError(what string, ms *uint64) *protocol.Error {
 	if ms != nil && env.FromMillis(*ms) > maxKillGrace {
-		return protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
+		return protocol.WrongParams("%s is %d, the limit is %d", what, *ms, maxKillGrace.Milliseconds())
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 	}
 	is := p.Ready.Stream
 	if p.TTY != (is == protocol.PTY) || p.MergeStderr && is == protocol.Stderr {
-		return protocol.Errorf(protocol.CodeInvalidParams, "ready.stream is %v, which the process does not have: with tty it has pty alone, with mergeStderr stdout alone", is)
+		return protocol.WrongParams("ready.stream is %v, which the process does not have: with tty it has pty alone, with mergeStderr stdout alone", is)
 	}
 	return nil
 }
@@ -98,11 +98,11 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		NoNewPrivs: params.NoNewPrivs,
 	}
 	if spec.Umask, err = params.Mask(); err != nil {
-		return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "%v", err)
+		return child.Spec{}, protocol.WrongParams("%v", err)
 	}
 	if params.Size != nil {
 		if !params.TTY {
-			return child.Spec{}, protocol.Errorf(protocol.CodeInvalidParams, "size is for a terminal: set tty true, or leave it out")
+			return child.Spec{}, protocol.WrongParams("size is for a terminal: set tty true, or leave it out")
 		}
 		spec.Size = *params.Size
 	}
@@ -128,7 +128,7 @@ func runTime(s *env.Env, ms *uint64) (*uint64, *protocol.Error) {
 	case ms == nil || *ms == 0:
 		return &most, nil
 	case *ms > most:
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "timeoutMs is %d, this server allows 1 to %d (max-run-time)", *ms, most).Exceeds("max-run-time", float64(most), float64(*ms))
+		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "timeoutMs is %d, this server allows 1 to %d (max-run-time)", *ms, most).Exceeds("max-run-time", float64(most), float64(*ms))
 	}
 	return ms, nil
 }
@@ -150,18 +150,18 @@ func retentionOf(s *env.Env, r *protocol.Retention) (int64, *protocol.Error) {
 	}
 	switch {
 	case r.OnFull == protocol.OnFullSpool && s.SpoolLimit < 0:
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict")
+		return 0, protocol.Errorf(protocol.KindOff, protocol.CodeInvalidParams, "retention.onFull spool is off on this server (--spool-limit 0): use block or evict")
 	case r.SpoolBytes != nil && r.OnFull != protocol.OnFullSpool:
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is for onFull spool: set that, or leave it out")
+		return 0, protocol.WrongParams("retention.spoolBytes is for onFull spool: set that, or leave it out")
 	case r.SpoolBytes != nil && *r.SpoolBytes > uint64(s.SpoolLimit):
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d (spool-limit)", *r.SpoolBytes, s.SpoolLimit).
+		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "retention.spoolBytes is %d, this server allows %d (spool-limit)", *r.SpoolBytes, s.SpoolLimit).
 			Exceeds("spool-limit", float64(s.SpoolLimit), float64(*r.SpoolBytes))
 	}
 	if r.Bytes == nil {
 		return s.Retention, nil
 	}
 	if n := *r.Bytes; n < config.MinRetention || n > uint64(s.MaxRetention) {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, config.MinRetention, s.MaxRetention)
+		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "retention.bytes is %d, this server allows %d to %d", n, config.MinRetention, s.MaxRetention)
 	}
 	return int64(*r.Bytes), nil
 }

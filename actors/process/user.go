@@ -42,11 +42,11 @@ type chosen struct {
 func choiceOf(e *env.Env, o Options) (*choice, *protocol.Error) {
 	wanted := o.Params.User
 	if len(wanted) > maxUser {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "user has %d bytes, the limit is %d", len(wanted), maxUser)
+		return nil, protocol.WrongParams("user has %d bytes, the limit is %d", len(wanted), maxUser)
 	}
 	if e.Users == nil {
 		if wanted != "" {
-			return nil, protocol.Errorf(protocol.CodeInvalidParams, "user %q: this server runs all programs as its own user (its operator can change that with --users-file): leave user out", wireerr.Clip(wanted))
+			return nil, protocol.Errorf(protocol.KindOff, protocol.CodeInvalidParams, "user %q: this server runs all programs as its own user (its operator can change that with --users-file): leave user out", wireerr.Clip(wanted))
 		}
 		return nil, nil
 	}
@@ -117,7 +117,7 @@ func lookUpUser(name string) (account, error) {
 	}
 	switch {
 	case isUnknown(err):
-		return a, protocol.Errorf(protocol.CodeInvalidParams, "user %q is unknown to the server's system: name one of its users, a number, or uid:gid", wireerr.Clip(name))
+		return a, protocol.Errorf(protocol.KindUser, protocol.CodeInvalidParams, "user %q is unknown to the server's system: name one of its users, a number, or uid:gid", wireerr.Clip(name))
 	case err != nil:
 		return a, fmt.Errorf("%w %q: look-up in the database of users: %w", child.ErrUser, name, err)
 	case entry != nil:
@@ -145,7 +145,7 @@ func isNumber(s string) bool {
 func id(name, number string) (uint32, error) {
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || !isNumber(number) || n == math.MaxUint32 {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "user %q: %q is no number from 0 to %d", wireerr.Clip(name), wireerr.Clip(number), uint32(math.MaxUint32-1))
+		return 0, protocol.WrongParams("user %q: %q is no number from 0 to %d", wireerr.Clip(name), wireerr.Clip(number), uint32(math.MaxUint32-1))
 	}
 	return uint32(n), nil
 }

@@ -155,7 +155,7 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	case r.draining:
 		ctx.Send(m.Sender, m.Failed(wireerr.ErrShutdown))
 	case m.Role != "" && m.Role != protocol.RoleOwner:
-		ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeInvalidParams, "role %s joins an existing session: set resumeSessionId", wireerr.Clip(string(m.Role)))))
+		ctx.Send(m.Sender, m.Failed(protocol.WrongParams("role %s joins an existing session: set resumeSessionId", wireerr.Clip(string(m.Role)))))
 	default:
 		r.want(ctx, m)
 	}
@@ -173,7 +173,7 @@ func (r *registry) mayExist(id string, who identity.Identity) bool {
 func (r *registry) request(m message.Request) any {
 	list, ok := m.Params.(message.SessionListRequest)
 	if !ok {
-		return m.Failed(protocol.Errorf(protocol.CodeInternal, "a registry does not answer %T", m.Params))
+		return m.Failed(protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a registry does not answer %T", m.Params))
 	}
 	sessions := []*actor.PID{}
 	for id, s := range r.known {
@@ -225,7 +225,7 @@ func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
 		ttl = -1
 	}
 	if r.env.MaxDetachedTTL > 0 && (ttl < 0 || ttl > r.env.MaxDetachedTTL) {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.env.MaxDetachedTTL.Milliseconds())
+		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.env.MaxDetachedTTL.Milliseconds())
 	}
 	return ttl, nil
 }
@@ -238,7 +238,7 @@ func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *proto
 	}
 	d := env.FromMillis(*ms)
 	if limit > 0 && (d == 0 || d > limit) {
-		return 0, protocol.Errorf(protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", name, *ms, limit.Milliseconds())
+		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", name, *ms, limit.Milliseconds())
 	}
 	return d, nil
 }

@@ -46,10 +46,10 @@ func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 // noRoom is the error for a client from the owner key from when no session may be evicted.
 func (r *registry) noRoom(from string) *protocol.Error {
 	if _, elsewhere := r.roster.Room(""); elsewhere && from != "" {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "max-sessions-each is %d here, and %s has as many sessions: close one, or try again when one has expired", r.env.MaxSessionsEach, from).
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-sessions-each is %d here, and %s has as many sessions: close one, or try again when one has expired", r.env.MaxSessionsEach, from).
 			Exceeds("max-sessions-each", float64(r.env.MaxSessionsEach), float64(r.env.MaxSessionsEach))
 	}
-	return protocol.Errorf(protocol.CodeInvalidRequest, "max-sessions is %d here, and the server has %d sessions: close one, or try again when one has expired", r.env.MaxSessions, len(r.known)).
+	return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-sessions is %d here, and the server has %d sessions: close one, or try again when one has expired", r.env.MaxSessions, len(r.known)).
 		Exceeds("max-sessions", float64(r.env.MaxSessions), float64(len(r.known)))
 }
 

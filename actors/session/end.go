@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -97,7 +96,7 @@ func (s *session) drain(ctx actor.Context) {
 // repeated.
 func (s *session) end(ctx actor.Context) {
 	reason, _ := s.life.Closing()
-	s.giveUp(fmt.Errorf("session %s is closing: %s", s.id, reason))
+	s.giveUp(protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "session %s is closing: %s", s.id, reason))
 	s.env.At(ctx, env.ClosingSet)
 	for p := range s.processes.All() {
 		if p.PID != nil {
@@ -120,7 +119,7 @@ func (s *session) mayEnd(ctx actor.Context) {
 	if len(s.left) > 0 {
 		err := errors.Join(s.left...)
 		s.env.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
-		left = protocol.Errorf(protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		left = protocol.Errorf(protocol.KindSurvivors, protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {
 		s.stopped(ctx, g, left) // its last report may be missing, but all of its processes have ended

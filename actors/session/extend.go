@@ -24,9 +24,9 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 	}
 	switch {
 	case g.info.Strategy != protocol.Independent:
-		return protocol.Errorf(protocol.CodeInvalidRequest, "group %s has the strategy %s, and extend is for the strategy %s only", params.GroupID, g.info.Strategy, protocol.Independent)
+		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "group %s has the strategy %s, and extend is for the strategy %s only", params.GroupID, g.info.Strategy, protocol.Independent)
 	case g.stopping || g.info.State == string(supervision.GroupStopping):
-		return protocol.Errorf(protocol.CodeInvalidRequest, "group %s is stopping: extend it when it has ended", params.GroupID)
+		return protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "group %s is stopping: extend it when it has ended", params.GroupID)
 	}
 	var replaced []*members.Process
 	for _, p := range params.Processes {
@@ -48,7 +48,7 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 	var all message.ExtendGroup
 	starts, err := s.newMembers(ctx, g.name, params, func(pids map[string]*actor.PID) (err *protocol.Error) {
 		if all, _, err = group.Extended(g.members, params, pids, supervision.Intensity{}); err == nil && len(all.Members) > maxGroup {
-			err = protocol.Errorf(protocol.CodeInvalidParams, "group %s would have %d processes, those that have left included, the limit is %d: stop the group, and start it again", wireerr.Clip(params.GroupID), len(all.Members), maxGroup)
+			err = protocol.WrongParams("group %s would have %d processes, those that have left included, the limit is %d: stop the group, and start it again", wireerr.Clip(params.GroupID), len(all.Members), maxGroup)
 		}
 		return err
 	})

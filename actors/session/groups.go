@@ -72,7 +72,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: err})
 	}
 	if params.Extend && params.Strategy != protocol.Independent {
-		refuse(protocol.Errorf(protocol.CodeInvalidParams, "extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
+		refuse(protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
 		return
 	}
 	if g := s.groups[params.GroupID]; g != nil && params.Extend {
@@ -148,7 +148,7 @@ func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) 
 	return prepared, starts, err
 }
 
-var errExists = protocol.Errorf(protocol.CodeInvalidRequest, "it already exists")
+var errExists = protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "it already exists")
 
 // newMembers prepares the processes of a group whose actor has the name, in the order of params, or nothing. check gets
 // their actors, and may refuse them.
@@ -184,9 +184,7 @@ func (s *session) newMembers(ctx actor.Context, name string, params protocol.Gro
 
 // notInGroup returns the error for a group whose process is refused with err.
 func notInGroup(id string, err *protocol.Error) *protocol.Error {
-	named := protocol.Errorf(err.Code, "process %s of the group: %s", wireerr.Clip(id), err.Message)
-	named.Data = err.Data
-	return named
+	return err.Reword("process %s of the group: %s", wireerr.Clip(id), err.Message)
 }
 
 // mayStartGroup refuses a group that exists, or is too large.
@@ -195,10 +193,10 @@ func (s *session) mayStartGroup(params protocol.GroupStartParams) *protocol.Erro
 		return err
 	}
 	if n := len(params.Processes); n > maxGroup {
-		return protocol.Errorf(protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
 	}
 	if s.groups[params.GroupID] != nil {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
+		return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
 	}
 	if err := s.mayStart(len(params.Processes)); err != nil {
 		return err
@@ -213,7 +211,7 @@ func mayDepend(params protocol.GroupStartParams) *protocol.Error {
 		depends += len(params.Processes[i].DependsOn)
 	}
 	if depends > maxDepends {
-		return protocol.Errorf(protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "the dependsOn of group %s have %d entries together, the limit is %d", wireerr.Clip(params.GroupID), depends, maxDepends)
 	}
 	return nil
 }
@@ -280,7 +278,7 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 	}
 	g := s.groups[params.GroupID]
 	if g == nil {
-		reply := message.Reply{Token: m.Token, Err: protocol.Errorf(protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
+		reply := message.Reply{Token: m.Token, Err: protocol.Errorf(protocol.KindUnknownGroup, protocol.CodeInvalidRequest, "unknown group id %s", wireerr.Clip(params.GroupID))}
 		s.answers.Add(params, reply.Result, reply.Err)
 		ctx.Respond(reply)
 		return
@@ -288,7 +286,7 @@ func (s *session) stopGroup(ctx actor.Context, m message.Request, params protoco
 	// If a client repeats a request that still waits, only the repetition is answered.
 	g.stops = slices.DeleteFunc(g.stops, func(r stopRequest) bool { return r.params == params && params.RequestID != "" })
 	if len(g.stops) >= repeat.MaxAnswers {
-		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "%d requests wait for the end of group %s: wait for their answers", len(g.stops), wireerr.Clip(params.GroupID))))
 		return
 	}
 	g.stopping = true
@@ -367,7 +365,7 @@ func (s *session) groupGone(ctx actor.Context, name string) {
 	ended := g.info.State == string(supervision.GroupEnded)
 	var err *protocol.Error
 	if !ended {
-		err = protocol.Errorf(protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)
+		err = protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "group %s: %s, and its processes are killed", id, reasonGroupFailed)
 	}
 	for _, r := range g.asked {
 		ctx.Send(r.Sender, replyOf(r.Token, err))

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -62,7 +61,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			panic(err) // no other actor has this name
 		}
 	case *actor.Stopped:
-		s.record.giveUp(errors.New("the session has ended")) // a session that failed too often has not closed
+		s.record.giveUp(protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "the session has ended")) // a session that failed too often has not closed
 		s.record.gauge.Account.Close()
 		s.record.endShares()
 		s.record.recordEnd()

@@ -26,7 +26,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 	if m := s.processes.Get(params.ProcessID); m != nil {
 		switch {
 		case params.StartToken == "" || params.StartToken != m.Token:
-			refuse(protocol.Errorf(protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID))
+			refuse(protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "process %s already exists", params.ProcessID))
 		case m.PID == nil:
 			m.Asked = append(m.Asked, r)
 		default:
@@ -58,10 +58,10 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 // mayStart refuses n more processes if the session is closing, or would have too many.
 func (s *session) mayStart(n int) *protocol.Error {
 	if reason, closing := s.life.Closing(); closing {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
+		return protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
 	}
 	if has := s.processes.Len(); n > s.env.MaxProcesses-has {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "max-processes is %d here, and the session has %d: processes that closed count until their retention is over", s.env.MaxProcesses, has).
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-processes is %d here, and the session has %d: processes that closed count until their retention is over", s.env.MaxProcesses, has).
 			Exceeds("max-processes", float64(s.env.MaxProcesses), float64(has))
 	}
 	return nil
@@ -166,7 +166,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 			reason = "its actor failed too often"
 		}
 		for _, r := range p.Asked {
-			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
+			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
 		}
 		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Closed: p.Ended.Closed}
 		// A removal is remembered as long as a closed process is kept.

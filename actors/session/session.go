@@ -226,7 +226,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	if role == protocol.RoleOwner {
 		if s.owner != nil && !s.owner.Equal(m.Sender) {
 			if !m.Takeover {
-				ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.CodeAlreadyAttached,
+				ctx.Send(m.Sender, m.Failed(protocol.Errorf(protocol.KindAttached, protocol.CodeAlreadyAttached,
 					"session %s is already attached to another connection", s.id).
 					Advise("try again when the other connection has ended, or with takeover true")))
 				return
@@ -347,7 +347,7 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
 	default:
-		ctx.Respond(m.Failed(protocol.Errorf(protocol.CodeInternal, "a session does not answer %T", m.Params)))
+		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a session does not answer %T", m.Params)))
 	}
 }
 

@@ -80,19 +80,19 @@ func (s *session) shareError(from *actor.PID, p protocol.SessionShareParams) *pr
 		return errNotOwner
 	}
 	if book == nil {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "this server has no shares: it asks for no credential, or its operator has turned shares off")
+		return protocol.Errorf(protocol.KindOff, protocol.CodeInvalidRequest, "this server has no shares: it asks for no credential, or its operator has turned shares off")
 	}
 	if longest := book.Longest; p.ExpiresInMs != nil && (*p.ExpiresInMs == 0 || env.FromMillis(*p.ExpiresInMs) > longest) {
-		return protocol.Errorf(protocol.CodeInvalidParams, "expiresInMs is %d, this server allows 1 to %d (max-share-time)", *p.ExpiresInMs, longest.Milliseconds()).
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "expiresInMs is %d, this server allows 1 to %d (max-share-time)", *p.ExpiresInMs, longest.Milliseconds()).
 			Exceeds("max-share-time", float64(longest.Milliseconds()), float64(*p.ExpiresInMs))
 	}
 	if n := len(s.shares); n >= maxShares {
-		return protocol.Errorf(protocol.CodeInvalidRequest, "session %s has %d shares, and may have no more: end one with session/unshare", s.id, n)
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "session %s has %d shares, and may have no more: end one with session/unshare", s.id, n)
 	}
 	return wireerr.LongName("name", p.Name)
 }
 
-var errNotOwner = protocol.Errorf(protocol.CodeObserver, "shares are for the session's owner and its controllers")
+var errNotOwner = protocol.Errorf(protocol.KindRole, protocol.CodeObserver, "shares are for the session's owner and its controllers")
 
 func (s *session) listShares(ctx actor.Context, m message.Request) {
 	list := protocol.SessionSharesResult{Shares: []protocol.ShareInfo{}}
@@ -190,15 +190,15 @@ func (s *session) roleFor(m message.Attach) (protocol.Role, *protocol.Error) {
 			most = protocol.RoleTypist
 		}
 		if role = cmp.Or(m.Role, most); role != most && role != protocol.RoleObserver {
-			return "", protocol.Errorf(protocol.CodeObserver, "%s may be %s in session %s, and not %s: leave role out", id.Name, most, s.id, role)
+			return "", protocol.Errorf(protocol.KindRole, protocol.CodeObserver, "%s may be %s in session %s, and not %s: leave role out", id.Name, most, s.id, role)
 		}
 		return role, nil
 	}
 	switch {
 	case role == protocol.RoleTypist:
-		return "", protocol.Errorf(protocol.CodeInvalidParams, "role typist is for guests with the token of a share: set role to owner, observer or controller")
+		return "", protocol.WrongParams("role typist is for guests with the token of a share: set role to owner, observer or controller")
 	case role.Commands() && !id.Owns(s.identity):
-		return "", protocol.Errorf(protocol.CodeObserver, "%s may observe session %s, and not own or control it: set role to observer", id.Name, s.id)
+		return "", protocol.Errorf(protocol.KindRole, protocol.CodeObserver, "%s may observe session %s, and not own or control it: set role to observer", id.Name, s.id)
 	}
 	return role, nil
 }

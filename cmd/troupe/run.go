@@ -439,13 +439,14 @@ func failure(ctx context.Context, err error) (int, error) {
 		return exitFailed, fmt.Errorf("the session is lost with all its programs: the server was restarted, or closed the session meanwhile (%w)", err)
 	}
 	var refused *protocol.Error
-	if errors.As(err, &refused) && refused.Code == protocol.CodeInternal {
-		// The wire has no code for the cause of a failed spawn, only the error text.
-		switch text := refused.Message; {
-		case strings.Contains(text, "no such program"):
-			return exitNotFound, errors.New(text)
-		case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"):
-			return exitCannotExecute, errors.New(text)
+	if errors.As(err, &refused) {
+		switch refused.Kind() {
+		case protocol.KindNoProgram:
+			return exitNotFound, errors.New(refused.Message)
+		case protocol.KindPermission, protocol.KindNotExecutable:
+			return exitCannotExecute, errors.New(refused.Message)
+		case protocol.KindPolicy:
+			return exitCannotExecute, err
 		}
 	}
 	return exitFailed, err

@@ -70,7 +70,7 @@ type Dialect interface {
 	// that the system does not run.
 	Duplicate(name string) *protocol.Error
 	NoStdin(name string) *protocol.Error
-	NoSpawn(why string) *protocol.Error
+	NoSpawn(kind protocol.ErrorKind, why string) *protocol.Error
 }
 
 // Refuses returns the error for a call that does not suit the program; nil: none. stdinClosed: an earlier call
@@ -80,9 +80,9 @@ func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
 	case (c.Write != nil || c.CloseStdin) && !s.Stdin:
 		return s.Dialect.NoStdin(s.Name)
 	case c.Write != nil && stdinClosed:
-		return protocol.Errorf(protocol.CodeInvalidRequest, "stdin is already closed")
+		return protocol.Errorf(protocol.KindStdinClosed, protocol.CodeInvalidRequest, "stdin is already closed")
 	case c.Resize != nil && !s.Params.TTY:
-		return protocol.Errorf(protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")
+		return protocol.Errorf(protocol.KindNoTTY, protocol.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *Spec) NotStarted(err *protocol.Error) *protocol.Error {
 		{child.ErrExecFormat, syscall.ENOEXEC},
 	} {
 		if errors.Is(err, e.is) {
-			return s.Dialect.NoSpawn(files.Text(e.as)).Advise("%s", err.Message)
+			return s.Dialect.NoSpawn(err.Kind(), files.Text(e.as)).Advise("%s", err.Message)
 		}
 	}
 	return err

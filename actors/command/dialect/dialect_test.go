@@ -278,7 +278,7 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestNotStarted(t *testing.T) {
-	lost := protocol.Errorf(protocol.CodeInternal, "no room")
+	lost := protocol.Errorf(protocol.KindLimit, protocol.CodeInternal, "no room")
 	for i, begin := range []string{"failed to spawn process: ", "failed to spawn command: ", ""} {
 		s := specs(t, "")[i]
 		for cause, want := range map[error]string{
@@ -289,7 +289,7 @@ func TestNotStarted(t *testing.T) {
 			child.ErrPermission: "Permission denied (os error 13)",
 			child.ErrExecFormat: "Exec format error (os error 8)",
 		} {
-			err := s.NotStarted(protocol.Errorf(protocol.CodeInternal, "why").Because(fmt.Errorf("start: %w", cause)))
+			err := s.NotStarted(protocol.Errorf(protocol.KindLimit, protocol.CodeInternal, "why").Because(fmt.Errorf("start: %w", cause)))
 			if want = begin + want; err.Message != want || err.Code != protocol.CodeInternal || err.Advice() != "why" {
 				t.Errorf("%s: %v: %v, want %q", s.Dialect.API(), cause, err, want)
 			}

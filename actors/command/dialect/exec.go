@@ -68,13 +68,13 @@ func refuseExec(p protocol.CommandExecParams) *protocol.Error {
 	}
 	switch {
 	case len(p.Command) == 0:
-		return protocol.Errorf(protocol.CodeInvalidRequest, "command must not be empty")
+		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "command must not be empty")
 	case p.ProcessID == nil && (p.TTY || p.StreamStdin || p.StreamStdoutStderr):
-		return protocol.Errorf(protocol.CodeInvalidRequest, "command/exec tty or streaming requires a client-supplied processId")
+		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "command/exec tty or streaming requires a client-supplied processId")
 	case p.OutputBytesCap != nil && p.DisableOutputCap:
-		return protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both outputBytesCap and disableOutputCap")
+		return protocol.WrongParams("command/exec cannot set both outputBytesCap and disableOutputCap")
 	case p.TimeoutMs != nil && p.DisableTimeout:
-		return protocol.Errorf(protocol.CodeInvalidParams, "command/exec cannot set both timeoutMs and disableTimeout")
+		return protocol.WrongParams("command/exec cannot set both timeoutMs and disableTimeout")
 	}
 	if p.ProcessID != nil {
 		return wireerr.LongName("processId", *p.ProcessID)
@@ -111,21 +111,21 @@ func (exec) Ended(_ string, e End) (string, any) {
 func (exec) Called(Call) any { return protocol.Empty{} }
 
 func (exec) Unknown(name string, _ Call) (any, *protocol.Error) {
-	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "no active command/exec for process id %q", wireerr.Clip(name))
+	return nil, protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "no active command/exec for process id %q", wireerr.Clip(name))
 }
 
 func (exec) Over(name string, _ Call) (any, *protocol.Error) {
-	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command/exec %q is no longer running", wireerr.Clip(name))
+	return nil, protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "command/exec %q is no longer running", wireerr.Clip(name))
 }
 
 func (exec) Duplicate(name string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "duplicate active command/exec process id: %q", wireerr.Clip(name))
+	return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "duplicate active command/exec process id: %q", wireerr.Clip(name))
 }
 
 func (exec) NoStdin(string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "stdin streaming is not enabled for this command/exec")
+	return protocol.Errorf(protocol.KindStdinClosed, protocol.CodeInvalidRequest, "stdin streaming is not enabled for this command/exec")
 }
 
-func (exec) NoSpawn(why string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInternal, "failed to spawn command: %s", why)
+func (exec) NoSpawn(kind protocol.ErrorKind, why string) *protocol.Error {
+	return protocol.Errorf(kind, protocol.CodeInternal, "failed to spawn command: %s", why)
 }

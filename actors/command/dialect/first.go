@@ -13,10 +13,10 @@ type first struct{}
 
 func (t *Translator) first(p protocol.FirstExecParams) (*Spec, *protocol.Error) {
 	if len(p.Argv) == 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "argv must not be empty")
+		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidParams, "argv must not be empty")
 	}
 	if !filepath.IsAbs(p.Cwd) {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "cwd is %q, which is not an absolute path", wireerr.Clip(p.Cwd))
+		return nil, protocol.WrongParams("cwd is %q, which is not an absolute path", wireerr.Clip(p.Cwd))
 	}
 	t.sessions++
 	return &Spec{
@@ -52,7 +52,7 @@ func (first) Unknown(name string, c Call) (any, *protocol.Error) {
 	if c.Kill {
 		return protocol.FirstExecTerminateResult{Running: false}, nil
 	}
-	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", wireerr.Clip(name))
+	return nil, protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "unknown session id %s", wireerr.Clip(name))
 }
 
 func (d first) Over(name string, c Call) (any, *protocol.Error) {
@@ -64,13 +64,13 @@ func (d first) Over(name string, c Call) (any, *protocol.Error) {
 
 // Duplicate reports a bug: the server gives the names.
 func (first) Duplicate(name string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInternal, "session id %s is in use", name)
+	return protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "session id %s is in use", name)
 }
 
 func (first) NoStdin(name string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "stdin is closed for session %s", wireerr.Clip(name))
+	return protocol.Errorf(protocol.KindStdinClosed, protocol.CodeInvalidRequest, "stdin is closed for session %s", wireerr.Clip(name))
 }
 
-func (first) NoSpawn(why string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInternal, "%s", why)
+func (first) NoSpawn(kind protocol.ErrorKind, why string) *protocol.Error {
+	return protocol.Errorf(kind, protocol.CodeInternal, "%s", why)
 }

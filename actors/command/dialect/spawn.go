@@ -14,11 +14,11 @@ func (t *Translator) spawn(p protocol.ProcessSpawnParams) (*Spec, *protocol.Erro
 	d := spawn{}
 	switch {
 	case len(p.Command) == 0:
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "command must not be empty")
+		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "command must not be empty")
 	case p.ProcessHandle == "":
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "processHandle must not be empty")
+		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "processHandle must not be empty")
 	case !filepath.IsAbs(p.Cwd):
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "Invalid request: AbsolutePathBuf deserialized without a base path")
+		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "Invalid request: AbsolutePathBuf deserialized without a base path")
 	}
 	if err := wireerr.LongName("processHandle", p.ProcessHandle); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (t *Translator) spawn(p protocol.ProcessSpawnParams) (*Spec, *protocol.Erro
 	case limit.None:
 		s.Limit = unlimited
 	case limit.Given && limit.Value < 0:
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "%s outputBytesCap must be non-negative, got %d", d.API(), limit.Value)
+		return nil, protocol.WrongParams("%s outputBytesCap must be non-negative, got %d", d.API(), limit.Value)
 	case limit.Given:
 		s.Limit = limit.Value
 	}
@@ -85,19 +85,19 @@ func (spawn) Ended(name string, e End) (string, any) {
 func (spawn) Called(Call) any { return protocol.Empty{} }
 
 func (spawn) Unknown(name string, _ Call) (any, *protocol.Error) {
-	return nil, protocol.Errorf(protocol.CodeInvalidRequest, "no active process for process handle %q", wireerr.Clip(name))
+	return nil, protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "no active process for process handle %q", wireerr.Clip(name))
 }
 
 func (d spawn) Over(name string, call Call) (any, *protocol.Error) { return d.Unknown(name, call) }
 
 func (spawn) Duplicate(name string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "duplicate active process handle: %q", wireerr.Clip(name))
+	return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "duplicate active process handle: %q", wireerr.Clip(name))
 }
 
 func (spawn) NoStdin(string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "stdin streaming is not enabled for this process")
+	return protocol.Errorf(protocol.KindStdinClosed, protocol.CodeInvalidRequest, "stdin streaming is not enabled for this process")
 }
 
-func (spawn) NoSpawn(why string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInternal, "failed to spawn process: %s", why)
+func (spawn) NoSpawn(kind protocol.ErrorKind, why string) *protocol.Error {
+	return protocol.Errorf(kind, protocol.CodeInternal, "failed to spawn process: %s", why)
 }

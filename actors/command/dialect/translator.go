@@ -76,7 +76,7 @@ func (t *Translator) Request(params any) (r Request, ok bool, err *protocol.Erro
 // write returns a call to write to stdin, to close stdin, or both.
 func write(method string, data *[]byte, closeStdin bool) (Call, *protocol.Error) {
 	if data == nil && !closeStdin {
-		return Call{}, protocol.Errorf(protocol.CodeInvalidParams, "%s requires deltaBase64 or closeStdin", method)
+		return Call{}, protocol.WrongParams("%s requires deltaBase64 or closeStdin", method)
 	}
 	return Call{Write: data, CloseStdin: closeStdin}, nil
 }
@@ -84,7 +84,7 @@ func write(method string, data *[]byte, closeStdin bool) (Call, *protocol.Error)
 // size returns the size of a terminal. Errors call the owner of the terminal what.
 func size(what string, s protocol.TerminalSize) (*protocol.Size, *protocol.Error) {
 	if s.Rows == 0 || s.Cols == 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "%s size rows and cols must be greater than 0", what)
+		return nil, protocol.WrongParams("%s size rows and cols must be greater than 0", what)
 	}
 	return &protocol.Size{Rows: s.Rows, Cols: s.Cols}, nil
 }
@@ -95,7 +95,7 @@ func firstSize(api, what string, tty bool, s *protocol.TerminalSize) (*protocol.
 	case s == nil:
 		return nil, nil
 	case !tty:
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "%s size requires tty: true", api)
+		return nil, protocol.WrongParams("%s size requires tty: true", api)
 	}
 	return size(what, *s)
 }
@@ -104,7 +104,7 @@ func firstSize(api, what string, tty bool, s *protocol.TerminalSize) (*protocol.
 // in process/start.
 func timeoutMs(api string, ms int64) (*uint64, *protocol.Error) {
 	if ms < 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidParams, "%s timeoutMs must be non-negative, got %d", api, ms)
+		return nil, protocol.WrongParams("%s timeoutMs must be non-negative, got %d", api, ms)
 	}
 	return new(uint64(max(ms, 1))), nil
 }

@@ -36,7 +36,7 @@ var scan = protocol.FsWalkOptions{MaxDepth: 6, MaxDirectories: 2_000, MaxEntries
 // Roots stops when ctx is done.
 func Roots(ctx context.Context, roots []protocol.CapabilityRoot, hold files.Hold) (r protocol.CapabilityRootsDiscoverResult, err error) {
 	if len(roots) > maxRoots {
-		return r, &files.Refusal{Text: fmt.Sprintf("capability root discovery accepts at most %d roots", maxRoots)}
+		return r, files.Refuse(protocol.KindParams, "capability root discovery accepts at most %d roots", maxRoots)
 	}
 	left := newRoom()
 	for _, root := range roots {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/fsnotify/fsnotify"
 )
 
@@ -210,7 +211,7 @@ func (r *Watcher) directory(in *instance, h handle) (*directory, error) {
 	}
 	if n >= r.directories {
 		h.close()
-		return nil, files.Refuse("%d directories are watched for all connections, which is the most: end another watch with fs/unwatch", r.directories)
+		return nil, files.Refuse(protocol.KindLimit, "%d directories are watched for all connections, which is the most: end another watch with fs/unwatch", r.directories)
 	}
 	if err := in.fs.Add(h.name()); err != nil {
 		h.close()

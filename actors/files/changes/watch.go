@@ -12,6 +12,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes/batch"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // maxPath is how many bytes a watched path may have: PATH_MAX of Linux without the zero byte.
@@ -246,7 +247,7 @@ func (w *Watch) keep(p place) error {
 		w.dirty = true
 		return nil
 	case r.places >= r.most:
-		return files.Refuse("%d names in directories are watched for all connections, which is the most: end another watch with fs/unwatch", r.most)
+		return files.Refuse(protocol.KindLimit, "%d names in directories are watched for all connections, which is the most: end another watch with fs/unwatch", r.most)
 	}
 	w.places[p], w.fresh = true, true
 	r.places++

@@ -59,7 +59,7 @@ func project(from stack, paths [][]string, room *int, hold files.Hold) (to proto
 		}
 		text, ok := encode(part, *room)
 		if !ok {
-			return to, protocol.Errorf(protocol.CodeInvalidParams, "environment config response exceeds the %d-byte limit", maxAnswer)
+			return to, protocol.Errorf(protocol.KindTooLarge, protocol.CodeInvalidParams, "environment config response exceeds the %d-byte limit", maxAnswer)
 		}
 		*room -= len(text)
 		if err := hold.Take(len(text)); err != nil {

@@ -86,16 +86,16 @@ func Read(ctx context.Context, places Places, cwd string, p protocol.Environment
 // CheckPaths returns an error if p selects nothing, or everything, or has more than maxKeys keys.
 func CheckPaths(p protocol.EnvironmentConfigReadParams) error {
 	if len(p.ConfigPaths)+len(p.RequirementsPaths) == 0 {
-		return protocol.Errorf(protocol.CodeInvalidParams, "at least one config or requirements path is required")
+		return protocol.WrongParams("at least one config or requirements path is required")
 	}
 	keys := 0
 	for _, path := range slices.Concat(p.ConfigPaths, p.RequirementsPaths) {
 		if keys += len(path); len(path) == 0 {
-			return protocol.Errorf(protocol.CodeInvalidParams, "TOML paths must contain at least one key segment")
+			return protocol.WrongParams("TOML paths must contain at least one key segment")
 		}
 	}
 	if keys > maxKeys {
-		return protocol.Errorf(protocol.CodeInvalidParams, "TOML paths have %d key segments, at most %d: send fewer at once", keys, maxKeys)
+		return protocol.WrongParams("TOML paths have %d key segments, at most %d: send fewer at once", keys, maxKeys)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (s *Env) rescue(ctx actor.ReceiverContext, env *actor.MessageEnvelope, trie
 			h.GiveBack() // the answer says that the request has failed
 		}
 		if env.Sender != nil {
-			root.Send(env.Sender, m.Failed(protocol.Errorf(protocol.CodeInternal,
+			root.Send(env.Sender, m.Failed(protocol.Errorf(protocol.KindInternal, protocol.CodeInternal,
 				"internal error in %T; the request may or may not have taken effect, the session goes on", env.Message)))
 		}
 	default:

@@ -14,7 +14,7 @@ func (s *Env) users(identity string) (allowed []string, def string, _ *protocol.
 	allowed, def, err := s.Users(identity)
 	if err != nil {
 		s.Log.Error("no program can be started: the users of programs are unknown", "err", err)
-		return nil, "", protocol.Errorf(protocol.CodeInternal, "the server cannot read as whom its programs may run: its operator must mend the file of --users-file")
+		return nil, "", protocol.Errorf(protocol.KindSystem, protocol.CodeInternal, "the server cannot read as whom its programs may run: its operator must mend the file of --users-file")
 	}
 	return allowed, def, nil
 }
@@ -29,12 +29,12 @@ func (s *Env) UserFor(identity, wanted string) (name string, noNewPrivs bool, _ 
 	name, noNewPrivs = wanted, slices.Contains(allowed, config.NoNewPrivsUser)
 	switch {
 	case wanted == "" && def == "":
-		return "", false, protocol.Errorf(protocol.CodeInvalidParams, "this server's --users-file has no default user for %q, and the start names none", wireerr.Clip(identity)).
+		return "", false, protocol.Errorf(protocol.KindUser, protocol.CodeInvalidParams, "this server's --users-file has no default user for %q, and the start names none", wireerr.Clip(identity)).
 			Advise("name one of your users in the member user, or ask the server's operator for a line with default")
 	case wanted == "":
 		name = def
 	case !slices.Contains(allowed, wanted) || wanted == config.NoNewPrivsUser:
-		return "", false, protocol.Errorf(protocol.CodeInvalidParams, "user %q is not among the users of %q in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours", wireerr.Clip(wanted), wireerr.Clip(identity))
+		return "", false, protocol.Errorf(protocol.KindUser, protocol.CodeInvalidParams, "user %q is not among the users of %q in this server's --users-file (names and numbers are compared as text): leave user out, or name one of yours", wireerr.Clip(wanted), wireerr.Clip(identity))
 	}
 	if name == config.ServerUser {
 		name = ""
@@ -50,7 +50,7 @@ func (s *Env) MayUseFiles(identity string) *protocol.Error {
 	}
 	allowed, _, err := s.users(identity)
 	if err == nil && !slices.Contains(allowed, config.ServerUser) {
-		err = protocol.Errorf(protocol.CodeInvalidRequest, "this server reads and writes files as its own user, and its --users-file has no user %s for %q", config.ServerUser, wireerr.Clip(identity)).
+		err = protocol.Errorf(protocol.KindPolicy, protocol.CodeInvalidRequest, "this server reads and writes files as its own user, and its --users-file has no user %s for %q", config.ServerUser, wireerr.Clip(identity)).
 			Advise("reach files with a program, which runs as one of your users, or ask the server's operator")
 	}
 	return err

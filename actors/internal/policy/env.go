@@ -28,7 +28,7 @@ func CheckEnv(p *protocol.EnvPolicy) *protocol.Error {
 	}{{"exclude", p.Exclude}, {"includeOnly", p.IncludeOnly}} {
 		for i, glob := range list.globs {
 			if n := len(glob); n > maxPattern {
-				return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s[%d] has %d bytes, the limit is %d", list.name, i, n, maxPattern)
+				return protocol.WrongParams("envPolicy.%s[%d] has %d bytes, the limit is %d", list.name, i, n, maxPattern)
 			}
 		}
 	}
@@ -37,7 +37,7 @@ func CheckEnv(p *protocol.EnvPolicy) *protocol.Error {
 		n, limit int
 	}{{"exclude", len(p.Exclude), maxPatterns}, {"includeOnly", len(p.IncludeOnly), maxPatterns}, {"set", len(p.Set), maxSet}} {
 		if has.n > has.limit {
-			return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy.%s has %d entries, the limit is %d", has.name, has.n, has.limit)
+			return protocol.WrongParams("envPolicy.%s has %d entries, the limit is %d", has.name, has.n, has.limit)
 		}
 	}
 	return CheckEnvWork(child.MatchingWork(p, os.Environ()))
@@ -47,7 +47,7 @@ func CheckEnv(p *protocol.EnvPolicy) *protocol.Error {
 // of child.MatchingWork of these policies.
 func CheckEnvWork(work int64) *protocol.Error {
 	if work > maxWork {
-		return protocol.Errorf(protocol.CodeInvalidParams, "envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxWork)
+		return protocol.WrongParams("envPolicy: the bytes of all patterns times the bytes of all names they are tried on are %d, the limit for a message is %d: use fewer or shorter patterns", work, maxWork)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func within[T cmp.Ordered](name string, v **T, def, most *T, up int) *protocol.E
 	if up < 0 {
 		bound = "at least"
 	}
-	return protocol.Errorf(protocol.CodeInvalidParams, "limits.%s is %v, this server allows %s %v (max-limits)", name, **v, bound, *most).
+	return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "limits.%s is %v, this server allows %s %v (max-limits)", name, **v, bound, *most).
 		Exceeds("max-limits", number(*most), number(**v))
 }
 

@@ -30,7 +30,7 @@ func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 	}
 	if b := r.Backoff; b != nil {
 		if b.Jitter < 0 || b.Jitter > 1 {
-			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.backoff.jitter is %v, expected 0 to 1", b.Jitter)
+			return nil, protocol.WrongParams("restart.backoff.jitter is %v, expected 0 to 1", b.Jitter)
 		}
 		s.Backoff = supervision.Backoff{Initial: env.FromMillis(b.InitialMs), Max: env.FromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
 	}
@@ -40,15 +40,15 @@ func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 	}
 	if g := r.GiveUp; g != nil {
 		if n := max(len(g.ExitCodes), len(g.Signals)); n > maxGiveUp {
-			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp has a list of %d entries, the limit is %d", n, maxGiveUp)
+			return nil, protocol.WrongParams("restart.giveUp has a list of %d entries, the limit is %d", n, maxGiveUp)
 		}
 		for _, name := range g.Signals {
 			if unix.SignalNum(name) == 0 {
-				return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.signals has %q, expected names such as SIGSEGV", wireerr.Clip(name))
+				return nil, protocol.WrongParams("restart.giveUp.signals has %q, expected names such as SIGSEGV", wireerr.Clip(name))
 			}
 		}
 		if g.Count > maxRestarts {
-			return nil, protocol.Errorf(protocol.CodeInvalidParams, "restart.giveUp.count is %d, the limit is %d", g.Count, maxRestarts)
+			return nil, protocol.WrongParams("restart.giveUp.count is %d, the limit is %d", g.Count, maxRestarts)
 		}
 		s.GiveUp = supervision.Deaths{ExitCodes: g.ExitCodes, Signals: g.Signals, Count: int(g.Count), Period: env.FromMillis(g.PeriodMs)}
 	}
@@ -62,7 +62,7 @@ func ParseIntensity(name string, in *protocol.Intensity) (supervision.Intensity,
 		return supervision.Intensity{Restarts: 5, Period: time.Minute}, nil
 	}
 	if in.Restarts > maxRestarts {
-		return supervision.Intensity{}, protocol.Errorf(protocol.CodeInvalidParams, "%s.restarts is %d, the limit is %d", name, in.Restarts, maxRestarts)
+		return supervision.Intensity{}, protocol.WrongParams("%s.restarts is %d, the limit is %d", name, in.Restarts, maxRestarts)
 	}
 	return supervision.Intensity{Restarts: int(in.Restarts), Period: env.FromMillis(in.PeriodMs)}, nil
 }

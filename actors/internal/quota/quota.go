@@ -109,12 +109,12 @@ func (q *Quotas) Start(key string, n int, now time.Time) ([]*Place, *protocol.Er
 	defer q.mu.Unlock()
 	s := q.share(key)
 	if most := q.limits.Processes; most > 0 && n > most-s.running {
-		return nil, protocol.Errorf(protocol.CodeInvalidRequest, "max-processes-each is %d here, %s runs %d, and this start needs %d more", most, wireerr.Clip(key), s.running, n).
+		return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-processes-each is %d here, %s runs %d, and this start needs %d more", most, wireerr.Clip(key), s.running, n).
 			Advise("end a process, or wait until one has ended").Exceeds("max-processes-each", float64(most), float64(s.running))
 	}
 	if q.starts.PerSecond > 0 {
 		if wait := s.starts.Take(q.starts, min(n, q.starts.Burst), now); wait > 0 {
-			return nil, protocol.Errorf(protocol.CodeInvalidRequest, "max-starts-each is %v a second here, %d at once, and %s has used them", q.limits.Starts, q.starts.Burst, wireerr.Clip(key)).
+			return nil, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-starts-each is %v a second here, %d at once, and %s has used them", q.limits.Starts, q.starts.Burst, wireerr.Clip(key)).
 				Advise("try again in %d ms", wait.Milliseconds()+1).Exceeds("max-starts-each", q.limits.Starts, float64(q.starts.Burst))
 		}
 	}

@@ -104,7 +104,7 @@ func (a *Answers) Add(params, result any, err *protocol.Error) {
 		return
 	}
 	if err != nil && len(err.Message) > maxErrorText {
-		err = protocol.Errorf(err.Code, "%s…", strings.ToValidUTF8(err.Message[:maxErrorText], ""))
+		err = protocol.Errorf(err.Kind(), err.Code, "%s…", strings.ToValidUTF8(err.Message[:maxErrorText], ""))
 	}
 	a.memory.Put(key, Answer{result, err}, MaxAnswers)
 }

@@ -49,7 +49,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Fatalf("answer %d: %+v, %v", i, answer, ok)
 		}
 	}
-	a.Add(params(0), nil, protocol.Errorf(protocol.CodeInvalidRequest, "%s", strings.Repeat("é", 1<<20)))
+	a.Add(params(0), nil, protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "%s", strings.Repeat("é", 1<<20)))
 	if answer, _ := a.To(params(0)); answer.Err == nil || answer.Err.Code != protocol.CodeInvalidRequest || len(answer.Err.Message) > maxErrorText+len("…") || !utf8.ValidString(answer.Err.Message) {
 		t.Errorf("of a long error %+v is remembered", answer.Err)
 	}

@@ -51,7 +51,7 @@ func (t *Pool) Take(under int, w *Waiter) (ok bool, err *protocol.Error) {
 		t.running++
 		return true, nil
 	case t.late >= most:
-		return false, protocol.Errorf(protocol.CodeInternal, "%d filesystem calls have had no answer for %v, which is the most: end what keeps their filesystems from answering", t.late, t.hangs)
+		return false, protocol.Errorf(protocol.KindHangs, protocol.CodeInternal, "%d filesystem calls have had no answer for %v, which is the most: end what keeps their filesystems from answering", t.late, t.hangs)
 	}
 	t.waiting = append(t.waiting, w)
 	return false, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -29,7 +30,7 @@ func From(err error) *protocol.Error {
 	if errors.Is(err, rules.ErrRefused) {
 		code = protocol.CodeInvalidParams
 	}
-	return protocol.Errorf(code, "%v", err).Because(err)
+	return protocol.Errorf(child.Kind(err), code, "%v", err).Because(err)
 }
 
 // Clip shortens a client's text for an error or a Close frame, and makes it valid UTF-8.
@@ -43,23 +44,23 @@ func Clip(s string) string {
 // LongName refuses a name of more than maxName bytes. The error calls it member.
 func LongName(member, name string) *protocol.Error {
 	if n := len(name); n > maxName {
-		return protocol.Errorf(protocol.CodeInvalidParams, "%s has %d bytes, the limit is %d", member, n, maxName)
+		return protocol.WrongParams("%s has %d bytes, the limit is %d", member, n, maxName)
 	}
 	return nil
 }
 
 // UnknownSession refuses a session id: there is no such session, or it has ended.
 func UnknownSession(id string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown session id %s", Clip(id))
+	return protocol.Errorf(protocol.KindUnknownSession, protocol.CodeInvalidRequest, "unknown session id %s", Clip(id))
 }
 
 // UnknownProcess refuses a process id: there is no such process, or it has retired.
 func UnknownProcess(id string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeInvalidRequest, "unknown process id %s", Clip(id))
+	return protocol.Errorf(protocol.KindUnknownProcess, protocol.CodeInvalidRequest, "unknown process id %s", Clip(id))
 }
 
 // ErrEvicted answers a request that was on its way when its client lost the session.
-var ErrEvicted = protocol.Errorf(protocol.CodeObserver, "this connection has lost the session: only the session's owner may go on")
+var ErrEvicted = protocol.Errorf(protocol.KindEvicted, protocol.CodeObserver, "this connection has lost the session: only the session's owner may go on")
 
 // ErrShutdown refuses a new session while the server shuts down.
-var ErrShutdown = protocol.Errorf(protocol.CodeInvalidRequest, "the server is shutting down and opens no session")
+var ErrShutdown = protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "the server is shutting down and opens no session")

@@ -15,7 +15,7 @@ func TestFrom(t *testing.T) {
 	if err := wireerr.From(nil); err != nil {
 		t.Errorf("nil: %v", err)
 	}
-	wire := protocol.Errorf(protocol.CodeNotFound, "gone")
+	wire := protocol.Errorf(protocol.KindNotFound, protocol.CodeNotFound, "gone")
 	if err := wireerr.From(fmt.Errorf("open: %w", wire)); err != wire {
 		t.Errorf("a wrapped error of the wire: %v", err)
 	}
