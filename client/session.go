@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -36,3 +37,13 @@ func (o *Options) role() protocol.Role {
 
 // beside reports whether the client attaches beside the owner. The server keeps no output for such a client.
 func (o *Options) beside() bool { return o.Observe || o.Control }
+
+// Sessions lists the sessions of this identity, and others that it may observe, the oldest first. One request
+// is enough for all of them: with protocol.DetailProcesses each has its processes, and with
+// protocol.DetailInfo also their usage, viewers, and why they are quiet. With "" List is nil. With
+// DetailProcesses only the members of ProcessInfo are set.
+func (c *Client) Sessions(ctx context.Context, detail protocol.Detail) ([]protocol.SessionDetails, error) {
+	var list protocol.SessionDetailsResult // the other results have fewer members
+	err := c.call(ctx, protocol.MethodSessionList, protocol.SessionListParams{Detail: detail}, &list)
+	return list.Sessions, err
+}

@@ -14,6 +14,7 @@ type ProcessInfoResult struct {
 	QuietMs       uint64   `json:"quietMs"`                // since its last output, or since its run began
 	WaitsFor      []Wait   `json:"waitsFor"`               // most important first; empty: the process has closed
 	PendingWrites int      `json:"pendingWrites"`          // waiting process/write requests, because the process does not read stdin
+	OutputBytes   uint64   `json:"outputBytes"`            // bytes of all output so far
 	DroppedBytes  uint64   `json:"droppedBytes"`           // bytes of its output no longer held, read by the owner or not
 	SpooledBytes  int64    `json:"spooledBytes,omitempty"` // bytes of its output held on disk
 	ProbeError    string   `json:"probeError,omitempty"`   // why the server could not make the last probe; the probe did not count

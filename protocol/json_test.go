@@ -354,10 +354,10 @@ func TestAppendFails(t *testing.T) {
 var wireTypes = []any{
 	Error{}, Empty{}, NoParams{},
 	InitializeParams{}, InitializeResult{}, EnvironmentInfo{}, EnvironmentStatusResult{},
-	SessionInfoResult{}, SessionListResult{}, SessionSummary{}, ServerInfoResult{}, AboutServer{}, SessionCloseParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
+	SessionInfoResult{}, SessionListParams{}, SessionListResult{}, SessionSummary{}, SessionProcessesResult{}, SessionProcesses{}, SessionDetailsResult{}, SessionDetails{}, ServerInfoResult{}, AboutServer{}, SessionCloseParams{}, SessionAckParams{}, SessionShareParams{}, SessionShareResult{}, SessionSharesResult{}, ShareInfo{}, SessionUnshareParams{}, SessionUnshareResult{}, SessionEvictedNotification{}, SessionExpiringNotification{},
 	ProcessStartParams{}, ProcessStartResult{}, ProcessReadParams{}, ProcessReadResult{}, ReadEvent{},
 	ProcessWriteParams{}, ProcessWriteResult{}, ProcessCloseStdinParams{}, ProcessResizeParams{}, ProcessSignalParams{},
-	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
+	ProcessTerminateParams{}, ProcessTerminateResult{}, OtherRun{}, ProcessWaitParams{}, ProcessRestartParams{}, ProcessSetRestartParams{}, RestartedNotification{}, ReadyNotification{}, ProcessWaitResult{}, ProcessListParams{}, ProcessListResult{}, ProcessInfoParams{}, ProcessInfoResult{},
 	OutputNotification{}, ExitedNotification{}, ClosedNotification{}, GapNotification{}, EvictedNotification{},
 	GroupStartParams{}, GroupStartResult{}, GroupStopParams{}, GroupListResult{}, GroupChangedNotification{},
 	FsReadFileParams{}, FsReadFileResult{}, FsOpenParams{}, FsOpenResult{}, FsReadBlockParams{}, FsReadBlockResult{}, FsWriteBlockParams{}, FsCloseParams{},
@@ -442,6 +442,15 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		if omitted && rapid.Bool().Draw(t, "no role") {
 			*p = ""
 		}
+		return
+	case *Detail:
+		*p = rapid.SampledFrom([]Detail{DetailProcesses, DetailInfo}).Draw(t, "detail")
+		if omitted && rapid.Bool().Draw(t, "no detail") {
+			*p = ""
+		}
+		return
+	case *State:
+		*p = rapid.SampledFrom([]State{StateStarting, StateRunning, StateRestarting, StateWaiting, StateExited, StateClosed}).Draw(t, "state")
 		return
 	case *Access:
 		*p = rapid.SampledFrom([]Access{AccessRead, AccessType}).Draw(t, "access")

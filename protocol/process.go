@@ -517,7 +517,7 @@ type Rusage struct {
 // ProcessInfo is a process in a listing. (Ours.)
 type ProcessInfo struct {
 	ProcessID   string      `json:"processId"`
-	State       string      `json:"state"`                 // starting, running, restarting, waiting (for its group), exited, closed
+	State       string      `json:"state"`                 // a State; later servers may have others
 	Group       string      `json:"group,omitempty"`       // its groupId
 	Run         int         `json:"run"`                   // from 1
 	Ready       bool        `json:"ready,omitempty"`       // a run exists, and its Ready condition is met
@@ -543,8 +543,33 @@ type RunUser struct {
 	GID  uint64 `json:"gid"`
 }
 
-// ProcessListResult is every process of the session, including closed processes not forgotten yet.
-// (Ours.)
+// State is the state of a process. (Ours.)
+type State string
+
+const (
+	StateStarting   State = "starting"
+	StateRunning    State = "running"
+	StateRestarting State = "restarting" // between two runs
+	StateWaiting    State = "waiting"    // its group decides when it runs
+	StateExited     State = "exited"     // its output goes on, by descendants
+	StateClosed     State = "closed"
+)
+
+// Validate refuses values other than the constants.
+func (s State) Validate() error {
+	return oneOf(s, StateStarting, StateRunning, StateRestarting, StateWaiting, StateExited, StateClosed)
+}
+
+// ProcessListParams chooses processes: those for which every member holds. An absent or empty member holds
+// for all. (Ours.)
+type ProcessListParams struct {
+	ProcessIDs []string `json:"processIds,omitempty"` // one of these
+	States     []State  `json:"states,omitempty"`     // in one of these
+	Group      string   `json:"group,omitempty"`      // of the group with this groupId
+}
+
+// ProcessListResult has the chosen processes of the session, the first started first, including closed
+// processes not forgotten yet. (Ours.)
 type ProcessListResult struct {
 	Processes []ProcessInfo `json:"processes"`
 }

@@ -17,10 +17,10 @@ const (
 	// Ours.
 	MethodServerInfo   = "server/info"   // Empty → ServerInfoResult
 	MethodSessionInfo  = "session/info"  // Empty → SessionInfoResult
-	MethodSessionList  = "session/list"  // Empty → SessionListResult
+	MethodSessionList  = "session/list"  // SessionListParams → SessionListResult, SessionProcessesResult, SessionDetailsResult
 	MethodSessionClose = "session/close" // SessionCloseParams → Empty
 	MethodSessionAck   = "session/ack"   // SessionAckParams; a notification
-	MethodProcessList  = "process/list"  // Empty → ProcessListResult
+	MethodProcessList  = "process/list"  // ProcessListParams → ProcessListResult
 
 	// Ours.
 	MethodSessionShare   = "session/share"   // SessionShareParams → SessionShareResult
@@ -257,6 +257,22 @@ type SessionInfoResult struct {
 	MaxAgeMs      uint64 `json:"maxAgeMs"`      // 0: no limit
 }
 
+// SessionListParams says how much to tell of each session. (Ours.)
+type SessionListParams struct {
+	Detail Detail `json:"detail,omitempty"`
+}
+
+// Detail says what session/list tells of processes. Absent means nothing. (Ours.)
+type Detail string
+
+const (
+	DetailProcesses Detail = "processes" // as process/list does; the answer is a SessionProcessesResult
+	DetailInfo      Detail = "info"      // as process/info does; the answer is a SessionDetailsResult
+)
+
+// Validate refuses values other than the constants.
+func (d Detail) Validate() error { return oneOf(d, DetailProcesses, DetailInfo) }
+
 // SessionListResult has the sessions that the client may observe, the oldest first. (Ours.)
 type SessionListResult struct {
 	Sessions []SessionSummary `json:"sessions"`
@@ -271,6 +287,30 @@ type SessionSummary struct {
 	Observers   int    `json:"observers"`
 	Processes   int    `json:"processes"` // including closed processes not forgotten yet
 	State       string `json:"state"`     // SessionAttached, SessionDetached or SessionClosing
+}
+
+// SessionProcessesResult is SessionListResult for DetailProcesses. (Ours.)
+type SessionProcessesResult struct {
+	Sessions []SessionProcesses `json:"sessions"`
+}
+
+// SessionProcesses is a session with its processes. (Ours.)
+type SessionProcesses struct {
+	SessionSummary
+	List        []ProcessInfo `json:"list"`                  // the first started first
+	ListOmitted bool          `json:"listOmitted,omitempty"` // List is empty: the answer was long enough without
+}
+
+// SessionDetailsResult is SessionListResult for DetailInfo. (Ours.)
+type SessionDetailsResult struct {
+	Sessions []SessionDetails `json:"sessions"`
+}
+
+// SessionDetails is a session with the state of its processes. (Ours.)
+type SessionDetails struct {
+	SessionSummary
+	List        []ProcessInfoResult `json:"list"`                  // the first started first
+	ListOmitted bool                `json:"listOmitted,omitempty"` // List is empty: the answer was long enough without
 }
 
 // States of a session.

@@ -196,6 +196,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"process/setRestart ProcessSetRestartParams.processId":   by("processId", policy),
 		"process/setRestart ProcessSetRestartParams.requestId":   mine("requestId", maps.Clone(policy)),
 		"process/info ProcessInfoParams.processId":               by("processId", nil),
+		"process/list ProcessListParams.processIds":              {params: func(id string) obj { return obj{"processIds": []string{id}} }},
 
 		"group/start GroupStartParams.groupId":                         {params: func(id string) obj { return group(id, nil, start("new", nil)) }},
 		"group/start GroupStartParams.startToken":                      {params: func(id string) obj { return group("new", obj{"startToken": id}, start("new", nil)) }, theirs: "theirs-too"},
@@ -242,7 +243,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		others["group/start GroupStartParams.processes.metadata."+label] = "a label of the client"
 	}
 	// The params of these methods name nothing that belongs to anybody: paths belong to the machine.
-	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "session/info", "session/list", "session/share", "session/shares", "process/list", "group/list",
+	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "session/info", "session/list", "session/share", "session/shares", "group/list",
 		"environmentConfig/read", "capabilities/discoverV2", "fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy"}
 
 	members := membersWithIDs(t)

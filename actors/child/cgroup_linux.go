@@ -329,20 +329,23 @@ func (l *leaf) oomKilled() bool {
 	return false
 }
 
-func (l *leaf) usage() *protocol.Usage {
+func (l *leaf) usage(pressures bool) *protocol.Usage {
 	stat, err := os.ReadFile(filepath.Join(l.dir, "cpu.stat"))
 	if err != nil {
 		return nil // the cgroup is gone
 	}
-	return &protocol.Usage{
-		UserMs:         uint64(field(stat, "user_usec ") / 1000),
-		SystemMs:       uint64(field(stat, "system_usec ") / 1000),
-		MemoryBytes:    l.number("memory.current"),
-		PIDs:           l.number("pids.current"),
-		CPUPressure:    l.pressure("cpu.pressure"),
-		MemoryPressure: l.pressure("memory.pressure"),
-		IOPressure:     l.pressure("io.pressure"),
+	u := &protocol.Usage{
+		UserMs:      uint64(field(stat, "user_usec ") / 1000),
+		SystemMs:    uint64(field(stat, "system_usec ") / 1000),
+		MemoryBytes: l.number("memory.current"),
+		PIDs:        l.number("pids.current"),
 	}
+	if pressures {
+		u.CPUPressure = l.pressure("cpu.pressure")
+		u.MemoryPressure = l.pressure("memory.pressure")
+		u.IOPressure = l.pressure("io.pressure")
+	}
+	return u
 }
 
 // number is the number in file; nil if there is none.

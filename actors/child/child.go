@@ -157,8 +157,9 @@ type Handle interface {
 	// Stopped reports whether a signal has stopped the child and no signal continued the child
 	// since.
 	Stopped() bool
-	// Usage calls done on another goroutine; the argument is nil if the usage is unknown.
-	Usage(done func(*protocol.Usage))
+	// Usage calls done on another goroutine; the argument is nil if the usage is unknown. The kernel takes far
+	// longer for the pressures than for the rest.
+	Usage(pressures bool, done func(*protocol.Usage))
 	// TreeEmpty reports whether the child was reaped and no descendant is left. If finding out
 	// takes a search, TreeEmpty reports the result of the last search, and starts another search.
 	TreeEmpty() bool

@@ -53,7 +53,7 @@ type tree interface {
 	// seen.
 	oomKilled() bool
 	// usage is the resource usage of the tree; nil if unknown. usage reads files.
-	usage() *protocol.Usage
+	usage(pressures bool) *protocol.Usage
 	// remove forgets the tree. The tree must be empty.
 	remove() error
 }

@@ -343,7 +343,7 @@ func TestOOMKilled(t *testing.T) {
 func TestUsage(t *testing.T) {
 	dir := t.TempDir()
 	l := &leaf{dir: dir}
-	if l.usage() != nil {
+	if l.usage(true) != nil {
 		t.Error("use of a cgroup that is gone")
 	}
 	write := func(name, text string) {
@@ -352,13 +352,16 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	write("cpu.stat", "usage_usec 5500000\nuser_usec 4000000\nsystem_usec 1500000\nnice_usec 0\n")
-	if u := l.usage(); *u != (protocol.Usage{UserMs: 4000, SystemMs: 1500}) {
+	if u := l.usage(true); *u != (protocol.Usage{UserMs: 4000, SystemMs: 1500}) {
 		t.Errorf("%+v", u)
 	}
 	write("memory.current", "4096\n")
 	write("pids.current", "3\n")
 	write("cpu.pressure", "some avg10=12.50 avg60=1.00 avg300=0.00 total=9\nfull avg10=99.00 avg60=0.00 avg300=0.00 total=0\n")
-	if u := l.usage(); *u.MemoryBytes != 4096 || *u.PIDs != 3 || u.CPUPressure != 12.5 || u.MemoryPressure != 0 {
+	if u := l.usage(true); *u.MemoryBytes != 4096 || *u.PIDs != 3 || u.CPUPressure != 12.5 || u.MemoryPressure != 0 {
 		t.Errorf("%+v", u)
+	}
+	if u := l.usage(false); *u.MemoryBytes != 4096 || u.CPUPressure != 0 {
+		t.Errorf("without pressures: %+v", u)
 	}
 }

@@ -282,8 +282,8 @@ func (p *process) Release() error {
 	return nil
 }
 
-func (p *process) Usage(done func(*protocol.Usage)) {
-	go func() { done(p.tree.usage()) }()
+func (p *process) Usage(pressures bool, done func(*protocol.Usage)) {
+	go func() { done(p.tree.usage(pressures)) }()
 }
 
 func (p *process) Finish(done func(error)) {

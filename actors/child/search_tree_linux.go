@@ -198,8 +198,8 @@ func (t *search) members() []string {
 	return named(found)
 }
 
-func (*search) oomKilled() bool        { return false }
-func (*search) usage() *protocol.Usage { return nil }
+func (*search) oomKilled() bool            { return false }
+func (*search) usage(bool) *protocol.Usage { return nil }
 
 func (t *search) remove() error {
 	t.trees.Delete(t.given.tag)

@@ -189,7 +189,7 @@ func (*group) running()                                              {}
 func (*group) pins() bool                                            { return false }
 func (*group) cheap() bool                                           { return true }
 func (*group) soon() bool                                            { return false }
-func (*group) usage() *protocol.Usage                                { return nil }
+func (*group) usage(bool) *protocol.Usage                            { return nil }
 func (*group) oomKilled() bool                                       { return false }
 func (*group) remove() error                                         { return nil }
 

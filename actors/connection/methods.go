@@ -119,13 +119,13 @@ var table = []section{
 	}},
 	{family: execFamily, about: "session", methods: []method{
 		{name: protocol.MethodSessionInfo, handler: ofSession(ignored[message.SessionInfoRequest]), observer: reads, guests: anyGuest},
-		{name: protocol.MethodSessionList, handler: handles(ignored, (*connection).listSessions), observer: reads, guests: anyGuest, server: true},
+		{name: protocol.MethodSessionList, handler: handles(optional, (*connection).listSessions), observer: reads, guests: anyGuest, server: true},
 		{name: protocol.MethodSessionClose, handler: handles(optional, (*connection).closeSession), repeat: repeatBySession, server: true},
 		{name: protocol.MethodSessionAck, handler: handles(params, (*connection).acknowledge), notification: true},
 		{name: protocol.MethodSessionShare, handler: ofSession(params[protocol.SessionShareParams]), repeat: repeatsAnew, server: true},
 		{name: protocol.MethodSessionShares, handler: ofSession(ignored[message.SharesRequest]), observer: ownerReads, server: true},
 		{name: protocol.MethodSessionUnshare, handler: ofSession(params[protocol.SessionUnshareParams]), repeat: repeatByShare, server: true},
-		{name: protocol.MethodProcessList, handler: handles(ignored, (*connection).listProcesses), observer: reads, guests: anyGuest},
+		{name: protocol.MethodProcessList, handler: handles(optional, (*connection).listProcesses), observer: reads, guests: anyGuest},
 		{name: protocol.MethodGroupList, handler: ofSession(ignored[message.GroupListRequest]), observer: reads, guests: anyGuest},
 	}},
 

@@ -1,47 +1,34 @@
 package connection
 
 import (
-	"cmp"
 	"encoding/base64"
-	"slices"
-	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
-	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // pending is a request without an answer.
 type pending struct {
-	id       protocol.ID
-	weight   int
-	process  string   // process id; may be ""
-	about    bool     // a process: process counts
-	starts   []string // process/start, group/start: the ids of the new processes
-	read     *protocol.ProcessReadParams
-	list     *listing        // the request is a part of a list
-	sessions bool            // in connection.lists: session/list, not process/list
-	command  *runningCommand // nil: the request is not about a command
-	call     *dialect.Call   // to command; nil: the start of command
-	server   bool            // the answer waits for the server alone
+	id      protocol.ID
+	weight  int
+	process string   // process id; may be ""
+	about   bool     // a process: process counts
+	starts  []string // process/start, group/start: the ids of the new processes
+	read    *protocol.ProcessReadParams
+	lists   any             // in connection.lists: the params
+	list    *listing        // the request is a part of a list
+	session *summary        // of list: the session of the process that is asked; nil: other parts
+	actor   string          // of list: the name of the actor that is asked
+	command *runningCommand // nil: the request is not about a command
+	call    *dialect.Call   // to command; nil: the start of command
+	server  bool            // the answer waits for the server alone
 }
 
 // begins reports whether p is the start of a command.
 func (p *pending) begins() bool { return p.command != nil && p.call == nil }
-
-// listing gathers the answers for process/list or for session/list. All requests of the same method that
-// came before its beginning share a listing, and the connection has a single listing at a time. So at most
-// two answers are in memory.
-type listing struct {
-	asked     []pending
-	left      int // actors without an answer
-	processes []protocol.ProcessInfo
-	sessions  []protocol.SessionSummary
-	err       *protocol.Error // a process or the registry failed to answer
-}
 
 func (c *connection) request(ctx actor.Context, in inbound) {
 	m := in.entry
@@ -105,16 +92,6 @@ func (c *connection) closeSession(ctx actor.Context, in inbound, p protocol.Sess
 	c.ask(ctx, c.session, in, pending{})
 }
 
-func (c *connection) listProcesses(ctx actor.Context, in inbound, _ struct{}) {
-	c.lists = append(c.lists, pending{id: in.id, weight: in.weight})
-	c.list(ctx)
-}
-
-func (c *connection) listSessions(ctx actor.Context, in inbound, _ struct{}) {
-	c.lists = append(c.lists, pending{id: in.id, weight: in.weight, sessions: true})
-	c.list(ctx)
-}
-
 func (c *connection) startGroup(ctx actor.Context, in inbound, p protocol.GroupStartParams) {
 	var ids []string
 	for i := range p.Processes {
@@ -172,71 +149,6 @@ func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pendin
 	ctx.Request(pid, message.Request{Token: c.token, Params: in.params, Guest: c.guest})
 }
 
-func (c *connection) list(ctx actor.Context) {
-	if c.listing != nil || len(c.lists) == 0 {
-		return
-	}
-	l := new(listing)
-	sessions := c.lists[0].sessions
-	c.lists = slices.DeleteFunc(c.lists, func(p pending) bool {
-		if p.sessions == sessions {
-			l.asked = append(l.asked, p)
-		}
-		return p.sessions == sessions
-	})
-	c.listing = l
-	if sessions {
-		l.left = 1
-		c.askForList(ctx, l, c.troupe, "", message.SessionListRequest{Identity: identityOf(c.conn)})
-		return
-	}
-	l.left = len(c.streams)
-	for id, s := range c.streams {
-		c.askForList(ctx, l, s.ref.PID, id, message.DescribeRequest{})
-	}
-	c.listed(ctx, l)
-}
-
-// askForList asks an actor for its part of a listing; process is its id if the actor is a process.
-func (c *connection) askForList(ctx actor.Context, l *listing, pid *actor.PID, process string, params any) {
-	c.token++
-	c.pending[c.token] = pending{process: process, about: process != "", list: l}
-	ctx.Request(pid, message.Request{Token: c.token, Params: params})
-}
-
-// listWritten begins the next listing, if a process/list waits.
-func (c *connection) listWritten(ctx actor.Context) {
-	c.listing = nil
-	c.list(ctx)
-	c.mayClose(ctx)
-}
-
-// listed answers the requests for a list once every actor has answered.
-func (c *connection) listed(ctx actor.Context, l *listing) {
-	if l.left > 0 {
-		return
-	}
-	var result any
-	if l.asked[0].sessions {
-		slices.SortFunc(l.sessions, func(a, b protocol.SessionSummary) int {
-			return cmp.Or(cmp.Compare(a.CreatedAtMs, b.CreatedAtMs), strings.Compare(a.SessionID, b.SessionID))
-		})
-		result = protocol.SessionListResult{Sessions: append([]protocol.SessionSummary{}, l.sessions...)}
-	} else {
-		slices.SortFunc(l.processes, func(a, b protocol.ProcessInfo) int { return strings.Compare(a.ProcessID, b.ProcessID) })
-		result = protocol.ProcessListResult{Processes: append([]protocol.ProcessInfo{}, l.processes...)}
-	}
-	held := 2 * footprint(result) // as values, and encoded
-	if !c.memory.Try(held) {
-		l.err, held = protocol.Errorf(protocol.KindBusy, protocol.CodeInternal, "%v: try again later", budget.ErrFull), 0
-	}
-	for _, p := range l.asked {
-		c.answer(p, result, l.err)
-	}
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	c.writer.control(outgoing{held: held, written: func() { root.Send(self, listWritten{}) }})
-}
-
 func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	if c.stage == attaching && m.Token == c.token && m.Err != nil {
 		c.attachFailed(ctx, m.Err)
@@ -254,7 +166,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 		c.commands.forget(p.command) // before the answer: the name is free again
 	}
 	if p.list != nil {
-		c.described(ctx, p.list, m)
+		c.described(ctx, p, m)
 		return
 	}
 	switch result := m.Result.(type) {
@@ -283,27 +195,6 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	for _, in := range held {
 		c.inbound(ctx, in)
 	}
-	c.mayClose(ctx)
-}
-
-// described adds the answer of a process to a listing.
-func (c *connection) described(ctx actor.Context, l *listing, m message.Reply) {
-	switch result := m.Result.(type) {
-	case protocol.ProcessInfo:
-		l.processes = append(l.processes, result)
-	case protocol.SessionSummary:
-		l.sessions = append(l.sessions, result)
-	case []*actor.PID:
-		for _, session := range result {
-			l.left++
-			c.askForList(ctx, l, session, "", message.SummaryRequest{Identity: identityOf(c.conn)})
-		}
-	}
-	if m.Err != nil && m.Err.Code == protocol.CodeInternal {
-		l.err = m.Err
-	}
-	l.left--
-	c.listed(ctx, l)
 	c.mayClose(ctx)
 }
 

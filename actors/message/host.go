@@ -66,7 +66,7 @@ type ProcessRef struct {
 // protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
 // protocol.GroupStopParams, protocol.SessionCloseParams, protocol.SessionShareParams,
 // protocol.SessionUnshareParams, SharesRequest, SessionInfoRequest, SummaryRequest and GroupListRequest. A
-// process answers all params that name a process, and DescribeRequest.
+// process answers all params that name a process, DescribeRequest and InspectRequest.
 type Request struct {
 	Token  uint64 // comes back in the Reply
 	Params any
@@ -126,9 +126,18 @@ type GroupStarted struct {
 // Identity may observe, and perhaps others.
 type SessionListRequest struct{ Identity identity.Identity }
 
-// SummaryRequest are the Params of a Request to a session. Result: protocol.SessionSummary, or nil if
-// the session does not exist for Identity or belongs to a program of the sister APIs.
-type SummaryRequest struct{ Identity identity.Identity }
+// SummaryRequest are the Params of a Request to a session. Result: Summary, or nil if the session does not
+// exist for Identity or belongs to a program of the sister APIs.
+type SummaryRequest struct {
+	Identity identity.Identity
+	Started  bool // Summary.Started is wanted
+}
+
+// Summary is the Result for SummaryRequest.
+type Summary struct {
+	protocol.SessionSummary
+	Started []ProcessRef // all processes that have started
+}
 
 // SessionInfoRequest are the Params of a Request to a session. Result: protocol.SessionInfoResult.
 type SessionInfoRequest struct{}
@@ -141,6 +150,10 @@ type GroupListRequest struct{}
 
 // DescribeRequest are the Params of a Request to a process. Result: protocol.ProcessInfo.
 type DescribeRequest struct{}
+
+// InspectRequest are the Params of a Request to a process. Result: protocol.ProcessInfoResult, whose Usage is
+// without the pressures.
+type InspectRequest struct{}
 
 // ProcessAdded is from a session to all who are attached, except those who started the process.
 type ProcessAdded struct{ Process ProcessRef }

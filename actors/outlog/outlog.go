@@ -102,6 +102,14 @@ func (l *Log) First() uint64 { return l.first + 1 }
 // Last returns the newest seq, or 0 before the first entry.
 func (l *Log) Last() uint64 { return l.first + uint64(len(l.items)) }
 
+// Written returns how many bytes of output the log has got, the dropped ones included.
+func (l *Log) Written() uint64 {
+	if n := len(l.items); n > 0 {
+		return l.items[n-1].bytes
+	}
+	return l.droppedBytes
+}
+
 // Append adds output. From now on the log owns data, and holds slab, the memory of data; nil means no slab.
 // Output unread so far is extended instead. So a child that writes byte by byte does not cost an entry, and a
 // message to each viewer, for each byte.

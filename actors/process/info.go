@@ -49,7 +49,7 @@ func (p *process) describe() protocol.ProcessInfo {
 
 func (p *process) state() string {
 	if n, ok := p.life.Waits(); ok && n.Held {
-		return "waiting" // for its group
+		return string(protocol.StateWaiting)
 	}
 	return p.life.Phase().String()
 }
@@ -62,15 +62,15 @@ type inspected struct {
 
 func (inspected) IgnoreDeadLetterLogging() {}
 
-// inspect is process/info.
-func (p *process) inspect(ctx actor.Context, r *parked) {
+// inspect is process/info, with or without the pressures of the kernel.
+func (p *process) inspect(ctx actor.Context, r *parked, pressures bool) {
 	handle := p.handleNow()
 	if handle == nil || p.life.Phase() != life.Running {
 		p.inspected(ctx, inspected{r: r})
 		return
 	}
 	self, root := ctx.Self(), ctx.ActorSystem().Root
-	handle.Usage(func(u *protocol.Usage) { root.Send(self, inspected{r, u}) })
+	handle.Usage(pressures, func(u *protocol.Usage) { root.Send(self, inspected{r, u}) })
 }
 
 func (p *process) inspected(ctx actor.Context, m inspected) {
@@ -84,6 +84,7 @@ func (p *process) info() protocol.ProcessInfoResult {
 		ProcessInfo:   p.describe(),
 		WaitsFor:      p.waitsFor(p.handleNow()),
 		PendingWrites: p.stdin.Len(),
+		OutputBytes:   p.feed.Log.Written(),
 		DroppedBytes:  p.feed.Log.Dropped(),
 		SpooledBytes:  p.feed.Log.Spooled(),
 		Viewers:       []protocol.Viewer{},

@@ -94,7 +94,9 @@ func (p *process) request(ctx actor.Context, m message.Request) {
 	case protocol.ProcessSetRestartParams:
 		p.reply(ctx, r, protocol.Empty{}, p.setRestart(params.Restart))
 	case protocol.ProcessInfoParams:
-		p.inspect(ctx, r)
+		p.inspect(ctx, r, true)
+	case message.InspectRequest:
+		p.inspect(ctx, r, false)
 	case message.DescribeRequest:
 		p.reply(ctx, r, p.describe(), nil)
 	default:

@@ -15,7 +15,6 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/session/members"
 	"github.com/b6f6fdd7/troupe/actors/shellstate"
 	"github.com/b6f6fdd7/troupe/internal/audit"
-	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -199,6 +198,16 @@ func (s *session) attached() []*actor.PID {
 	return all
 }
 
+// started returns the processes that have started.
+func (s *session) started() (all []message.ProcessRef) {
+	for p := range s.processes.All() {
+		if p.PID != nil {
+			all = append(all, message.ProcessRef{ID: p.ID, PID: p.PID})
+		}
+	}
+	return all
+}
+
 func (s *session) tellAttached(ctx actor.Context, m any) {
 	for _, pid := range s.attached() {
 		ctx.Send(pid, m)
@@ -254,11 +263,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	s.sinceAttached(ctx)
 	ctx.Watch(m.Sender)
 	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
-	for p := range s.processes.All() {
-		if p.PID != nil {
-			answer.Processes = append(answer.Processes, message.ProcessRef{ID: p.ID, PID: p.PID})
-		}
-	}
+	answer.Processes = s.started()
 	answer.Removed = s.processes.Removed()
 	s.recordAttached(m, how)
 	ctx.Send(m.Sender, answer)
@@ -336,7 +341,7 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 			MaxAgeMs:      env.Milliseconds(limits.Age),
 		}})
 	case message.SummaryRequest:
-		ctx.Respond(message.Reply{Token: m.Token, Result: s.summary(params.Identity)})
+		ctx.Respond(message.Reply{Token: m.Token, Result: s.summary(params)})
 	case protocol.SessionShareParams:
 		s.share(ctx, m, params)
 	case message.SharesRequest:
@@ -352,11 +357,11 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 }
 
 // summary describes the session to a client; nil if the session is not for the client.
-func (s *session) summary(to identity.Identity) any {
-	if s.life.Limits().Ephemeral || !to.MayObserve(s.id, s.identity) {
+func (s *session) summary(asked message.SummaryRequest) any {
+	if s.life.Limits().Ephemeral || !asked.Identity.MayObserve(s.id, s.identity) {
 		return nil
 	}
-	sum := protocol.SessionSummary{
+	sum := message.Summary{SessionSummary: protocol.SessionSummary{
 		SessionID:   s.id,
 		Name:        s.name,
 		Identity:    s.identity,
@@ -364,11 +369,14 @@ func (s *session) summary(to identity.Identity) any {
 		Observers:   len(s.observers),
 		Processes:   s.processes.Len(),
 		State:       protocol.SessionDetached,
-	}
+	}}
 	if _, closing := s.life.Closing(); closing {
 		sum.State = protocol.SessionClosing
 	} else if s.owner != nil {
 		sum.State = protocol.SessionAttached
+	}
+	if asked.Started {
+		sum.Started = s.started()
 	}
 	return sum
 }

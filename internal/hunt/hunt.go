@@ -154,7 +154,7 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodEnvironmentStatus: func(h *Hunt) any { return obj{} },
 	protocol.MethodServerInfo:        func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionInfo:       func(h *Hunt) any { return obj{} },
-	protocol.MethodSessionList:       func(h *Hunt) any { return obj{} },
+	protocol.MethodSessionList:       func(h *Hunt) any { return pick(h, obj{}, obj{"detail": "processes"}, obj{"detail": "info"}) },
 	protocol.MethodSessionClose:      func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionShare: func(h *Hunt) any {
 		return obj{"access": pick(h, "read", "type"), "expiresInMs": 1 + h.IntN(50)}
@@ -177,10 +177,12 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodProcessTerminate: func(h *Hunt) any {
 		return obj{"processId": h.process(), "graceMs": h.IntN(20), "tree": h.IntN(2) == 0}
 	},
-	protocol.MethodProcessResize:  func(h *Hunt) any { return obj{"processId": h.process(), "size": h.size()} },
-	protocol.MethodProcessWait:    func(h *Hunt) any { return obj{"processId": h.process(), "timeoutMs": pick(h, 0, 5, 100_000)} },
-	protocol.MethodProcessInfo:    func(h *Hunt) any { return obj{"processId": h.process()} },
-	protocol.MethodProcessList:    func(h *Hunt) any { return obj{} },
+	protocol.MethodProcessResize: func(h *Hunt) any { return obj{"processId": h.process(), "size": h.size()} },
+	protocol.MethodProcessWait:   func(h *Hunt) any { return obj{"processId": h.process(), "timeoutMs": pick(h, 0, 5, 100_000)} },
+	protocol.MethodProcessInfo:   func(h *Hunt) any { return obj{"processId": h.process()} },
+	protocol.MethodProcessList: func(h *Hunt) any {
+		return pick(h, obj{}, obj{"processIds": []string{h.process(), h.process()}}, obj{"states": []string{"running", "closed"}}, obj{"group": h.group()})
+	},
 	protocol.MethodProcessRestart: func(h *Hunt) any { return obj{"processId": h.process()} },
 	protocol.MethodProcessSetRestart: func(h *Hunt) any {
 		return obj{"processId": h.process(), "restart": obj{"policy": "temporary"}}

@@ -126,7 +126,7 @@ func (c *Child) Status() (st protocol.ExitStatus, ok bool) {
 func (c *Child) Stopped() bool { return false }
 
 // Usage calls done with nil: the usage is unknown.
-func (c *Child) Usage(done func(*protocol.Usage)) { go done(nil) }
+func (c *Child) Usage(_ bool, done func(*protocol.Usage)) { go done(nil) }
 
 // Abandon does nothing: the child has no streams.
 func (c *Child) Abandon() {}
