@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(bin)+":/usr/local/bin:/usr/bin:/bin")
 			env.Setenv("TOKEN", newToken(env.T().(testing.TB)))
-			return nil
+			return ownPlace(env, bin)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status":     scriptStatus,
@@ -47,6 +47,27 @@ func TestScripts(t *testing.T) {
 			"awaitnokin": scriptAwaitNoKin,
 		},
 	})
+}
+
+// ownPlace gives a script a home, a config directory and a runtime directory of its own. A server that a command of
+// the script has started on demand ends with the script.
+func ownPlace(env *testscript.Env, bin string) error {
+	runtime, err := os.MkdirTemp("", "troupe") // the path of a socket is short
+	if err != nil {
+		return err
+	}
+	env.Setenv("XDG_RUNTIME_DIR", runtime)
+	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
+	env.Setenv("HOME", env.WorkDir)
+	env.Defer(func() {
+		stop := exec.Command(bin, "server", "stop", "--force")
+		stop.Env = []string{"XDG_RUNTIME_DIR=" + runtime}
+		if out, err := stop.CombinedOutput(); err != nil {
+			env.T().(testing.TB).Errorf("%s: %v: %s", stop, err, out)
+		}
+		os.RemoveAll(runtime)
+	})
+	return nil
 }
 
 func scriptStatus(ts *testscript.TestScript, neg bool, args []string) {

@@ -60,6 +60,8 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	t.Register(root.PersistentFlags())
 	root.SetVersionTemplate("troupe {{.Version}}\n")
 	root.AddCommand(newServe(), newRun(embedded), newVersion())
+	root.AddCommand(newServer(t))
+	root.AddCommand(newDoctor(t))
 	return root
 }
 

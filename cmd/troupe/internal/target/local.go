@@ -77,11 +77,11 @@ func ensureDir(dir string) error {
 		}
 		return fmt.Errorf("make the directory of your own server: %w", err)
 	}
-	return checkDir(dir)
+	return CheckDir(dir)
 }
 
-// checkDir refuses a directory that others may enter or have made. Its error wraps fs.ErrNotExist if there is none.
-func checkDir(dir string) error {
+// CheckDir refuses a directory that others may enter or have made. Its error wraps fs.ErrNotExist if there is none.
+func CheckDir(dir string) error {
 	info, err := os.Lstat(dir) // a link may lead anywhere
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func ownerOf(info fs.FileInfo) (uid int, ok bool) {
 
 // checkSocket refuses a socket of another user.
 func checkSocket(path string) error {
-	if err := checkDir(filepath.Dir(path)); err != nil {
+	if err := CheckDir(filepath.Dir(path)); err != nil {
 		return err
 	}
 	info, err := os.Lstat(path)

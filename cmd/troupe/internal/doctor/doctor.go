@@ -1,0 +1,246 @@
+// Package doctor says whether a machine is fit for troupe, and what to raise. It is pure: look.go collects the facts.
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A Status is the result of a check.
+type Status string
+
+const (
+	OK   Status = "ok"
+	Warn Status = "warn" // something does not work, or less well
+	Fail Status = "fail" // troupe does not work
+)
+
+// A Line is the result of a check.
+type Line struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`            // what is there
+	Advice string `json:"advice,omitempty"` // what to do; "" with OK
+}
+
+// Facts are what doctor knows of a machine and a server. A number below 0 is unknown: the system has none, or does
+// not tell.
+type Facts struct {
+	FilesSoft, FilesHard           int64 // RLIMIT_NOFILE
+	Processes                      int64 // RLIMIT_NPROC of this user
+	PIDMax                         int64 // processes and threads of the machine
+	PTYMax, PTYUsed                int64
+	InotifyWatches, InotifyHandles int64
+
+	Containment   string   // the best that works here: cgroup, marker or group
+	NoCgroup      string   // why not cgroup; "": cgroup works
+	NoLimits      []string // controllers of cgroup v2 that a server would not have: cpu, memory, pids
+	Root          bool     // this user may run programs as other users
+	Port          Port
+	RuntimeDir    string // of the user's own server
+	RuntimeError  string // why the directory is not usable; "": it is
+	Config        string // path of the config file; "": there is none
+	ConfigError   string
+	Target        string // the chosen server, for people
+	Local         bool   // it is the user's own
+	Runs          bool   // of the user's own server: it runs
+	ServerError   string // why it cannot be reached
+	Server        *protocol.ServerInfoResult
+	ClientVersion string
+}
+
+// Port is who listens at the default port of troupe serve.
+type Port struct {
+	Address string
+	Troupe  string // version of the troupe server there
+	Other   string // another program is there, or the reason why nothing can listen there
+}
+
+// Limits below which doctor warns.
+const (
+	fewFiles     = 16_384 // two or three for each program and each connection
+	tooFewFiles  = 256
+	fewProcesses = 4_096
+	fewPIDs      = 32_768
+	fewPTYs      = 64
+	fewWatches   = 65_536
+	fewInstances = 128
+)
+
+// Check judges the facts.
+func Check(f Facts) []Line {
+	lines := []Line{f.files(), f.processes()}
+	lines = append(lines, f.system()...)
+	lines = append(lines, f.contained(), f.users(), f.port(), f.runtime(), f.config())
+	return append(lines, f.reach()...)
+}
+
+// Failed reports whether a line is a failure.
+func Failed(lines []Line) bool {
+	for _, l := range lines {
+		if l.Status == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+func (f Facts) files() Line {
+	l := Line{Check: "open files", Status: OK, Found: fmt.Sprintf("%s (RLIMIT_NOFILE; soft %s)", count(f.FilesHard), count(f.FilesSoft))}
+	switch {
+	case f.FilesHard < 0:
+		l.Found = "unknown"
+	case f.FilesHard < tooFewFiles:
+		l.Status = Fail
+	case f.FilesHard < fewFiles:
+		l.Status = Warn
+	}
+	if l.Status != OK {
+		l.Advice = "a program takes up to 4, a connection 1: raise the hard limit with LimitNOFILE= of the service, or in /etc/security/limits.conf"
+	}
+	return l
+}
+
+func (f Facts) processes() Line {
+	l := Line{Check: "processes of this user", Status: OK, Found: count(f.Processes) + " (RLIMIT_NPROC)"}
+	switch {
+	case f.Processes < 0:
+		l.Found = "no limit"
+	case f.Root:
+		l.Found += ", which does not bind root"
+	case f.Processes < fewProcesses:
+		l.Status, l.Advice = Warn, "the limit counts threads, too: raise it with LimitNPROC= of the service, or in /etc/security/limits.conf"
+	}
+	return l
+}
+
+// system checks the limits of the whole machine.
+func (f Facts) system() (lines []Line) {
+	add := func(check string, found int64, few int64, text, advice string) {
+		if found < 0 {
+			return
+		}
+		l := Line{Check: check, Status: OK, Found: text}
+		if found < few {
+			l.Status, l.Advice = Warn, advice
+		}
+		lines = append(lines, l)
+	}
+	add("processes of the machine", f.PIDMax, fewPIDs, count(f.PIDMax)+" (kernel.pid_max)", "sysctl -w kernel.pid_max=4194304")
+	if f.PTYMax >= 0 {
+		add("terminals", f.PTYMax-max(f.PTYUsed, 0), fewPTYs, fmt.Sprintf("%s free of %s (kernel.pty.max)", count(f.PTYMax-max(f.PTYUsed, 0)), count(f.PTYMax)), "sysctl -w kernel.pty.max=4096")
+	}
+	add("watches of files", f.InotifyWatches, fewWatches, count(f.InotifyWatches)+" (fs.inotify.max_user_watches)", "sysctl -w fs.inotify.max_user_watches=524288")
+	add("watchers of files", f.InotifyHandles, fewInstances, count(f.InotifyHandles)+" (fs.inotify.max_user_instances)", "sysctl -w fs.inotify.max_user_instances=1024")
+	return lines
+}
+
+func (f Facts) contained() Line {
+	l := Line{Check: "containment", Status: OK, Found: f.Containment}
+	switch {
+	case f.NoCgroup == "" && len(f.NoLimits) > 0:
+		l.Status, l.Found = Warn, fmt.Sprintf("%s, without the controllers %s", f.Containment, strings.Join(f.NoLimits, ", "))
+		l.Advice = "the limits memoryBytes, pids and cpus of programs need them: run the server in a unit with Delegate=yes, on a machine with only cgroup v2"
+	case f.NoCgroup != "":
+		l.Status = Warn
+		l.Found = fmt.Sprintf("%s, no cgroup: %s", f.Containment, show.Harmless(f.NoCgroup))
+		l.Advice = "without a cgroup, limits of memory and CPU, and usage in ps and top, are missing: run the server in a unit with Delegate=yes, or on a machine with cgroup v2"
+	}
+	return l
+}
+
+func (f Facts) users() Line {
+	if f.Root {
+		return Line{Check: "users", Status: OK, Found: "root: programs may run as other users (troupe serve --users-file, troupe run --user)"}
+	}
+	return Line{Check: "users", Status: OK, Found: "programs run as you; other users need a server that runs as root"}
+}
+
+func (f Facts) port() Line {
+	l := Line{Check: "port", Status: OK, Found: f.Port.Address + " is free"}
+	switch {
+	case f.Port.Troupe != "":
+		l.Found = fmt.Sprintf("at %s runs troupe %s", f.Port.Address, show.Harmless(f.Port.Troupe))
+	case f.Port.Other != "":
+		l.Status, l.Found = Warn, fmt.Sprintf("%s: %s", f.Port.Address, show.Harmless(f.Port.Other))
+		l.Advice = "only troupe serve without --listen needs this port: choose another with --listen ws://127.0.0.1:PORT"
+	}
+	return l
+}
+
+func (f Facts) runtime() Line {
+	l := Line{Check: "runtime directory", Status: OK, Found: show.Harmless(f.RuntimeDir)}
+	if f.RuntimeError != "" {
+		l.Status, l.Found, l.Advice = Warn, show.Harmless(f.RuntimeError), "your own server needs the directory; servers with a URL do not"
+		if f.Local {
+			l.Status = Fail
+		}
+	}
+	return l
+}
+
+func (f Facts) config() Line {
+	l := Line{Check: "config file", Status: OK, Found: "none"}
+	switch {
+	case f.ConfigError != "":
+		l.Status, l.Found, l.Advice = Fail, show.Harmless(f.ConfigError), "mend the file, or move it away"
+	case f.Config != "":
+		l.Found = show.Harmless(f.Config)
+	}
+	return l
+}
+
+// reach checks the chosen server.
+func (f Facts) reach() []Line {
+	l := Line{Check: "server", Status: OK, Found: show.Harmless(f.Target)}
+	switch {
+	case f.Target == "": // the line about the config file tells why
+		return nil
+	case f.ServerError != "":
+		l.Status, l.Found = Fail, fmt.Sprintf("%s: %s", l.Found, show.Harmless(f.ServerError))
+		l.Advice = "see whether troupe serve runs there, and whether its address and your credential are right"
+		if f.Local {
+			l.Advice = "see its log with: troupe server status"
+		}
+		return []Line{l}
+	case f.Server == nil:
+		l.Found += " does not run; the next command that needs it starts it"
+		return []Line{l}
+	}
+	s := f.Server
+	l.Found += fmt.Sprintf(" answers: troupe %s, containment %s, %d sessions, %d programs", show.Harmless(s.Server.Version), show.Harmless(s.Containment), s.Sessions, s.Children)
+	lines := []Line{l}
+	if s.Server.Version != f.ClientVersion {
+		v := Line{"versions", Warn, fmt.Sprintf("the server is troupe %s, this is %s", show.Harmless(s.Server.Version), f.ClientVersion), "use the same version on both sides"}
+		if f.Local {
+			v.Advice = "end the server and its programs with: troupe server stop"
+		}
+		lines = append(lines, v)
+	}
+	for _, note := range s.Notes {
+		lines = append(lines, Line{"note of the server", Warn, show.Harmless(note), "see docs/SECURITY.md"})
+	}
+	if s.FileCallsHung > 0 {
+		lines = append(lines, Line{"filesystems", Warn, fmt.Sprintf("%d calls of the server about files hang", s.FileCallsHung), "look for a network filesystem of the server that does not answer"})
+	}
+	if n := s.Panics + s.ActorsGivenUp; n > 0 {
+		lines = append(lines, Line{"faults of the server", Warn, fmt.Sprintf("%d since its start", n), "see its log"})
+	}
+	return lines
+}
+
+// count writes a number in groups of three digits.
+func count(n int64) string {
+	if n < 0 {
+		return "no limit"
+	}
+	s := fmt.Sprint(n)
+	var parts []string
+	for ; len(s) > 3; s = s[:len(s)-3] {
+		parts = append([]string{s[len(s)-3:]}, parts...)
+	}
+	return strings.Join(append([]string{s}, parts...), ",")
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+)
+
+// stopTime is how long the user's own server may take to end its programs.
+const stopTime = time.Minute
+
+// newServer returns the commands about the user's own server.
+func newServer(t *target.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Show or stop your own server on this machine",
+		Long: `Commands without --url, --server, TROUPE_URL and a default in the config file use your own
+server on this machine. The first of them starts it, and it ends when it has had nothing to do
+for a while: no client, and no program.`,
+		Example: `  troupe server status
+  troupe server stop`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newServerStatus(t), newServerStop(t))
+	return cmd
+}
+
+func newServerStatus(t *target.Flags) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Tell whether your own server runs, and where its log is",
+		Long:  "Tells whether your own server runs, its address, its log and what it does. Exits with 1 if it does not run.",
+		Example: `  troupe server status
+  troupe server status --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := onlyLocal(t); err != nil {
+				return err
+			}
+			own, err := t.Own()
+			if err != nil {
+				return exitError{1, err}
+			}
+			state := serverState{Running: own.Runs, URL: "unix://" + own.Socket, Log: own.Log, PID: own.PID}
+			if own.Runs {
+				if err := state.ask(cmd.Context(), t); err != nil {
+					return exitError{1, err}
+				}
+			}
+			if asJSON {
+				err = show.JSON(cmd.OutOrStdout(), state)
+			} else {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), state.text())
+			}
+			if err != nil || !own.Runs {
+				return exitError{1, err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// serverState is what troupe server status tells.
+type serverState struct {
+	Running  bool   `json:"running"`
+	URL      string `json:"url"`
+	Log      string `json:"log"`
+	PID      int    `json:"pid,omitempty"` // 0: no command has started the server
+	Version  string `json:"version,omitempty"`
+	Since    string `json:"since,omitempty"` // RFC 3339
+	Sessions int64  `json:"sessions"`
+	Programs int    `json:"programs"`
+
+	age time.Duration
+}
+
+func (s *serverState) ask(ctx context.Context, t *target.Flags) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	c, err := t.DialRunning(ctx, &client.Options{Name: "troupe server", ReconnectFor: -1})
+	if err != nil {
+		return err
+	}
+	defer c.CloseSession(ctx)
+	info, err := c.ServerInfo(ctx)
+	if err != nil {
+		return err
+	}
+	started := time.UnixMilli(info.StartedAtMs)
+	s.Version, s.Since, s.age = info.Server.Version, started.Format(time.RFC3339), time.Since(started)
+	s.Sessions, s.Programs = max(0, info.Sessions-1), info.Children // without the session of this command
+	return nil
+}
+
+func (s *serverState) text() string {
+	if !s.Running {
+		return fmt.Sprintf("your own server does not run; the next command that needs it starts it\naddress  %s\nlog      %s\n", show.Harmless(s.URL), show.Harmless(s.Log))
+	}
+	process := "not started by a command of troupe"
+	if s.PID != 0 {
+		process = fmt.Sprintf("process %d", s.PID)
+	}
+	return fmt.Sprintf("your own server runs: troupe %s, %s, for %s\nsessions %d\nprograms %d\naddress  %s\nlog      %s\n",
+		show.Harmless(s.Version), process, show.Age(s.age), s.Sessions, s.Programs, show.Harmless(s.URL), show.Harmless(s.Log))
+}
+
+func newServerStop(t *target.Flags) *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "stop",
+		Short: "End your own server",
+		Long: `Ends your own server, and returns when it has ended. With --force also if programs run: they
+get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
+		Example: `  troupe server stop
+  troupe server stop --force`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := onlyLocal(t); err != nil {
+				return err
+			}
+			t.Note = func(string) {}
+			ctx, cancel := context.WithTimeout(cmd.Context(), stopTime)
+			defer cancel()
+			own, err := t.Own()
+			if err != nil {
+				return exitError{1, err}
+			}
+			if !own.Runs && own.PID == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "your own server does not run")
+				return nil
+			}
+			if !force && own.Runs {
+				state := serverState{}
+				if err := state.ask(ctx, t); err != nil {
+					return exitError{1, fmt.Errorf("%w; --force ends the server nevertheless", err)}
+				}
+				if state.Programs > 0 {
+					return exitError{1, fmt.Errorf("%d programs run on it (troupe ps --server %s): end them first, or use --force", state.Programs, target.LocalName)}
+				}
+			}
+			if err := t.StopOwn(ctx); err != nil {
+				return exitError{1, err}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "your own server has ended")
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "end the server with all its programs")
+	return cmd
+}
+
+// onlyLocal makes the user's own server the target, whatever the environment and the config file say.
+func onlyLocal(t *target.Flags) error {
+	if t.URL != "" || t.Server != "" && t.Server != target.LocalName {
+		return errors.New("this is about your own server on this machine: leave --url and --server out")
+	}
+	t.Server = target.LocalName
+	return nil
+}
