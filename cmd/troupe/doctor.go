@@ -24,7 +24,7 @@ Starts no server. Exits with 1 if a line fails.`,
   troupe doctor --server build --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t.Note = func(string) {} // a line of its own tells of other versions
+			t.Note = func(string) {}
 			lines := doctor.Check(doctor.Look(cmd.Context(), t))
 			var err error
 			if asJSON {

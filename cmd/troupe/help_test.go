@@ -37,13 +37,3 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
-
-// The help of every command goes to stdout, and gives an example or the flags.
-func TestHelpOfEveryCommand(t *testing.T) {
-	for _, cmd := range newRoot().Commands() {
-		out, err := troupe(t, cmd.Name(), "--help").Output()
-		if err != nil || !bytes.Contains(out, []byte("troupe "+cmd.Name())) {
-			t.Errorf("troupe %s --help: %v, %q", cmd.Name(), err, out)
-		}
-	}
-}

@@ -52,6 +52,8 @@ func newRoot() *cobra.Command {
 		Short: "Supervise programs for clients that may lose their connection",
 		Long: `troupe supervises programs for clients that may lose their connection.
 The programs run on a server ("troupe serve"), and go on when a client goes away.`,
+		Example: `  troupe run -- make test
+  troupe run --url ws://build:7766 -- make test`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -62,15 +64,18 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	root.AddCommand(newServe(), newRun(embedded), newVersion())
 	root.AddCommand(newServer(t))
 	root.AddCommand(newDoctor(t))
+	root.AddCommand(newMan())
+	addCompletion(root, t)
 	return root
 }
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "troupe", version()) },
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  troupe version",
+		Args:    cobra.NoArgs,
+		Run:     func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "troupe", version()) },
 	}
 }
 

@@ -65,7 +65,9 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve clients, over a websocket, a unix socket or stdio",
-		Args:  cobra.NoArgs,
+		Example: `  troupe serve
+  troupe serve --listen wss://0.0.0.0:7766 --tls-cert cert.pem --tls-key key.pem --auth-token-file tokens`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"url", "server", "tls-ca"} {
 				if cmd.Flags().Changed(name) {

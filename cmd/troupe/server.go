@@ -129,7 +129,7 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 			if err := onlyLocal(t); err != nil {
 				return err
 			}
-			t.Note = func(string) {}
+			t.Quiet = true
 			ctx, cancel := context.WithTimeout(cmd.Context(), stopTime)
 			defer cancel()
 			own, err := t.Own()

@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,6 +38,10 @@ type Flags struct {
 	// Note tells the person at the terminal something, a line without a newline. Nil: to stderr.
 	Note func(string)
 
+	// Quiet keeps a person from being asked or told anything: no program that prints a token is run, and Note is not
+	// called.
+	Quiet bool
+
 	getenv   func(string) string // nil: os.Getenv
 	program  []string            // nil: this program; the start of the command line that starts a server
 	resolved *Target
@@ -44,7 +50,7 @@ type Flags struct {
 // Register makes the flags.
 func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.URL, "url", "", "use the server at this `URL`: ws://HOST:PORT, wss://HOST:PORT, unix://PATH or unix+frames://PATH")
-	fs.StringVar(&f.Server, "server", "", "use the server with this `NAME` in the config file; "+LocalName+": your own on this machine")
+	fs.StringVar(&f.Server, "server", "", "use the `SERVER` with this name in the config file; "+LocalName+": your own on this machine")
 	fs.StringVar(&f.TLSCA, "tls-ca", "", "trust the server certificates issued by the certificates in this PEM `FILE`; default: the system's")
 	fs.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE` with a certificate of this client")
 	fs.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
@@ -170,6 +176,9 @@ func (f *Flags) token(name string, s Server) func() (string, error) {
 		}
 	case len(s.TokenCommand) > 0:
 		return func() (string, error) {
+			if f.Quiet {
+				return "", fmt.Errorf("token of server %s: %s may ask a person", name, s.TokenCommand[0])
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), tokenTime)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, s.TokenCommand[0], s.TokenCommand[1:]...)
@@ -227,6 +236,17 @@ func (f *Flags) Control(ctx context.Context) (*client.Client, error) {
 	return f.Dial(ctx, &client.Options{Name: "troupe", DetachedTTL: time.Second, ReconnectFor: -1})
 }
 
+// Servers returns the names that --server may have, sorted.
+func (f *Flags) Servers() []string {
+	c, err := ReadConfig(ConfigPath(f.env()), f.env()("HOME"))
+	if err != nil {
+		return []string{LocalName}
+	}
+	names := append(slices.Collect(maps.Keys(c.Servers)), LocalName)
+	slices.Sort(names)
+	return names
+}
+
 // advise adds what may help against a failed connection.
 func (t *Target) advise(err error) error {
 	advice := ""
@@ -261,9 +281,11 @@ func (f *Flags) env() func(string) string {
 }
 
 func (f *Flags) note(text string) {
-	if f.Note != nil {
+	switch {
+	case f.Quiet:
+	case f.Note != nil:
 		f.Note(text)
-		return
+	default:
+		fmt.Fprintln(os.Stderr, "troupe: "+text)
 	}
-	fmt.Fprintln(os.Stderr, "troupe: "+text)
 }

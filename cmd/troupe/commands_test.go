@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// all returns cmd and its visible subcommands.
+func all(cmd *cobra.Command) []*cobra.Command {
+	list := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden {
+			list = append(list, all(sub)...)
+		}
+	}
+	return list
+}
+
+// Every command says in a line what it is for, gives an example that uses it, and prints its help to stdout.
+func TestEveryCommandHasHelp(t *testing.T) {
+	for _, cmd := range all(newRoot()) {
+		path := cmd.CommandPath()
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 80 {
+			t.Errorf("%s: Short %q: want a line of at most 80 bytes without a full stop", path, cmd.Short)
+		}
+		if !strings.Contains(cmd.Example, path) && !strings.Contains(cmd.Example, "troupe help") {
+			t.Errorf("%s: Example %q does not use the command", path, cmd.Example)
+		}
+		for line := range strings.Lines(cmd.Example) {
+			if !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: a line of the example is not indented: %q", path, line)
+			}
+		}
+		root := newRoot()
+		var out, errs bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		root.SetArgs(append(strings.Fields(path)[1:], "--help"))
+		if err := root.Execute(); err != nil || errs.Len() > 0 || !strings.Contains(out.String(), path) {
+			t.Errorf("%s --help: %v, stderr %q, stdout %q", path, err, &errs, &out)
+		}
+	}
+}
+
+// The real program prints help to stdout, and exits with 0.
+func TestHelpIsNoError(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"serve", "-h"}, {"help", "run"}} {
+		cmd := troupe(t, args...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		complaints := slices.DeleteFunc(strings.Split(errs.String(), "\n"), func(line string) bool {
+			return line == "" || strings.Contains(line, "'man.local'") // a file of the system that not all systems have
+		})
+		if err != nil || len(complaints) > 0 || !bytes.Contains(out, []byte("troupe")) {
+			t.Errorf("troupe %q: %v, stderr %q, stdout %q", args, err, &errs, out)
+		}
+	}
+}
+
+// Every flag says in its help what it does, and no two commands use a flag's short name in different ways.
+func TestEveryFlagHasHelp(t *testing.T) {
+	for _, cmd := range all(newRoot()) {
+		for name, usage := range flagsOf(cmd) {
+			if strings.TrimSpace(usage) == "" {
+				t.Errorf("%s --%s has no help", cmd.CommandPath(), name)
+			}
+		}
+	}
+}
+
+func flagsOf(cmd *cobra.Command) map[string]string {
+	flags := make(map[string]string)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags[f.Name] = f.Usage
+		}
+	})
+	return flags
+}
+
+// There is a manual page for each command, the same each time, and man reads it without a complaint.
+func TestManPages(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	write := func() map[string]string {
+		dir := t.TempDir()
+		root := newRoot()
+		root.SetArgs([]string{"man", dir})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		pages := make(map[string]string)
+		paths, _ := filepath.Glob(filepath.Join(dir, "*"))
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages[filepath.Base(path)] = string(text)
+		}
+		return pages
+	}
+	pages := write()
+	for name, text := range write() {
+		if pages[name] != text {
+			t.Errorf("%s differs when it is written again", name)
+		}
+	}
+	for _, cmd := range all(newRoot()) {
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		text, ok := pages[name]
+		if !ok && cmd.Name() != "help" {
+			t.Errorf("there is no page %s", name)
+		} else if ok && !strings.Contains(text, "Nov 2023") {
+			t.Errorf("%s has not the date of SOURCE_DATE_EPOCH", name)
+		}
+	}
+	man, err := exec.LookPath("man")
+	if err != nil {
+		t.Skip("there is no man(1) to read them")
+	}
+	for _, name := range []string{"troupe.1", "troupe-run.1", "troupe-serve.1", "troupe-server-stop.1"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(pages[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(man, "--warnings", "-l", path)
+		cmd.Env = append(slices.Clone(os.Environ()), "MANWIDTH=80", "PAGER=cat", "LC_ALL=C.UTF-8")
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		complaints := slices.DeleteFunc(strings.Split(errs.String(), "\n"), func(line string) bool {
+			return line == "" || strings.Contains(line, "'man.local'") // a file of the system that not all systems have
+		})
+		if err != nil || len(complaints) > 0 || !bytes.Contains(out, []byte("SYNOPSIS")) || !bytes.Contains(out, []byte("EXAMPLE")) {
+			t.Errorf("man %s: %v, %q\n%.500s", name, err, complaints, out)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// completeTime is how long a person who presses Tab waits for a server at most.
+const completeTime = time.Second
+
+// A completer returns the words that may stand where a word that begins with begin is being typed.
+type completer func(ctx context.Context, t *target.Flags, begin string) []string
+
+// completers are the completions of arguments and flags, by the word for it in the usage line of a command, such as
+// PROCESS in "signal PROCESS SIGNAL", or in the text about a flag.
+var completers = map[string]completer{
+	"PROCESS": completeProcesses,
+	"SESSION": completeSessions,
+	"SERVER":  completeServers,
+}
+
+// addCompletion adds the commands completion and help to root, and completes the arguments of all commands that have
+// no completion of their own.
+func addCompletion(root *cobra.Command, t *target.Flags) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Example = "  troupe help run"
+		case "completion":
+			cmd.Short = "Print the completion of commands, ids and names for a shell"
+			cmd.Example = "  troupe completion bash"
+			for _, shell := range cmd.Commands() {
+				shell.Short = "Print the completion for " + shell.Name()
+				shell.Example = completionExamples[shell.Name()]
+			}
+		}
+	}
+	completeArguments(root, t)
+}
+
+// completionExamples are the commands that set up the completion of a shell, for good.
+var completionExamples = map[string]string{
+	"bash":       "  troupe completion bash > ~/.local/share/bash-completion/completions/troupe",
+	"zsh":        "  troupe completion zsh > \"${fpath[1]}/_troupe\"",
+	"fish":       "  troupe completion fish > ~/.config/fish/completions/troupe.fish",
+	"powershell": "  troupe completion powershell | Out-String | Invoke-Expression",
+}
+
+func completeArguments(cmd *cobra.Command, t *target.Flags) {
+	for _, sub := range cmd.Commands() {
+		completeArguments(sub, t)
+	}
+	words, repeated := argumentsOf(cmd.Use)
+	if cmd.ValidArgsFunction == nil && slices.ContainsFunc(words, func(w string) bool { return completers[w] != nil }) {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			i := len(args)
+			if i >= len(words) {
+				if !repeated {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				i = len(words) - 1
+			}
+			return answer(cmd, t, completers[words[i]], args, begin)
+		}
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		word, _ := pflag.UnquoteUsage(f)
+		if c := completers[word]; c != nil {
+			cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				return answer(cmd, t, c, nil, begin)
+			})
+		}
+	})
+}
+
+// answer runs a completer for at most completeTime. Words that are on the line already are left out.
+func answer(cmd *cobra.Command, t *target.Flags, c completer, line []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if c == nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	defer cancel()
+	found := make(chan []string, 1)
+	go func() { found <- c(ctx, t, begin) }()
+	select {
+	case words := <-found:
+		words = slices.DeleteFunc(words, func(w string) bool { return slices.Contains(line, w) || strings.ContainsFunc(w, unsafe) })
+		return words, cobra.ShellCompDirectiveNoFileComp
+	case <-ctx.Done():
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// unsafe reports whether a shell's completion would not pass a character on as it is.
+func unsafe(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("'\"\\$`", r) }
+
+// argumentsOf returns the words of a usage line that stand for arguments, and whether the last may be repeated.
+func argumentsOf(use string) (words []string, repeated bool) {
+	fields := strings.Fields(use)
+	for i, field := range fields {
+		word := strings.Trim(strings.TrimPrefix(field, "[SESSION/]"), "[].…")
+		if i > 0 && word != "" && unicode.IsUpper(rune(word[0])) {
+			words = append(words, word)
+		}
+	}
+	last := fields[len(fields)-1]
+	return words, strings.Contains(last, "...") || strings.Contains(last, "…")
+}
+
+// known returns the sessions of the chosen server, or nil. It starts no server, and asks nobody for a token.
+func known(ctx context.Context, t *target.Flags) []pick.Session {
+	t.Quiet = true
+	c, err := t.DialRunning(ctx, &client.Options{Name: "troupe completion", ReconnectFor: -1})
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	list, err := c.Sessions(ctx, protocol.DetailProcesses)
+	if err != nil {
+		return nil
+	}
+	return pick.Of(list)
+}
+
+func completeProcesses(ctx context.Context, t *target.Flags, begin string) []string {
+	return pick.Processes(known(ctx, t), begin)
+}
+
+func completeSessions(ctx context.Context, t *target.Flags, begin string) []string {
+	return pick.Sessions(known(ctx, t), begin)
+}
+
+func completeServers(_ context.Context, t *target.Flags, begin string) []string {
+	return beginning(t.Servers(), begin)
+}
+
+func beginning(words []string, begin string) (some []string) {
+	for _, w := range words {
+		if strings.HasPrefix(w, begin) {
+			some = append(some, w)
+		}
+	}
+	return some
+}

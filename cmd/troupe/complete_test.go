@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+)
+
+func TestArgumentsOf(t *testing.T) {
+	for use, want := range map[string]string{
+		"ps": "", "signal [flags] [SESSION/]PROCESS SIGNAL": "PROCESS SIGNAL", "stop PROCESS...": "PROCESS +",
+		"logs [flags] [PROCESS ...]": "PROCESS +", "resize [SESSION/]PROCESS COLSxROWS": "PROCESS COLSxROWS", "rename SESSION NAME": "SESSION NAME",
+		"run [flags] [--] PROGRAM [ARGUMENT ...]": "PROGRAM ARGUMENT +",
+	} {
+		words, repeated := argumentsOf(use)
+		if repeated {
+			words = append(words, "+")
+		}
+		if got := strings.Join(words, " "); got != want {
+			t.Errorf("%q: %q, want %q", use, got, want)
+		}
+	}
+}
+
+// Each argument is completed by the word for it in the usage line.
+func TestCompletionOfArguments(t *testing.T) {
+	completers["A"] = func(_ context.Context, _ *target.Flags, begin string) []string {
+		return beginning([]string{"one", "once", "two", "with blank", "with$dollar"}, begin)
+	}
+	completers["HANGS"] = func(ctx context.Context, _ *target.Flags, _ string) []string {
+		select {} // a server that does not answer, and a client that does not heed ctx
+	}
+	defer delete(completers, "A")
+	defer delete(completers, "HANGS")
+	for _, c := range []struct{ use, line, want string }{
+		{"x A B", "", "one once two"},
+		{"x A B", "on", "one once"},
+		{"x A B", "one tw", ""},
+		{"x A A", "one o", "once"},
+		{"x A", "one o", ""},
+		{"x A...", "one two o", "once"},
+		{"x HANGS", "", ""},
+		{"x --flag A", "--flag t", "two"},
+	} {
+		root := &cobra.Command{Use: "troupe"}
+		cmd := &cobra.Command{Use: c.use, Run: func(*cobra.Command, []string) {}}
+		cmd.Flags().String("flag", "", "an `A`")
+		root.AddCommand(cmd)
+		completeArguments(root, &target.Flags{})
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(new(bytes.Buffer))
+		words := strings.Split(c.line, " ")
+		root.SetArgs(append([]string{"__complete", "x"}, words...))
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Fields(out.String())
+		lines = lines[:len(lines)-1] // the directive
+		if got := strings.Join(lines, " "); got != c.want {
+			t.Errorf("%s, %q: %q, want %q", c.use, c.line, got, c.want)
+		}
+	}
+}
+
+// The names of servers come from the config file. Completion starts no server, and runs no program for a token.
+func TestCompletionIsQuiet(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	t.Setenv("TROUPE_URL", "")
+	ran := filepath.Join(dir, "ran")
+	os.Mkdir(filepath.Join(dir, "troupe"), 0o700)
+	config := "[servers.build]\nurl = \"ws://127.0.0.1:1\"\ntoken_command = [\"touch\", \"" + ran + "\"]\n"
+	if err := os.WriteFile(filepath.Join(dir, "troupe", "config.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := completeServers(t.Context(), new(target.Flags), "b"); !slices.Equal(got, []string{"build"}) {
+		t.Errorf("servers %q", got)
+	}
+	for _, server := range []string{"", "build"} {
+		if got := completeSessions(t.Context(), &target.Flags{Server: server}, ""); got != nil {
+			t.Errorf("sessions %q of server %q", got, server)
+		}
+	}
+	for _, path := range []string{ran, filepath.Join(dir, "troupe", "server.lock")} {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s was made", path)
+		}
+	}
+}
