@@ -44,6 +44,9 @@ var (
 	// ErrOtherRun means: the process has begun another run than the request was for, and the server did
 	// nothing.
 	ErrOtherRun = errors.New("client: the process is at another run")
+	// ErrGivenUp means: the process ended more often than its restart policy allows, or with an exit that
+	// the policy gives up on. The error is an ExitError, too.
+	ErrGivenUp = errors.New("client: the server no longer restarts the process")
 	// ErrProcessGone means: the server does not hold the process. Either the process never existed, or
 	// it ended and was forgotten while this client was away.
 	ErrProcessGone = errors.New("client: the server does not hold this process")
@@ -170,6 +173,9 @@ type Client struct {
 	pending   map[protocol.ID]*call // calls without an answer
 	outbound  []*call               // calls in pending not yet sent on this connection
 	processes map[string]*process   // processes whose closed event has not come
+	unsettled map[*process]struct{} // processes for which Wait waits: also for the delivery of their output
+	closing   bool                  // CloseSession was called
+	ended     bool                  // the server has answered session/close
 	acks      map[string]uint64     // process id → seq, not yet sent
 	ackBytes  int                   // bytes delivered since the last ack
 	ackDue    bool                  // the writer must send acks now
@@ -188,6 +194,7 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 		wake:      make(chan struct{}, 1),
 		pending:   make(map[protocol.ID]*call),
 		processes: make(map[string]*process),
+		unsettled: make(map[*process]struct{}),
 		acks:      make(map[string]uint64),
 	}
 	if o != nil {
@@ -226,19 +233,25 @@ func (c *Client) lastHello() protocol.InitializeResult {
 
 // Close detaches from the session. Close returns when the client's goroutines have ended, except
 // goroutines blocked in a Writer or Reader of the caller. The processes go on until the detached TTL of
-// the session passes. Input taken by a StdinPipe but not yet by the server may be lost. A Wait in
-// progress returns ErrClosed. Close always returns nil.
+// the session passes. Input taken by a StdinPipe but not yet by the server may be lost. Reads of a
+// StdoutPipe or StderrPipe return ErrClosed, and so do a Wait in progress and every later call. Close always
+// returns nil.
 func (c *Client) Close() error {
 	c.cancel()
 	<-c.finished
 	return nil
 }
 
-// CloseSession ends the session with all its processes, and closes the client. If the session is gone
+// CloseSession ends the session with all its processes, and closes the client as Close does: for this client
+// CloseSession ends each process with ErrClosed, whatever becomes of the program. If the session is gone
 // already, the error is nil. If processes survived, the session has ended nevertheless, and the error
 // names the processes. If ctx ends first, the session lives until its detached TTL.
 func (c *Client) CloseSession(ctx context.Context) error {
 	defer c.Close()
+	c.mu.Lock()
+	c.closing = true
+	c.giveUp(ErrClosed)
+	c.mu.Unlock()
 	err := c.call(ctx, protocol.MethodSessionClose, protocol.SessionCloseParams{}, nil)
 	if errors.Is(err, ErrSessionGone) {
 		return nil
@@ -293,8 +306,8 @@ func repeatable() protocol.Repeatable { return protocol.Repeatable{RequestID: ra
 // send queues k after every earlier request.
 func (c *Client) send(k *call) {
 	c.mu.Lock()
-	if c.err != nil {
-		k.err = c.err
+	if err := c.refusal(k.method); err != nil {
+		k.err = err
 		c.mu.Unlock()
 		k.done()
 		return
@@ -307,6 +320,14 @@ func (c *Client) send(k *call) {
 	}
 	c.mu.Unlock()
 	c.kick()
+}
+
+// refusal returns why the client does not send a request; nil: the client does.
+func (c *Client) refusal(method string) error {
+	if c.err == nil && c.closing && method != protocol.MethodSessionClose {
+		return ErrClosed
+	}
+	return c.err
 }
 
 // withdraw takes back a call, and returns false if the answer has come.

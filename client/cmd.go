@@ -126,10 +126,17 @@ func (c *Client) Attach(processID string, after uint64) *Cmd {
 }
 
 // An ExitError reports a process that did not end with exit status 0.
+//
+// If the server no longer runs the program again although its restart policy asks for another run,
+// errors.Is(err, ErrGivenUp) is true, and Status says how the last run ended: perhaps with exit status 0.
 type ExitError struct {
 	ProcessID string
 	Status    protocol.ExitStatus
+	GivenUp   string // why the server no longer runs the program again; "": no other run was due
 }
+
+// Is reports whether target is ErrGivenUp and the server has given the process up.
+func (e *ExitError) Is(target error) bool { return target == ErrGivenUp && e.GivenUp != "" }
 
 func (e *ExitError) Error() string {
 	s := "exit status " + strconv.Itoa(e.Status.ExitCode)
@@ -146,6 +153,9 @@ func (e *ExitError) Error() string {
 	}
 	if e.Status.Reason != "" {
 		s += ": " + e.Status.Reason
+	}
+	if e.GivenUp != "" {
+		s += "; given up: " + e.GivenUp
 	}
 	return s
 }
@@ -283,13 +293,14 @@ func (p *process) exit(status protocol.ExitStatus) {
 func (p *process) register() error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if p.c.err != nil {
-		return p.c.err
+	if err := p.c.refusal(protocol.MethodProcessStart); err != nil {
+		return err
 	}
 	if p.c.processes[p.id] != nil {
 		return fmt.Errorf("client: process id %q is in use; choose another, or none", p.id)
 	}
 	p.c.processes[p.id] = p
+	p.c.unsettled[p] = struct{}{}
 	return nil
 }
 
@@ -392,8 +403,11 @@ func InheritEnv() *protocol.EnvPolicy {
 // Wait returns once the process has ended and its output was delivered, or ctx is done. The end of ctx
 // does not affect the process. Several goroutines may wait. The errors are:
 //
-//   - *ExitError: the process failed.
+//   - *ExitError: the program failed. With a restart policy, its last run failed, or the server gave the
+//     process up (ErrGivenUp).
 //   - *GapError: output was lost.
+//   - ErrProcessGone: the server gave the process up without an exit of the program.
+//   - ErrClosed: Close or CloseSession was called.
 //   - ErrSessionGone, or the reason why the session could not be resumed: the session was lost.
 func (cmd *Cmd) Wait(ctx context.Context) error {
 	p := cmd.process
@@ -416,8 +430,8 @@ func (p *process) result() error {
 	switch {
 	case p.failure != nil:
 		return fmt.Errorf("process %s: %w", p.id, p.failure)
-	case p.status != nil && p.status.ExitCode != 0:
-		errs = append(errs, &ExitError{p.id, *p.status})
+	case p.status != nil && (p.status.ExitCode != 0 || p.gaveUp != ""):
+		errs = append(errs, &ExitError{p.id, *p.status, p.gaveUp})
 	}
 	if p.lost != nil {
 		errs = append(errs, p.lost)
@@ -504,7 +518,7 @@ func (cmd *Cmd) StdinPipe() (io.WriteCloser, error) {
 
 // StdoutPipe returns a pipe from the program's stdout. A Read returns io.EOF after all output of the
 // program, or another error if the rest was lost. Wait returns only after the caller has read the pipe
-// to its end or closed the pipe.
+// to its end or closed the pipe, or has closed the client.
 func (cmd *Cmd) StdoutPipe() (io.ReadCloser, error) { return cmd.pipe("StdoutPipe", &cmd.Stdout) }
 
 // StderrPipe is StdoutPipe for stderr.

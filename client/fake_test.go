@@ -31,6 +31,7 @@ type fake struct {
 	most     int64  // bytes of a message, as announced; zero: not announced
 	busy     int    // how many resumes to refuse as attached elsewhere
 	closed   bool   // session/close was called
+	evicts   bool   // session/evicted precedes the answer to session/close
 	acks     int
 	programN sync.WaitGroup
 }
@@ -51,6 +52,7 @@ type fakeProcess struct {
 	tree     bool   // whether terminate asked for the whole tree
 	run      uint64 // of terminate
 	exitCode int
+	gaveUp   string // why the server does not run the program again; "": it never wanted to
 	ended    bool
 }
 
@@ -323,6 +325,9 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		for _, p := range f.procs {
 			p.killed = true
 		}
+		if f.evicts {
+			conn.replies = append(conn.replies, notification(protocol.SessionEvictedNotification{Reason: "session closed by request"}))
+		}
 		return protocol.Empty{}, nil
 	}
 	return nil, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "%s", m.Method)
@@ -410,6 +415,10 @@ func (p *fakeProcess) exit() {
 		status = protocol.ExitStatus{ExitCode: 137, Signal: "SIGKILL"}
 	}
 	p.append(protocol.ExitedNotification{ProcessID: id, Seq: seq + 1, ExitStatus: status}, 0)
+	if p.gaveUp != "" {
+		seq++
+		p.append(protocol.EvictedNotification{ProcessID: id, Seq: seq + 1, Reason: p.gaveUp}, 0)
+	}
 	p.append(protocol.ClosedNotification{ProcessID: id, Seq: seq + 2}, 0)
 	p.ended = true
 }

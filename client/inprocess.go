@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -12,7 +14,8 @@ import (
 //	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, nil)
 //
 // In all other respects the client is the same. Several clients may use the same session one after the
-// other, or a client beside observers. Options.Dialer and Options.JSON have no effect.
+// other, or a client beside observers. Options.Dialer and Options.JSON have no effect. When the troupe stops,
+// the session is gone (ErrSessionGone): no other troupe follows at the same place.
 func InProcess(ctx context.Context, accept func(transport.Conn), o *Options) (*Client, error) {
 	var own Options
 	if o != nil {
@@ -21,7 +24,19 @@ func InProcess(ctx context.Context, accept func(transport.Conn), o *Options) (*C
 	own.Dialer = func(context.Context) (transport.Conn, error) {
 		ours, theirs := transport.Pipe(transport.SubprotocolMsgpack)
 		accept(theirs)
-		return ours, nil
+		return inProcess{ours}, nil
 	}
 	return Dial(ctx, "", &own)
+}
+
+// inProcess is a connection to a troupe in the same program.
+type inProcess struct{ transport.Conn }
+
+func (c inProcess) ReadMessage() ([]byte, error) {
+	msg, err := c.Conn.ReadMessage()
+	var closed *transport.CloseError
+	if errors.As(err, &closed) && closed.Code == transport.CloseGoingAway {
+		err = fmt.Errorf("%w: the troupe in this program has stopped: %w", ErrSessionGone, err)
+	}
+	return msg, err
 }

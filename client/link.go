@@ -94,7 +94,7 @@ func (c *Client) after(lost error) (planned bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.ctx.Err() != nil:
+	case c.ctx.Err() != nil, c.ended:
 		return false, ErrClosed
 	case c.evicted != nil:
 		return false, c.evicted
@@ -116,6 +116,8 @@ const closeEvicted = 4001
 func final(lost error) error {
 	var closed *transport.CloseError
 	switch {
+	case errors.Is(lost, ErrSessionGone): // says InProcess
+		return lost
 	case !errors.As(lost, &closed):
 		return nil
 	case closed.Code == closeEvicted: // the connection ended before session/evicted came
@@ -130,17 +132,31 @@ func final(lost error) error {
 func (c *Client) end(err error) {
 	c.mu.Lock()
 	c.err = err
+	if c.closing { // the end of the session is the end that CloseSession wants
+		c.err = ErrClosed
+	}
 	calls := slices.Collect(maps.Values(c.pending))
 	clear(c.pending)
-	for _, p := range c.processes {
-		p.fail(err)
-	}
+	c.giveUp(c.err)
 	c.mu.Unlock()
 	for _, k := range calls {
-		k.err = err
+		if k.err = err; k.method != protocol.MethodSessionClose {
+			k.err = c.err
+		}
 		k.done()
 	}
 	c.cancel()
+}
+
+// giveUp fails every process with err. If the caller has closed the client, the caller may no longer read
+// the pipes, and Wait must not wait for a reader.
+func (c *Client) giveUp(err error) {
+	for p := range c.unsettled { // settle removes processes
+		if err == ErrClosed {
+			p.closePipes(err)
+		}
+		p.fail(err)
+	}
 }
 
 // A pace says how long to wait before the next attempt to resume, and when to give up. A connection
@@ -334,10 +350,11 @@ func (c *Client) handshake(conn link) error {
 	if err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
-	if err := conn.sendNow(msg); err != nil {
-		return fmt.Errorf("client: initialize: %w", err)
+	unsent := conn.sendNow(msg)
+	frame, err := conn.ReadMessage() // also if nothing was sent: the server may have said why
+	if err == nil {
+		err = unsent
 	}
-	frame, err := conn.ReadMessage()
 	if err != nil {
 		return fmt.Errorf("client: initialize: %w", err)
 	}
@@ -618,6 +635,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	}
 	delete(c.pending, m.ID)
 	c.progress = c.progress || !k.once
+	c.ended = c.ended || k.method == protocol.MethodSessionClose && m.Kind == protocol.Response
 	c.mu.Unlock()
 	switch {
 	case m.Kind == protocol.Failure:
@@ -677,7 +695,7 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {
 			return err
 		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.fail(fmt.Errorf("%w: %s", ErrProcessGone, n.Reason)) })
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.evict(n.Reason) })
 	case protocol.NotifySessionEvicted:
 		var n protocol.SessionEvictedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

@@ -53,8 +53,9 @@ type process struct {
 	queued  int    // bytes in both lanes
 	discard bool   // the rest of the output is not wanted
 	status  *protocol.ExitStatus
-	closed  bool  // the server has no more to send
-	failure error // why the client will receive no more
+	gaveUp  string // why the server does not run the program again; "": no restart was due
+	closed  bool   // the server has no more to send
+	failure error  // why the client will receive no more
 	lost    *GapError
 	input   error // the error of a Read from Stdin
 	ended   bool  // closed or failed, and all was delivered
@@ -202,6 +203,25 @@ func (p *process) close() {
 	p.settle()
 }
 
+// evict records that the server gave the process up: after the exit of a run, or without an exit.
+func (p *process) evict(reason string) {
+	if p.status == nil {
+		p.fail(fmt.Errorf("%w: %s", ErrProcessGone, reason))
+		return
+	}
+	p.gaveUp = reason // process/closed follows
+}
+
+// closePipes ends the pipes whose output the caller has not read to the end, and the pipes for input.
+func (p *process) closePipes(err error) {
+	for _, pipe := range p.pipes {
+		if _, output := pipe.(*io.PipeWriter); output && p.closed && p.failure == nil {
+			p.failure = err // output is lost
+		}
+		pipe.CloseWithError(err)
+	}
+}
+
 // fail records err as the reason why this client will not get the rest of the output.
 func (p *process) fail(err error) {
 	if p.closed || p.failure != nil {
@@ -217,6 +237,7 @@ func (p *process) settle() {
 		return
 	}
 	p.ended = true
+	delete(p.c.unsettled, p)
 	err := p.failure
 	if err == nil && p.lost != nil {
 		err = p.lost

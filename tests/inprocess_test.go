@@ -102,3 +102,36 @@ func sum256(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return sum[:]
 }
+
+// The sessions of a troupe in the same program end when the troupe is killed. The client says so at once and
+// does not look for another troupe.
+func TestInProcessAfterKill(t *testing.T) {
+	t.Parallel()
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+	troupe, err := actors.Start(system, actors.Config{Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
+	defer cancel()
+	c, err := client.InProcess(ctx, func(conn transport.Conn) { troupe.Accept(conn) }, &client.Options{ReconnectFor: client.Forever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cmd := c.Command("sleep", "1000")
+	if err := cmd.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(ctx); !errors.Is(err, client.ErrSessionGone) {
+		t.Errorf("Wait: %v, want ErrSessionGone", err)
+	}
+	if _, err := c.Processes(ctx); !errors.Is(err, client.ErrSessionGone) {
+		t.Errorf("Processes: %v, want ErrSessionGone", err)
+	}
+}

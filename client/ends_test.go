@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Wait returns after Close and after CloseSession, although the caller does not read the pipes, whether the
+// program runs or has ended.
+func TestWaitAfterCloseWithUnreadPipe(t *testing.T) {
+	for _, program := range []string{"wait", "hello"} {
+		for name, end := range map[string]func(*Client) error{
+			"Close":        (*Client).Close,
+			"CloseSession": func(c *Client) error { return c.CloseSession(context.Background()) },
+		} {
+			t.Run(program+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := connect(t, newFake(programs), nil)
+					cmd := c.Command(program)
+					stdout, _ := cmd.StdoutPipe()
+					stderr, _ := cmd.StderrPipe()
+					if err := cmd.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait() // the pipe is full
+					if err := end(c); err != nil {
+						t.Error(err)
+					}
+					waited := make(chan error, 1)
+					go func() { waited <- cmd.Wait(context.Background()) }()
+					synctest.Wait()
+					select {
+					case err := <-waited:
+						if !errors.Is(err, ErrClosed) {
+							t.Errorf("Wait: %v", err)
+						}
+					default:
+						t.Error("Wait hangs")
+					}
+					for _, pipe := range []io.Reader{stdout, stderr} {
+						if _, err := io.ReadAll(pipe); !errors.Is(err, ErrClosed) {
+							t.Errorf("the pipe ends with %v, as if all output had been read", err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// After CloseSession every method returns ErrClosed, in whatever order the server says that the session has
+// ended. Lost is not called.
+func TestOneErrorAfterCloseSession(t *testing.T) {
+	for range 50 {
+		for _, evicts := range []bool{false, true} {
+			f := newFake(programs)
+			f.evicts = evicts
+			c := connect(t, f, &Options{Lost: func(err error) { t.Errorf("lost: %v", err) }})
+			cmd := c.Command("wait")
+			if err := cmd.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			waited := make(chan error, 1)
+			go func() { waited <- cmd.Wait(t.Context()) }()
+			if err := c.CloseSession(t.Context()); err != nil {
+				t.Errorf("CloseSession: %v", err)
+			}
+			for what, err := range map[string]error{
+				"Wait in progress": <-waited,
+				"Wait":             cmd.Wait(t.Context()),
+				"Kill":             cmd.Kill(t.Context()),
+				"Run":              c.Command("hello").Run(t.Context()),
+			} {
+				if !errors.Is(err, ErrClosed) || errors.Is(err, ErrSessionGone) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if err := c.CloseSession(t.Context()); err != nil && !errors.Is(err, ErrClosed) {
+				t.Errorf("CloseSession again: %v", err)
+			}
+		}
+	}
+}
+
+// A program that is given up after its restarts ended with its last exit.
+func TestGivenUp(t *testing.T) {
+	for _, code := range []int{7, 0} {
+		c := connect(t, newFake(map[string]func(*fakeProcess){"fails": func(p *fakeProcess) {
+			p.print(protocol.Stdout, "out")
+			p.exitCode, p.gaveUp = code, "restarted too often"
+		}}), nil)
+		out, err := c.Command("fails").Output(t.Context())
+		var exit *ExitError
+		if string(out) != "out" || !errors.As(err, &exit) || exit.Status.ExitCode != code || !errors.Is(err, ErrGivenUp) ||
+			errors.Is(err, ErrProcessGone) || !strings.Contains(err.Error(), "restarted too often") {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+}
