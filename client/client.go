@@ -165,6 +165,7 @@ type Client struct {
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
 	conn      transport.Conn // nil while disconnected
+	connN     uint64         // counts the connections; the number of conn
 	err       error          // why the client ended; nil: the client is alive
 	evicted   error          // set by the reader; run then ends
 	recycle   bool           // a process must be named in the next resume
@@ -274,13 +275,16 @@ type call struct {
 	params any    // read with Client.mu held, only while the call is pending
 	result any    // a pointer, or nil
 	once   bool   // the call concerns only this connection, and is not repeated
+	bound  uint64 // the only connection on which the call makes sense, as of Client.connN; 0: any
 	done   func() // runs once, after err and result are set; must not block
 
 	// Owned by the client.
-	n    int64 // the order of sending
-	id   protocol.ID
-	sent bool // on this connection or an earlier one
-	err  error
+	n     int64 // the order of sending
+	id    protocol.ID
+	sent  bool   // on this connection or an earlier one
+	sends int    // on how many connections the call was sent
+	on    uint64 // the connection that brought the answer, as of Client.connN
+	err   error
 }
 
 // call sends a request and waits for its answer, over any number of cuts. If ctx ends first, call
@@ -308,6 +312,12 @@ func (c *Client) send(k *call) {
 	c.mu.Lock()
 	if err := c.refusal(k.method); err != nil {
 		k.err = err
+		c.mu.Unlock()
+		k.done()
+		return
+	}
+	if k.bound != 0 && (c.conn == nil || k.bound != c.connN) {
+		k.err = errOldLink
 		c.mu.Unlock()
 		k.done()
 		return

@@ -454,7 +454,18 @@ func (c *Client) serve(conn link) error {
 
 	c.mu.Lock()
 	c.conn, c.outbound = nil, nil
+	var bound []*call
+	for id, k := range c.pending {
+		if k.bound != 0 {
+			bound = append(bound, k)
+			delete(c.pending, id)
+		}
+	}
 	c.mu.Unlock()
+	for _, k := range bound {
+		k.err = errOldLink
+		k.done()
+	}
 	return err
 }
 
@@ -469,6 +480,7 @@ func (c *Client) attach(conn link) bool {
 		return false
 	}
 	c.conn = conn.Conn
+	c.connN++
 	var held []*process
 	for _, p := range c.processes {
 		if p.acked > 0 {
@@ -582,6 +594,7 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 		}
 		if err == nil {
 			k.sent = true
+			k.sends++
 			c.mu.Unlock()
 			return msg
 		}
@@ -634,6 +647,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 		return
 	}
 	delete(c.pending, m.ID)
+	k.on = c.connN
 	c.progress = c.progress || !k.once
 	c.ended = c.ended || k.method == protocol.MethodSessionClose && m.Kind == protocol.Response
 	c.mu.Unlock()

@@ -33,6 +33,9 @@ type host struct {
 	// onMessage gets the number and the method of each message, from 1. If onMessage returns true, the
 	// connection is cut before the server gets the message. nil: no message is cut.
 	onMessage func(n int, method string) bool
+	// loseAnswer is called for each message of the server. If loseAnswer returns true, the connection is cut, and
+	// the message is lost. nil: no message is lost.
+	loseAnswer func() bool
 }
 
 func newHost(t *testing.T, config actors.Config) *host {
@@ -116,10 +119,25 @@ func (c *tapped) ReadMessage() ([]byte, error) {
 	return frame, nil
 }
 
+func (c *tapped) WriteMessage(msg []byte, binary bool) error {
+	c.h.mu.Lock()
+	lose := c.h.loseAnswer
+	c.h.mu.Unlock()
+	if lose != nil && lose() {
+		c.Conn.Close(1006, "cut by the test")
+		return io.ErrClosedPipe
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
 // viaCall are the methods without a typed method of the client: Client.Call reaches them.
 var viaCall = map[string]string{
 	protocol.MethodFsWatch:                 "the app-server wire alone has it",
 	protocol.MethodFsUnwatch:               "the app-server wire alone has it",
+	protocol.MethodFsGetMetadata:           "fs/stat tells more",
+	protocol.MethodFsReadDirectory:         "fs/list tells more",
+	protocol.MethodFsWatchMissing:          "a notification follows, which Client does not hand on",
+	protocol.MethodHTTPRequest:             "without a typed method",
 	protocol.MethodProcessSpawn:            "a sister API",
 	protocol.MethodProcessWriteStdin:       "a sister API",
 	protocol.MethodProcessResizePty:        "a sister API",
@@ -133,14 +151,6 @@ var viaCall = map[string]string{
 	protocol.MethodCapabilitiesDiscover:    "about plugins of the peer",
 }
 
-func init() { // typed methods of these are still missing
-	for method := range connection.Methods() {
-		if strings.HasPrefix(method, "fs/") || method == protocol.MethodHTTPRequest {
-			viaCall[method] = "without a typed method"
-		}
-	}
-}
-
 // TestClientHasAllMethods: for each method of the wire, a method of the client sends it.
 func TestClientHasAllMethods(t *testing.T) {
 	h := newHost(t, actors.Config{})
@@ -151,7 +161,7 @@ func TestClientHasAllMethods(t *testing.T) {
 	if err := cat.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	everything(ctx, c)
+	everything(ctx, c, t.TempDir())
 	eventually(t, "the acknowledgement of the output", func() bool { return slices.Contains(h.methods(), protocol.MethodSessionAck) })
 	if err := c.CloseSession(ctx); err != nil {
 		t.Error(err)
@@ -173,7 +183,7 @@ func TestClientHasAllMethods(t *testing.T) {
 }
 
 // everything calls the methods of a client, whether they succeed or not.
-func everything(ctx context.Context, c *client.Client) {
+func everything(ctx context.Context, c *client.Client, dir string) {
 	c.SessionInfo(ctx)
 	c.Sessions(ctx, "")
 	c.ServerInfo(ctx)
@@ -198,6 +208,26 @@ func everything(ctx context.Context, c *client.Client) {
 	p.Write(ctx, []byte("x"))
 	p.CloseStdin(ctx)
 	p.Read(ctx, nil)
+
+	f := c.FS("/no/such/directory").WithContext(ctx)
+	f.Stat("a")
+	f.ReadDir("a")
+	f.RealPath("a")
+	f.Tree("a", protocol.FsWalkOptions{})
+	f.ReadFile("a")
+	f.Mkdir("a")
+	f.Remove("a")
+	f.Rename("a", "b")
+	f.Symlink("b", "a")
+	f.Chmod("a", 0o644)
+	f.Copy("a", "b")
+	here := c.FS(dir).WithContext(ctx)
+	here.WriteFile("a", nil, nil)
+	here.WriteFile("private", []byte("x"), &client.WriteOptions{Mode: 0o600})
+	if file, err := here.Open("private"); err == nil {
+		io.Copy(io.Discard, file)
+		file.Close()
+	}
 }
 
 func TestInfo(t *testing.T) {

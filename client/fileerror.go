@@ -1,0 +1,96 @@
+package client
+
+import (
+	"errors"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// ErrFileChanged means: the connection was cut while a file was read, and the file on the server is another one
+// now, or has another size or time. The rest would not fit to the part read before. Read the file again.
+var ErrFileChanged = errors.New("the file changed while the connection was cut: read it again")
+
+// errOldLink is the error of a call about a connection that has ended.
+var errOldLink = errors.New("client: the connection was cut")
+
+// A fileError is the server's refusal of a call about a file. errors.Is finds the error of the operating system,
+// and so fs.ErrNotExist, fs.ErrPermission and fs.ErrExist; errors.As finds the *protocol.Error.
+type fileError struct {
+	refused *protocol.Error
+	errno   syscall.Errno // 0: unknown
+}
+
+func (e *fileError) Error() string {
+	text, _, _ := strings.Cut(e.refused.Message, " (os error ")
+	if advice := e.refused.Advice(); advice != "" {
+		text += ": " + advice
+	}
+	return text
+}
+
+func (e *fileError) Unwrap() []error {
+	if e.errno == 0 {
+		return []error{e.refused}
+	}
+	return []error{e.refused, e.errno}
+}
+
+// kindErrnos are the errors of the operating system for kinds of errors.
+var kindErrnos = map[protocol.ErrorKind]syscall.Errno{
+	protocol.KindNotFound:      syscall.ENOENT,
+	protocol.KindUnknownHandle: syscall.ENOENT,
+	protocol.KindPermission:    syscall.EACCES,
+	protocol.KindPolicy:        syscall.EACCES,
+	protocol.KindRole:          syscall.EACCES,
+	protocol.KindExists:        syscall.EEXIST,
+	protocol.KindNotDirectory:  syscall.ENOTDIR,
+	protocol.KindNotEmpty:      syscall.ENOTEMPTY,
+	protocol.KindNoSpace:       syscall.ENOSPC,
+	protocol.KindReadOnly:      syscall.EROFS,
+	protocol.KindTooLarge:      syscall.EFBIG,
+}
+
+// sameErrnos are errors that have the same number on every Unix.
+var sameErrnos = []syscall.Errno{syscall.EPERM, syscall.ENOENT, syscall.EACCES, syscall.EEXIST, syscall.EXDEV, syscall.ENOTDIR,
+	syscall.EISDIR, syscall.EINVAL, syscall.EFBIG, syscall.ENOSPC, syscall.EROFS}
+
+var osError = regexp.MustCompile(`\(os error (\d+)\)$`)
+
+// errnoOf returns the error of the operating system in a refusal; 0: none is known.
+func errnoOf(refused *protocol.Error) syscall.Errno {
+	if errno := kindErrnos[refused.Kind()]; errno != 0 {
+		return errno
+	}
+	if m := osError.FindStringSubmatch(refused.Message); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		for _, errno := range sameErrnos {
+			if int(errno) == n {
+				return errno
+			}
+		}
+	}
+	switch {
+	case refused.Code == protocol.CodeNotFound:
+		return syscall.ENOENT
+	case refused.Code == protocol.CodeObserver, strings.Contains(refused.Message, "not allowed by the policy"):
+		return syscall.EACCES
+	}
+	return 0
+}
+
+// pathError returns err as an *fs.PathError; nil if err is nil.
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused *protocol.Error
+	if errors.As(err, &refused) {
+		err = &fileError{refused, errnoOf(refused)}
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
