@@ -119,15 +119,15 @@ type ProcessStartParams struct {
 	Size      *Size      `json:"size,omitempty"`      // of the PTY; nil: 24 rows, 80 columns
 	Retention *Retention `json:"retention,omitempty"` // nil: the server's default
 
-	// TimeoutMs is how long the process may run before the server kills it, in milliseconds. Nil or
-	// 0 means: no limit.
+	// TimeoutMs is how long a run may take before the server ends it, in milliseconds. Nil or 0 means: no
+	// limit.
 	TimeoutMs *uint64 `json:"timeoutMs,omitempty"`
 
 	// StopSignal replaces SIGTERM as the signal asking the process to end. Absent: SignalTerminate.
 	StopSignal Signal `json:"stopSignal,omitempty"`
 
-	// KillGraceMs is the time between SIGTERM and SIGKILL when the server ends the process, in
-	// milliseconds. Nil means the server's default; 0 means SIGKILL at once.
+	// KillGraceMs is the time between StopSignal and SIGKILL when the server ends the process, in
+	// milliseconds. Nil means the server's default; 0 means SIGKILL at once. (PROTOCOL.md, section 7.4.)
 	KillGraceMs *uint64 `json:"killGraceMs,omitempty"`
 
 	// MergeStderr sends stderr into the pipe of stdout: the output of both is Stdout, in the order
@@ -459,8 +459,8 @@ func (p ProcessSignalParams) Process() string { return p.ProcessID }
 type ProcessTerminateParams struct {
 	ProcessID string `json:"processId" wire:"required"`
 
-	// GraceMs is the time between SIGTERM and SIGKILL in milliseconds. Nil or 0 means SIGKILL at
-	// once.
+	// GraceMs is the time between StopSignal and SIGKILL in milliseconds. Nil or 0 means SIGKILL at once, as
+	// exec-server does. (PROTOCOL.md, section 7.4.)
 	GraceMs *uint64 `json:"graceMs,omitempty"`
 
 	// Tree kills all descendants of the process, too, even after the process has exited.

@@ -114,6 +114,7 @@ func TestTimeout(t *testing.T) {
 		{name: "at once", script: `trap 'echo polite; exit 0' TERM; (sleep $0 &); (setsid sleep $0 &); sleep $0 & wait`, params: obj{"killGraceMs": 0}, code: 137, signal: "SIGKILL"},
 		{name: "terminal", script: `(sleep $0 &); sleep $0`, params: obj{"tty": true, "killGraceMs": 0}, code: 137, signal: "SIGKILL"},
 		{name: "with grace", script: `trap 'echo polite; exit 9' TERM; sleep $0 & wait`, params: obj{"killGraceMs": 3_600_000}, code: 9, output: "polite\n"},
+		{name: "default grace", script: `trap 'echo polite; exit 9' TERM; sleep $0 & wait`, code: 9, output: "polite\n"},
 		{name: "grace used up", script: `trap '' TERM; sleep $0`, params: obj{"killGraceMs": 1}, code: 137, signal: "SIGKILL"},
 	} {
 		token := newToken(t)

@@ -57,8 +57,9 @@ type Config struct {
 	// ClosedRetention is how long clients can read a process after it has closed. 0 means 80 s, as the
 	// peer; negative means not at all.
 	ClosedRetention time.Duration
-	// KillGrace is the time between SIGTERM and SIGKILL at a shutdown of the server. 0 means 2 s;
-	// negative means SIGKILL at once.
+	// KillGrace is the time between the stop signal and SIGKILL, whoever ends a program, unless its client has asked
+	// for another time. At a shutdown of the server KillGrace is also the longest. 0 means 2 s; negative means
+	// SIGKILL at once. (PROTOCOL.md, section 7.4.)
 	KillGrace time.Duration
 
 	// Retention is how much output a process may hold for its owner, unless the client asks for

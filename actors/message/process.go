@@ -17,8 +17,8 @@ type Forgotten struct{}
 // answer.
 type Stop struct {
 	Reason string
-	// Shutdown is the time between SIGTERM and SIGKILL of a process without killGraceMs, and the
-	// most for every other process. 0: SIGKILL at once. Negative: killGraceMs alone counts.
+	// Shutdown is the longest time between the stop signal and SIGKILL. 0: SIGKILL at once. Negative: the
+	// grace of the process counts.
 	Shutdown time.Duration
 }
 

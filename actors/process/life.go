@@ -20,11 +20,10 @@ import (
 
 func (p *process) lifeConfig() life.Config {
 	c := life.Config{
-		Grouped:    p.group != nil,
-		Restart:    p.restart,
-		KillGrace:  -1,
-		GroupGrace: max(p.env.KillGrace, 0),
-		Keep:       p.keeps(),
+		Grouped:   p.group != nil,
+		Restart:   p.restart,
+		KillGrace: max(p.env.KillGrace, 0),
+		Keep:      p.keeps(),
 	}
 	if g := p.params.KillGraceMs; g != nil {
 		c.KillGrace = env.FromMillis(*g)

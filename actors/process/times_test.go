@@ -86,7 +86,7 @@ func TestKillIsNotPutOff(t *testing.T) {
 		{"terminate again", protocol.ProcessStartParams{}, []any{terminate(5 * time.Second), terminate(time.Hour)}, 5 * time.Second},
 		{"terminate each second", protocol.ProcessStartParams{}, []any{terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second), terminate(2 * time.Second)}, 2 * time.Second},
 		{"terminate sooner", protocol.ProcessStartParams{}, []any{terminate(time.Hour), terminate(2 * time.Second)}, 3 * time.Second},
-		{"terminate during shutdown", protocol.ProcessStartParams{}, []any{message.Stop{Reason: message.ReasonShutdown, Shutdown: 2 * time.Second}, terminate(time.Hour)}, 2 * time.Second},
+		{"terminate during shutdown", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{message.Stop{Reason: message.ReasonShutdown, Shutdown: 2 * time.Second}, terminate(time.Hour)}, 2 * time.Second},
 		{"terminate after the timeout", protocol.ProcessStartParams{TimeoutMs: ms(time.Second), KillGraceMs: ms(2 * time.Second)}, []any{nil, nil, terminate(time.Hour)}, 3 * time.Second},
 		{"session/close after terminate", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{terminate(2 * time.Second), message.Stop{Reason: message.ReasonClosed, Shutdown: -1}}, 2 * time.Second},
 		{"shutdown after session/close", protocol.ProcessStartParams{KillGraceMs: ms(time.Hour)}, []any{message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, message.Stop{Reason: message.ReasonClosed, Shutdown: 2 * time.Second}}, 3 * time.Second},

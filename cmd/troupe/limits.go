@@ -35,7 +35,7 @@ func (o *serveOptions) registerLimits(f *flag.FlagSet) {
 	f.Func("default-limits", "limits of programs whose client names none, as the `JSON` of limits at process/start, such as {\"nofile\":1024}", limitsInto(&o.config.DefaultLimits))
 	f.Func("max-limits", "the largest limits that a client may name, as `JSON`; nice and oomScoreAdj: the smallest. They also hold where --default-limits names none", limitsInto(&o.config.MaxLimits))
 	f.DurationVar(&o.config.ClosedRetention, "closed-retention", 80*time.Second, "how long the output of a process can be read after its end")
-	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs when the server stops")
+	f.DurationVar(&o.config.KillGrace, "kill-grace", 2*time.Second, "time between SIGTERM and SIGKILL for programs that do not say another; when the server stops, the longest such time")
 	f.Int64Var(&o.config.Retention, "retention", 1<<20, "`bytes` of output that the server holds for each process before the process has to wait")
 	f.Int64Var(&o.config.Budget, "memory-budget", 1<<30, "`bytes` that clients may make the server hold; negative: no bound. Five eighths are for output (without the first 64 KiB of each process), a quarter for messages, requests and answers (without the first 64 KiB of each connection), an eighth for arguments and environments of processes (without the first 64 KiB of each session)")
 	f.Int64Var(&o.config.SpoolLimit, "spool-limit", 1<<30, "`bytes` that a program may spool; 0: no spool")

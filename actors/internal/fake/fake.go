@@ -150,10 +150,10 @@ func (c *Child) Release() error { return nil }
 func (c *Child) StdinUnread() int64 { return 0 }
 
 // Env returns an environment without a log, a budget and a Host: each child that an actor starts is the
-// next one.
+// next one. The server's grace is 0, because a Child ends with SIGKILL alone.
 func Env(next func() *Child) *env.Env {
 	return &env.Env{
-		Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
+		Config:       config.Config{Log: slog.New(slog.DiscardHandler), KillGrace: -1}.WithDefaults(),
 		OutputBudget: child.NewBudget(0, func() {}),
 		StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			c := next()

@@ -134,11 +134,8 @@ func (l *Life) stop(now Now) {
 		l.ending.reason = l.stopping.reason
 	}
 	grace := l.config.KillGrace
-	if limit := l.stopping.shutdown; limit >= 0 {
-		if grace < 0 {
-			grace = limit
-		}
-		grace = min(grace, limit)
+	if longest := l.stopping.shutdown; longest >= 0 {
+		grace = min(grace, longest)
 	}
 	if l.ending.stopped {
 		l.hasten(now, grace)

@@ -81,19 +81,15 @@ func (l *Life) obeyEnding(now Now) {
 
 // endRun ends a run, with its grace; the process goes on.
 func (l *Life) endRun(now Now, reason string) {
-	grace := l.config.KillGrace
-	if grace < 0 {
-		grace = l.config.GroupGrace
-	}
 	l.ending.rest = true
 	if l.ending.reason != "" { // the run has had its stop signal
-		l.hasten(now, grace)
+		l.hasten(now, l.config.KillGrace)
 		return
 	}
 	if l.lives(now) {
 		l.ending.reason = reason
 	}
-	l.kill(now, grace)
+	l.kill(now, l.config.KillGrace)
 }
 
 // tellEnded tells the group the end of the last run, once.

@@ -37,10 +37,9 @@ type Config struct {
 	Grouped bool
 	// Restart is the restart policy. Nil: a single run.
 	Restart *supervision.Restart
-	// KillGrace is the time between the stop signal and SIGKILL. Negative: the client did not say.
+	// KillGrace is the time between the stop signal and SIGKILL, whoever ends a run. 0: SIGKILL at once. Only
+	// Terminate has a grace of its own.
 	KillGrace time.Duration
-	// GroupGrace replaces a negative KillGrace when the group ends a run.
-	GroupGrace time.Duration
 	// Timeout bounds each run. 0 or less: no bound.
 	Timeout time.Duration
 	// Keep is how long a closed process can be read.
@@ -149,7 +148,7 @@ type between struct {
 
 // stopping is the end of the process by Stop.
 type stopping struct {
-	// The newest Stop. shutdown is the default of KillGrace, and its bound. Negative: only KillGrace counts.
+	// The newest Stop. shutdown is the longest KillGrace. Negative: no bound.
 	reason   string
 	shutdown time.Duration
 

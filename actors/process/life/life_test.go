@@ -84,7 +84,7 @@ func (s *story) check(err error) {
 var again = &supervision.Restart{Policy: supervision.Permanent, Intensity: supervision.Intensity{Restarts: 100}}
 
 func TestOneRun(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Keep: time.Second})
+	s := begin(t, Config{Keep: time.Second})
 	s.want("Spawn1")
 	s.spawned()
 	s.want("Announce, Begin")
@@ -160,7 +160,7 @@ func TestTimeoutWhileEnding(t *testing.T) {
 // A run starts once the probe of the last run is over, its tree gone, and its streams read.
 func TestNextRunWaits(t *testing.T) {
 	for _, last := range []string{"the probe", "the tree", "the streams", "the owner"} {
-		s := begin(t, Config{KillGrace: -1, Restart: again})
+		s := begin(t, Config{Restart: again})
 		s.spawned()
 		s.want("Spawn1, Announce, Begin")
 		s.Probing, s.Full = last == "the probe", last == "the owner"
@@ -189,7 +189,7 @@ func TestNextRunWaits(t *testing.T) {
 
 // A run after the first waits for the rate of starts, also after process/restart.
 func TestNextRunIsPaced(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Restart: again})
+	s := begin(t, Config{Restart: again})
 	s.Paced = s.Time.Add(time.Hour)
 	s.spawned()
 	s.want("Spawn1, Announce, Begin")
@@ -210,7 +210,7 @@ func TestNextRunIsPaced(t *testing.T) {
 
 // Survivors of a kill are reported, and no run starts beside survivors.
 func TestSurvivors(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Keep: time.Hour, Restart: again})
+	s := begin(t, Config{Keep: time.Hour, Restart: again})
 	s.spawned()
 	s.exits(0)
 	s.TreeGone(s.Now, 1, errors.New("12 left"))
@@ -276,7 +276,7 @@ func TestStopTwice(t *testing.T) {
 
 // If a process is terminated while its next run is being started, the run ends as soon as its child is there.
 func TestTerminateWhileSpawning(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Restart: again})
+	s := begin(t, Config{Restart: again})
 	s.spawned()
 	s.ends(0)
 	s.want("Spawn1, Announce, Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
@@ -289,7 +289,7 @@ func TestTerminateWhileSpawning(t *testing.T) {
 
 // The next instance of a failed actor kills the tree again: the answer to KillTree may be lost.
 func TestResume(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1})
+	s := begin(t, Config{})
 	s.spawned()
 	s.Terminate(s.Now, 0, true)
 	s.want("Spawn1, Announce, Begin, KillTree")
@@ -302,7 +302,7 @@ func TestResume(t *testing.T) {
 
 // If the server could not start a run, the next try has the same number.
 func TestNotStarted(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Restart: again})
+	s := begin(t, Config{Restart: again})
 	s.spawned()
 	s.ends(0)
 	s.want("Spawn1, Announce, Begin, Unwatch, LogExited, Abandon, KillTree, AnswerTrees, LogRestarted2 0s, Finish, Spawn2")
@@ -319,7 +319,7 @@ func TestNotStarted(t *testing.T) {
 
 // A second order to end the same run does nothing.
 func TestOrderToEndOnce(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s := begin(t, Config{Grouped: true, Restart: again})
 	s.order(1, supervision.Running, 1)
 	s.want("Announce, Spawn1")
 	s.spawned()
@@ -336,7 +336,7 @@ func TestOrderToEndOnce(t *testing.T) {
 
 // The log says for how long a member has not run. The log says nothing of a member that never ran.
 func TestDelayOfMembers(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s := begin(t, Config{Grouped: true, Restart: again})
 	s.want("Announce")
 	s.pass(time.Minute)
 	s.order(1, supervision.Running, 1)
@@ -354,7 +354,7 @@ func TestDelayOfMembers(t *testing.T) {
 	s.order(3, supervision.Running, 3)
 	s.want("LogRestarted3 1m1s, Finish, Spawn3")
 
-	s = begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s = begin(t, Config{Grouped: true, Restart: again})
 	s.order(1, supervision.Ending, 1)
 	s.want("Announce, TellEnded1")
 	s.order(2, supervision.Running, 2)
@@ -364,7 +364,7 @@ func TestDelayOfMembers(t *testing.T) {
 // After TellEnded of a run whose output waits for the owner, the group may order a later run while
 // the shell looks for the tree again.
 func TestOrderWhileTreeIsKilled(t *testing.T) {
-	s := begin(t, Config{KillGrace: -1, Grouped: true, Restart: again})
+	s := begin(t, Config{Grouped: true, Restart: again})
 	s.order(1, supervision.Running, 1)
 	s.want("Announce, Spawn1")
 	s.spawned()

@@ -52,7 +52,7 @@ func newWorld(t *rapid.T) *world {
 		return time.Duration(rapid.IntRange(min, max).Draw(t, name)) * time.Millisecond
 	}
 	w := &world{t: t, now: time.Unix(0, 0), served: true, exits: map[int]bool{}}
-	w.config = Config{KillGrace: ms("kill grace", -1, 20), GroupGrace: ms("group grace", 0, 20), Timeout: ms("timeout", 0, 50), Keep: ms("keep", 0, 50)}
+	w.config = Config{KillGrace: ms("kill grace", 0, 20), Timeout: ms("timeout", 0, 50), Keep: ms("keep", 0, 50)}
 	w.config.Grouped = rapid.Bool().Draw(t, "grouped")
 	if w.config.Grouped || rapid.Bool().Draw(t, "restart") {
 		w.config.Restart = w.policy()
