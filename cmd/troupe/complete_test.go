@@ -35,8 +35,11 @@ func TestCompletionOfArguments(t *testing.T) {
 	completers["A"] = func(_ context.Context, _ *target.Flags, begin string) []string {
 		return beginning([]string{"one", "once", "two", "with blank", "with$dollar"}, begin)
 	}
+	release := make(chan struct{})
+	defer close(release)
 	completers["HANGS"] = func(ctx context.Context, _ *target.Flags, _ string) []string {
-		select {} // a server that does not answer, and a client that does not heed ctx
+		<-release // a server does not answer, and the client does not heed ctx
+		return nil
 	}
 	defer delete(completers, "A")
 	defer delete(completers, "HANGS")
