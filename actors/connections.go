@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -19,7 +21,11 @@ const spareConnections = 1024 + 256
 type connections struct {
 	env    *env.Env
 	troupe *actor.PID
-	ending *ending // survives the actor
+
+	registry *actor.PID
+	// Both survive the actor.
+	ending   *ending
+	retiring *retiring
 }
 
 // ending is the end of all connections.
@@ -31,34 +37,47 @@ type ending struct {
 func (c *connections) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case message.Connect:
-		if c.ending.on {
-			c.refuse(ctx, m.Conn, protocol.CloseGoingAway, message.ReasonShutdown)
+		if c.retiring.holds(m) {
 			return
 		}
-		live := c.count(ctx)
-		if live >= c.env.MaxConnections+spareConnections {
-			c.refuse(ctx, m.Conn, protocol.CloseTryLater, c.env.TooManyConnections())
-			return
-		}
-		spare := live >= c.env.MaxConnections
-		if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), message.ConnectionPrefix+ulid.Make().String()); err != nil {
-			c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
-			c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
-			return
-		}
-		c.count(ctx)
+		c.connect(ctx, m)
 	case message.DisconnectAll:
 		c.ending.on = true
+		c.release(ctx)
 		for _, pid := range ctx.Children() {
 			ctx.Send(pid, message.Evicted{Reason: message.ReasonShutdown})
 		}
 		c.mayEnd(ctx)
+	case message.Retire:
+		c.retire(ctx, m)
+	case message.Retiring:
+		c.retired(ctx, m)
 	case *actor.Terminated:
 		message.ForgetEnded(ctx)
 		c.mayEnd(ctx)
 	default:
 		c.env.Unexpected(ctx.Self().GetId(), m)
 	}
+}
+
+// connect spawns the actor of a connection.
+func (c *connections) connect(ctx actor.Context, m message.Connect) {
+	if c.ending.on || c.retiring.over {
+		c.refuse(ctx, m.Conn, protocol.CloseGoingAway, message.ReasonShutdown)
+		return
+	}
+	live := c.count(ctx)
+	if live >= c.env.MaxConnections+spareConnections {
+		c.refuse(ctx, m.Conn, protocol.CloseTryLater, c.env.TooManyConnections())
+		return
+	}
+	spare := live >= c.env.MaxConnections
+	if _, err := ctx.SpawnNamed(connection.New(c.env, c.troupe, m.Conn, spare), message.ConnectionPrefix+ulid.Make().String()); err != nil {
+		c.env.Log.Error("spawn connection", "remote", m.Conn.RemoteAddr(), "err", err)
+		c.refuse(ctx, m.Conn, protocol.CloseInternalError, "internal error")
+		return
+	}
+	c.count(ctx)
 }
 
 // refuse closes a connection that gets no actor. Close may wait for the peer a little.
@@ -71,6 +90,7 @@ func (c *connections) refuse(ctx actor.Context, conn message.Conn, code int, rea
 func (c *connections) count(ctx actor.Context) int {
 	live := len(ctx.Children())
 	c.env.Counts.Connections.Store(int64(live))
+	c.retiring.counted(time.Now(), live)
 	return live
 }
 

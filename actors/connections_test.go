@@ -10,7 +10,7 @@ import (
 
 func TestUnknownMessagesAreLogged(t *testing.T) {
 	for name, produce := range map[string]func(*env.Env) actor.Actor{
-		"connections": func(e *env.Env) actor.Actor { return &connections{env: e, ending: &ending{}} },
+		"connections": func(e *env.Env) actor.Actor { return &connections{env: e, ending: &ending{}, retiring: new(retiring)} },
 		"sessions":    func(e *env.Env) actor.Actor { return &sessions{e} },
 	} {
 		t.Run(name, func(t *testing.T) { fake.LogsUnknown(t, produce) })

@@ -234,7 +234,7 @@ func (r *root) Receive(ctx actor.Context) {
 				r.env.Log.Error("processes left behind", "err", err)
 			}
 		}()
-	case message.Connect, message.DisconnectAll:
+	case message.Connect, message.DisconnectAll, message.Retire:
 		ctx.Send(r.connections, m)
 	case message.Attach, message.Request, message.DrainAll:
 		ctx.Forward(r.registry)
@@ -261,7 +261,10 @@ func (r *root) start(ctx actor.Context) {
 		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)
 	}
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
-	r.connections = spawn("connections", r.env.Props(func() actor.Actor { return &connections{env: r.env, troupe: troupe, ending: end} },
+	retiring := &retiring{quiet: time.Now()}
+	r.connections = spawn("connections", r.env.Props(func() actor.Actor {
+		return &connections{env: r.env, troupe: troupe, registry: r.registry, ending: end, retiring: retiring}
+	},
 		env.Contained, actor.WithSupervisor(r.env.StopAtOnce)))
 	r.started.Do(func() {
 		r.system, r.pid = ctx.ActorSystem(), troupe

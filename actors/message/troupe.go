@@ -1,6 +1,8 @@
 package message
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -23,6 +25,27 @@ type DrainAll struct{}
 // DisconnectAll is from Troupe.Shutdown, through the root, to the connections actor, when no session is
 // left: end every connection, accept none.
 type DisconnectAll struct{}
+
+// Retire is from Troupe.RetireWhenIdle, through the root, to the connections actor, which passes Retire on to the
+// registry if it has had no connection for For. The registry answers with Retiring. Answer is called once, with how
+// long to wait before the next Retire; 0: the troupe has retired.
+type Retire struct {
+	For    time.Duration // how long nothing has to be there
+	Answer func(again time.Duration)
+}
+
+// Failed implements Answerable.
+func (m Retire) Failed(*protocol.Error) any { return Retiring{Retire: m, Again: m.For} }
+
+// Unheard implements Answerable.
+func (m Retire) Unheard(*actor.PID) any { return m.Failed(nil) }
+
+// Retiring is from the registry to the connections actor. Again is 0 if for Retire.For every session had neither an
+// owner nor a process. Otherwise Again is how long to wait before the next Retire.
+type Retiring struct {
+	Retire Retire
+	Again  time.Duration
+}
 
 // BudgetLow is from the budget of output, through the root and the sessions, to every process: keep nothing
 // that the owner has acknowledged. The registry gets BudgetLow too, and may evict a session. From is the owner key

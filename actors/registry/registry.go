@@ -58,6 +58,8 @@ type registry struct {
 
 	relief    *roster.Relief // of the known sessions
 	relieveAt env.Alarm
+
+	quiet time.Time // since when no session has an owner or a process; zero: one has, or is wanted
 }
 
 // New returns the Props of the registry. sessions is the actor that spawns sessions. The registry
@@ -116,9 +118,31 @@ func (r *registry) Receive(ctx actor.Context) {
 	case message.DrainAll:
 		r.draining = true
 		r.drain(ctx)
+	case message.Retire:
+		ctx.Respond(message.Retiring{Retire: m, Again: r.retire(m.For)})
 	default:
 		r.env.Unexpected(ctx.Self().Id, m)
 	}
+	r.rest()
+}
+
+// rest follows every message: it notes since when the server has nothing to do.
+func (r *registry) rest() {
+	switch {
+	case !r.ready || len(r.wanted) > 0 || !r.roster.AllIdle():
+		r.quiet = time.Time{}
+	case r.quiet.IsZero():
+		r.quiet = time.Now()
+	}
+}
+
+// retire returns 0 if the server had nothing to do for d. Otherwise it returns how long to wait before the next
+// question.
+func (r *registry) retire(d time.Duration) time.Duration {
+	if r.quiet.IsZero() {
+		return d
+	}
+	return max(d-time.Since(r.quiet), 0)
 }
 
 // rebuilt takes the list of sessions, and then serves whoever has asked meanwhile.

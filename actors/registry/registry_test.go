@@ -308,3 +308,34 @@ func TestAbandonedComesBack(t *testing.T) {
 		s.wants(0, message.Drain{}, message.Abandoned{ID: s.ids[0]})
 	})
 }
+
+// The registry retires after a time without sessions that have an owner or a process. Idle sessions do not count.
+func TestRetire(t *testing.T) {
+	onStage(t, config.Config{}, func(s *stage) {
+		again := func(want time.Duration) {
+			t.Helper()
+			var answer any
+			s.wait(func() {
+				answer, _ = s.root.RequestFuture(s.registry, message.Retire{For: time.Minute}, time.Second).Result()
+			})
+			if m, _ := answer.(message.Retiring); m.Again != want {
+				t.Errorf("%+v, want again in %v", answer, want)
+			}
+		}
+		again(time.Minute)
+		s.wait(func() { time.Sleep(59 * time.Second) })
+		again(time.Second)
+		s.send(message.Attach{})
+		s.wait(func() { time.Sleep(time.Hour) })
+		again(time.Minute) // it has an owner
+		now := time.Now()
+		s.send(message.Standing{ID: s.ids[0], Since: now})
+		s.wait(func() { time.Sleep(time.Hour) })
+		again(time.Minute) // it has a process
+		s.send(message.Standing{ID: s.ids[0], Since: now, Empty: true})
+		s.wait(func() { time.Sleep(20 * time.Second) })
+		again(40 * time.Second)
+		s.wait(func() { time.Sleep(40 * time.Second) })
+		again(0)
+	})
+}

@@ -9,7 +9,7 @@ import (
 
 // helpSections has every flag of troupe serve, in the order in which an operator needs them.
 var helpSections = []struct{ title, flags string }{
-	{"Address", "listen framing insecure allow-origin tls-cert tls-key tls-1.2"},
+	{"Address", "listen framing insecure allow-origin tls-cert tls-key tls-1.2 exit-when-idle"},
 	{"Who may connect", "auth-token-file auth-jwt-keys auth-jwt-secret-file auth-jwt-issuer auth-jwt-audience auth-jwt-skew " +
 		"tls-client-ca tls-client-name auth-unix-users auth-roles-file max-share-time"},
 	{"What identities may do", "users-file policy-file no-new-privs allow-http"},

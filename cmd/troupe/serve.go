@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/spf13/cobra"
@@ -44,6 +45,7 @@ type serveOptions struct {
 	users        string
 	policy       string
 	verbose      bool
+	exitWhenIdle time.Duration // 0: never
 	// As the options of transport.ServerOptions with these names.
 	maxConnectionsEach, maxConnectionsEachAddress int
 	config                                        actors.Config
@@ -101,6 +103,12 @@ func (o *serveOptions) check() error {
 	case o.framing != "" && o.framing != "lines" && o.framing != "length":
 		return fmt.Errorf("--framing %q: want lines or length", o.framing)
 	}
+	switch {
+	case o.exitWhenIdle < 0 || o.exitWhenIdle > 0 && o.exitWhenIdle < time.Millisecond:
+		return fmt.Errorf("--exit-when-idle %v: choose 1ms or more, or 0 to serve until a signal comes", o.exitWhenIdle)
+	case o.exitWhenIdle > 0 && o.stdio():
+		return errors.New("--exit-when-idle is for a server that listens at an address: on stdio the server ends with its input")
+	}
 	for _, origin := range o.allowOrigins {
 		if u, err := url.Parse(origin); origin != "null" && (err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host) {
 			return fmt.Errorf("--allow-origin %q: an origin is SCHEME://HOST or SCHEME://HOST:PORT, as in https://example.org", origin)
@@ -130,6 +138,7 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused, and calls about files for identities without @server. The file is read at each start. Needs a server that runs as root")
 	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write and hide. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
 	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
+	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	o.registerLimits(f)
 	o.credentials.register(f)
@@ -243,6 +252,10 @@ func serve(o *serveOptions) (err error) {
 		go func() { served <- server.Serve(func(c transport.Conn) { troupe.Accept(c) }) }()
 		select {
 		case <-stop.Done():
+		case <-retired(stop, troupe, o.exitWhenIdle):
+			log.Info("ends because it had nothing to do", "for", o.exitWhenIdle)
+			// Before the drain: a client that comes now finds no server, and may start another.
+			return errors.Join(server.Close(), troupe.Shutdown(context.Background()))
 		case err := <-served:
 			return errors.Join(err, troupe.Shutdown(context.Background()))
 		}
@@ -266,6 +279,20 @@ func serve(o *serveOptions) (err error) {
 	again, cancel := signal.NotifyContext(context.Background(), stops...)
 	defer cancel()
 	return troupe.Shutdown(again)
+}
+
+// retired returns a channel that is closed when the troupe has had nothing to do for idle, and refuses clients from
+// then on. With idle 0 that never happens.
+func retired(ctx context.Context, troupe *actors.Troupe, idle time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	if idle > 0 {
+		go func() {
+			if troupe.RetireWhenIdle(ctx, idle) == nil {
+				close(over)
+			}
+		}()
+	}
+	return over
 }
 
 // newSystem returns an actor system that logs only warnings and errors.

@@ -99,6 +99,9 @@ func (r *Roster) Busy(id string) {
 	}
 }
 
+// AllIdle reports whether every session is idle.
+func (r *Roster) AllIdle() bool { return r.idle.Len() == len(r.seats) }
+
 // Room reports whether there is a seat for another session of the owner key from. If not, worth is the
 // session that may be evicted for it; "": none.
 func (r *Roster) Room(from string) (worth string, ok bool) {
