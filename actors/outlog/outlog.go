@@ -68,7 +68,7 @@ const (
 	// growMax is the largest length, in bytes, to which later output extends a chunk in memory.
 	growMax = 32 << 10
 	// growMs is how long an entry may be extended, so that its time tells when its output came.
-	growMs = 1000
+	growMs = 100
 	// spooledMax is the largest length, in bytes, to which later output extends a chunk on disk. spooledCost is
 	// the memory of a spooled entry, in bytes, in addition to entryCost.
 	spooledMax  = 128 << 10

@@ -160,7 +160,7 @@ var mutants = []mutant{
 	{file: "actors/process/life/runs.go", old: `case now.Full:`, new: `case false:`, breaks: "the next run waits for room in the log"},
 	{file: "actors/process/feed/read.go", old: `count := uint64(maxChunks)`, new: `count := uint64(2 * maxChunks)`, breaks: "a process/read has at most 50,000 chunks"},
 	{file: "actors/process/feed/read.go", old: `	r.Result.CutEvents()`, new: ``, breaks: "a process/read in parts has each event once"},
-	{file: "actors/outlog/outlog.go", old: `it.Seq > l.seen && l.young(it) && len`, new: `it.Seq > l.seen && len`, breaks: "an entry grows for a second only"},
+	{file: "actors/outlog/outlog.go", old: `it.Seq > l.seen && l.young(it) && len`, new: `it.Seq > l.seen && len`, breaks: "an entry grows for 100 ms only"},
 	{file: "actors/process/feed/trim.go", old: `keep, limit := f.pin(), f.Retention`, new: `keep, limit := f.pin()+1, f.Retention`, breaks: "the log drops nothing after the pin"},
 	{file: "actors/process/feed/owner.go", old: `o.acked = max(o.acked, to)`, new: `o.acked = to`, breaks: "an acknowledgement does not go back"},
 	{file: "actors/process/feed/owner.go", old: `case from <= o.acked:`, new: `case true:`, breaks: "an acknowledgement after a hole waits"},
