@@ -1,0 +1,190 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Order is an order of processes.
+type Order int
+
+const (
+	ByStart Order = iota // the oldest first
+	ByName
+	ByCPU // the largest first, as of the orders below
+	ByMemory
+	ByOutput
+	ByLag
+	orders // how many orders there are
+)
+
+var orderNames = [orders]string{"start", "name", "CPU", "memory", "output", "lag"}
+
+// String is the name of the order for people.
+func (o Order) String() string { return orderNames[o] }
+
+// compare returns the order of two processes: negative if a comes first.
+func (o Order) compare(a, b *process) int {
+	switch o {
+	case ByName:
+		return cmp.Compare(a.Process, b.Process)
+	case ByCPU:
+		return cmp.Compare(b.cpu, a.cpu)
+	case ByMemory:
+		return cmp.Compare(b.memory, a.memory)
+	case ByOutput:
+		return cmp.Compare(b.output, a.output)
+	case ByLag:
+		return cmp.Compare(b.lag, a.lag)
+	}
+	return cmp.Compare(a.info.StartedAtMs, b.info.StartedAtMs)
+}
+
+// A row is a line of the table: a session, a group, or a process.
+type row struct {
+	key     key
+	process *process // nil: a session or a group
+	depth   int
+	title   string // of a session or group
+	state   string
+	why     string
+	folded  bool
+	usage
+}
+
+// A key tells rows apart over time.
+type key struct {
+	Ref
+	group string
+}
+
+// A table says which rows are shown, and how.
+type table struct {
+	order   Order
+	reverse bool
+	flat    bool         // no sessions and groups
+	filter  string       // only processes whose name, session, group, state, program or reason to be quiet has this text
+	folded  map[key]bool // sessions and groups without their processes
+}
+
+// rows returns the rows of the processes. A session without processes is shown, unless there is a filter.
+func (t *table) rows(sessions []Session, processes []process) []row {
+	shown := make([]*process, 0, len(processes))
+	for i := range processes {
+		if p := &processes[i]; t.matches(p) {
+			shown = append(shown, p)
+		}
+	}
+	slices.SortStableFunc(shown, func(a, b *process) int {
+		c := t.order.compare(a, b)
+		if t.reverse {
+			c = -c
+		}
+		return cmp.Or(c, cmp.Compare(a.Process, b.Process), cmp.Compare(a.Session, b.Session))
+	})
+	if t.flat {
+		rows := make([]row, len(shown))
+		for i, p := range shown {
+			rows[i] = processRow(p, 0)
+		}
+		return rows
+	}
+	bySession := make(map[string][]*process)
+	var order []string // sessions in the order of their first process
+	for _, p := range shown {
+		if bySession[p.Session] == nil {
+			order = append(order, p.Session)
+		}
+		bySession[p.Session] = append(bySession[p.Session], p)
+	}
+	byID := make(map[string]*Session)
+	for i := range sessions {
+		s := &sessions[i]
+		byID[s.ID] = s
+		if bySession[s.ID] == nil && t.filter == "" {
+			order = append(order, s.ID)
+		}
+	}
+	var rows []row
+	for _, id := range order {
+		rows = t.session(rows, byID[id], bySession[id])
+	}
+	return rows
+}
+
+// session appends the rows of a session.
+func (t *table) session(rows []row, s *Session, list []*process) []row {
+	head := len(rows)
+	k := key{Ref: Ref{Session: s.ID}}
+	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), plural(len(list), "process")), state: s.State, folded: t.folded[k], usage: unknownUsage})
+	groups := make(map[string]int) // group → the index of its row; -1: its session is folded
+	for _, p := range list {
+		rows[head].add(p.usage)
+		if rows[head].folded {
+			continue
+		}
+		if p.info.Group == "" {
+			rows = append(rows, processRow(p, 1))
+			continue
+		}
+		if _, ok := groups[p.info.Group]; ok {
+			continue
+		}
+		groups[p.info.Group] = len(rows)
+		rows = t.group(rows, s, p.info.Group, list)
+	}
+	return rows
+}
+
+// group appends the rows of a group.
+func (t *table) group(rows []row, s *Session, name string, list []*process) []row {
+	head, n := len(rows), 0
+	k := key{Ref{Session: s.ID}, name}
+	rows = append(rows, row{key: k, depth: 1, folded: t.folded[k], usage: unknownUsage})
+	for _, p := range list {
+		if p.info.Group != name {
+			continue
+		}
+		n++
+		rows[head].add(p.usage)
+		if !rows[head].folded {
+			rows = append(rows, processRow(p, 2))
+		}
+	}
+	rows[head].title = fmt.Sprintf("group %s · %s", name, plural(n, "process"))
+	return rows
+}
+
+func processRow(p *process, depth int) row {
+	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: p.info.State, why: p.why, usage: p.usage}
+}
+
+func (t *table) matches(p *process) bool {
+	if t.filter == "" {
+		return true
+	}
+	want := strings.ToLower(t.filter)
+	for _, text := range []string{p.Process, p.session.Name, p.Session, p.info.Group, p.info.State, p.why, strings.Join(p.info.Argv, " ")} {
+		if strings.Contains(strings.ToLower(text), want) {
+			return true
+		}
+	}
+	return false
+}
+
+func plural(n int, what string) string {
+	switch {
+	case n == 1:
+		return "1 " + what
+	case strings.HasSuffix(what, "s"):
+		return fmt.Sprint(n, " ", what, "es")
+	}
+	return fmt.Sprint(n, " ", what, "s")
+}
+
+// failed reports whether the last run of the process of the row failed.
+func (r *row) failed() bool {
+	return r.process != nil && r.process.info.Status != nil && r.process.info.Status.ExitCode != 0
+}

@@ -1,0 +1,105 @@
+// Package why says in a few words why a process is quiet, for tables.
+package why
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// quiet is the silence after which Quiet mentions the silence of a process that waits for nothing.
+const quiet = 10 * time.Second
+
+// Quiet says why a process writes nothing, and what helps. Empty: the process has just written. The text may have
+// words of a program or a client: pass it through show.Harmless.
+func Quiet(p *protocol.ProcessInfoResult) string {
+	text := ""
+	if len(p.WaitsFor) > 0 {
+		text = wait(p, p.WaitsFor[0])
+	} else if p.Status != nil {
+		text = Ended(p.Status)
+	}
+	if p.PendingWrites > 0 {
+		text = join(text, "does not read its stdin")
+	}
+	return text
+}
+
+func wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
+	switch w.For {
+	case protocol.WaitOwner:
+		return "output full: attach to read it"
+	case protocol.WaitBudget:
+		return "output full: the server's memory for output is used up"
+	case protocol.WaitRate:
+		return "writes more than the server allows"
+	case protocol.WaitStopped:
+		return "stopped by a signal: signal continue"
+	case protocol.WaitEnd:
+		if w.InMs > 0 {
+			return "ends: SIGKILL in " + in(w.InMs)
+		}
+		return "ends"
+	case protocol.WaitReady:
+		if w.Reason == "" {
+			return "not ready yet"
+		}
+		return "not ready yet: " + w.Reason
+	case protocol.WaitBackoff:
+		return paren("restarts in "+in(w.InMs), w.Reason)
+	case protocol.WaitGroup:
+		if w.InMs > 0 {
+			return paren("group restarts in "+in(w.InMs), w.Reason)
+		}
+		return paren("waits for its group", w.Reason)
+	case protocol.WaitDescendants:
+		text := "descendants hold its output"
+		if p.Status != nil {
+			text = Ended(p.Status) + "; " + text
+		}
+		return text
+	case protocol.WaitStart:
+		return "starts"
+	case protocol.WaitItself:
+		if d := time.Duration(p.QuietMs) * time.Millisecond; d >= quiet {
+			return "quiet for " + show.Age(d)
+		}
+		return ""
+	}
+	return "waits for " + string(w.For)
+}
+
+// Ended says how a run ended.
+func Ended(s *protocol.ExitStatus) string {
+	text := fmt.Sprintf("exit code %d", s.ExitCode)
+	if s.Signal != "" {
+		text = s.Signal
+	}
+	switch {
+	case s.OOMKilled:
+		text += ", out of memory"
+	case s.TimedOut:
+		text += ", timed out"
+	}
+	return paren(text, s.Reason)
+}
+
+func in(ms uint64) string {
+	return show.Age(time.Duration(min(ms, 1<<43)) * time.Millisecond)
+}
+
+func paren(text, reason string) string {
+	if reason == "" {
+		return text
+	}
+	return text + " (" + reason + ")"
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}

@@ -1,0 +1,44 @@
+package why
+
+import (
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func TestQuiet(t *testing.T) {
+	waits := func(w ...protocol.Wait) protocol.ProcessInfoResult { return protocol.ProcessInfoResult{WaitsFor: w} }
+	ended := func(p protocol.ProcessInfoResult, s protocol.ExitStatus) protocol.ProcessInfoResult {
+		p.Status = &s
+		return p
+	}
+	for _, c := range []struct {
+		p    protocol.ProcessInfoResult
+		want string
+	}{
+		{waits(protocol.Wait{For: protocol.WaitItself}), ""},
+		{protocol.ProcessInfoResult{QuietMs: 61_000, WaitsFor: []protocol.Wait{{For: protocol.WaitItself}}}, "quiet for 1m"},
+		{protocol.ProcessInfoResult{QuietMs: 9_000, PendingWrites: 1, WaitsFor: []protocol.Wait{{For: protocol.WaitItself}}}, "does not read its stdin"},
+		{waits(protocol.Wait{For: protocol.WaitOwner}, protocol.Wait{For: protocol.WaitEnd}), "output full: attach to read it"},
+		{waits(protocol.Wait{For: protocol.WaitBudget}), "output full: the server's memory for output is used up"},
+		{waits(protocol.Wait{For: protocol.WaitRate}), "writes more than the server allows"},
+		{waits(protocol.Wait{For: protocol.WaitStopped}), "stopped by a signal: signal continue"},
+		{waits(protocol.Wait{For: protocol.WaitEnd, InMs: 3000}), "ends: SIGKILL in 3s"},
+		{waits(protocol.Wait{For: protocol.WaitEnd}), "ends"},
+		{waits(protocol.Wait{For: protocol.WaitReady, Reason: "tcp 127.0.0.1:8080"}), "not ready yet: tcp 127.0.0.1:8080"},
+		{waits(protocol.Wait{For: protocol.WaitBackoff, InMs: 3000, Reason: "exit code 1"}), "restarts in 3s (exit code 1)"},
+		{waits(protocol.Wait{For: protocol.WaitGroup}), "waits for its group"},
+		{waits(protocol.Wait{For: protocol.WaitGroup, InMs: 1 << 63}), "group restarts in 101806d"},
+		{waits(protocol.Wait{For: protocol.WaitStart}), "starts"},
+		{waits(protocol.Wait{For: "moon"}), "waits for moon"},
+		{ended(waits(protocol.Wait{For: protocol.WaitDescendants}), protocol.ExitStatus{}), "exit code 0; descendants hold its output"},
+		{ended(waits(), protocol.ExitStatus{ExitCode: 3}), "exit code 3"},
+		{ended(waits(), protocol.ExitStatus{ExitCode: 137, Signal: "SIGKILL", OOMKilled: true}), "SIGKILL, out of memory"},
+		{ended(waits(), protocol.ExitStatus{ExitCode: 143, Signal: "SIGTERM", TimedOut: true, Reason: "timeoutMs is over"}), "SIGTERM, timed out (timeoutMs is over)"},
+		{waits(), ""},
+	} {
+		if got := Quiet(&c.p); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.p.WaitsFor, got, c.want)
+		}
+	}
+}
