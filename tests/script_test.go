@@ -26,6 +26,9 @@ import (
 //	waitfile FILE            waits until the file exists
 //	waitline FILE VAR        waits for its first line, and sets the variable to it
 //	nokin, awaitnokin        no process with $TOKEN in its arguments is there: now, or soon
+//	begin NAME PROGRAM ARGS… starts a program on the server at $URL, in a session of its own that lives on.
+//	                         NAME:POLICY gives it a restart policy
+//	awaitout TEXT PROGRAM…   runs PROGRAM until its stdout has TEXT
 func TestScripts(t *testing.T) {
 	bin, err := troupeBinary()
 	if err != nil {
@@ -45,6 +48,8 @@ func TestScripts(t *testing.T) {
 			"waitline":   scriptWaitLine,
 			"nokin":      scriptNoKin,
 			"awaitnokin": scriptAwaitNoKin,
+			"begin":      scriptBegin,
+			"awaitout":   scriptAwaitOut,
 		},
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -28,6 +29,7 @@ var completers = map[string]completer{
 	"PROCESS": completeProcesses,
 	"SESSION": completeSessions,
 	"SERVER":  completeServers,
+	"SIGNAL":  completeSignals,
 }
 
 // addCompletion adds the commands completion and help to root, and completes the arguments of all commands that have
@@ -145,6 +147,10 @@ func completeSessions(ctx context.Context, t *target.Flags, begin string) []stri
 
 func completeServers(_ context.Context, t *target.Flags, begin string) []string {
 	return beginning(t.Servers(), begin)
+}
+
+func completeSignals(_ context.Context, _ *target.Flags, begin string) []string {
+	return beginning(sig.Names(), begin)
 }
 
 func beginning(words []string, begin string) (some []string) {

@@ -64,6 +64,8 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	root.AddCommand(newServe(), newRun(embedded), newVersion())
 	root.AddCommand(newServer(t))
 	root.AddCommand(newDoctor(t))
+	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t))
+	root.AddCommand(newSignal(t), newStop(t), newKill(t), newRestart(t))
 	root.AddCommand(newMan())
 	addCompletion(root, t)
 	return root

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func newInfo(t *target.Flags) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "info [SESSION/]PROCESS...",
+		Short: "Print everything that is known of a process",
+		Long:  "Prints everything that the server knows of a process: its state, its use of the machine, its output, and who watches it.",
+		Example: `  troupe info web
+  troupe info --json web | jq '.[0].waitsFor'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			s, err := look(ctx, t, protocol.DetailInfo)
+			if err != nil {
+				return exitError{1, err}
+			}
+			found, errs := s.find(args)
+			list := []psEntry{}
+			for _, n := range found {
+				e := psEntry{SessionID: n.Session, ProcessInfoResult: n.info}
+				for _, session := range s.sessions {
+					if session.SessionID == n.Session {
+						e.SessionName = session.Name
+					}
+				}
+				list = append(list, e)
+			}
+			out := show.To(cmd.OutOrStdout())
+			if asJSON {
+				errs = errors.Join(errs, show.JSON(out, list))
+			}
+			for i := range list {
+				if asJSON {
+					break
+				}
+				if i > 0 {
+					fmt.Fprintln(out)
+				}
+				printInfo(out, &list[i])
+			}
+			if errs != nil {
+				return exitError{1, errs}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with the result of process/info for each")
+	return cmd
+}
+
+// printInfo prints what is known of a process, a line for each fact.
+func printInfo(out show.Out, e *psEntry) {
+	p := &e.ProcessInfoResult
+	line := func(name, format string, a ...any) {
+		fmt.Fprintf(out, "%s %s\n", out.Paint(show.Note, fmt.Sprintf("%-12s", name)), show.Harmless(fmt.Sprintf(format, a...)))
+	}
+	fmt.Fprintln(out, out.Paint(show.Bold, show.Harmless(p.ProcessID)))
+	session := e.SessionID
+	if e.SessionName != "" {
+		session = fmt.Sprintf("%s (%s)", e.SessionName, e.SessionID)
+	}
+	line("session", "%s", session)
+	if p.Group != "" {
+		line("group", "%s", p.Group)
+	}
+	line("command", "%s", strings.Join(p.Argv, " "))
+	line("directory", "%s", p.Cwd)
+	if p.User != nil {
+		line("user", "%s (%d:%d)", p.User.Name, p.User.UID, p.User.GID)
+	}
+	state := p.State
+	if p.Ready {
+		state += ", ready"
+	}
+	if p.TTY {
+		state += ", in a terminal"
+	}
+	line("state", "%s", state)
+	if text := why.Quiet(p); text != "" {
+		line("waits for", "%s", text)
+	}
+	for i, w := range p.WaitsFor {
+		if i > 0 || w.Reason != "" {
+			line("", "%s", strings.TrimSpace(fmt.Sprintf("%s, for %s %s", w.For, show.Age(time.Duration(min(w.SinceMs, 1<<43))*time.Millisecond), w.Reason)))
+		}
+	}
+	if p.StartedAtMs > 0 {
+		started := time.UnixMilli(p.StartedAtMs)
+		line("started", "%s (%s ago)", started.Format("2006-01-02 15:04:05"), show.Age(time.Since(started)))
+	}
+	line("run", "%d", p.Run)
+	if p.PID != 0 {
+		line("pid", "%d, found by %s", p.PID, p.Containment)
+	}
+	if p.Status != nil {
+		line("last end", "%s, run %d", why.Ended(p.Status), p.Status.Run)
+	}
+	if c := cpu(p); c != "" {
+		line("CPU", "%s", c)
+	}
+	if u := p.Usage; u != nil {
+		if u.MemoryBytes != nil {
+			line("memory", "%s", show.Bytes(*u.MemoryBytes))
+		}
+		if u.PIDs != nil {
+			line("threads", "%d, of all its processes", *u.PIDs)
+		}
+		line("pressure", "waited of the last 10 s: CPU %.0f%%, memory %.0f%%, disk %.0f%%", u.CPUPressure, u.MemoryPressure, u.IOPressure)
+	}
+	line("output", "%s in all", show.Bytes(p.OutputBytes))
+	line("", "held in memory: %s, of which its owner has not read %s", show.Bytes(p.Retained), show.Bytes(p.Unacked))
+	if p.DroppedBytes > 0 {
+		line("", "no longer held: %s", show.Bytes(p.DroppedBytes))
+	}
+	if p.SpooledBytes > 0 {
+		line("", "on disk: %s", show.Bytes(p.SpooledBytes))
+	}
+	line("events", "%d to %d are held", p.FirstSeq, p.NextSeq-1)
+	if p.PendingWrites > 0 {
+		line("stdin", "%d writes wait, because the program does not read", p.PendingWrites)
+	}
+	if p.ProbeError != "" {
+		line("probe", "%s", p.ProbeError)
+	}
+	for _, v := range p.Viewers {
+		text := string(v.Role)
+		if v.LagBytes > 0 {
+			text += fmt.Sprintf(", %s behind for %s", show.Bytes(v.LagBytes), show.Age(time.Duration(min(v.LagMs, 1<<43))*time.Millisecond))
+		}
+		line("viewer", "%s", text)
+	}
+}

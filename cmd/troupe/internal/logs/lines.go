@@ -1,0 +1,86 @@
+// Package logs turns the output of processes into lines, and merges the lines of several processes.
+package logs
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// maxLine is the largest line that is held until its end comes, in bytes. A longer line is passed on in parts.
+const maxLine = 64 << 10
+
+// A Line is a line of output, a part of a line, or a note about the output.
+type Line struct {
+	At     time.Time       // when its first byte came, by the clock of the server
+	Stream protocol.Stream // zero: a note
+	Text   []byte          // without its newline
+	Open   bool            // the line has no newline yet
+}
+
+// An assembler makes lines of chunks. Each stream has its own lines.
+type assembler struct {
+	chunks bool // pass each chunk on as it comes
+	open   map[protocol.Stream]*Line
+}
+
+// add adds a chunk, and calls yield with each line that is complete.
+func (a *assembler) add(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) {
+	if a.chunks {
+		yield(Line{At: at, Stream: stream, Text: chunk, Open: true})
+		return
+	}
+	for len(chunk) > 0 {
+		l := a.open[stream]
+		if l == nil {
+			l = &Line{At: at, Stream: stream}
+			if a.open == nil {
+				a.open = make(map[protocol.Stream]*Line)
+			}
+			a.open[stream] = l
+		}
+		text, rest, whole := bytes.Cut(chunk, []byte{'\n'})
+		if room := maxLine - len(l.Text); len(text) > room {
+			text, rest, whole = chunk[:room], chunk[room:], false
+		}
+		l.Text = append(l.Text, text...)
+		chunk = rest
+		if whole || len(l.Text) >= maxLine {
+			l.Open = !whole
+			delete(a.open, stream)
+			yield(*l)
+		}
+	}
+}
+
+// flush passes on the lines that have no end yet.
+func (a *assembler) flush(yield func(Line)) {
+	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
+		if l := a.open[stream]; l != nil {
+			l.Open = true
+			delete(a.open, stream)
+			yield(*l)
+		}
+	}
+}
+
+// pending reports whether a line has no end yet.
+func (a *assembler) pending() bool { return len(a.open) > 0 }
+
+// A tail keeps the last lines.
+type tail struct {
+	most  int
+	lines []Line
+}
+
+func (t *tail) add(l Line) {
+	if t.most <= 0 {
+		return
+	}
+	if len(t.lines) == t.most {
+		copy(t.lines, t.lines[1:])
+		t.lines = t.lines[:t.most-1]
+	}
+	t.lines = append(t.lines, l)
+}

@@ -1,0 +1,330 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+var start = time.Unix(1_800_000_000, 0).UTC()
+
+// log is the log of a process on a fake server. An entry is output, or else an event.
+type log struct {
+	mu      sync.Mutex
+	entries []any // protocol.Chunk or protocol.ReadEvent; entries[i] has seq i+1
+	times   []int64
+	first   uint64 // the oldest seq held
+	closed  bool
+	err     error
+	grown   chan struct{} // closed when something is added
+}
+
+func newLog() *log { return &log{first: 1, grown: make(chan struct{})} }
+
+func (l *log) add(at time.Duration, entry any) *log {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seq := uint64(len(l.entries)) + 1
+	switch e := entry.(type) {
+	case string:
+		entry = protocol.Chunk{Seq: seq, Stream: protocol.Stdout, Chunk: []byte(e)}
+	case protocol.Chunk:
+		e.Seq = seq
+		entry = e
+	case protocol.ReadEvent:
+		e.Seq, e.AtMs = seq, start.Add(at).UnixMilli()
+		l.closed = l.closed || e.Kind == protocol.EventClosed
+		entry = e
+	}
+	l.entries, l.times = append(l.entries, entry), append(l.times, start.Add(at).UnixMilli())
+	close(l.grown)
+	l.grown = make(chan struct{})
+	return l
+}
+
+func stderr(text string) protocol.Chunk {
+	return protocol.Chunk{Stream: protocol.Stderr, Chunk: []byte(text)}
+}
+
+func (l *log) close() *log { return l.add(0, protocol.ReadEvent{Kind: protocol.EventClosed}) }
+
+// read answers with two entries at most.
+func (l *log) read(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
+	for deadline := time.After(o.Wait); ; {
+		l.mu.Lock()
+		r := protocol.ProcessReadResult{FirstSeq: l.first, Closed: l.closed, NextSeq: max(o.After, l.first-1) + 1}
+		for ; r.NextSeq <= uint64(len(l.entries)) && r.NextSeq <= max(o.After, l.first-1)+2; r.NextSeq++ {
+			switch e := l.entries[r.NextSeq-1].(type) {
+			case protocol.Chunk:
+				r.Chunks, r.TimesMs = append(r.Chunks, e), append(r.TimesMs, l.times[r.NextSeq-1])
+			case protocol.ReadEvent:
+				r.Events = append(r.Events, e)
+			}
+		}
+		grown, err := l.grown, l.err
+		l.mu.Unlock()
+		if err != nil || r.NextSeq > o.After+1 || r.Closed || o.Wait == 0 {
+			return r, err
+		}
+		select {
+		case <-grown:
+		case <-deadline:
+			return r, nil
+		case <-ctx.Done():
+			return r, ctx.Err()
+		}
+	}
+}
+
+// text is what the logs of some processes look like. The names are a, b and so on.
+func text(t *testing.T, o Options, p Printer, logs ...*log) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(t.Context(), &out, o, p, logs...); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func run(ctx context.Context, out io.Writer, o Options, p Printer, logs ...*log) error {
+	var sources []Read
+	for i, l := range logs {
+		sources = append(sources, l.read)
+		p.Names = append(p.Names, string(rune('a'+i)))
+	}
+	p.Out.Writer, p.Notes = out, notes{out}
+	err := Merge(ctx, sources, o, p.Print, func(source int, err error) { fmt.Fprintf(out, "%s failed: %v\n", p.Names[source], err) })
+	return errors.Join(err, p.End())
+}
+
+// notes marks what goes to stderr.
+type notes struct{ io.Writer }
+
+func (n notes) Write(p []byte) (int, error) { fmt.Fprintf(n.Writer, "# %s", p); return len(p), nil }
+
+// A screen is what was printed since the last look.
+type screen struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func (s *screen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.out.Reset()
+	return s.out.String()
+}
+
+var all = Options{Tail: -1}
+
+func TestOne(t *testing.T) {
+	l := func() *log {
+		return newLog().add(1*time.Second, "one\ntw").add(2*time.Second, stderr("err\n")).add(3*time.Second, "o\nthree").
+			add(4*time.Second, protocol.ReadEvent{Kind: protocol.EventExited, Status: &protocol.ExitStatus{ExitCode: 3}}).
+			add(5*time.Second, protocol.ReadEvent{Kind: protocol.EventRestarted, Run: 2, Reason: "exit code 3"}).
+			add(6*time.Second, "four\n").close()
+	}
+	for _, c := range []struct {
+		name string
+		o    Options
+		p    Printer
+		want string
+	}{
+		{"all", all, Printer{}, "one\nerr\ntwo\nthree\n# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"follow", Options{Tail: -1, Follow: true}, Printer{}, "one\nerr\ntwo\nthree\n# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"raw", Options{Tail: -1, Chunks: true}, Printer{Raw: true}, "one\ntwerr\no\nthree# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"tail", Options{Tail: 2}, Printer{}, "# a: run 2 begins: exit code 3\nfour\n"},
+		{"tail 0", Options{Tail: 0}, Printer{}, ""},
+		{"stderr", Options{Tail: -1, Stream: protocol.Stderr}, Printer{}, "err\n# a: exit code 3\n# a: run 2 begins: exit code 3\n"},
+		{"since a time", Options{Tail: -1, Since: start.Add(3 * time.Second)}, Printer{}, "three\n# a: exit code 3\n# a: run 2 begins: exit code 3\nfour\n"},
+		{"since a seq", Options{Tail: -1, After: 5}, Printer{}, "four\n"},
+		{"timestamps", Options{Tail: 1}, Printer{Timestamps: true}, start.Add(6*time.Second).Local().Format("2006-01-02T15:04:05.000Z07:00") + " four\n"},
+	} {
+		if got := text(t, c.o, c.p, l()); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestHarmless(t *testing.T) {
+	l := newLog().add(0, "a\x1b[2Jb\x1b[31mred\x1b[0m\r\n\xe6\x97").add(0, "\xa5\n").close()
+	if got := text(t, all, Printer{}, l); got != "a\\x1b[2Jbred\n日\n" {
+		t.Errorf("%q", got)
+	}
+	if got := text(t, Options{Tail: -1, Chunks: true}, Printer{Raw: true}, l); got != "a\x1b[2Jb\x1b[31mred\x1b[0m\r\n日\n" {
+		t.Errorf("raw: %q", got)
+	}
+}
+
+// Lines of several processes come in the order of their times, with prefixes.
+func TestSeveral(t *testing.T) {
+	a := newLog().add(1*time.Second, "a1\n").add(4*time.Second, "a4\na").add(6*time.Second, stderr("a6\n")).close()
+	b := newLog().add(2*time.Second, "b2\n").add(3*time.Second, "b3\n").add(5*time.Second, "b5\n").add(9*time.Second, "b9").close()
+	c := newLog().close()
+	want := "a | a1\nb | b2\nb | b3\na | a4\nb | b5\na ! a6\na | a\nb | b9\n"
+	got := text(t, all, Printer{}, a, b, c)
+	if lines := func(s string) []string { l := strings.Split(s, "\n"); slices.Sort(l); return l }; !slices.Equal(lines(got), lines(want)) || !strings.HasPrefix(got, want[:42]) {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := text(t, all, Printer{Out: show.Out{Colour: true}}, a, b); !strings.Contains(got, "\x1b[36ma |\x1b[0m a1\n") || !strings.Contains(got, "\x1b[33mb |\x1b[0m b2\n") {
+		t.Errorf("with colour: %q", got)
+	}
+}
+
+func TestGaps(t *testing.T) {
+	l := newLog().add(1*time.Second, "1\n").add(2*time.Second, "2\n").add(3*time.Second, "3\n").close()
+	l.first = 3
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"all", all, "# a: earlier output is no longer held\n3\n"},
+		{"tail", Options{Tail: 5}, "3\n"},
+		{"since a seq", Options{Tail: -1, After: 1}, "# a: output 2 to 2 is lost: the server no longer holds it\n3\n"},
+		{"since a time that is held", Options{Tail: -1, Since: start.Add(3500 * time.Millisecond)}, ""},
+		{"since a time that is not held", Options{Tail: -1, Since: start.Add(2 * time.Second)}, "# a: earlier output is no longer held\n3\n"},
+	} {
+		if got := text(t, c.o, Printer{}, l); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Output that comes later is shown at once, also a line without an end, and a gap in it is told.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out screen
+		a, b := newLog().add(0, "old\n"), newLog()
+		done := make(chan error, 1)
+		go func() { done <- run(t.Context(), &out, Options{Tail: -1, Follow: true}, Printer{}, a, b) }()
+		expect := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := out.take(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		expect("a | old\n")
+		time.Sleep(time.Hour)
+		b.add(0, "new\npass")
+		expect("b | new\n")
+		b.add(0, "word")
+		expect("")
+		time.Sleep(openTime)
+		expect("b | password")
+		b.add(0, ": ok\n")
+		expect(": ok\n")
+		b.add(0, "?")
+		time.Sleep(openTime)
+		expect("b | ?")
+		a.add(0, "x\n")
+		expect("\na | x\n")
+		a.mu.Lock()
+		a.first = 5
+		a.mu.Unlock()
+		a.add(0, "lost\n").add(0, "lost\n").add(0, "kept\n")
+		expect("# a: output 3 to 4 is lost: the server no longer holds it\na | kept\n")
+		b.close()
+		expect("")
+		a.mu.Lock()
+		a.err = errors.New("the session is gone")
+		a.mu.Unlock()
+		a.add(0, "never shown\n")
+		expect("a failed: the session is gone\n")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pipe that is closed ends Merge, and so does the end of ctx.
+func TestMergeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken pipe")
+		err := Merge(t.Context(), []Read{newLog().add(0, "x\ny\n").read, newLog().read}, Options{Tail: -1, Follow: true}, func(int, Line) error { return broken }, nil)
+		if err != broken {
+			t.Errorf("%v, want the error of print", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if err := Merge(ctx, []Read{newLog().read}, Options{Tail: -1, Follow: true}, nil, nil); err != context.Canceled {
+			t.Errorf("%v, want that of ctx", err)
+		}
+	})
+}
+
+// However output is cut into chunks, its lines are the same.
+func TestLinesDoNotDependOnChunks(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		content := strings.Repeat("some line\nanother one, longer\n\n", rapid.IntRange(0, 9).Draw(rt, "n")) + rapid.SampledFrom([]string{"", "end"}).Draw(rt, "end")
+		l := newLog()
+		for rest := content; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(rt, "chunk")
+			l.add(0, rest[:n])
+			rest = rest[n:]
+		}
+		l.close()
+		want := content
+		if strings.HasSuffix(want, "end") {
+			want += "\n"
+		}
+		if got := text(t, all, Printer{}, l); got != want {
+			rt.Fatalf("%q, want %q", got, want)
+		}
+	})
+}
+
+func TestLongLine(t *testing.T) {
+	line := strings.Repeat("x", maxLine+10) + "\n"
+	if got := text(t, all, Printer{}, newLog().add(0, line).close()); got != line {
+		t.Errorf("a line of %d bytes came as %d bytes in %d lines", len(line), len(got), strings.Count(got, "\n"))
+	}
+}
+
+func TestParseSince(t *testing.T) {
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for in, want := range map[string]string{
+		"":                     "0 0001-01-01T00:00:00Z",
+		"42":                   "41 0001-01-01T00:00:00Z",
+		"0":                    "0 0001-01-01T00:00:00Z",
+		"10m":                  "0 2026-01-31T11:50:00Z",
+		"1h30m":                "0 2026-01-31T10:30:00Z",
+		"11:30":                "0 2026-01-31T11:30:00Z",
+		"13:30:10":             "0 2026-01-30T13:30:10Z",
+		"2026-01-30":           "0 2026-01-30T00:00:00Z",
+		"2026-01-30T10:00":     "0 2026-01-30T10:00:00Z",
+		"2026-01-30 10:00:05":  "0 2026-01-30T10:00:05Z",
+		"2026-01-30T10:00:00Z": "0 2026-01-30T10:00:00Z",
+	} {
+		after, since, err := ParseSince(in, now)
+		if got := fmt.Sprint(after, " ", since.Format(time.RFC3339)); got != want || err != nil {
+			t.Errorf("%q: %s, %v; want %s", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"yesterday", "-5", "-5m", "25:00", "4x", "18446744073709551616"} {
+		if _, _, err := ParseSince(in, now); err == nil || !strings.Contains(err.Error(), "10m") {
+			t.Errorf("%q: %v, want an error with examples", in, err)
+		}
+	}
+}

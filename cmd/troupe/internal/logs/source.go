@@ -1,0 +1,187 @@
+package logs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Options say what of the output of a process is wanted.
+type Options struct {
+	Follow bool            // go on with the output to come, until the process closes
+	After  uint64          // only output with a greater seq
+	Since  time.Time       // only lines of this time or later; zero: all
+	Tail   int             // only the last lines of those that are held; negative: all
+	Stream protocol.Stream // only this stream; zero: all
+	Chunks bool            // chunks as they come in place of lines
+}
+
+// Times.
+const (
+	// pollTime is how long a read waits for output.
+	pollTime = 20 * time.Second
+	// openTime is how long a line without an end waits for its end before it is shown.
+	openTime = 200 * time.Millisecond
+)
+
+// Read reads output as Process.Read of package client does.
+type Read func(context.Context, *client.ReadOptions) (protocol.ProcessReadResult, error)
+
+// An item is a line of a source, or the news that the source is at the end of what the server holds.
+type item struct {
+	line   *Line
+	caught bool // what was held has been read
+	done   bool // nothing follows
+	err    error
+}
+
+// source reads the output of a process, and sends items until the process closes, or else until all that the server
+// holds was sent. send returns an error at the end of ctx.
+func source(ctx context.Context, read Read, o Options, send func(item) error) error {
+	s := &reader{Options: o, send: send, lines: assembler{chunks: o.Chunks}, after: o.After, history: true, tail: tail{most: o.Tail}}
+	for {
+		done, err := s.step(ctx, read)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// A reader is the state of source.
+type reader struct {
+	Options
+	send    func(item) error
+	lines   assembler
+	tail    tail
+	after   uint64 // all entries up to this seq were read
+	began   bool   // something was read
+	history bool   // not all that is held was read
+	err     error  // of send
+}
+
+// step makes a read. done: nothing follows.
+func (s *reader) step(ctx context.Context, read Read) (done bool, err error) {
+	o := &client.ReadOptions{After: s.after, Detail: protocol.ReadTimes, MaxBytes: 1 << 20}
+	switch {
+	case s.history:
+	case s.lines.pending():
+		o.Wait = openTime
+	default:
+		o.Wait = pollTime
+	}
+	r, err := read(ctx, o)
+	if err != nil {
+		return true, err
+	}
+	if r.FirstSeq > s.after+1 {
+		s.gap(&r)
+	}
+	last := s.after
+	s.take(&r)
+	s.after = max(s.after, r.NextSeq-1)
+	nothing := s.after == last
+	if !s.history && nothing {
+		s.lines.flush(s.yield)
+	}
+	if s.history && nothing {
+		s.caught()
+	}
+	switch {
+	case s.err != nil:
+		return true, s.err
+	case nothing && (r.Closed || !s.Follow):
+		s.lines.flush(s.yield)
+		return true, s.err
+	}
+	return false, nil
+}
+
+// take passes on chunks and events in their order.
+func (s *reader) take(r *protocol.ProcessReadResult) {
+	s.began = s.began || r.NextSeq > 1
+	events := r.Events
+	for i, c := range r.Chunks {
+		for len(events) > 0 && events[0].Seq < c.Seq {
+			s.event(events[0])
+			events = events[1:]
+		}
+		var at time.Time
+		if i < len(r.TimesMs) {
+			at = time.UnixMilli(r.TimesMs[i])
+		}
+		if s.Stream == 0 || c.Stream == s.Stream {
+			s.lines.add(at, c.Stream, c.Chunk, s.yield)
+		}
+	}
+	for _, e := range events {
+		s.event(e)
+	}
+}
+
+// gap tells that entries before the first of r are no longer held, if they were wanted.
+func (s *reader) gap(r *protocol.ProcessReadResult) {
+	s.lines.flush(s.yield)
+	switch {
+	case s.began || s.After > 0:
+		s.note(time.Time{}, fmt.Sprintf("output %d to %d is lost: the server no longer holds it", s.after+1, r.FirstSeq-1))
+	case s.Tail >= 0:
+	case len(r.TimesMs) > 0 && time.UnixMilli(r.TimesMs[0]).Before(s.Since):
+	default:
+		s.note(time.Time{}, "earlier output is no longer held")
+	}
+	s.after = r.FirstSeq - 1
+}
+
+func (s *reader) event(e protocol.ReadEvent) {
+	at := time.UnixMilli(e.AtMs)
+	switch e.Kind {
+	case protocol.EventRestarted:
+		s.lines.flush(s.yield)
+		text := fmt.Sprintf("run %d begins", e.Run)
+		if e.Reason != "" {
+			text += ": " + e.Reason
+		}
+		s.note(at, text)
+	case protocol.EventExited:
+		if e.Status != nil && e.Status.ExitCode != 0 {
+			s.lines.flush(s.yield)
+			s.note(at, why.Ended(e.Status))
+		}
+	case protocol.EventEvicted:
+		s.note(at, "given up: "+e.Reason)
+	}
+}
+
+func (s *reader) note(at time.Time, text string) { s.yield(Line{At: at, Text: []byte(text)}) }
+
+// yield sends a line, if it is wanted, or keeps it for the tail.
+func (s *reader) yield(l Line) {
+	switch {
+	case s.err != nil || !l.At.IsZero() && l.At.Before(s.Since):
+	case s.history && s.Tail >= 0:
+		s.tail.add(l)
+	default:
+		s.err = s.send(item{line: &l})
+	}
+}
+
+// caught ends the history.
+func (s *reader) caught() {
+	if s.Tail >= 0 && !s.Follow {
+		s.lines.flush(s.yield)
+	}
+	s.history = false
+	for _, l := range s.tail.lines {
+		if s.err == nil {
+			s.err = s.send(item{line: &l})
+		}
+	}
+	s.tail.lines = nil
+	if s.err == nil {
+		s.err = s.send(item{caught: true})
+	}
+}

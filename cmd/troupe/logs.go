@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// logsFlags are the flags of troupe logs.
+type logsFlags struct {
+	target     *target.Flags
+	follow     bool
+	since      string
+	tail       int
+	timestamps bool
+	stream     string
+	raw        bool
+}
+
+func newLogs(t *target.Flags) *cobra.Command {
+	o := &logsFlags{target: t}
+	cmd := &cobra.Command{
+		Use:   "logs [flags] [SESSION/]PROCESS...",
+		Short: "Print the output of processes",
+		Long: `Prints the output that the server holds of processes. The lines of several processes come in the order of
+their times, each behind the name of its process: "web |" is stdout, "web !" is stderr.
+
+With --follow the output to come is printed, too, over lost connections and restarts, until the
+processes end. Output that the server no longer holds, restarts and failures are told on stderr.
+
+Control characters are printed in a harmless form, unless --raw is given. Times are those at which the
+server got the output.`,
+		Example: `  troupe logs web
+  troupe logs -f --tail 20 web worker
+  troupe logs --since 10m --timestamps --stream stderr shop/web`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			// Of the signals, only these end logs: a closed pipe is an error of a write.
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			signal.Ignore(syscall.SIGPIPE)
+			err := o.run(ctx, args)
+			switch {
+			case errors.Is(err, syscall.EPIPE):
+				return exitError{exitSignal + int(syscall.SIGPIPE), nil}
+			case ctx.Err() != nil:
+				return exitError{exitSignal + int(syscall.SIGINT), nil}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with the output to come, until the processes end")
+	f.StringVar(&o.since, "since", "", "only output since a `SEQ|TIME`: the number of an event as in troupe info, how long ago (10m), or a time (15:04, 2026-01-31T15:04:05)")
+	f.IntVarP(&o.tail, "tail", "n", -1, "only the last `N` lines of each process; default: all that the server holds")
+	f.BoolVarP(&o.timestamps, "timestamps", "t", false, "print the time before each line")
+	f.StringVar(&o.stream, "stream", "", "only this `STREAM`: stdout, stderr, or pty for the output of a terminal")
+	f.BoolVar(&o.raw, "raw", false, "print the output as it is, with its control characters")
+	cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr", "pty"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *logsFlags) run(ctx context.Context, names []string) error {
+	want := logs.Options{Follow: o.follow, Tail: max(-1, o.tail)}
+	var err error
+	if want.After, want.Since, err = logs.ParseSince(o.since, time.Now()); err != nil {
+		return fmt.Errorf("--since: %w", err)
+	}
+	if o.stream != "" {
+		if err := want.Stream.UnmarshalText([]byte(o.stream)); err != nil {
+			return fmt.Errorf("--stream is %q: choose stdout, stderr or pty", o.stream)
+		}
+	}
+	s, err := look(ctx, o.target, protocol.DetailProcesses)
+	if err != nil {
+		return exitError{1, err}
+	}
+	defer s.close()
+	s.observe = true
+	found, errs := s.find(names)
+	if errs != nil {
+		return exitError{1, errs}
+	}
+	want.Chunks = o.raw && len(found) == 1 && o.tail < 0 && !o.timestamps
+	p := &logs.Printer{Out: show.To(os.Stdout), Notes: os.Stderr, Raw: o.raw, Timestamps: o.timestamps}
+	connection := client.Options{ReconnectFor: client.Forever}
+	var sources []logs.Read
+	for i := range found {
+		handle, err := s.process(ctx, found[i].Ref, connection)
+		if err != nil {
+			return exitError{1, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err)}
+		}
+		sources = append(sources, handle.Read)
+		p.Names = append(p.Names, found[i].name)
+	}
+	err = logs.Merge(ctx, sources, want, p.Print, func(source int, err error) {
+		errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(found[source].name), err))
+	})
+	if err = errors.Join(err, p.End()); err != nil {
+		return err
+	}
+	if errs != nil {
+		return exitError{1, errs}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// askTime is how long a server may take to answer a command that only looks.
+const askTime = 20 * time.Second
+
+// A sight is a server as a command sees it: its sessions with their processes, and connections to some of them.
+type sight struct {
+	target   *target.Flags
+	sessions []protocol.SessionDetails
+	observe  bool // the command changes nothing
+	clients  map[string]*client.Client
+}
+
+// A named is a process that a person named.
+type named struct {
+	pick.Ref
+	name string // as the person wrote it
+	info protocol.ProcessInfoResult
+}
+
+// look asks the server for its processes. close the sight after use.
+func look(ctx context.Context, t *target.Flags, detail protocol.Detail) (*sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	c, err := t.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	sessions, err := c.Sessions(ctx, detail)
+	if err != nil {
+		return nil, err
+	}
+	return &sight{target: t, sessions: sessions, clients: make(map[string]*client.Client)}, nil
+}
+
+// close closes all connections.
+func (s *sight) close() {
+	for _, c := range s.clients {
+		c.Close()
+	}
+}
+
+// ended reports whether the process has ended for good.
+func ended(p *protocol.ProcessInfo) bool { return p.State == "exited" || p.State == "closed" }
+
+// find finds the processes that a person named. The error names all that were not found.
+func (s *sight) find(names []string) (found []named, err error) {
+	all := pick.Of(s.sessions)
+	for _, name := range names {
+		ref, e := pick.FindProcess(all, name)
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		n := named{Ref: ref, name: name}
+		for _, session := range s.sessions {
+			for _, p := range session.List {
+				if session.SessionID == ref.Session && p.ProcessID == ref.Process {
+					n.info = p
+				}
+			}
+		}
+		found = append(found, n)
+	}
+	return found, err
+}
+
+// process returns a handle of a process, and connects to its session.
+func (s *sight) process(ctx context.Context, r pick.Ref, o client.Options) (*client.Process, error) {
+	c := s.clients[r.Session]
+	if c == nil {
+		o.Name, o.Session, o.Observe, o.Control = "troupe", r.Session, s.observe, !s.observe
+		var err error
+		if c, err = s.target.Dial(ctx, &o); err != nil {
+			return nil, err
+		}
+		s.clients[r.Session] = c
+	}
+	return c.Process(r.Process), nil
+}
+
+// each does something to every process that a person named, one after another, and returns all errors.
+func each(ctx context.Context, t *target.Flags, names []string, do func(context.Context, *client.Process, *named) error) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	s, err := look(ctx, t, protocol.DetailInfo)
+	if err != nil {
+		return exitError{1, err}
+	}
+	defer s.close()
+	found, errs := s.find(names)
+	for i := range found {
+		n := &found[i]
+		p, err := s.process(ctx, n.Ref, client.Options{})
+		if err == nil {
+			err = do(ctx, p, n)
+		}
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if errs != nil {
+		return exitError{1, errs}
+	}
+	return nil
+}
+
+// interruptible returns a context that ^C, SIGTERM and SIGHUP end.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// watchTime is the time between two tables of ps --watch, unless the server is slow.
+const watchTime = 2 * time.Second
+
+// psFlags are the flags of troupe ps.
+type psFlags struct {
+	target  *target.Flags
+	all     bool
+	json    bool
+	watch   bool
+	session string
+}
+
+func newPs(t *target.Flags) *cobra.Command {
+	o := &psFlags{target: t}
+	cmd := &cobra.Command{
+		Use:   "ps [flags]",
+		Short: "List the processes of your sessions",
+		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
+for as long as the server knows them.
+
+CPU is the time that the run and its descendants have used. WAITS FOR says why a process is quiet.`,
+		Example: `  troupe ps
+  troupe ps --all --session shop
+  troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if err := o.run(ctx, cmd.OutOrStdout()); err != nil && ctx.Err() == nil && !errors.Is(err, syscall.EPIPE) {
+				return exitError{1, err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list processes that have ended")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "list again every 2 s, until ^C")
+	cmd.Flags().StringVar(&o.session, "session", "", "only the processes of this `SESSION`: its name, its id, or the beginning of its id")
+	return cmd
+}
+
+func (o *psFlags) run(ctx context.Context, w io.Writer) error {
+	if !o.watch {
+		return o.list(ctx, w)
+	}
+	clear := ""
+	if out := show.To(w); out.Width > 0 && os.Getenv("TERM") != "dumb" {
+		clear = "\x1b[H\x1b[2J"
+	}
+	for {
+		begun := time.Now()
+		var text bytes.Buffer
+		if err := o.list(ctx, terminalOf{&text, w}); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, clear+text.String()); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(max(watchTime, 9*time.Since(begun))):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// terminalOf collects a table that is for the terminal w.
+type terminalOf struct {
+	*bytes.Buffer
+	w io.Writer
+}
+
+// list lists the processes once.
+func (o *psFlags) list(ctx context.Context, w io.Writer) error {
+	s, err := look(ctx, o.target, protocol.DetailInfo)
+	if err != nil {
+		return err
+	}
+	all := pick.Of(s.sessions)
+	sessions := s.sessions
+	if o.session != "" {
+		chosen, err := pick.FindSession(all, o.session)
+		if err != nil {
+			return err
+		}
+		sessions = slices.DeleteFunc(slices.Clone(sessions), func(s protocol.SessionDetails) bool { return s.SessionID != chosen.ID })
+	}
+	list := []psEntry{}
+	for _, session := range sessions {
+		if session.ListOmitted {
+			fmt.Fprintf(os.Stderr, "troupe ps: the processes of session %s are left out, because the answer was too long: see them with --session %[1]s\n", show.Harmless(pick.Label(all, session.SessionID)))
+		}
+		for _, p := range session.List {
+			if o.all || !ended(&p.ProcessInfo) {
+				list = append(list, psEntry{session.SessionID, session.Name, p})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b psEntry) int { return int(a.StartedAtMs - b.StartedAtMs) })
+	if o.json {
+		return show.JSON(w, list)
+	}
+	out := show.To(w)
+	if t, ok := w.(terminalOf); ok {
+		out = show.To(t.w)
+		out.Writer = t.Buffer
+	}
+	if len(list) == 0 {
+		text := "no processes run; troupe run --detach starts one"
+		if o.all {
+			text = "there are no processes; troupe run --detach starts one"
+		}
+		_, err := fmt.Fprintln(out, text)
+		return err
+	}
+	table := &show.Table{Columns: []show.Column{{Title: "ID", Shrink: 12}, {Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "RUN", Right: true},
+		{Title: "AGE", Right: true}, {Title: "CPU", Right: true}, {Title: "MEMORY", Right: true}, {Title: "COMMAND", Shrink: 12}, {Title: "WAITS FOR", Shrink: 12}}}
+	now := time.Now()
+	for i := range list {
+		p := &list[i]
+		table.Row(p.ProcessID, pick.Label(all, p.SessionID), stateCell(&p.ProcessInfoResult), p.Run, age(p, now), cpu(&p.ProcessInfoResult),
+			memory(&p.ProcessInfoResult), strings.Join(p.Argv, " "), why.Quiet(&p.ProcessInfoResult))
+	}
+	return table.Write(out)
+}
+
+// A psEntry is a process in the JSON of ps.
+type psEntry struct {
+	SessionID   string `json:"sessionId"`
+	SessionName string `json:"sessionName,omitempty"`
+	protocol.ProcessInfoResult
+}
+
+// stateCell is the state of a process for people.
+func stateCell(p *protocol.ProcessInfoResult) show.Cell {
+	switch p.State {
+	case "running":
+		return show.Cell{Text: "running", Style: show.Good}
+	case "exited", "closed":
+		style := show.Dim
+		if p.Status != nil && p.Status.ExitCode != 0 {
+			style = show.Bad
+		}
+		return show.Cell{Text: "ended", Style: style}
+	}
+	return show.Cell{Text: p.State, Style: show.Warn}
+}
+
+// age is how long ago the process was started.
+func age(p *psEntry, now time.Time) string {
+	if p.StartedAtMs == 0 {
+		return ""
+	}
+	return show.Age(now.Sub(time.UnixMilli(p.StartedAtMs)))
+}
+
+// cpu is the CPU time of the present run, or else of the last; empty: unknown.
+func cpu(p *protocol.ProcessInfoResult) string {
+	var ms uint64
+	switch {
+	case p.Usage != nil:
+		ms = p.Usage.UserMs + p.Usage.SystemMs
+	case p.Status != nil:
+		ms = p.Status.Rusage.UserMs + p.Status.Rusage.SystemMs
+	default:
+		return ""
+	}
+	if ms < 60_000 {
+		return fmt.Sprintf("%.1fs", float64(ms)/1000)
+	}
+	return show.Age(time.Duration(ms) * time.Millisecond)
+}
+
+func memory(p *protocol.ProcessInfoResult) string {
+	if p.Usage == nil || p.Usage.MemoryBytes == nil {
+		return ""
+	}
+	return show.Bytes(*p.Usage.MemoryBytes)
+}
