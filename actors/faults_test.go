@@ -317,7 +317,7 @@ func (r *resumer) startGroup(runs string) {
 		params.ProcessID, params.Cwd = id, "file:///"
 		params.Env = map[string]string{"PATH": "/usr/bin:/bin"}
 		params.Argv = []string{"sh", "-c", script, runs}
-		params.Restart = &protocol.Restart{Policy: "permanent", Backoff: &protocol.Backoff{InitialMs: 1}}
+		params.Restart = &protocol.Restart{Policy: "permanent", Backoff: &protocol.Backoff{InitialMs: new(uint64(1))}}
 		return params
 	}
 	r.mustCall("group/start", protocol.GroupStartParams{GroupID: "g", StartToken: "token of g", Strategy: protocol.RestForOne, Processes: []protocol.ProcessStartParams{
@@ -400,7 +400,7 @@ func scenario(t *testing.T, s *saboteur, retire bool) (lost int) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	two.start("again", protocol.ProcessStartParams{
 		Argv:    []string{"sh", "-c", `echo >>$0; n=$(wc -l <$0); echo "run $n"; [ $n = 3 ]`, runs},
-		Restart: &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: 1}},
+		Restart: &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: new(uint64(1))}},
 	})
 	two.start("last", protocol.ProcessStartParams{Argv: []string{"sleep", "1000"}}) // until the session ends
 	two.startGroup(filepath.Join(t.TempDir(), "units"))

@@ -20,8 +20,8 @@ type Restart struct {
 	// permanent (always). A process ended by request is not run again.
 	Policy string `json:"policy" wire:"required"`
 
-	Backoff   *Backoff   `json:"backoff,omitempty"`   // nil: 100 ms, doubled up to 30 s, jitter 0.2
-	Intensity *Intensity `json:"intensity,omitempty"` // nil: 5 restarts in 60 s
+	Backoff   *Backoff   `json:"backoff,omitempty"`   // nil: as a Backoff without members
+	Intensity *Intensity `json:"intensity,omitempty"` // nil: as an Intensity without members
 	GiveUp    *GiveUp    `json:"giveUp,omitempty"`    // nil: never give up because of an end
 }
 
@@ -33,19 +33,19 @@ func (r Restart) Validate() error {
 	return nil
 }
 
-// Backoff is how long to wait before a restart. (Ours.)
+// Backoff is how long to wait before a restart. Each member that is nil has its own default. (Ours.)
 type Backoff struct {
-	InitialMs uint64  `json:"initialMs" wire:"required"` // before the first restart; 0: at once
-	MaxMs     uint64  `json:"maxMs,omitempty"`           // 0: no cap
-	Factor    float64 `json:"factor,omitempty"`          // growth from a wait to the next; below 1: 2
-	Jitter    float64 `json:"jitter,omitempty"`          // random part, 0 to 1
+	InitialMs *uint64  `json:"initialMs,omitempty"` // before the first restart; nil: 100; 0: at once
+	MaxMs     *uint64  `json:"maxMs,omitempty"`     // nil: 30,000; 0: no cap
+	Factor    float64  `json:"factor,omitempty"`    // growth from a wait to the next; below 1: 2
+	Jitter    *float64 `json:"jitter,omitempty"`    // random part, 0 to 1; nil: 0.2
 }
 
 // Intensity is how many restarts are allowed in a period, as in OTP. With another restart the
-// process is given up. (Ours.)
+// process is given up. Each member that is nil has its own default. (Ours.)
 type Intensity struct {
-	Restarts uint64 `json:"restarts" wire:"required"`
-	PeriodMs uint64 `json:"periodMs,omitempty"` // 0: unlimited
+	Restarts *uint64 `json:"restarts,omitempty"` // nil: 5; 0: no restart
+	PeriodMs *uint64 `json:"periodMs,omitempty"` // nil: 60,000; 0: unlimited
 }
 
 // GiveUp are the exits after which a retry is pointless. After Count such exits in a period, the

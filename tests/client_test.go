@@ -38,7 +38,7 @@ func TestClientGroup(t *testing.T) {
 		defer mu.Unlock()
 		story = append(story, what)
 	}
-	permanent := &protocol.Restart{Policy: "permanent", Backoff: &protocol.Backoff{InitialMs: 1}}
+	permanent := &protocol.Restart{Policy: "permanent", Backoff: &protocol.Backoff{InitialMs: new(uint64(1))}}
 	job := c.Command("sh", "-c", "echo migrated")
 	job.Ready = &protocol.Ready{Exit: true}
 	job.OnReady = func(int) { tell("job ready") }

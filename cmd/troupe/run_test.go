@@ -555,7 +555,7 @@ func TestClientRestarts(t *testing.T) {
 	var out bytes.Buffer
 	cmd := c.Command("sh", "-c", `echo >>$0; n=$(wc -l <$0); echo "run $n"; [ $n = 3 ]`, filepath.Join(t.TempDir(), "runs"))
 	cmd.Stdout = &out
-	cmd.Restart = &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: 1}}
+	cmd.Restart = &protocol.Restart{Policy: "transient", Backoff: &protocol.Backoff{InitialMs: new(uint64(1))}}
 	cmd.OnRestart = func(n protocol.RestartedNotification) { fmt.Fprintf(&out, "- %d after %s\n", n.Run, n.Reason) }
 	if err := cmd.Run(t.Context()); err != nil {
 		t.Error(err)

@@ -129,7 +129,7 @@ var mutants = []mutant{
 	{file: "actors/internal/env/guard.go", old: `			h.GiveBack() // the`, new: `			_ = h // the`, breaks: "a request over which its actor failed gives back its resources"},
 	{file: "actors/internal/env/guard.go", old: `tries < maxTries`, new: `tries <= maxTries`, breaks: "a message over which its actor fails is tried five times"},
 	{file: "actors/internal/env/guard.go", old: `go m.Conn.Close(protocol.CloseInternalError, "internal error")`, new: `_ = m`, breaks: "a connection that gets no actor is closed"},
-	{file: "actors/internal/policy/policy.go", old: `b.Jitter > 1 {`, new: `b.Jitter > 2 {`, breaks: "a jitter of more than 1 is refused"},
+	{file: "actors/internal/policy/policy.go", old: `*j > 1)`, new: `*j > 2)`, breaks: "a jitter of more than 1 is refused"},
 	{file: "actors/internal/policy/policy.go", old: `maxRestarts = 1000`, new: `maxRestarts = 1001`, breaks: "an intensity counts 1,000 restarts at most"},
 	{file: "actors/internal/policy/env.go", old: `work > maxWork`, new: `work >= maxWork`, breaks: "policies may cause as much work as the limit says"},
 	{file: "actors/internal/turns/turns.go", old: `case t.late >= most:`, new: `case t.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},

@@ -29,10 +29,17 @@ func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 		Backoff: supervision.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Factor: 2, Jitter: 0.2},
 	}
 	if b := r.Backoff; b != nil {
-		if b.Jitter < 0 || b.Jitter > 1 {
-			return nil, protocol.WrongParams("restart.backoff.jitter is %v, expected 0 to 1", b.Jitter)
+		if j := b.Jitter; j != nil && (*j < 0 || *j > 1) {
+			return nil, protocol.WrongParams("restart.backoff.jitter is %v, expected 0 to 1", *j)
 		}
-		s.Backoff = supervision.Backoff{Initial: env.FromMillis(b.InitialMs), Max: env.FromMillis(b.MaxMs), Factor: b.Factor, Jitter: b.Jitter}
+		setMillis(&s.Backoff.Initial, b.InitialMs)
+		setMillis(&s.Backoff.Max, b.MaxMs)
+		if b.Factor >= 1 {
+			s.Backoff.Factor = b.Factor
+		}
+		if b.Jitter != nil {
+			s.Backoff.Jitter = *b.Jitter
+		}
 	}
 	var err *protocol.Error
 	if s.Intensity, err = ParseIntensity("restart.intensity", r.Intensity); err != nil {
@@ -55,14 +62,26 @@ func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 	return s, nil
 }
 
-// ParseIntensity returns a client's intensity; nil means 5 restarts in a minute. name is the path of
-// the member in the request, for errors.
+// ParseIntensity returns a client's intensity with the defaults of PROTOCOL.md: 5 restarts, in a minute. name is the path
+// of the member in the request, for errors.
 func ParseIntensity(name string, in *protocol.Intensity) (supervision.Intensity, *protocol.Error) {
+	s := supervision.Intensity{Restarts: 5, Period: time.Minute}
 	if in == nil {
-		return supervision.Intensity{Restarts: 5, Period: time.Minute}, nil
+		return s, nil
 	}
-	if in.Restarts > maxRestarts {
-		return supervision.Intensity{}, protocol.WrongParams("%s.restarts is %d, the limit is %d", name, in.Restarts, maxRestarts)
+	if n := in.Restarts; n != nil {
+		if *n > maxRestarts {
+			return supervision.Intensity{}, protocol.WrongParams("%s.restarts is %d, the limit is %d", name, *n, maxRestarts)
+		}
+		s.Restarts = int(*n)
 	}
-	return supervision.Intensity{Restarts: int(in.Restarts), Period: env.FromMillis(in.PeriodMs)}, nil
+	setMillis(&s.Period, in.PeriodMs)
+	return s, nil
+}
+
+// setMillis sets d to ms, unless the client has left ms out.
+func setMillis(d *time.Duration, ms *uint64) {
+	if ms != nil {
+		*d = env.FromMillis(*ms)
+	}
 }
