@@ -15,6 +15,31 @@
 // each process, the server sends at most the retention (1 MiB, unless the server or Cmd.Retention says
 // otherwise) before an acknowledgement, so the client holds at most this much output of a process. A
 // Writer that blocks stops only its own process, like a full pipe.
+//
+// # Errors
+//
+// A refusal by the server is a *protocol.Error, with the server's text. Compare with errors.Is, and not by the
+// text:
+//
+//	exec.ErrNotFound       there is no such program; also fs.ErrNotExist
+//	syscall.ENOEXEC        the file is no program
+//	fs.ErrNotExist         there is no such file, working directory or program
+//	fs.ErrExist            the file exists, or the id is taken
+//	fs.ErrPermission       the operating system, the policy, the user or the role does not allow this
+//	ErrPolicy              the policy of the server refuses this; also fs.ErrPermission
+//	ErrUnauthorized        the credential is missing or wrong; also fs.ErrPermission
+//	ErrLimit               a limit is reached
+//	ErrBusy                the server has too much to do: try again
+//	errors.ErrUnsupported  this server cannot do this, or its operator has turned this off
+//	ErrProcessGone         the server does not hold the process
+//	ErrSessionGone         the server does not have the session
+//	ErrAttached            another connection owns the session
+//	ErrStdinClosed         the stdin of the process is closed
+//	fs.ErrClosed           the server does not know the handle of the file
+//	syscall.ENOTEMPTY, syscall.ENOTDIR, syscall.ENOSPC, syscall.EROFS   as for local files
+//
+// Kind returns the kind of any other refusal. Wait returns an *ExitError for a program that failed, and a
+// *GapError for lost output. ErrClosed follows Close and CloseSession.
 package client
 
 import (

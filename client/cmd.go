@@ -162,7 +162,8 @@ func (e *ExitError) Error() string {
 
 // Start starts the program and returns when the server has started it. ctx bounds only Start: if ctx
 // ends first and the process starts nevertheless, the client kills the process. If the server refuses,
-// the error is a *protocol.Error with the reason.
+// the error is a *protocol.Error with the reason: errors.Is tells a missing program (exec.ErrNotFound) from a
+// missing directory (fs.ErrNotExist) and other reasons.
 func (cmd *Cmd) Start(ctx context.Context) error {
 	if err := cmd.prepare(); err != nil {
 		return err

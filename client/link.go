@@ -265,7 +265,7 @@ func (c *Client) connect(ctx context.Context, timeout time.Duration) (link, erro
 	defer cancel()
 	conn, err := c.dialAside(ctx)
 	if err != nil {
-		return link{}, fmt.Errorf("client: %w", err)
+		return link{}, fmt.Errorf("client: %w", asUnauthorized(err))
 	}
 	unblock := context.AfterFunc(ctx, func() { conn.Close(1001, "handshake timed out") })
 	err = c.handshake(conn)
@@ -365,7 +365,7 @@ func (c *Client) handshake(conn link) error {
 	case m.Kind == protocol.Failure && params.ResumeSessionID != nil && m.Error.Code == protocol.CodeInvalidRequest:
 		return fmt.Errorf("%w: %w", ErrSessionGone, m.Error) // the session id is unknown (exec-server wire §7)
 	case m.Kind == protocol.Failure:
-		return fmt.Errorf("client: initialize: %w", m.Error)
+		return &requestError{protocol.MethodInitialize, m.Error}
 	case m.Kind != protocol.Response || m.ID != protocol.IntID(0):
 		return errors.New("client: initialize: answered by another message: this is not a troupe server")
 	}
@@ -653,7 +653,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	c.mu.Unlock()
 	switch {
 	case m.Kind == protocol.Failure:
-		k.err = fmt.Errorf("client: %s: %w", k.method, m.Error)
+		k.err = &requestError{k.method, m.Error}
 	case k.result != nil:
 		if err := wire.Unmarshal(m.Payload, k.result); err != nil {
 			k.err = fmt.Errorf("client: %s: answer: %w", k.method, err)

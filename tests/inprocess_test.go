@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +61,12 @@ func TestInProcess(t *testing.T) {
 	if err := tty.Run(ctx); !errors.As(err, &exit) || exit.Status.ExitCode != 3 || screen.String() != "11 22\r\n" {
 		t.Errorf("a terminal: %v, %q", err, screen.String())
 	}
-	if err := c.Command("/no/such").Run(ctx); err == nil {
-		t.Error("no such program, and no error")
+	for name, dir := range map[string]string{"/no/such": "/", "no-such-program": "/", "true": "/no/such"} {
+		cmd := c.Command(name)
+		cmd.Dir = dir
+		if err := cmd.Run(ctx); errors.Is(err, exec.ErrNotFound) != (dir == "/") || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s in %s: %v", name, dir, err)
+		}
 	}
 
 	// Another client goes on at the point where this client left.

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+var (
+	// ErrLimit means: a limit of the server is reached. protocol.Error.Limit names the limit.
+	ErrLimit = errors.New("client: a limit of the server is reached")
+	// ErrPolicy means: the policy of the server's operator refuses the request. errors.Is(err,
+	// fs.ErrPermission) is true, too.
+	ErrPolicy = errors.New("client: the policy of the server refuses this")
+	// ErrUnauthorized means: the server asks for a credential, and this client has none or a wrong one.
+	ErrUnauthorized = errors.New("client: the credential is missing or wrong")
+	// ErrAttached means: another connection owns the session. Options.Takeover takes the session.
+	ErrAttached = errors.New("client: the session is attached to another connection")
+	// ErrBusy means: the server has too much to do or too little memory. Try again later.
+	ErrBusy = errors.New("client: the server is busy")
+)
+
+// A requestError is the server's refusal of a request.
+type requestError struct {
+	method  string
+	refused *protocol.Error
+}
+
+func (e *requestError) Error() string { return "client: " + e.method + ": " + e.refused.Error() }
+func (e *requestError) Unwrap() error { return e.refused }
+
+// Is compares by the kind of the refusal. The text does not count.
+func (e *requestError) Is(target error) bool {
+	for _, meaning := range meanings(e.refused) {
+		if errors.Is(meaning, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// kinds has the errors of Go that a kind of the wire stands for. The package documentation has the same
+// table.
+var kinds = map[protocol.ErrorKind][]error{
+	protocol.KindNoProgram:      {exec.ErrNotFound, fs.ErrNotExist},
+	protocol.KindNotExecutable:  {syscall.ENOEXEC},
+	protocol.KindNoDirectory:    {fs.ErrNotExist},
+	protocol.KindNotFound:       {fs.ErrNotExist},
+	protocol.KindExists:         {fs.ErrExist},
+	protocol.KindNotEmpty:       {syscall.ENOTEMPTY, fs.ErrExist},
+	protocol.KindNotDirectory:   {syscall.ENOTDIR},
+	protocol.KindNoSpace:        {syscall.ENOSPC},
+	protocol.KindReadOnly:       {syscall.EROFS},
+	protocol.KindPermission:     {fs.ErrPermission},
+	protocol.KindUser:           {fs.ErrPermission},
+	protocol.KindRole:           {fs.ErrPermission},
+	protocol.KindPolicy:         {ErrPolicy, fs.ErrPermission},
+	protocol.KindUnauthorized:   {ErrUnauthorized, fs.ErrPermission},
+	protocol.KindLimit:          {ErrLimit},
+	protocol.KindBusy:           {ErrBusy},
+	protocol.KindMethod:         {errors.ErrUnsupported},
+	protocol.KindOff:            {errors.ErrUnsupported},
+	protocol.KindUnsupported:    {errors.ErrUnsupported},
+	protocol.KindUnknownProcess: {ErrProcessGone},
+	protocol.KindUnknownSession: {ErrSessionGone},
+	protocol.KindEvicted:        {ErrSessionGone},
+	protocol.KindUnknownHandle:  {fs.ErrClosed},
+	protocol.KindStdinClosed:    {ErrStdinClosed},
+	protocol.KindAttached:       {ErrAttached},
+}
+
+// codes is for a server without kinds.
+var codes = map[int][]error{
+	protocol.CodeNotFound:        {fs.ErrNotExist},
+	protocol.CodeMethodNotFound:  {errors.ErrUnsupported},
+	protocol.CodeAlreadyAttached: {ErrAttached},
+	protocol.CodeObserver:        {fs.ErrPermission},
+	protocol.CodeUnauthorized:    {ErrUnauthorized, fs.ErrPermission},
+}
+
+func meanings(e *protocol.Error) []error {
+	if kind := e.Kind(); kind != "" {
+		return kinds[kind]
+	}
+	return codes[e.Code]
+}
+
+// Kind returns the kind of a refusal in err: section 22.1 of docs/PROTOCOL.md lists the kinds. "": err is no
+// refusal by a server that names kinds.
+func Kind(err error) protocol.ErrorKind {
+	var refused *protocol.Error
+	if errors.As(err, &refused) {
+		return refused.Kind()
+	}
+	return ""
+}
+
+// asUnauthorized adds ErrUnauthorized to an error of a dial, if the server has refused the credential.
+func asUnauthorized(err error) error {
+	if unauthorized(err) {
+		return fmt.Errorf("%w: %w", ErrUnauthorized, err)
+	}
+	return err
+}
