@@ -51,6 +51,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -127,6 +129,13 @@ type Options struct {
 	// roots, and no certificate. With Dialer, TLS has no effect.
 	TLS *tls.Config
 
+	// Proxy returns the proxy on the way to a server at ws or wss, as http.Transport.Proxy does: an http
+	// URL, to which the client sends CONNECT, or a socks5 URL. The request has the server's URL, with
+	// http for ws and https for wss. Nil: the proxy that the environment names (HTTP_PROXY, HTTPS_PROXY,
+	// NO_PROXY; see http.ProxyFromEnvironment), and none for a loopback address. NoProxy: none. With
+	// Dialer, Proxy has no effect.
+	Proxy func(*http.Request) (*url.URL, error)
+
 	// JSON asks the server for JSON, for people who read the traffic. Otherwise the client asks for
 	// msgpack, and accepts JSON from a server without msgpack. With Dialer, JSON has no effect.
 	JSON bool
@@ -166,6 +175,9 @@ type Options struct {
 
 // Forever as Options.ReconnectFor makes the client retry as long as the server has the session.
 const Forever time.Duration = math.MaxInt64
+
+// NoProxy as Options.Proxy connects without a proxy, whatever the environment says.
+func NoProxy(*http.Request) (*url.URL, error) { return nil, nil }
 
 // A Retry says why the client is not connected, and when it tries again.
 type Retry struct {
@@ -211,11 +223,11 @@ type Client struct {
 	room      *sync.Cond            // signalled when a Writer has written, or ctx is done
 }
 
-// Dial connects to the server at url, and opens or resumes a session. ctx bounds only Dial. See
-// transport.Dial for the form of url. With Options.Dialer, url is not used.
-func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
+// Dial connects to the server at a URL, and opens or resumes a session. ctx bounds only Dial. See
+// transport.Dial for the form of the URL. With Options.Dialer, the URL is not used.
+func Dial(ctx context.Context, server string, o *Options) (*Client, error) {
 	c := &Client{
-		url:       url,
+		url:       server,
 		finished:  make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		pending:   make(map[protocol.ID]*call),
@@ -230,6 +242,9 @@ func Dial(ctx context.Context, url string, o *Options) (*Client, error) {
 	c.opts.ReconnectFor = cmp.Or(c.opts.ReconnectFor, 45*time.Second)
 	c.opts.PingEvery = cmp.Or(c.opts.PingEvery, defaultPingEvery)
 	c.opts.DeadAfter = cmp.Or(c.opts.DeadAfter, defaultDeadAfter)
+	if c.opts.Proxy == nil {
+		c.opts.Proxy = http.ProxyFromEnvironment
+	}
 	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
 	if err := c.opts.check(); err != nil {
 		return nil, err

@@ -105,62 +105,77 @@ func (r *relay) close() {
 	r.copies.Wait()
 }
 
-// onRelay runs test with a fake server at each kind of socket, with a relay before the server. options dials
-// through the relay.
-func onRelay(t *testing.T, test func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client)) {
+// serveFake runs a fake server at a kind of socket, and returns its URL and the TLS of its clients.
+func serveFake(t *testing.T, scheme string) (*fake, string, *tls.Config) {
 	ca := testca.New(t)
 	cert, key := ca.Server(t, "server")
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
+	listen := scheme + "127.0.0.1:0"
+	if strings.HasPrefix(scheme, "unix") {
+		listen = "unix://" + filepath.Join(t.TempDir(), "server")
+	}
+	o := &transport.ServerOptions{Framed: scheme == "unix+frames://"}
+	if scheme == "wss://" {
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
+	server, err := transport.Listen(listen, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake(programs)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		server.Serve(func(c transport.Conn) {
+			serving.Go(func() { f.serve(&fakeConn{Conn: c, cursor: make(map[string]uint64)}) })
+		})
+	})
+	t.Cleanup(func() {
+		server.Close()
+		f.lock(func() { f.conn.Close(1000, "") })
+		serving.Wait()
+	})
+	return f, server.URL(), ca.Client(t, nil)
+}
+
+// onRelay runs test with a fake server at each kind of socket, with a relay before the server. dial dials
+// through the relay.
+func onRelay(t *testing.T, test func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client)) {
 	for _, scheme := range []string{"ws://", "wss://", "unix://", "unix+frames://"} {
 		t.Run(strings.TrimSuffix(scheme, "://"), func(t *testing.T) {
-			network, listen := "tcp", scheme+"127.0.0.1:0"
+			f, url, config := serveFake(t, scheme)
+			network := "tcp"
 			if strings.HasPrefix(scheme, "unix") {
-				network, listen = "unix", "unix://"+filepath.Join(t.TempDir(), "server")
+				network = "unix"
 			}
-			o := &transport.ServerOptions{Framed: scheme == "unix+frames://"}
-			if scheme == "wss://" {
-				o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-			}
-			server, err := transport.Listen(listen, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := newFake(programs)
-			var serving sync.WaitGroup
-			serving.Go(func() {
-				server.Serve(func(c transport.Conn) {
-					serving.Go(func() { f.serve(&fakeConn{Conn: c, cursor: make(map[string]uint64)}) })
-				})
-			})
-			t.Cleanup(func() {
-				server.Close()
-				f.lock(func() { f.conn.Close(1000, "") })
-				serving.Wait()
-			})
-			_, address, _ := strings.Cut(server.URL(), "://")
+			_, address, _ := strings.Cut(url, "://")
 			r := newRelay(t, network, strings.TrimSuffix(address, "/"))
 			test(t, f, r, func(o *Options) *Client {
-				o.JSON, o.TLS = true, ca.Client(t, nil)
-				c, err := Dial(t.Context(), scheme+r.listener.Addr().String(), o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					c.Close()
-					f.lock(func() {
-						for _, p := range f.procs {
-							p.killed = true
-						}
-					})
-					f.programN.Wait()
-				})
-				return c
+				o.JSON, o.TLS = true, config
+				return dialFake(t, f, scheme+r.listener.Addr().String(), o)
 			})
 		})
 	}
+}
+
+func dialFake(t *testing.T, f *fake, url string, o *Options) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		f.lock(func() {
+			for _, p := range f.procs {
+				p.killed = true
+			}
+		})
+		f.programN.Wait()
+	})
+	return c
 }
 
 // A link that carries nothing any more, without FIN or RST, is told, cut, and replaced.

@@ -316,6 +316,7 @@ func (c *Client) dial(ctx context.Context) (link, error) {
 	o := &transport.DialOptions{
 		Subprotocols: []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON},
 		TLS:          c.opts.TLS,
+		Proxy:        c.opts.Proxy,
 		PingEvery:    Forever, // the client's pulse pings,
 		DeadAfter:    Forever, // and cuts dead connections
 	}

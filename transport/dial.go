@@ -32,6 +32,11 @@ type DialOptions struct {
 	Header       http.Header // added to the handshake, such as Authorization
 	TLS          *tls.Config // for wss; nil: the system's roots
 
+	// Proxy returns the proxy for a request with the server's URL, http for ws and https for wss: a URL
+	// with http (the client sends CONNECT) or socks5. Nil, or a nil URL: no proxy. Proxy does not count
+	// for sockets.
+	Proxy func(*http.Request) (*url.URL, error)
+
 	HandshakeTimeout time.Duration // for all of Dial; DefaultHandshakeTimeout
 	MaxMessage       int           // bytes; DefaultMaxMessage
 	WriteTimeout     time.Duration // for the kernel to take a message; DefaultWriteTimeout
@@ -52,7 +57,7 @@ func (e *RefusedError) Error() string {
 // Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix://PATH, or a connection of
 // length-prefixed frames (see Frames) at unix+frames://PATH. For frames only HandshakeTimeout,
 // MaxMessage, WriteTimeout and Subprotocols count, and the client speaks the first of Subprotocols. If
-// ctx ends before Dial returns, Dial fails; later ctx has no effect. Dial uses no proxy.
+// ctx ends before Dial returns, Dial fails; later ctx has no effect.
 func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	if o == nil {
 		o = &DialOptions{}
@@ -60,9 +65,9 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	if path, ok := strings.CutPrefix(rawURL, framedScheme); ok && path != "" {
 		return dialFrames(ctx, path, o)
 	}
-	network, path, target := "tcp", "", rawURL
+	network, path, target, proxy := "tcp", "", rawURL, o.Proxy
 	if p, ok := strings.CutPrefix(rawURL, "unix://"); ok && p != "" {
-		network, path, target = "unix", p, "ws://localhost/"
+		network, path, target, proxy = "unix", p, "ws://localhost/", nil
 	} else if u, err := url.Parse(rawURL); err == nil && u.User != nil {
 		return nil, fmt.Errorf("the URL of %s has a user or password, which other users of this machine may see: leave it out, and send a token in a header", u.Host)
 	} else if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
@@ -76,6 +81,7 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 	dialer := websocket.Dialer{
 		Subprotocols:    o.Subprotocols,
 		TLSClientConfig: o.TLS,
+		Proxy:           proxy,
 		ReadBufferSize:  clientReadBuffer,
 		WriteBufferSize: clientWriteBuffer,
 		WriteBufferPool: &clientBuffers,
