@@ -83,7 +83,8 @@ type Cmd struct {
 	// Output of the program itself is never lost by WaitDelay.
 	WaitDelay time.Duration
 
-	// Restart says when the program runs again. Nil: never. Wait reports how the last run ended.
+	// Restart says when the program runs again: &protocol.Restart{Policy: protocol.RestartPermanent}.
+	// Nil: never. Wait reports how the last run ended.
 	Restart *protocol.Restart
 
 	// OnRestart is called between two runs, in the order of Stdout. OnRestart must not block.
@@ -132,6 +133,7 @@ func (c *Client) Attach(processID string, after uint64) *Cmd {
 type ExitError struct {
 	ProcessID string
 	Status    protocol.ExitStatus
+	Stderr    []byte // of Output: the last 32 KiB of the program's stderr, if Cmd.Stderr was nil
 	GivenUp   string // why the server no longer runs the program again; "": no other run was due
 }
 
@@ -432,7 +434,7 @@ func (p *process) result() error {
 	case p.failure != nil:
 		return fmt.Errorf("process %s: %w", p.id, p.failure)
 	case p.status != nil && (p.status.ExitCode != 0 || p.gaveUp != ""):
-		errs = append(errs, &ExitError{p.id, *p.status, p.gaveUp})
+		errs = append(errs, &ExitError{ProcessID: p.id, Status: *p.status, GivenUp: p.gaveUp})
 	}
 	if p.lost != nil {
 		errs = append(errs, p.lost)
@@ -478,14 +480,24 @@ func (cmd *Cmd) Run(ctx context.Context) error {
 	return p.result()
 }
 
-// Output runs the program and returns its stdout.
+// Output runs the program and returns its stdout. If Stderr is nil, an ExitError has the last part of the
+// program's stderr.
 func (cmd *Cmd) Output(ctx context.Context) ([]byte, error) {
 	if cmd.Stdout != nil {
 		return nil, errors.New("client: Output: Stdout is set already")
 	}
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	return cmd.gather(ctx, &out)
+	if cmd.Stderr != nil || cmd.TTY {
+		return cmd.gather(ctx, &out)
+	}
+	var stderr tail
+	cmd.Stderr = &stderr
+	data, err := cmd.gather(ctx, &out)
+	if exit, ok := errors.AsType[*ExitError](err); ok {
+		exit.Stderr = stderr.bytes()
+	}
+	return data, err
 }
 
 // CombinedOutput runs the program and returns its stdout and stderr, in the order of the program's
@@ -498,6 +510,20 @@ func (cmd *Cmd) CombinedOutput(ctx context.Context) ([]byte, error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	return cmd.gather(ctx, &out)
 }
+
+// A tail keeps the last maxTail bytes.
+type tail struct{ buf []byte }
+
+const maxTail = 32 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	if t.buf = append(t.buf, p...); len(t.buf) > 2*maxTail {
+		t.buf = append(t.buf[:0], t.bytes()...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }
 
 func (cmd *Cmd) gather(ctx context.Context, out *bytes.Buffer) ([]byte, error) {
 	err := cmd.Run(ctx)
