@@ -16,8 +16,8 @@ const (
 
 // Restart says when a process is run again, in OTP's terms. (Ours.)
 type Restart struct {
-	// Policy is temporary (never), transient (after a failure: exit code, signal or timeout) or
-	// permanent (always). A process ended by request is not run again.
+	// Policy is RestartTemporary, RestartTransient or RestartPermanent. A process ended by request is
+	// not run again.
 	Policy string `json:"policy" wire:"required"`
 
 	Backoff   *Backoff   `json:"backoff,omitempty"`   // nil: as a Backoff without members
@@ -25,9 +25,16 @@ type Restart struct {
 	GiveUp    *GiveUp    `json:"giveUp,omitempty"`    // nil: never give up because of an end
 }
 
+// Values of Restart.Policy: after which ends a process runs again, as in OTP.
+const (
+	RestartTemporary = "temporary" // never
+	RestartTransient = "transient" // after a failure: exit code, signal or timeout
+	RestartPermanent = "permanent" // always
+)
+
 // Validate refuses an unknown Policy.
 func (r Restart) Validate() error {
-	if err := oneOf(r.Policy, "temporary", "transient", "permanent"); err != nil {
+	if err := oneOf(r.Policy, RestartTemporary, RestartTransient, RestartPermanent); err != nil {
 		return within("policy", err)
 	}
 	return nil
