@@ -127,13 +127,13 @@ func refusals() []refusal {
 		{new(InitializeParams), `{"clientName":"","role":""}`, "unknown variant ``, expected one of `owner`, `observer`, `typist`, `controller`; in `role`"},
 		{new(InitializeParams), `{"clientName":"","resumeFrom":{"p":1}}`, "resumeFrom needs resumeSessionId: a new session has nothing to replay"},
 		{new(InitializeParams), `{"clientName":"","resumeSessionId":"s","resumeFrom":{"p":-1}}`, "invalid number; found -1, expected u64, in `resumeFrom.p`"},
-		{new(ProcessStartParams), start(`,"ready":{}`), "expected one of line, tcp, unix, file, delayMs and exit, found 0 of them; in `ready`"},
-		{new(ProcessStartParams), start(`,"ready":{"tcp":"x:1","exit":true}`), "expected one of line, tcp, unix, file, delayMs and exit, found 2 of them; in `ready`"},
+		{new(ProcessStartParams), start(`,"ready":{}`), "expected one of line, tcp, unix, file, delayMs, exit and probe, found 0 of them; in `ready`"},
+		{new(ProcessStartParams), start(`,"ready":{"tcp":"x:1","exit":true}`), "expected one of line, tcp, unix, file, delayMs, exit and probe, found 2 of them; in `ready`"},
 		{new(ProcessStartParams), start(`,"ready":{"line":"("}`), "error parsing regexp: missing closing ): `(`; in `ready.line`"},
 		{new(ProcessStartParams), start(`,"ready":{"line":"` + strings.Repeat("x", 2000) + `"}`), "2000 bytes, the limit is 1024; in `ready.line`"},
 		{new(ProcessStartParams), start(`,"ready":{"tcp":"x:1","stream":"stdout"}`), "stream is for line; in `ready`"},
 		{new(ProcessStartParams), start(`,"liveness":{}`), "expected silenceMs or probe; in `liveness`"},
-		{new(ProcessStartParams), start(`,"liveness":{"probe":{"argv":[]}}`), "argv must not be empty; in `liveness.probe`"},
+		{new(ProcessStartParams), start(`,"liveness":{"probe":{"argv":[]}}`), "expected one of argv, not empty, and http; in `liveness.probe`"},
 		{new(GroupStartParams), `{"groupId":"g","processes":[]}`, "processes must not be empty"},
 		{new(GroupStartParams), `{"groupId":"g","strategy":"all","processes":[]}`, "unknown variant `all`, expected one of `one_for_one`, `one_for_all`, `rest_for_one`, `independent`; in `strategy`"},
 		{new(HTTPRequestParams), `{"method":"GET","url":"http://127.0.0.1/"}`, "missing field `requestId`"},
@@ -509,11 +509,13 @@ func fill(t *rapid.T, v reflect.Value, omitted bool) {
 		case *Restart:
 			p.Policy = rapid.SampledFrom([]string{"temporary", "transient", "permanent"}).Draw(t, "policy")
 		case *Ready:
-			*p = rapid.SampledFrom([]Ready{{Line: "^up$", Stream: Stdout}, {TCP: "[::1]:1"}, {Unix: "x"}, {File: "y"}, {DelayMs: new(uint64)}, {Exit: true, TimeoutMs: p.TimeoutMs}}).Draw(t, "ready")
+			*p = rapid.SampledFrom([]Ready{{Line: "^up$", Stream: Stdout}, {TCP: "[::1]:1"}, {Unix: "x"}, {File: "y"}, {DelayMs: new(uint64)}, {Exit: true, TimeoutMs: p.TimeoutMs}, {Probe: &Probe{Argv: []string{"a"}}}}).Draw(t, "ready")
 		case *Liveness:
 			p.SilenceMs = max(p.SilenceMs, 1)
 		case *Probe:
-			p.Argv = append(p.Argv, "argument")
+			if *p = (Probe{Argv: append(p.Argv, "argument"), EveryMs: p.EveryMs}); p.EveryMs%2 == 0 {
+				p.Argv, p.HTTP = nil, "http://[::1]:80/x"
+			}
 		case *GroupStartParams:
 			p.Processes = append(p.Processes, ProcessStartParams{Argv: []string{"a"}, Env: map[string]string{}})
 		case *ProcessLimits:

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"regexp/syntax"
 )
@@ -76,6 +77,7 @@ type Ready struct {
 	File    string  `json:"file,omitempty"`    // a file exists: file URI
 	DelayMs *uint64 `json:"delayMs,omitempty"` // this time has passed
 	Exit    bool    `json:"exit,omitempty"`    // the run has ended with exit code 0
+	Probe   *Probe  `json:"probe,omitempty"`   // a probe has succeeded; its Failures do not count
 
 	// TimeoutMs is how long a run may take to become ready. Then the server kills the run, and the
 	// run has failed. Nil: 60,000; 0: no limit. With Exit, the process's own timeoutMs applies
@@ -98,11 +100,17 @@ func (r Ready) String() string {
 		return fmt.Sprintf("%d ms from its start", *r.DelayMs)
 	case r.Exit:
 		return "exit code 0"
+	case r.Probe != nil && r.Probe.HTTP != "":
+		return "a probe of " + r.Probe.HTTP
+	case r.Probe != nil:
+		return fmt.Sprintf("the probe %q", r.Probe.Argv)
 	}
 	return ""
 }
 
 const (
+	// maxProbeURL bounds the URL of a probe, in bytes.
+	maxProbeURL = 1 << 10
 	// maxPattern bounds a client's regular expression, in bytes.
 	maxPattern = 1 << 10
 	// maxProgram bounds the steps of a compiled regular expression. At worst, matching takes all
@@ -114,13 +122,13 @@ const (
 // Validate refuses zero or several conditions, and an invalid pattern.
 func (r Ready) Validate() error {
 	n := 0
-	for _, is := range []bool{r.Line != "", r.TCP != "", r.Unix != "", r.File != "", r.DelayMs != nil, r.Exit} {
+	for _, is := range []bool{r.Line != "", r.TCP != "", r.Unix != "", r.File != "", r.DelayMs != nil, r.Exit, r.Probe != nil} {
 		if is {
 			n++
 		}
 	}
 	if n != 1 {
-		return fmt.Errorf("expected one of line, tcp, unix, file, delayMs and exit, found %d of them", n)
+		return fmt.Errorf("expected one of line, tcp, unix, file, delayMs, exit and probe, found %d of them", n)
 	}
 	if len(r.Line) > maxPattern {
 		return within("line", fmt.Errorf("%d bytes, the limit is %d", len(r.Line), maxPattern))
@@ -175,7 +183,7 @@ func programSize(re *syntax.Regexp) int {
 // has failed. (Ours.)
 type Liveness struct {
 	SilenceMs uint64 `json:"silenceMs,omitempty"` // the run has written nothing for this time; 0: silence is allowed
-	Probe     *Probe `json:"probe,omitempty"`     // a command which succeeds only while the process lives
+	Probe     *Probe `json:"probe,omitempty"`     // succeeds only while the process lives
 }
 
 // Validate refuses a Liveness without any check.
@@ -186,19 +194,28 @@ func (l Liveness) Validate() error {
 	return nil
 }
 
-// Probe is a command run beside a ready process, in the same directory and with the same
-// environment and limits. Its output is dropped. (Ours.)
+// Probe is a look at a process, again and again: a command, or an HTTP request of the server. The command runs in
+// the directory of the process, with its environment and limits, and its output is dropped. (Ours.)
 type Probe struct {
-	Argv      []string `json:"argv" wire:"required"`
-	EveryMs   uint64   `json:"everyMs,omitempty"`   // from the end of a probe to the next; 0: 10,000
-	TimeoutMs uint64   `json:"timeoutMs,omitempty"` // then the probe is killed and has failed; 0: 5,000
-	Failures  uint64   `json:"failures,omitempty"`  // failures in a row until the process counts as dead; 0: 3
+	Argv []string `json:"argv,omitempty"` // succeeds with exit code 0
+	HTTP string   `json:"http,omitempty"` // a URL; GET succeeds with a status from 200 to 399
+
+	DelayMs   *uint64 `json:"delayMs,omitempty"`   // before the first probe; nil: everyMs, and 0 in Ready
+	EveryMs   uint64  `json:"everyMs,omitempty"`   // from the end of a probe to the next; 0: 10,000, and 1,000 in Ready
+	TimeoutMs uint64  `json:"timeoutMs,omitempty"` // then the probe is killed and has failed; 0: 5,000
+	Failures  uint64  `json:"failures,omitempty"`  // failures in a row until the process counts as dead; 0: 3
 }
 
-// Validate refuses a probe without a program.
+// Validate refuses a Probe that is not either a command or a request.
 func (p Probe) Validate() error {
-	if len(p.Argv) == 0 {
-		return errors.New("argv must not be empty")
+	if (len(p.Argv) == 0) == (p.HTTP == "") {
+		return errors.New("expected one of argv, not empty, and http")
+	}
+	if p.HTTP == "" {
+		return nil
+	}
+	if u, err := url.Parse(p.HTTP); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(p.HTTP) > maxProbeURL {
+		return within("http", fmt.Errorf("%q is no URL of at most %d bytes with http or https", clip(p.HTTP), maxProbeURL))
 	}
 	return nil
 }

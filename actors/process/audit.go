@@ -68,6 +68,9 @@ func (r *processRecord) startEvent(spec child.Spec, run int) audit.ProcessStart 
 	if l := r.params.Liveness; l != nil && l.Probe != nil {
 		e.Probe = l.Probe.Argv
 	}
+	if r := r.params.Ready; r != nil && r.Probe != nil && len(e.Probe) == 0 {
+		e.Probe = r.Probe.Argv
+	}
 	return e
 }
 

@@ -38,7 +38,8 @@ type (
 		ours  error         // why the server could not run the probe; nil: the server could. Unless nil, fault is not set
 		held  time.Duration // child.Intake.HeldBack when the probe began
 	}
-	matched struct { // the goroutine of match
+	unprobed struct{} // from lookout: a probe for readiness has ended
+	matched  struct { // the goroutine of match
 		run   int
 		ready bool // a line makes the run ready
 	}
@@ -54,6 +55,8 @@ func (matched) IgnoreDeadLetterLogging() {}
 
 func (blinded) IgnoreDeadLetterLogging() {}
 
+func (unprobed) IgnoreDeadLetterLogging() {}
+
 const (
 	// readyTime is how long a run may take to be ready, unless its start says.
 	readyTime = time.Minute
@@ -63,6 +66,8 @@ const (
 	// lookTime is how long a look may take.
 	lookEvery, lookTime                                       = 250 * time.Millisecond, time.Second
 	defaultProbeEvery, defaultProbeTime, defaultProbeFailures = 10 * time.Second, 5 * time.Second, 3
+	// defaultReadyEvery is from a probe for readiness to the next.
+	defaultReadyEvery = time.Second
 )
 
 // health is the readiness and liveness of a run. Without Ready, a run is ready at once.
@@ -111,6 +116,7 @@ func (p *process) receiveHealth(ctx actor.Context) bool {
 		p.matched(ctx, m)
 	case blinded:
 		p.blinded(m)
+	case unprobed: // Receive goes on with what waited
 	default:
 		return false
 	}
@@ -141,12 +147,14 @@ func (p *process) watch(ctx actor.Context) {
 	case r.Line != "":
 		h.pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(r.Line) }) // checked by the decoder
 		h.lines = make(map[protocol.Stream][]byte)
+	case r.Probe != nil:
+		p.probeReady(ctx, r.Probe)
 	default:
 		look := lookFor(r)
 		if r.File != "" || r.Unix != "" {
 			look = p.bounded(p.ruled(p.user.user(), look))
 		}
-		p.lookout(ctx, look)
+		p.lookout(ctx, look, pace{10 * time.Millisecond, lookEvery})
 	}
 	switch t := r.TimeoutMs; {
 	case t == nil:
@@ -222,7 +230,7 @@ func (p *process) isReady(ctx actor.Context) {
 		p.spread(ctx)
 	}
 	p.life.Report(p.now())
-	p.probeLater(ctx)
+	p.probeFirst(ctx)
 }
 
 func (p *process) readyDue(ctx actor.Context) {

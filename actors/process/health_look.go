@@ -17,19 +17,22 @@ import (
 
 // How the server looks whether a run is ready: at a port, a socket or a file.
 
+// pace is the time from a look to the next: at first, and at most.
+type pace struct{ first, most time.Duration }
+
 // lookout looks, on a goroutine, until the run is ready or has ended. While the server
 // itself stands in the way, time does not count.
-func (p *process) lookout(ctx actor.Context, look func(context.Context) error) {
+func (p *process) lookout(ctx actor.Context, look func(context.Context) error, every pace) {
 	self, root, run, watched, blind := ctx.Self(), ctx.ActorSystem().Root, p.life.Run(), p.health.watched, p.health.blind
 	p.env.Run(root, self, "ready", func() {
 		var told error
-		for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, lookEvery) {
+		for pause := every.first; ; pause = min(pause*3/2, every.most) {
 			begun, err := time.Now(), look(watched)
 			if err == nil {
 				root.Send(self, readyNow{run})
 				return
 			}
-			if !lacking(err) && !errors.Is(err, errLooks) {
+			if !lacking(err) && !errors.Is(err, errLooks) && !errors.Is(err, errProbe) {
 				err = nil
 			}
 			if (err == nil) != (told == nil) {

@@ -57,6 +57,9 @@ func (r *processRecord) keep(envs Environments) *protocol.Error {
 	if l := r.params.Liveness; l != nil && l.Probe != nil {
 		argv += stringsBytes(l.Probe.Argv)
 	}
+	if ready := r.params.Ready; ready != nil && ready.Probe != nil {
+		argv += stringsBytes(ready.Probe.Argv)
+	}
 	if r.shell != nil {
 		argv += stringsBytes(r.shell.Own) + policyBytes(r.shell.Policy)
 	}

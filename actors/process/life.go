@@ -165,6 +165,9 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	case life.LogClosed:
 		p.env.At(ctx, env.ClosePhase)
 		p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
+		if r := p.params.Ready; r != nil && r.Probe != nil {
+			p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
+		}
 		p.release()
 		p.feed.Log.AppendClosed()
 		p.life.Done()
@@ -295,7 +298,7 @@ func (p *process) begin(ctx actor.Context) {
 		}
 	} else {
 		p.spec.Argv = nil // the child has them: the record is kept for long
-		if l := p.params.Liveness; l == nil || l.Probe == nil {
+		if !p.probes() {
 			p.spec.Env = nil
 			p.release()
 		}
