@@ -34,7 +34,7 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 		if old == nil {
 			continue
 		}
-		if !g.hasLeft(old) {
+		if !g.hasLeft(old) && !s.orphaned(old) {
 			return notInGroup(p.ProcessID, errExists)
 		}
 		replaced = append(replaced, old)
@@ -77,15 +77,26 @@ func (g *ensemble) hasLeft(p *members.Process) bool {
 	return p.Group == g.name && p.PID != nil && g.reported == g.members.Serial && slices.ContainsFunc(g.info.Processes, func(m protocol.GroupMember) bool { return m.ProcessID == p.ID && m.State == left })
 }
 
-// replaceGroup forgets an ended group, and those of its processes whose ids the group that follows has.
-func (s *session) replaceGroup(ctx actor.Context, g *ensemble, params protocol.GroupStartParams) {
+// orphaned reports whether a process was in a group that has ended and is forgotten.
+func (s *session) orphaned(p *members.Process) bool {
+	_, known := s.groupIDs[p.Group]
+	return p.Group != "" && p.PID != nil && !known
+}
+
+// replaceGroup forgets the group with the id, which has ended, and the processes of ended groups whose ids the next group
+// has. An ended group may have been forgotten before its processes, which wait for their owner.
+func (s *session) replaceGroup(ctx actor.Context, params protocol.GroupStartParams) {
+	g := s.groups[params.GroupID]
 	for _, p := range params.Processes {
-		if old := s.processes.Get(p.ProcessID); old != nil && g.hasLeft(old) {
+		old := s.processes.Get(p.ProcessID)
+		if old != nil && (s.orphaned(old) || g != nil && g.hasLeft(old)) {
 			s.replace(ctx, old)
 		}
 	}
-	delete(s.groups, params.GroupID)
-	delete(s.groupIDs, g.name)
+	if g != nil {
+		delete(s.groups, params.GroupID)
+		delete(s.groupIDs, g.name)
+	}
 }
 
 // replace frees the id of a process of a group, and ends whatever is left of the process.

@@ -75,14 +75,14 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		refuse(protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
 		return
 	}
-	if g := s.groups[params.GroupID]; g != nil && params.Extend {
-		if g.info.State != string(supervision.GroupEnded) {
+	if params.Extend {
+		if g := s.groups[params.GroupID]; g != nil && g.info.State != string(supervision.GroupEnded) {
 			if err := s.extendGroup(ctx, r, g, params); err != nil {
 				refuse(err)
 			}
 			return
 		}
-		s.replaceGroup(ctx, g, params)
+		s.replaceGroup(ctx, params)
 	}
 	group, starts, err := s.newGroup(ctx, params)
 	if err != nil {
