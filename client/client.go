@@ -112,6 +112,9 @@ type Options struct {
 	// with a controller and without an owner is detached.
 	Control bool
 
+	// SessionName is the name of a new session, for listings. It need not be unique.
+	SessionName string
+
 	// DetachedTTL is how long a new session lives without a connection. Zero: the server's default;
 	// negative: forever, if the server allows this.
 	DetachedTTL time.Duration

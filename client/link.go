@@ -402,9 +402,12 @@ func (c *Client) introduction() protocol.InitializeParams {
 		p.ResumeSessionID, p.Takeover = &c.hello.SessionID, !c.opts.beside()
 	case c.opts.Session != "":
 		p.ResumeSessionID, p.Takeover = &c.opts.Session, c.opts.Takeover
-	case c.opts.DetachedTTL != 0:
-		ms := millis(c.opts.DetachedTTL) // a negative TTL becomes 0, for forever
-		p.Session.DetachedTTLMs = &ms
+	default:
+		p.Session.Name = c.opts.SessionName
+		if c.opts.DetachedTTL != 0 {
+			ms := millis(c.opts.DetachedTTL) // a negative TTL becomes 0, for forever
+			p.Session.DetachedTTLMs = &ms
+		}
 	}
 	for id, proc := range c.processes {
 		if proc.closed {

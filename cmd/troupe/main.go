@@ -61,7 +61,7 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	t := &target.Flags{Version: version()}
 	t.Register(root.PersistentFlags())
 	root.SetVersionTemplate("troupe {{.Version}}\n")
-	root.AddCommand(newServe(), newRun(embedded), newVersion())
+	root.AddCommand(newServe(), newRun(embedded), newUp(t), newDown(t), newConfig(), newVersion())
 	root.AddCommand(newServer(t))
 	root.AddCommand(newDoctor(t))
 	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t))

@@ -1,0 +1,126 @@
+// Package compose reads the files that describe a set of programs, troupe.yaml and Procfile, and decides what follows
+// from a file: which processes there are, in which order they start, and what changes on a server that runs an older
+// version of the file. The package does no input or output except reading the named files.
+package compose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Project is a set of programs, read from a file.
+type Project struct {
+	Name     string // of the session that has the programs
+	Named    bool   // the file says the name; otherwise it is that of the directory
+	File     string // path of the file
+	Dir      string // directory of the file, absolute
+	Programs []*Program
+}
+
+// Program is an entry of the file. Each of its replicas is a process.
+type Program struct {
+	Name string
+	Line int // in the file; 0: unknown
+
+	Description string
+	Argv        []string // a command that is a string becomes sh -c
+	Dir         string   // "": the directory of the file; relative to it
+	Env         map[string]string
+	DependsOn   []Dependency
+	Ready       *protocol.Ready // Unix and File are paths, relative to the directory of the program
+	Liveness    *protocol.Liveness
+	Restart     protocol.Restart
+	StopSignal  protocol.Signal
+	StopTimeout time.Duration
+	Timeout     time.Duration // of a run; 0: none
+	Limits      *protocol.ProcessLimits
+	User, Umask string
+	NoNewPrivs  bool
+	TTY         bool
+
+	Replicas  int // 0: the file does not say, and the only process has the name of the program
+	Namespace string
+	Disabled  bool
+	Port      int // Procfile: PORT of the first replica; 0: none
+}
+
+// Conditions of a Dependency.
+const (
+	Started   = "process_started"
+	Healthy   = "process_healthy"
+	Completed = "process_completed_successfully"
+)
+
+// Dependency says what a program waits for before each run.
+type Dependency struct {
+	Name      string
+	Condition string // one of the constants
+	Line      int
+}
+
+// Defaults of the file, all documented in docs/UP.md.
+const (
+	DefaultNamespace   = "default"
+	DefaultStopTimeout = 10 * time.Second
+	DefaultMaxRestarts = 5
+	DefaultWindow      = time.Minute
+	DefaultStartTime   = time.Minute
+)
+
+// Unit is one process of a program.
+type Unit struct {
+	ID      string // of the process: the name of the program, or the name and the number of the replica
+	Program *Program
+	Replica int // from 1
+}
+
+// Units returns the processes of a program.
+func (p *Program) Units() (all []Unit) {
+	if p.Replicas == 0 {
+		return []Unit{{p.Name, p, 1}}
+	}
+	for n := 1; n <= p.Replicas; n++ {
+		all = append(all, Unit{fmt.Sprintf("%s-%d", p.Name, n), p, n})
+	}
+	return all
+}
+
+// Program returns the program with a name; nil: there is none.
+func (p *Project) Program(name string) *Program {
+	if i := slices.IndexFunc(p.Programs, func(o *Program) bool { return o.Name == name }); i >= 0 {
+		return p.Programs[i]
+	}
+	return nil
+}
+
+// An Error is a fault of a file.
+type Error struct {
+	File         string
+	Line, Column int // 0: unknown
+	Text         string
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Line == 0:
+		return e.File + ": " + e.Text
+	case e.Column == 0:
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
+}
+
+// Errors are all faults of a file, in the order of its lines.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	var lines []string
+	for _, one := range e {
+		lines = append(lines, one.Error())
+	}
+	return strings.Join(lines, "\n")
+}

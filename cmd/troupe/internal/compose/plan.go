@@ -1,0 +1,106 @@
+package compose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Action says what up does with a process.
+type Action int
+
+const (
+	Leave   Action = iota // it runs, or has done its work, as the file says
+	Start                 // it does not run
+	Restart               // it runs, but the file has changed
+	Stop                  // it runs, and the file has it no more
+)
+
+func (a Action) String() string { return [...]string{"leave", "start", "restart", "stop"}[a] }
+
+// Step is the action for one process.
+type Step struct {
+	Action Action
+	ID     string
+	Unit   Unit // not of Stop
+	Reason string
+}
+
+// Plan compares what the file wants with what a server has. wanted are the programs to run, in start order; members
+// is the group on the server, in its start order. With prune, processes that wanted does not have are stopped.
+// Plan returns the steps in start order, with stops last; stops are done in the reverse order, before the starts.
+func (p *Project) Plan(wanted []*Program, members []protocol.GroupMember, prune bool) (steps []Step) {
+	has := make(map[string]protocol.GroupMember)
+	for _, m := range members {
+		has[m.ProcessID] = m
+	}
+	ids := make(map[string]bool)
+	for _, one := range wanted {
+		for _, u := range one.Units() {
+			ids[u.ID] = true
+			m, there := has[u.ID]
+			steps = append(steps, p.step(u, m, there))
+		}
+	}
+	for _, m := range members {
+		if ids[m.ProcessID] || m.State == "left" {
+			continue
+		}
+		// A replica too many goes also if only a part of the programs was asked for.
+		extra := slices.ContainsFunc(wanted, func(one *Program) bool { return replicaOf(m.ProcessID, one.Name) && p.owner(m.ProcessID) == nil })
+		if prune || extra {
+			reason := "the file has it no more"
+			if one := p.owner(m.ProcessID); one != nil && one.Disabled {
+				reason = "it is disabled"
+			}
+			steps = append(steps, Step{Action: Stop, ID: m.ProcessID, Reason: reason})
+		}
+	}
+	return steps
+}
+
+func (p *Project) step(u Unit, m protocol.GroupMember, there bool) Step {
+	s := Step{ID: u.ID, Unit: u}
+	digest, _, _ := strings.Cut(m.Label, " ")
+	same := digest == p.Digest(u)
+	switch {
+	case !there:
+		s.Action, s.Reason = Start, "it is new"
+	case m.State == "left" && m.Ready && same && p.completes(u.Program):
+		s.Reason = "it has completed, and did not change"
+	case m.State == "left":
+		s.Action, s.Reason = Start, "it had ended"
+		if m.Reason != "" {
+			s.Reason += ": " + m.Reason
+		}
+	case !same:
+		s.Action, s.Reason = Restart, "it has changed"
+	default:
+		s.Reason = "it did not change"
+	}
+	return s
+}
+
+// owner returns the program of the file with a process; nil: there is none.
+func (p *Project) owner(id string) *Program {
+	for _, one := range p.Programs {
+		for _, u := range one.Units() {
+			if u.ID == id {
+				return one
+			}
+		}
+	}
+	return nil
+}
+
+// replicaOf reports whether id is the name of a program, or of one of its replicas.
+func replicaOf(id, name string) bool {
+	if id == name {
+		return true
+	}
+	var n int
+	k, err := fmt.Sscanf(id, name+"-%d", &n)
+	return err == nil && k == 1 && id == fmt.Sprintf("%s-%d", name, n)
+}

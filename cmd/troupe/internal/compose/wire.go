@@ -1,0 +1,131 @@
+package compose
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Place is where the programs run, and what the file does not say.
+type Place struct {
+	Dir string // the directory on the server for relative directories and paths
+	// Env are variables that every program gets beneath its own, such as those of the caller. They are no part of a Digest.
+	Env       map[string]string
+	EnvPolicy *protocol.EnvPolicy // nil: nothing of the server is inherited
+	Size      protocol.Size       // of terminals; zero: that of the server
+}
+
+// Params returns the params that start a process in a group. Its label is the digest.
+func (p *Project) Params(u Unit, at Place) protocol.ProcessStartParams {
+	one := u.Program
+	dir := absolute(at.Dir, one.Dir)
+	s := protocol.ProcessStartParams{
+		ProcessID:   u.ID,
+		Argv:        one.Argv,
+		Cwd:         protocol.FileURI(dir),
+		Env:         maps.Clone(at.Env),
+		EnvPolicy:   at.EnvPolicy,
+		TTY:         one.TTY,
+		Retention:   &protocol.Retention{OnFull: protocol.OnFullEvict}, // nobody has to read
+		StopSignal:  one.StopSignal,
+		KillGraceMs: millis(one.StopTimeout),
+		Limits:      one.Limits,
+		User:        one.User,
+		Umask:       one.Umask,
+		NoNewPrivs:  one.NoNewPrivs,
+		Restart:     &one.Restart,
+		Liveness:    one.Liveness,
+		Label:       p.label(u),
+	}
+	if s.Env == nil {
+		s.Env = make(map[string]string)
+	}
+	maps.Copy(s.Env, u.env())
+	if one.Timeout > 0 {
+		s.TimeoutMs = millis(one.Timeout)
+	}
+	if one.TTY && at.Size != (protocol.Size{}) {
+		s.Size = &at.Size
+	}
+	if one.Ready != nil {
+		ready := *one.Ready
+		if ready.Unix != "" {
+			ready.Unix = protocol.FileURI(absolute(dir, ready.Unix))
+		}
+		if ready.File != "" {
+			ready.File = protocol.FileURI(absolute(dir, ready.File))
+		}
+		s.Ready = &ready
+	}
+	for _, d := range one.DependsOn {
+		for _, on := range p.Program(d.Name).Units() {
+			s.DependsOn = append(s.DependsOn, on.ID)
+		}
+	}
+	return s
+}
+
+func absolute(dir, name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(dir, name)
+}
+
+// env returns the variables of a process that the file says.
+func (u Unit) env() map[string]string {
+	env := maps.Clone(u.Program.Env)
+	env["TROUPE_PROCESS"] = u.ID
+	if u.Program.Replicas > 0 {
+		env["TROUPE_REPLICA"] = strconv.Itoa(u.Replica)
+	}
+	return env
+}
+
+// label is what the server keeps with the process: the digest, and the file.
+func (p *Project) label(u Unit) string {
+	label := p.Digest(u) + " " + p.File
+	return label[:min(len(label), 1024)]
+}
+
+// From returns the file of a group that troupe up has started; "": unknown.
+func From(members []protocol.GroupMember) string {
+	for _, m := range members {
+		if digest, file, ok := strings.Cut(m.Label, " "); ok && strings.HasPrefix(digest, digestPrefix) {
+			return file
+		}
+	}
+	return ""
+}
+
+const digestPrefix = "troupe-up:"
+
+// Digest names everything that the file says about a run of the process. A process with another digest must be started
+// again.
+func (p *Project) Digest(u Unit) string {
+	one := *u.Program
+	one.Line, one.Description, one.Namespace, one.Disabled, one.Replicas = 0, "", "", false, 0
+	one.Env = u.env()
+	var on []string
+	for _, d := range one.DependsOn {
+		for _, other := range p.Program(d.Name).Units() {
+			on = append(on, other.ID+" "+d.Condition)
+		}
+	}
+	one.DependsOn = nil
+	text, err := json.Marshal(struct {
+		Program   Program
+		DependsOn []string
+	}{one, on})
+	if err != nil {
+		panic(err) // a Program has nothing that JSON lacks
+	}
+	sum := sha256.Sum256(text)
+	return digestPrefix + hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,724 @@
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// maxFile is how large a file may be, in bytes.
+const maxFile = 1 << 20
+
+// Read reads a file and checks it. lookup finds the variables for ${VAR}; nil: those of this process. All faults of the
+// file come as Errors.
+func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(full)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s has %d bytes, the limit is %d", path, info.Size(), maxFile)
+	}
+	data, err := os.ReadFile(full)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(full)
+	r := &reader{file: path, lookup: lookup}
+	var p *Project
+	if strings.HasPrefix(filepath.Base(full), "Procfile") {
+		p = r.readProcfile(data, dir)
+	} else {
+		// The .env beside the file has variables for ${VAR}. Those of the caller go first.
+		if env, err := readEnv(filepath.Join(dir, ".env"), lookup); err == nil {
+			r.lookup = func(name string) (string, bool) {
+				if v, ok := lookup(name); ok {
+					return v, true
+				}
+				v, ok := env[name]
+				return v, ok
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			r.fault(nil, "%v", err)
+		}
+		p = r.readYAML(data, dir)
+	}
+	p.File, p.Dir = full, dir
+	if p.Named = p.Name != ""; !p.Named {
+		p.Name = projectName(filepath.Base(dir))
+	}
+	if len(r.errs) == 0 {
+		r.check(p)
+	}
+	if err := r.sorted(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// projectName makes the name of a project from that of a directory.
+func projectName(dir string) string {
+	name := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(dir, "-"), "-.")
+	if name == "" {
+		return "project"
+	}
+	return name
+}
+
+var (
+	programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	yamlLine    = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n)?\s*line (\d+): `)
+)
+
+func (r *reader) readYAML(data []byte, dir string) *Project {
+	p := new(Project)
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		text, line := err.Error(), 0
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			line, _ = strconv.Atoi(m[1])
+			text = text[len(m[0]):]
+		}
+		r.faultAt(line, "this is no YAML: %s", strings.TrimPrefix(text, "yaml: "))
+		return p
+	}
+	if len(doc.Content) == 0 {
+		r.fault(nil, "the file is empty: write processes:, with a command for each")
+		return p
+	}
+	common := make(map[string]string) // environment of all programs
+	var programs *yaml.Node
+	r.mapping(doc.Content[0], "the file", []key{
+		{[]string{"name"}, func(n *yaml.Node) {
+			if r.text(&p.Name, "name")(n); p.Name != "" && !programName.MatchString(p.Name) {
+				r.fault(n, "name is %s, expected letters, digits, dots, dashes and underscores", quote(p.Name))
+			}
+		}},
+		{[]string{"version"}, func(n *yaml.Node) {
+			if v, ok := r.scalar(n, "version"); ok && v != "1" && !strings.HasPrefix(v, "0.") {
+				r.fault(n, "version is %s, and this troupe knows version 1 only", quote(v))
+			}
+		}},
+		{[]string{"env_file"}, func(n *yaml.Node) { r.envFiles(n, "env_file", dir, common) }},
+		{[]string{"environment"}, func(n *yaml.Node) { r.environment(n, "environment", common) }},
+		{[]string{"processes"}, func(n *yaml.Node) { programs = n }},
+	}, map[string]string{
+		"services": "write processes", "procs": "write processes", "programs": "write processes",
+		"volumes": "troupe runs programs, no containers", "networks": "troupe runs programs, no containers",
+		"log_location": "troupe logs NAME shows output; the server keeps it",
+	})
+	if programs == nil {
+		if len(r.errs) == 0 {
+			r.fault(doc.Content[0], "processes is missing: write processes:, with a command for each")
+		}
+		return p
+	}
+	for _, f := range r.fields(programs, "processes") {
+		name := f.key.Value
+		if !programName.MatchString(name) {
+			r.fault(f.key, "%s is no name of a process: use letters, digits, dots, dashes and underscores", quote(name))
+			continue
+		}
+		p.Programs = append(p.Programs, r.program(f, dir, common))
+	}
+	if len(p.Programs) == 0 && len(r.errs) == 0 {
+		r.fault(programs, "processes is empty: write a name and a command for each")
+	}
+	return p
+}
+
+// program reads an entry of processes.
+func (r *reader) program(f field, dir string, common map[string]string) *Program {
+	p := newProgram(f.key.Value, f.key.Line)
+	what := "processes." + p.Name
+	own, files := make(map[string]string), make(map[string]string)
+	restarts := new(restarts)
+	at := func(name string) string { return what + "." + name }
+	keys := []key{
+		{[]string{"command"}, func(n *yaml.Node) { p.Argv = r.command(n, at("command")) }},
+		{[]string{"description"}, r.text(&p.Description, at("description"))},
+		{[]string{"working_dir", "cwd"}, r.text(&p.Dir, at("working_dir"))},
+		{[]string{"environment", "env"}, func(n *yaml.Node) { r.environment(n, at("environment"), own) }},
+		{[]string{"env_file"}, func(n *yaml.Node) { r.envFiles(n, at("env_file"), dir, files) }},
+		{[]string{"depends_on"}, func(n *yaml.Node) { p.DependsOn = r.dependencies(n, at("depends_on")) }},
+		{[]string{"readiness_probe", "healthcheck"}, func(n *yaml.Node) { r.readiness(n, at("readiness_probe"), p) }},
+		{[]string{"ready_log_line"}, func(n *yaml.Node) {
+			r.readiness(&yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "log_line", Line: n.Line}, n}}, at("ready_log_line"), p)
+		}},
+		{[]string{"liveness_probe"}, func(n *yaml.Node) { r.liveness(n, at("liveness_probe"), p) }},
+		{[]string{"restart"}, func(n *yaml.Node) { r.restart(n, at("restart"), restarts) }},
+		{[]string{"availability"}, func(n *yaml.Node) {
+			r.mapping(n, at("availability"), append(r.restartKeys(at("availability"), restarts), key{[]string{"restart"}, func(n *yaml.Node) { r.restart(n, at("availability.restart"), restarts) }}), map[string]string{
+				"exit_on_failure": "run troupe up --abort-on-exit", "exit_on_end": "run troupe up --abort-on-exit",
+			})
+		}},
+		{[]string{"shutdown"}, func(n *yaml.Node) { r.shutdown(n, at("shutdown"), p) }},
+		{[]string{"limits"}, func(n *yaml.Node) { r.limits(n, at("limits"), p) }},
+		{[]string{"user"}, r.text(&p.User, at("user"))},
+		{[]string{"umask"}, func(n *yaml.Node) {
+			s, ok := alias(n).Value, true
+			if alias(n).Kind != yaml.ScalarNode || strings.Contains(s, "${") {
+				s, ok = r.scalar(n, at("umask"))
+			}
+			mask, err := strconv.ParseUint(strings.TrimPrefix(s, "0o"), 8, 32)
+			if ok && (err != nil || mask > 0o777) {
+				r.fault(n, "%s is %s, expected octal digits such as \"027\"", at("umask"), quote(s))
+			}
+			p.Umask = fmt.Sprintf("%03o", mask)
+		}},
+		{[]string{"no_new_privileges"}, r.boolean(&p.NoNewPrivs, at("no_new_privileges"))},
+		{[]string{"replicas"}, func(n *yaml.Node) {
+			if v, ok := r.number(n, at("replicas"), 1, 500); ok {
+				p.Replicas = int(v)
+			}
+		}},
+		{[]string{"namespace"}, func(n *yaml.Node) { r.text(&p.Namespace, at("namespace"))(n) }},
+		{[]string{"tty", "is_tty"}, r.boolean(&p.TTY, at("tty"))},
+		{[]string{"disabled"}, r.boolean(&p.Disabled, at("disabled"))},
+	}
+	keys = append(keys, r.restartKeys(what, restarts)...)
+	keys = append(keys, r.durationKeys(&p.Timeout, what, "timeout")...)
+	r.mapping(f.value, what, keys, map[string]string{
+		"image": "troupe runs programs, no containers", "build": "troupe runs programs, no containers", "ports": "a program opens its ports itself; wait for one with readiness_probe: {tcp: HOST:PORT}",
+		"volumes": "troupe runs programs, no containers", "cmd": "write command", "entrypoint": "write command", "scale": "write replicas", "deploy": "write replicas", "stop_signal": "write shutdown: {signal: …}",
+		"stop_grace_period": "write shutdown: {timeout: …}", "mem_limit": "write limits: {memory: …}", "pids_limit": "write limits: {pids: …}", "ulimits": "write limits",
+		"log_location": "troupe logs NAME shows output; the server keeps it", "is_daemon": "run the program in the foreground", "profiles": "write namespace",
+	})
+	maps.Copy(p.Env, common)
+	maps.Copy(p.Env, files)
+	maps.Copy(p.Env, own)
+	if len(p.Argv) == 0 {
+		r.fault(f.key, "%s has no command", what)
+	}
+	p.Restart = restarts.policy()
+	return p
+}
+
+// command reads a text, which a shell runs, or a list: a program and its arguments.
+func (r *reader) command(n *yaml.Node, what string) []string {
+	n = alias(n)
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
+		if s, ok := r.scalar(n, what); ok && strings.TrimSpace(s) == "" {
+			r.fault(n, "%s is empty", what)
+		} else if ok {
+			return []string{"sh", "-c", s}
+		}
+		return []string{""}
+	}
+	argv, ok := r.list(n, what, false)
+	if ok && (len(argv) == 0 || argv[0] == "") {
+		r.fault(n, "%s has no program", what)
+	}
+	if len(argv) == 0 {
+		argv = []string{""} // said already
+	}
+	return argv
+}
+
+// environment reads a mapping of names to values, or a list of NAME=VALUE. A name without a value is that of the caller.
+func (r *reader) environment(n *yaml.Node, what string, to map[string]string) {
+	set := func(at *yaml.Node, name, value string) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			r.fault(at, "%s has %s, which is no name of a variable", what, quote(name))
+			return
+		}
+		to[name] = value
+	}
+	inherit := func(at *yaml.Node, name string) {
+		if v, ok := r.lookup(name); ok {
+			set(at, name, v)
+		} else {
+			r.fault(at, "%s: %s has no value here, and is not set where troupe runs", what, name)
+		}
+	}
+	if alias(n).Kind == yaml.SequenceNode {
+		for _, one := range alias(n).Content {
+			if s, ok := r.scalar(one, what); ok {
+				if name, value, is := strings.Cut(s, "="); is {
+					set(one, name, value)
+				} else {
+					inherit(one, s)
+				}
+			}
+		}
+		return
+	}
+	for _, f := range r.fields(n, what) {
+		if v := alias(f.value); v.Kind == yaml.ScalarNode && v.Tag == "!!null" {
+			inherit(f.key, f.key.Value)
+		} else if s, ok := r.scalar(v, what+"."+f.key.Value); ok {
+			set(f.key, f.key.Value, s)
+		}
+	}
+}
+
+func (r *reader) envFiles(n *yaml.Node, what, dir string, to map[string]string) {
+	paths, ok := r.list(n, what, true)
+	if !ok {
+		return
+	}
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		env, err := readEnv(path, r.lookup)
+		if err != nil {
+			r.fault(n, "%s: %v", what, err)
+			continue
+		}
+		maps.Copy(to, env)
+	}
+}
+
+var conditions = map[string]string{
+	"process_started": Started, "service_started": Started, "started": Started,
+	"process_healthy": Healthy, "service_healthy": Healthy, "process_ready": Healthy, "healthy": Healthy, "ready": Healthy, "process_log_ready": Healthy,
+	"process_completed_successfully": Completed, "service_completed_successfully": Completed, "completed_successfully": Completed,
+}
+
+// dependencies reads a list of names, or a mapping of names to conditions.
+func (r *reader) dependencies(n *yaml.Node, what string) (all []Dependency) {
+	n = alias(n)
+	if n.Kind != yaml.MappingNode {
+		names, _ := r.list(n, what, true)
+		for i, name := range names {
+			line := n.Line
+			if n.Kind == yaml.SequenceNode {
+				line = n.Content[i].Line
+			}
+			all = append(all, Dependency{Name: name, Line: line}) // check chooses the condition
+		}
+		return all
+	}
+	for _, f := range r.fields(n, what) {
+		d := Dependency{Name: f.key.Value, Line: f.key.Line}
+		at := what + "." + d.Name
+		r.mapping(f.value, at, []key{{[]string{"condition"}, func(n *yaml.Node) {
+			s, ok := r.scalar(n, at+".condition")
+			if d.Condition = conditions[s]; ok && d.Condition == "" {
+				hint := ""
+				if s == "process_completed" {
+					hint = ": troupe waits for a success only"
+				}
+				r.fault(n, "%s.condition is %s, expected %s, %s or %s%s", at, quote(s), Started, Healthy, Completed, hint)
+			}
+		}}}, nil)
+		all = append(all, d)
+	}
+	return all
+}
+
+// check is a command or an address that a probe tries.
+func (r *reader) probeTargets(what string, probe *protocol.Probe) []key {
+	return []key{
+		{[]string{"exec", "command", "test"}, func(n *yaml.Node) {
+			if alias(n).Kind != yaml.MappingNode {
+				probe.Argv = r.command(n, what+".exec")
+				return
+			}
+			r.mapping(n, what+".exec", []key{{[]string{"command"}, func(n *yaml.Node) { probe.Argv = r.command(n, what+".exec.command") }}}, map[string]string{"working_dir": "a probe runs in the directory of the program"})
+			if len(probe.Argv) == 0 {
+				r.fault(n, "%s.exec has no command", what)
+				probe.Argv = []string{""}
+			}
+		}},
+		{[]string{"http_get", "http"}, func(n *yaml.Node) { probe.HTTP = r.httpGet(n, what+".http_get") }},
+	}
+}
+
+// httpGet reads a URL, or its parts.
+func (r *reader) httpGet(n *yaml.Node, what string) string {
+	if alias(n).Kind == yaml.ScalarNode {
+		s, ok := r.scalar(n, what)
+		if u, err := url.Parse(s); ok && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			r.fault(n, "%s is %s, expected a URL such as http://127.0.0.1:8080/health", what, quote(s))
+		}
+		return s
+	}
+	host, port, path, scheme := "127.0.0.1", "", "/", "http"
+	r.mapping(n, what, []key{
+		{[]string{"host"}, r.text(&host, what+".host")},
+		{[]string{"port"}, func(n *yaml.Node) {
+			if v, ok := r.number(n, what+".port", 1, 65535); ok {
+				port = strconv.FormatInt(v, 10)
+			}
+		}},
+		{[]string{"path"}, r.text(&path, what+".path")},
+		{[]string{"scheme"}, func(n *yaml.Node) {
+			if r.text(&scheme, what+".scheme")(n); strings.ToLower(scheme) != "http" && strings.ToLower(scheme) != "https" {
+				r.fault(n, "%s.scheme is %s, expected http or https", what, quote(scheme))
+			}
+		}},
+	}, map[string]string{"headers": "a probe sends no headers", "status_code": "a probe takes the status 200 to 399 for a success"})
+	if port == "" {
+		if strings.ToLower(scheme) == "https" {
+			port = "443"
+		} else {
+			port = "80"
+		}
+	}
+	return strings.ToLower(scheme) + "://" + net.JoinHostPort(host, port) + "/" + strings.TrimPrefix(path, "/")
+}
+
+// probeTimes are the keys that both probes have.
+func (r *reader) probeTimes(what string, delay, period, timeout *time.Duration, failures *int64) []key {
+	keys := []key{{[]string{"failure_threshold", "retries"}, func(n *yaml.Node) {
+		if v, ok := r.number(n, what+".failure_threshold", 1, 1000); ok {
+			*failures = v
+		}
+	}}, {[]string{"success_threshold"}, func(n *yaml.Node) {
+		r.number(n, what+".success_threshold", 1, 1)
+	}}}
+	keys = append(keys, r.durationKeys(delay, what, "initial_delay", "start_period")...)
+	keys = append(keys, r.durationKeys(period, what, "period", "interval")...)
+	return append(keys, r.durationKeys(timeout, what, "timeout")...)
+}
+
+const unsetTime = time.Duration(-1)
+
+func (r *reader) readiness(n *yaml.Node, what string, p *Program) {
+	if p.Ready != nil {
+		r.fault(n, "%s and another readiness_probe: leave one out", what)
+		return
+	}
+	var probe protocol.Probe
+	ready := new(protocol.Ready)
+	delay, period, timeout, within, pause := unsetTime, unsetTime, unsetTime, DefaultStartTime, unsetTime
+	failures := int64(0)
+	keys := append(r.probeTargets(what, &probe), []key{
+		{[]string{"tcp", "tcp_socket"}, func(n *yaml.Node) { ready.TCP = r.tcp(n, what+".tcp") }},
+		{[]string{"unix"}, r.text(&ready.Unix, what+".unix")},
+		{[]string{"file"}, r.text(&ready.File, what+".file")},
+		{[]string{"log_line", "line"}, func(n *yaml.Node) {
+			r.text(&ready.Line, what+".log_line")(n)
+			if _, err := regexp.Compile(ready.Line); err != nil {
+				r.fault(n, "%s.log_line: %v", what, err)
+			}
+		}},
+	}...)
+	keys = append(keys, r.probeTimes(what, &delay, &period, &timeout, &failures)...)
+	keys = append(keys, r.durationKeys(&within, what, "start_timeout")...)
+	keys = append(keys, r.durationKeys(&pause, what, "delay")...)
+	before := len(r.errs)
+	r.mapping(n, what, keys, nil)
+	if len(r.errs) > before {
+		p.Ready = ready
+		return
+	}
+	count := 0
+	for _, is := range []bool{len(probe.Argv) > 0, probe.HTTP != "", ready.TCP != "", ready.Unix != "", ready.File != "", ready.Line != "", pause >= 0} {
+		if is {
+			count++
+		}
+	}
+	if count != 1 {
+		r.fault(n, "%s has %d conditions, expected one of exec, http_get, tcp, unix, file, log_line and delay", what, count)
+	}
+	switch {
+	case pause >= 0:
+		ready.DelayMs = millis(pause)
+	case len(probe.Argv) > 0 || probe.HTTP != "":
+		if period < 0 {
+			period = time.Second
+		}
+		probe.EveryMs = max(*millis(period), 1)
+		if timeout >= 0 {
+			probe.TimeoutMs = *millis(timeout)
+		}
+		if delay > 0 {
+			probe.DelayMs = millis(delay)
+		}
+		ready.Probe = &probe
+	}
+	if pause < 0 {
+		ready.TimeoutMs = millis(within)
+	}
+	p.Ready = ready
+}
+
+func (r *reader) tcp(n *yaml.Node, what string) string {
+	if alias(n).Kind == yaml.MappingNode {
+		host, port := "127.0.0.1", int64(0)
+		r.mapping(n, what, []key{
+			{[]string{"host"}, r.text(&host, what+".host")},
+			{[]string{"port"}, func(n *yaml.Node) { port, _ = r.number(n, what+".port", 1, 65535) }},
+		}, nil)
+		if port == 0 {
+			r.fault(n, "%s has no port", what)
+		}
+		return net.JoinHostPort(host, strconv.FormatInt(port, 10))
+	}
+	s, ok := r.scalar(n, what)
+	if !ok {
+		return ""
+	}
+	if _, err := strconv.Atoi(s); err == nil {
+		s = "127.0.0.1:" + s
+	}
+	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
+		r.fault(n, "%s is %s, expected HOST:PORT", what, quote(s))
+	}
+	return s
+}
+
+func (r *reader) liveness(n *yaml.Node, what string, p *Program) {
+	var probe protocol.Probe
+	delay, period, timeout, silence := unsetTime, unsetTime, unsetTime, unsetTime
+	failures := int64(0)
+	keys := append(r.probeTargets(what, &probe), r.probeTimes(what, &delay, &period, &timeout, &failures)...)
+	keys = append(keys, r.durationKeys(&silence, what, "silence")...)
+	before := len(r.errs)
+	r.mapping(n, what, keys, map[string]string{"tcp": "write exec or http_get", "log_line": "write silence: TIME, for a program that always writes"})
+	p.Liveness = new(protocol.Liveness)
+	if len(r.errs) > before {
+		return
+	}
+	has := len(probe.Argv) > 0 || probe.HTTP != ""
+	switch {
+	case len(probe.Argv) > 0 && probe.HTTP != "":
+		r.fault(n, "%s has exec and http_get, expected one of them", what)
+	case !has && silence <= 0:
+		r.fault(n, "%s has nothing to look at: write exec, http_get or silence", what)
+	}
+	if silence > 0 {
+		p.Liveness.SilenceMs = *millis(silence)
+	}
+	if has {
+		if period >= 0 {
+			probe.EveryMs = max(*millis(period), 1)
+		}
+		if timeout >= 0 {
+			probe.TimeoutMs = *millis(timeout)
+		}
+		if delay >= 0 {
+			probe.DelayMs = millis(delay)
+		}
+		probe.Failures = uint64(failures)
+		p.Liveness.Probe = &probe
+	}
+}
+
+func millis(d time.Duration) *uint64 {
+	ms := uint64((d + time.Millisecond - 1) / time.Millisecond)
+	return &ms
+}
+
+// restarts is what the keys about restarts say, wherever they stand.
+type restarts struct {
+	name      string
+	most      int64 // restarts in the window; -1: unlimited; 0: not said
+	window    time.Duration
+	backoff   *protocol.Backoff
+	giveUp    []int
+	unlimited bool
+}
+
+var policies = map[string]string{
+	"no": "temporary", "never": "temporary", "false": "temporary", "temporary": "temporary",
+	"on_failure": "transient", "on-failure": "transient", "transient": "transient",
+	"always": "permanent", "unless_stopped": "permanent", "unless-stopped": "permanent", "permanent": "permanent",
+}
+
+// restart reads the name of a policy, or a mapping.
+func (r *reader) restart(n *yaml.Node, what string, to *restarts) {
+	if alias(n).Kind == yaml.MappingNode {
+		r.mapping(n, what, append(r.restartKeys(what, to), key{[]string{"policy"}, func(n *yaml.Node) { r.restart(n, what+".policy", to) }}), nil)
+		return
+	}
+	s, ok := r.scalar(n, what)
+	if !ok {
+		return
+	}
+	if to.name != "" {
+		r.fault(n, "%s: the policy is there twice", what)
+	}
+	if policies[s] == "" {
+		hint := ""
+		if s == "exit_on_failure" {
+			hint = "; see troupe up --abort-on-exit"
+		}
+		r.fault(n, "%s is %s, expected no, on_failure or always%s", what, quote(s), hint)
+		s = "no"
+	}
+	to.name = s
+}
+
+func (r *reader) restartKeys(what string, to *restarts) []key {
+	keys := []key{
+		{[]string{"max_restarts"}, func(n *yaml.Node) {
+			if s := alias(n).Value; s == "unlimited" {
+				to.unlimited = true
+			} else if v, ok := r.number(n, what+".max_restarts", 1, 1000); ok {
+				to.most = v
+			} else {
+				r.errs[len(r.errs)-1].Text += ", or unlimited"
+			}
+		}},
+		{[]string{"backoff"}, func(n *yaml.Node) { to.backoff = r.backoff(n, what+".backoff") }},
+		{[]string{"backoff_seconds"}, func(n *yaml.Node) {
+			var d time.Duration
+			r.durationKeys(&d, what, "backoff")[1].read(n)
+			to.backoff = steady(d)
+		}},
+		{[]string{"give_up_on"}, func(n *yaml.Node) {
+			codes, _ := r.list(n, what+".give_up_on", true)
+			for _, s := range codes {
+				code, err := strconv.Atoi(s)
+				if err != nil || code < 0 || code > 255 {
+					r.fault(n, "%s.give_up_on has %s, expected an exit code from 0 to 255", what, quote(s))
+				}
+				to.giveUp = append(to.giveUp, code)
+			}
+		}},
+	}
+	return append(keys, r.durationKeys(&to.window, what, "restart_window")...)
+}
+
+// steady is a backoff that does not grow.
+func steady(d time.Duration) *protocol.Backoff {
+	none := 0.0
+	return &protocol.Backoff{InitialMs: millis(d), MaxMs: millis(max(d, time.Millisecond)), Factor: 1, Jitter: &none}
+}
+
+func (r *reader) backoff(n *yaml.Node, what string) *protocol.Backoff {
+	if alias(n).Kind == yaml.ScalarNode {
+		d, _ := r.duration(n, what)
+		return steady(d)
+	}
+	initial, most := 100*time.Millisecond, 30*time.Second
+	jitter := 0.2
+	b := &protocol.Backoff{Factor: 2, Jitter: &jitter}
+	float := func(to *float64, what string, least, most float64) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			s, ok := r.scalar(n, what)
+			if v, err := strconv.ParseFloat(s, 64); ok && (err != nil || !(least <= v && v <= most)) {
+				r.fault(n, "%s is %s, expected a number from %v to %v", what, quote(s), least, most)
+			} else if ok {
+				*to = v
+			}
+		}
+	}
+	keys := append(r.durationKeys(&initial, what, "initial"), r.durationKeys(&most, what, "max")...)
+	r.mapping(n, what, append(keys, key{[]string{"factor"}, float(&b.Factor, what+".factor", 1, 100)}, key{[]string{"jitter"}, float(&jitter, what+".jitter", 0, 1)}), nil)
+	b.InitialMs, b.MaxMs = millis(initial), millis(max(most, time.Millisecond))
+	return b
+}
+
+func (s *restarts) policy() protocol.Restart {
+	p := protocol.Restart{Policy: policies[s.name], Backoff: s.backoff}
+	if p.Policy == "" {
+		p.Policy = "temporary"
+	}
+	if p.Policy == "temporary" {
+		p.Backoff = nil
+		return p
+	}
+	restarts, window := uint64(DefaultMaxRestarts), DefaultWindow
+	if s.most > 0 {
+		restarts = uint64(s.most)
+	}
+	if s.window > 0 {
+		window = s.window
+	}
+	if s.unlimited {
+		restarts, window = 1000, time.Millisecond // no program fails a thousand times in a millisecond
+	}
+	p.Intensity = &protocol.Intensity{Restarts: &restarts, PeriodMs: millis(window)}
+	if len(s.giveUp) > 0 {
+		p.GiveUp = &protocol.GiveUp{ExitCodes: s.giveUp}
+	}
+	return p
+}
+
+var signals = map[string]protocol.Signal{
+	"INT": protocol.SignalInterrupt, "2": protocol.SignalInterrupt, "INTERRUPT": protocol.SignalInterrupt,
+	"TERM": protocol.SignalTerminate, "15": protocol.SignalTerminate, "TERMINATE": protocol.SignalTerminate,
+	"KILL": protocol.SignalKill, "9": protocol.SignalKill,
+	"HUP": protocol.SignalHangup, "1": protocol.SignalHangup, "HANGUP": protocol.SignalHangup,
+	"QUIT": protocol.SignalQuit, "3": protocol.SignalQuit,
+	"USR1": protocol.SignalUsr1, "10": protocol.SignalUsr1, "USR2": protocol.SignalUsr2, "12": protocol.SignalUsr2,
+}
+
+func (r *reader) shutdown(n *yaml.Node, what string, p *Program) {
+	keys := append(r.durationKeys(&p.StopTimeout, what, "timeout"), key{[]string{"signal"}, func(n *yaml.Node) {
+		s, ok := r.scalar(n, what+".signal")
+		sig := signals[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
+		if ok && sig == "" {
+			r.fault(n, "%s.signal is %s, expected SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGKILL", what, quote(s))
+		}
+		p.StopSignal = sig
+	}})
+	r.mapping(n, what, keys, map[string]string{"command": "a program is stopped by a signal", "parent_only": "the signal goes to the process group of the program"})
+	if p.StopTimeout > time.Hour {
+		r.fault(n, "%s.timeout is %v, the limit is 1h", what, p.StopTimeout)
+	}
+}
+
+func (r *reader) limits(n *yaml.Node, what string, p *Program) {
+	l := new(protocol.ProcessLimits)
+	count := func(to **uint64, name string, least int64) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			if v, ok := r.number(n, what+"."+name, least, math.MaxInt64); ok {
+				u := uint64(v)
+				*to = &u
+			}
+		}
+	}
+	whole := func(to **int, name string, least, most int64) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			if v, ok := r.number(n, what+"."+name, least, most); ok {
+				i := int(v)
+				*to = &i
+			}
+		}
+	}
+	cpu := unsetTime
+	keys := []key{
+		{[]string{"memory", "mem"}, r.size(&l.MemoryBytes, what+".memory")},
+		{[]string{"cpus", "cpu"}, func(n *yaml.Node) {
+			s, ok := r.scalar(n, what+".cpus")
+			v, err := strconv.ParseFloat(s, 64)
+			if ok && (err != nil || v < 0.01 || v > 100_000) {
+				r.fault(n, "%s.cpus is %s, expected a number of CPUs such as 0.5", what, quote(s))
+			} else if ok {
+				l.CPUs = &v
+			}
+		}},
+		{[]string{"pids"}, count(&l.PIDs, "pids", 1)},
+		{[]string{"nofile"}, count(&l.NoFile, "nofile", 0)},
+		{[]string{"processes", "nproc"}, count(&l.Processes, "processes", 0)},
+		{[]string{"address_space"}, r.size(&l.AddressSpaceBytes, what+".address_space")},
+		{[]string{"core"}, r.size(&l.CoreBytes, what+".core")},
+		{[]string{"file_size", "fsize"}, r.size(&l.FileSizeBytes, what+".file_size")},
+		{[]string{"nice"}, whole(&l.Nice, "nice", -20, 19)},
+		{[]string{"oom_score_adj"}, whole(&l.OOMScoreAdj, "oom_score_adj", -1000, 1000)},
+	}
+	r.mapping(n, what, append(keys, r.durationKeys(&cpu, what, "cpu_time")...), nil)
+	if cpu >= 0 {
+		s := max(uint64(cpu/time.Second), 1)
+		l.CPUSeconds = &s
+	}
+	p.Limits = l
+}

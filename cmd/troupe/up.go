@@ -1,0 +1,416 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+const (
+	// upGroup is the id of the group with the programs of a project, in the session of the project.
+	upGroup = "up"
+	// upTTL is how long the session of a project stays without a client after the last program has ended.
+	upTTL = 24 * time.Hour
+	// upLook is the time between two looks at the group.
+	upLook = 200 * time.Millisecond
+	// upKill is how long a kill may take before up leaves the programs alone.
+	upKill = 5 * time.Second
+)
+
+type upFlags struct {
+	file, project     string
+	namespaces        []string
+	detach, wait      bool
+	abort, keepOthers bool
+}
+
+func newUp(t *target.Flags) *cobra.Command {
+	o := new(upFlags)
+	cmd := &cobra.Command{
+		Use:   "up [FILE] [PROCESS ...]",
+		Short: "Start the programs of a file, or apply what has changed in it",
+		Long: `Starts the programs of troupe.yaml or Procfile in the current directory, or of FILE, and shows their
+output. Run it again to apply a changed file: only the programs that changed are restarted. With names of
+processes, or --namespace, only these and what they depend on are started.
+
+^C stops the programs in reverse order and exits with 130; ^C again kills them. If the terminal closes or
+the connection is lost, the programs go on: run troupe up again to see them, or troupe down to stop them.
+When all programs have ended, the exit code is that of the first that failed, else 0.
+The file is described in docs/UP.md; troupe config check explains one.`,
+		Example: `  troupe up
+  troupe up web worker
+  troupe up --detach --url wss://build:7766 shop/troupe.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, names, err := o.read(args)
+			if err != nil {
+				return exitError{1, err}
+			}
+			u := &upper{upFlags: *o, flags: t, project: p, names: names, out: show.To(os.Stdout)}
+			return u.run(cmd.Context())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&o.file, "file", "f", "", "read this `FILE`; default: troupe.yaml, troupe.yml or Procfile in the current directory")
+	fs.StringVarP(&o.project, "project", "p", "", "the `NAME` of the session with the programs; default: name in the file, or the name of its directory")
+	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "start the processes of this `NAMESPACE`, and what they depend on; repeatable")
+	fs.BoolVarP(&o.detach, "detach", "d", false, "start the programs, print a table, and leave them running")
+	fs.BoolVar(&o.wait, "wait", false, "with --detach, wait until all programs are ready; exit with 1 if one cannot be")
+	fs.BoolVar(&o.abort, "abort-on-exit", false, "when one program ends for good, stop the others, and exit with its exit code")
+	fs.BoolVar(&o.keepOthers, "keep-others", false, "leave programs running that the file has no more")
+	cmd.MarkFlagsMutuallyExclusive("detach", "abort-on-exit")
+	return cmd
+}
+
+// read finds and reads the file. The first argument is the file if it looks like one.
+func (o *upFlags) read(args []string) (*compose.Project, []string, error) {
+	path := o.file
+	if path == "" && len(args) > 0 && looksLikeFile(args[0]) {
+		path, args = args[0], args[1:]
+	}
+	if info, err := os.Stat(path); path == "" || err == nil && info.IsDir() {
+		found, err := compose.Find(filepath.Clean(path))
+		if err != nil {
+			return nil, nil, err
+		}
+		path = found
+	}
+	p, err := compose.Read(path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.project != "" {
+		p.Name, p.Named = o.project, true
+	}
+	return p, args, nil
+}
+
+func looksLikeFile(arg string) bool {
+	return strings.ContainsRune(arg, os.PathSeparator) || strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") || strings.HasPrefix(arg, "Procfile") || arg == "."
+}
+
+// upper is a single troupe up.
+type upper struct {
+	upFlags
+	flags   *target.Flags
+	project *compose.Project
+	names   []string
+	out     show.Out
+
+	c       *client.Client
+	printer *printer
+	wanted  []compose.Unit    // in start order
+	from    map[string]uint64 // where to read on, by process; 0: from the begin
+}
+
+func (u *upper) run(ctx context.Context) error {
+	programs, err := u.project.Select(u.names, u.namespaces)
+	if err != nil {
+		return exitError{1, err}
+	}
+	for _, p := range programs {
+		u.wanted = append(u.wanted, p.Units()...)
+	}
+	if len(u.wanted) == 0 {
+		return exitError{1, fmt.Errorf("%s has no process to start: all are disabled", u.project.File)}
+	}
+	u.printer = newPrinter(u.out, u.wanted)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	applied := make(chan error, 1)
+	go func() { applied <- u.apply(ctx, programs) }()
+	select {
+	case err = <-applied:
+	case sig := <-signals:
+		cancel(errInterrupted{sig.(syscall.Signal)})
+		err = <-applied
+		return exitError{exitSignal + int(sig.(syscall.Signal)), fmt.Errorf("interrupted while the programs were started; troupe down stops what runs: %w", err)}
+	}
+	if u.c != nil {
+		defer u.c.Close()
+	}
+	if err != nil {
+		return exitError{1, err}
+	}
+	if u.detach {
+		return u.leave(ctx)
+	}
+	return u.follow(ctx, signals)
+}
+
+// sessionOf returns the id of the session of a project; "": there is none.
+func sessionOf(ctx context.Context, t *target.Flags, project string) (string, error) {
+	c, err := t.Control(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.CloseSession(ctx)
+	list, err := c.Sessions(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	for _, s := range list {
+		if s.Name == project && s.State != protocol.SessionClosing {
+			return s.SessionID, nil
+		}
+	}
+	return "", nil
+}
+
+// connect joins the session of the project, or opens it.
+func (u *upper) connect(ctx context.Context) (err error) {
+	o := client.Options{Name: "troupe up", ReconnectFor: upTTL, Lost: u.printer.lost, Resumed: u.printer.resumed}
+	if o.Session, err = sessionOf(ctx, u.flags, u.project.Name); err != nil {
+		return err
+	}
+	if o.Control = o.Session != ""; !o.Control {
+		o.SessionName, o.DetachedTTL = u.project.Name, upTTL
+	}
+	u.c, err = u.flags.Dial(ctx, &o)
+	return err
+}
+
+// members returns the group of the project; nil: there is none that goes on.
+func members(ctx context.Context, c *client.Client) ([]protocol.GroupMember, error) {
+	groups, err := c.Groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		if g.GroupID == upGroup && g.State != string(supervision.GroupEnded) {
+			return g.Processes, nil
+		}
+	}
+	return nil, nil
+}
+
+// apply makes the server run what the file says.
+func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
+	if err := u.connect(ctx); err != nil {
+		return err
+	}
+	has, err := members(ctx, u.c)
+	if err != nil {
+		return err
+	}
+	if from := compose.From(has); from != "" && from != u.project.File && !u.project.Named {
+		return fmt.Errorf("project %s runs the programs of another file, %s: name this one with --project, or with name: in the file, or end the other with troupe down --project %s", u.project.Name, show.Harmless(from), u.project.Name)
+	}
+	place, err := u.place(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := u.c.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	prune := len(u.names) == 0 && len(u.namespaces) == 0 && !u.keepOthers
+	steps := u.project.Plan(programs, has, prune)
+	u.printer.note("project %s on %s: %s", u.project.Name, u.where(), summary(steps))
+	u.from = make(map[string]uint64)
+	var start []protocol.ProcessStartParams
+	for _, s := range steps {
+		switch s.Action {
+		case compose.Leave:
+			for _, info := range list {
+				if info.ProcessID == s.ID {
+					u.from[s.ID] = info.NextSeq - 1
+				}
+			}
+			continue
+		case compose.Start, compose.Restart:
+			start = append(start, u.project.Params(s.Unit, place))
+		}
+		u.printer.event(s.ID, "%s: %s", s.Action, s.Reason)
+	}
+	if err := u.stopSteps(ctx, steps); err != nil {
+		return err
+	}
+	if len(start) == 0 {
+		return nil
+	}
+	return u.c.Call(ctx, protocol.MethodGroupStart, &protocol.GroupStartParams{
+		GroupID: upGroup, Strategy: protocol.Independent, Extend: true, Processes: start, StartToken: fmt.Sprintf("up-%d-%d", os.Getpid(), time.Now().UnixNano()),
+	}, nil)
+}
+
+func (u *upper) where() string {
+	if t, err := u.flags.Target(); err == nil {
+		return t.String()
+	}
+	return "the server"
+}
+
+func summary(steps []compose.Step) string {
+	counts := make(map[compose.Action]int)
+	for _, s := range steps {
+		counts[s.Action]++
+	}
+	var parts []string
+	for _, a := range []compose.Action{compose.Start, compose.Restart, compose.Stop, compose.Leave} {
+		if n := counts[a]; n > 0 && a == compose.Leave {
+			parts = append(parts, fmt.Sprintf("%d unchanged", n))
+		} else if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", a, n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// place says where relative directories begin, and what programs inherit. On the user's own server these are the
+// directory of the file and the environment of this command.
+func (u *upper) place(ctx context.Context) (compose.Place, error) {
+	if u.flags.Local() {
+		at := compose.Place{Dir: u.project.Dir, Env: make(map[string]string)}
+		for _, kv := range os.Environ() {
+			if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
+				at.Env[k] = v
+			}
+		}
+		return at, nil
+	}
+	info, err := u.c.Environment(ctx)
+	if err != nil {
+		return compose.Place{}, err
+	}
+	dir, err := protocol.ParseFileURI(info.Cwd)
+	if err != nil {
+		return compose.Place{}, fmt.Errorf("the server does not name its directory: %w", err)
+	}
+	return compose.Place{Dir: dir, EnvPolicy: client.InheritEnv()}, nil
+}
+
+// stopSteps ends the processes that are restarted or not wanted any more, in reverse start order. Processes of one
+// program end at the same time.
+func (u *upper) stopSteps(ctx context.Context, steps []compose.Step) error {
+	for i := len(steps) - 1; i >= 0; {
+		s := steps[i]
+		if s.Action != compose.Stop && s.Action != compose.Restart {
+			i--
+			continue
+		}
+		together := []compose.Step{s}
+		for i--; i >= 0 && s.Unit.Program != nil && steps[i].Unit.Program == s.Unit.Program; i-- {
+			if steps[i].Action == compose.Restart {
+				together = append(together, steps[i])
+			}
+		}
+		var wait sync.WaitGroup
+		errs := make([]error, len(together))
+		for j, one := range together {
+			wait.Go(func() { errs[j] = u.end(ctx, one) })
+		}
+		wait.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends a process, and waits until it has left its group.
+func (u *upper) end(ctx context.Context, s compose.Step) error {
+	grace := compose.DefaultStopTimeout
+	if s.Unit.Program != nil {
+		grace = s.Unit.Program.StopTimeout
+	}
+	p := u.c.Process(s.ID)
+	if _, err := p.Terminate(ctx, grace); err != nil && !errors.Is(err, client.ErrProcessGone) {
+		return err
+	}
+	for {
+		has, err := members(ctx, u.c)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(has, func(m protocol.GroupMember) bool { return m.ProcessID == s.ID })
+		if i < 0 || has[i].State == supervision.Left.String() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// leave ends up with --detach.
+func (u *upper) leave(ctx context.Context) error {
+	var problem error
+	for {
+		has, err := members(ctx, u.c)
+		if err != nil {
+			return exitError{1, err}
+		}
+		waiting := 0
+		problem = nil
+		for _, unit := range u.wanted {
+			i := slices.IndexFunc(has, func(m protocol.GroupMember) bool { return m.ProcessID == unit.ID })
+			switch {
+			case i < 0: // the whole group has ended
+			case stuck(has[i]) && !has[i].Ready:
+				problem = fmt.Errorf("%s is not ready: %s", unit.ID, whyNot(has[i]))
+			case !has[i].Ready:
+				waiting++
+			}
+		}
+		if !u.wait || waiting == 0 || problem != nil {
+			u.table(has)
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return exitError{1, context.Cause(ctx)}
+		case <-time.After(upLook):
+		}
+	}
+	if u.wait && problem != nil {
+		return exitError{1, problem}
+	}
+	return nil
+}
+
+// stuck reports whether a process does not run, and will not by itself.
+func stuck(m protocol.GroupMember) bool {
+	return m.State == supervision.Left.String() || m.State == supervision.Waiting.String() && strings.HasPrefix(m.Reason, "waits for ")
+}
+
+func whyNot(m protocol.GroupMember) string {
+	if m.Reason == "" {
+		return "it has ended"
+	}
+	return show.Harmless(m.Reason)
+}
+
+func (u *upper) table(has []protocol.GroupMember) {
+	t := &show.Table{Columns: []show.Column{{Title: "PROCESS", Shrink: 12}, {Title: "STATE"}, {Title: "RUN", Right: true}, {Title: "READY"}, {Title: "WHY", Shrink: 20}}}
+	for _, m := range has {
+		ready, style := "no", show.Warn
+		if m.Ready {
+			ready, style = "yes", show.Good
+		}
+		t.Row(m.ProcessID, m.State, m.Run, show.Cell{Text: ready, Style: style}, m.Reason)
+	}
+	_ = t.Write(u.out)
+	fmt.Fprintf(u.out, "see them: troupe logs -f, troupe up; end them: troupe down --project %s\n", show.Harmless(u.project.Name))
+}

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/supervision"
+)
+
+// printer interleaves the lines of several processes, each with the name of its process. Any goroutine may use it.
+type printer struct {
+	mu      sync.Mutex
+	out     show.Out
+	width   int
+	styles  map[string]show.Style
+	partial map[string][]byte // the unfinished line of each stream
+	broken  chan struct{}     // closed when nobody reads the output any more
+	once    sync.Once
+}
+
+// maxPartial is how long a line may be before a part of it is printed.
+const maxPartial = 16 << 10
+
+func newPrinter(out show.Out, units []compose.Unit) *printer {
+	p := &printer{out: out, width: len("troupe"), styles: make(map[string]show.Style), partial: make(map[string][]byte), broken: make(chan struct{})}
+	colours := []show.Style{"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"}
+	for i, u := range units {
+		p.width = max(p.width, len(u.ID))
+		p.styles[u.ID] = colours[i%len(colours)]
+	}
+	return p
+}
+
+// line prints a line of a process. mark separates the name from the text. The caller holds mu.
+func (p *printer) line(id, mark, text string) {
+	if _, err := fmt.Fprintf(p.out, "%s %s\n", p.out.Paint(p.styles[id], fmt.Sprintf("%-*s %s", p.width, show.Harmless(id), mark)), text); err != nil {
+		p.once.Do(func() { close(p.broken) })
+	}
+}
+
+// output prints the finished lines of what a stream has written.
+func (p *printer) output(id string, stream protocol.Stream, data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := id + "\x00" + stream.String()
+	rest := append(p.partial[key], data...)
+	for {
+		line, after, found := bytes.Cut(rest, []byte{'\n'})
+		if !found {
+			break
+		}
+		p.line(id, "|", show.HarmlessText(strings.TrimSuffix(string(line), "\r")))
+		rest = after
+	}
+	if len(rest) > maxPartial {
+		p.line(id, "|", show.HarmlessText(string(rest)))
+		rest = nil
+	}
+	p.partial[key] = append([]byte(nil), rest...)
+}
+
+// flush prints the unfinished lines of a process.
+func (p *printer) flush(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, rest := range p.partial {
+		if of, _, _ := strings.Cut(key, "\x00"); of == id && len(rest) > 0 {
+			p.line(id, "|", show.HarmlessText(string(rest)))
+			delete(p.partial, key)
+		}
+	}
+}
+
+// event prints news of a process.
+func (p *printer) event(id, format string, args ...any) {
+	p.flush(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line(id, "*", p.out.Paint(show.Dim, fmt.Sprintf(format, args...)))
+}
+
+// note prints news of troupe.
+func (p *printer) note(format string, args ...any) { p.event("troupe", format, args...) }
+
+func (p *printer) lost(error) { p.note("connection lost, reconnecting; the programs go on") }
+func (p *printer) resumed()   { p.note("connected again") }
+
+// lastEnd is how a process ended for good.
+type lastEnd struct {
+	code int
+	why  string
+}
+
+// follow shows the output until all processes have ended, or a person ends them.
+func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
+	u.printer.note("the programs go on when this terminal closes; ^C stops them")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		readers  sync.WaitGroup
+		mu       sync.Mutex
+		statuses = make(map[string]protocol.ExitStatus) // of the last run of each process
+	)
+	over := make(chan struct{}) // closed when the processes have ended: readers read what is left
+	for _, unit := range u.wanted {
+		readers.Go(func() {
+			u.read(ctx, over, unit.ID, func(st protocol.ExitStatus) {
+				mu.Lock()
+				defer mu.Unlock()
+				statuses[unit.ID] = st
+			})
+		})
+	}
+	done := make(chan map[string]lastEnd, 1)
+	go func() { done <- u.await(ctx) }()
+	var sig syscall.Signal
+	var ends map[string]lastEnd
+	var stopped <-chan error
+	for ends == nil {
+		select {
+		case ends = <-done:
+		case <-u.printer.broken:
+			return exitError{exitSignal + int(syscall.SIGPIPE), nil}
+		case err := <-stopped:
+			if err != nil {
+				return exitError{exitSignal + int(sig), fmt.Errorf("the programs were not stopped; troupe down --project %s stops them: %w", u.project.Name, err)}
+			}
+			stopped = nil
+			if len(u.names)+len(u.namespaces) > 0 {
+				ends = map[string]lastEnd{}
+			}
+		case got := <-signals:
+			if got == syscall.SIGPIPE {
+				continue
+			}
+			if sig != 0 {
+				u.printer.note("killing")
+				return u.kill(sig)
+			}
+			sig = got.(syscall.Signal)
+			u.printer.note("stopping; ^C again kills")
+			stopped = u.stopAll(ctx)
+		}
+	}
+	close(over)
+	readers.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	code, first := 0, ""
+	for _, unit := range u.wanted {
+		st, ran := statuses[unit.ID]
+		switch e, failed := ends[unit.ID]; {
+		case ran && st.ExitCode != 0 && code == 0:
+			code, first = st.ExitCode, unit.ID+": "+(&client.ExitError{ProcessID: unit.ID, Status: st}).Error()
+		case !ran && failed && e.code != 0 && code == 0:
+			code, first = e.code, unit.ID+": "+e.why
+		}
+	}
+	if sig != 0 {
+		u.closeIfEmpty()
+		return exitError{exitSignal + int(sig), nil}
+	}
+	if code != 0 {
+		return exitError{code, errors.New(show.Harmless(first))}
+	}
+	return nil
+}
+
+// await returns when all processes of the command have left, or wait for some that have. With --abort-on-exit, the
+// first end stops the others.
+func (u *upper) await(ctx context.Context) map[string]lastEnd {
+	said := make(map[string]string)
+	aborted := false
+	for {
+		groups, err := u.c.Groups(ctx)
+		if ctx.Err() != nil {
+			return map[string]lastEnd{}
+		}
+		if errors.Is(err, client.ErrSessionGone) {
+			u.printer.note("the programs were ended by somebody else: %v", err)
+			return map[string]lastEnd{}
+		}
+		var has []protocol.GroupMember
+		goesOn := false
+		for _, g := range groups {
+			if g.GroupID == upGroup {
+				has, goesOn = g.Processes, g.State != string(supervision.GroupEnded)
+			}
+		}
+		ends, live := make(map[string]lastEnd), err != nil
+		for _, unit := range u.wanted {
+			known := false
+			for _, m := range has {
+				if m.ProcessID != unit.ID {
+					continue
+				}
+				known = true
+				if !stuck(m) {
+					live = true
+					continue
+				}
+				e := lastEnd{0, whyNot(m)}
+				if m.State == supervision.Waiting.String() {
+					e.code = 1
+				}
+				ends[unit.ID] = e
+				if said[unit.ID] != e.why {
+					said[unit.ID] = e.why
+					u.printer.event(unit.ID, "%s: %s", m.State, e.why)
+				}
+				if u.abort && !aborted && m.State == supervision.Left.String() && !u.completed(unit, m) {
+					aborted = true
+					u.printer.note("%s has ended: stopping the others", unit.ID)
+					u.stopAll(ctx)
+				}
+			}
+			live = live || !known && goesOn // the group has yet to report a new process
+		}
+		if !live {
+			return ends
+		}
+		select {
+		case <-ctx.Done():
+			return ends
+		case <-time.After(upLook):
+		}
+	}
+}
+
+// completed reports whether a process has done the work that others waited for.
+func (u *upper) completed(unit compose.Unit, m protocol.GroupMember) bool {
+	return unit.Program.Ready != nil && unit.Program.Ready.Exit && m.Ready
+}
+
+// read prints the output and the events of a process until it has ended. After over, read only takes what is left.
+func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exited func(protocol.ExitStatus)) {
+	after, failures := u.from[id], 0
+	for ctx.Err() == nil {
+		last := false
+		select {
+		case <-over:
+			last = true
+		default:
+		}
+		o := client.ReadOptions{After: after, MaxBytes: 64 << 10, Detail: protocol.ReadTimes}
+		if !last {
+			o.Wait = time.Second
+		}
+		r, err := u.c.Process(id).Read(ctx, &o)
+		if err != nil {
+			if failures++; last || errors.Is(err, client.ErrSessionGone) || errors.Is(err, client.ErrClosed) {
+				return
+			}
+			sleep(ctx, upLook) // the process is being replaced, or was forgotten
+			continue
+		}
+		if r.NextSeq <= after && r.NextSeq > 0 {
+			after = 0 // another process has the id: somebody applied another file
+			continue
+		}
+		u.show(id, r, exited)
+		idle := len(r.Chunks)+len(r.Events) == 0
+		if r.NextSeq > 0 {
+			after = r.NextSeq - 1
+		}
+		if idle {
+			u.printer.flush(id)
+			if last {
+				return
+			}
+			if r.Closed {
+				sleep(ctx, upLook) // a read of a closed process does not wait
+			}
+		}
+	}
+}
+
+// show prints chunks and events in the order of their seqs.
+func (u *upper) show(id string, r protocol.ProcessReadResult, exited func(protocol.ExitStatus)) {
+	events := r.Events
+	upTo := func(seq uint64) {
+		for len(events) > 0 && events[0].Seq < seq {
+			switch e := events[0]; e.Kind {
+			case protocol.EventReady:
+				u.printer.event(id, "ready")
+			case protocol.EventRestarted:
+				u.printer.event(id, "restarted, run %d: %s", e.Run, show.Harmless(e.Reason))
+			case protocol.EventEvicted:
+				u.printer.event(id, "given up: %s", show.Harmless(e.Reason))
+			case protocol.EventExited:
+				if e.Status != nil {
+					exited(*e.Status)
+					u.printer.event(id, "ended: %s", show.Harmless((&client.ExitError{ProcessID: id, Status: *e.Status}).Error()))
+				}
+			}
+			events = events[1:]
+		}
+	}
+	for _, c := range r.Chunks {
+		upTo(c.Seq)
+		u.printer.output(id, c.Stream, c.Chunk)
+	}
+	upTo(1 << 63)
+	if r.Failure != nil {
+		u.printer.event(id, "%s", show.Harmless(*r.Failure))
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// stopAll ends the processes of this command, the last started first. All are ended by their group; a part, one after
+// the other.
+func (u *upper) stopAll(ctx context.Context) <-chan error {
+	stopped := make(chan error, 1)
+	go func() {
+		if len(u.names)+len(u.namespaces) == 0 {
+			stopped <- u.c.StopGroup(ctx, upGroup)
+			return
+		}
+		var steps []compose.Step
+		for _, unit := range u.wanted {
+			steps = append(steps, compose.Step{Action: compose.Restart, ID: unit.ID, Unit: unit})
+		}
+		stopped <- u.stopSteps(ctx, steps)
+	}()
+	return stopped
+}
+
+// kill ends the processes of this command at once.
+func (u *upper) kill(sig syscall.Signal) error {
+	ctx, cancel := context.WithTimeout(context.Background(), upKill)
+	defer cancel()
+	var wait sync.WaitGroup
+	errs := make([]error, len(u.wanted))
+	for i, unit := range u.wanted {
+		wait.Go(func() {
+			if _, err := u.c.Process(unit.ID).Kill(ctx); err != nil && !errors.Is(err, client.ErrProcessGone) && !errors.Is(err, client.ErrSessionGone) {
+				errs[i] = err
+			}
+		})
+	}
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return exitError{exitSignal + int(sig), fmt.Errorf("programs may go on; troupe down --project %s ends them: %w", u.project.Name, err)}
+	}
+	u.closeIfEmpty()
+	return exitError{exitSignal + int(sig), nil}
+}
+
+// closeIfEmpty ends the session if none of its processes lives.
+func (u *upper) closeIfEmpty() {
+	ctx, cancel := context.WithTimeout(context.Background(), upKill)
+	defer cancel()
+	list, err := u.c.Processes(ctx)
+	if err != nil {
+		return
+	}
+	for _, p := range list {
+		if p.State != "closed" && p.State != "exited" {
+			return
+		}
+	}
+	_ = u.c.CloseSession(ctx) // the programs have ended: a session that stays does no harm
+}
