@@ -68,14 +68,7 @@ func completeArguments(cmd *cobra.Command, t *target.Flags) {
 	words, repeated := argumentsOf(cmd.Use)
 	if cmd.ValidArgsFunction == nil && slices.ContainsFunc(words, func(w string) bool { return completers[w] != nil }) {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			i := len(args)
-			if i >= len(words) {
-				if !repeated {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				i = len(words) - 1
-			}
-			return answer(cmd, t, completers[words[i]], args, begin)
+			return answer(cmd, t, possible(words, repeated, len(args)), args, begin)
 		}
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -109,17 +102,39 @@ func answer(cmd *cobra.Command, t *target.Flags, c completer, line []string, beg
 // unsafe reports whether a shell's completion would not pass a character on as it is.
 func unsafe(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("'\"\\$`", r) }
 
-// argumentsOf returns the words of a usage line that stand for arguments, and whether the last may be repeated.
-func argumentsOf(use string) (words []string, repeated bool) {
-	fields := strings.Fields(use)
-	for i, field := range fields {
+// argumentsOf returns the words of a usage line that stand for arguments, and which of them may be repeated; -1: none.
+func argumentsOf(use string) (words []string, repeated int) {
+	repeated = -1
+	for i, field := range strings.Fields(use) {
 		word := strings.Trim(strings.TrimPrefix(field, "[SESSION/]"), "[].…")
 		if i > 0 && word != "" && unicode.IsUpper(rune(word[0])) {
 			words = append(words, word)
 		}
+		if strings.Contains(field, "...") || strings.Contains(field, "…") {
+			repeated = len(words) - 1
+		}
 	}
-	last := fields[len(fields)-1]
-	return words, strings.Contains(last, "...") || strings.Contains(last, "…")
+	return words, repeated
+}
+
+// possible returns a completer for the argument at index i: a word that may be repeated may stand there, or one after
+// it. Nil: files are completed.
+func possible(words []string, repeated, i int) completer {
+	if repeated >= 0 && i >= repeated {
+		words = words[repeated:]
+	} else {
+		words = words[min(i, len(words)):]
+		words = words[:min(1, len(words))]
+	}
+	if slices.ContainsFunc(words, func(w string) bool { return completers[w] == nil }) {
+		return nil
+	}
+	return func(ctx context.Context, t *target.Flags, begin string) (all []string) {
+		for _, w := range words {
+			all = append(all, completers[w](ctx, t, begin)...)
+		}
+		return all
+	}
 }
 
 // known returns the sessions of the chosen server, or nil. It starts no server, and asks nobody for a token.

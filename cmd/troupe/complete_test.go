@@ -16,13 +16,14 @@ import (
 
 func TestArgumentsOf(t *testing.T) {
 	for use, want := range map[string]string{
-		"ps": "", "signal [flags] [SESSION/]PROCESS SIGNAL": "PROCESS SIGNAL", "stop PROCESS...": "PROCESS +",
-		"logs [flags] [PROCESS ...]": "PROCESS +", "resize [SESSION/]PROCESS COLSxROWS": "PROCESS COLSxROWS", "rename SESSION NAME": "SESSION NAME",
-		"run [flags] [--] PROGRAM [ARGUMENT ...]": "PROGRAM ARGUMENT +",
+		"ps": "", "signal [flags] [SESSION/]PROCESS SIGNAL": "PROCESS SIGNAL", "stop PROCESS...": "PROCESS+",
+		"logs [flags] [PROCESS ...]": "PROCESS+", "resize [SESSION/]PROCESS COLSxROWS": "PROCESS COLSxROWS", "rename SESSION NAME": "SESSION NAME",
+		"run [flags] [--] PROGRAM [ARGUMENT ...]": "PROGRAM ARGUMENT+",
+		"signal [SESSION/]PROCESS... SIGNAL":      "PROCESS+ SIGNAL",
 	} {
 		words, repeated := argumentsOf(use)
-		if repeated {
-			words = append(words, "+")
+		if repeated >= 0 {
+			words[repeated] += "+"
 		}
 		if got := strings.Join(words, " "); got != want {
 			t.Errorf("%q: %q, want %q", use, got, want)
@@ -35,6 +36,10 @@ func TestCompletionOfArguments(t *testing.T) {
 	completers["A"] = func(_ context.Context, _ *target.Flags, begin string) []string {
 		return beginning([]string{"one", "once", "two", "with blank", "with$dollar"}, begin)
 	}
+	completers["BEE"] = func(_ context.Context, _ *target.Flags, begin string) []string {
+		return beginning([]string{"three"}, begin)
+	}
+	defer delete(completers, "BEE")
 	release := make(chan struct{})
 	defer close(release)
 	completers["HANGS"] = func(ctx context.Context, _ *target.Flags, _ string) []string {
@@ -50,6 +55,8 @@ func TestCompletionOfArguments(t *testing.T) {
 		{"x A A", "one o", "once"},
 		{"x A", "one o", ""},
 		{"x A...", "one two o", "once"},
+		{"x A... BEE", "one t", "two three"},
+		{"x A... BEE", "t", "two three"},
 		{"x HANGS", "", ""},
 		{"x --flag A", "--flag t", "two"},
 	} {

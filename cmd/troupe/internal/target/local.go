@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // The user's own server has a directory that only the user may enter, with three files:
@@ -126,11 +128,11 @@ func (f *Flags) dialLocal(ctx context.Context, t *Target, o *client.Options) (*c
 	path := strings.TrimPrefix(t.URL, "unix://")
 	for deadline := time.Now().Add(startTime); ; {
 		c, err := f.dialRunning(ctx, t, o)
-		if err == nil || !nobodyListens(err) {
+		if err == nil || !nobodyListens(err) && !ending(err) {
 			return c, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("your own server does not answer at %s, and none can be started while it holds %s: %w; see %s",
+			return nil, fmt.Errorf("your own server serves nobody at %s, and no other can start while it holds %s: %w; see %s",
 				t.URL, lockFile, err, filepath.Join(filepath.Dir(path), logFile))
 		}
 		if err := f.start(ctx, filepath.Dir(path)); err != nil {
@@ -159,6 +161,13 @@ func nobodyListens(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
+// ending reports whether an error of Dial means that the server is about to end.
+func ending(err error) bool {
+	var closed *transport.CloseError
+	return errors.As(err, &closed) && closed.Code == transport.CloseGoingAway ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // start starts a server, and returns when it accepts connections. If another command starts one, or the last server
 // is about to end, start waits for that; a server may then run or not.
 func (f *Flags) start(ctx context.Context, dir string) error {
@@ -171,13 +180,13 @@ func (f *Flags) start(ctx context.Context, dir string) error {
 	}
 	defer lock.Close()
 	for begin := time.Now(); !tryLock(lock); {
-		if connects(filepath.Join(dir, socketFile)) || time.Since(begin) > startTime {
-			return nil
-		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(10 * time.Millisecond):
+		}
+		if connects(filepath.Join(dir, socketFile)) || time.Since(begin) > startTime {
+			return nil
 		}
 	}
 	if connects(filepath.Join(dir, socketFile)) {
@@ -229,7 +238,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 	if err := child.SealFiles(); err != nil { // this program may have inherited files that others wait for
 		return fmt.Errorf("start your own server: %w", err)
 	}
-	cmd := exec.Command(program[0], append(program[1:len(program):len(program)], "serve", "--listen", "unix://"+filepath.Join(dir, socketFile))...)
+	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"serve", "--listen", "unix://" + filepath.Join(dir, socketFile), "--exit-when-idle", IdleTime.String()})...)
 	cmd.Dir = "/"
 	cmd.Env = serverEnv(f.env())
 	cmd.Stdout, cmd.Stderr = told, log

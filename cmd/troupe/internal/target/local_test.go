@@ -42,6 +42,9 @@ func serveForTest(version, listen string) error {
 		return errors.New("the disk is \x1b[2Jgone")
 	}
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	if version == "ends" { // as if it had nothing to do
+		cancel()
+	}
 	defer cancel()
 	s, err := transport.Listen(listen, nil)
 	if err != nil {
@@ -53,8 +56,19 @@ func serveForTest(version, listen string) error {
 		return err
 	}
 	fmt.Println(s.URL())
-	go s.Serve(func(c transport.Conn) { troupe.Accept(c) })
+	over := make(chan struct{})
+	go s.Serve(func(c transport.Conn) {
+		if stop.Err() != nil { // one client comes as it ends
+			c.Close(transport.CloseGoingAway, "")
+			close(over)
+			return
+		}
+		troupe.Accept(c)
+	})
 	<-stop.Done()
+	if version == "ends" {
+		<-over
+	}
 	return troupe.Kill()
 }
 
@@ -146,6 +160,9 @@ func TestOneServer(t *testing.T) {
 		}
 		if cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); cwd != "/" {
 			t.Errorf("its directory is %q, want /", cwd)
+		}
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !bytes.Contains(line, []byte("\x00--exit-when-idle\x0010m0s\x00")) {
+			t.Errorf("its command line is %q, %v: want one with which it ends when idle", line, err)
 		}
 		var files []string
 		for fd := range 3 {
@@ -374,4 +391,30 @@ func TestForeignServer(t *testing.T) {
 		t.Error(err)
 	}
 	s.Close()
+}
+
+// A command that comes as the server ends starts another one.
+func TestServerEnds(t *testing.T) {
+	f, dir := ownServer(t, "ends")
+	ends := *f
+	if err := ends.start(t.Context(), makeDir(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	f.program = []string{os.Args[0], asServer, "v1"} // the next one
+	c, err := f.Dial(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if log, err := os.ReadFile(filepath.Join(dir, logFile)); err != nil || bytes.Count(log, []byte("started by")) != 2 {
+		t.Errorf("%v, log %s: want two starts", err, log)
+	}
+}
+
+func makeDir(t *testing.T, dir string) string {
+	t.Helper()
+	if err := ensureDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

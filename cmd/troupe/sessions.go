@@ -1,0 +1,335 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// sessionsTime is how long a server may take for a command about sessions. Closing a session ends its programs.
+const sessionsTime = time.Minute
+
+// newSessions returns the commands about sessions.
+func newSessions(t *target.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List, rename, close and share sessions",
+		Long: `A session holds programs and their output on a server, and goes on without a connection.
+A session has an id and often a name. Commands take its name, its id, or the beginning of its id.`,
+		Example: `  troupe sessions list
+  troupe sessions close build`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSessionsList(t), newSessionsClose(t), newSessionsShare(t))
+	return cmd
+}
+
+// A directory is a connection to a server, with the sessions there.
+type directory struct {
+	*client.Client
+	list []protocol.SessionDetails // without the session of this connection
+}
+
+// openDirectory connects and lists the sessions.
+func openDirectory(ctx context.Context, t *target.Flags) (*directory, error) {
+	c, err := t.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Sessions(ctx, protocol.DetailProcesses)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(s protocol.SessionDetails) bool { return s.SessionID == c.SessionID() })
+	return &directory{c, list}, nil
+}
+
+// find returns the session that a person names.
+func (d *directory) find(text string) (protocol.SessionDetails, error) {
+	found, err := pick.FindSession(pick.Of(d.list), text)
+	if err != nil {
+		return protocol.SessionDetails{}, err
+	}
+	i := slices.IndexFunc(d.list, func(s protocol.SessionDetails) bool { return s.SessionID == found.ID })
+	return d.list[i], nil
+}
+
+// onSessions runs do with the sessions of the server, for a command that exits with 1 if it fails.
+func onSessions(cmd *cobra.Command, t *target.Flags, do func(context.Context, *directory) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), sessionsTime)
+	defer cancel()
+	d, err := openDirectory(ctx, t)
+	if err != nil {
+		return exitError{1, err}
+	}
+	defer d.CloseSession(ctx)
+	if err := do(ctx, d); err != nil {
+		return exitError{1, err}
+	}
+	return nil
+}
+
+// join attaches to a session beside its owner.
+func join(ctx context.Context, t *target.Flags, session string) (*client.Client, error) {
+	return t.Dial(ctx, &client.Options{Name: "troupe sessions", Session: session, Control: true, ReconnectFor: -1})
+}
+
+// closeSession ends a session with its programs. A session that has ended already is no error.
+func closeSession(ctx context.Context, t *target.Flags, session string) error {
+	c, err := join(ctx, t, session)
+	if errors.Is(err, client.ErrSessionGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.CloseSession(ctx)
+}
+
+func newSessionsList(t *target.Flags) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sessions that you may see",
+		Long: `Lists the sessions of the server, the oldest first. A session is attached while its owner is
+connected, detached while it waits for the owner, and closing while its programs end.`,
+		Example: `  troupe sessions list
+  troupe sessions list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return onSessions(cmd, t, func(_ context.Context, d *directory) error {
+				if asJSON {
+					if d.list == nil {
+						d.list = []protocol.SessionDetails{}
+					}
+					return show.JSON(cmd.OutOrStdout(), d.list)
+				}
+				if len(d.list) == 0 {
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), "no sessions")
+					return err
+				}
+				return sessionsTable(d.list, time.Now()).Write(show.To(cmd.OutOrStdout()))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the sessions of session/list with their processes (docs/PROTOCOL.md)")
+	return cmd
+}
+
+func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
+	table := &show.Table{Columns: []show.Column{{Title: "SESSION", Shrink: 8}, {Title: "STATE"}, {Title: "AGE", Right: true},
+		{Title: "RUN", Right: true}, {Title: "ENDED", Right: true}, {Title: "WATCH", Right: true}, {Title: "IDENTITY", Shrink: 6}, {Title: "ID", Shrink: 8}}}
+	for _, s := range list {
+		state := show.Cell{Text: s.State}
+		switch s.State {
+		case protocol.SessionAttached:
+			state.Style = show.Good
+		case protocol.SessionClosing:
+			state.Style = show.Warn
+		}
+		run := running(s)
+		table.Row(s.Name, state, show.Age(now.Sub(time.UnixMilli(s.CreatedAtMs))), run, s.Processes-run, s.Observers, s.Identity, s.SessionID)
+	}
+	return table
+}
+
+// running returns how many processes of a session have not ended.
+func running(s protocol.SessionDetails) (n int) {
+	for _, p := range s.List {
+		if protocol.State(p.State) != protocol.StateClosed {
+			n++
+		}
+	}
+	return n
+}
+
+// label names a session for people.
+func label(s protocol.SessionDetails) string {
+	if s.Name == "" {
+		return show.Harmless(s.SessionID)
+	}
+	return fmt.Sprintf("%s (%s)", show.Harmless(s.Name), show.Harmless(s.SessionID))
+}
+
+func newSessionsClose(t *target.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "close SESSION...",
+		Short: "End sessions with all their programs",
+		Long: `Ends sessions: their programs are killed with all their descendants, and their output is
+forgotten. To end programs one by one, and to keep their output, see troupe stop.`,
+		Example: `  troupe sessions close build
+  troupe sessions close build 01J9ZK`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
+				var chosen []protocol.SessionDetails
+				for _, text := range args { // all of them are known before one is closed
+					s, err := d.find(text)
+					if err != nil {
+						return err
+					}
+					chosen = append(chosen, s)
+				}
+				var failed []error
+				for _, s := range chosen {
+					if err := closeSession(ctx, t, s.SessionID); err != nil {
+						failed = append(failed, fmt.Errorf("session %s: %w", label(s), err))
+						continue
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "closed %s, with %d running programs\n", label(s), running(s))
+				}
+				return errors.Join(failed...)
+			})
+		},
+	}
+}
+
+// shareFlags are the flags of troupe sessions share.
+type shareFlags struct {
+	types  bool
+	lasts  time.Duration
+	name   string
+	list   bool
+	end    string
+	asJSON bool
+}
+
+func newSessionsShare(t *target.Flags) *cobra.Command {
+	o := new(shareFlags)
+	cmd := &cobra.Command{
+		Use:   "share SESSION",
+		Short: "Let somebody else watch a session, or type in it",
+		Long: `Makes a token with which somebody else watches a session, and with --type also types in its
+programs. Prints the token and the command for the guest; the token cannot be shown again. The
+server must ask for credentials (troupe serve --auth-token-file and others).`,
+		Example: `  troupe sessions share build
+  troupe sessions share build --type --for 15m --name ann
+  troupe sessions share build --list
+  troupe sessions share build --end SHARE-ID`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.lasts < 0 {
+				return fmt.Errorf("--for %v: choose a positive time, such as 15m", o.lasts)
+			}
+			if o.list && o.end != "" {
+				return errors.New("--list and --end: choose one")
+			}
+			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
+				s, err := d.find(args[0])
+				if err != nil {
+					return err
+				}
+				c, err := join(ctx, t, s.SessionID)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				switch {
+				case o.list:
+					return o.printShares(ctx, cmd, c)
+				case o.end != "":
+					return o.endShare(ctx, cmd, c)
+				}
+				return o.share(ctx, cmd, c, t, s)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&o.types, "type", false, "the guest may also type, and resize terminals")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "how long the share lasts; default: an hour, or the server's maximum if that is less")
+	cmd.Flags().StringVar(&o.name, "name", "", "a `NAME` for the share, for lists")
+	cmd.Flags().BoolVar(&o.list, "list", false, "list the shares of the session, and make none")
+	cmd.Flags().StringVar(&o.end, "end", "", "end the share with this `ID`, and cut its guests off")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (o *shareFlags) share(ctx context.Context, cmd *cobra.Command, c *client.Client, t *target.Flags, s protocol.SessionDetails) error {
+	made, err := c.Share(ctx, &client.ShareOptions{Types: o.types, ExpiresIn: o.lasts, Name: o.name})
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		return show.JSON(cmd.OutOrStdout(), made)
+	}
+	chosen, err := t.Target()
+	if err != nil {
+		return err
+	}
+	does, how := "watches", " --read-only"
+	if o.types {
+		does, how = "watches and types", ""
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), `whoever has the token %s until %s
+token     %s
+guest     TROUPE_TOKEN=%[3]s troupe attach%s --url %s %s
+end it    troupe sessions share %s --end %s
+`, does, time.UnixMilli(made.ExpiresAtMs).Format(time.DateTime), made.Token, how, show.Harmless(chosen.URL), example(s), pick.Label(pick.Of([]protocol.SessionDetails{s}), s.SessionID), made.ShareID)
+	return err
+}
+
+// example returns a process of the session that a guest may attach to.
+func example(s protocol.SessionDetails) string {
+	for _, p := range s.List {
+		if protocol.State(p.State) != protocol.StateClosed {
+			return show.Harmless(p.ProcessID)
+		}
+	}
+	return "PROCESS"
+}
+
+func (o *shareFlags) printShares(ctx context.Context, cmd *cobra.Command, c *client.Client) error {
+	shares, err := c.Shares(ctx)
+	switch {
+	case err != nil:
+		return err
+	case o.asJSON:
+		return show.JSON(cmd.OutOrStdout(), shares)
+	case len(shares) == 0:
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no shares")
+		return err
+	}
+	table := &show.Table{Columns: []show.Column{{Title: "ID"}, {Title: "NAME", Shrink: 8}, {Title: "ACCESS"}, {Title: "GUESTS", Right: true}, {Title: "ENDS IN", Right: true}}}
+	for _, s := range shares {
+		table.Row(s.ShareID, s.Name, string(s.Access), s.Guests, show.Age(time.Until(time.UnixMilli(s.ExpiresAtMs))))
+	}
+	return table.Write(show.To(cmd.OutOrStdout()))
+}
+
+func (o *shareFlags) endShare(ctx context.Context, cmd *cobra.Command, c *client.Client) error {
+	shares, err := c.Shares(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(shares, func(s protocol.ShareInfo) bool { return s.ShareID == o.end }) {
+		var ids []string
+		for _, s := range shares {
+			ids = append(ids, s.ShareID)
+		}
+		return fmt.Errorf("the session has no share %q: %s", o.end, orNone(ids))
+	}
+	if err := c.Unshare(ctx, o.end); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "ended the share %s\n", show.Harmless(o.end))
+	return err
+}
+
+func orNone(ids []string) string {
+	if len(ids) == 0 {
+		return "it has none"
+	}
+	return "it has " + show.Harmless(strings.Join(ids, ", "))
+}
