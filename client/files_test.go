@@ -244,18 +244,22 @@ func TestWriter(t *testing.T) {
 			}
 		}
 	}
-	w, err := f.Create("link", &client.WriteOptions{NoFollow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(pattern(300 << 10)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Lstat(dir + "/link"); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("with NoFollow the link is now %v, %v", info, err)
+	for _, target := range []string{"old", "none"} {
+		for _, size := range []int{1, 300 << 10} {
+			os.Remove(dir + "/link")
+			if err := os.Symlink(target, dir+"/link"); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.WriteFile("link", pattern(size), &client.WriteOptions{NoFollow: true}); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Lstat(dir + "/link"); err != nil || !info.Mode().IsRegular() || info.Size() != int64(size) {
+				t.Errorf("with NoFollow the link to %s is now %v, %v", target, info, err)
+			}
+			if got := names(t, dir); !slices.Equal(got, []string{"hard", "link", "new", "old"}) && !slices.Equal(got, []string{"hard", "link", "old"}) {
+				t.Errorf("left are %q", got)
+			}
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ type Writer struct {
 	name   string
 	o      WriteOptions
 	exists bool        // there was a file when the Writer was made
+	link   bool        // there was a link, which the new file replaces
 	mode   fs.FileMode // of the new file
 
 	buf    []byte
@@ -65,7 +66,8 @@ func (f *FS) Create(name string, o *WriteOptions) (*Writer, error) {
 	info, err := f.stat("create", name, false)
 	if err == nil {
 		link := info.entry.Kind == protocol.FsSymlink
-		w.exists = !link || !w.o.NoFollow
+		w.link = link && w.o.NoFollow
+		w.exists = !w.link
 		if link {
 			info, err = f.stat("create", name, true)
 		}
@@ -212,7 +214,7 @@ func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err
 	}
-	small := w.temp == "" && (w.exists || w.mode&0o044 == 0o044) // a new file that others must not read is never open to them
+	small := w.temp == "" && !w.link && (w.exists || w.mode&0o044 == 0o044) // a new file that others must not read is never open to them
 	commit := w.commit
 	if small {
 		commit = w.writeSmall
