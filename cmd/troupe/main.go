@@ -62,6 +62,7 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	t.Register(root.PersistentFlags())
 	root.SetVersionTemplate("troupe {{.Version}}\n")
 	root.AddCommand(newServe(), newRun(embedded), newUp(t), newDown(t), newConfig(), newVersion())
+	root.AddCommand(newCp(t), newLs(t), newCat(t), newRm(t), newStat(t))
 	root.AddCommand(newServer(t))
 	root.AddCommand(newDoctor(t))
 	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t))

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+)
+
+// newCat returns the command that prints files of the server.
+func newCat(t *target.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cat PATH ...",
+		Short: "Print files of the server",
+		Long: `Prints files of the server as they are, one after the other. A file of any size passes through a few
+blocks of memory, and goes on after a lost connection.
+` + remoteHelp,
+		Example: `  troupe cat :/etc/hostname
+  troupe cat build:dump.sql.gz | gunzip | less`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			paths, err := remotePaths(t, args)
+			if err != nil {
+				return err
+			}
+			return withFiles(t, "cat", func(_ context.Context, r *remote) error {
+				return eachPath("cat", paths, func(p string) error {
+					f, err := r.fs.Open(r.at(p))
+					if err != nil {
+						return err
+					}
+					defer f.Close()
+					_, err = io.Copy(os.Stdout, f)
+					return err
+				})
+			})
+		},
+	}
+}

@@ -1,0 +1,108 @@
+package transfer
+
+import (
+	"crypto/rand"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/client"
+)
+
+// Local is a directory here. No link leads a method out of the directory.
+type Local struct{ root *os.Root }
+
+// OpenLocal opens a directory.
+func OpenLocal(dir string) (Local, error) {
+	root, err := os.OpenRoot(dir)
+	return Local{root}, err
+}
+
+// Close closes the directory.
+func (l Local) Close() error { return l.root.Close() }
+
+func (l Local) Lstat(name string) (fs.FileInfo, error) { return l.root.Lstat(name) }
+func (l Local) Mkdir(name string) error                { return l.root.Mkdir(name, 0o777) }
+func (l Local) Remove(name string) error               { return l.root.Remove(name) }
+func (l Local) Symlink(target, name string) error      { return l.root.Symlink(target, name) }
+func (l Local) SetMetadata(name string, info fs.FileInfo) error {
+	if err := l.root.Chmod(name, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return l.root.Chtimes(name, info.ModTime(), info.ModTime())
+}
+
+// Create makes a file with a temporary name in the directory of the file.
+func (l Local) Create(name string, info fs.FileInfo) (File, error) {
+	base := path.Base(name)
+	temp := path.Join(path.Dir(name), "."+base[:min(len(base), 200)]+".troupe-"+rand.Text()[:8])
+	f, err := l.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &localFile{File: f, root: l.root, temp: temp, name: name, info: info}, nil
+}
+
+type localFile struct {
+	*os.File
+	root       *os.Root
+	temp, name string
+	info       fs.FileInfo
+}
+
+func (f *localFile) Close() error {
+	err := f.File.Chmod(f.info.Mode().Perm())
+	if closing := f.File.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = f.root.Chtimes(f.temp, f.info.ModTime(), f.info.ModTime())
+	}
+	if err == nil {
+		err = f.root.Rename(f.temp, f.name)
+	}
+	if err != nil {
+		f.root.Remove(f.temp)
+	}
+	return err
+}
+
+func (f *localFile) Abort() {
+	f.File.Close()
+	f.root.Remove(f.temp)
+}
+
+// Here is the files of this machine, to copy from. Names are paths.
+type Here struct{}
+
+func (Here) Lstat(name string) (fs.FileInfo, error)     { return os.Lstat(name) }
+func (Here) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (Here) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+func (Here) ReadLink(name string) (string, error)       { return os.Readlink(name) }
+
+// Open opens a file. It does not wait for the other end of a FIFO.
+func (Here) Open(name string) (fs.File, error) {
+	return os.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// Remote is files of a server, to copy to.
+type Remote struct{ *client.FS }
+
+// Create makes a file, and replaces a link at the name.
+func (r Remote) Create(name string, info fs.FileInfo) (File, error) {
+	w, err := r.FS.Create(name, &client.WriteOptions{Mode: info.Mode().Perm(), ModTime: info.ModTime(), NoFollow: true})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// SetMetadata sets the mode and the time of a directory.
+func (r Remote) SetMetadata(name string, info fs.FileInfo) error {
+	if err := r.Chmod(name, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return r.Chtimes(name, info.ModTime())
+}

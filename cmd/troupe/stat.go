@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+)
+
+// newStat returns the command that describes files of the server.
+func newStat(t *target.Flags) *cobra.Command {
+	var follow, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "stat [flags] PATH ...",
+		Short: "Describe files of the server",
+		Long: `Prints kind, mode, size and time of files of the server: of a link itself, unless --follow is given.
+` + remoteHelp,
+		Example: `  troupe stat :/etc/hostname
+  troupe stat --json build:work/result.tar`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			paths, err := remotePaths(t, args)
+			if err != nil {
+				return err
+			}
+			return withFiles(t, "stat", func(_ context.Context, r *remote) error {
+				all := []fileJSON{}
+				err := eachPath("stat", paths, func(p string) error {
+					name := r.at(p)
+					stat := r.fs.Lstat
+					if follow {
+						stat = r.fs.Stat
+					}
+					info, err := stat(name)
+					if err != nil {
+						return err
+					}
+					f := describeFile(path.Join("/", name), info)
+					if asJSON {
+						all = append(all, f)
+						return nil
+					}
+					fmt.Printf("path      %s\nkind      %s\n", show.Harmless(f.Path), f.Kind)
+					if f.Target != "" {
+						fmt.Printf("target    %s\n", show.Harmless(f.Target))
+					}
+					_, err = fmt.Printf("mode      %s %s\nsize      %d (%s)\nmodified  %s\n", f.Mode, modeText(info.Mode()), f.Size, show.Bytes(f.Size), info.ModTime().Format(time.RFC3339Nano))
+					return err
+				})
+				if asJSON {
+					if err := show.JSON(os.Stdout, all); err != nil {
+						return exitError{1, err}
+					}
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "L", false, "describe the targets of links")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: path, name, kind, mode, size, modified and target of each file")
+	return cmd
+}
