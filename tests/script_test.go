@@ -153,7 +153,7 @@ func runOnTerminal(t *testing.T, args ...string) *terminal {
 		t.Fatal(err)
 	}
 	x.cmd = exec.Command(bin, append([]string{"run"}, args...)...)
-	x.cmd.Env = append(serverEnv, "TERM=dumb", "PS1=$ ")
+	x.cmd.Env = append(serverEnv[:len(serverEnv):len(serverEnv)], "TERM=dumb", "PS1=$ ")
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := x.cmd.Start(); err != nil {
@@ -200,7 +200,7 @@ func (x *terminal) await(text string) {
 func TestRunOnTerminal(t *testing.T) {
 	t.Parallel()
 	token := newToken(t)
-	x := runOnTerminal(t, "--", "bash", "--norc", "--noprofile", "-i")
+	x := runOnTerminal(t, "--here", "--", "bash", "--norc", "--noprofile", "-i")
 	x.enter("stty size\r")
 	x.await("20 70\r\n")
 	x.resize(33, 111)

@@ -1,43 +1,35 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// An error that a flag or another address may mend says so, and no other error does.
+// An error that --cwd may mend says so, and no other error does.
 func TestAdvise(t *testing.T) {
-	at := func(url string) *runner { return &runner{runFlags: runFlags{url: url}} }
-	trusting := at("wss://h:1")
-	trusting.tls = new(tls.Config)
-	inside := at("ws://h:1")
-	inside.cwd = "/srv"
-	dir := errors.New(`cwd "/" is not allowed by the policy of this server (cwd)`)
+	at := func(url, cwd string) *runFlags {
+		return &runFlags{viewFlags: viewFlags{target: targetFlags{&target.Flags{URL: url}}}, cwd: cwd}
+	}
+	dir := protocol.Errorf(protocol.KindPolicy, protocol.CodeInternal, `cwd "/" is not allowed by the policy of this server (cwd)`)
 	for _, c := range []struct {
-		r    *runner
-		err  error
-		want string
+		flags *runFlags
+		err   error
+		want  string
 	}{
-		{at("wss://h:1"), x509.UnknownAuthorityError{}, "--tls-ca"},
-		{trusting, x509.UnknownAuthorityError{}, ""},
-		{at("wss://h:1"), tls.RecordHeaderError{}, "ws:// instead of wss://"},
-		{at("ws://h:1"), io.ErrUnexpectedEOF, "wss:// instead of ws://"},
-		{at("wss://h:1"), io.ErrUnexpectedEOF, ""},
-		{at("ws://h:1"), dir, "--cwd"},
-		{at("ws://h:1"), errors.New(`working directory "/root": permission denied`), "--cwd"},
-		{inside, dir, ""},
-		{at(""), dir, ""},
-		{at("ws://h:1"), errors.New("anything else"), ""},
+		{at("ws://h:1", ""), dir, "--cwd"},
+		{at("ws://h:1", ""), protocol.Errorf(protocol.KindPolicy, protocol.CodeInternal, `working directory "/root": permission denied`), "--cwd"},
+		{at("ws://h:1", "/srv"), dir, ""},
+		{at("", ""), dir, ""},
+		{at("ws://h:1", ""), protocol.Errorf(protocol.KindPolicy, protocol.CodeInternal, "anything else"), ""},
 	} {
 		wrapped := fmt.Errorf("client: %w", c.err)
-		got := c.r.advise(wrapped)
-		if added := strings.TrimPrefix(got.Error(), wrapped.Error()); !strings.Contains(added, c.want) || c.want == "" && added != "" || !errors.Is(got, wrapped) {
-			t.Errorf("%s: %v, want %q", c.r.url, got, c.want)
+		got := c.flags.advise(wrapped, wrapped).Error()
+		if added := strings.TrimPrefix(got, wrapped.Error()); !strings.Contains(added, c.want) || c.want == "" && added != "" {
+			t.Errorf("%s: %v, want %q", c.flags.target.URL, got, c.want)
 		}
 	}
 }

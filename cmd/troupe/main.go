@@ -61,8 +61,9 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	t := &target.Flags{Version: version()}
 	t.Register(root.PersistentFlags())
 	root.SetVersionTemplate("troupe {{.Version}}\n")
-	root.AddCommand(newServe(), newRun(embedded), newUp(t), newDown(t), newConfig(), newVersion())
+	root.AddCommand(newServe(), newRun(t, embedded), newUp(t), newDown(t), newConfig(), newVersion())
 	root.AddCommand(newCp(t), newLs(t), newCat(t), newRm(t), newStat(t))
+	root.AddCommand(newAttach(t), newSend(t), newResize(t))
 	root.AddCommand(newServer(t))
 	root.AddCommand(newDoctor(t))
 	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t))

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/creack/pty"
 	"go.uber.org/goleak"
@@ -32,7 +34,8 @@ import (
 const asMain = "TROUPE_TEST_AS_MAIN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
+	// A command starts the user's own server with "serve", and without the variable.
+	if os.Getenv(asMain) != "" || len(os.Args) > 1 && os.Args[1] == "serve" {
 		os.Unsetenv(asMain)
 		main()
 		return
@@ -40,7 +43,28 @@ func TestMain(m *testing.M) {
 	// Catch SIGHUP: under nohup(1) the programs of the tests would inherit the ignored signal. A caught
 	// signal is not inherited.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	goleak.VerifyTestMain(m)
+	stop := ownPlace()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		stop()
+		os.Exit(code)
+	}))
+}
+
+// ownPlace gives the commands of the tests a server of their own, and returns what ends this server.
+func ownPlace() (stop func()) {
+	dir, err := os.MkdirTemp("/tmp", "troupe-cmd-") // the path of a socket must be short
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{"XDG_RUNTIME_DIR": dir, "XDG_CONFIG_HOME": dir, "TROUPE_URL": ""} {
+		os.Setenv(name, value)
+	}
+	return func() {
+		if err := new(target.Flags).StopOwn(context.Background()); err != nil && !errors.Is(err, target.ErrNoServer) {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.RemoveAll(dir)
+	}
 }
 
 // patience is the timeout for events that are sure to come.
@@ -98,7 +122,7 @@ func TestRun(t *testing.T) {
 	for _, on := range []struct {
 		name  string
 		flags []string
-	}{{"embedded", nil}, {"url", []string{"--url", url}}} {
+	}{{"own", nil}, {"here", []string{"--here"}}, {"url", []string{"--url", url}}} {
 		t.Run(on.name, func(t *testing.T) {
 			for _, c := range []struct {
 				flags  string
@@ -148,7 +172,7 @@ func TestRunEnvironment(t *testing.T) {
 	cmd := troupe(t, "run", "--", "sh", "-c", `echo "$LC_TEST.$MINE.$TERM"`)
 	cmd.Env = append(cmd.Env, "LC_TEST=x", "MINE=y", "TERM=z")
 	if out, err := cmd.Output(); string(out) != "x.y.z\n" || err != nil {
-		t.Errorf("embedded: %q, %v", out, err)
+		t.Errorf("own server: %q, %v", out, err)
 	}
 	for flag, want := range map[string]string{"--no-tty": "x..\n", "--tty": "x..z\r\n"} {
 		cmd = troupe(t, "run", "--url", url, flag, "--", "sh", "-c", `echo "$LC_TEST.$MINE.${TERM#dumb}"`)
@@ -174,7 +198,7 @@ func TestRunUser(t *testing.T) {
 	}
 	url, _ := startServer(t, "--users-file", users)
 	t.Setenv("A_KEY", "passed")
-	for name, flags := range map[string][]string{"embedded": nil, "url": {"--url", url}} {
+	for name, flags := range map[string][]string{"here": {"--here"}, "url": {"--url", url}} {
 		run := func(want string, args ...string) {
 			t.Helper()
 			out, err := troupe(t, append(append([]string{"run", "--cwd", "/"}, flags...), args...)...).CombinedOutput()
@@ -186,7 +210,7 @@ func TestRunUser(t *testing.T) {
 		run("54321 54322 0027 NoNewPrivs: 1 / own", "--user", "54321:54322", "--umask", "027", "--no-new-privs", "--env", "A=own", "sh", "-c", script)
 		run("65534 65534 0022 NoNewPrivs: 0 /mine", "--user", "nobody", "--umask", "022", "--env", "HOME=/mine", "sh", "-c", script)
 		for arg, text := range map[string]string{"no-such-user": "no-such-user", "4294967295": "is no number"} {
-			if flags != nil {
+			if name == "url" {
 				text = "not among the users"
 			}
 			out, err := troupe(t, append(append([]string{"run"}, flags...), "--user", arg, "true")...).CombinedOutput()
@@ -195,7 +219,7 @@ func TestRunUser(t *testing.T) {
 			}
 		}
 	}
-	if out, err := troupe(t, "run", "--user", "54321", "sh", "-c", "echo $A_KEY").Output(); err != nil || string(out) != "passed\n" {
+	if out, err := troupe(t, "run", "--here", "--user", "54321", "sh", "-c", "echo $A_KEY").Output(); err != nil || string(out) != "passed\n" {
 		t.Errorf("a variable of troupe's own environment: %q, %v", out, err)
 	}
 }
@@ -247,7 +271,7 @@ func gone(t *testing.T, pid string) {
 
 func TestRunLeavesNothing(t *testing.T) {
 	url, _ := startServer(t)
-	for _, flags := range [][]string{nil, {"--url", url}} {
+	for _, flags := range [][]string{nil, {"--here"}, {"--url", url}} {
 		args := append(append([]string{"run"}, flags...), "--", "sh", "-c", `setsid sleep 1000 >/dev/null 2>&1 & echo $!; exit 3`)
 		out, err := troupe(t, args...).Output()
 		if code := exitCode(t, err); code != 3 {

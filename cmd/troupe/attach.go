@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// ownTime is how long attach tries to become the owner of a session that seems to have none.
+const ownTime = 2 * time.Second
+
+// attachFlags are the flags of troupe attach.
+type attachFlags struct {
+	viewFlags
+	readOnly bool
+	noStdin  bool
+	after    uint64
+}
+
+func newAttach(t *target.Flags) *cobra.Command {
+	o := &attachFlags{viewFlags: viewFlags{target: targetFlags{t}}}
+	cmd := &cobra.Command{
+		Use:   "attach [flags] [SESSION/]PROCESS",
+		Short: "Watch a running program, and type in it",
+		Long: `Shows the output of a running program from the oldest that the server holds, and then as it comes. What
+you type is for the program. With a terminal, it works as if the program ran here; a full-screen
+program draws its screen again. The exit code is the program's if it ends meanwhile.
+
+Several may attach to a program. All of them see it, and all may type. The program's terminal has the
+size of the terminal in which somebody typed last. With --read-only you type nothing and do not change
+the size; in a terminal of another size a full-screen program then looks wrong.
+
+The first to attach becomes the owner of the session if it has none: the server keeps output until the
+owner has it. ^P^Q, or Enter ~d, leaves the program running, and so do Enter ~., a signal, and with
+--read-only or without a terminal ^C. troupe stop ends a program. The end of stdin is not the end of the
+program's: see troupe send --close.`,
+		Example: `  troupe attach web
+  troupe attach --read-only --url ws://build:7766 build/make-k3p9
+  troupe attach --after 512 web    # where troupe run has said that it left`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.complete(); err != nil {
+				return exitError{exitFailed, fmt.Errorf("%w; see troupe attach -h", err)}
+			}
+			a := &attacher{attachFlags: *o, viewer: newViewer("troupe attach", o.viewFlags, false)}
+			code, err := a.run(args[0])
+			if code == 0 && err == nil {
+				return nil
+			}
+			return exitError{code, err}
+		},
+	}
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only watch: the server takes no input and no size from here")
+	cmd.Flags().BoolVar(&o.noStdin, "no-stdin", false, "type nothing")
+	cmd.Flags().Uint64Var(&o.after, "after", 0, "go on after the event with this `SEQ`, which was shown before; 0: show all that the server holds")
+	o.register(cmd.Flags())
+	return cmd
+}
+
+// An attacher is a single troupe attach.
+type attacher struct {
+	attachFlags
+	*viewer
+}
+
+func (a *attacher) run(name string) (int, error) {
+	sight, err := look(a.ctx, a.target.Flags, protocol.DetailProcesses)
+	if err != nil {
+		return a.ending(err)
+	}
+	found, err := sight.find([]string{name})
+	if err != nil {
+		return exitFailed, err
+	}
+	at := found[0]
+	c, err := a.join(at.Session, sight.owned(at.Session))
+	if err != nil {
+		return a.ending(err)
+	}
+	a.client.Store(c)
+	if a.after >= at.info.NextSeq {
+		return exitFailed, fmt.Errorf("--after is %d, and process %s has events up to %d: leave --after out", a.after, show.Harmless(at.Process), at.info.NextSeq-1)
+	}
+
+	cmd := c.Attach(at.Process, a.after)
+	cmd.Stdout, cmd.Stderr = &output{a.con.Stdout(), a.viewer}, &output{a.con.Stderr(), a.viewer}
+	cmd.OnGap = func(g client.GapError) { a.con.Note("output is missing here, %s: %s", show.Bytes(g.Bytes), g.Reason) }
+	ended := at.info.Status != nil
+	if a.terminal() && at.info.TTY && !ended {
+		a.raw.Store(true)
+		a.follows.Store(!a.readOnly)
+		a.con.Replay(func() bool { return cmd.Seq()+1 < at.info.NextSeq })
+		if err := a.con.Raw(); err != nil {
+			return exitFailed, err
+		}
+	}
+	switch {
+	case ended:
+	case !a.readOnly && !a.noStdin:
+		cmd.Stdin = a.con.Input()
+	case a.raw.Load():
+		in := a.con.Input()
+		in.LeaveAtInterrupt()
+		go io.Copy(io.Discard, in)
+	}
+	a.state.Store(stateStarting)
+	if err := cmd.Start(a.ctx); err != nil {
+		return a.ending(err)
+	}
+	a.start(cmd)
+	go a.nudge()
+	go func() {
+		<-a.broken
+		a.leave(left{how: "nobody reads the output", code: exitSignal + int(syscall.SIGPIPE)})
+	}()
+	code, why, ok := over(cmd.Wait(a.ctx))
+	if !ok {
+		return a.ending(cmd.Wait(a.ctx))
+	}
+	a.con.Restore()
+	c.Close()
+	return code, why
+}
+
+// join attaches to the session: as its owner if it has none.
+func (a *attacher) join(session string, owned bool) (*client.Client, error) {
+	o := a.options()
+	o.Session = session
+	if !a.readOnly && !owned {
+		ctx, cancel := context.WithTimeout(a.ctx, ownTime)
+		defer cancel()
+		c, err := a.target.Dial(ctx, &o)
+		refused, ok := errors.AsType[*protocol.Error](err)
+		if err == nil || !ok || refused.Code != protocol.CodeAlreadyAttached {
+			a.keeps = err == nil
+			return c, err
+		}
+	}
+	if o.Observe = a.readOnly; !a.readOnly {
+		o.Control = true
+	}
+	return a.target.Dial(a.ctx, &o)
+}
+
+// owned reports whether the session has an owner.
+func (s *sight) owned(session string) bool {
+	return slices.ContainsFunc(s.sessions, func(d protocol.SessionDetails) bool {
+		return d.SessionID == session && d.State == protocol.SessionAttached
+	})
+}

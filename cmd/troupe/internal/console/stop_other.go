@@ -1,0 +1,7 @@
+//go:build !linux
+
+package console
+
+import "syscall"
+
+func stopThread() { syscall.Kill(syscall.Getpid(), syscall.SIGTSTP) }

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/spec"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// runFlags are the flags of troupe run.
+type runFlags struct {
+	viewFlags
+	here    bool   // in this process
+	detach  bool   // print the id and leave
+	name    string // the id of the process; "": made from the program
+	session string // start in this session, as a controller
+
+	cwd     string
+	env     []string // key=value
+	envFile []string
+	tty     choice
+	argv    []string
+
+	user, umask string // "": those of the server
+	noNewPrivs  bool
+	noWait      bool // for descendants
+	timeout     time.Duration
+	restart     *protocol.Restart
+	limits      *protocol.ProcessLimits
+	ready       string
+	onFull      protocol.OnFull // "": as it fits
+	keepOutput  uint64          // bytes; 0: the server's default
+}
+
+// A choice is a flag whose absence differs from both yes and no.
+type choice int
+
+const (
+	unset choice = iota
+	yes
+	no
+)
+
+// A value is a flag that a function parses.
+type value struct {
+	takes string // what the help calls the argument
+	last  string
+	set   func(string) error
+}
+
+func (v *value) String() string { return v.last }
+func (v *value) Type() string   { return v.takes }
+func (v *value) Set(s string) error {
+	v.last = s
+	return v.set(s)
+}
+
+// register makes the flags.
+func (o *runFlags) register(fs *pflag.FlagSet) {
+	parsed := func(name, takes, usage string, set func(string) error) {
+		fs.Var(&value{takes: takes, set: set}, name, usage)
+	}
+	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on, for a day after the last client has left at most if it has ended")
+	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
+	fs.StringVar(&o.session, "session", "", "start in the session with this `NAME` or id, beside its owner")
+	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
+
+	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or on another machine the server's")
+	parsed("env", "KEY=VALUE", "set a variable of the program; KEY alone passes it on from here; repeatable. On your own server\nthe program gets this environment; elsewhere the server's without secrets, and TERM, LANG and LC_* from here", func(s string) error {
+		kv, err := spec.Variable(s, os.LookupEnv)
+		o.env = append(o.env, kv)
+		return err
+	})
+	fs.StringArrayVar(&o.envFile, "env-file", nil, "set the variables in `FILE`, a KEY=VALUE a line; repeatable; --env counts more")
+	fs.BoolP("tty", "t", false, "run in a terminal; default: if stdin and stdout are terminals")
+	fs.Bool("no-tty", false, "run on pipes")
+
+	parsed("restart", "POLICY", "run the program again: permanent (always), transient (on-failure) or temporary (never);\nhow often: on-failure:5, permanent:10/1m; default: 5 in a minute, and then it is given up", func(s string) (err error) {
+		o.restart, err = spec.Restart(s)
+		return err
+	})
+	parsed("limit", "NAME=VALUE", "limit what the program may use, as memory=512M or cpus=0.5; repeatable. Names:\n"+strings.Join(spec.LimitNames(), ", "), func(s string) error {
+		if o.limits == nil {
+			o.limits = new(protocol.ProcessLimits)
+		}
+		return spec.Limit(o.limits, s)
+	})
+	fs.StringVar(&o.ready, "ready", "", "when the program counts as ready: tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit;\nwith --detach, troupe leaves when it is")
+	fs.DurationVar(&o.timeout, "timeout", 0, "end the program after this time, such as 10m")
+	fs.BoolVar(&o.noWait, "no-wait-for-children", false, "end with the program, although children of it hold its output open; they are killed")
+
+	parsed("retention", "POLICY", "when nobody takes the output and no more is kept: block (the program waits), spool (it goes to\ndisk first) or evict (the oldest is dropped); default: block; with --detach spool, and evict with\n--restart or if the server has no spool", func(s string) error {
+		o.onFull = protocol.OnFull(s)
+		return o.onFull.Validate()
+	})
+	parsed("keep-output", "BYTES", "how much output is kept for attach and logs, such as 8M; default: the server's", func(s string) (err error) {
+		if o.keepOutput, err = spec.Bytes(s); err == nil && o.keepOutput == 0 {
+			err = errors.New("the program could never write: choose at least 1")
+		}
+		return err
+	})
+
+	fs.StringVar(&o.user, "user", "", "run as the `USER` with this name or number, or as UID:GID. HOME, USER, LOGNAME and SHELL become the user's.\nWith --here, troupe must be root; else the server must allow the user")
+	fs.StringVar(&o.umask, "umask", "", "run with this `MASK` for new files, in octal digits, such as 027")
+	fs.BoolVar(&o.noNewPrivs, "no-new-privs", false, "the program gains no privileges, as with sudo and other set-user-ID programs")
+	o.viewFlags.register(fs)
+}
+
+// register makes the flags that run and attach share.
+func (o *viewFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&o.escape, "escape", "~", "`CHAR` that begins an escape sequence after Enter (~. leaves, ~? lists them); none: there is none")
+	fs.StringVar(&o.detachKeys, "detach-keys", "ctrl-p,ctrl-q", "`KEYS` that detach from the program; none: no keys do")
+	fs.DurationVar(&o.reconnectFor, "reconnect-for", 0, "how long to try to resume a lost connection; default: as long as the session lives")
+}
+
+// complete checks the flags that run and attach share.
+func (o *viewFlags) complete() (err error) {
+	if o.keys.Escape, err = console.ParseEscape(o.escape); err != nil {
+		return fmt.Errorf("--escape: %w", err)
+	}
+	if o.keys.Detach, err = console.ParseDetach(o.detachKeys); err != nil {
+		return fmt.Errorf("--detach-keys: %w", err)
+	}
+	if o.reconnectFor < 0 {
+		return fmt.Errorf("--reconnect-for is %v: choose a positive duration, or leave it out", o.reconnectFor)
+	}
+	return nil
+}
+
+// complete takes the program and its arguments, and returns an error if the flags contradict each other.
+func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
+	o.argv = args
+	asked, refused := fs.Changed("tty") && fs.Lookup("tty").Value.String() == "true", fs.Changed("no-tty") && fs.Lookup("no-tty").Value.String() == "true"
+	switch {
+	case len(args) == 0:
+		return errors.New("no program to run")
+	case asked && refused:
+		return errors.New("choose one of --tty and --no-tty")
+	case o.here && (o.detach || o.session != "" || o.target.URL != "" || o.target.Server != ""):
+		return errors.New("--here runs the program in this process: leave out --detach, --session, --url and --server")
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout is %v: choose a positive duration", o.timeout)
+	case asked:
+		o.tty = yes
+	case refused:
+		o.tty = no
+	}
+	var fromFiles []string
+	for _, path := range o.envFile {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("--env-file: %w", err)
+		}
+		env, err := spec.EnvFile(string(text), os.LookupEnv)
+		if err != nil {
+			return fmt.Errorf("--env-file %s: %w", path, err)
+		}
+		fromFiles = append(fromFiles, env...)
+	}
+	o.env = append(fromFiles, o.env...)
+	if _, err := o.readiness(); err != nil {
+		return fmt.Errorf("--ready: %w", err)
+	}
+	return o.viewFlags.complete()
+}
+
+// local reports whether the program runs on this machine as this user.
+func (o *runFlags) local() bool { return o.here || o.target.Local() }
+
+// dir returns the directory of the program; "": the server's own.
+func (o *runFlags) dir() (string, error) {
+	if !o.local() {
+		return o.cwd, nil
+	}
+	return filepath.Abs(o.cwd)
+}
+
+func (o *runFlags) readiness() (*protocol.Ready, error) {
+	if o.ready == "" {
+		return nil, nil
+	}
+	dir, err := o.dir()
+	if err != nil {
+		return nil, err
+	}
+	return spec.Ready(o.ready, dir)
+}
+
+// prepare sets up the program. limits are those of the server.
+func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) {
+	cmd.ID = o.name
+	if cmd.Dir, err = o.dir(); err != nil {
+		return err
+	}
+	if cmd.Ready, err = o.readiness(); err != nil {
+		return err
+	}
+	cmd.User, cmd.Umask, cmd.NoNewPrivs = o.user, o.umask, o.noNewPrivs
+	cmd.TTY = o.tty == yes
+	cmd.Timeout, cmd.Restart, cmd.Limits = o.timeout, o.restart, o.limits
+	if cmd.TTY || o.noWait {
+		cmd.WaitDelay = -1 // as with ssh, a background job does not keep a terminal
+	}
+	cmd.Retention = o.retention(limits)
+	o.environment(cmd)
+	return nil
+}
+
+// retention returns how much output the server keeps; nil: as it does by itself.
+func (o *runFlags) retention(limits protocol.Limits) *protocol.Retention {
+	r := protocol.Retention{OnFull: o.onFull}
+	if o.keepOutput > 0 {
+		r.Bytes = &o.keepOutput
+	}
+	if r.OnFull == "" && (o.detach || o.session != "") { // nobody may come for the output
+		if r.OnFull = protocol.OnFullSpool; o.restart != nil || limits.MaxSpoolBytes == 0 {
+			r.OnFull = protocol.OnFullEvict
+		}
+	}
+	if r == (protocol.Retention{}) {
+		return nil
+	}
+	return &r
+}
+
+// environment sets the environment of the program.
+func (o *runFlags) environment(cmd *client.Cmd) {
+	if o.local() && o.user == "" {
+		cmd.Env = append(os.Environ(), o.env...)
+		if o.umask == "" {
+			cmd.Umask = umask()
+		}
+		return
+	}
+	cmd.EnvPolicy = client.InheritEnv()
+	if o.here {
+		// The same variables, but the server replaces those of the user.
+		cmd.Env, cmd.EnvPolicy.IgnoreDefaultExcludes = o.env, true
+		return
+	}
+	for _, kv := range os.Environ() {
+		if strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LC_") || cmd.TTY && strings.HasPrefix(kv, "TERM=") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, o.env...)
+}

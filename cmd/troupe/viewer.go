@@ -1,0 +1,453 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Times.
+const (
+	// closeTime is how long the end of the session with all its processes may take.
+	closeTime = 3 * time.Second
+	// signalTime is how long a signal or a size may take to reach the server. It is not sent again.
+	signalTime = 5 * time.Second
+	// keepTime is how long the server may take to promise that the program stays.
+	keepTime = 2 * time.Second
+	// nudgeTime is how long a program has its terminal a row smaller, so that it draws its screen again.
+	nudgeTime = 100 * time.Millisecond
+	// typingPause is how long a person types nothing before the program's terminal gets the size of this one again:
+	// of several terminals, the one in which somebody types has the right size.
+	typingPause = time.Second
+	// pingEvery is how often the client asks for a sign of life. The person hears of a silent link after at most
+	// twice this time.
+	pingEvery = 900 * time.Millisecond
+	// deadAfter is how long a link may be silent before the client tries another one.
+	deadAfter = 10 * time.Second
+	// keptFor is how long a session without a client stays after a person left a program.
+	keptFor = 24 * time.Hour
+)
+
+// forwarded are the signals that troupe passes on to the program.
+var forwarded = map[os.Signal]protocol.Signal{
+	syscall.SIGINT:  protocol.SignalInterrupt,
+	syscall.SIGTERM: protocol.SignalTerminate,
+	syscall.SIGHUP:  protocol.SignalHangup,
+	syscall.SIGQUIT: protocol.SignalQuit,
+	syscall.SIGUSR1: protocol.SignalUsr1,
+	syscall.SIGUSR2: protocol.SignalUsr2,
+}
+
+// A viewer is the person, or the script, beside a program: what troupe run and troupe attach have in common.
+//
+//	dialing ─▶ starting ─▶ running ─▶ closing ─▶ over
+//	    └─────────┴───────────┴──────────┴─ ctx ends: the command ends at once
+type viewer struct {
+	// Fixed at the start.
+	command string // "troupe run"
+	flags   viewFlags
+	con     *console.Console
+	ctx     context.Context // its end means: leave at once; the cause is a left
+	leave   context.CancelCauseFunc
+	stdin   *os.File
+	signals chan os.Signal
+	proxy   bool // signals are for the program
+	keeps   bool // this command owns the session, and asks the server to keep it
+
+	raw      atomic.Bool // the program has a terminal, and so has this command
+	follows  atomic.Bool // this command sets the size of the program's terminal
+	state    atomic.Int32
+	cmd      atomic.Pointer[client.Cmd]    // nil before running
+	client   atomic.Pointer[client.Client] // nil while dialing
+	typedAt  atomic.Int64                  // Unix ns
+	broken   chan struct{}                 // closed when nobody reads stdout any more
+	breakOne sync.Once
+
+	mu         sync.Mutex
+	held       []syscall.Signal // while starting: to send after the start
+	unanswered int              // signals that the server has not taken yet
+}
+
+// States of a viewer.
+const (
+	stateDialing int32 = iota
+	stateStarting
+	stateRunning
+	stateClosing
+)
+
+// left is why a command ends before its program.
+type left struct {
+	how    string // for people
+	code   int
+	detach bool // the server has promised to keep the program
+}
+
+func (l left) Error() string { return l.how }
+
+func byKey() left { return left{how: "left", code: exitFailed} }
+func bySignal(s syscall.Signal) left {
+	return left{how: "interrupted: " + s.String(), code: exitSignal + int(s)}
+}
+
+// newViewer returns a viewer that catches the signals. proxy: they are for the program, else they end the command.
+func newViewer(command string, flags viewFlags, proxy bool) *viewer {
+	v := &viewer{
+		command: command,
+		flags:   flags,
+		stdin:   os.Stdin,
+		signals: make(chan os.Signal, 16),
+		proxy:   proxy,
+		keeps:   proxy,
+		broken:  make(chan struct{}),
+	}
+	v.ctx, v.leave = context.WithCancelCause(context.Background())
+	v.con = console.New(console.Options{
+		Command: command,
+		In:      os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Keys:    flags.keys,
+		Act:     v.act,
+		Typing:  v.typing,
+		KeepEOF: !proxy,
+		Back:    func() { v.nudge() },
+	})
+	// Catch SIGPIPE, too: the failed write returns an error, and must not end troupe.
+	signal.Notify(v.signals, syscall.SIGPIPE, syscall.SIGWINCH)
+	for sig := range forwarded {
+		if !signal.Ignored(sig) { // an ignored signal, as under nohup(1), is ignored for the program, too
+			signal.Notify(v.signals, sig)
+		}
+	}
+	if proxy && !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(v.signals, syscall.SIGTSTP)
+	}
+	go v.relay()
+	return v
+}
+
+// options returns the options of a client that tells the person about its link.
+func (v *viewer) options() client.Options {
+	if path := os.Getenv("TROUPE_TOKEN_FILE"); othersMay(0o006, path) {
+		v.con.Note("other users of this machine can use the token in %s: chmod o= it", path)
+	}
+	return client.Options{
+		Name:         v.command,
+		ReconnectFor: cmp.Or(v.flags.reconnectFor, client.Forever),
+		PingEvery:    pingEvery,
+		DeadAfter:    deadAfter,
+		Silent: func(d time.Duration) {
+			if d > 0 {
+				v.cut(d)
+			} else {
+				v.con.SetBack()
+			}
+		},
+		Lost:    func(error) { v.cut(0) },
+		Resumed: v.con.SetBack,
+	}
+}
+
+// cut says that the link has not answered for d.
+func (v *viewer) cut(d time.Duration) {
+	v.con.SetLost(d)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.unanswered >= 2 {
+		v.leave(bySignal(syscall.SIGINT))
+	}
+}
+
+// act does what the person asked for with a key. act is called by the goroutine that reads the keys.
+func (v *viewer) act(a console.Action) {
+	switch a {
+	case console.Leave:
+		code := byKey()
+		if v.con.Lost() {
+			code = bySignal(syscall.SIGINT)
+		}
+		v.leave(code)
+	case console.Detach:
+		v.leave(left{how: "detached", detach: true})
+	case console.Suspend:
+		go v.suspend()
+	case console.Help:
+		go v.con.Help()
+	}
+}
+
+// relay takes the signals.
+func (v *viewer) relay() {
+	for sig := range v.signals {
+		switch sig {
+		case syscall.SIGWINCH:
+			go v.resize()
+		case syscall.SIGTSTP:
+			v.suspendBoth()
+		case syscall.SIGPIPE:
+		default:
+			v.signalled(sig.(syscall.Signal))
+		}
+	}
+}
+
+// signalled passes a signal on to the program, or ends the command: before there is a program and when the program has
+// ended, when the link is lost, and when an earlier signal has not reached the server.
+func (v *viewer) signalled(sig syscall.Signal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch state := v.state.Load(); {
+	case state == stateStarting && v.proxy && len(v.held) == 0:
+		v.held = append(v.held, sig)
+	case state != stateRunning, !v.proxy, v.con.Lost():
+		v.leave(bySignal(sig))
+	default:
+		v.pass(sig)
+	}
+}
+
+// pass sends a signal to the program. v.mu is held.
+func (v *viewer) pass(sig syscall.Signal) {
+	cmd := v.cmd.Load()
+	v.unanswered++
+	go func() {
+		err := v.within(func(ctx context.Context) error { return cmd.Signal(ctx, forwarded[sig]) })
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		late := errors.Is(err, context.DeadlineExceeded)
+		if late && v.unanswered >= 2 {
+			v.leave(bySignal(sig))
+		}
+		if !late { // a signal that came late stays unanswered: the next one finds a dead server
+			v.unanswered--
+		}
+		if err != nil && v.ctx.Err() == nil {
+			go v.con.Note("%v", err)
+		}
+	}()
+}
+
+func (v *viewer) within(do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(v.ctx, signalTime)
+	defer cancel()
+	return do(ctx)
+}
+
+// suspendBoth stops the program and then this command, and continues the program after this command.
+func (v *viewer) suspendBoth() {
+	cmd := v.cmd.Load()
+	if cmd == nil || v.state.Load() != stateRunning || v.raw.Load() {
+		v.suspend()
+		return
+	}
+	if err := v.within(func(ctx context.Context) error { return cmd.Signal(ctx, protocol.SignalStop) }); err != nil {
+		v.con.Note("the program is not stopped: %v", err)
+	}
+	v.suspend()
+	if err := v.within(func(ctx context.Context) error { return cmd.Signal(ctx, protocol.SignalContinue) }); err != nil {
+		v.con.Note("the program is not continued: %v", err)
+	}
+}
+
+// suspend stops this command until the shell continues it. The server keeps the program meanwhile.
+func (v *viewer) suspend() {
+	v.keep()
+	if err := v.con.Suspend(); err != nil {
+		v.con.Note("%v", err)
+	}
+	if v.proxy && !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(v.signals, syscall.SIGTSTP)
+	}
+	v.nudge()
+}
+
+// start begins what the viewer does once the program runs.
+func (v *viewer) start(cmd *client.Cmd) {
+	v.cmd.Store(cmd)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.state.Store(stateRunning)
+	for _, sig := range v.held {
+		v.pass(sig)
+	}
+	go v.resize() // the size may have changed meanwhile
+}
+
+// terminal reports whether this command has a terminal, for a program that has one.
+func (v *viewer) terminal() bool {
+	return term.IsTerminal(int(v.stdin.Fd())) && term.IsTerminal(int(v.con.Out.Fd()))
+}
+
+// resize gives the program's terminal the size of this one.
+func (v *viewer) resize() {
+	cmd, size := v.cmd.Load(), v.con.Size()
+	if cmd == nil || !v.follows.Load() || size == (protocol.Size{}) {
+		return
+	}
+	if err := v.within(func(ctx context.Context) error { return cmd.Resize(ctx, size) }); err != nil && v.ctx.Err() == nil && !v.con.Lost() {
+		v.con.Note("%v", err)
+	}
+}
+
+// typing gives the program's terminal the size of this one when a person begins to type here.
+func (v *viewer) typing() {
+	now := time.Now().UnixNano()
+	if now-v.typedAt.Swap(now) > int64(typingPause) && v.raw.Load() {
+		go v.resize()
+	}
+}
+
+// nudge makes a full-screen program draw its screen again: its terminal becomes a row smaller for a moment.
+func (v *viewer) nudge() {
+	cmd, size := v.cmd.Load(), v.con.Size()
+	if cmd == nil || !v.raw.Load() || !v.follows.Load() || size.Rows < 2 {
+		return
+	}
+	smaller := size
+	smaller.Rows--
+	if v.within(func(ctx context.Context) error { return cmd.Resize(ctx, smaller) }) == nil {
+		time.Sleep(nudgeTime)
+	}
+	v.resize()
+}
+
+// keep asks the server to keep the session without a client while its programs run. keep returns false if the server did
+// not answer in time.
+func (v *viewer) keep() bool {
+	c := v.client.Load()
+	if c == nil || !v.keeps || v.con.Lost() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	return keepSession(ctx, c) == nil
+}
+
+// keepSession asks the server to keep the session without a client while its programs run, and for keptFor after.
+func keepSession(ctx context.Context, c *client.Client) error {
+	return client.ErrClosed
+}
+
+// An output is stdout or stderr of troupe. If nobody reads the pipe any more, troupe ends the program,
+// as SIGPIPE would.
+type output struct {
+	to interface{ Write([]byte) (int, error) }
+	v  *viewer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		o.v.breakOne.Do(func() { close(o.v.broken) })
+	}
+	return n, err
+}
+
+// comeBack returns the command that attaches to the program where this command has left it.
+func (v *viewer) comeBack() string {
+	cmd := v.cmd.Load()
+	if cmd == nil {
+		return ""
+	}
+	line := "troupe attach"
+	if seq := cmd.Seq(); seq > 0 && !v.con.AlternateScreen() {
+		line += " --after " + strconv.FormatUint(seq, 10)
+	}
+	for _, flag := range v.flags.target.comeBack() {
+		line += " " + word(flag)
+	}
+	return line + " " + word(cmd.ID)
+}
+
+// word returns s as a shell reads it as one word.
+func word(s string) string {
+	s = show.Harmless(s)
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// ending returns the exit code and the message of a command that ends before its program, because of err. Nothing in it
+// waits for the server, unless the person detaches.
+func (v *viewer) ending(err error) (int, error) {
+	l, isLeft := errors.AsType[left](context.Cause(v.ctx))
+	kept := false
+	if isLeft && v.state.Load() == stateRunning {
+		kept = v.keep()
+	}
+	v.con.Restore()
+	back := v.comeBack()
+	switch {
+	case isLeft && back == "" && v.client.Load() != nil:
+		return l.code, fmt.Errorf("%w; the program may have started: see troupe ps", l)
+	case isLeft && back == "":
+		return l.code, l
+	case isLeft && l.detach && kept:
+		fmt.Fprintf(os.Stderr, "%s: detached; the program goes on. Come back with: %s\n", v.command, back)
+		return 0, nil
+	case isLeft && kept:
+		return l.code, fmt.Errorf("%w; the program goes on. Come back with: %s", l, back)
+	case isLeft:
+		return l.code, fmt.Errorf("%w; the program goes on as long as the server keeps a session without a client. Come back with: %s", l, back)
+	case errors.Is(err, client.ErrSessionGone), errors.Is(err, client.ErrProcessGone), back == "":
+		return failure(err)
+	}
+	code, err := failure(err)
+	return code, fmt.Errorf("%w; the program goes on as long as the server keeps a session without a client. Come back with: %s", err, back)
+}
+
+// over returns the exit code of the program, and why the server ended it; ok is false if the program has not ended.
+func over(err error) (code int, why error, ok bool) {
+	exit, failed := errors.AsType[*client.ExitError](err)
+	switch {
+	case err == nil:
+		return 0, nil, true
+	case !failed:
+		return 0, nil, false
+	case exit.Status.Reason != "": // the program did not end by itself
+		return exit.Status.ExitCode, exit, true
+	}
+	return exit.Status.ExitCode, nil, true
+}
+
+// viewFlags are the flags that run and attach share.
+type viewFlags struct {
+	target       targetFlags
+	escape       string
+	detachKeys   string
+	keys         console.Keys
+	reconnectFor time.Duration
+}
+
+// targetFlags are the flags that name the server.
+type targetFlags struct{ *target.Flags }
+
+// comeBack returns the flags that name the same server on another command line.
+func (t targetFlags) comeBack() []string {
+	var flags []string
+	for _, f := range []struct{ name, value string }{
+		{"url", t.URL}, {"server", t.Server}, {"tls-ca", t.TLSCA}, {"tls-cert", t.TLSCert}, {"tls-key", t.TLSKey},
+	} {
+		if f.value != "" {
+			flags = append(flags, "--"+f.name, f.value)
+		}
+	}
+	return flags
+}
