@@ -1,0 +1,222 @@
+package tests
+
+import (
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/client"
+)
+
+// size is a flag with a number of bytes, such as 64MiB.
+type size int64
+
+func (s *size) String() string { return fmt.Sprintf("%dMiB", int64(*s)>>20) }
+
+func (s *size) Set(text string) error {
+	shift := 0
+	for i, unit := range []string{"KiB", "MiB", "GiB"} {
+		if rest, ok := strings.CutSuffix(text, unit); ok {
+			text, shift = rest, 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return fmt.Errorf("%q is no size: write 64MiB or 1GiB", text)
+	}
+	*s = size(n << shift)
+	return nil
+}
+
+var (
+	copyBytes = size(64 << 20)
+	copyCuts  = flag.Int("cuts", 30, "how often TestCopyOverCuts breaks the connection")
+)
+
+func init() { flag.Var(&copyBytes, "bytes", "how much TestCopyOverCuts copies, such as 1GiB") }
+
+// A breaker is a network that breaks each connection after a while: with FIN, with RST, or by silence.
+type breaker struct {
+	listener net.Listener
+	server   string // address
+
+	mu    sync.Mutex
+	left  int64 // bytes until the next break
+	every int64 // bytes between two breaks, on average
+	cuts  int   // still to come
+	done  [3]int
+	open  []*relayed
+	all   sync.WaitGroup
+}
+
+// A relayed connection joins a connection of the client with a connection of the server.
+type relayed struct {
+	client, server *net.TCPConn
+	broken         chan struct{} // closed at the break
+	once           sync.Once
+}
+
+func newBreaker(t *testing.T, url string, every int64, cuts int) *breaker {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &breaker{listener: listener, server: strings.TrimPrefix(url, "ws://"), left: every, every: every, cuts: cuts}
+	c.all.Go(c.serve)
+	t.Cleanup(func() {
+		listener.Close()
+		c.mu.Lock()
+		for _, l := range c.open {
+			l.end(0)
+		}
+		c.mu.Unlock()
+		c.all.Wait()
+	})
+	return c
+}
+
+func (c *breaker) serve() {
+	for {
+		near, err := c.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", c.server)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		l := &relayed{client: near.(*net.TCPConn), server: far.(*net.TCPConn), broken: make(chan struct{})}
+		c.mu.Lock()
+		c.open = append(c.open, l)
+		c.mu.Unlock()
+		c.all.Go(func() { c.carry(l, l.client, l.server) })
+		c.all.Go(func() { c.carry(l, l.server, l.client) })
+	}
+}
+
+func (c *breaker) carry(l *relayed, to, from *net.TCPConn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		select {
+		case <-l.broken:
+			return // the network carries nothing any more
+		default:
+		}
+		if err != nil {
+			to.CloseWrite()
+			return
+		}
+		n = c.pass(l, n)
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// pass returns how many of n bytes the network still carries, and breaks l after them if it is time.
+func (c *breaker) pass(l *relayed, n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left -= int64(n); c.left > 0 || c.cuts == 0 {
+		return n
+	}
+	n = max(0, n+int(c.left)) // the break may be within a message
+	c.left = c.every/2 + rand.Int64N(c.every)
+	how := c.cuts % len(c.done)
+	c.cuts--
+	c.done[how]++
+	l.once.Do(func() { close(l.broken) })
+	if how != silence {
+		l.end(how)
+	}
+	return n
+}
+
+const (
+	silence = 2 // the connections stay open, and carry nothing
+	resets  = 1
+)
+
+func (l *relayed) end(how int) {
+	for _, conn := range []*net.TCPConn{l.client, l.server} {
+		if how == resets {
+			conn.SetLinger(0)
+		}
+		conn.Close()
+	}
+}
+
+// A person writes to a program and reads its output with io.Copy. However often the connection breaks, the
+// program gets every byte once, and so does the reader. 1 GiB over 300 cuts:
+//
+//	go test ./tests -run TestCopyOverCuts -v -timeout 1h -bytes 1GiB -cuts 300
+func TestCopyOverCuts(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	total := int64(copyBytes)
+	network := newBreaker(t, server.url, 2*total/int64(*copyCuts)*2/3, *copyCuts)
+	resumed := 0
+	var c *client.Client
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	c, err := client.Dial(ctx, "ws://"+network.listener.Addr().String(), &client.Options{
+		PingEvery: 200 * time.Millisecond, DeadAfter: time.Second, ReconnectFor: client.Forever,
+		Resumed: func() { resumed++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := c.Command("cat")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	sent, got := sha256.New(), sha256.New()
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(stdin, io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), total), sent))
+		stdin.Close()
+		wrote <- err
+	}()
+	n, err := io.Copy(got, stdout)
+	took := time.Since(begin)
+	if err := <-wrote; err != nil {
+		t.Errorf("write: %v", err)
+	}
+	if err != nil || n != total || [32]byte(got.Sum(nil)) != [32]byte(sent.Sum(nil)) {
+		t.Errorf("%d of %d bytes came back, %v; sha256 %x, want %x", n, total, err, got.Sum(nil), sent.Sum(nil))
+	}
+	if err := cmd.Wait(ctx); err != nil {
+		t.Errorf("Wait: %v", err)
+	}
+	if err := c.CloseSession(ctx); err != nil {
+		t.Error(err)
+	}
+	network.mu.Lock()
+	defer network.mu.Unlock()
+	if network.cuts > 0 || min(network.done[0], network.done[1], network.done[2]) < *copyCuts/3 {
+		t.Errorf("%d cuts were not made; made: %v", network.cuts, network.done)
+	}
+	t.Logf("%d bytes through cat and back, sha256 %x, in %v (%.1f MB/s each way), over %d cuts (FIN, RST, silence: %v); the session was resumed %d times",
+		n, got.Sum(nil), took.Round(time.Millisecond), float64(n)/1e6/took.Seconds(), *copyCuts, network.done, resumed)
+}
