@@ -23,6 +23,16 @@ var help = [][2]string{
 }
 
 func (m *Model) key(k tea.KeyMsg) tea.Cmd {
+	if m.away {
+		return nil
+	}
+	if k.Type == tea.KeyRunes && len(k.Runes) > 1 && !k.Paste { // keys that were typed fast
+		var cmds []tea.Cmd
+		for _, r := range k.Runes {
+			cmds = append(cmds, m.key(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}}))
+		}
+		return tea.Sequence(cmds...)
+	}
 	if k.Type == tea.KeyCtrlC {
 		return tea.Quit
 	}

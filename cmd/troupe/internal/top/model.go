@@ -4,8 +4,6 @@ package top
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -22,7 +20,7 @@ type Source interface {
 	// Do does an action to a process, or to all processes of a session.
 	Do(ctx context.Context, a Action) error
 	// Command returns the program that shows a process in place of the table: "attach" or "logs".
-	Command(verb string, r Ref) *exec.Cmd
+	Command(verb string, r Ref) tea.ExecCommand
 }
 
 // An Action is something to do to a process.
@@ -51,8 +49,10 @@ const (
 	// retry is the pause after a refresh that failed.
 	retry = time.Second
 	// share is how many times as long as a refresh takes the pause after it is: the server works for top for a
-	// tenth of its time at most.
+	// tenth of its time.
 	share = 9
+	// maxPause is the longest pause after a refresh, unless the person asks for a longer one.
+	maxPause = 10 * time.Second
 	// noteTime is how long the outcome of an action is shown.
 	noteTime = 8 * time.Second
 )
@@ -85,6 +85,7 @@ type Model struct {
 	mode    mode
 	input   string  // of modeFilter and modeSignal
 	confirm *Action // of modeConfirm
+	away    bool    // another program has the screen
 	note    string
 	noted   time.Time
 }
@@ -111,6 +112,7 @@ type (
 	did        struct {
 		text string
 		err  error
+		back bool // the screen is that of the table again
 	}
 )
 
@@ -163,7 +165,8 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 	case sampled:
 		return m.sampled(msg)
 	case did:
-		m.say(msg.text)
+		m.away = m.away && !msg.back
+		m.say(msg.text + ": done")
 		if msg.err != nil {
 			m.say(msg.text + ": " + msg.err.Error())
 		}
@@ -202,7 +205,7 @@ func (m *Model) sampled(s sampled) tea.Cmd {
 
 // interval is the pause before the next refresh.
 func (m *Model) interval() time.Duration {
-	return max(m.opts.Refresh, share*m.snapshot.Took)
+	return max(m.opts.Refresh, min(share*m.snapshot.Took, maxPause))
 }
 
 // build makes the rows again. The cursor stays at its row, or else where it is.
@@ -241,14 +244,15 @@ func (m *Model) do(a Action) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), doTime)
 		defer cancel()
-		return did{a.String(), m.source.Do(ctx, a)}
+		return did{text: a.String(), err: m.source.Do(ctx, a)}
 	}
 }
 
 // show runs a program in place of the table.
 func (m *Model) show(verb string, r Ref) tea.Cmd {
-	return tea.ExecProcess(m.source.Command(verb, r), func(err error) tea.Msg {
-		return did{fmt.Sprintf("%s %s has ended", verb, r.Process), err}
+	m.away = true
+	return tea.Exec(m.source.Command(verb, r), func(err error) tea.Msg {
+		return did{verb + " " + r.Process, err, true}
 	})
 }
 

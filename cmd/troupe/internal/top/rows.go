@@ -158,7 +158,11 @@ func (t *table) group(rows []row, s *Session, name string, list []*process) []ro
 }
 
 func processRow(p *process, depth int) row {
-	return row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: p.info.State, why: p.why, usage: p.usage}
+	r := row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: p.info.State, why: p.why, usage: p.usage}
+	if r.state == "exited" || r.state == "closed" {
+		r.state = "ended"
+	}
+	return r
 }
 
 func (t *table) matches(p *process) bool {

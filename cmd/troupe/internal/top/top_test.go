@@ -3,7 +3,6 @@ package top
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,13 +19,17 @@ var start = time.Unix(1_800_000_000, 0)
 
 // fake is a Source that records what it is asked for.
 type fake struct {
-	done []Action
-	err  error
+	done  []Action
+	shown []string // commands in place of the table
+	err   error
 }
 
 func (f *fake) Sample(context.Context) (*Snapshot, error) { return nil, errors.New("not used") }
 func (f *fake) Do(_ context.Context, a Action) error      { f.done = append(f.done, a); return f.err }
-func (f *fake) Command(verb string, r Ref) *exec.Cmd      { return exec.Command("true", verb, r.Process) }
+func (f *fake) Command(verb string, r Ref) tea.ExecCommand {
+	f.shown = append(f.shown, verb+" "+r.Process)
+	return nil
+}
 
 // A sample is a process with the counters that matter here.
 func sample(id, state string, started time.Duration, cpuMs, memory, output uint64) protocol.ProcessInfoResult {
@@ -115,7 +118,7 @@ func TestView(t *testing.T) {
      db                       running       1    12s   10.0   64 MiB      0 B
      web                      running       1    11s   50.0  8.0 MiB  2.0 KiB  3.0 KiB not ready yet: tcp 127.0.0.1:8080
  - 77aa · 1 process           attached                                    0 B
-   job                        closed        1    10s                      0 B          exit code 3
+   job                        ended         1    10s                      0 B          exit code 3
 
 by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? help  q quit
 `)
@@ -128,7 +131,7 @@ by start · a attach  l logs  s signal  x stop  r restart  o order  / filter  ? 
      db               running      10.0
      web              running      50.0 not ready yet: tcp …
  - 77aa · 1 process   attached
-   job                closed            exit code 3
+   job                ended             exit code 3
 
 by start · a attach  l logs  s signal  x stop  r restart  o…
 `)
@@ -230,6 +233,23 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// Keys that are typed so fast that they come together count one by one. Pasted text does nothing.
+func TestFastKeys(t *testing.T) {
+	m, f := newModel(120, 20, site(1), site(2))
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("/web")})
+	press(m, "enter")
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("Gllx")}) // what follows l is not for the table
+	if len(f.shown) != 1 || m.table.filter != "web" || m.mode != modeTable {
+		t.Errorf("shown %v, filter %q", f.shown, m.table.filter)
+	}
+	m.Update(did{text: "logs web has ended", back: true})
+	press(m, "esc")
+	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("tt/t"), Paste: true})
+	if m.table.flat || m.mode != modeTable {
+		t.Error("pasted text counts as keys")
+	}
+}
+
 // The cursor stays at its process when the order changes, and near its place when the process goes.
 func TestCursorStays(t *testing.T) {
 	m, _ := newModel(120, 20, site(1), site(2))
@@ -304,7 +324,7 @@ func TestActions(t *testing.T) {
 		msg := press(m, key, "y")()
 		m.Update(msg)
 	}
-	has(t, m, "restart job")
+	has(t, m, "restart job: done")
 	press(m, "s", "h", "u", "p")
 	has(t, m, "signal for job", ": hup")
 	m.Update(press(m, "enter")())
@@ -328,8 +348,12 @@ func TestActions(t *testing.T) {
 	has(t, m, `no signal "x"`)
 	press(m, "g", "x")
 	has(t, m, "this is no process")
-	if cmd := press(m, "G", "a"); cmd == nil {
-		t.Error("attach does nothing")
+	for _, key := range []string{"a", "enter", "l"} {
+		press(m, "G", key)
+		m.Update(did{back: true})
+	}
+	if strings.Join(f.shown, ", ") != "attach job, attach job, logs job" {
+		t.Errorf("shown: %v", f.shown)
 	}
 }
 
@@ -377,6 +401,13 @@ func TestRefreshes(t *testing.T) {
 		t.Errorf("a server that takes 400 ms is asked every %v", d)
 	}
 	has(t, m, "every 3.6s")
+	hung := site(3)
+	hung.Took = time.Minute
+	m.Update(sampled{snapshot: hung})
+	if d := m.interval(); d != maxPause {
+		t.Errorf("after an answer that took a minute the server is asked after %v", d)
+	}
+	m.Update(sampled{snapshot: slow})
 	due := refreshDue(m.serial)
 	_, first := m.Update(due)
 	_, second := m.Update(due)

@@ -178,7 +178,7 @@ func (m *Model) row(l layout, r *row, selected bool) line {
 		fold, style = "- ", show.Bold
 	case r.failed():
 		style = show.Bad
-	case r.state == "exited" || r.state == "closed":
+	case r.state == "ended":
 		style = show.Dim
 	}
 	if selected {

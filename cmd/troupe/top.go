@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/top"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func newTop(t *target.Flags) *cobra.Command {
+	o := top.Options{}
+	cmd := &cobra.Command{
+		Use:   "top [flags]",
+		Short: "Watch sessions, groups and processes in full screen",
+		Long: `Shows the sessions, groups and processes of the server in full screen, and what each waits for. Keys attach
+to a process, follow its output, signal, stop and restart it, and choose order and filter: ? lists them.
+
+Each refresh asks the server once. The pause after it is nine times as long as the answer took, within
+--interval and 10 s: so the server works for top for about a tenth of its time. A lost connection is shown and made again.`,
+		Example: `  troupe top
+  troupe top --filter worker --interval 5s --url ws://build:7766`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
+				return exitError{1, errors.New("stdin and stdout must be a terminal: troupe ps --watch needs none")}
+			}
+			if o.Refresh < 100*time.Millisecond {
+				return fmt.Errorf("--interval is %v: choose 100ms or more", o.Refresh)
+			}
+			s, err := newTopSource(cmd.Context(), t)
+			if err != nil {
+				return exitError{1, err}
+			}
+			defer s.close()
+			o.Server, o.Colour = s.name, show.To(os.Stdout).Colour
+			_, err = tea.NewProgram(top.New(s, o), tea.WithAltScreen(), tea.WithContext(cmd.Context())).Run()
+			if err != nil && !errors.Is(err, tea.ErrInterrupted) {
+				return exitError{1, err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVarP(&o.Refresh, "interval", "i", time.Second, "`TIME` between two refreshes, if the server is fast")
+	cmd.Flags().StringVar(&o.Filter, "filter", "", "begin with this filter: only processes whose name, session, group, state or command has `TEXT`")
+	return cmd
+}
+
+// answerTime is how long top waits for an answer before it connects again.
+const answerTime = 10 * time.Second
+
+// A topSource is the server for package top.
+type topSource struct {
+	target *target.Flags
+	name   string
+
+	mu     sync.Mutex
+	client *client.Client // nil: the connection was lost
+}
+
+// newTopSource connects, so that a wrong address is an error before the screen changes.
+func newTopSource(ctx context.Context, t *target.Flags) (*topSource, error) {
+	found, err := t.Target()
+	if err != nil {
+		return nil, err
+	}
+	s := &topSource{target: t, name: found.String()}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if s.client, err = t.Control(ctx); err != nil {
+		return nil, err
+	}
+	t.Note = func(string) {} // the screen is no place for it
+	return s, nil
+}
+
+func (s *topSource) close() { s.drop(nil) }
+
+// drop closes the connection. With a client, only that connection.
+func (s *topSource) drop(c *client.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil && (c == nil || c == s.client) {
+		go s.client.Close() // a dead link may take long
+		s.client = nil
+	}
+}
+
+// connected returns the connection, and makes one if there is none.
+func (s *topSource) connected(ctx context.Context) (*client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		c, err := s.target.Control(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.client = c
+	}
+	return s.client, nil
+}
+
+func (s *topSource) Sample(ctx context.Context) (*top.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := s.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	list, err := c.Sessions(ctx, protocol.DetailInfo)
+	if err != nil {
+		s.drop(c)
+		return nil, err
+	}
+	snapshot := &top.Snapshot{At: time.Now(), Took: time.Since(asked)}
+	for _, l := range list {
+		if l.SessionID == c.SessionID() {
+			continue // that of this command
+		}
+		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Processes: l.List})
+	}
+	return snapshot, nil
+}
+
+func (s *topSource) Do(ctx context.Context, a top.Action) error {
+	c, err := s.target.Dial(ctx, &client.Options{Name: "troupe top", Session: a.Session, Control: true, ReconnectFor: -1})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p := c.Process(a.Process)
+	n := &named{Ref: pick.Ref(a.Ref), name: a.Process}
+	if n.info, err = p.Info(ctx); err != nil {
+		return err
+	}
+	switch a.Verb {
+	case "signal":
+		if err := n.alive(); err != nil {
+			return err
+		}
+		return p.Signal(ctx, protocol.Signal(a.Signal))
+	case "stop":
+		return endOne(ctx, io.Discard, p, n, stopGrace)
+	case "kill":
+		return endOne(ctx, io.Discard, p, n, 0)
+	case "restart":
+		_, err := restart(ctx, p, n)
+		return err
+	}
+	return fmt.Errorf("unknown action %s", a.Verb)
+}
+
+// Command runs this program again, for the same server.
+func (s *topSource) Command(verb string, r top.Ref) tea.ExecCommand {
+	program, err := os.Executable()
+	if err != nil {
+		program = os.Args[0]
+	}
+	args := []string{verb}
+	for _, f := range []struct{ name, value string }{
+		{"--url", s.target.URL}, {"--server", s.target.Server},
+		{"--tls-ca", s.target.TLSCA}, {"--tls-cert", s.target.TLSCert}, {"--tls-key", s.target.TLSKey},
+	} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	if verb == "logs" {
+		args = append(args, "--follow", "--tail", "1000")
+	}
+	return &subcommand{exec.Command(program, append(args, "--", r.Session+"/"+r.Process)...)}
+}
+
+// A subcommand is a command that runs in place of the screen of top.
+type subcommand struct{ *exec.Cmd }
+
+func (c *subcommand) SetStdin(r io.Reader)  { c.Stdin = r }
+func (c *subcommand) SetStdout(w io.Writer) { c.Stdout = w }
+func (c *subcommand) SetStderr(w io.Writer) { c.Stderr = w }
+
+// Run runs the command, and waits for Enter, so that its last words can be read.
+func (c *subcommand) Run() error {
+	if slices.Contains(c.Args, "logs") {
+		fmt.Fprintln(c.Stdout, "troupe top: this is the output; ^C comes back")
+	}
+	err := c.Cmd.Run()
+	fmt.Fprint(c.Stdout, "\ntroupe top: Enter comes back ")
+	bufio.NewReader(c.Stdin).ReadString('\n')
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		return nil // the command, or the program, has said why
+	}
+	return err
+}
