@@ -11,24 +11,30 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// scriptBegin starts a program in a session named after it.
+// scriptBegin starts a program that lives on.
 func scriptBegin(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: begin NAME[:POLICY] PROGRAM ARGS…")
 	}
+	ts.Check(begin(ts.Getenv("URL"), ts.Getenv("WORK"), args[0], args[1:]...))
+}
+
+// begin starts a program in a session without an owner. name is NAME or NAME:POLICY.
+func begin(url, dir, name string, argv ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), factTimeout)
 	defer cancel()
-	c, err := client.Dial(ctx, ts.Getenv("URL"), &client.Options{DetachedTTL: time.Hour})
-	ts.Check(err)
+	c, err := client.Dial(ctx, url, &client.Options{DetachedTTL: time.Hour})
+	if err != nil {
+		return err
+	}
 	defer c.Close()
-	name, policy, _ := strings.Cut(args[0], ":")
-	cmd := c.Command(args[1], args[2:]...)
-	cmd.ID = name
+	name, policy, _ := strings.Cut(name, ":")
+	cmd := c.Command(argv[0], argv[1:]...)
+	cmd.ID, cmd.Dir = name, dir
 	if policy != "" {
 		cmd.Restart = &protocol.Restart{Policy: policy}
 	}
-	cmd.Dir = ts.Getenv("WORK")
-	ts.Check(cmd.Start(ctx))
+	return cmd.Start(ctx)
 }
 
 func scriptAwaitOut(ts *testscript.TestScript, neg bool, args []string) {
