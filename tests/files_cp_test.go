@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestCopyOverCuts: troupe cp takes 200 MB to the server and back over connections that are cut, and the copies are the
+// TestCpOverCuts: troupe cp takes 200 MB to the server and back over connections that are cut, and the copies are the
 // same.
-func TestCopyOverCuts(t *testing.T) {
+func TestCpOverCuts(t *testing.T) {
 	const size = 200_000_000
 	dir := t.TempDir()
 	here, there, back := filepath.Join(dir, "here"), filepath.Join(dir, "there"), filepath.Join(dir, "back")
