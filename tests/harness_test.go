@@ -66,6 +66,10 @@ func TestMain(m *testing.M) {
 		spyMain(os.Args[2:])
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == shopArg {
+		shopMain(os.Args[2:])
+		return
+	}
 	// Descriptors left open by the caller of the tests must not reach the servers.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
