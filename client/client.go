@@ -112,12 +112,20 @@ type Options struct {
 	// with a controller and without an owner is detached.
 	Control bool
 
-	// SessionName is the name of a new session, for listings. It need not be unique.
-	SessionName string
-
 	// DetachedTTL is how long a new session lives without a connection. Zero: the server's default;
 	// negative: forever, if the server allows this.
 	DetachedTTL time.Duration
+
+	// SessionName is the name of a new session in listings. Names need not be unique.
+	SessionName string
+
+	// KeepRunning lets a new session live without a connection as long as one of its programs runs.
+	// DetachedTTL then counts from the end of the last program.
+	KeepRunning bool
+
+	// Ephemeral makes a new session that ends with its connection, and that no list has. Such a client does not
+	// survive a cut.
+	Ephemeral bool
 
 	// Dialer opens each connection: the first, and later connections to resume. Nil dials the url.
 	Dialer func(context.Context) (transport.Conn, error)

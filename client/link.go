@@ -403,11 +403,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	case c.opts.Session != "":
 		p.ResumeSessionID, p.Takeover = &c.opts.Session, c.opts.Takeover
 	default:
-		p.Session.Name = c.opts.SessionName
-		if c.opts.DetachedTTL != 0 {
-			ms := millis(c.opts.DetachedTTL) // a negative TTL becomes 0, for forever
-			p.Session.DetachedTTLMs = &ms
-		}
+		p.Session = c.opts.newSession()
 	}
 	for id, proc := range c.processes {
 		if proc.closed {

@@ -186,6 +186,7 @@ func TestClientHasAllMethods(t *testing.T) {
 func everything(ctx context.Context, c *client.Client, dir string) {
 	c.SessionInfo(ctx)
 	c.Sessions(ctx, "")
+	c.UpdateSession(ctx, client.SessionUpdate{})
 	c.ServerInfo(ctx)
 	c.Environment(ctx)
 	c.Status(ctx)

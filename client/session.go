@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -18,6 +20,10 @@ func (o *Options) check() error {
 		return errors.New("client: Observe without Session: set the id of the session to observe")
 	case o.Control && o.Session == "":
 		return errors.New("client: Control without Session: set the id of the session to control")
+	case o.Session != "" && (o.Ephemeral || o.KeepRunning || o.SessionName != ""):
+		return errors.New("client: SessionName, Ephemeral and KeepRunning are for a new session: leave Session out, or change it with UpdateSession")
+	case o.Ephemeral && (o.KeepRunning || o.DetachedTTL != 0):
+		return errors.New("client: Ephemeral contradicts KeepRunning and DetachedTTL: an ephemeral session ends with its connection")
 	case o.Control && o.Takeover:
 		return errors.New("client: Control and Takeover are both set: a controller joins beside the owner, leave Takeover out")
 	}
@@ -33,6 +39,36 @@ func (o *Options) role() protocol.Role {
 		return protocol.RoleController
 	}
 	return ""
+}
+
+// newSession returns the options of a new session for initialize.
+func (o *Options) newSession() protocol.SessionOptions {
+	p := protocol.SessionOptions{Name: o.SessionName, KeepRunning: o.KeepRunning, Ephemeral: o.Ephemeral}
+	if o.DetachedTTL != 0 {
+		ms := millis(o.DetachedTTL) // a negative TTL becomes 0, for forever
+		p.DetachedTTLMs = &ms
+	}
+	return p
+}
+
+// SessionUpdate says what UpdateSession changes. A nil member stays as it is.
+type SessionUpdate struct {
+	Name        *string
+	DetachedTTL *time.Duration // negative: forever, if the server allows this; otherwise 1 ms or more
+	KeepRunning *bool
+}
+
+// UpdateSession changes the session of this client. Observers and guests may not.
+func (c *Client) UpdateSession(ctx context.Context, u SessionUpdate) error {
+	params := protocol.SessionUpdateParams{Name: u.Name, KeepRunning: u.KeepRunning, Repeatable: repeatable()}
+	if u.DetachedTTL != nil {
+		ms := millis(*u.DetachedTTL)
+		if ms == 0 && *u.DetachedTTL >= 0 {
+			return fmt.Errorf("client: SessionUpdate.DetachedTTL is %v: choose 1 ms or more, or a negative time for forever", *u.DetachedTTL)
+		}
+		params.DetachedTTLMs = &ms
+	}
+	return c.call(ctx, protocol.MethodSessionUpdate, params, nil)
 }
 
 // beside reports whether the client attaches beside the owner. The server keeps no output for such a client.

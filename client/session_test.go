@@ -14,6 +14,8 @@ func TestRolesAreChecked(t *testing.T) {
 		"Control without Session": {Control: true},
 		"Observe and Control":     {Observe: true, Control: true, Session: "s1"},
 		"Control and Takeover":    {Control: true, Takeover: true, Session: "s1"},
+		"are for a new session":   {Session: "s1", SessionName: "x"},
+		"Ephemeral contradicts":   {Ephemeral: true, KeepRunning: true},
 	} {
 		o.Dialer = newFake(programs).dial
 		if _, err := Dial(t.Context(), "", &o); err == nil || !strings.Contains(err.Error(), want) {

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
@@ -45,5 +46,30 @@ func TestSessions(t *testing.T) {
 	}
 	if err := controller.CloseSession(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSessionOptions: a client says how its session lives, and changes that later.
+func TestSessionOptions(t *testing.T) {
+	h := newHost(t, actors.Config{})
+	ctx := within(t)
+	c := h.client(t, &client.Options{SessionName: "work", KeepRunning: true, DetachedTTL: time.Hour})
+	if info, err := c.SessionInfo(ctx); err != nil || info.Name != "work" || !info.KeepRunning || info.DetachedTTLMs != 3_600_000 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	name, ttl, keep := "play", time.Minute, false
+	if err := c.UpdateSession(ctx, client.SessionUpdate{Name: &name, DetachedTTL: &ttl, KeepRunning: &keep}); err != nil {
+		t.Error(err)
+	}
+	if info, err := c.SessionInfo(ctx); err != nil || info.Name != "play" || info.KeepRunning || info.DetachedTTLMs != 60_000 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	ttl = 0
+	if err := c.UpdateSession(ctx, client.SessionUpdate{DetachedTTL: &ttl}); err == nil {
+		t.Error("a session without any time")
+	}
+	look := h.client(t, &client.Options{Ephemeral: true})
+	if all, err := look.Sessions(ctx, ""); err != nil || len(all) != 1 || all[0].SessionID != c.SessionID() {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -20,7 +20,10 @@ const (
 	MethodSessionList  = "session/list"  // SessionListParams → SessionListResult, SessionProcessesResult, SessionDetailsResult
 	MethodSessionClose = "session/close" // SessionCloseParams → Empty
 	MethodSessionAck   = "session/ack"   // SessionAckParams; a notification
-	MethodProcessList  = "process/list"  // ProcessListParams → ProcessListResult
+
+	MethodSessionUpdate = "session/update" // SessionUpdateParams → Empty
+
+	MethodProcessList = "process/list" // ProcessListParams → ProcessListResult
 
 	// Ours.
 	MethodSessionShare   = "session/share"   // SessionShareParams → SessionShareResult
@@ -125,6 +128,13 @@ type SessionOptions struct {
 	// DetachedTTLMs is how long the session may be without an owner, in milliseconds. Nil means the
 	// server's default; 0 means no limit, if the server allows it.
 	DetachedTTLMs *uint64 `json:"detachedTtlMs,omitempty"`
+
+	// KeepRunning stops the clock of DetachedTTLMs while a process has not closed.
+	KeepRunning bool `json:"keepRunning,omitempty"`
+
+	// Ephemeral ends the session with the connection of its owner, and keeps it out of lists. The members
+	// above and KeepRunning then have no meaning, except for Name.
+	Ephemeral bool `json:"ephemeral,omitempty"`
 
 	// IdleMs is how long the session lives while no connection is attached and no process writes.
 	// MaxAgeMs is how long the session lives at all. Both are in milliseconds. Nil means the
@@ -253,8 +263,10 @@ type SessionInfoResult struct {
 	Observers     int    `json:"observers"`
 	Processes     int    `json:"processes"`     // including closed processes not forgotten yet
 	DetachedTTLMs uint64 `json:"detachedTtlMs"` // 0: no limit
-	IdleMs        uint64 `json:"idleMs"`        // 0: no limit
-	MaxAgeMs      uint64 `json:"maxAgeMs"`      // 0: no limit
+	KeepRunning   bool   `json:"keepRunning,omitempty"`
+	Ephemeral     bool   `json:"ephemeral,omitempty"`
+	IdleMs        uint64 `json:"idleMs"`   // 0: no limit
+	MaxAgeMs      uint64 `json:"maxAgeMs"` // 0: no limit
 }
 
 // SessionListParams says how much to tell of each session. (Ours.)
@@ -286,7 +298,8 @@ type SessionSummary struct {
 	CreatedAtMs int64  `json:"createdAtMs"`        // since the Unix epoch
 	Observers   int    `json:"observers"`
 	Processes   int    `json:"processes"` // including closed processes not forgotten yet
-	State       string `json:"state"`     // SessionAttached, SessionDetached or SessionClosing
+	KeepRunning bool   `json:"keepRunning,omitempty"`
+	State       string `json:"state"` // SessionAttached, SessionDetached or SessionClosing
 }
 
 // SessionProcessesResult is SessionListResult for DetailProcesses. (Ours.)
@@ -323,6 +336,14 @@ const (
 // SessionCloseParams ends a session and all its processes. (Ours.)
 type SessionCloseParams struct {
 	SessionID *string `json:"sessionId,omitempty"` // nil: the connection's own
+}
+
+// SessionUpdateParams changes the session of the connection. What is nil stays as it is. (Ours.)
+type SessionUpdateParams struct {
+	Name          *string `json:"name,omitempty"`
+	DetachedTTLMs *uint64 `json:"detachedTtlMs,omitempty"` // as in SessionOptions
+	KeepRunning   *bool   `json:"keepRunning,omitempty"`
+	Repeatable
 }
 
 // SessionAckParams has the last seq processed by a client with capability ack, by process id. A seq

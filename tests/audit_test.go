@@ -192,7 +192,7 @@ func TestAudit(t *testing.T) {
 	r.want(`{"event":"process.start",`+as("alice", "C5")+`,"process":"u","run":1,"argv":["/bin/sh","-c","exec sleep 1000"],"dir":"/tmp","variables":["PATH","SHELL"],"tty":true}`,
 		`{"event":"process.started",`+as("alice", "C5")+`,"process":"u","run":1,"pid":0}`,
 		`{"event":"request",`+as("alice", "C5")+`,"method":"session/close"}`,
-		`{"event":"process.ended",`+as("alice", "C5")+`,"process":"u","run":1,"exitCode":137,"signal":"SIGKILL","reason":"session closed by request"}`,
+		`{"event":"process.ended",`+as("alice", "C5")+`,"process":"u","run":1,"exitCode":143,"signal":"SIGTERM","reason":"session closed by request"}`,
 		`{"event":"session.ended","identity":"alice","session":"S1","reason":"session closed by request"}`,
 		`{"event":"connection.ended",`+as("alice", "C5")+`,"reason":"session closed by request"}`)
 	s.stop()

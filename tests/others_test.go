@@ -206,6 +206,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"group/start GroupStartParams.processes.shellSnapshot.scopeId": {params: func(id string) obj { return group("new", nil, start("new", obj{"shellSnapshot": obj{"scopeId": id}})) }},
 		"group/stop GroupStopParams.groupId":                           by("groupId", nil),
 		"group/stop GroupStopParams.requestId":                         by("requestId", obj{"groupId": "mine"}),
+		"session/update SessionUpdateParams.requestId":                 by("requestId", nil),
 		"session/close SessionCloseParams.sessionId":                   ofSession(by("sessionId", nil)),
 		"session/unshare SessionUnshareParams.shareId":                 {params: by("shareId", nil).params, theirs: share},
 		"fs/open FsOpenParams.handleId":                                by("handleId", obj{"path": "file://" + file}),

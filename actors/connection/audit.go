@@ -70,7 +70,7 @@ func (c *connection) recordRequest(in inbound) {
 		e.Process = audit.Text(p.ProcessID)
 	case protocol.GroupStopParams:
 		e.Group = audit.Text(p.GroupID)
-	case protocol.SessionCloseParams:
+	case protocol.SessionCloseParams, protocol.SessionUpdateParams:
 	default:
 		return
 	}

@@ -99,7 +99,7 @@ func TestGuestsOfMethods(t *testing.T) {
 		anyGuest: {"initialize", "initialized", "environment/status", "session/info", "session/list", "process/list", "group/list",
 			"process/read", "process/wait", "process/info"},
 		typists: {"process/write", "process/resize"},
-		noGuest: {"environment/info", "server/info", "session/close", "session/ack", "session/share", "session/shares", "session/unshare",
+		noGuest: {"environment/info", "server/info", "session/close", "session/update", "session/ack", "session/share", "session/shares", "session/unshare",
 			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart",
 			"group/start", "group/stop",
 			"fs/readFile", "fs/open", "fs/readBlock", "fs/writeBlock", "fs/close", "fs/writeFile", "fs/createDirectory", "fs/getMetadata",

@@ -64,7 +64,7 @@ type ProcessRef struct {
 // Request is from whoever is attached, to a session or to a process; a Reply answers. Params is the value
 // of a params type of package protocol, or of a request type of this package. A session answers
 // protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
-// protocol.GroupStopParams, protocol.SessionCloseParams, protocol.SessionShareParams,
+// protocol.GroupStopParams, protocol.SessionCloseParams, protocol.SessionUpdateParams, protocol.SessionShareParams,
 // protocol.SessionUnshareParams, SharesRequest, SessionInfoRequest, SummaryRequest and GroupListRequest. A
 // process answers all params that name a process, DescribeRequest and InspectRequest.
 type Request struct {

@@ -49,6 +49,10 @@ type ProcessStarted struct {
 	Err      *protocol.Error // nil: the process was started
 }
 
+// ProcessClosed is from a process to its session: its last run has ended, and its log is complete. It may come more
+// than once.
+type ProcessClosed struct{ Name string } // of the actor
+
 // ProcessRetired is from a process to its session: the retention is over, and the client's id is free.
 // Forgotten answers.
 type ProcessRetired struct {

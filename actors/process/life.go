@@ -169,6 +169,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 			p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
 		}
 		p.release()
+		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
 		p.feed.Log.AppendClosed()
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)

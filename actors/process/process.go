@@ -264,6 +264,9 @@ func (p *process) announce(ctx actor.Context) {
 		return // not known yet
 	}
 	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err)})
+	if p.life.Phase() >= life.Closed {
+		ctx.Send(p.session, message.ProcessClosed{Name: p.name}) // a failed session may have missed it
+	}
 }
 
 // takeFacts logs the facts of the child, and passes them on. After turnBytes, other messages have

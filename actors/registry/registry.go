@@ -210,17 +210,17 @@ func (r *registry) request(m message.Request) any {
 
 // want queues the session that m opens.
 func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
-	ttl, err := r.detachedTTL(m.Options.DetachedTTLMs)
+	ttl, err := session.DetachedTTL(r.env, "session.detachedTtlMs", m.Options.DetachedTTLMs)
 	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.env.IdleTimeout)
 	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.env.MaxAge)
-	if err = cmp.Or(err, idleErr, ageErr, wireerr.LongName("session.name", m.Options.Name)); err != nil {
+	if err = cmp.Or(err, idleErr, ageErr, session.OptionsError(m.Options)); err != nil {
 		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
 	r.wanted = append(r.wanted, session.Options{
 		ID:       uuid.NewString(),
 		Name:     m.Options.Name,
-		Life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, Idle: idle, Age: age, Ephemeral: m.Ephemeral}),
+		Life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, KeepRunning: m.Options.KeepRunning, Idle: idle, Age: age, Ephemeral: m.Ephemeral || m.Options.Ephemeral}),
 		From:     m.From,
 		First:    m,
 		Registry: ctx.Self(),
@@ -236,22 +236,6 @@ func (r *registry) open(ctx actor.Context, o session.Options) {
 	r.env.At(ctx, env.SessionKnown)
 	ctx.RequestWithCustomSender(r.sessions, session.New(r.env, o), o.First.Sender)
 	ctx.Request(r.sessions, message.SessionSpawned{ID: o.ID})
-}
-
-// detachedTTL returns the TTL of a session whose client asked for ms: nil means the server's default,
-// 0 means no limit. Negative: the session never expires.
-func (r *registry) detachedTTL(ms *uint64) (time.Duration, *protocol.Error) {
-	if ms == nil {
-		return r.env.DetachedTTL, nil
-	}
-	ttl := env.FromMillis(*ms)
-	if ttl == 0 {
-		ttl = -1
-	}
-	if r.env.MaxDetachedTTL > 0 && (ttl < 0 || ttl > r.env.MaxDetachedTTL) {
-		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "session.detachedTtlMs is %d, this server allows 1 to %d", *ms, r.env.MaxDetachedTTL.Milliseconds())
-	}
-	return ttl, nil
 }
 
 // atMost returns the limit of a session whose client asked for ms milliseconds: nil means limit, which

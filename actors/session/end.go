@@ -21,6 +21,7 @@ type standing struct {
 // live follows every message: it does everything that is due in the lifetime, ends shares, sets the alarms
 // for the next time, and tells the registry a changed standing.
 func (s *session) live(ctx actor.Context) {
+	s.follow(ctx, s.life.Running(time.Now(), s.processes.Running()))
 	s.follow(ctx, s.life.Tick(time.Now(), s.gauge.LastWrite()))
 	s.lifeAt.SetTo(ctx, s.life.Next(), lifeDue{})
 	s.expireShares(ctx)

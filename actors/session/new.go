@@ -28,6 +28,7 @@ func New(e *env.Env, o Options) message.SpawnRequest {
 		name:     o.Name,
 		from:     o.From,
 		identity: o.First.Identity.Name,
+		commands: o.First.Ephemeral,
 		life:     o.Life,
 		registry: o.Registry,
 		first:    &o.First,

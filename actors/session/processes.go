@@ -92,7 +92,7 @@ func (s *session) processOptions(ctx actor.Context, params protocol.ProcessStart
 		Owner:     s.id,
 		Identity:  s.identity,
 		Gauge:     s.gauge,
-		Ephemeral: s.life.Limits().Ephemeral,
+		Ephemeral: s.commands,
 		Shells:    &s.shells,
 		Place:     place,
 	}

@@ -28,6 +28,7 @@ type sessionRecord struct {
 	id, name   string
 	from       string // the owner key, as in Attach
 	identity   string // the name of the identity that opened the session
+	commands   bool   // the session is for a program of the sister APIs
 	registry   *actor.PID
 	supervisor *actor.PID
 	first      *message.AttachRequest // of the client that opens the session; nil once attached
@@ -92,6 +93,10 @@ func (s *session) Receive(ctx actor.Context) {
 		s.request(ctx, m)
 	case message.ProcessStarted:
 		s.processStarted(ctx, m)
+	case message.ProcessClosed:
+		if p := s.processes.Named(m.Name); p != nil {
+			s.processes.Close(p)
+		}
 	case message.ProcessRetired:
 		s.processRetired(ctx, m)
 	case message.ProcessEnded:
@@ -337,6 +342,8 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 			Observers:     len(s.observers),
 			Processes:     s.processes.Len(),
 			DetachedTTLMs: env.Milliseconds(limits.TTL),
+			KeepRunning:   limits.KeepRunning,
+			Ephemeral:     limits.Ephemeral,
 			IdleMs:        env.Milliseconds(limits.Idle),
 			MaxAgeMs:      env.Milliseconds(limits.Age),
 		}})
@@ -348,6 +355,8 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 		s.listShares(ctx, m)
 	case protocol.SessionUnshareParams:
 		s.unshare(ctx, m, params)
+	case protocol.SessionUpdateParams:
+		s.update(ctx, m, params)
 	case protocol.SessionCloseParams:
 		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
@@ -368,6 +377,7 @@ func (s *session) summary(asked message.SummaryRequest) any {
 		CreatedAtMs: s.life.Created().UnixMilli(),
 		Observers:   len(s.observers),
 		Processes:   s.processes.Len(),
+		KeepRunning: s.life.Limits().KeepRunning,
 		State:       protocol.SessionDetached,
 	}}
 	if _, closing := s.life.Closing(); closing {

@@ -159,7 +159,10 @@ var methods = map[string]func(h *Hunt) any{
 	protocol.MethodSessionShare: func(h *Hunt) any {
 		return obj{"access": pick(h, "read", "type"), "expiresInMs": 1 + h.IntN(50)}
 	},
-	protocol.MethodSessionShares:  func(h *Hunt) any { return obj{} },
+	protocol.MethodSessionShares: func(h *Hunt) any { return obj{} },
+	protocol.MethodSessionUpdate: func(h *Hunt) any {
+		return obj{"name": h.process(), "detachedTtlMs": 1 + h.IntN(50), "keepRunning": h.IntN(2) == 0, "requestId": h.process()}
+	},
 	protocol.MethodSessionUnshare: func(h *Hunt) any { return obj{"shareId": h.process()} },
 	protocol.MethodSessionAck:     func(h *Hunt) any { return obj{"processes": obj{h.process(): h.IntN(5)}} },
 

@@ -96,7 +96,12 @@ var mutants = []mutant{
 	{file: "actors/registry/registry.go", old: `r.ready && r.draining`, new: `r.draining`, breaks: "a registry without the list of sessions does not say that none is left"},
 	{file: "actors/registry/registry.go", old: `		r.drained = nil
 `, new: ``, breaks: "the registry says once that no session is left"},
-	{file: "actors/registry/registry.go", old: `		ttl = -1
+	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.runs`, new: `false`, breaks: "a program keeps a session with keepRunning"},
+	{file: "actors/session/lifetime/lifetime.go", old: `l.limits.KeepRunning && l.rested.After(since)`, new: `false`, breaks: "the TTL begins anew with the end of the last program"},
+	{file: "actors/session/members/members.go", old: `		t.closed--
+`, new: ``, breaks: "a forgotten process does not count as closed"},
+	{file: "actors/session/update.go", old: `limits.Ephemeral && (`, new: `false && (`, breaks: "an ephemeral session gets no TTL"},
+	{file: "actors/session/update.go", old: `		ttl = -1
 `, new: `		ttl = 1
 `, breaks: "a TTL of 0 ms means no limit, which the server may forbid"},
 	{file: "actors/registry/registry.go", old: `		env.After(ctx, listPause, listSessionsDue{})`, new: `		_ = listPause`, breaks: "the registry asks again for the sessions if that failed"},

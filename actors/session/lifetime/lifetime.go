@@ -4,11 +4,13 @@ package lifetime
 
 import "time"
 
-// Limits are fixed when the session is opened.
+// Limits say how long a session lives. Update changes TTL and KeepRunning.
 type Limits struct {
 	TTL  time.Duration // how long the session lives without an owner; negative: no limit
 	Idle time.Duration // how long the session lives with nobody attached and no output; 0 or less: no limit
 	Age  time.Duration // how long the session lives in all; 0 or less: no limit
+	// KeepRunning: TTL does not count while a program runs, and begins anew at the end of the last program.
+	KeepRunning bool
 	// Ephemeral sessions end as soon as they have no owner; TTL does not count.
 	Ephemeral bool
 }
@@ -49,8 +51,12 @@ type Life struct {
 	// detached is when the session lost its owner. Zero with an owner, before the first owner, and
 	// in ephemeral sessions.
 	detached time.Time
-	// expires is when the session ends for want of an owner: detached plus TTL. Zero with an owner,
-	// without a TTL, and if the session was closing already when the owner left.
+	// runs: a program of the session runs. rested is when the last program ended; zero: none has.
+	runs   bool
+	rested time.Time
+	// expires is when the session ends for want of an owner: TTL after detached, or after rested if
+	// that is later and KeepRunning is set. Zero with an owner, without a TTL, while a program keeps the
+	// session, and if the session was closing already when the owner left.
 	expires time.Time
 	// quiet is the last known time at which somebody was attached or a process wrote. Zero while
 	// somebody is attached, and if there is no idle limit. It only
@@ -78,7 +84,7 @@ func New(created time.Time, limits Limits) *Life {
 // Created returns the time at which the session began.
 func (l *Life) Created() time.Time { return l.created }
 
-// Limits returns the limits the Life was made with.
+// Limits returns the limits that count now.
 func (l *Life) Limits() Limits { return l.limits }
 
 // Detached returns when the session lost its owner. The time is zero with an owner, before the first
@@ -116,11 +122,49 @@ func (l *Life) Attached(now time.Time, owned bool, observers int) []Action {
 	if l.detached.IsZero() {
 		l.detached = now
 	}
-	if l.limits.TTL < 0 || l.closing || !l.expires.IsZero() {
+	return l.expire(now)
+}
+
+// Running records whether a program runs.
+func (l *Life) Running(now time.Time, runs bool) []Action {
+	if l.runs == runs {
 		return nil
 	}
-	l.expires = now.Add(l.limits.TTL)
-	return []Action{{Warn, l.limits.TTL, "it has no owner"}}
+	l.runs = runs
+	if !runs {
+		l.rested = now
+	}
+	if !l.limits.KeepRunning {
+		return nil
+	}
+	return l.expire(now)
+}
+
+// Update sets the TTL and KeepRunning. An ephemeral session has neither.
+func (l *Life) Update(now time.Time, ttl time.Duration, keepRunning bool) []Action {
+	l.limits.TTL, l.limits.KeepRunning = ttl, keepRunning
+	return l.expire(now)
+}
+
+// expire sets when a session without an owner ends, and warns if that has changed.
+func (l *Life) expire(now time.Time) []Action {
+	switch {
+	case l.owned || l.closing || l.detached.IsZero():
+		return nil
+	case l.limits.TTL < 0 || l.limits.KeepRunning && l.runs:
+		l.expires = time.Time{}
+		return nil
+	}
+	since, why := l.detached, "it has no owner"
+	if l.limits.KeepRunning && l.rested.After(since) {
+		since, why = l.rested, "it has neither an owner nor a program"
+	}
+	at := since.Add(l.limits.TTL)
+	if at.Equal(l.expires) {
+		return nil
+	}
+	l.expires = at
+	return []Action{{Warn, max(at.Sub(now), 0), why}}
 }
 
 // Tick does what is due now. wrote is when a process of the session last wrote something.
@@ -140,6 +184,9 @@ func (l *Life) Tick(now, wrote time.Time) []Action {
 		}
 	}
 	if !l.expires.IsZero() && !now.Before(l.expires) {
+		if l.limits.KeepRunning {
+			return l.end("session expired: no owner and no program for " + l.limits.TTL.String())
+		}
 		return l.end("session expired: no owner for " + l.limits.TTL.String())
 	}
 	if !l.quiet.IsZero() {

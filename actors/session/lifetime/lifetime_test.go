@@ -49,6 +49,49 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// While a program runs, the TTL of a session with KeepRunning stands still. It begins anew with the end of the
+// last program.
+func TestKeepRunning(t *testing.T) {
+	const why = "it has neither an owner nor a program"
+	l := New(begin, Limits{TTL: time.Minute, KeepRunning: true})
+	l.Attached(at(0), true, 0)
+	want(t, "a program", l.Running(at(0), true))
+	want(t, "the owner leaves", l.Attached(at(time.Second), false, 0))
+	want(t, "much later", l.Tick(at(24*time.Hour), never))
+	if !l.Next().IsZero() {
+		t.Errorf("waits for %v", l.Next())
+	}
+	want(t, "the program ends", l.Running(at(24*time.Hour), false), Action{Warn, time.Minute, why})
+	want(t, "another begins", l.Running(at(24*time.Hour+time.Second), true))
+	want(t, "and ends", l.Running(at(25*time.Hour), false), Action{Warn, time.Minute, why})
+	want(t, "too early", l.Tick(at(25*time.Hour+time.Minute-1), never))
+	want(t, "expired", l.Tick(at(25*time.Hour+time.Minute), never), Action{End, 0, "session expired: no owner and no program for 1m0s"})
+
+	l = New(begin, Limits{TTL: time.Minute, KeepRunning: true})
+	l.Running(at(0), true)
+	l.Running(at(time.Second), false)
+	want(t, "the owner leaves later", l.Attached(at(time.Hour), false, 0), Action{Warn, time.Minute, "it has no owner"})
+}
+
+// A change of the limits counts from when the owner left.
+func TestUpdate(t *testing.T) {
+	l := New(begin, Limits{TTL: time.Minute})
+	l.Running(at(0), true)
+	l.Attached(at(0), false, 0)
+	want(t, "longer", l.Update(at(time.Second), time.Hour, false), Action{Warn, time.Hour - time.Second, "it has no owner"})
+	want(t, "the same", l.Update(at(time.Second), time.Hour, false))
+	want(t, "after the old TTL", l.Tick(at(time.Minute), never))
+	want(t, "for ever", l.Update(at(time.Minute), -1, false))
+	want(t, "after the new TTL", l.Tick(at(time.Hour), never))
+	want(t, "kept by its program", l.Update(at(time.Hour), time.Minute, true))
+	want(t, "with the program", l.Tick(at(2*time.Hour), never))
+	want(t, "not kept any more", l.Update(at(2*time.Hour), time.Minute, false), Action{Warn, 0, "it has no owner"})
+	want(t, "at once", l.Tick(at(2*time.Hour), never), Action{End, 0, "session expired: no owner for 1m0s"})
+	if limits := l.Limits(); limits.TTL != time.Minute || limits.KeepRunning {
+		t.Errorf("%+v", limits)
+	}
+}
+
 func TestNoTTL(t *testing.T) {
 	l := New(begin, Limits{TTL: -1})
 	want(t, "no owner", l.Attached(at(0), false, 0))
@@ -139,10 +182,19 @@ func TestLife(t *testing.T) {
 		limit := func(name string) time.Duration {
 			return time.Duration(rapid.SampledFrom([]int{-1, 7, 20, 100}).Draw(t, name)) * time.Second
 		}
-		limits := Limits{TTL: limit("ttl"), Idle: limit("idle"), Age: limit("age"), Ephemeral: rapid.Bool().Draw(t, "ephemeral")}
+		limits := Limits{TTL: limit("ttl"), Idle: limit("idle"), Age: limit("age"), Ephemeral: rapid.Bool().Draw(t, "ephemeral"), KeepRunning: rapid.Bool().Draw(t, "keepRunning")}
 		l, now, wrote := New(begin, limits), begin, never
 		var lost, alone time.Time // when the last owner, and everybody, left
+		var rested time.Time      // when the last program ended
+		runs := false
 		owned, observers, ends := false, 0, 0
+		expired := func() bool {
+			since := lost
+			if limits.KeepRunning && rested.After(lost) {
+				since = rested
+			}
+			return limits.TTL > 0 && !limits.Ephemeral && !lost.IsZero() && now.Sub(since) >= limits.TTL && !(limits.KeepRunning && runs)
+		}
 		take := func(t *rapid.T, actions []Action) {
 			for _, a := range actions {
 				reason, closing := l.Closing()
@@ -184,7 +236,7 @@ func TestLife(t *testing.T) {
 				if !alone.IsZero() && wrote.After(alone) {
 					quiet = wrote
 				}
-				due := !was && (past(limits.Age, begin) || past(limits.TTL, lost) && !limits.Ephemeral || past(limits.Idle, quiet))
+				due := !was && (past(limits.Age, begin) || expired() || past(limits.Idle, quiet))
 				actions := l.Tick(now, wrote)
 				if len(actions) > 0 && (next.IsZero() || now.Before(next)) {
 					t.Fatalf("%+v at %v, which Next did not foresee: %v", actions, now, next)
@@ -196,6 +248,17 @@ func TestLife(t *testing.T) {
 					t.Fatalf("ticked at %v, and is to be ticked at %v", now, next)
 				}
 				take(t, actions)
+			},
+			"running": func(t *rapid.T) {
+				was := runs
+				if runs = rapid.Bool().Draw(t, "runs"); was && !runs {
+					rested = now
+				}
+				take(t, l.Running(now, runs))
+			},
+			"update": func(t *rapid.T) {
+				limits.TTL, limits.KeepRunning = limit("ttl"), rapid.Bool().Draw(t, "keepRunning")
+				take(t, l.Update(now, limits.TTL, limits.KeepRunning))
 			},
 			"evict": func(t *rapid.T) {
 				_, was := l.Closing()

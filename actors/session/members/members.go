@@ -29,6 +29,7 @@ type Process struct {
 	Asked    []Request // who waits for the start; empty once PID is set
 	Ended    message.ProcessEnded
 	Group    string // name of the actor of its group; "": none
+	Closed   bool   // no program of it runs; set by Table.Close
 }
 
 // maxRemoved is how many removals a Table remembers.
@@ -50,6 +51,8 @@ type Table struct {
 	// lingering holds the actors of retired processes until they stop, by their names. None of
 	// them is live.
 	lingering map[string]*actor.PID
+	// closed counts the live processes that are Closed.
+	closed int
 	// removed holds processes that were given up, the oldest first: at most maxRemoved, and no
 	// id twice. An id that a client uses again is not among them.
 	removed []removal
@@ -77,6 +80,17 @@ func (t *Table) Named(name string) *Process {
 
 // Len returns how many processes are live.
 func (t *Table) Len() int { return len(t.live) }
+
+// Close records that a live process has closed. Close may be repeated.
+func (t *Table) Close(p *Process) {
+	if !p.Closed {
+		p.Closed = true
+		t.closed++
+	}
+}
+
+// Running reports whether a live process has not closed.
+func (t *Table) Running() bool { return len(t.live) > t.closed }
 
 // Empty reports whether no process is live, and none lingers.
 func (t *Table) Empty() bool { return len(t.live)+len(t.lingering) == 0 }
@@ -111,6 +125,9 @@ func (t *Table) Retire(p *Process) {
 
 // Forget takes a live process from the table.
 func (t *Table) Forget(p *Process) {
+	if p.Closed && t.live[p.ID] == p {
+		t.closed--
+	}
 	delete(t.ids, p.Name)
 	delete(t.live, p.ID)
 }

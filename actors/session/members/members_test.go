@@ -142,3 +142,33 @@ func TestTable(t *testing.T) {
 		})
 	})
 }
+
+// A table runs as long as one of its live processes has not closed.
+func TestRunning(t *testing.T) {
+	var table Table
+	want := func(runs bool, what string) {
+		t.Helper()
+		if table.Running() != runs {
+			t.Errorf("%s: running %v, want %v", what, table.Running(), runs)
+		}
+	}
+	want(false, "empty")
+	a, b := &Process{ID: "a", Name: "p-1", PID: pidOf("p-1")}, &Process{ID: "b", Name: "p-2", PID: pidOf("p-2")}
+	table.Add(a)
+	table.Add(b)
+	table.Close(a)
+	table.Close(a)
+	want(true, "one of two closed")
+	table.Close(b)
+	want(false, "both closed")
+	table.Retire(a)
+	want(false, "one retired")
+	next := &Process{ID: "a", Name: "p-3"}
+	table.Add(next)
+	want(true, "another has the id")
+	table.Forget(next)
+	table.Forget(b)
+	want(false, "nothing left")
+	table.Add(&Process{ID: "c", Name: "p-4"})
+	want(true, "a new one")
+}

@@ -1,0 +1,95 @@
+package actors_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors"
+)
+
+// untilEvicted waits for the end of the session, and returns the reason.
+func (p *peer) untilEvicted() string {
+	p.t.Helper()
+	for {
+		m, open := p.next()
+		if !open {
+			p.t.Fatal("the connection ended without session/evicted")
+		}
+		if m.Method == "session/evicted" {
+			return m.Params.Reason
+		}
+	}
+}
+
+// A session with keepRunning outlives its TTL while a program runs, and not its end.
+func TestSessionKeepsRunning(t *testing.T) {
+	troupe := start(t, actors.Config{KillGrace: -1})
+	owner := connect(t, troupe)
+	id := owner.open(`,"session":{"detachedTtlMs":1,"keepRunning":true}`)
+	owner.start("over", "", "true")
+	owner.start("a", `,"restart":{"policy":"transient"}`, "sleep", "1000")
+	owner.close()
+	time.Sleep(30 * time.Millisecond)
+	c := controller(t, troupe, id, "")
+	if m := c.call("session/list", `{}`); !strings.Contains(string(m.Result), `"keepRunning":true`) || !strings.Contains(string(m.Result), `"detached"`) {
+		t.Errorf("%s, %+v", m.Result, m.Error)
+	}
+	if m := c.call("process/terminate", `{"processId":"a","graceMs":0,"tree":true}`); m.Error != nil {
+		t.Error(m.Error)
+	}
+	if reason := c.untilEvicted(); reason != "session expired: no owner and no program for 1ms" {
+		t.Error(reason)
+	}
+}
+
+// A client renames its session and changes how long the session lives. A controller may, an observer may not.
+func TestSessionUpdate(t *testing.T) {
+	troupe := start(t, actors.Config{KillGrace: -1})
+	owner := connect(t, troupe)
+	id := owner.open("")
+	c, watcher := controller(t, troupe, id, ""), connect(t, troupe)
+	watcher.open(fmt.Sprintf(`,"role":"observer","resumeSessionId":%q`, id))
+	if m := c.call("session/update", `{"name":"work","keepRunning":true,"detachedTtlMs":1}`); string(m.Result) != "{}" {
+		t.Errorf("%s, %+v", m.Result, m.Error)
+	}
+	if m := watcher.call("session/update", `{"name":"mine"}`); m.Error == nil {
+		t.Errorf("an observer: %s", m.Result)
+	}
+	if m := owner.call("session/info", `{}`); !strings.Contains(string(m.Result), `"name":"work"`) || !strings.Contains(string(m.Result), `"detachedTtlMs":1,`) || !strings.Contains(string(m.Result), `"keepRunning":true`) {
+		t.Errorf("%s", m.Result)
+	}
+	owner.close()
+	if reason := watcher.untilEvicted(); !strings.HasPrefix(reason, "session expired") {
+		t.Error(reason)
+	}
+}
+
+// An ephemeral session is in no list, and ends with the connection of its owner, programs included.
+func TestEphemeralSession(t *testing.T) {
+	troupe := start(t, actors.Config{KillGrace: -1, DetachedTTL: -1})
+	owner := connect(t, troupe)
+	id := owner.open(`,"session":{"ephemeral":true,"name":"look"}`)
+	owner.start("a", "", "sleep", "1000")
+	owner.start("over", "", "true")
+	owner.untilClosed("over", 0)
+	if m := owner.call("process/wait", `{"processId":"over"}`); m.Error != nil { // known as long as in any session
+		t.Error(m.Error)
+	}
+	if m := owner.call("session/list", `{}`); strings.Contains(string(m.Result), id) {
+		t.Errorf("%s", m.Result)
+	}
+	watcher := connect(t, troupe)
+	watcher.open(fmt.Sprintf(`,"role":"observer","resumeSessionId":%q`, id))
+	owner.close()
+	if reason := watcher.untilEvicted(); reason != "session closed by request" {
+		t.Error(reason)
+	}
+	stranger := connect(t, troupe)
+	for _, more := range []string{`"keepRunning":true`, `"detachedTtlMs":1`} {
+		if m := stranger.call("initialize", `{"clientName":"x","session":{"ephemeral":true,`+more+`}}`); m.Error == nil || !strings.Contains(m.Error.Message, "an ephemeral session ends with its connection") {
+			t.Errorf("%s: %+v", more, m)
+		}
+	}
+}

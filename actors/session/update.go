@@ -1,0 +1,71 @@
+package session
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// update handles session/update: it changes everything or, with an error, nothing.
+func (s *session) update(ctx actor.Context, m message.Request, p protocol.SessionUpdateParams) {
+	if a, ok := s.answers.To(p); ok {
+		ctx.Respond(message.Reply{Token: m.Token, Result: a.Result, Err: a.Err}) // the client repeats a request after a cut
+		return
+	}
+	limits := s.life.Limits()
+	name, ttl, keep := s.name, limits.TTL, limits.KeepRunning
+	var err *protocol.Error
+	if p.Name != nil {
+		name = *p.Name
+		err = wireerr.LongName("name", name)
+	}
+	if p.DetachedTTLMs != nil {
+		var tooLong *protocol.Error
+		ttl, tooLong = DetachedTTL(s.env, "detachedTtlMs", p.DetachedTTLMs)
+		err = cmp.Or(err, tooLong)
+	}
+	if p.KeepRunning != nil {
+		keep = *p.KeepRunning
+	}
+	if limits.Ephemeral && (p.DetachedTTLMs != nil || keep) {
+		err = cmp.Or(err, errEphemeral)
+	}
+	reply := replyOf(m.Token, err)
+	if err == nil {
+		s.name = name
+		s.follow(ctx, s.life.Update(time.Now(), ttl, keep))
+	}
+	s.answers.Add(p, reply.Result, reply.Err)
+	ctx.Respond(reply)
+}
+
+var errEphemeral = protocol.Errorf(protocol.KindParams, protocol.CodeInvalidParams, "an ephemeral session ends with its connection: leave detachedTtlMs and keepRunning out")
+
+// DetachedTTL returns the TTL of a session whose client asked for ms, in a member with a name: nil means the
+// server's default, 0 means no limit. Negative: the session never expires.
+func DetachedTTL(e *env.Env, member string, ms *uint64) (time.Duration, *protocol.Error) {
+	if ms == nil {
+		return e.DetachedTTL, nil
+	}
+	ttl := env.FromMillis(*ms)
+	if ttl == 0 {
+		ttl = -1
+	}
+	if e.MaxDetachedTTL > 0 && (ttl < 0 || ttl > e.MaxDetachedTTL) {
+		return 0, protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "%s is %d, this server allows 1 to %d", member, *ms, e.MaxDetachedTTL.Milliseconds())
+	}
+	return ttl, nil
+}
+
+// OptionsError returns why a new session cannot have these options; nil: it can.
+func OptionsError(o protocol.SessionOptions) *protocol.Error {
+	if o.Ephemeral && (o.DetachedTTLMs != nil || o.KeepRunning) {
+		return errEphemeral
+	}
+	return wireerr.LongName("session.name", o.Name)
+}
