@@ -4,6 +4,7 @@
 package outlog
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -59,6 +60,16 @@ const (
 	Evicted        // no run follows, although the policy asks for another run
 	Closed         // the last entry
 )
+
+var kindNames = [...]string{Output: "output", Exited: "exited", Restarted: "restarted", Ready: "ready", Evicted: "evicted", Closed: "closed"}
+
+// String returns the name of k, as in the notification of the wire: "output" for process/output.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
 
 const (
 	// entryCost is the cost of an entry without its data, in bytes: the entry, and the rounding of the array and

@@ -280,3 +280,12 @@ func TestOldEntriesDoNotGrow(t *testing.T) {
 		t.Errorf("entries begin at %v, want at 1000, 1100 and 1020", got)
 	}
 }
+
+// A kind prints as a name.
+func TestKindNames(t *testing.T) {
+	for kind, want := range map[Kind]string{Output: "output", Exited: "exited", Restarted: "restarted", Ready: "ready", Evicted: "evicted", Closed: "closed", 0: "Kind(0)", Closed + 1: "Kind(7)"} {
+		if got := fmt.Sprint(kind); got != want {
+			t.Errorf("%d prints as %s, want %s", uint8(kind), got, want)
+		}
+	}
+}
