@@ -46,8 +46,8 @@ type InitializeParams struct {
 	Capabilities Capabilities `json:"capabilities,omitzero"`
 
 	// ResumeFrom asks for replay. It has the last seq received by the client, by process id; later
-	// messages are sent again, 0 means all. A process missing in ResumeFrom is not replayed, as in
-	// exec-server. Only with ResumeSessionID.
+	// messages are sent again, 0 means all. Of a process missing in ResumeFrom the owner gets what it has
+	// not acknowledged. Nil: no replay, as in exec-server. Only with ResumeSessionID.
 	ResumeFrom map[string]uint64 `json:"resumeFrom,omitempty"`
 
 	// Takeover evicts the connection of an attached session. Without Takeover, resuming an attached

@@ -85,6 +85,7 @@ type connection struct {
 	initReq   pending                    // initialize, while attaching
 	resume    map[string]uint64          // resumeFrom, until initialized, without unknown processes
 	held      []inbound                  // while attaching
+	rest      []message.ProcessRef       // processes that resumeFrom does not name, until initialized
 	gone      []message.ProcessRemoved   // removed before the client attached; told after initialized
 	session   *actor.PID
 	sessionID string

@@ -174,12 +174,19 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	c.answer(c.initReq, result, nil)
 	c.resume = make(map[string]uint64)
 	for _, p := range m.Processes {
-		if after, ok := c.init.ResumeFrom[p.ID]; ok {
+		after, named := c.init.ResumeFrom[p.ID]
+		switch {
+		case named:
 			c.resume[p.ID] = after
 			s := newStream(p) // replayed after initialized
 			s.out.Begin(after)
 			c.streams[p.ID] = s
-		} else {
+		case c.init.ResumeFrom != nil && c.owns():
+			c.rest = append(c.rest, p)
+			s := newStream(p)
+			s.out.Begin(0) // until the process says where the owner is; if the process is gone by then, a gap stands for all
+			c.streams[p.ID] = s
+		default:
 			c.show(ctx, p, message.Subscribe{Now: true})
 		}
 	}
@@ -203,11 +210,16 @@ func (c *connection) initialized(ctx actor.Context, _ inbound, _ struct{}) {
 	}
 }
 
-// replay sends the missed output of the processes in resumeFrom.
+// replay sends the missed output of the processes in resumeFrom, and of the rest what the owner has not acknowledged.
 func (c *connection) replay(ctx actor.Context) {
 	for id, after := range c.resume {
 		if s := c.streams[id]; s != nil && !s.shown {
 			c.show(ctx, s.ref, message.Subscribe{After: after})
+		}
+	}
+	for _, p := range c.rest {
+		if s := c.streams[p.ID]; s != nil && s.ref.PID.Equal(p.PID) && !s.shown {
+			c.show(ctx, p, message.Subscribe{Acked: true})
 		}
 	}
 	for _, gone := range c.gone {
@@ -219,7 +231,7 @@ func (c *connection) replay(ctx actor.Context) {
 			c.removed(ctx, gone)
 		}
 	}
-	c.resume, c.gone = nil, nil
+	c.resume, c.rest, c.gone = nil, nil, nil
 }
 
 // limits returns the limits of the server, lowered to the limits of this connection.

@@ -53,7 +53,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 		s = newStream(p)
 		c.streams[p.ID] = s
 	}
-	if m.Now {
+	if m.Now || m.Acked {
 		s.out.BeginNow()
 	} else {
 		s.out.Begin(m.After)

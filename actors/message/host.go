@@ -191,6 +191,7 @@ type Subscribe struct {
 	Pull  int    // the first Pull, in bytes; 0: none yet
 	After uint64 // the cursor starts after this seq
 	Now   bool   // the cursor starts after the last entry; After does not count
+	Acked bool   // of an owner: the cursor starts after the last acknowledged entry; After does not count
 	Owner bool   // the log keeps all entries that this viewer has not acknowledged
 	// Explicit: only an Ack acknowledges. Otherwise an owner acknowledges also where it starts (After), and
 	// by process/read.

@@ -44,12 +44,12 @@ func (p *process) held() {
 }
 
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
-	if last := p.feed.Log.Last(); !m.Now && m.After > last && p.life.Phase() < life.Retired {
+	if last := p.feed.Log.Last(); !m.Now && !m.Acked && m.After > last && p.life.Phase() < life.Retired {
 		ctx.Respond(message.Refused{Process: p.id, Err: protocol.WrongParams("process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
 		return
 	}
 	key := message.KeyOf(ctx.Sender())
-	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Owner: m.Owner, Explicit: m.Explicit, Resumed: m.Resumed})
+	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Explicit: m.Explicit, Resumed: m.Resumed})
 	if m.Owner {
 		p.awaitAhead(ctx)
 		p.held()

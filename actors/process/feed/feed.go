@@ -75,6 +75,7 @@ func (v *Viewer[A]) Seq() uint64 { return v.cursor.Seq }
 type Subscription struct {
 	After    uint64 // the cursor starts after this seq, or after the last if there is none such yet
 	Now      bool   // the cursor starts after the last entry; After does not count
+	Acked    bool   // of an owner: the cursor starts after the last acknowledged entry; After does not count
 	Owner    bool
 	Explicit bool // of an owner: only an Ack acknowledges
 	Resumed  bool // of an owner: its acknowledgements go on where they were
@@ -83,8 +84,11 @@ type Subscription struct {
 // Subscribe adds a viewer, or replaces the viewer of the same key. The new viewer has asked for nothing.
 func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *Viewer[A] {
 	v := &Viewer[A]{To: to, Owner: s.Owner, explicit: s.Explicit}
-	if s.Now {
+	switch {
+	case s.Now:
 		s.After = f.Log.Last()
+	case s.Acked:
+		s.After = f.owner.acked
 	}
 	v.cursor = f.Log.At(s.After)
 	if f.viewers == nil {
