@@ -11,6 +11,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // stopTime is how long the user's own server may take to end its programs.
@@ -79,8 +80,8 @@ type serverState struct {
 	PID      int    `json:"pid,omitempty"` // 0: no command has started the server
 	Version  string `json:"version,omitempty"`
 	Since    string `json:"since,omitempty"` // RFC 3339
-	Sessions int64  `json:"sessions"`
-	Programs int    `json:"programs"`
+	Sessions int    `json:"sessions"` // without that of this command
+	Programs int    `json:"programs"` // that have not ended
 
 	age time.Duration
 }
@@ -97,9 +98,18 @@ func (s *serverState) ask(ctx context.Context, t *target.Flags) error {
 	if err != nil {
 		return err
 	}
+	list, err := c.Sessions(ctx, protocol.DetailProcesses)
+	if err != nil {
+		return err
+	}
+	for _, session := range list {
+		if session.SessionID != c.SessionID() {
+			s.Sessions++
+			s.Programs += running(session)
+		}
+	}
 	started := time.UnixMilli(info.StartedAtMs)
 	s.Version, s.Since, s.age = info.Server.Version, started.Format(time.RFC3339), time.Since(started)
-	s.Sessions, s.Programs = max(0, info.Sessions-1), info.Children // without the session of this command
 	return nil
 }
 
@@ -146,7 +156,7 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 					return exitError{1, fmt.Errorf("%w; --force ends the server nevertheless", err)}
 				}
 				if state.Programs > 0 {
-					return exitError{1, fmt.Errorf("%d programs run on it (troupe ps --server %s): end them first, or use --force", state.Programs, target.LocalName)}
+					return exitError{1, fmt.Errorf("%s on it (troupe ps --server %s): end what runs first, or use --force", programsRun(state.Programs), target.LocalName)}
 				}
 			}
 			if err := t.StopOwn(ctx); err != nil {
@@ -158,6 +168,14 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "end the server with all its programs")
 	return cmd
+}
+
+// programsRun says in words how many programs run.
+func programsRun(n int) string {
+	if n == 1 {
+		return "1 program runs"
+	}
+	return fmt.Sprintf("%d programs run", n)
 }
 
 // onlyLocal makes the user's own server the target, whatever the environment and the config file say.

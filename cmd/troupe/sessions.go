@@ -189,7 +189,7 @@ forgotten. To end programs one by one, and to keep their output, see troupe stop
 						failed = append(failed, fmt.Errorf("session %s: %w", label(s), err))
 						continue
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "closed %s, with %d running programs\n", label(s), running(s))
+					fmt.Fprintf(cmd.OutOrStdout(), "closed %s; programs that ran in it: %d\n", label(s), running(s))
 				}
 				return errors.Join(failed...)
 			})
