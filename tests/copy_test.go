@@ -39,10 +39,10 @@ func (s *size) Set(text string) error {
 
 var (
 	copyBytes = size(64 << 20)
-	copyCuts  = flag.Int("cuts", 30, "how often TestCopyOverCuts breaks the connection")
+	copyCuts  = flag.Int("cuts", 30, "how often TestIOCopyOverCuts breaks the connection")
 )
 
-func init() { flag.Var(&copyBytes, "bytes", "how much TestCopyOverCuts copies, such as 1GiB") }
+func init() { flag.Var(&copyBytes, "bytes", "how much TestIOCopyOverCuts copies, such as 1GiB") }
 
 // A breaker is a network that breaks each connection after a while: with FIN, with RST, or by silence.
 type breaker struct {
@@ -161,8 +161,8 @@ func (l *relayed) end(how int) {
 // A person writes to a program and reads its output with io.Copy. However often the connection breaks, the
 // program gets every byte once, and so does the reader. 1 GiB over 300 cuts:
 //
-//	go test ./tests -run TestCopyOverCuts -v -timeout 1h -bytes 1GiB -cuts 300
-func TestCopyOverCuts(t *testing.T) {
+//	go test ./tests -run TestIOCopyOverCuts -v -timeout 1h -bytes 1GiB -cuts 300
+func TestIOCopyOverCuts(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	total := int64(copyBytes)
