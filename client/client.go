@@ -373,13 +373,18 @@ func (c *Client) send(k *call) {
 		k.done()
 		return
 	}
+	c.queue(k)
+	c.mu.Unlock()
+}
+
+// queue is send for a caller that holds c.mu and knows that the client is alive.
+func (c *Client) queue(k *call) {
 	c.nextID++
 	k.n, k.id, k.sent = c.nextID, protocol.IntID(c.nextID), false
 	c.pending[k.id] = k
 	if c.conn != nil { // otherwise the next connection takes k from pending
 		c.outbound = append(c.outbound, k)
 	}
-	c.mu.Unlock()
 	c.kick()
 }
 

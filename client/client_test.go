@@ -487,6 +487,52 @@ func TestWriterFails(t *testing.T) {
 	}
 }
 
+// A program whose output nobody reads gets SIGPIPE, once and not before it writes. A terminal and a process
+// of another client do not.
+func TestSIGPIPE(t *testing.T) {
+	for name, want := range map[string][]protocol.Signal{"pipe": {protocol.SignalPipe}, "silent": nil, "terminal": nil, "attached": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(map[string]func(*fakeProcess){"program": func(p *fakeProcess) {
+					for range 3 {
+						if name != "silent" {
+							p.print(protocol.Stdout, "line")
+						}
+						time.Sleep(time.Second)
+					}
+					io.Copy(io.Discard, p)
+				}})
+				c := connect(t, f, nil)
+				cmd := c.Command("program")
+				cmd.TTY = name == "terminal"
+				if name != "attached" {
+					stdout, _ := cmd.StdoutPipe()
+					stdout.Close()
+				}
+				if err := cmd.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if name == "attached" {
+					c.Close()
+					c = connect(t, f, &Options{Session: "s1"})
+					again := c.Attach(cmd.ID, 0)
+					stdout, _ := again.StdoutPipe()
+					stdout.Close()
+					if err := again.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				f.lock(func() {
+					if got := f.procs[cmd.ID].signals; !slices.Equal(got, want) {
+						t.Errorf("signals %v, want %v", got, want)
+					}
+				})
+			})
+		})
+	}
+}
+
 func TestStdinFails(t *testing.T) {
 	c := connect(t, newFake(programs), nil)
 	cmd := c.Command("wait")

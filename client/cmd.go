@@ -50,8 +50,10 @@ type Cmd struct {
 
 	// Stdout and Stderr get the output. Nil: the output is discarded. If both are the same Writer, the
 	// Writer gets all output in the order of the program's writes. Otherwise a slow Writer does not
-	// hold up the other, within the server's window. If a Write fails, the rest is discarded, and Wait
-	// returns the error. A TTY has only Stdout.
+	// hold up the other, within the server's window. If a Write fails, the rest is discarded, and the
+	// process group of the program gets SIGPIPE, once in each run: most programs end, as those of os/exec
+	// do when nobody reads their pipe. A program that ignores SIGPIPE goes on, and Wait returns the error
+	// of the Write. The client sends no SIGPIPE to a TTY, or to a process of Attach. A TTY has only Stdout.
 	Stdout, Stderr io.Writer
 
 	// TTY runs the program in a new terminal. Size zero: 24 rows, 80 columns.
@@ -209,6 +211,7 @@ func (cmd *Cmd) prepare() error {
 		onReady: cmd.OnReady,
 		pipes:   cmd.pipes,
 		done:    make(chan struct{}),
+		sigpipe: !cmd.attach && !cmd.TTY,
 		lossy:   cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
@@ -545,7 +548,8 @@ func (cmd *Cmd) StdinPipe() (io.WriteCloser, error) {
 
 // StdoutPipe returns a pipe from the program's stdout. A Read returns io.EOF after all output of the
 // program, or another error if the rest was lost. Wait returns only after the caller has read the pipe
-// to its end or closed the pipe, or has closed the client.
+// to its end or closed the pipe, or has closed the client. If the caller closes the pipe earlier and the
+// program writes more, the program gets SIGPIPE (see Stdout).
 func (cmd *Cmd) StdoutPipe() (io.ReadCloser, error) { return cmd.pipe("StdoutPipe", &cmd.Stdout) }
 
 // StderrPipe is StdoutPipe for stderr.

@@ -42,6 +42,7 @@ type process struct {
 	done    chan struct{}                        // closed when the process has ended
 
 	retention uint64 // bytes kept by the server, and so the most it sends before an acknowledgement; 0: unknown
+	sigpipe   bool   // the program gets SIGPIPE when a Writer has failed
 	lossy     bool   // the caller prefers losing output to waiting
 
 	out, err *lane // for stdout or the PTY, and for stderr; may be the same; nil: discarded
@@ -52,6 +53,7 @@ type process struct {
 	acked   uint64 // all events up to this seq were delivered
 	queued  int    // bytes in both lanes
 	discard bool   // the rest of the output is not wanted
+	piped   bool   // the current run got SIGPIPE
 	status  *protocol.ExitStatus
 	gaveUp  string // why the server does not run the program again; "": no restart was due
 	closed  bool   // the server has no more to send
@@ -115,6 +117,9 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 		l = p.err
 	}
 	if l == nil || p.discard || l.err != nil {
+		if l != nil && l.err != nil {
+			p.brokenPipe()
+		}
 		p.c.ackBytes += len(chunk)
 		return
 	}
@@ -137,6 +142,19 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	p.push(l, mark{first: seq, start: start, end: len(l.buf)})
 }
 
+// brokenPipe sends SIGPIPE once to each run that writes after a Writer has failed. The kernel would do the
+// same to a local program, when the other end of its pipe is closed.
+func (p *process) brokenPipe() {
+	if !p.sigpipe || p.piped || p.discard || p.closed || p.status != nil {
+		return
+	}
+	p.piped = true
+	params := protocol.ProcessSignalParams{ProcessID: p.id, Signal: protocol.SignalPipe, Repeatable: repeatable()}
+	params.Run = p.run
+	// If the server refuses, the program goes on and its output is discarded.
+	p.c.queue(&call{method: protocol.MethodProcessSignal, params: params, done: func() {}})
+}
+
 func (p *process) push(l *lane, m mark) {
 	l.marks = append(l.marks, m)
 	if l.first == 0 {
@@ -149,7 +167,7 @@ func (p *process) push(l *lane, m mark) {
 }
 
 func (p *process) restarted(n protocol.RestartedNotification) {
-	p.status, p.run = nil, uint64(n.Run)
+	p.status, p.run, p.piped = nil, uint64(n.Run), false
 	if p.onRun != nil {
 		p.inOrder(n.Seq, func() { p.onRun(n) })
 	}
@@ -262,6 +280,7 @@ func (p *process) deliver(l *lane) {
 			data := buf[m.start:m.end]
 			if err := p.deliverOne(l, m, data); err != nil && l.err == nil {
 				l.err = err
+				p.brokenPipe()
 			}
 			if i+1 < len(marks) {
 				l.first = marks[i+1].first

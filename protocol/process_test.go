@@ -62,7 +62,7 @@ func TestCommandExecUnsupported(t *testing.T) {
 func TestSignals(t *testing.T) {
 	for signal, want := range map[Signal]string{
 		SignalInterrupt: "SIGINT", SignalTerminate: "SIGTERM", SignalKill: "SIGKILL", SignalHangup: "SIGHUP", SignalQuit: "SIGQUIT",
-		SignalUsr1: "SIGUSR1", SignalUsr2: "SIGUSR2", SignalStop: "SIGSTOP", SignalContinue: "SIGCONT", SignalWinch: "SIGWINCH",
+		SignalUsr1: "SIGUSR1", SignalUsr2: "SIGUSR2", SignalStop: "SIGSTOP", SignalContinue: "SIGCONT", SignalWinch: "SIGWINCH", SignalPipe: "SIGPIPE",
 	} {
 		n, ok := signal.Number()
 		if !ok || SignalName(n) != want {

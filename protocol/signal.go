@@ -21,6 +21,7 @@ const (
 	SignalStop      Signal = "stop"      // SIGSTOP
 	SignalContinue  Signal = "continue"  // SIGCONT
 	SignalWinch     Signal = "winch"     // SIGWINCH
+	SignalPipe      Signal = "pipe"      // SIGPIPE
 )
 
 // Number returns the signal's number on this system. ok is false if this system lacks the signal,
@@ -42,7 +43,7 @@ func SignalName(n syscall.Signal) string {
 // Validate refuses values other than the constants.
 func (s Signal) Validate() error {
 	return oneOf(s, SignalInterrupt, SignalTerminate, SignalKill, SignalHangup, SignalQuit,
-		SignalUsr1, SignalUsr2, SignalStop, SignalContinue, SignalWinch)
+		SignalUsr1, SignalUsr2, SignalStop, SignalContinue, SignalWinch, SignalPipe)
 }
 
 // oneOf fails, in the words of exec-server, if v is none of the variants.

@@ -19,6 +19,7 @@ var signalNumbers = map[Signal]syscall.Signal{
 	SignalStop:      syscall.SIGSTOP,
 	SignalContinue:  syscall.SIGCONT,
 	SignalWinch:     syscall.SIGWINCH,
+	SignalPipe:      syscall.SIGPIPE,
 }
 
 func signalName(n syscall.Signal) string { return unix.SignalName(n) }

@@ -167,7 +167,7 @@ func TestSignals(t *testing.T) {
 	s := startServer(t)
 	c := s.session(nil)
 	// The shell is dash: bash 5.2 sometimes loses a trap between fork and wait.
-	handler := `for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT; do trap "echo got $s" $s; done; echo up; while :; do sleep 0.01; done`
+	handler := `for s in INT TERM HUP QUIT USR1 USR2 WINCH PIPE CONT; do trap "echo got $s" $s; done; echo up; while :; do sleep 0.01; done`
 	handles := c.start("handles", obj{"argv": sh(handler)})
 	handles.awaitOutput("stdout", "up")
 	for _, test := range []struct {
@@ -175,7 +175,7 @@ func TestSignals(t *testing.T) {
 		exit        int64 // of a program without a handler
 	}{
 		{"interrupt", "INT", 130}, {"terminate", "TERM", 143}, {"hangup", "HUP", 129}, {"quit", "QUIT", 131},
-		{"usr1", "USR1", 138}, {"usr2", "USR2", 140}, {"winch", "WINCH", 0}, {"kill", "", 137},
+		{"usr1", "USR1", 138}, {"usr2", "USR2", 140}, {"winch", "WINCH", 0}, {"pipe", "PIPE", 141}, {"kill", "", 137},
 	} {
 		if test.short != "" {
 			c.call("process/signal", obj{"processId": "handles", "signal": test.name})

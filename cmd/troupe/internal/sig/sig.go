@@ -21,6 +21,7 @@ var signals = []struct {
 	{protocol.SignalKill, "KILL", 9},
 	{protocol.SignalUsr1, "USR1", 10},
 	{protocol.SignalUsr2, "USR2", 12},
+	{protocol.SignalPipe, "PIPE", 13},
 	{protocol.SignalTerminate, "TERM", 15},
 	{protocol.SignalContinue, "CONT", 18},
 	{protocol.SignalStop, "STOP", 19},
