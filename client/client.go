@@ -212,12 +212,13 @@ type Client struct {
 
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
-	conn      transport.Conn // nil while disconnected
-	connN     uint64         // counts the connections; the number of conn
-	err       error          // why the client ended; nil: the client is alive
-	evicted   error          // set by the reader; run then ends
-	recycle   bool           // a process must be named in the next resume
-	progress  bool           // this connection has achieved something
+	conn      transport.Conn       // nil while disconnected
+	bodies    map[string]*httpBody // responses whose last piece has not come, by requestId
+	connN     uint64               // counts the connections; the number of conn
+	err       error                // why the client ended; nil: the client is alive
+	evicted   error                // set by the reader; run then ends
+	recycle   bool                 // a process must be named in the next resume
+	progress  bool                 // this connection has achieved something
 	nextID    int64
 	pending   map[protocol.ID]*call // calls without an answer
 	outbound  []*call               // calls in pending not yet sent on this connection

@@ -22,6 +22,7 @@ var errOldLink = errors.New("client: the connection was cut")
 // and so fs.ErrNotExist, fs.ErrPermission and fs.ErrExist; errors.As finds the *protocol.Error.
 type fileError struct {
 	refused *protocol.Error
+	cause   error         // wraps refused
 	errno   syscall.Errno // 0: unknown
 }
 
@@ -35,24 +36,9 @@ func (e *fileError) Error() string {
 
 func (e *fileError) Unwrap() []error {
 	if e.errno == 0 {
-		return []error{e.refused}
+		return []error{e.cause}
 	}
-	return []error{e.refused, e.errno}
-}
-
-// kindErrnos are the errors of the operating system for kinds of errors.
-var kindErrnos = map[protocol.ErrorKind]syscall.Errno{
-	protocol.KindNotFound:      syscall.ENOENT,
-	protocol.KindUnknownHandle: syscall.ENOENT,
-	protocol.KindPermission:    syscall.EACCES,
-	protocol.KindPolicy:        syscall.EACCES,
-	protocol.KindRole:          syscall.EACCES,
-	protocol.KindExists:        syscall.EEXIST,
-	protocol.KindNotDirectory:  syscall.ENOTDIR,
-	protocol.KindNotEmpty:      syscall.ENOTEMPTY,
-	protocol.KindNoSpace:       syscall.ENOSPC,
-	protocol.KindReadOnly:      syscall.EROFS,
-	protocol.KindTooLarge:      syscall.EFBIG,
+	return []error{e.cause, e.errno}
 }
 
 // sameErrnos are errors that have the same number on every Unix.
@@ -63,9 +49,6 @@ var osError = regexp.MustCompile(`\(os error (\d+)\)$`)
 
 // errnoOf returns the error of the operating system in a refusal; 0: none is known.
 func errnoOf(refused *protocol.Error) syscall.Errno {
-	if errno := kindErrnos[refused.Kind()]; errno != 0 {
-		return errno
-	}
 	if m := osError.FindStringSubmatch(refused.Message); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		for _, errno := range sameErrnos {
@@ -73,12 +56,6 @@ func errnoOf(refused *protocol.Error) syscall.Errno {
 				return errno
 			}
 		}
-	}
-	switch {
-	case refused.Code == protocol.CodeNotFound:
-		return syscall.ENOENT
-	case refused.Code == protocol.CodeObserver, strings.Contains(refused.Message, "not allowed by the policy"):
-		return syscall.EACCES
 	}
 	return 0
 }
@@ -90,7 +67,7 @@ func pathError(op, name string, err error) error {
 	}
 	var refused *protocol.Error
 	if errors.As(err, &refused) {
-		err = &fileError{refused, errnoOf(refused)}
+		err = &fileError{refused, err, errnoOf(refused)}
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }

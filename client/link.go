@@ -454,6 +454,7 @@ func (c *Client) serve(conn link) error {
 
 	c.mu.Lock()
 	c.conn, c.outbound = nil, nil
+	c.endBodies(errOldLink)
 	var bound []*call
 	for id, k := range c.pending {
 		if k.bound != 0 {
@@ -710,6 +711,12 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 			return err
 		}
 		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.evict(n.Reason) })
+	case protocol.NotifyHTTPBodyDelta:
+		var n protocol.HTTPBodyDeltaNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.piece(&n)
 	case protocol.NotifySessionEvicted:
 		var n protocol.SessionEvictedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -137,7 +138,6 @@ var viaCall = map[string]string{
 	protocol.MethodFsGetMetadata:           "fs/stat tells more",
 	protocol.MethodFsReadDirectory:         "fs/list tells more",
 	protocol.MethodFsWatchMissing:          "a notification follows, which Client does not hand on",
-	protocol.MethodHTTPRequest:             "without a typed method",
 	protocol.MethodProcessSpawn:            "a sister API",
 	protocol.MethodProcessWriteStdin:       "a sister API",
 	protocol.MethodProcessResizePty:        "a sister API",
@@ -209,6 +209,8 @@ func everything(ctx context.Context, c *client.Client, dir string) {
 	p.Write(ctx, []byte("x"))
 	p.CloseStdin(ctx)
 	p.Read(ctx, nil)
+
+	(&http.Client{Transport: c.Transport()}).Get("http://127.0.0.1:1/")
 
 	f := c.FS("/no/such/directory").WithContext(ctx)
 	f.Stat("a")
