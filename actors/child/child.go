@@ -120,7 +120,8 @@ type Handle interface {
 	// the queue is taken whole or not at all, and a larger p in parts. The error is ErrStdinClosed.
 	Write(p []byte) (n int, err error)
 	// CloseStdin closes stdin after the queued bytes. A PTY has no end of file; a PTY gets the
-	// character its terminal settings call VEOF instead. A repeated CloseStdin does nothing.
+	// character its terminal settings call VEOF instead, and takes later writes. A repeated CloseStdin, without a
+	// Write in between, does nothing.
 	CloseStdin() error
 	// Resize sets the size of the TTY. The error is ErrNoTTY, or the system's.
 	Resize(protocol.Size) error

@@ -30,6 +30,7 @@ type stdin struct {
 	writing bool   // the writer runs: it owns the file's writing side
 	wanted  int    // room that the refused write needs; 0: no write was refused
 	midLine bool   // the last byte taken does not end a line
+	atEnd   bool   // a terminal got its end-of-file character, and nothing since
 	counted bool   // unread is known
 	unread  int64  // bytes taken by write but never read by the child
 }
@@ -74,7 +75,7 @@ func (s *stdin) write(b []byte) (n int, err error) {
 			return n, ErrStdinClosed
 		}
 		n += len(part)
-		s.midLine = b[n-1] != '\n' && b[n-1] != '\r'
+		s.midLine, s.atEnd = b[n-1] != '\n' && b[n-1] != '\r', false
 	}
 	return n, nil
 }
@@ -109,9 +110,10 @@ func (s *stdin) close() error {
 		return nil
 	}
 	if s.p.tty {
-		if err := s.put(s.eof()); err != nil {
-			return nil // stdin counts as closed nevertheless
+		if !s.atEnd && s.put(s.eof()) == nil {
+			s.midLine, s.atEnd = false, true
 		}
+		return nil
 	}
 	s.open = false
 	s.wake() // the refused caller tries again and learns that stdin is closed

@@ -30,7 +30,11 @@ func (p *process) acceptStdin(ctx actor.Context) {
 			continue
 		case step.Do == stdin.Close:
 			p.logErr("close stdin", p.handleNow().CloseStdin())
-			p.stdin.Closed()
+			if p.spec.TTY {
+				p.stdin.Typed()
+			} else {
+				p.stdin.Closed()
+			}
 			continue
 		case step.Do == stdin.OtherRun:
 			result = protocol.OtherRun{Run: p.life.Run()}

@@ -29,6 +29,8 @@ type Request[T any] struct {
 	Guest bool      // the write is of a guest: it never pushes the id of another client's write out
 	Chunk []byte
 	Run   int // only this run; 0: any
+
+	done bool // the end-of-file character was typed
 }
 
 // State is the state of the process when the caller asks for a step.
@@ -49,7 +51,8 @@ const (
 	Wait Do = iota
 	// Write asks to write Chunk, and for Wrote or Refused.
 	Write
-	// Close asks to close stdin, and for Closed.
+	// Close asks to close stdin, and for Closed. On a terminal Close asks to type the end-of-file character, and
+	// for Typed.
 	Close
 	// Accepted, Ended and OtherRun ask to answer the request, and for Answered. Accepted: the
 	// request is done. Ended: stdin was closed before the program took the whole write. OtherRun:
@@ -113,7 +116,7 @@ func (q *Queue[T]) Next(s State) Step[T] {
 	case r.Run != 0 && r.Run != s.Run:
 		step.Do = OtherRun
 		return step
-	case !r.Write && open:
+	case !r.Write && open && !r.done:
 		step.Do = Close
 		return step
 	case !r.Write, taken == whole:
@@ -171,6 +174,10 @@ func (q *Queue[T]) memory(r *Request[T]) (*repeat.Memory[int], int) {
 
 // Closed records the end of stdin.
 func (q *Queue[T]) Closed() { q.ended = true }
+
+// Typed records that the end-of-file character was typed on a terminal. A terminal has no end: the program gets later
+// writes.
+func (q *Queue[T]) Typed() { q.waiting[0].done = true }
 
 // Answered removes the oldest request.
 func (q *Queue[T]) Answered() {

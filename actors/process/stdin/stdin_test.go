@@ -351,3 +351,22 @@ func TestWholeForOneRun(t *testing.T) {
 		t.Errorf("the next step is %+v, want an answer", step)
 	}
 }
+
+// A terminal whose end-of-file character was typed takes later writes.
+func TestTyped(t *testing.T) {
+	var q Queue[int]
+	state := State{Run: 1, Piped: true}
+	q.Add(Request[int]{For: 1})
+	q.Add(Request[int]{For: 2, Write: true, ID: repeat.IDOf("w"), Chunk: []byte("\x03")})
+	if s := q.Next(state); s.Do != Close || s.For != 1 {
+		t.Fatalf("%+v", s)
+	}
+	q.Typed()
+	if s := q.Next(state); s.Do != Accepted || s.For != 1 {
+		t.Fatalf("%+v after Typed", s)
+	}
+	q.Answered()
+	if s := q.Next(state); s.Do != Write || s.For != 2 {
+		t.Errorf("%+v for a write after Typed", s)
+	}
+}
