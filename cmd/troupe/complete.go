@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
@@ -140,7 +139,7 @@ func possible(words []string, repeated, i int) completer {
 // known returns the sessions of the chosen server, or nil. It starts no server, and asks nobody for a token.
 func known(ctx context.Context, t *target.Flags) []pick.Session {
 	t.Quiet = true
-	c, err := t.DialRunning(ctx, &client.Options{Name: "troupe completion", ReconnectFor: -1})
+	c, err := t.ControlRunning(ctx)
 	if err != nil {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -80,7 +79,7 @@ type serverState struct {
 	PID      int    `json:"pid,omitempty"` // 0: no command has started the server
 	Version  string `json:"version,omitempty"`
 	Since    string `json:"since,omitempty"` // RFC 3339
-	Sessions int    `json:"sessions"` // without that of this command
+	Sessions int    `json:"sessions"`
 	Programs int    `json:"programs"` // that have not ended
 
 	age time.Duration
@@ -89,11 +88,11 @@ type serverState struct {
 func (s *serverState) ask(ctx context.Context, t *target.Flags) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
-	c, err := t.DialRunning(ctx, &client.Options{Name: "troupe server", ReconnectFor: -1})
+	c, err := t.ControlRunning(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.CloseSession(ctx)
+	defer c.Close()
 	info, err := c.ServerInfo(ctx)
 	if err != nil {
 		return err
@@ -102,11 +101,9 @@ func (s *serverState) ask(ctx context.Context, t *target.Flags) error {
 	if err != nil {
 		return err
 	}
+	s.Sessions = len(list)
 	for _, session := range list {
-		if session.SessionID != c.SessionID() {
-			s.Sessions++
-			s.Programs += running(session)
-		}
+		s.Programs += running(session)
 	}
 	started := time.UnixMilli(info.StartedAtMs)
 	s.Version, s.Since, s.age = info.Server.Version, started.Format(time.RFC3339), time.Since(started)

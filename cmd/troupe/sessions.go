@@ -32,14 +32,14 @@ A session has an id and often a name. Commands take its name, its id, or the beg
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSessionsList(t), newSessionsClose(t), newSessionsShare(t))
+	cmd.AddCommand(newSessionsList(t), newSessionsRename(t), newSessionsClose(t), newSessionsShare(t))
 	return cmd
 }
 
 // A directory is a connection to a server, with the sessions there.
 type directory struct {
 	*client.Client
-	list []protocol.SessionDetails // without the session of this connection
+	list []protocol.SessionDetails
 }
 
 // openDirectory connects and lists the sessions.
@@ -53,7 +53,6 @@ func openDirectory(ctx context.Context, t *target.Flags) (*directory, error) {
 		c.Close()
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(s protocol.SessionDetails) bool { return s.SessionID == c.SessionID() })
 	return &directory{c, list}, nil
 }
 
@@ -75,7 +74,7 @@ func onSessions(cmd *cobra.Command, t *target.Flags, do func(context.Context, *d
 	if err != nil {
 		return exitError{1, err}
 	}
-	defer d.CloseSession(ctx)
+	defer d.Close()
 	if err := do(ctx, d); err != nil {
 		return exitError{1, err}
 	}
@@ -162,6 +161,31 @@ func label(s protocol.SessionDetails) string {
 		return show.Harmless(s.SessionID)
 	}
 	return fmt.Sprintf("%s (%s)", show.Harmless(s.Name), show.Harmless(s.SessionID))
+}
+
+func newSessionsRename(t *target.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rename SESSION NAME",
+		Short: "Give a session another name",
+		Long:  `Gives a session another name. Names need not be unique; "" takes the name away.`,
+		Example: `  troupe sessions rename build old-build
+  troupe sessions rename 01J9ZK build`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
+				s, err := d.find(args[0])
+				if err != nil {
+					return err
+				}
+				c, err := join(ctx, t, s.SessionID)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				return c.UpdateSession(ctx, client.SessionUpdate{Name: &args[1]})
+			})
+		},
+	}
 }
 
 func newSessionsClose(t *target.Flags) *cobra.Command {

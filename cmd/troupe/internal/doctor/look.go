@@ -123,12 +123,12 @@ func port(ctx context.Context, address string) Port {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	c, err := client.Dial(ctx, "ws://"+address, &client.Options{Name: "troupe doctor", ReconnectFor: -1, Token: client.TokenFromEnv})
+	c, err := client.Dial(ctx, "ws://"+address, &client.Options{Name: "troupe doctor", Ephemeral: true, ReconnectFor: -1, Token: client.TokenFromEnv})
 	var refused *transport.RefusedError
 	switch {
 	case err == nil:
 		p.Troupe = c.Server().Version
-		c.CloseSession(ctx)
+		c.Close()
 	case errors.As(err, &refused) && refused.Status == 401:
 		p.Troupe = "or another server that asks for a credential"
 	default:
@@ -166,7 +166,7 @@ func (f *Facts) lookAtServer(ctx context.Context, t *target.Flags) {
 	f.Target, f.Local = chosen.String(), chosen.Local
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	c, err := t.DialRunning(ctx, &client.Options{Name: "troupe doctor", ReconnectFor: -1})
+	c, err := t.ControlRunning(ctx)
 	switch {
 	case errors.Is(err, target.ErrNoServer):
 		return
@@ -177,7 +177,7 @@ func (f *Facts) lookAtServer(ctx context.Context, t *target.Flags) {
 		f.ServerError = err.Error()
 		return
 	}
-	defer c.CloseSession(ctx)
+	defer c.Close()
 	info, err := c.ServerInfo(ctx)
 	if err != nil {
 		f.ServerError = err.Error()

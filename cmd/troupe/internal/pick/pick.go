@@ -167,6 +167,15 @@ func Processes(all []Session, begin string) []string {
 	return texts
 }
 
+// A nameError tells a person what is wrong with a name, and a program which of ErrUnknown and ErrAmbiguous it is.
+type nameError struct {
+	text string
+	kind error
+}
+
+func (e nameError) Error() string { return e.text }
+func (e nameError) Unwrap() error { return e.kind }
+
 // most is how many names an error lists.
 const most = 8
 
@@ -176,12 +185,15 @@ func unknown(kind, text string, there []string, where string) error {
 		advice = fmt.Sprintf("did you mean %s?", show.Harmless(near))
 	} else if len(there) > 0 {
 		advice = "there are " + list(there) + "; see " + where
+		if len(there) == 1 {
+			advice = "there is only " + list(there)
+		}
 	}
-	return fmt.Errorf("no %s %q: %s (%w)", kind, text, advice, ErrUnknown)
+	return nameError{fmt.Sprintf("no %s %q: %s", kind, text, advice), ErrUnknown}
 }
 
 func ambiguous(kind, text string, candidates []string) error {
-	return fmt.Errorf("%q names several %s: write one of %s (%w)", text, plural(kind), list(candidates), ErrAmbiguous)
+	return nameError{fmt.Sprintf("%q names several %s: write one of %s", text, plural(kind), list(candidates)), ErrAmbiguous}
 }
 
 func plural(kind string) string {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -146,7 +147,11 @@ func (f *Flags) dialRunning(ctx context.Context, t *Target, o *client.Options) (
 	if err := checkSocket(strings.TrimPrefix(t.URL, "unix://")); err != nil {
 		return nil, err
 	}
-	c, err := client.Dial(ctx, t.URL, o)
+	own := *o
+	if own.Dialer == nil {
+		own.Dialer = ownDialer(t.URL, own.JSON)
+	}
+	c, err := client.Dial(ctx, t.URL, &own)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +159,30 @@ func (f *Flags) dialRunning(ctx context.Context, t *Target, o *client.Options) (
 		f.note(fmt.Sprintf("your own server is troupe %s, and this is %s: to change to this one, end the server and its programs with %q", show.Harmless(v), f.Version, "troupe server stop"))
 	}
 	return c, nil
+}
+
+// ownDialer returns the dialer of a client of the user's own server. After the first connection, a socket without a
+// server means that the server has ended with its sessions: the client need not try any longer.
+func ownDialer(url string, inJSON bool) func(context.Context) (transport.Conn, error) {
+	o := &transport.DialOptions{
+		Subprotocols: []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON},
+		PingEvery:    client.Forever, // the client has its own pings
+		DeadAfter:    client.Forever,
+	}
+	if inJSON {
+		o.Subprotocols = o.Subprotocols[1:]
+	}
+	var connected atomic.Bool
+	return func(ctx context.Context) (transport.Conn, error) {
+		conn, err := transport.Dial(ctx, url, o)
+		switch {
+		case err == nil:
+			connected.Store(true)
+		case connected.Load() && nobodyListens(err):
+			return nil, fmt.Errorf("%w: your own server has ended: %w", client.ErrSessionGone, err)
+		}
+		return conn, err
+	}
 }
 
 // nobodyListens reports whether an error of Dial means that the server does not run.

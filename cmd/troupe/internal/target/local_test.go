@@ -331,7 +331,7 @@ func TestOwn(t *testing.T) {
 	if err := f.StopOwn(t.Context()); !errors.Is(err, ErrNoServer) {
 		t.Errorf("error %v, want ErrNoServer", err)
 	}
-	if _, err := f.DialRunning(t.Context(), nil); !errors.Is(err, ErrNoServer) {
+	if _, err := f.ControlRunning(t.Context()); !errors.Is(err, ErrNoServer) {
 		t.Errorf("error %v, want ErrNoServer", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
@@ -342,7 +342,7 @@ func TestOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if c, err = f.DialRunning(t.Context(), nil); err != nil {
+	if c, err = f.ControlRunning(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
@@ -417,4 +417,39 @@ func makeDir(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// A client of a server that was killed learns at once that its session is gone.
+func TestServerKilled(t *testing.T) {
+	f, _ := ownServer(t, "v1")
+	c, err := f.Dial(t.Context(), &client.Options{ReconnectFor: client.Forever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cmd := c.Command("sleep", "1000")
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(serverPID(t, f), syscall.SIGKILL)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := cmd.Wait(ctx); !errors.Is(err, client.ErrSessionGone) || !strings.Contains(err.Error(), "your own server has ended") {
+		t.Errorf("error %v, want ErrSessionGone", err)
+	}
+}
+
+// The session of a command that only looks is not listed, and ends with the command.
+func TestControlLeavesNothing(t *testing.T) {
+	f, _ := ownServer(t, "v1")
+	for range 2 {
+		c, err := f.Control(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := c.Sessions(t.Context(), ""); err != nil || len(list) > 0 {
+			t.Errorf("sessions %+v, %v: want none", list, err)
+		}
+		c.Close()
+	}
 }

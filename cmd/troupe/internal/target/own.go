@@ -85,17 +85,17 @@ func (f *Flags) StopOwn(ctx context.Context) error {
 	return nil
 }
 
-// DialRunning is Dial for commands that start no server: if the target is the user's own server and does not run,
-// the error is ErrNoServer.
-func (f *Flags) DialRunning(ctx context.Context, o *client.Options) (*client.Client, error) {
+// ControlRunning is Control for commands that start no server: if the target is the user's own server and does not
+// run, the error is ErrNoServer.
+func (f *Flags) ControlRunning(ctx context.Context) (*client.Client, error) {
 	t, err := f.Target()
-	if err != nil || !t.Local {
-		if err != nil {
-			return nil, err
-		}
-		return f.Dial(ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	c, err := f.dialRunning(ctx, t, o)
+	if !t.Local {
+		return f.Control(ctx)
+	}
+	c, err := f.dialRunning(ctx, t, &client.Options{Name: "troupe", Ephemeral: true, ReconnectFor: -1})
 	if nobodyListens(err) {
 		return nil, ErrNoServer
 	}

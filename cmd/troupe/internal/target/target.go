@@ -231,9 +231,9 @@ func (f *Flags) Dial(ctx context.Context, o *client.Options) (*client.Client, er
 	return c, nil
 }
 
-// Control connects for a command that only looks and acts: its session ends with it.
+// Control connects for a command that only looks and acts. Its session ends with the connection, and no list has it.
 func (f *Flags) Control(ctx context.Context) (*client.Client, error) {
-	return f.Dial(ctx, &client.Options{Name: "troupe", DetachedTTL: time.Second, ReconnectFor: -1})
+	return f.Dial(ctx, &client.Options{Name: "troupe", Ephemeral: true, ReconnectFor: -1})
 }
 
 // Servers returns the names that --server may have, sorted.
