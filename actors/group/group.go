@@ -241,8 +241,23 @@ func New(e *env.Env, o Options) (Prepared, *protocol.Error) {
 		},
 		Order:    machine.Order(),
 		Extended: members,
-		Info:     protocol.GroupInfo{GroupID: id, Strategy: strategy, State: string(supervision.GroupStarting), Processes: []protocol.GroupMember{}},
+		Info:     protocol.GroupInfo{GroupID: id, Strategy: strategy, State: string(supervision.GroupStarting), Processes: Begun(nil, o.Params)},
 	}, nil
+}
+
+// Begun returns a listing of the members in old, in which the processes of a group/start wait for their first run. It is
+// for the time until the group reports.
+func Begun(old []protocol.GroupMember, params protocol.GroupStartParams) []protocol.GroupMember {
+	all := slices.Clone(old)
+	for _, p := range params.Processes {
+		m := protocol.GroupMember{ProcessID: p.ProcessID, State: supervision.Waiting.String(), Label: p.Label}
+		if i := slices.IndexFunc(all, func(o protocol.GroupMember) bool { return o.ProcessID == m.ProcessID }); i >= 0 {
+			all[i] = m
+		} else {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // Extended returns all members of a group that has the members in old and the processes of a group/start. The processes

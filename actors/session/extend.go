@@ -61,6 +61,7 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 	all.Serial++
 	g.token, g.members, g.extended, g.announced = params.StartToken, all, true, false
 	g.asked = append(g.asked, r)
+	g.info.Processes = group.Begun(g.info.Processes, params)
 	g.result.Processes = g.result.Processes[:len(g.result.Processes):len(g.result.Processes)]
 	for _, p := range params.Processes {
 		if !slices.Contains(g.result.Processes, p.ProcessID) {
@@ -74,7 +75,7 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 // hasLeft reports whether a process has left the group, as far as the session knows.
 func (g *ensemble) hasLeft(p *members.Process) bool {
 	left := supervision.Left.String()
-	return p.Group == g.name && p.PID != nil && g.reported == g.members.Serial && slices.ContainsFunc(g.info.Processes, func(m protocol.GroupMember) bool { return m.ProcessID == p.ID && m.State == left })
+	return p.Group == g.name && p.PID != nil && slices.ContainsFunc(g.info.Processes, func(m protocol.GroupMember) bool { return m.ProcessID == p.ID && m.State == left })
 }
 
 // orphaned reports whether a process was in a group that has ended and is forgotten.

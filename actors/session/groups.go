@@ -343,15 +343,15 @@ func (s *session) listGroups(ctx actor.Context, m message.Request) {
 // groupReport takes the state of a group, and tells everybody attached if it has changed.
 func (s *session) groupReport(ctx actor.Context, m message.GroupReport) {
 	g := s.groups[m.Info.GroupID]
-	if g == nil || g.name != m.Name {
-		return
+	if g == nil || g.name != m.Name || m.Extended < g.members.Serial {
+		return // of another group with the id, or of before an extension: another report follows
 	}
 	first, changed := !g.told, g.info.State != m.Info.State
 	if first || changed {
 		s.tellAttached(ctx, message.GroupChanged{GroupChangedNotification: protocol.GroupChangedNotification{GroupID: m.Info.GroupID, State: m.Info.State, Reason: m.Info.Reason}})
 	}
 	s.env.At(ctx, env.GroupStateTold)
-	g.told, g.info, g.reported = true, m.Info, m.Extended
+	g.told, g.info = true, m.Info
 	if first || changed {
 		s.stopNow(ctx, g)
 	}

@@ -189,18 +189,24 @@ func (u *upper) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// members returns the group of the project; nil: there is none that goes on.
-func members(ctx context.Context, c *client.Client) ([]protocol.GroupMember, error) {
+// groupOf returns the group of the project; the zero value: there is none.
+func groupOf(ctx context.Context, c *client.Client) (protocol.GroupInfo, error) {
 	groups, err := c.Groups(ctx)
-	if err != nil {
-		return nil, err
-	}
 	for _, g := range groups {
-		if g.GroupID == upGroup && g.State != string(supervision.GroupEnded) {
-			return g.Processes, nil
+		if g.GroupID == upGroup {
+			return g, err
 		}
 	}
-	return nil, nil
+	return protocol.GroupInfo{}, err
+}
+
+// members returns the processes of the project; nil: the group has ended, or there is none.
+func members(ctx context.Context, c *client.Client) ([]protocol.GroupMember, error) {
+	g, err := groupOf(ctx, c)
+	if err != nil || g.State == string(supervision.GroupEnded) {
+		return nil, err
+	}
+	return g.Processes, nil
 }
 
 // apply makes the server run what the file says.
@@ -358,16 +364,16 @@ func (u *upper) end(ctx context.Context, s compose.Step) error {
 func (u *upper) leave(ctx context.Context) error {
 	var problem error
 	for {
-		has, err := members(ctx, u.c)
+		g, err := groupOf(ctx, u.c)
 		if err != nil {
 			return exitError{1, err}
 		}
-		waiting := 0
+		has, waiting := g.Processes, 0
 		problem = nil
 		for _, unit := range u.wanted {
 			i := slices.IndexFunc(has, func(m protocol.GroupMember) bool { return m.ProcessID == unit.ID })
 			switch {
-			case i < 0: // the whole group has ended
+			case i < 0: // somebody has ended the whole group
 			case stuck(has[i]) && !has[i].Ready:
 				problem = fmt.Errorf("%s is not ready: %s", unit.ID, whyNot(has[i]))
 			case !has[i].Ready:

@@ -183,7 +183,7 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 	said := make(map[string]string)
 	aborted := false
 	for {
-		groups, err := u.c.Groups(ctx)
+		g, err := groupOf(ctx, u.c)
 		if ctx.Err() != nil {
 			return map[string]lastEnd{}
 		}
@@ -191,13 +191,7 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 			u.printer.note("the programs were ended by somebody else: %v", err)
 			return map[string]lastEnd{}
 		}
-		var has []protocol.GroupMember
-		goesOn := false
-		for _, g := range groups {
-			if g.GroupID == upGroup {
-				has, goesOn = g.Processes, g.State != string(supervision.GroupEnded)
-			}
-		}
+		has, goesOn := g.Processes, g.GroupID != "" && g.State != string(supervision.GroupEnded)
 		ends, live := make(map[string]lastEnd), err != nil
 		for _, unit := range u.wanted {
 			known := false
