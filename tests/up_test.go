@@ -339,3 +339,29 @@ processes:
 		t.Errorf("with --abort-on-exit, the exit code is %d:\n%s%s", code, up.stdout, up.stderr)
 	}
 }
+
+// The session of a project lives as long as its programs, and then ends with troupe down.
+func TestUpKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write("name: kept\nprocesses:\n  a: {command: exec sleep 1000}\n")
+	server := startServer(t)
+	s.args = []string{"--url", server.url}
+	s.run(0, "up", "-d", "--wait")
+	c := server.session(knowing)
+	session := func() obj {
+		for _, one := range c.call("session/list", obj{})["sessions"].([]any) {
+			if one.(obj)["name"] == "kept" {
+				return one.(obj)
+			}
+		}
+		return nil
+	}
+	if got := session(); got == nil || got["keepRunning"] != true || got["state"] != "detached" {
+		t.Errorf("the session is %s", jsonText(got))
+	}
+	s.run(0, "down", "--timeout", "1m")
+	if got := session(); got != nil {
+		t.Errorf("after troupe down, the session is %s", jsonText(got))
+	}
+}

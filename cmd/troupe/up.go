@@ -28,6 +28,8 @@ const (
 	upGroup = "up"
 	// upTTL is how long the session of a project stays without a client after the last program has ended.
 	upTTL = 24 * time.Hour
+	// upPing is the time between two questions whether the server is there.
+	upPing = time.Second
 	// upLook is the time between two looks at the group.
 	upLook = 200 * time.Millisecond
 	// upKill is how long a kill may take before up leaves the programs alone.
@@ -178,12 +180,12 @@ func sessionOf(ctx context.Context, t *target.Flags, project string) (string, er
 
 // connect joins the session of the project, or opens it.
 func (u *upper) connect(ctx context.Context) (err error) {
-	o := client.Options{Name: "troupe up", ReconnectFor: upTTL, Lost: u.printer.lost, Resumed: u.printer.resumed}
+	o := client.Options{Name: "troupe up", ReconnectFor: client.Forever, PingEvery: upPing, Silent: u.printer.silent, Lost: u.printer.lost, Resumed: u.printer.resumed}
 	if o.Session, err = sessionOf(ctx, u.flags, u.project.Name); err != nil {
 		return err
 	}
 	if o.Control = o.Session != ""; !o.Control {
-		o.SessionName, o.DetachedTTL = u.project.Name, upTTL
+		o.SessionName, o.DetachedTTL, o.KeepRunning = u.project.Name, upTTL, true
 	}
 	u.c, err = u.flags.Dial(ctx, &o)
 	return err

@@ -25,6 +25,7 @@ type printer struct {
 	width   int
 	styles  map[string]show.Style
 	partial map[string][]byte // the unfinished line of each stream
+	gone    bool              // the server cannot be reached
 	broken  chan struct{}     // closed when nobody reads the output any more
 	once    sync.Once
 }
@@ -93,8 +94,23 @@ func (p *printer) event(id, format string, args ...any) {
 // note prints news of troupe.
 func (p *printer) note(format string, args ...any) { p.event("troupe", format, args...) }
 
-func (p *printer) lost(error) { p.note("connection lost, reconnecting; the programs go on") }
-func (p *printer) resumed()   { p.note("connected again") }
+// away says once that the server cannot be reached, and once that it can be again.
+func (p *printer) away(is bool) {
+	p.mu.Lock()
+	news := p.gone != is
+	p.gone = is
+	p.mu.Unlock()
+	switch {
+	case news && is:
+		p.note("connection lost, reconnecting; the programs go on")
+	case news:
+		p.note("connected again")
+	}
+}
+
+func (p *printer) lost(error)                   { p.away(true) }
+func (p *printer) resumed()                     { p.away(false) }
+func (p *printer) silent(silence time.Duration) { p.away(silence > 0) }
 
 // lastEnd is how a process ended for good.
 type lastEnd struct {
