@@ -212,7 +212,9 @@ type Client struct {
 
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult
-	conn      transport.Conn       // nil while disconnected
+	conn      transport.Conn        // nil while disconnected
+	watches   map[uint64]*fileWatch // by watchId
+	lastWatch uint64
 	bodies    map[string]*httpBody // responses whose last piece has not come, by requestId
 	connN     uint64               // counts the connections; the number of conn
 	err       error                // why the client ended; nil: the client is alive

@@ -442,3 +442,51 @@ func TestSeek(t *testing.T) {
 		t.Errorf("ReadAt beyond the end: %d, %v", n, err)
 	}
 }
+
+// Await hears of files that come and go, also after a cut.
+func TestAwait(t *testing.T) {
+	h := newHost(t, actors.Config{})
+	f, dir := filesOf(t, h)
+	if err := f.Await(nil, []string{"none"}); err != nil { // it is so already
+		t.Fatal(err)
+	}
+	for _, cut := range []bool{false, true} {
+		os.Remove(dir + "/a")
+		before := len(h.methods())
+		result := make(chan error, 1)
+		go func() { result <- f.Await([]string{"b", "a"}, nil) }()
+		count := func() (n int) {
+			for _, m := range h.methods()[before:] {
+				if m == protocol.MethodFsWatchMissing {
+					n++
+				}
+			}
+			return n
+		}
+		eventually(t, "the watch", func() bool { return count() == 1 })
+		if cut {
+			h.mu.Lock()
+			for _, conn := range h.conns {
+				conn.Close(1006, "cut by the test")
+			}
+			h.mu.Unlock()
+			eventually(t, "the watch after the cut", func() bool { return count() == 2 })
+		}
+		select {
+		case err := <-result:
+			t.Fatalf("Await returned early: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if err := os.WriteFile(dir+"/a", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.WithContext(ctx).Await([]string{"never"}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v", err)
+	}
+}

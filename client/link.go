@@ -455,6 +455,7 @@ func (c *Client) serve(conn link) error {
 	c.mu.Lock()
 	c.conn, c.outbound = nil, nil
 	c.endBodies(errOldLink)
+	c.endWatches()
 	var bound []*call
 	for id, k := range c.pending {
 		if k.bound != 0 {
@@ -717,6 +718,12 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 			return err
 		}
 		c.piece(&n)
+	case protocol.NotifyMissingChanged:
+		var n protocol.FsMissingChangedNotification
+		if err := wire.Unmarshal(m.Payload, &n); err != nil {
+			return err
+		}
+		c.watched(n.WatchID)
 	case protocol.NotifySessionEvicted:
 		var n protocol.SessionEvictedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

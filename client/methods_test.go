@@ -137,7 +137,6 @@ var viaCall = map[string]string{
 	protocol.MethodFsUnwatch:               "the app-server wire alone has it",
 	protocol.MethodFsGetMetadata:           "fs/stat tells more",
 	protocol.MethodFsReadDirectory:         "fs/list tells more",
-	protocol.MethodFsWatchMissing:          "a notification follows, which Client does not hand on",
 	protocol.MethodProcessSpawn:            "a sister API",
 	protocol.MethodProcessWriteStdin:       "a sister API",
 	protocol.MethodProcessResizePty:        "a sister API",
@@ -224,6 +223,7 @@ func everything(ctx context.Context, c *client.Client, dir string) {
 	f.Symlink("b", "a")
 	f.Chmod("a", 0o644)
 	f.Copy("a", "b")
+	f.Await(nil, []string{"a"})
 	here := c.FS(dir).WithContext(ctx)
 	here.WriteFile("a", nil, nil)
 	here.WriteFile("private", []byte("x"), &client.WriteOptions{Mode: 0o600})
