@@ -161,7 +161,8 @@ var methods = map[string]func(h *Hunt) any{
 	},
 	protocol.MethodSessionShares: func(h *Hunt) any { return obj{} },
 	protocol.MethodSessionUpdate: func(h *Hunt) any {
-		return obj{"name": h.process(), "detachedTtlMs": 1 + h.IntN(50), "keepRunning": h.IntN(2) == 0, "requestId": h.process()}
+		// With keepRunning true the session would live as long as its programs.
+		return obj{"name": h.process(), "detachedTtlMs": 1 + h.IntN(50), "keepRunning": false, "requestId": h.process()}
 	},
 	protocol.MethodSessionUnshare: func(h *Hunt) any { return obj{"shareId": h.process()} },
 	protocol.MethodSessionAck:     func(h *Hunt) any { return obj{"processes": obj{h.process(): h.IntN(5)}} },
