@@ -66,7 +66,7 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	root.AddCommand(newAttach(t), newSend(t), newResize(t))
 	root.AddCommand(newServer(t))
 	root.AddCommand(newDoctor(t))
-	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t), newTop(t))
+	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t), newEvents(t), newTop(t))
 	root.AddCommand(newSignal(t), newStop(t), newKill(t), newRestart(t))
 	root.AddCommand(newSessions(t))
 	root.AddCommand(newMan())

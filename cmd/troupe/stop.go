@@ -60,8 +60,7 @@ func end(cmd *cobra.Command, t *target.Flags, names []string, grace time.Duratio
 
 // endOne ends a process. Its descendants are ended also if the program itself has ended.
 func endOne(ctx context.Context, w io.Writer, p *client.Process, n *named, grace time.Duration) error {
-	running, err := p.Terminate(ctx, grace)
-	if err != nil {
+	if _, err := p.Terminate(ctx, grace); err != nil {
 		return err
 	}
 	status, err := p.Wait(ctx)
@@ -69,7 +68,7 @@ func endOne(ctx context.Context, w io.Writer, p *client.Process, n *named, grace
 		return err
 	}
 	what := "has ended"
-	if !running {
+	if ended(&n.info.ProcessInfo) {
 		what = "had ended before"
 	}
 	status.Reason = "" // the person knows

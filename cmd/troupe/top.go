@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -44,13 +43,13 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 			if o.Refresh < 100*time.Millisecond {
 				return fmt.Errorf("--interval is %v: choose 100ms or more", o.Refresh)
 			}
-			s, err := newTopSource(cmd.Context(), t)
+			s, err := newAsker(cmd.Context(), t)
 			if err != nil {
 				return exitError{1, err}
 			}
 			defer s.close()
 			o.Server, o.Colour = s.name, show.To(os.Stdout).Colour
-			_, err = tea.NewProgram(top.New(s, o), tea.WithAltScreen(), tea.WithContext(cmd.Context())).Run()
+			_, err = tea.NewProgram(top.New(&topSource{s}, o), tea.WithAltScreen(), tea.WithContext(cmd.Context())).Run()
 			if err != nil && !errors.Is(err, tea.ErrInterrupted) {
 				return exitError{1, err}
 			}
@@ -62,79 +61,18 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 	return cmd
 }
 
-// answerTime is how long top waits for an answer before it connects again.
-const answerTime = 10 * time.Second
-
 // A topSource is the server for package top.
-type topSource struct {
-	target *target.Flags
-	name   string
-
-	mu     sync.Mutex
-	client *client.Client // nil: the connection was lost
-}
-
-// newTopSource connects, so that a wrong address is an error before the screen changes.
-func newTopSource(ctx context.Context, t *target.Flags) (*topSource, error) {
-	found, err := t.Target()
-	if err != nil {
-		return nil, err
-	}
-	s := &topSource{target: t, name: found.String()}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	if s.client, err = t.Control(ctx); err != nil {
-		return nil, err
-	}
-	t.Note = func(string) {} // the screen is no place for it
-	return s, nil
-}
-
-func (s *topSource) close() { s.drop(nil) }
-
-// drop closes the connection. With a client, only that connection.
-func (s *topSource) drop(c *client.Client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client != nil && (c == nil || c == s.client) {
-		go s.client.Close() // a dead link may take long
-		s.client = nil
-	}
-}
-
-// connected returns the connection, and makes one if there is none.
-func (s *topSource) connected(ctx context.Context) (*client.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client == nil {
-		c, err := s.target.Control(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.client = c
-	}
-	return s.client, nil
-}
+type topSource struct{ *asker }
 
 func (s *topSource) Sample(ctx context.Context) (*top.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	c, err := s.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
 	asked := time.Now()
-	list, err := c.Sessions(ctx, protocol.DetailInfo)
+	list, err := s.list(ctx, protocol.DetailInfo)
 	if err != nil {
-		s.drop(c)
 		return nil, err
 	}
 	snapshot := &top.Snapshot{At: time.Now(), Took: time.Since(asked)}
 	for _, l := range list {
-		if l.SessionID == c.SessionID() {
-			continue // that of this command
-		}
-		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Processes: l.List})
+		snapshot.Sessions = append(snapshot.Sessions, top.Session{ID: l.SessionID, Name: l.Name, State: l.State, Omitted: l.ListOmitted, Processes: l.List})
 	}
 	return snapshot, nil
 }

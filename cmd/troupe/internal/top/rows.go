@@ -119,7 +119,10 @@ func (t *table) session(rows []row, s *Session, list []*process) []row {
 	head := len(rows)
 	k := key{Ref: Ref{Session: s.ID}}
 	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), plural(len(list), "process")), state: s.State, folded: t.folded[k], usage: unknownUsage})
-	groups := make(map[string]int) // group → the index of its row; -1: its session is folded
+	if s.Omitted {
+		rows[head].why = "too many processes for one answer: see troupe ps --session"
+	}
+	groups := make(map[string]bool) // that have their rows
 	for _, p := range list {
 		rows[head].add(p.usage)
 		if rows[head].folded {
@@ -129,10 +132,10 @@ func (t *table) session(rows []row, s *Session, list []*process) []row {
 			rows = append(rows, processRow(p, 1))
 			continue
 		}
-		if _, ok := groups[p.info.Group]; ok {
+		if groups[p.info.Group] {
 			continue
 		}
-		groups[p.info.Group] = len(rows)
+		groups[p.info.Group] = true
 		rows = t.group(rows, s, p.info.Group, list)
 	}
 	return rows
