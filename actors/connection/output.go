@@ -245,3 +245,6 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 		}
 	}
 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the connection may end within the pause.
+func (pingDue) IgnoreDeadLetterLogging() {}

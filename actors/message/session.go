@@ -72,6 +72,9 @@ type ProcessEnded struct {
 // has stopped, and Gone does not. A session also gets Gone from its supervisor.
 type Gone struct{ Who *actor.PID }
 
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: a session may end at the same time.
+func (Gone) IgnoreDeadLetterLogging() {}
+
 // CaptureOver is from the capture of a shell's state to the session: the capture has no programs any more.
 type CaptureOver struct {
 	Left error // names programs that were not seen gone; nil: none
@@ -94,6 +97,9 @@ type GroupReport struct {
 
 // Drain is from the registry to a session: the server shuts down.
 type Drain struct{}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the session may end at the same time.
+func (Drain) IgnoreDeadLetterLogging() {}
 
 // Evict is from the registry to a session: end. A session with an owner stays.
 type Evict struct {
