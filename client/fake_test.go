@@ -135,6 +135,7 @@ func (f *fake) send(conn *fakeConn) {
 			f.changed.Wait()
 			continue
 		}
+		last := f.closed // the server closes the connection after its answer to session/close
 		f.mu.Unlock()
 		for _, frame := range frames {
 			if conn.WriteMessage(frame, false) != nil {
@@ -142,6 +143,9 @@ func (f *fake) send(conn *fakeConn) {
 			}
 		}
 		conn.Flush()
+		if last {
+			conn.Close(transport.CloseNormal, "session closed by request")
+		}
 		f.mu.Lock()
 	}
 }
