@@ -16,7 +16,7 @@ import (
 // An FS is the files of the server below a directory. The zero value is not usable: see Client.FS.
 //
 // An FS is an fs.StatFS, fs.ReadDirFS, fs.ReadFileFS, fs.ReadLinkFS and fs.SubFS, and has methods that change
-// files. Names are as fs.ValidPath describes: relative to the directory, with slashes, without "..". A link may
+// files. Names are as fs.ValidPath describes: relative to the directory, with slashes, without ".."; names that are not UTF-8 work, too. A link may
 // lead out of the directory: an FS is no protection. Errors are *fs.PathError; errors.Is finds fs.ErrNotExist,
 // fs.ErrPermission and fs.ErrExist.
 //
@@ -46,7 +46,7 @@ func (f *FS) Sub(dir string) (fs.FS, error) {
 
 // at returns the path on the server of a name.
 func (f *FS) at(op, name string) (string, error) {
-	if !fs.ValidPath(name) {
+	if !fs.ValidPath(strings.ToValidUTF8(name, "x")) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	return path.Join(f.root, name), nil
