@@ -245,7 +245,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	}
 	// The params of these methods name nothing that belongs to anybody: paths belong to the machine.
 	nothing := []string{"initialized", "environment/info", "environment/status", "server/info", "session/info", "session/list", "session/share", "session/shares", "group/list",
-		"environmentConfig/read", "capabilities/discoverV2", "fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy"}
+		"environmentConfig/read", "capabilities/discoverV2", "fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy", "fs/stat", "fs/list", "fs/rename", "fs/symlink", "fs/setMetadata"}
 
 	members := membersWithIDs(t)
 	for _, method := range hunt.Methods() {

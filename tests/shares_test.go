@@ -208,7 +208,7 @@ func everyMethodOfGuests(t *testing.T, reader, typist *conn) {
 		case "environment/info", "server/info", "session/close", "session/update", "session/share", "session/shares", "session/unshare",
 			"process/start", "process/signal", "process/terminate", "process/closeStdin", "process/restart", "process/setRestart", "group/start", "group/stop",
 			"fs/readFile", "fs/open", "fs/readBlock", "fs/writeBlock", "fs/close", "fs/writeFile", "fs/createDirectory", "fs/getMetadata",
-			"fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy", "fs/watchMissing",
+			"fs/canonicalize", "fs/readDirectory", "fs/walk", "fs/remove", "fs/copy", "fs/watchMissing", "fs/stat", "fs/list", "fs/rename", "fs/symlink", "fs/setMetadata",
 			"environmentConfig/read", "capabilityRoots/discoverV1", "capabilities/discoverV2", "http/request",
 			"process/spawn", "process/writeStdin", "process/resizePty", "process/kill",
 			"command/exec", "command/exec/write", "command/exec/resize", "command/exec/terminate":
