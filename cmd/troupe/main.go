@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	_ "github.com/b6f6fdd7/troupe/cmd/troupe/internal/noquery"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
 
