@@ -67,13 +67,10 @@ func (c *Client) run(conn link) {
 		lost := c.serve(conn)
 		planned, err := c.after(lost)
 		if err == nil && !planned {
-			c.opts.Log.Info("connection lost", "session", c.SessionID(), "err", lost)
-			if c.opts.Lost != nil {
-				c.opts.Lost(lost)
-			}
+			c.lost(lost)
 		}
 		if err == nil {
-			conn, err = c.resume(&pace, lost, planned)
+			conn, planned, err = c.resume(&pace, lost, planned)
 		}
 		if err != nil {
 			c.end(err)
@@ -85,6 +82,13 @@ func (c *Client) run(conn link) {
 				c.opts.Resumed()
 			}
 		}
+	}
+}
+
+func (c *Client) lost(why error) {
+	c.opts.Log.Info("connection lost", "session", c.SessionID(), "err", why)
+	if c.opts.Lost != nil {
+		c.opts.Lost(why)
 	}
 }
 
@@ -203,8 +207,9 @@ func (c *Client) first(ctx context.Context) (link, error) {
 	}
 }
 
-// resume attaches the session again after a cut.
-func (c *Client) resume(pace *pace, lost error, planned bool) (link, error) {
+// resume attaches the session again after a cut. If the first attempt after a planned end fails, the caller
+// learns that the connection is lost, and resume returns that nothing was planned.
+func (c *Client) resume(pace *pace, lost error, planned bool) (link, bool, error) {
 	c.mu.Lock()
 	if c.progress || pace.since.IsZero() {
 		pace.reset()
@@ -213,29 +218,33 @@ func (c *Client) resume(pace *pace, lost error, planned bool) (link, error) {
 	c.mu.Unlock()
 	for err := lost; ; {
 		if pace.delay > 0 && time.Since(pace.since) > c.opts.ReconnectFor {
-			return link{}, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
+			return link{}, false, fmt.Errorf("client: connection lost (%w) and not resumed within %v: %w", lost, c.opts.ReconnectFor, err)
 		}
 		in := pace.next()
 		if c.opts.Retrying != nil && !planned {
 			c.opts.Retrying(Retry{pace.attempts, time.Since(pace.since), in, err})
 		}
 		if sleep(c.ctx, in) != nil {
-			return link{}, ErrClosed
+			return link{}, false, ErrClosed
 		}
 		var conn link
 		if conn, err = c.connect(c.ctx, pace.timeout()); err == nil {
-			return conn, nil
+			return conn, planned, nil
 		}
 		var refused *protocol.Error
 		switch {
 		case c.ctx.Err() != nil:
-			return link{}, ErrClosed
+			return link{}, false, ErrClosed
 		case errors.As(err, &refused) && !attachedElsewhere(err) && refused.Code != protocol.CodeInternal:
-			return link{}, err
+			return link{}, false, err
 		case final(err) != nil:
-			return link{}, final(err)
+			return link{}, false, final(err)
 		case unauthorized(err):
-			return link{}, err
+			return link{}, false, err
+		}
+		if planned {
+			planned = false
+			c.lost(err)
 		}
 		c.opts.Log.Debug("resume failed", "session", c.SessionID(), "err", err)
 	}
