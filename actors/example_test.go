@@ -112,3 +112,68 @@ func Example() {
 	// I am Guildenstern
 	// exit code 0
 }
+
+// shepherd is an actor of a host that follows one program.
+type shepherd struct{ done chan<- struct{} }
+
+func (s *shepherd) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case actors.Attached:
+		ctx.Request(m.Session, actors.Request{Params: protocol.ProcessStartParams{
+			ProcessID: "sheep",
+			Argv:      []string{"sh", "-c", "echo Baa; exit 3"},
+			Cwd:       protocol.FileURI("/"),
+			Env:       map[string]string{"PATH": "/usr/bin:/bin"},
+		}})
+
+	case actors.Reply:
+		if m.Err != nil {
+			fmt.Println(m.Err)
+			close(s.done)
+			return
+		}
+		actors.Follow(ctx, m.Result.(actors.Started).Process, actors.Subscribe{Owner: true})
+
+	case actors.Followed:
+		for _, e := range m.Entries {
+			switch e.Kind {
+			case outlog.Output:
+				fmt.Print(string(e.Data))
+			case outlog.Exited:
+				fmt.Println(e.Kind, e.Status.ExitCode)
+			case outlog.Closed:
+				fmt.Println(e.Kind)
+				close(s.done)
+			}
+		}
+		ctx.Respond(actors.FollowOn{}) // the log need not keep these entries, and the next may come
+	}
+}
+
+// A host follows one program with one type of message.
+func ExampleFollow() {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+	troupe, err := actors.Start(system, actors.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan struct{})
+	host := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &shepherd{done: done} }))
+	system.Root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, host)
+	<-done
+	if err := troupe.Kill(); err != nil {
+		fmt.Println(err)
+	}
+	if err := system.Root.StopFuture(host).Wait(); err != nil {
+		fmt.Println(err)
+	}
+	system.Shutdown()
+	// Output:
+	// Baa
+	// exited 3
+	// closed
+}
