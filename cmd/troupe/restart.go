@@ -14,8 +14,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// restartTime is how long the old run may take to end, and the new run to begin.
-const restartTime = time.Minute
+const (
+	// restartTime is how long the old run may take to end, and the new run to begin.
+	restartTime = time.Minute
+	// lookAgain is the time between two looks at a process that is about to begin a run.
+	lookAgain = 20 * time.Millisecond
+)
 
 func newRestart(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
@@ -53,19 +57,20 @@ func restart(ctx context.Context, p *client.Process, n *named) (run int, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartTime)
 	defer cancel()
-	for after := n.info.NextSeq - 1; ; { // each read waits for news
-		r, err := p.Read(ctx, &client.ReadOptions{After: after, Wait: restartTime, Detail: protocol.ReadTimes})
-		if err != nil {
+	ran := n.info.State == string(protocol.StateRunning) // otherwise a run was about to begin, and that run is meant
+	for {
+		info, err := p.Info(ctx)
+		switch {
+		case err != nil:
 			return 0, fmt.Errorf("the old run has been told to end, and no new run has begun so far: %w; see troupe info", err)
+		case ended(&info.ProcessInfo):
+			return 0, errors.New("the process has ended, and no new run has begun: see troupe info")
+		case info.State == string(protocol.StateRunning) && (!ran || info.Run > n.info.Run):
+			return info.Run, nil
 		}
-		for _, e := range r.Events {
-			switch e.Kind {
-			case protocol.EventRestarted:
-				return e.Run, nil
-			case protocol.EventEvicted, protocol.EventClosed:
-				return 0, fmt.Errorf("no new run has begun: %s", e.Reason)
-			}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
 		}
-		after = max(after, r.NextSeq-1)
 	}
 }
