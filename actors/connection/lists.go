@@ -31,10 +31,12 @@ type listing struct {
 	left  int       // actors without an answer
 	err   *protocol.Error
 
-	processes []listed   // of process/list
-	sessions  []*summary // of session/list
-	turn      int        // of sessions: whose processes are asked now; -1: sessions are being asked
-	bytes     int        // of the processes of sessions that have had their turn
+	states    map[string]bool // of process/list: the states of its params; empty: all
+	group     string          // of process/list: the group of its params; "": all
+	processes []listed        // of process/list
+	sessions  []*summary      // of session/list
+	turn      int             // of sessions: whose processes are asked now; -1: sessions are being asked
+	bytes     int             // of the processes of sessions that have had their turn
 }
 
 // listed is what a process has told of itself.
@@ -82,9 +84,17 @@ func (c *connection) list(ctx actor.Context) {
 	case protocol.SessionListParams:
 		c.askForList(ctx, l, c.troupe, pending{}, message.SessionListRequest{Identity: identityOf(c.conn)})
 	case protocol.ProcessListParams:
+		ids := make(map[string]bool, len(params.ProcessIDs)) // as sets: a client may send long lists
+		for _, id := range params.ProcessIDs {
+			ids[id] = true
+		}
+		l.group, l.states = params.Group, make(map[string]bool)
+		for _, state := range params.States {
+			l.states[string(state)] = true
+		}
 		l.left++ // until all are asked
 		for id, s := range c.streams {
-			if len(params.ProcessIDs) == 0 || slices.Contains(params.ProcessIDs, id) {
+			if len(ids) == 0 || ids[id] {
 				c.askForList(ctx, l, s.ref.PID, pending{process: id, about: true}, message.DescribeRequest{})
 			}
 		}
@@ -137,8 +147,7 @@ func (c *connection) described(ctx actor.Context, p pending, m message.Reply) {
 
 // chosen reports whether the params of a process/list choose a process.
 func (l *listing) chosen(info *protocol.ProcessInfo) bool {
-	p, _ := l.asked[0].lists.(protocol.ProcessListParams)
-	return (len(p.States) == 0 || slices.Contains(p.States, protocol.State(info.State))) && (p.Group == "" || p.Group == info.Group)
+	return (len(l.states) == 0 || l.states[info.State]) && (l.group == "" || l.group == info.Group)
 }
 
 // detail returns what a session/list tells of processes; "": nothing.
