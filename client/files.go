@@ -99,7 +99,7 @@ func (c *Client) callAgain(ctx context.Context, method string, params, result an
 	return k.sends > 1, err
 }
 
-// A FileInfo describes a file of the server. Sys returns the *protocol.FsEntry.
+// A fileInfo describes a file of the server. Sys returns the *protocol.FsEntry.
 type fileInfo struct {
 	name  string
 	entry protocol.FsEntry

@@ -75,7 +75,7 @@ func TestFS(t *testing.T) {
 	if err := fstest.TestFS(f, "a", "empty", "d/e/f", "large", "link", "d/up", "dirlink"); err != nil {
 		t.Error(err)
 	}
-	if err := fstest.TestFS(h0(f.Sub("d")), "e/f", "up"); err != nil {
+	if err := fstest.TestFS(mustFS(f.Sub("d")), "e/f", "up"); err != nil {
 		t.Error(err)
 	}
 	if real, err := f.RealPath("dirlink/e"); real != dir+"/d/e" || err != nil {
@@ -87,7 +87,7 @@ func TestFS(t *testing.T) {
 	}
 }
 
-func h0(f fs.FS, err error) fs.FS {
+func mustFS(f fs.FS, err error) fs.FS {
 	if err != nil {
 		panic(err)
 	}

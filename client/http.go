@@ -40,7 +40,7 @@ func (c *Client) Transport() http.RoundTripper { return roundTripper{c} }
 
 type roundTripper struct{ c *Client }
 
-// A httpBody is the body of a response. Client.mu guards the fields below it.
+// An httpBody is the body of a response. Client.mu guards the fields below it.
 type httpBody struct {
 	c    *Client
 	id   string
