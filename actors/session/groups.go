@@ -29,7 +29,6 @@ type ensemble struct {
 	members message.ExtendGroup // all of them, those that have left included
 	// extended: members is not what the actor began with. The actor gets members once all are announced.
 	extended bool
-	reported uint64                    // the extensions that info knows of
 	told     bool                      // a GroupReport has come
 	result   protocol.GroupStartResult // the answer to group/start
 	left     map[string]bool           // by id: processes that have neither started nor gone
