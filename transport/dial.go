@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/gorilla/websocket"
 )
@@ -47,10 +48,13 @@ type DialOptions struct {
 // A RefusedError reports that a server answered the handshake of a websocket with an HTTP status.
 type RefusedError struct {
 	Status int    // such as 401
-	Text   string // the reason, up to 1 KiB
+	Text   string // the reason, up to 1 KiB; "": the server is not a troupe server
 }
 
 func (e *RefusedError) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("this is not a troupe server: HTTP %d %s", e.Status, http.StatusText(e.Status))
+	}
 	return fmt.Sprintf("the server opens no websocket: %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }
 
@@ -110,7 +114,7 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", rawURL, context.Cause(ctx))
 	case errors.Is(err, websocket.ErrBadHandshake):
 		body, _ := io.ReadAll(resp.Body) // gorilla keeps at most 1 KiB of the body
-		return nil, fmt.Errorf("dial %s: %w", rawURL, &RefusedError{resp.StatusCode, strings.TrimSpace(string(body))})
+		return nil, fmt.Errorf("dial %s: %w", rawURL, &RefusedError{resp.StatusCode, reason(resp, string(body))})
 	case err != nil:
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}
@@ -128,4 +132,15 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}
 	return c, nil
+}
+
+// reason returns the reason that a troupe server gives for a refusal: a line of plain text. "": the answer is another
+// server's, such as a page for a browser.
+func reason(resp *http.Response, body string) string {
+	body = strings.TrimSpace(body)
+	plain := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain")
+	if !plain || resp.StatusCode < 400 || body == "404 page not found" || strings.ContainsFunc(body, unicode.IsControl) {
+		return ""
+	}
+	return body
 }

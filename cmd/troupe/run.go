@@ -166,8 +166,8 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 			return nil, nil, err
 		}
 		o.Session, o.Control = session.ID, true
-	} else if r.detach {
-		o.DetachedTTL = keptFor
+	} else if o.SessionName = r.name; r.detach {
+		o.KeepRunning, o.DetachedTTL = true, keptFor
 	}
 	c, err = r.target.Dial(r.ctx, &o)
 	return c, func() {}, err

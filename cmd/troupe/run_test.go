@@ -300,9 +300,13 @@ func TestRunBrokenPipe(t *testing.T) {
 
 // A screen collects the output to a terminal until a test asks for it.
 type screen struct {
-	lines chan string
-	text  string
+	lines  chan string
+	text   string // not looked at yet
+	before string // looked at
 }
+
+// all returns everything that was on the terminal so far.
+func (s *screen) all() string { return s.before + s.text }
 
 func watchScreen(r io.Reader) *screen {
 	s := &screen{lines: make(chan string)}
@@ -325,7 +329,8 @@ func (s *screen) want(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
-		if _, rest, ok := strings.Cut(s.text, text); ok {
+		if head, rest, ok := strings.Cut(s.text, text); ok {
+			s.before += head + text
 			s.text = rest
 			return
 		}

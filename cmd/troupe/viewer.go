@@ -271,9 +271,6 @@ func (v *viewer) suspend() {
 	if err := v.con.Suspend(); err != nil {
 		v.con.Note("%v", err)
 	}
-	if v.proxy && !signal.Ignored(syscall.SIGTSTP) {
-		signal.Notify(v.signals, syscall.SIGTSTP)
-	}
 	v.nudge()
 }
 
@@ -341,7 +338,7 @@ func (v *viewer) keep() bool {
 
 // keepSession asks the server to keep the session without a client while its programs run, and for keptFor after.
 func keepSession(ctx context.Context, c *client.Client) error {
-	return client.ErrClosed
+	return c.UpdateSession(ctx, client.SessionUpdate{KeepRunning: new(true), DetachedTTL: new(keptFor)})
 }
 
 // An output is stdout or stderr of troupe. If nobody reads the pipe any more, troupe ends the program,

@@ -4,4 +4,5 @@ package console
 
 import "syscall"
 
-func stopThread() { syscall.Kill(syscall.Getpid(), syscall.SIGTSTP) }
+// stop stops this process, and returns when the process continues.
+func stop() { syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) }

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// A swallower is a TCP proxy. While silent is set it passes nothing on and closes nothing, as a network that drops
+// packets; a connection that has lost bytes stays silent.
+type swallower struct {
+	net.Listener
+	silent atomic.Bool
+	dials  atomic.Int32
+}
+
+func newSwallower(t *testing.T, url string) *swallower {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &swallower{Listener: l}
+	var conns sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	conns.Go(func() {
+		for {
+			down, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.dials.Add(1)
+			up, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
+			if err != nil {
+				down.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, up, down)
+			mu.Unlock()
+			dead := new(atomic.Bool)
+			for _, way := range [][2]net.Conn{{up, down}, {down, up}} {
+				conns.Go(func() {
+					defer way[0].Close()
+					buf := make([]byte, 64<<10)
+					for {
+						n, err := way[1].Read(buf)
+						if s.silent.Load() {
+							dead.Store(true)
+						}
+						if err != nil {
+							return
+						}
+						if !dead.Load() {
+							way[0].Write(buf[:n])
+						}
+					}
+				})
+			}
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		conns.Wait()
+	})
+	return s
+}
+
+func (s *swallower) url() string { return "ws://" + s.Addr().String() }
+
+// A desk is a terminal with a troupe command.
+type desk struct {
+	*screen
+	t      *testing.T
+	master *os.File
+	cmd    *exec.Cmd
+	ended  chan error
+}
+
+func atDesk(t *testing.T, rows, cols uint16, args ...string) *desk {
+	t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not of master: pty.Setsize makes the reads of its file blocking, and Close would wait for them.
+	if err := pty.Setsize(slave, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{screen: watchScreen(master), t: t, master: master, cmd: troupe(t, args...), ended: make(chan error, 1)}
+	d.cmd.Env = append(d.cmd.Env, "TERM=xterm")
+	d.cmd.Stdin, d.cmd.Stdout, d.cmd.Stderr = slave, slave, slave
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.ended <- d.cmd.Wait(); slave.Close() }()
+	t.Cleanup(func() {
+		d.cmd.Process.Kill()
+		master.Close()
+		for range d.lines {
+		}
+	})
+	return d
+}
+
+func (d *desk) enter(keys string) {
+	d.t.Helper()
+	if _, err := io.WriteString(d.master, keys); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// exit waits for the end of the command, and returns its exit code and what it wrote meanwhile.
+func (d *desk) exit() (code int, rest string) {
+	d.t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case text, ok := <-d.lines:
+			if !ok {
+				return exitCode(d.t, <-d.ended), d.text
+			}
+			d.text += text
+		case <-deadline:
+			d.t.Fatalf("no end; on the terminal: %q", d.text)
+		}
+	}
+}
+
+var comeBack = regexp.MustCompile(`Come back with: troupe (attach [^\r\n]*)`)
+
+// want command that goes on with the program.
+func (d *desk) hint(text string) []string {
+	d.t.Helper()
+	m := comeBack.FindStringSubmatch(text)
+	if m == nil {
+		d.t.Fatalf("no word of how to come back: %q", text)
+	}
+	return strings.Fields(m[1])
+}
+
+// A link that falls silent is told. ^C twice leaves at once, and the command that is printed goes on with the program behind
+// what was shown.
+func TestSilentLink(t *testing.T) {
+	url, _ := startServer(t)
+	proxy := newSwallower(t, url)
+	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--name", "reader", "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
+	d.want(t, "ready")
+	d.enter("before\r")
+	d.want(t, "got before")
+	proxy.silent.Store(true)
+	d.want(t, "connection lost, reconnecting (")
+	d.enter("\x03\x03")
+	code, rest := d.exit()
+	if code != 130 {
+		t.Errorf("exit code %d, want 130: %q", code, rest)
+	}
+	args := d.hint(rest)
+	proxy.silent.Store(false)
+	d = atDesk(t, 30, 100, args...)
+	d.enter("after\r")
+	d.want(t, "got after")
+	if strings.Contains(d.before, "before") {
+		t.Errorf("the output was shown again: %q", d.before)
+	}
+	d.enter("\x04")
+	if code, rest := d.exit(); code != 0 {
+		t.Errorf("exit code %d: %q", code, rest)
+	}
+}
+
+// Without a terminal, a second signal ends the command on a silent link, before anything is said about the link.
+func TestSilentLinkSignals(t *testing.T) {
+	url, _ := startServer(t)
+	proxy := newSwallower(t, url)
+	cmd, stderr := runOn(t, proxy.url(), `echo ready; exec sleep 1000`)
+	proxy.silent.Store(true)
+	cmd.Process.Signal(syscall.SIGTERM)
+	time.Sleep(10 * time.Millisecond) // two signals at once are a single one
+	cmd.Process.Signal(syscall.SIGTERM)
+	if code := exitCode(t, cmd.Wait()); code < 128 || !comeBack.MatchString(stderr.String()) {
+		t.Errorf("exit code %d, %q", code, stderr.String())
+	}
+}
+
+// Keys typed while the link is silent reach the program once, in order, and the line about the link goes away.
+func TestTypingOverACut(t *testing.T) {
+	url, _ := startServer(t)
+	proxy := newSwallower(t, url)
+	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "<$l>"; done`)
+	d.want(t, "ready")
+	var want strings.Builder
+	for i := range 20 {
+		if i == 5 {
+			proxy.silent.Store(true)
+		}
+		if i == 10 {
+			d.want(t, "connection lost, reconnecting (")
+		}
+		if i == 15 {
+			proxy.silent.Store(false)
+		}
+		d.enter(fmt.Sprintf("line %d\r", i))
+		fmt.Fprintf(&want, "<line %d>\r\n", i)
+	}
+	d.enter("\x04")
+	code, _ := d.exit()
+	var got strings.Builder
+	for _, m := range regexp.MustCompile(`<line \d+>`).FindAllString(d.all(), -1) {
+		got.WriteString(m + "\r\n")
+	}
+	if code != 0 || got.String() != want.String() {
+		t.Errorf("exit code %d, the program got %q", code, got.String())
+	}
+}
+
+// Enter ~. leaves on a live link, too, and so does ^P^Q; the program goes on.
+func TestLeave(t *testing.T) {
+	url, _ := startServer(t)
+	for keys, want := range map[string]int{"\r~.": exitFailed, "\x10\x11": 0, "\r~d": 0} {
+		d := atDesk(t, 30, 100, "run", "--url", url, "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
+		d.want(t, "ready")
+		d.enter(keys)
+		code, rest := d.exit()
+		if code != want {
+			t.Errorf("%q: exit code %d: %q", keys, code, rest)
+		}
+		d = atDesk(t, 30, 100, d.hint(rest)...)
+		d.enter("again\r")
+		d.want(t, "got again")
+		d.enter("\x04")
+		if code, rest := d.exit(); code != 0 {
+			t.Errorf("%q: exit code %d of attach: %q", keys, code, rest)
+		}
+	}
+}
+
+// Three terminals at one vim: all see everything, two type, one only reads. One that comes late sees the whole screen.
+func TestThreeAtVim(t *testing.T) {
+	if _, err := exec.LookPath("vim"); err != nil {
+		t.Skip("there is no vim")
+	}
+	url, _ := startServer(t)
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte("first words\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	one := atDesk(t, 30, 100, "run", "--url", url, "--name", "editor", "--", "vim", "-u", "NONE", "-N", "-c", "set ttimeout ttimeoutlen=10", file)
+	one.want(t, "first words")
+	one.enter("Othe one\x1b")
+	one.want(t, "the one")
+	two := atDesk(t, 24, 80, "attach", "--url", url, "editor")
+	two.want(t, "first words")
+	two.want(t, "the one") // drawn again
+	reader := atDesk(t, 40, 120, "attach", "--read-only", "--url", url, "editor")
+	reader.want(t, "the one")
+	reader.enter("Onobody\r")
+	two.enter("Othe other\x1b\x0c") // ^L: vim draws the text in a piece
+	for _, d := range []*desk{two, one, reader} {
+		d.want(t, "the other")
+	}
+	// The size is that of the terminal in which somebody typed last.
+	two.enter(":set lines?\r")
+	one.want(t, "lines=24")
+	time.Sleep(typingPause)
+	for last := ""; !strings.Contains(last, "=30"); { // the size comes beside the first key
+		one.enter(":set lines?\r")
+		two.want(t, "lines")
+		begin := len(two.before)
+		two.want(t, "\x1b")
+		last = two.before[begin:]
+	}
+	one.enter(":wq\r")
+	for _, d := range []*desk{one, two, reader} {
+		if code, rest := d.exit(); code != 0 {
+			t.Errorf("exit code %d: %q", code, rest)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "the other\nthe one\nfirst words\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// The terminal closes, the detached program goes on, and another terminal attaches.
+func TestTerminalCloses(t *testing.T) {
+	url, _ := startServer(t)
+	out, err := troupe(t, "run", "--detach", "--tty", "--name", "shell", "--url", url, "--", "sh", "-c", `stty -echo; while read l; do echo "got $l"; done`).Output()
+	if err != nil || string(out) != "shell\n" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	for i := range 2 {
+		d := atDesk(t, 30, 100, "attach", "--url", url, "shell")
+		d.enter(fmt.Sprintf("%d\r", i))
+		d.want(t, fmt.Sprintf("got %d", i))
+		d.cmd.Process.Signal(syscall.SIGHUP) // as the kernel does when a terminal closes
+		select {
+		case <-d.ended:
+		case <-time.After(patience):
+			t.Fatal("attach goes on without its terminal")
+		}
+	}
+}
+
+// A program whose child holds the output open ends with --no-wait-for-children, and without it only with the child.
+func TestNoWaitForChildren(t *testing.T) {
+	url, _ := startServer(t)
+	out, err := troupe(t, "run", "--url", url, "--no-wait-for-children", "--", "sh", "-c", "sleep 1000 & echo hi").Output()
+	if err != nil || string(out) != "hi\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// ^Z without a terminal stops the program with the command, and fg continues both.
+func TestStopped(t *testing.T) {
+	url, _ := startServer(t)
+	cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", "echo $$; exec sleep 1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // not orphaned: the test is the parent
+	stdout, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	fmt.Fscan(stdout, &pid)
+	state := func(pid int, want string) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if _, rest, ok := bytes.Cut(stat, []byte(") ")); ok && strings.Contains(want, string(rest[:1])) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d is not in state %s: %s", pid, want, stat)
+			}
+		}
+	}
+	for range 2 {
+		cmd.Process.Signal(syscall.SIGTSTP)
+		state(cmd.Process.Pid, "T")
+		state(pid, "T")
+		cmd.Process.Signal(syscall.SIGCONT)
+		state(cmd.Process.Pid, "SR")
+		state(pid, "SR")
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	if code := exitCode(t, cmd.Wait()); code != 143 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A program that the policy refuses is a program that cannot be executed.
+func TestRunRefusedByPolicy(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "policy")
+	if err := os.WriteFile(policy, []byte("* run /usr/bin/true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url, _ := startServer(t, "--policy-file", policy)
+	out, err := troupe(t, "run", "--url", url, "--cwd", "/", "--", "sh", "-c", "true").CombinedOutput()
+	if code := exitCode(t, err); code != exitCannotExecute || !bytes.Contains(out, []byte("policy")) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// No command asks the terminal anything by itself: the answer would be typed into a program.
+func TestTerminalIsNotAsked(t *testing.T) {
+	d := atDesk(t, 30, 100, "version")
+	if _, text := d.exit(); strings.Contains(text, "\x1b") {
+		t.Errorf("the terminal got %q", text)
+	}
+}
