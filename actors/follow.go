@@ -14,7 +14,8 @@ const followBytes = 64 << 10
 
 type (
 	// Followed comes from the actor of Follow: the next entries of the log of a process, in order, without a hole and
-	// without a double. The receiver owns them. Nothing further comes until the receiver answers with FollowOn.
+	// without a double. The receiver owns them. Nothing further comes until the receiver answers with FollowOn. An entry of
+	// the kind outlog.Output without Data was on a disk that did not give the output back.
 	Followed struct {
 		Process string     // the client's id
 		Gap     outlog.Gap // output before Entries that the log no longer held; From is 0 without a gap
@@ -116,7 +117,7 @@ func (f *follower) delivery(ctx actor.Context, m Delivery) {
 	}()
 }
 
-// copied gives entries memory of their own. Output that cannot be read back from disk becomes empty.
+// copied gives entries memory of their own.
 func copied(entries []outlog.Entry) {
 	for i := range entries {
 		e := &entries[i]
