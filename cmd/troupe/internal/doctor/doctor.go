@@ -46,7 +46,6 @@ type Facts struct {
 	ConfigError   string
 	Target        string // the chosen server, for people
 	Local         bool   // it is the user's own
-	Runs          bool   // of the user's own server: it runs
 	ServerError   string // why it cannot be reached
 	Server        *protocol.ServerInfoResult
 	ClientVersion string

@@ -150,14 +150,13 @@ func (f *Facts) lookAtConfig() {
 
 func (f *Facts) lookAtServer(ctx context.Context, t *target.Flags) {
 	f.RuntimeDir = target.Dir(os.Getenv)
-	own, err := t.Own()
+	_, err := t.Own()
 	if err == nil {
 		err = target.CheckDir(f.RuntimeDir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the first server makes the directory
 		f.RuntimeError = err.Error()
 	}
-	f.Runs = own.Runs
 	chosen, err := t.Target()
 	if err != nil {
 		f.Target, f.ServerError = "the chosen server", err.Error()
