@@ -68,6 +68,19 @@ The file is described in docs/UP.md; troupe config check explains one.`,
 			return u.run(cmd.Context())
 		},
 	}
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		p, _, err := o.read(args)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		var names []string
+		for _, one := range p.Programs {
+			if !slices.Contains(args, one.Name) {
+				names = append(names, one.Name+"\t"+one.Description)
+			}
+		}
+		return names, cobra.ShellCompDirectiveDefault
+	}
 	fs := cmd.Flags()
 	fs.StringVarP(&o.file, "file", "f", "", "read this `FILE`; default: troupe.yaml, troupe.yml or Procfile in the current directory")
 	fs.StringVarP(&o.project, "project", "p", "", "the `NAME` of the session with the programs; default: name in the file, or the name of its directory")
