@@ -69,7 +69,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	parsed := func(name, takes, usage string, set func(string) error) {
 		fs.Var(&value{takes: takes, set: set}, name, usage)
 	}
-	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on, for a day after the last client has left at most if it has ended")
+	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on without a client, and its output stays for a day after its end")
 	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
 	fs.StringVar(&o.session, "session", "", "start in the session with this `NAME` or id, beside its owner")
 	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
