@@ -64,7 +64,7 @@ func TestCredentialsReachNoProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.Command(bin, "run", "--env", "NODE_REPL_AUTH_TOKEN=mute", "--env", "TROUPE_URL=kept", "--", "env")
+	run := exec.Command(bin, "run", "--here", "--env", "NODE_REPL_AUTH_TOKEN=mute", "--env", "TROUPE_URL=kept", "--", "env")
 	run.Env = append(os.Environ(), credentials...)
 	if out, err := run.Output(); err != nil || strings.Contains(string(out), "mute") || !strings.Contains(string(out), "TROUPE_URL=kept\n") {
 		t.Errorf("troupe run: %v, %s", err, out)
