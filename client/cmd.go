@@ -48,6 +48,11 @@ type Cmd struct {
 	// returns by itself and its bytes are lost.
 	Stdin io.Reader
 
+	// StdinOpen gives the program a pipe as stdin that this Cmd neither writes to nor closes. Other clients write
+	// to the pipe with Process.Write and close it with Process.CloseStdin. With Stdin or TTY, StdinOpen has no
+	// effect.
+	StdinOpen bool
+
 	// Stdout and Stderr get the output. Nil: the output is discarded. If both are the same Writer, the
 	// Writer gets all output in the order of the program's writes. Otherwise a slow Writer does not
 	// hold up the other, within the server's window. If a Write fails, the rest is discarded, and the
@@ -341,7 +346,7 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		Env:       make(map[string]string, len(cmd.Env)),
 		EnvPolicy: cmd.EnvPolicy,
 		TTY:       cmd.TTY,
-		PipeStdin: cmd.Stdin != nil && !cmd.TTY,
+		PipeStdin: (cmd.Stdin != nil || cmd.StdinOpen) && !cmd.TTY,
 		// A single pipe keeps the order of the program's writes.
 		MergeStderr: !cmd.TTY && cmd.Stdout != nil && same(cmd.Stdout, cmd.Stderr),
 		Retention:   cmd.Retention,

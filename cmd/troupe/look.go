@@ -112,7 +112,7 @@ func each(ctx context.Context, t *target.Flags, names []string, do func(context.
 			err = do(ctx, p, n)
 		}
 		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), err))
+			errs = errors.Join(errs, fmt.Errorf("%s: %w", show.Harmless(n.name), advised(err)))
 		}
 		if ctx.Err() != nil {
 			break
@@ -122,6 +122,19 @@ func each(ctx context.Context, t *target.Flags, names []string, do func(context.
 		return exitError{1, errs}
 	}
 	return nil
+}
+
+// advised replaces the refusal of a request by what a person at a shell can do, if the command knows.
+func advised(err error) error {
+	switch kind := client.Kind(err); {
+	case errors.Is(err, client.ErrStdinClosed):
+		return errors.New("its stdin is closed: troupe run --detach --stdin keeps the stdin of a program open")
+	case kind == protocol.KindNoTTY:
+		return errors.New("it has no terminal: start it with troupe run --tty")
+	case kind == protocol.KindNoRestart:
+		return errors.New("it was started without a restart policy: start it with troupe run --restart")
+	}
+	return err
 }
 
 // interruptible returns a context that ^C, SIGTERM and SIGHUP end.

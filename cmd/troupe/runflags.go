@@ -19,10 +19,11 @@ import (
 // runFlags are the flags of troupe run.
 type runFlags struct {
 	viewFlags
-	here    bool   // in this process
-	detach  bool   // print the id and leave
-	name    string // the id of the process; "": made from the program
-	session string // start in this session, as a controller
+	here      bool   // in this process
+	detach    bool   // print the id and leave
+	stdinOpen bool   // with detach: stdin stays open for troupe send
+	name      string // the id of the process; "": made from the program
+	session   string // start in this session, as a controller
 
 	cwd     string
 	env     []string // key=value
@@ -70,6 +71,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 		fs.Var(&value{takes: takes, set: set}, name, usage)
 	}
 	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on without a client, and its output stays for a day after its end")
+	fs.BoolVarP(&o.stdinOpen, "stdin", "i", false, "with --detach, keep the program's stdin open for troupe send and troupe attach; default: stdin is empty")
 	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
 	fs.StringVar(&o.session, "session", "", "start in the session with this `NAME` or id, beside its owner")
 	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
@@ -147,6 +149,8 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 		return errors.New("choose one of --tty and --no-tty")
 	case o.here && (o.detach || o.session != "" || o.target.URL != "" || o.target.Server != ""):
 		return errors.New("--here runs the program in this process: leave out --detach, --session, --url and --server")
+	case o.stdinOpen && !o.detach:
+		return errors.New("--stdin is for --detach: otherwise the program reads the stdin of troupe run")
 	case o.timeout < 0:
 		return fmt.Errorf("--timeout is %v: choose a positive duration", o.timeout)
 	case asked:
@@ -206,6 +210,7 @@ func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) 
 	}
 	cmd.User, cmd.Umask, cmd.NoNewPrivs = o.user, o.umask, o.noNewPrivs
 	cmd.TTY = o.tty == yes
+	cmd.StdinOpen = o.stdinOpen
 	cmd.Timeout, cmd.Restart, cmd.Limits = o.timeout, o.restart, o.limits
 	if cmd.TTY || o.noWait {
 		cmd.WaitDelay = -1 // as with ssh, a background job does not keep a terminal
