@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// check finds faults between programs, and chooses the conditions that the file leaves open.
+// check finds faults between programs, and chooses the conditions missing in the file.
 func (r *reader) check(p *Project) {
 	ids := make(map[string]*Program)
 	for _, one := range p.Programs {
@@ -20,7 +20,7 @@ func (r *reader) check(p *Project) {
 			ids[u.ID] = one
 		}
 	}
-	awaited := make(map[*Program]map[string]Dependency) // by program and condition: who waits so
+	awaited := make(map[*Program]map[string]Dependency) // by program and condition: a program that waits
 	for _, one := range p.Programs {
 		seen := make(map[string]bool)
 		for i := range one.DependsOn {
@@ -80,7 +80,7 @@ func (r *reader) check(p *Project) {
 	}
 }
 
-// completes reports whether another program waits for the success of this one.
+// completes reports whether another program waits for the success of the program on.
 func (p *Project) completes(on *Program) bool {
 	return slices.ContainsFunc(p.Programs, func(o *Program) bool {
 		return slices.ContainsFunc(o.DependsOn, func(d Dependency) bool { return d.Name == on.Name && d.Condition == Completed })
@@ -96,13 +96,13 @@ func namesOf(programs []*Program) (all []string) {
 	return all
 }
 
-// Order returns the programs in start order: each after those it depends on, and else as in the file.
+// Order returns the programs in start order: dependencies first, otherwise the order of the file.
 func (p *Project) Order() []*Program {
 	order, _ := p.sort()
 	return order
 }
 
-// sort returns the start order, or a circle of programs that depend on each other.
+// sort returns the start order, or a circle of programs depending on each other.
 func (p *Project) sort() (order, circle []*Program) {
 	const open, done = 1, 2
 	state := make(map[*Program]int)
@@ -136,8 +136,9 @@ func (p *Project) sort() (order, circle []*Program) {
 	return order, nil
 }
 
-// Select returns the programs to start, in start order: those with the names, or else all in the namespaces, and
-// what they depend on. Without names and namespaces these are all. Disabled programs are among them only by name.
+// Select returns the programs to start and their dependencies, in start order. With names, Select takes the named
+// programs. Without names, Select takes all programs of the namespaces; without namespaces, all programs. A disabled
+// program is taken only if a name or a dependency names the program.
 func (p *Project) Select(names, namespaces []string) ([]*Program, error) {
 	wanted := make(map[*Program]bool)
 	var add func(*Program)

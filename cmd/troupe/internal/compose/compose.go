@@ -1,6 +1,6 @@
-// Package compose reads the files that describe a set of programs, troupe.yaml and Procfile, and decides what follows
-// from a file: which processes there are, in which order they start, and what changes on a server that runs an older
-// version of the file. The package does no input or output except reading the named files.
+// Package compose reads files with a set of programs, troupe.yaml and Procfile. From a file, the package computes the
+// processes, their start order, and the changes on a server with an older version of the file. The package does no
+// input or output except reading the named files.
 package compose
 
 import (
@@ -14,8 +14,8 @@ import (
 
 // Project is a set of programs, read from a file.
 type Project struct {
-	Name     string // of the session that has the programs
-	Named    bool   // the file says the name; otherwise it is that of the directory
+	Name     string // of the session with the programs
+	Named    bool   // the file has the name; otherwise the directory gives the name
 	File     string // path of the file
 	Dir      string // directory of the file, absolute
 	Programs []*Program
@@ -27,8 +27,8 @@ type Program struct {
 	Line int // in the file; 0: unknown
 
 	Description string
-	Argv        []string // a command that is a string becomes sh -c
-	Dir         string   // "": the directory of the file; relative to it
+	Argv        []string // a string as a command becomes sh -c
+	Dir         string   // relative to the directory of the file; "": the directory of the file
 	Env         map[string]string
 	DependsOn   []Dependency
 	Ready       *protocol.Ready // Unix and File are paths, relative to the directory of the program
@@ -55,10 +55,10 @@ const (
 	Completed = "process_completed_successfully"
 )
 
-// Dependency says what a program waits for before each run.
+// Dependency is another program, and the condition for which a program waits before each run.
 type Dependency struct {
 	Name      string
-	Condition string // one of the constants
+	Condition string // Started, Healthy or Completed
 	Line      int
 }
 
@@ -71,7 +71,7 @@ const (
 	DefaultStartTime   = time.Minute
 )
 
-// Unit is one process of a program.
+// Unit is a process of a program.
 type Unit struct {
 	ID      string // of the process: the name of the program, or the name and the number of the replica
 	Program *Program

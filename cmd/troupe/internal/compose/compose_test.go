@@ -49,7 +49,7 @@ func mustRead(t *testing.T, content string) *Project {
 	return p
 }
 
-// Every fault has its line, and says what to write instead.
+// Every fault has its line, and tells the correction.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"", "troupe.yaml: the file is empty: write processes:, with a command for each"},
@@ -191,7 +191,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// No content makes the reader panic, and what it accepts makes valid params.
+// No content makes the reader panic, and accepted content makes valid params.
 func TestReadAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"processes", "a", "b", "command", "depends_on", "x", "${A}", "replicas", "2", "restart", "always", "10s", "readiness_probe", "exec", "tcp", "{}", "[a]", "*x", "&x", "<<", "limits", "memory", "null", "- ", ": ", "\n", "\n  ", "\n    ", "\n      "})
@@ -222,7 +222,7 @@ func planned(steps []Step) (text string) {
 	return text
 }
 
-// running is the group of a server on which the file runs.
+// running is the group on a server after troupe up with the file.
 func running(p *Project) (all []protocol.GroupMember) {
 	for _, one := range p.Order() {
 		for _, u := range one.Units() {
@@ -250,7 +250,7 @@ func TestPlan(t *testing.T) {
 	all := func(p *Project) []*Program { return p.Order() }
 	for _, c := range []struct {
 		name     string
-		from, to string // what changes in the file
+		from, to string // the change in the file
 		want     string
 	}{
 		{"nothing", "", "", "leave db; leave migrate; leave web; leave worker-1; leave worker-2; leave worker-3; "},

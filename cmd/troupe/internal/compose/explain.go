@@ -10,7 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Explain describes the programs for a person, with all values that the file leaves open.
+// Explain describes the programs for a person, with the defaults of all values missing in the file.
 func (p *Project) Explain(programs []*Program) string {
 	var b strings.Builder
 	total := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 )
 
-// reader collects the faults of a file, so that a person sees all of them at once.
+// reader collects the faults of a file. A person sees all faults at once.
 type reader struct {
 	file   string
 	lookup func(string) (string, bool) // variables for ${VAR}
@@ -44,7 +44,7 @@ func (r *reader) sorted() error {
 // field is a key of a mapping, with its value.
 type field struct{ key, value *yaml.Node }
 
-// alias returns the node that an alias stands for.
+// alias returns the node an alias stands for.
 func alias(n *yaml.Node) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -52,7 +52,7 @@ func alias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// fields returns the members of a mapping, those of a merged mapping (<<) included.
+// fields returns the members of a mapping, including the members of a merged mapping (<<).
 func (r *reader) fields(n *yaml.Node, what string) []field {
 	n = alias(n)
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
@@ -97,13 +97,13 @@ func (r *reader) fields(n *yaml.Node, what string) []field {
 	return own
 }
 
-// A key is a name that a mapping may have, and what to do with its value.
+// A key is a known name of a mapping, with the function for its value.
 type key struct {
-	names []string // the first is the documented one
+	names []string // the first name is the documented name
 	read  func(*yaml.Node)
 }
 
-// mapping reads a mapping whose keys are known. hints say what a person who writes another key may mean.
+// mapping reads a mapping whose keys are known. hints are the advice for unknown keys, by key.
 func (r *reader) mapping(n *yaml.Node, what string, keys []key, hints map[string]string) {
 	var known []string
 	for _, k := range keys {
@@ -289,7 +289,7 @@ func (r *reader) size(to **uint64, what string) func(*yaml.Node) {
 	}
 }
 
-// list reads a list of texts. A single text counts as a list of one if single says so.
+// list reads a list of texts. With single, a text counts as a list with this text.
 func (r *reader) list(n *yaml.Node, what string, single bool) (all []string, ok bool) {
 	n = alias(n)
 	if n.Kind == yaml.ScalarNode && single && n.Tag != "!!null" {

@@ -8,19 +8,19 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Action says what up does with a process.
+// Action is the treatment of a process by up.
 type Action int
 
 const (
-	Leave   Action = iota // it runs, or has done its work, as the file says
-	Start                 // it does not run
-	Restart               // it runs, but the file has changed
-	Stop                  // it runs, and the file has it no more
+	Leave   Action = iota // the process runs or has completed, as in the file
+	Start                 // the process does not run
+	Restart               // the process runs with an older version of its entry
+	Stop                  // the process runs, and the file has no such process any more
 )
 
 func (a Action) String() string { return [...]string{"leave", "start", "restart", "stop"}[a] }
 
-// Step is the action for one process.
+// Step is the action for a process.
 type Step struct {
 	Action Action
 	ID     string
@@ -28,9 +28,9 @@ type Step struct {
 	Reason string
 }
 
-// Plan compares what the file wants with what a server has. wanted are the programs to run, in start order; members
-// is the group on the server, in its start order. With prune, processes that wanted does not have are stopped.
-// Plan returns the steps in start order, with stops last; stops are done in the reverse order, before the starts.
+// Plan compares the file with the processes of a server. wanted are the programs to run, in start order; members is
+// the group on the server, in its start order. With prune, Plan stops the processes missing in wanted. Plan returns
+// the steps in start order, with stops last. The caller does the stops first, in the reverse order.
 func (p *Project) Plan(wanted []*Program, members []protocol.GroupMember, prune bool) (steps []Step) {
 	has := make(map[string]protocol.GroupMember)
 	for _, m := range members {
@@ -48,7 +48,7 @@ func (p *Project) Plan(wanted []*Program, members []protocol.GroupMember, prune 
 		if ids[m.ProcessID] || m.State == "left" {
 			continue
 		}
-		// A replica too many goes also if only a part of the programs was asked for.
+		// A replica too many is stopped, even if the person named only some of the programs.
 		extra := slices.ContainsFunc(wanted, func(one *Program) bool { return replicaOf(m.ProcessID, one.Name) && p.owner(m.ProcessID) == nil })
 		if prune || extra {
 			reason := "the file has it no more"
@@ -95,7 +95,7 @@ func (p *Project) owner(id string) *Program {
 	return nil
 }
 
-// replicaOf reports whether id is the name of a program, or of one of its replicas.
+// replicaOf reports whether id is the name of a program, or of a replica of the program.
 func replicaOf(id, name string) bool {
 	if id == name {
 		return true

@@ -13,8 +13,8 @@ import (
 
 var procfileLine = regexp.MustCompile(`^([A-Za-z0-9_-]+):\s*(.+)$`)
 
-// firstPort and portStep are the PORT of the first program of a Procfile, and what each further program has more, as
-// with foreman.
+// firstPort is the PORT of the first program of a Procfile. The PORT of each further program is greater by portStep.
+// foreman uses the same numbers.
 const firstPort, portStep = 5000, 100
 
 // readProcfile reads lines NAME: COMMAND. The .env beside the file is for all programs, and its PORT is the first.
@@ -71,7 +71,7 @@ func newProgram(name string, line int) *Program {
 	}
 }
 
-// names are the files that Find looks for, in this order.
+// names are the files tried by Find, in this order.
 var names = []string{"troupe.yaml", "troupe.yml", "Procfile"}
 
 // Find returns the path of the file in a directory.
@@ -82,5 +82,5 @@ func Find(dir string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("there is no %s in %s: name a file", strings.Join(names, ", no ")+"", dir)
+	return "", fmt.Errorf("there is no %s in %s: name a file", strings.Join(names, ", no "), dir)
 }

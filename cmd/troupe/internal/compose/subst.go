@@ -10,12 +10,12 @@ import (
 
 // substitute replaces ${NAME} in a value, as docker compose does, with these forms:
 //
-//	${NAME}           the variable, which must be set
-//	${NAME:-default}  default, if the variable is not set or empty; ${NAME-default}: if it is not set
-//	${NAME:?text}     an error with the text, if it is not set or empty; ${NAME?text}: if it is not set
+//	${NAME}           the variable; an error if unset
+//	${NAME:-default}  default, if the variable is unset or empty; ${NAME-default}: if unset
+//	${NAME:?text}     an error with the text, if the variable is unset or empty; ${NAME?text}: if unset
 //	$${               a literal ${
 //
-// A $NAME without braces stays: in a command, the shell replaces it.
+// A $NAME without braces stays. In a command, the shell replaces $NAME.
 func substitute(s string, lookup func(string) (string, bool)) (string, error) {
 	var b strings.Builder
 	for {
@@ -43,7 +43,7 @@ func substitute(s string, lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
-// variable returns the value of what stands between ${ and }.
+// variable returns the value of the text between ${ and }.
 func variable(expr string, lookup func(string) (string, bool)) (string, error) {
 	end := strings.IndexFunc(expr, func(c rune) bool {
 		return !(c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9')
@@ -79,8 +79,8 @@ func variable(expr string, lookup func(string) (string, bool)) (string, error) {
 	return "", fmt.Errorf("${%s} is unknown: write ${%s}, ${%s:-default}, ${%s:?error} or $${ for a literal ${", expr, name, name, name)
 }
 
-// readEnv reads a file of lines NAME=VALUE, as .env: empty lines and lines that begin with # do not count, export is
-// allowed, values may have single quotes (as they are), or double quotes (with \n, \t, \", \\ and ${VAR}).
+// readEnv reads a file of lines NAME=VALUE, such as .env. readEnv skips empty lines and lines beginning with #, and
+// allows export. A value in single quotes is literal. A value in double quotes may have \n, \t, \", \\ and ${VAR}.
 func readEnv(path string, lookup func(string) (string, bool)) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Place is where the programs run, and what the file does not say.
+// Place is the place of the programs on a server, with settings from outside the file.
 type Place struct {
 	Dir string // the directory on the server for relative directories and paths
-	// Env are variables that every program gets beneath its own, such as those of the caller. They are no part of a Digest.
+	// Env has the variables of the caller for every program. Variables of the file replace them. Env is no part of a
+	// Digest.
 	Env       map[string]string
 	EnvPolicy *protocol.EnvPolicy // nil: nothing of the server is inherited
-	Size      protocol.Size       // of terminals; zero: that of the server
+	Size      protocol.Size       // of terminals; zero: the server's default
 }
 
-// Params returns the params that start a process in a group. Its label is the digest.
+// Params returns the params for starting a process in a group. The label has the digest.
 func (p *Project) Params(u Unit, at Place) protocol.ProcessStartParams {
 	one := u.Program
 	dir := absolute(at.Dir, one.Dir)
@@ -78,7 +79,7 @@ func absolute(dir, name string) string {
 	return path.Join(dir, name)
 }
 
-// env returns the variables of a process that the file says.
+// env returns the variables of a process from the file.
 func (u Unit) env() map[string]string {
 	env := maps.Clone(u.Program.Env)
 	env["TROUPE_PROCESS"] = u.ID
@@ -88,13 +89,13 @@ func (u Unit) env() map[string]string {
 	return env
 }
 
-// label is what the server keeps with the process: the digest, and the file.
+// label returns the text kept by the server with the process: the digest, and the path of the file.
 func (p *Project) label(u Unit) string {
 	label := p.Digest(u) + " " + p.File
 	return label[:min(len(label), 1024)]
 }
 
-// From returns the file of a group that troupe up has started; "": unknown.
+// From returns the file from which troupe up has started a group; "": unknown.
 func From(members []protocol.GroupMember) string {
 	for _, m := range members {
 		if digest, file, ok := strings.Cut(m.Label, " "); ok && strings.HasPrefix(digest, digestPrefix) {
@@ -106,8 +107,8 @@ func From(members []protocol.GroupMember) string {
 
 const digestPrefix = "troupe-up:"
 
-// Digest names everything that the file says about a run of the process. A process with another digest must be started
-// again.
+// Digest is a hash of all settings of a run of the process in the file. If the digest has changed, the process must
+// be started again.
 func (p *Project) Digest(u Unit) string {
 	one := *u.Program
 	one.Line, one.Description, one.Namespace, one.Disabled, one.Replicas = 0, "", "", false, 0
@@ -124,7 +125,7 @@ func (p *Project) Digest(u Unit) string {
 		DependsOn []string
 	}{one, on})
 	if err != nil {
-		panic(err) // a Program has nothing that JSON lacks
+		panic(err) // JSON can express every Program
 	}
 	sum := sha256.Sum256(text)
 	return digestPrefix + hex.EncodeToString(sum[:16])

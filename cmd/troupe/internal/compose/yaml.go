@@ -22,8 +22,8 @@ import (
 // maxFile is how large a file may be, in bytes.
 const maxFile = 1 << 20
 
-// Read reads a file and checks it. lookup finds the variables for ${VAR}; nil: those of this process. All faults of the
-// file come as Errors.
+// Read reads and checks a file. lookup finds the variables for ${VAR}; nil: the variables of this process. All faults
+// of the file come as Errors.
 func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
 	if lookup == nil {
 		lookup = os.LookupEnv
@@ -51,7 +51,7 @@ func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
 	if strings.HasPrefix(filepath.Base(full), "Procfile") {
 		p = r.readProcfile(data, dir)
 	} else {
-		// The .env beside the file has variables for ${VAR}. Those of the caller go first.
+		// The .env beside the file has variables for ${VAR}. Variables of the caller go first.
 		if env, err := readEnv(filepath.Join(dir, ".env"), lookup); err == nil {
 			r.lookup = func(name string) (string, bool) {
 				if v, ok := lookup(name); ok {
@@ -78,7 +78,7 @@ func Read(path string, lookup func(string) (string, bool)) (*Project, error) {
 	return p, nil
 }
 
-// projectName makes the name of a project from that of a directory.
+// projectName makes the name of a project from the name of a directory.
 func projectName(dir string) string {
 	name := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(dir, "-"), "-.")
 	if name == "" {
@@ -216,7 +216,7 @@ func (r *reader) program(f field, dir string, common map[string]string) *Program
 	return p
 }
 
-// command reads a text, which a shell runs, or a list: a program and its arguments.
+// command reads a text for a shell, or a list: a program and its arguments.
 func (r *reader) command(n *yaml.Node, what string) []string {
 	n = alias(n)
 	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
@@ -237,7 +237,8 @@ func (r *reader) command(n *yaml.Node, what string) []string {
 	return argv
 }
 
-// environment reads a mapping of names to values, or a list of NAME=VALUE. A name without a value is that of the caller.
+// environment reads a mapping of names to values, or a list of NAME=VALUE. A name without a value has the value of
+// the caller's variable.
 func (r *reader) environment(n *yaml.Node, what string, to map[string]string) {
 	set := func(at *yaml.Node, name, value string) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -330,7 +331,7 @@ func (r *reader) dependencies(n *yaml.Node, what string) (all []Dependency) {
 	return all
 }
 
-// check is a command or an address that a probe tries.
+// check is a command or an address for a probe to try.
 func (r *reader) probeTargets(what string, probe *protocol.Probe) []key {
 	return []key{
 		{[]string{"exec", "command", "test"}, func(n *yaml.Node) {
@@ -382,7 +383,7 @@ func (r *reader) httpGet(n *yaml.Node, what string) string {
 	return strings.ToLower(scheme) + "://" + net.JoinHostPort(host, port) + "/" + strings.TrimPrefix(path, "/")
 }
 
-// probeTimes are the keys that both probes have.
+// probeTimes are the keys of both probes.
 func (r *reader) probeTimes(what string, delay, period, timeout *time.Duration, failures *int64) []key {
 	keys := []key{{[]string{"failure_threshold", "retries"}, func(n *yaml.Node) {
 		if v, ok := r.number(n, what+".failure_threshold", 1, 1000); ok {
@@ -525,7 +526,7 @@ func millis(d time.Duration) *uint64 {
 	return &ms
 }
 
-// restarts is what the keys about restarts say, wherever they stand.
+// restarts collects the keys about restarts from all their places.
 type restarts struct {
 	name      string
 	most      int64 // restarts in the window; -1: unlimited; 0: not said
@@ -596,7 +597,7 @@ func (r *reader) restartKeys(what string, to *restarts) []key {
 	return append(keys, r.durationKeys(&to.window, what, "restart_window")...)
 }
 
-// steady is a backoff that does not grow.
+// steady is a backoff with a constant delay.
 func steady(d time.Duration) *protocol.Backoff {
 	none := 0.0
 	return &protocol.Backoff{InitialMs: millis(d), MaxMs: millis(max(d, time.Millisecond)), Factor: 1, Jitter: &none}

@@ -1,4 +1,5 @@
-// Package doctor says whether a machine is fit for troupe, and what to raise. It is pure: look.go collects the facts.
+// Package doctor says whether a machine is fit for troupe, and which limits to raise. Look collects the facts; Check
+// judges them without any input or output.
 package doctor
 
 import (
@@ -22,12 +23,12 @@ const (
 type Line struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	Found  string `json:"found"`            // what is there
-	Advice string `json:"advice,omitempty"` // what to do; "" with OK
+	Found  string `json:"found"`            // the present value or state
+	Advice string `json:"advice,omitempty"` // the next step for the person; "" with OK
 }
 
-// Facts are what doctor knows of a machine and a server. A number below 0 is unknown: the system has none, or does
-// not tell.
+// Facts are the facts about a machine and a server. A number below 0 is unknown: the system has no such limit, or
+// does not tell.
 type Facts struct {
 	FilesSoft, FilesHard           int64 // RLIMIT_NOFILE
 	Processes                      int64 // RLIMIT_NPROC of this user
@@ -35,18 +36,18 @@ type Facts struct {
 	PTYMax, PTYUsed                int64
 	InotifyWatches, InotifyHandles int64
 
-	Containment   string   // the best that works here: cgroup, marker or group
+	Containment   string   // the best working way here: cgroup, marker or group
 	NoCgroup      string   // why not cgroup; "": cgroup works
-	NoLimits      []string // controllers of cgroup v2 that a server would not have: cpu, memory, pids
+	NoLimits      []string // controllers of cgroup v2 missing for a server: cpu, memory, pids
 	Root          bool     // this user may run programs as other users
 	Port          Port
 	RuntimeDir    string // of the user's own server
-	RuntimeError  string // why the directory is not usable; "": it is
+	RuntimeError  string // why the directory is not usable; "": usable
 	Config        string // path of the config file; "": there is none
 	ConfigError   string
 	Target        string // the chosen server, for people
-	Local         bool   // it is the user's own
-	ServerError   string // why it cannot be reached
+	Local         bool   // the chosen server is the user's own
+	ServerError   string // why the chosen server cannot be reached
 	Server        *protocol.ServerInfoResult
 	ClientVersion string
 }
@@ -58,7 +59,7 @@ type Port struct {
 	Other   string // another program is there, or the reason why nothing can listen there
 }
 
-// Limits below which doctor warns.
+// Below these limits, doctor warns.
 const (
 	fewFiles     = 16_384 // two or three for each program and each connection
 	tooFewFiles  = 256

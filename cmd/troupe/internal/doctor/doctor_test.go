@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// fit is a machine on which nothing is wrong.
+// fit is a machine without a fault.
 func fit() Facts {
 	return Facts{
 		FilesSoft: 1024, FilesHard: 524_288, Processes: 96_000, PIDMax: 4_194_304, PTYMax: 4096, PTYUsed: 3,
@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 		change func(*Facts)
 		check  string
 		want   Status
-		found  string // part of what was found
+		found  string // part of Line.Found
 		advice string // part of the advice
 	}{
 		{"files", func(f *Facts) {}, "open files", OK, "524,288 (RLIMIT_NOFILE; soft 1,024)", ""},
@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What the system does not tell has no line.
+// An unknown fact has no line.
 func TestUnknownLimits(t *testing.T) {
 	f := fit()
 	f.PIDMax, f.PTYMax, f.InotifyWatches, f.InotifyHandles = -1, -1, -1, -1
@@ -99,7 +99,7 @@ func TestUnknownLimits(t *testing.T) {
 	}
 }
 
-// The facts of this machine are there, and a server that is not there is told.
+// Look collects the facts of this machine, and reports a missing server.
 func TestLook(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

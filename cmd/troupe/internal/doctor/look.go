@@ -30,7 +30,7 @@ const defaultPort = "127.0.0.1:7766"
 // answerTime is how long a server may take to answer.
 const answerTime = 5 * time.Second
 
-// Look collects the facts. It starts no server.
+// Look collects the facts, and starts no server.
 func Look(ctx context.Context, t *target.Flags) Facts {
 	f := Facts{Root: os.Geteuid() == 0, ClientVersion: t.Version}
 	f.FilesSoft, f.FilesHard = limit(unix.RLIMIT_NOFILE)
@@ -79,7 +79,7 @@ func number(path string) int64 {
 	return n
 }
 
-// lookAtContainment tries as a server would how descendants of programs can be found, and what can be limited.
+// lookAtContainment tries, as a server would, the ways to find descendants of programs and to limit programs.
 func (f *Facts) lookAtContainment() {
 	try := func(c child.Containment) error {
 		h, err := child.NewHost(child.HostConfig{Containment: c, Log: slog.New(slog.DiscardHandler)})

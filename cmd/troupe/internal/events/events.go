@@ -1,4 +1,4 @@
-// Package events tells what happens to the sessions and processes of a server, from one look to the next.
+// Package events finds the events of the sessions and processes of a server by comparing two looks at the server.
 package events
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// An Event is something that happened. Its JSON is a line of troupe events --json.
+// An Event is an event of a session, a process or a group. The JSON of an Event is a line of troupe events --json.
 type Event struct {
 	At          time.Time            `json:"at"`
 	SessionID   string               `json:"sessionId"`
@@ -28,15 +28,15 @@ type Event struct {
 	Status      *protocol.ExitStatus `json:"status,omitempty"` // of exited
 }
 
-// Kind says what happened.
+// Kind is the kind of an Event.
 type Kind string
 
 const (
-	Opened   Kind = "opened"   // a session: it has its first process
-	Attached Kind = "attached" // a session: it has an owner again
-	Detached Kind = "detached" // a session: it has no owner any more
-	Closing  Kind = "closing"  // a session: its processes are being ended
-	Gone     Kind = "gone"     // a session, with all its processes
+	Opened   Kind = "opened"   // a session has its first process
+	Attached Kind = "attached" // a session has an owner again
+	Detached Kind = "detached" // a session has no owner any more
+	Closing  Kind = "closing"  // the server ends the processes of a session
+	Gone     Kind = "gone"     // a session has ended, with all its processes
 
 	Started   Kind = "started"
 	Ready          = Kind(protocol.EventReady)
@@ -48,7 +48,7 @@ const (
 	Group Kind = "group" // a group has the state in Reason
 )
 
-// Text says in words what happened.
+// Text describes the event in words.
 func (e *Event) Text() string {
 	switch e.Kind {
 	case Exited:
@@ -74,7 +74,7 @@ func reason(text, reason string) string {
 	return text + ": " + reason
 }
 
-// A Server is asked for what has changed.
+// A Server answers the questions of a Watcher.
 type Server interface {
 	Sessions(context.Context) ([]protocol.SessionDetails, error)
 	// Events reads the events of a process after a seq.
@@ -84,7 +84,7 @@ type Server interface {
 
 // A Watcher compares a look at a server with the look before.
 type Watcher struct {
-	// Past makes the first look tell what the server still knows of the past.
+	// Past makes the first look return all events still known to the server.
 	Past bool
 
 	begun    bool
@@ -100,7 +100,7 @@ type session struct {
 
 // A process is a process at the last look.
 type process struct {
-	started int64  // tells a process from an earlier process with its id
+	started int64  // differs from an earlier process with the same id
 	seq     uint64 // its events up to this seq were told
 	mark    mark
 }
@@ -114,8 +114,8 @@ type mark struct {
 
 func markOf(p *protocol.ProcessInfo) mark { return mark{p.State, p.Run, p.Ready, p.Status != nil} }
 
-// Look asks the server, and returns what has happened since the last look, in the order of the times. now is the time
-// of events for which the server has none.
+// Look asks the server, and returns the events since the last look, in the order of their times. An event without a
+// time from the server gets the time now.
 func (w *Watcher) Look(ctx context.Context, s Server, now time.Time) ([]Event, error) {
 	list, err := s.Sessions(ctx)
 	if err != nil {
@@ -155,7 +155,8 @@ func (l *look) add(e Event) {
 	}
 }
 
-// session returns the new state of a session, or nil if it is not told: it never had a process, as that of a command.
+// session returns the new state of a session. nil: the session never had a process, like the session of a command,
+// and has no events.
 func (l *look) session(ctx context.Context, s *protocol.SessionDetails) (*session, error) {
 	about := Event{At: l.now, SessionID: s.SessionID, SessionName: s.Name}
 	old := l.sessions[s.SessionID]
@@ -219,7 +220,7 @@ func (l *look) process(ctx context.Context, about Event, p *protocol.ProcessInfo
 	for {
 		r, err := l.server.Events(ctx, pick.Ref{Session: about.SessionID, Process: p.ProcessID}, now.seq)
 		if errors.Is(err, client.ErrSessionGone) || errors.Is(err, client.ErrProcessGone) {
-			return now, nil // the next look does not find it
+			return now, nil // the next look does not find the process
 		}
 		if err != nil {
 			return now, err

@@ -52,7 +52,7 @@ func process1(id, state string, run int) protocol.ProcessInfoResult {
 	return p
 }
 
-// expect looks, and compares what it tells.
+// expect looks, and compares the events.
 func expect(t *testing.T, w *Watcher, f *fake, want ...string) {
 	t.Helper()
 	list, err := w.Look(t.Context(), f, start.Add(99*time.Second))
@@ -77,7 +77,7 @@ func TestWatcher(t *testing.T) {
 	expect(t, w, f, "0  session opened", "0 web started: ./web")
 	expect(t, w, f)
 
-	// Runs that begin and end between two looks are told, each in its place.
+	// Runs between two looks have their events, each in its place.
 	f.happens("web", 1, protocol.ReadEvent{Kind: protocol.EventReady, Run: 1})
 	f.happens("web", 2, protocol.ReadEvent{Kind: protocol.EventExited, Run: 1, Status: &protocol.ExitStatus{ExitCode: 3}})
 	f.happens("web", 3, protocol.ReadEvent{Kind: protocol.EventRestarted, Run: 2, Reason: "exit code 3"})
@@ -108,7 +108,7 @@ func TestWatcher(t *testing.T) {
 	f.session.List[1].Ready = true
 	expect(t, w, f, "99  group site: ready")
 
-	// A look that fails is made up for by the next.
+	// After a failed look, the next look returns the events of both.
 	f.happens("db", 8, protocol.ReadEvent{Kind: protocol.EventExited, Run: 1})
 	f.session.List[1].State = "exited"
 	f.err = errors.New("connection lost")
@@ -117,7 +117,7 @@ func TestWatcher(t *testing.T) {
 	}
 	f.err = nil
 	expect(t, w, f, "8 db exited")
-	again := process1("db", "running", 1) // another process has the id of one that was forgotten
+	again := process1("db", "running", 1) // another process has the id of a forgotten process
 	again.StartedAtMs += 50_000
 	f.session.List[1], f.events["db"] = again, nil
 	expect(t, w, f, "50 db started: ./db")
@@ -126,7 +126,7 @@ func TestWatcher(t *testing.T) {
 	expect(t, w, f)
 }
 
-// The first look tells nothing, or with Past all that the server still knows.
+// The first look returns no events, or with Past all events still known to the server.
 func TestPast(t *testing.T) {
 	f := &fake{events: make(map[string][]protocol.ReadEvent)}
 	f.session.SessionID, f.session.State, f.session.CreatedAtMs = "s1", protocol.SessionDetached, start.UnixMilli()
@@ -138,7 +138,7 @@ func TestPast(t *testing.T) {
 	expect(t, &Watcher{}, f)
 	expect(t, &Watcher{Past: true}, f, "0  session opened", "0 web started: ./web", "1 web exited", "2 web closed")
 
-	// A session that ends while it is looked at is no error.
+	// The end of a session during a look is no error.
 	f.err = nil
 	gone := &vanishing{f}
 	if list, err := (&Watcher{Past: true}).Look(t.Context(), gone, start); err != nil || len(list) != 2 {
@@ -146,7 +146,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// vanishing is a Server whose session ends after it was listed.
+// vanishing is a Server whose session ends after the list of sessions.
 type vanishing struct{ *fake }
 
 func (vanishing) Events(context.Context, pick.Ref, uint64) (protocol.ProcessReadResult, error) {

@@ -8,7 +8,8 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// maxLine is the largest line that is held until its end comes, in bytes. A longer line is passed on in parts.
+// maxLine is the length, in bytes, up to which a line is held until its end comes. A longer line is passed on in
+// parts.
 const maxLine = 64 << 10
 
 // A Line is a line of output, a part of a line, or a note about the output.
@@ -21,11 +22,11 @@ type Line struct {
 
 // An assembler makes lines of chunks. Each stream has its own lines.
 type assembler struct {
-	chunks bool // pass each chunk on as it comes
+	chunks bool // pass each chunk on at once
 	open   map[protocol.Stream]*Line
 }
 
-// add adds a chunk, and calls yield with each line that is complete.
+// add adds a chunk, and calls yield with each complete line.
 func (a *assembler) add(at time.Time, stream protocol.Stream, chunk []byte, yield func(Line)) {
 	if a.chunks {
 		yield(Line{At: at, Stream: stream, Text: chunk, Open: true})
@@ -54,7 +55,7 @@ func (a *assembler) add(at time.Time, stream protocol.Stream, chunk []byte, yiel
 	}
 }
 
-// flush passes on the lines that have no end yet.
+// flush passes on the lines without an end.
 func (a *assembler) flush(yield func(Line)) {
 	for _, stream := range []protocol.Stream{protocol.Stdout, protocol.Stderr, protocol.PTY} {
 		if l := a.open[stream]; l != nil {

@@ -90,7 +90,7 @@ func (l *log) read(ctx context.Context, o *client.ReadOptions) (protocol.Process
 	}
 }
 
-// text is what the logs of some processes look like. The names are a, b and so on.
+// text prints the logs of some processes. The names of the processes are a, b and so on.
 func text(t *testing.T, o Options, p Printer, logs ...*log) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -111,12 +111,12 @@ func run(ctx context.Context, out io.Writer, o Options, p Printer, logs ...*log)
 	return errors.Join(err, p.End())
 }
 
-// notes marks what goes to stderr.
+// notes marks the text for stderr.
 type notes struct{ io.Writer }
 
 func (n notes) Write(p []byte) (int, error) { fmt.Fprintf(n.Writer, "# %s", p); return len(p), nil }
 
-// A screen is what was printed since the last look.
+// A screen collects the text printed since the last look.
 type screen struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -211,7 +211,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// Output that comes later is shown at once, also a line without an end, and a gap in it is told.
+// Later output is shown at once, also a line without an end. A gap in later output has a note.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out screen
@@ -258,7 +258,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// A pipe that is closed ends Merge, and so does the end of ctx.
+// A closed pipe ends Merge, and so does the end of ctx.
 func TestMergeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken pipe")

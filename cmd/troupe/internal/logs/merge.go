@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Merge reads several processes, and calls print with their lines, one at a time. Lines that the server holds come in
-// the order of their times, later lines as they arrive. Merge ends when all sources have ended, when print returns an
-// error, or when ctx ends. A source that fails is told with failed, and the others go on.
+// Merge reads several processes, and calls print with each of their lines, never twice at the same time. Lines held
+// by the server come in the order of their times, later lines as they arrive. Merge ends when all sources have ended,
+// when print returns an error, or when ctx ends. If a source fails, Merge calls failed, and the other sources go on.
 func Merge(ctx context.Context, sources []Read, o Options, print func(source int, l Line) error, failed func(source int, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var readers sync.WaitGroup
@@ -45,12 +45,12 @@ func Merge(ctx context.Context, sources []Read, o Options, print func(source int
 	}
 
 	const (
-		history = iota // its next line decides what comes first
+		history = iota // no line is printed before the next line of this source is known
 		live
 		ended
 	)
 	state := make([]int, len(sources))
-	lines := make([]*Line, len(sources)) // the next line of each source, if it has come
+	lines := make([]*Line, len(sources)) // the next line of each source; nil: not yet received
 	for left := len(sources); left > 0; {
 		first, wait := -1, false
 		for i := range sources {

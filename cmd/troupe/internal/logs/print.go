@@ -14,10 +14,10 @@ type Printer struct {
 	Out        show.Out
 	Notes      io.Writer // gets notes about the output
 	Names      []string  // of the sources
-	Raw        bool      // write the output as it is
+	Raw        bool      // write the output unchanged
 	Timestamps bool      // write the time before each line
 
-	open place // of the line without an end that was written last; zero: none
+	open place // of the last line, if written without an end; zero: the last line has an end
 }
 
 // A place is where a line comes from.
@@ -29,7 +29,7 @@ type place struct {
 // prefixes are the styles of the prefixes of several sources, in turn.
 var prefixes = []show.Style{"36", "33", "32", "35", "34", "31"}
 
-// Print writes a line. Its error is that of the writer.
+// Print writes a line, and returns the error of the writer.
 func (p *Printer) Print(source int, l Line) error {
 	text := string(l.Text)
 	if l.Stream == 0 {
@@ -58,7 +58,7 @@ func (p *Printer) Print(source int, l Line) error {
 	return err
 }
 
-// End ends a line without an end, unless the output of a single source is written as it is.
+// End ends a line without an end, unless the output of a single source is written unchanged.
 func (p *Printer) End() error {
 	if p.open == (place{}) || p.Raw && len(p.Names) == 1 {
 		return nil
@@ -117,7 +117,7 @@ func ParseSince(text string, now time.Time) (after uint64, since time.Time, err 
 		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			at = time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, now.Location())
 			if at.After(now) {
-				at = at.AddDate(0, 0, -1) // the last time that a clock showed this
+				at = at.AddDate(0, 0, -1) // the last time when a clock showed this
 			}
 			return 0, at, nil
 		}

@@ -10,12 +10,12 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Options say what of the output of a process is wanted.
+// Options choose a part of the output of a process.
 type Options struct {
 	Follow bool            // go on with the output to come, until the process closes
 	After  uint64          // only output with a greater seq
 	Since  time.Time       // only lines of this time or later; zero: all
-	Tail   int             // only the last lines of those that are held; negative: all
+	Tail   int             // only this many of the last lines held by the server; negative: all
 	Stream protocol.Stream // only this stream; zero: all
 	Chunks bool            // chunks as they come in place of lines
 }
@@ -24,23 +24,23 @@ type Options struct {
 const (
 	// pollTime is how long a read waits for output.
 	pollTime = 20 * time.Second
-	// openTime is how long a line without an end waits for its end before it is shown.
+	// openTime is how long a line without an end waits for its end before the line is shown.
 	openTime = 200 * time.Millisecond
 )
 
 // Read reads output as Process.Read of package client does.
 type Read func(context.Context, *client.ReadOptions) (protocol.ProcessReadResult, error)
 
-// An item is a line of a source, or the news that the source is at the end of what the server holds.
+// An item is a line of a source, or the news of a source: caught or done.
 type item struct {
 	line   *Line
-	caught bool // what was held has been read
+	caught bool // the source has sent all output held by the server
 	done   bool // nothing follows
 	err    error
 }
 
-// source reads the output of a process, and sends items until the process closes, or else until all that the server
-// holds was sent. send returns an error at the end of ctx.
+// source reads the output of a process, and sends items. With Follow, source returns when the process closes;
+// otherwise when all output held by the server was sent. send returns an error at the end of ctx.
 func source(ctx context.Context, read Read, o Options, send func(item) error) error {
 	s := &reader{Options: o, send: send, lines: assembler{chunks: o.Chunks}, after: o.After, history: true, tail: tail{most: o.Tail}}
 	for {
@@ -59,7 +59,7 @@ type reader struct {
 	tail    tail
 	after   uint64 // all entries up to this seq were read
 	began   bool   // something was read
-	history bool   // not all that is held was read
+	history bool   // some of the output held by the server was not read yet
 	err     error  // of send
 }
 
@@ -122,7 +122,7 @@ func (s *reader) take(r *protocol.ProcessReadResult) {
 	}
 }
 
-// gap tells that entries before the first of r are no longer held, if they were wanted.
+// gap sends a note if the server no longer holds entries before the first of r, and Options ask for these entries.
 func (s *reader) gap(r *protocol.ProcessReadResult) {
 	s.lines.flush(s.yield)
 	switch {
@@ -158,7 +158,7 @@ func (s *reader) event(e protocol.ReadEvent) {
 
 func (s *reader) note(at time.Time, text string) { s.yield(Line{At: at, Text: []byte(text)}) }
 
-// yield sends a line, if it is wanted, or keeps it for the tail.
+// yield sends a wanted line, or keeps a line for the tail.
 func (s *reader) yield(l Line) {
 	switch {
 	case s.err != nil || !l.At.IsZero() && l.At.Before(s.Since):

@@ -1,9 +1,9 @@
 // Package noquery keeps the other packages of a program from asking the terminal for its colours when the program
 // starts.
 //
-// Package bubbletea asks in its init. In a program that imports bubbletea, each command would so write escape sequences
-// to the terminal, wait up to 5 s for an answer, and take away what the person has typed ahead. Go initializes this
-// package first: it needs less than bubbletea, and its import path sorts before.
+// Package bubbletea asks in its init. Without noquery, each command of a program with bubbletea writes escape
+// sequences to the terminal, waits up to 5 s for an answer, and swallows keys typed ahead. Go initializes noquery
+// before bubbletea: noquery has fewer imports, and its import path sorts first.
 package noquery
 
 import "github.com/charmbracelet/lipgloss"

@@ -1,4 +1,4 @@
-// Package pick finds the session and the process that a person means by a short text, such as web or build/web.
+// Package pick finds the session and the process for a short text from a person, such as web or build/web.
 package pick
 
 import (
@@ -12,22 +12,22 @@ import (
 )
 
 var (
-	// ErrUnknown means that nothing has the name.
+	// ErrUnknown means: no session or process has the name.
 	ErrUnknown = errors.New("unknown")
-	// ErrAmbiguous means that several sessions or processes have the name.
+	// ErrAmbiguous means: several sessions or processes have the name.
 	ErrAmbiguous = errors.New("ambiguous")
 )
 
-// A Session is what pick knows of a session.
+// A Session is a session of the server, with its processes.
 type Session struct {
 	ID, Name  string
 	Processes []Process
 }
 
-// A Process is what pick knows of a process.
+// A Process is a process of a Session.
 type Process struct {
 	ID    string
-	Ended bool // it has ended, and only its output is left
+	Ended bool // the process has ended, and only its output is left
 }
 
 // A Ref names a process on a server.
@@ -36,8 +36,8 @@ type Ref struct {
 	Process string // id
 }
 
-// FindSession returns the session with a name, an id, or an id that begins with the text. A name counts first, then
-// an id, then the beginning of an id.
+// FindSession returns the session for a text: a name, an id, or the beginning of an id. A name counts first, then an
+// id, then the beginning of an id.
 func FindSession(all []Session, text string) (Session, error) {
 	found := sessionsNamed(all, text)
 	switch len(found) {
@@ -53,9 +53,9 @@ func FindSession(all []Session, text string) (Session, error) {
 	return Session{}, ambiguous("session", text, ids)
 }
 
-// FindProcess returns the process that a text names: PROCESS, the id of a process in any session, or
-// SESSION/PROCESS with a session as in FindSession. If several sessions have such a process, one that has not ended
-// comes before those that have.
+// FindProcess returns the process for a text. The text is PROCESS, the id of a process in any session, or
+// SESSION/PROCESS with a session as in FindSession. If several sessions have a process with this id, processes alive
+// count before ended processes.
 func FindProcess(all []Session, text string) (Ref, error) {
 	var alive, ended []Ref
 	add := func(sessions []Session, id string) {
@@ -111,8 +111,8 @@ func sessionsNamed(all []Session, text string) []Session {
 	return nil
 }
 
-// Label returns the shortest text for a session that FindSession understands: its name if no other session has it,
-// or else the beginning of its id.
+// Label returns a short text with which FindSession finds the session: its name if no other session has the same
+// name, or else the beginning of its id.
 func Label(all []Session, id string) string {
 	for _, s := range all {
 		if s.ID == id && s.Name != "" && len(sessionsNamed(all, s.Name)) == 1 {
@@ -122,7 +122,8 @@ func Label(all []Session, id string) string {
 	return unique(all, Session{ID: id})
 }
 
-// unique returns the beginning of a session's id, of at least 8 characters, that no other session and no name has.
+// unique returns the shortest unique beginning of a session's id, with at least 8 characters. No name of a session
+// equals the beginning.
 func unique(all []Session, s Session) string {
 	for n := min(8, len(s.ID)); n < len(s.ID); n++ {
 		if found := sessionsNamed(all, s.ID[:n]); len(found) == 1 && found[0].ID == s.ID {
@@ -132,7 +133,7 @@ func unique(all []Session, s Session) string {
 	return s.ID
 }
 
-// Sessions returns the labels of the sessions that begin with a text, sorted, for completion.
+// Sessions returns the labels of sessions beginning with a text, sorted, for completion.
 func Sessions(all []Session, begin string) []string {
 	var labels []string
 	for _, s := range all {
@@ -146,9 +147,9 @@ func Sessions(all []Session, begin string) []string {
 	return labels
 }
 
-// Processes returns texts for the processes that begin with a text, sorted, for completion. Each is a text that
-// FindProcess understands: the id of the process if that is enough, or else SESSION/PROCESS. With a slash in begin,
-// all are SESSION/PROCESS.
+// Processes returns the names of processes beginning with a text, sorted, for completion. FindProcess finds a process
+// by each name: by the id of the process if the id is unambiguous, or else by SESSION/PROCESS. With a slash in begin,
+// all names are SESSION/PROCESS.
 func Processes(all []Session, begin string) []string {
 	var texts []string
 	for _, s := range all {
@@ -167,7 +168,7 @@ func Processes(all []Session, begin string) []string {
 	return texts
 }
 
-// A nameError tells a person what is wrong with a name, and a program which of ErrUnknown and ErrAmbiguous it is.
+// A nameError tells a person the fault of a name. A nameError wraps ErrUnknown or ErrAmbiguous.
 type nameError struct {
 	text string
 	kind error

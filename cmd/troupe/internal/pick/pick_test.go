@@ -39,9 +39,9 @@ func TestFindProcess(t *testing.T) {
 		{"a/b", Ref{"01234567-aaaa", "a/b"}, ""},
 		{"build/a/b", Ref{"01234567-aaaa", "a/b"}, ""},
 		{"dir/sub/z", Ref{"11111111-ffff", "z"}, ""},
-		{"old", Ref{"01234567-aaaa", "old"}, ""}, // the other one has ended
+		{"old", Ref{"01234567-aaaa", "old"}, ""}, // the other web has ended
 		{"deploy/old", Ref{"01234567-bbbb", "old"}, ""},
-		{"twin/x", Ref{"fedcba99-dddd", "x"}, ""}, // only one of the twins has it
+		{"twin/x", Ref{"fedcba99-dddd", "x"}, ""}, // the second twin has no such process
 		{"web", Ref{}, `"web" names several processes: write one of build/web, deploy/web`},
 		{"job", Ref{}, `"job" names several processes: write one of fedcba98/job, abcdefab/job`},
 		{"wrker", Ref{}, `no process "wrker": did you mean worker?`},
@@ -75,7 +75,7 @@ func TestFindSession(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q, %q", c.text, got.ID, err, c.want, c.err)
 		}
 	}
-	// A name counts before an id, so that a session cannot hide another one by a name: both can be reached.
+	// A name counts before an id. Both sessions stay reachable if the name of a session is the id of another.
 	all := []Session{{ID: "abc1"}, {ID: "def2", Name: "abc1"}}
 	if s, err := FindSession(all, "abc1"); err != nil || s.ID != "def2" {
 		t.Errorf("%v, %v", s, err)
@@ -115,7 +115,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Every text that pick offers names what it was offered for.
+// Every offered text finds its own session or process.
 func TestOffersAreUnderstood(t *testing.T) {
 	name := rapid.StringMatching(`[ab/]{0,3}`)
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,4 +1,4 @@
-// Package sig reads the names of signals that people write.
+// Package sig reads names of signals written by people.
 package sig
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// signals are the signals that the server can send, with their numbers on Linux.
+// signals are the signals of the protocol, with their numbers on Linux.
 var signals = []struct {
 	sig    protocol.Signal
 	posix  string
@@ -40,7 +40,7 @@ func Parse(text string) (protocol.Signal, error) {
 	return "", fmt.Errorf("there is no signal %q to send: choose one of %s", text, strings.Join(Names(), ", "))
 }
 
-// Names returns the names of all signals, as kill(1) has them.
+// Names returns the names of all signals, as in kill(1).
 func Names() []string {
 	var names []string
 	for _, s := range signals {
@@ -49,7 +49,7 @@ func Names() []string {
 	return names
 }
 
-// Posix returns the name of s as kill(1) has it.
+// Posix returns the name of s as in kill(1).
 func Posix(s protocol.Signal) string {
 	for _, known := range signals {
 		if known.sig == s {

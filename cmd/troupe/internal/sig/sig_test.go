@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The numbers of the table are those of Linux, and every signal of the protocol has a name.
+// The numbers of the table are the numbers of Linux, and every signal of the protocol has a name.
 func TestTable(t *testing.T) {
 	for _, s := range signals {
 		if n, ok := s.sig.Number(); !ok || int(n) != s.number || Posix(s.sig) != protocol.SignalName(syscall.Signal(s.number)) {

@@ -18,12 +18,12 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 )
 
-// LocalName is the name of the user's own server, which no server of the config file may have.
+// LocalName is the name of the user's own server. No server of the config file may have this name.
 const LocalName = "local"
 
 // A Config is the config file of a user.
 type Config struct {
-	Default string            `toml:"default"` // the server of commands that name none; "": the user's own
+	Default string            `toml:"default"` // the server of commands without --url and --server; "": the user's own
 	Servers map[string]Server `toml:"servers"`
 }
 
@@ -31,8 +31,8 @@ type Config struct {
 // with ~/.
 type Server struct {
 	URL string `toml:"url"`
-	// TokenFile is a file with the token, TokenCommand a program with its arguments that prints the token. At most
-	// one is set. Without both, the token is that of the environment.
+	// TokenFile is a file with the token. TokenCommand is a program, with its arguments, for printing the token.
+	// TokenFile and TokenCommand exclude each other. Without both, the token comes from the environment.
 	TokenFile    string   `toml:"token_file"`
 	TokenCommand []string `toml:"token_command"`
 	TLSCA        string   `toml:"tls_ca"`
@@ -42,8 +42,8 @@ type Server struct {
 
 var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// ConfigPath returns the path of the config file: $XDG_CONFIG_HOME/troupe/config.toml, or below ~/.config without
-// that variable. "": the environment names no home.
+// ConfigPath returns the path of the config file: $XDG_CONFIG_HOME/troupe/config.toml. Without XDG_CONFIG_HOME, the
+// file is below ~/.config. "": the environment names no home.
 func ConfigPath(env func(string) string) string {
 	dir := env("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // the specification has relative paths ignored
@@ -56,7 +56,7 @@ func ConfigPath(env func(string) string) string {
 	return filepath.Join(dir, "troupe", "config.toml")
 }
 
-// ReadConfig reads a config file. A file that does not exist is an empty one.
+// ReadConfig reads a config file. A missing file counts as an empty file.
 func ReadConfig(path, home string) (*Config, error) {
 	if path == "" {
 		return new(Config), nil
@@ -71,8 +71,8 @@ func ReadConfig(path, home string) (*Config, error) {
 	return ParseConfig(data, path, home)
 }
 
-// ParseConfig parses a config file. Its errors name the path, the line, and for an unknown key the key that was
-// probably meant. home is for paths that begin with ~/.
+// ParseConfig parses a config file. Its errors name the path, the line, and for an unknown key the nearest known key.
+// home replaces ~ in paths beginning with ~/.
 func ParseConfig(data []byte, path, home string) (*Config, error) {
 	c := new(Config)
 	err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(c)
@@ -141,7 +141,7 @@ func (c *Config) Server(name string) (Server, error) {
 	return s, fmt.Errorf("no server has the name %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// unknownKey is the error for a key that is no member.
+// unknownKey is the error for an unknown key.
 func unknownKey(path string, e *toml.DecodeError) error {
 	line, _ := e.Position()
 	key := e.Key()

@@ -73,7 +73,7 @@ func TestConfigPath(t *testing.T) {
 	}
 }
 
-// environ returns a function that looks up pairs of names and values.
+// environ returns a lookup function for pairs of names and values.
 func environ(pairs ...string) func(string) string {
 	env := make(map[string]string)
 	for i := 0; i < len(pairs); i += 2 {
@@ -82,7 +82,7 @@ func environ(pairs ...string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-// The order of the sources, and what contradicts itself.
+// The sources have an order, and contradictions are errors.
 func TestTarget(t *testing.T) {
 	home := t.TempDir()
 	path := filepath.Join(home, ".config", "troupe", "config.toml")
@@ -136,7 +136,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// The token of a named server is the server's own, and that of the environment goes to no other server that has one.
+// A named server with a token gets its own token, never the token of the environment.
 func TestToken(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TROUPE_TOKEN", "of-the-environment")
@@ -166,7 +166,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The environment of the server has nothing of the terminal from which it was started.
+// The environment of the server has nothing from the terminal of the starter.
 func TestServerEnv(t *testing.T) {
 	got := serverEnv(environ("HOME", "/h", "PATH", "/bin", "AWS_SECRET", "x", "TERM", "xterm", "SSH_AUTH_SOCK", "/s", "TROUPE_TOKEN", "t", "LANG", "C"))
 	if want := "HOME=/h PATH=/bin LANG=C"; strings.Join(got, " ") != want {

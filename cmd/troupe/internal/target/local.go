@@ -27,15 +27,15 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// The user's own server has a directory that only the user may enter, with three files:
+// The user's own server has a directory with mode 0700 and three files:
 //
 //	server.sock   the socket, with mode 0600
 //	server.lock   locked (flock) from before the start of a server until its process has ended; has its pid
 //	server.log    what servers have logged; the last one began below the last line "started by"
 //
-// Who holds the lock may start a server. The server inherits the lock, so there is never a second one, even if the
-// command that started the server is killed. A socket without a server is left by a server that was killed; the new
-// server replaces it.
+// Only the holder of the lock may start a server. The server inherits the lock. There is never a second server, even
+// if the command starting the server is killed. A killed server leaves its socket; the next server replaces the
+// socket.
 const (
 	socketFile = "server.sock"
 	lockFile   = "server.lock"
@@ -43,16 +43,16 @@ const (
 )
 
 const (
-	// startTime is how long a server may take to start, or to end before another one starts.
+	// startTime is how long a server may take to start, or to end before the next server starts.
 	startTime = 30 * time.Second
-	// IdleTime is how long the user's own server stays when it has nothing to do.
+	// IdleTime is how long the user's own server stays without work.
 	IdleTime = 10 * time.Minute
-	// maxLog is how long the log may be when a server starts; a longer one is renamed to server.log.old.
+	// maxLog is how long, in bytes, the log may be when a server starts. A longer log is renamed to server.log.old.
 	maxLog = 1 << 20
 )
 
-// Dir returns the directory of the user's own server, which need not exist: $XDG_RUNTIME_DIR/troupe, or without that
-// variable /tmp/troupe-UID.
+// Dir returns the directory of the user's own server: $XDG_RUNTIME_DIR/troupe, or without XDG_RUNTIME_DIR
+// /tmp/troupe-UID. The directory need not exist.
 func Dir(env func(string) string) string {
 	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "troupe")
@@ -72,7 +72,7 @@ func SocketPath(env func(string) string) (string, error) {
 	return path, nil
 }
 
-// ensureDir makes the directory, or checks that nobody else may use it.
+// ensureDir makes the directory, or checks an existing directory with CheckDir.
 func ensureDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +83,8 @@ func ensureDir(dir string) error {
 	return CheckDir(dir)
 }
 
-// CheckDir refuses a directory that others may enter or have made. Its error wraps fs.ErrNotExist if there is none.
+// CheckDir refuses a directory if other users may enter or own the directory. If the directory does not exist, the
+// error wraps fs.ErrNotExist.
 func CheckDir(dir string) error {
 	info, err := os.Lstat(dir) // a link may lead anywhere
 	if err != nil {
@@ -124,7 +125,7 @@ func checkSocket(path string) error {
 	return nil
 }
 
-// dialLocal connects to the user's own server, and starts it if it does not run.
+// dialLocal connects to the user's own server, and starts the server if none runs.
 func (f *Flags) dialLocal(ctx context.Context, t *Target, o *client.Options) (*client.Client, error) {
 	path := strings.TrimPrefix(t.URL, "unix://")
 	for deadline := time.Now().Add(startTime); ; {
@@ -142,7 +143,7 @@ func (f *Flags) dialLocal(ctx context.Context, t *Target, o *client.Options) (*c
 	}
 }
 
-// dialRunning connects to the user's own server if it runs.
+// dialRunning connects to the user's own server, and starts none.
 func (f *Flags) dialRunning(ctx context.Context, t *Target, o *client.Options) (*client.Client, error) {
 	if err := checkSocket(strings.TrimPrefix(t.URL, "unix://")); err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (f *Flags) dialRunning(ctx context.Context, t *Target, o *client.Options) (
 }
 
 // ownDialer returns the dialer of a client of the user's own server. After the first connection, a socket without a
-// server means that the server has ended with its sessions: the client need not try any longer.
+// server means: the server has ended with its sessions, and the client need not try any longer.
 func ownDialer(url string, inJSON bool) func(context.Context) (transport.Conn, error) {
 	o := &transport.DialOptions{
 		Subprotocols: []string{transport.SubprotocolMsgpack, transport.SubprotocolJSON},
@@ -185,20 +186,20 @@ func ownDialer(url string, inJSON bool) func(context.Context) (transport.Conn, e
 	}
 }
 
-// nobodyListens reports whether an error of Dial means that the server does not run.
+// nobodyListens reports whether an error of Dial means: no server runs.
 func nobodyListens(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// ending reports whether an error of Dial means that the server is about to end.
+// ending reports whether an error of Dial means: the server is about to end.
 func ending(err error) bool {
 	var closed *transport.CloseError
 	return errors.As(err, &closed) && closed.Code == transport.CloseGoingAway ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// start starts a server, and returns when it accepts connections. If another command starts one, or the last server
-// is about to end, start waits for that; a server may then run or not.
+// start starts a server, and returns when the server accepts connections. If another command is starting a server, or
+// the last server is about to end, start waits. After the wait, a server may run or not.
 func (f *Flags) start(ctx context.Context, dir string) error {
 	if err := ensureDir(dir); err != nil {
 		return err
@@ -224,7 +225,7 @@ func (f *Flags) start(ctx context.Context, dir string) error {
 	return f.startLocked(ctx, dir, lock)
 }
 
-// tryLock takes the lock of an open file if nobody has it. The lock belongs to the open file: programs that inherit
+// tryLock takes the lock of an open file if the lock is free. The lock belongs to the open file: programs inheriting
 // the file hold the lock, too.
 func tryLock(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
 
@@ -244,7 +245,8 @@ func connects(path string) bool {
 	return true
 }
 
-// startLocked starts a server that inherits the lock. The server prints its address when it accepts connections.
+// startLocked starts a server, and gives the lock to the server. As soon as the server accepts connections, the
+// server prints its address.
 func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) error {
 	program := f.program
 	if program == nil {
@@ -264,7 +266,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 		return fmt.Errorf("start your own server: %w", err)
 	}
 	defer ready.Close()
-	if err := child.SealFiles(); err != nil { // this program may have inherited files that others wait for
+	if err := child.SealFiles(); err != nil { // other programs may wait for the end of files inherited by this program
 		return fmt.Errorf("start your own server: %w", err)
 	}
 	cmd := exec.Command(program[0], slices.Concat(program[1:], []string{"serve", "--listen", "unix://" + filepath.Join(dir, socketFile), "--exit-when-idle", IdleTime.String()})...)
@@ -272,7 +274,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 	cmd.Env = serverEnv(f.env())
 	cmd.Stdout, cmd.Stderr = told, log
 	cmd.ExtraFiles = []*os.File{lock}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, and no signal from one
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, and no signal from a terminal
 	err = cmd.Start()
 	told.Close()
 	if err != nil {
@@ -280,7 +282,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 	}
 	fmt.Fprintf(truncated(lock), "%d\n", cmd.Process.Pid)
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // a server that ends while this command goes on is no zombie
+	go func() { ended <- cmd.Wait() }() // a server that ends before this command is no zombie
 	line := make(chan error, 1)
 	go func() {
 		_, err := bufio.NewReader(ready).ReadString('\n')
@@ -293,7 +295,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 		}
 		return fmt.Errorf("your own server did not start (%v): %s", cmp.Or(<-ended, errors.New("exit status 0")), reason(log.Name(), began))
 	case <-ctx.Done():
-		return context.Cause(ctx) // the server goes on; the next command finds it
+		return context.Cause(ctx) // the server goes on; the next command finds the server
 	case <-time.After(startTime):
 		return fmt.Errorf("your own server is not ready after %v: %s", startTime, reason(log.Name(), began))
 	}
@@ -315,7 +317,7 @@ func openLog(path string) (f *os.File, began int64, err error) {
 	return f, began, err
 }
 
-// reason returns what a server has logged since it began, in one line.
+// reason returns the log of a server since its start, without newlines.
 func reason(path string, began int64) string {
 	const most = 2 << 10
 	f, err := os.Open(path)
@@ -331,8 +333,8 @@ func reason(path string, began int64) string {
 	return show.Harmless(text) + " (" + path + ")"
 }
 
-// serverEnv is the environment of the server: nothing that only one of the user's terminals or programs should
-// have, because programs of clients that send no environment get this one.
+// serverEnv is the environment of the server. A program gets this environment if its client sends none. serverEnv has
+// no variable of a single terminal or program of the user.
 func serverEnv(env func(string) string) (all []string) {
 	for _, name := range []string{"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR"} {
 		if v := env(name); v != "" {

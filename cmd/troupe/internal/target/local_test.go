@@ -42,7 +42,7 @@ func serveForTest(version, listen string) error {
 		return errors.New("the disk is \x1b[2Jgone")
 	}
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	if version == "ends" { // as if it had nothing to do
+	if version == "ends" { // as if the server had no work
 		cancel()
 	}
 	defer cancel()
@@ -58,7 +58,7 @@ func serveForTest(version, listen string) error {
 	fmt.Println(s.URL())
 	over := make(chan struct{})
 	go s.Serve(func(c transport.Conn) {
-		if stop.Err() != nil { // one client comes as it ends
+		if stop.Err() != nil { // a client comes as the server ends
 			c.Close(transport.CloseGoingAway, "")
 			close(over)
 			return
@@ -75,7 +75,7 @@ func serveForTest(version, listen string) error {
 // patience is how long to wait for a fact.
 const patience = time.Minute
 
-// ownServer returns flags of a user with an own server in a directory of the test, which ends with the test.
+// ownServer returns flags of a user with an own server in a directory of the test. The server ends with the test.
 func ownServer(t *testing.T, version string) (f *Flags, dir string) {
 	runtime, err := os.MkdirTemp("", "troupe") // t.TempDir is too long for a socket
 	if err != nil {
@@ -125,7 +125,8 @@ func waitUnlocked(t *testing.T, dir string) {
 	}
 }
 
-// Many commands at once start one server; it has its own session, directory and files, and outlives its starter.
+// Many commands at once start a single server. The server has its own session, directory and files, and outlives its
+// starter.
 func TestOneServer(t *testing.T) {
 	f, dir := ownServer(t, "v1")
 	inherited, err := unix.Dup(1) // as a shell leaves a file open for its programs
@@ -192,7 +193,7 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-// A socket and a lock file that a killed server left are no obstacle.
+// A socket and a lock file of a killed server are no obstacle.
 func TestStaleSocket(t *testing.T) {
 	f, dir := ownServer(t, "v1")
 	for range 2 {
@@ -258,7 +259,7 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-// A server of another version is used, and the user hears how to change it.
+// A server of another version is used, and the user hears how to change the version.
 func TestOtherVersion(t *testing.T) {
 	f, _ := ownServer(t, "v1")
 	var notes []string
@@ -279,7 +280,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// A directory or a socket that others can use is refused, and nothing is started there.
+// If others can use the directory or the socket, the command fails and starts no server.
 func TestRefusesForeignPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -317,7 +318,7 @@ func TestRefusesForeignPlaces(t *testing.T) {
 	}
 }
 
-// A socket at which nobody listens, of a server that is not ours, is not mistaken for a server.
+// A socket file of another program, without a listener, does not count as a server.
 func TestAdvise(t *testing.T) {
 	f := &Flags{URL: "unix:///nowhere/x.sock"}
 	if _, err := f.Dial(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "does troupe serve run there?") {
@@ -325,7 +326,7 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// The user sees whether the server runs, and can end it. Another command then starts a new one.
+// The user sees whether the server runs, and can end the server. Another command then starts a new server.
 func TestOwn(t *testing.T) {
 	f, dir := ownServer(t, "v1")
 	if err := f.StopOwn(t.Context()); !errors.Is(err, ErrNoServer) {
@@ -350,7 +351,7 @@ func TestOwn(t *testing.T) {
 	if err := f.StopOwn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The lock is free before the parent, which is this test, has reaped the process.
+	// The lock is free before the parent (this test) has reaped the process.
 	for deadline := time.Now().Add(patience); syscall.Kill(first, 0) != syscall.ESRCH; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the server lives")
@@ -365,7 +366,7 @@ func TestOwn(t *testing.T) {
 	c.Close()
 }
 
-// A server that somebody else runs at the socket is used, and not ended.
+// A server of somebody else at the socket is used, and not ended.
 func TestForeignServer(t *testing.T) {
 	f, dir := ownServer(t, "v1")
 	if err := ensureDir(dir); err != nil {
@@ -396,14 +397,14 @@ func TestForeignServer(t *testing.T) {
 	s.Close()
 }
 
-// A command that comes as the server ends starts another one.
+// If the server ends as a command comes, the command starts another server.
 func TestServerEnds(t *testing.T) {
 	f, dir := ownServer(t, "ends")
 	ends := *f
 	if err := ends.start(t.Context(), makeDir(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	f.program = []string{os.Args[0], asServer, "v1"} // the next one
+	f.program = []string{os.Args[0], asServer, "v1"} // the next server
 	c, err := f.Dial(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -422,7 +423,7 @@ func makeDir(t *testing.T, dir string) string {
 	return dir
 }
 
-// A client of a server that was killed learns at once that its session is gone.
+// After the server was killed, its client gets ErrSessionGone at once.
 func TestServerKilled(t *testing.T) {
 	f, _ := ownServer(t, "v1")
 	c, err := f.Dial(t.Context(), &client.Options{ReconnectFor: client.Forever})
@@ -442,7 +443,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// The session of a command that only looks is not listed, and ends with the command.
+// The session of Control is not listed, and ends with the command.
 func TestControlLeavesNothing(t *testing.T) {
 	f, _ := ownServer(t, "v1")
 	for range 2 {

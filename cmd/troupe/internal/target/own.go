@@ -16,16 +16,16 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 )
 
-// ErrNoServer means that the user's own server does not run.
+// ErrNoServer means: the user's own server does not run.
 var ErrNoServer = errors.New("your own server does not run")
 
 // An Own tells of the user's own server.
 type Own struct {
-	Socket string // its address, whether it runs or not
+	Socket string // address of the server, running or not
 	Log    string
-	Runs   bool // it accepts connections
-	// PID is the process of a server that a command has started; 0: there is none, or somebody else has started it,
-	// for example a service manager.
+	Runs   bool // the server accepts connections
+	// PID is the process of a server started by a command. 0: no server runs, or somebody else has started the
+	// server, for example a service manager.
 	PID int
 }
 
@@ -71,7 +71,7 @@ func (f *Flags) StopOwn(ctx context.Context) error {
 	case o.PID == 0:
 		return ErrNoServer
 	}
-	// The process holds the lock until its end, so its pid is not another one's.
+	// The process holds the lock until its end: the pid belongs to no other process.
 	if err := syscall.Kill(o.PID, syscall.SIGTERM); err != nil && err != syscall.ESRCH {
 		return fmt.Errorf("end your own server, process %d: %w", o.PID, err)
 	}
@@ -85,8 +85,8 @@ func (f *Flags) StopOwn(ctx context.Context) error {
 	return nil
 }
 
-// ControlRunning is Control for commands that start no server: if the target is the user's own server and does not
-// run, the error is ErrNoServer.
+// ControlRunning is Control without starting a server. If the target is the user's own server and does not run, the
+// error is ErrNoServer.
 func (f *Flags) ControlRunning(ctx context.Context) (*client.Client, error) {
 	t, err := f.Target()
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package target finds the server of a command, and connects to it.
 //
-// The server is, in this order: that of --url, that of --server, that of TROUPE_URL, the default of the config file,
-// or the user's own server on this machine, which is started when it is needed (local.go).
+// The first of these names the server: --url, --server, TROUPE_URL, the default of the config file. Without all of
+// them, commands use the user's own server on this machine, and start the server when needed (local.go).
 package target
 
 import (
@@ -26,24 +26,23 @@ import (
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
-// Flags say which server a command uses, and how it gets there.
+// Flags are the flags for the server of a command, and for the way to the server.
 type Flags struct {
 	URL    string // --url
 	Server string // --server: a name of the config file, or LocalName
 
 	TLSCA, TLSCert, TLSKey string
 
-	// Version is that of this program. A server of the user with another version is worth a note.
+	// Version is the version of this program. If the user's own server has another version, Dial calls Note.
 	Version string
 	// Note tells the person at the terminal something, a line without a newline. Nil: to stderr.
 	Note func(string)
 
-	// Quiet keeps a person from being asked or told anything: no program that prints a token is run, and Note is not
-	// called.
+	// Quiet forbids questions and messages to a person: Dial does not run TokenCommand, and does not call Note.
 	Quiet bool
 
 	getenv   func(string) string // nil: os.Getenv
-	program  []string            // nil: this program; the start of the command line that starts a server
+	program  []string            // the beginning of the command line for starting a server; nil: this program
 	resolved *Target
 }
 
@@ -56,11 +55,11 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 }
 
-// A Target is a server that was found, and how to connect to it.
+// A Target is a server, and the way to connect.
 type Target struct {
 	Name  string // in the config file, or LocalName; "": only the URL is known
 	URL   string
-	Local bool // the user's own server, to be started when it is needed
+	Local bool // the user's own server, to be started when needed
 	From  string
 
 	TLS   *tls.Config            // nil: the system's roots, and no certificate
@@ -78,14 +77,14 @@ func (t *Target) String() string {
 	return t.URL
 }
 
-// Local reports whether the command uses the user's own server on this machine. Without a valid choice of a server
-// it is false; Dial then tells what is wrong.
+// Local reports whether the command uses the user's own server on this machine. If the choice of a server is invalid,
+// Local returns false, and Dial returns the error.
 func (f *Flags) Local() bool {
 	t, err := f.Target()
 	return err == nil && t.Local
 }
 
-// Target finds the server. It reads the config file, and connects to nothing.
+// Target finds the server. Target reads the config file, and makes no connection.
 func (f *Flags) Target() (*Target, error) {
 	if f.resolved != nil {
 		return f.resolved, nil
@@ -135,7 +134,7 @@ func (f *Flags) find() (*Target, error) {
 	return f.own("no other server is chosen")
 }
 
-// target returns the target of a server. Flags about TLS replace what the config file says.
+// target returns the target of a server. Flags about TLS replace the TLS settings of the config file.
 func (f *Flags) target(name string, s Server, from string) (*Target, error) {
 	roots := cmp.Or(f.TLSCA, s.TLSCA)
 	cert, key := s.TLSCert, s.TLSKey
@@ -182,7 +181,7 @@ func (f *Flags) token(name string, s Server) func() (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), tokenTime)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, s.TokenCommand[0], s.TokenCommand[1:]...)
-			cmd.Stderr = os.Stderr // it may ask for something
+			cmd.Stderr = os.Stderr // the program may ask a person
 			data, err := cmd.Output()
 			if err != nil {
 				return "", fmt.Errorf("token of server %s: %s: %w", name, s.TokenCommand[0], err)
@@ -204,8 +203,8 @@ func oneToken(name, from string, data []byte) (string, error) {
 	return token, nil
 }
 
-// Dial connects to the server, and starts the user's own server if that is the target and does not run. o may be
-// nil; Dial sets its Token and TLS, unless they are set.
+// Dial connects to the server. If the target is the user's own server and does not run, Dial starts the server. o may
+// be nil; Dial fills in Token and TLS if unset.
 func (f *Flags) Dial(ctx context.Context, o *client.Options) (*client.Client, error) {
 	t, err := f.Target()
 	if err != nil {
@@ -231,12 +230,13 @@ func (f *Flags) Dial(ctx context.Context, o *client.Options) (*client.Client, er
 	return c, nil
 }
 
-// Control connects for a command that only looks and acts. Its session ends with the connection, and no list has it.
+// Control connects with an ephemeral session, for a command without programs of its own. The session ends with the
+// connection, and no list has the session.
 func (f *Flags) Control(ctx context.Context) (*client.Client, error) {
 	return f.Dial(ctx, &client.Options{Name: "troupe", Ephemeral: true, ReconnectFor: -1})
 }
 
-// Servers returns the names that --server may have, sorted.
+// Servers returns the possible values of --server, sorted.
 func (f *Flags) Servers() []string {
 	c, err := ReadConfig(ConfigPath(f.env()), f.env()("HOME"))
 	if err != nil {
@@ -247,7 +247,7 @@ func (f *Flags) Servers() []string {
 	return names
 }
 
-// advise adds what may help against a failed connection.
+// advise adds advice to the error of a failed connection.
 func (t *Target) advise(err error) error {
 	advice := ""
 	var refused *transport.RefusedError

@@ -9,11 +9,11 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// quiet is the silence after which Quiet mentions the silence of a process that waits for nothing.
+// quiet is the length of silence from which Quiet mentions the silence of a process without a wait.
 const quiet = 10 * time.Second
 
-// Quiet says why a process writes nothing, and what helps. Empty: the process has just written. The text may have
-// words of a program or a client: pass it through show.Harmless.
+// Quiet says why a process writes nothing, and how a person can help. Empty: the process has just written. The text
+// may have words of a program or a client: pass the text through show.Harmless.
 func Quiet(p *protocol.ProcessInfoResult) string {
 	text := ""
 	if len(p.WaitsFor) > 0 {
