@@ -3,6 +3,7 @@ package actors_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -130,4 +131,53 @@ func listed(t *testing.T, m message) []protocol.ProcessInfo {
 		t.Fatalf("%+v", m)
 	}
 	return list.Processes
+}
+
+// A client beside the owner that asks for named processes only gets nothing of the others, answers all its
+// requests, and gets the processes that it starts.
+func TestOnlyNamed(t *testing.T) {
+	troupe := start(t, actors.Config{})
+	owner := connect(t, troupe)
+	id := owner.open("")
+	owner.start("early", "", "sh", "-c", "echo early; sleep 1000")
+	owner.start("named", "", "sh", "-c", "echo named; sleep 1000")
+	c := controller(t, troupe, id, `,"resumeFrom":{"named":0},"capabilities":{"onlyNamed":true}`)
+	seen := make(map[string]string) // process → methods
+	until := func(id string) (m message, open bool) {
+		for m, open = c.next(); open && (id == "" || string(m.ID) != id); m, open = c.next() {
+			if m.Params.ProcessID != "" {
+				seen[m.Params.ProcessID] += " " + strings.TrimPrefix(m.Method, "process/")
+			}
+		}
+		return m, open
+	}
+	calls := 1000
+	call := func(method, params string) message {
+		calls++
+		c.send(fmt.Sprintf(`{"id":%d,"method":%q,"params":%s}`, calls, method, params))
+		m, _ := until(fmt.Sprint(calls))
+		if m.Error != nil {
+			t.Errorf("%s %s: %+v", method, params, m.Error)
+		}
+		return m
+	}
+	owner.start("late", "", "sh", "-c", "echo late")
+	call("process/start", `{"processId":"own","argv":["echo","own"],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}`)
+	for m := call("process/list", `{}`); len(listed(t, m)) < 4; m = call("process/list", `{}`) {
+	}
+	for _, process := range []string{"early", "late"} {
+		if m := call("process/read", fmt.Sprintf(`{"processId":%q,"afterSeq":0,"waitMs":60000}`, process)); !strings.Contains(string(m.Result), `"chunk"`) {
+			t.Errorf("%s: %s", process, m.Result)
+		}
+	}
+	for _, process := range []string{"early", "named"} {
+		call("process/terminate", fmt.Sprintf(`{"processId":%q,"graceMs":0,"tree":true}`, process))
+	}
+	if m := owner.call("session/close", `{}`); m.Error != nil {
+		t.Error(m.Error)
+	}
+	until("")
+	if want := map[string]string{"named": " output exited closed", "own": " output exited closed"}; !maps.Equal(seen, want) {
+		t.Errorf("notifications %v, want %v", seen, want)
+	}
 }

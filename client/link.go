@@ -403,7 +403,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 	defer c.mu.Unlock()
 	p := protocol.InitializeParams{
 		ClientName:   c.opts.Name,
-		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true},
+		Capabilities: protocol.Capabilities{Gap: true, Restarted: true, Ready: true, Ack: true, OnlyNamed: true},
 	}
 	p.Role = c.opts.role()
 	switch {

@@ -99,6 +99,10 @@ type Capabilities struct {
 
 	// Ack says the client acknowledges with session/ack only. Without Ack, Pongs acknowledge.
 	Ack bool `json:"ack,omitempty"`
+
+	// OnlyNamed says the client wants notifications only of the processes in ResumeFrom and of those that it starts
+	// itself. The owner gets all, with or without OnlyNamed.
+	OnlyNamed bool `json:"onlyNamed,omitempty"`
 }
 
 // Role says what a connection may do in its session. (Ours.)

@@ -210,7 +210,11 @@ func (c *connection) Receive(ctx actor.Context) {
 func (c *connection) receiveNews(ctx actor.Context, m any) {
 	switch m := m.(type) {
 	case message.ProcessAdded:
-		c.showNew(ctx, m.Process)
+		if c.named() {
+			c.know(m.Process)
+		} else {
+			c.showNew(ctx, m.Process)
+		}
 	case message.ProcessRemoved:
 		c.removed(ctx, m)
 	case message.GroupChanged:

@@ -186,6 +186,8 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 			s := newStream(p)
 			s.out.Begin(0) // until the process says where the owner is; if the process is gone by then, a gap stands for all
 			c.streams[p.ID] = s
+		case c.named():
+			c.know(p)
 		default:
 			c.show(ctx, p, message.Subscribe{Now: true})
 		}

@@ -17,6 +17,7 @@ type stream struct {
 	out     window.Stream[*stream]
 	ref     message.ProcessRef
 	shown   bool              // a Subscribe was sent
+	unnamed bool              // the client wants no notifications: the stream is for requests about the process
 	waiting *message.Delivery // its turn, in the window; nil: none
 	command *runningCommand   // nil: the stream is of a process
 }
@@ -53,6 +54,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 		s = newStream(p)
 		c.streams[p.ID] = s
 	}
+	s.unnamed = false
 	if m.Now || m.Acked {
 		s.out.BeginNow()
 	} else {
@@ -69,9 +71,24 @@ func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe
 	ctx.Request(s.ref.PID, m)
 }
 
+// named reports whether the client gets notifications only of processes that it names or starts.
+func (c *connection) named() bool { return c.writer.caps.OnlyNamed && !c.owns() }
+
+// know makes a process known for requests, and shows nothing of the process.
+func (c *connection) know(p message.ProcessRef) {
+	if s := c.streams[p.ID]; s == nil || !s.ref.PID.Equal(p.PID) {
+		if s != nil {
+			s.forget()
+		}
+		s = newStream(p)
+		s.unnamed = true
+		c.streams[p.ID] = s
+	}
+}
+
 // showNew shows a process from its beginning, unless the process is shown already.
 func (c *connection) showNew(ctx actor.Context, p message.ProcessRef) {
-	if s := c.streams[p.ID]; s == nil || !s.ref.PID.Equal(p.PID) {
+	if s := c.streams[p.ID]; s == nil || s.unnamed || !s.ref.PID.Equal(p.PID) {
 		c.show(ctx, p, message.Subscribe{})
 	}
 }
@@ -222,7 +239,7 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 		sent = m.Last // nothing has come since the Subscribe
 	}
 	switch {
-	case s.out.Closed(), m.Closed && sent >= m.Last:
+	case s.unnamed, s.out.Closed(), m.Closed && sent >= m.Last:
 	case m.Reason == "": // this viewer was too slow: an observer, or with evict
 		closed := &message.Delivery{Process: m.ID, Entries: []outlog.Entry{{Seq: m.Last, Kind: outlog.Closed}}}
 		if sent+1 < m.Last {

@@ -44,7 +44,7 @@ const HandshakeID = "1"
 func (h *Hunt) Handshake(resume string) []string {
 	h.id = 0
 	params := obj{"clientName": "hunt", "session": obj{"detachedTtlMs": 1 + h.IntN(50)},
-		"capabilities": obj{"ack": h.IntN(4) == 0, "groups": true, "gap": true, "restarted": true, "ready": true}}
+		"capabilities": obj{"ack": h.IntN(4) == 0, "groups": true, "gap": true, "restarted": true, "ready": true, "onlyNamed": h.IntN(4) == 0}}
 	if resume != "" {
 		params["resumeSessionId"], params["takeover"] = resume, h.IntN(3) > 0
 		params["resumeFrom"] = obj{h.process(): h.IntN(3)}
