@@ -167,7 +167,7 @@ func (u *upper) run(ctx context.Context) error {
 		return exitError{1, err}
 	}
 	if u.detach {
-		return u.leave(ctx)
+		return u.leave(ctx, signals)
 	}
 	return u.follow(ctx, signals)
 }
@@ -376,7 +376,7 @@ func (u *upper) end(ctx context.Context, s compose.Step) error {
 }
 
 // leave ends up with --detach.
-func (u *upper) leave(ctx context.Context) error {
+func (u *upper) leave(ctx context.Context, signals <-chan os.Signal) error {
 	var problem error
 	for {
 		g, err := groupOf(ctx, u.c)
@@ -402,6 +402,9 @@ func (u *upper) leave(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return exitError{1, context.Cause(ctx)}
+		case got := <-signals:
+			sig := got.(syscall.Signal)
+			return exitError{exitSignal + int(sig), fmt.Errorf("no longer waiting: %d of %d programs are not ready yet, and all go on; troupe down --project %s stops them", waiting, len(u.wanted), show.Harmless(u.project.Name))}
 		case <-time.After(upLook):
 		}
 	}

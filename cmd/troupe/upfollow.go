@@ -311,7 +311,7 @@ func (u *upper) show(id string, r protocol.ProcessReadResult, exited func(protoc
 			case protocol.EventExited:
 				if e.Status != nil {
 					exited(*e.Status)
-					u.printer.event(id, "ended: %s", show.Harmless((&client.ExitError{ProcessID: id, Status: *e.Status}).Error()))
+					u.printer.event(id, "%s", show.Harmless(endedText(id, *e.Status)))
 				}
 			}
 			events = events[1:]
@@ -325,6 +325,14 @@ func (u *upper) show(id string, r protocol.ProcessReadResult, exited func(protoc
 	if r.Failure != nil {
 		u.printer.event(id, "%s", show.Harmless(*r.Failure))
 	}
+}
+
+// endedText says how a run ended, or that there was none.
+func endedText(id string, s protocol.ExitStatus) string {
+	if why, never := strings.CutPrefix(s.Reason, "never run: "); never {
+		return "never started: " + why
+	}
+	return "ended: " + (&client.ExitError{ProcessID: id, Status: s}).Error()
 }
 
 func sleep(ctx context.Context, d time.Duration) {
