@@ -108,8 +108,10 @@ func (a *attacher) run(name string) (int, error) {
 	switch {
 	case ended:
 	case !a.readOnly && !a.noStdin:
+		a.lines()
 		cmd.Stdin = a.con.Input()
-	case a.raw.Load():
+	case a.terminal():
+		a.lines()
 		in := a.con.Input()
 		in.LeaveAtInterrupt()
 		go io.Copy(io.Discard, in)

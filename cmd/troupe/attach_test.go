@@ -255,6 +255,50 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// The keys work without Enter, too, at a program that was detached and has no terminal: ^P^Q in the middle of a line, and
+// where nothing is typed but watched.
+func TestLeavePipes(t *testing.T) {
+	url, _ := startServer(t)
+	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "loop", "--", "sh", "-c", `echo ready; while :; do sleep 1; done`).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, flags := range [][]string{{}, {"--read-only"}, {"--no-stdin"}} {
+		d := atDesk(t, 30, 100, append([]string{"attach", "--url", url, "loop"}, flags...)...)
+		d.want(t, "ready")
+		d.enter("some text\x10\x11")
+		if code, rest := d.exit(); code != 0 || !strings.Contains(rest, "detached; the program goes on") {
+			t.Errorf("%q: exit code %d: %q", flags, code, rest)
+		}
+	}
+}
+
+// troupe up --wait ends at once at ^C, and the programs go on.
+func TestUpWaitInterrupted(t *testing.T) {
+	url, _ := startServer(t)
+	file := filepath.Join(t.TempDir(), "troupe.yaml")
+	if err := os.WriteFile(file, []byte("name: never\nprocesses: {a: {command: exec sleep 1000, readiness_probe: {file: /never}}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := atDesk(t, 30, 100, "up", "--detach", "--wait", "--url", url, file)
+	d.want(t, "start: it is new")
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		out, _ := troupe(t, "ps", "--url", url).CombinedOutput()
+		if strings.Contains(string(out), "not ready yet") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the program does not start: %s", out)
+		}
+	}
+	d.enter("\x03")
+	if code, rest := d.exit(); code != 130 || !strings.Contains(rest, "troupe down --project never stops them") {
+		t.Errorf("exit code %d: %q", code, rest)
+	}
+	if out, err := troupe(t, "down", "--url", url, "--project", "never").CombinedOutput(); err != nil || !strings.Contains(string(out), "stopped project never") {
+		t.Errorf("down: %v: %s", err, out)
+	}
+}
+
 // Three terminals at one vim: all see everything, two type, one only reads. One that comes late sees the whole screen.
 func TestThreeAtVim(t *testing.T) {
 	if _, err := exec.LookPath("vim"); err != nil {

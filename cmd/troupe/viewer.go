@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -104,7 +105,11 @@ func (l left) Error() string { return l.how }
 
 func byKey() left { return left{how: "left", code: exitFailed} }
 func bySignal(s syscall.Signal) left {
-	return left{how: "interrupted: " + s.String(), code: exitSignal + int(s)}
+	how := "interrupted"
+	if s != syscall.SIGINT {
+		how += " by " + unix.SignalName(s)
+	}
+	return left{how: how, code: exitSignal + int(s)}
 }
 
 // newViewer returns a viewer that catches the signals. proxy: they are for the program, else they end the command.
@@ -291,6 +296,14 @@ func (v *viewer) terminal() bool {
 	return term.IsTerminal(int(v.stdin.Fd())) && term.IsTerminal(int(v.con.Out.Fd()))
 }
 
+// lines makes the detach key work at a terminal that does not become the program's. Without a terminal for the output,
+// another program of the pipeline, such as less(1), sets the mode of the terminal.
+func (v *viewer) lines() {
+	if v.terminal() && !v.raw.Load() {
+		v.con.Lines()
+	}
+}
+
 // resize gives the program's terminal the size of this one.
 func (v *viewer) resize() {
 	cmd, size := v.cmd.Load(), v.con.Size()
@@ -385,8 +398,8 @@ func word(s string) string {
 // waits for the server, unless the person detaches.
 func (v *viewer) ending(err error) (int, error) {
 	l, isLeft := errors.AsType[left](context.Cause(v.ctx))
-	kept := false
-	if isLeft && v.state.Load() == stateRunning {
+	kept := !v.keeps // the session has another owner, and this command changes nothing for it
+	if isLeft && v.keeps && v.state.Load() == stateRunning {
 		kept = v.keep()
 	}
 	v.con.Restore()

@@ -53,6 +53,7 @@ type Console struct {
 
 	in    atomic.Pointer[Input]      // nil before Input
 	saved atomic.Pointer[term.State] // the terminal's mode before Raw; nil: not in raw mode
+	lines atomic.Pointer[func()]     // undoes Lines; nil: there is nothing to undo
 
 	alternate atomic.Bool // the program shows another screen; as of the last write
 
@@ -93,6 +94,26 @@ func (c *Console) Raw() error {
 	return nil
 }
 
+// Lines keeps the terminal in the mode in which a person edits a line, for a program without a terminal. The detach
+// sequence works in the middle of a line.
+func (c *Console) Lines() {
+	if len(c.Keys.Detach) == 0 || c.saved.Load() != nil {
+		return
+	}
+	if undo := endLineAt(c.In, c.Keys.Detach[len(c.Keys.Detach)-1]); undo != nil {
+		c.lines.Store(&undo)
+	}
+}
+
+// endLines undoes Lines, and reports whether there was something to undo.
+func (c *Console) endLines() bool {
+	undo := c.lines.Swap(nil)
+	if undo != nil {
+		(*undo)()
+	}
+	return undo != nil
+}
+
 // Replay makes the console leave out the questions to the terminal in output for which old returns true.
 func (c *Console) Replay(old func() bool) {
 	c.mu.Lock()
@@ -101,12 +122,13 @@ func (c *Console) Replay(old func() bool) {
 }
 
 // Restore brings the terminal back to what it was before Raw: its mode at once, and what the program has set within
-// 200 ms. Without Raw, Restore only removes the line about the link.
+// 200 ms. Without Raw, Restore undoes Lines and removes the line about the link.
 func (c *Console) Restore() {
 	saved := c.saved.Swap(nil)
 	if saved != nil {
 		term.Restore(int(c.In.Fd()), saved)
 	}
+	c.endLines()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -139,7 +161,11 @@ func (c *Console) Suspend() error {
 	c.clear()
 	saved := c.saved.Swap(nil)
 	if saved == nil {
+		again := c.endLines()
 		stop()
+		if again {
+			c.Lines()
+		}
 		return nil
 	}
 	term.Restore(int(c.In.Fd()), saved)

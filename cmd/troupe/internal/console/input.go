@@ -96,6 +96,7 @@ func (in *Input) setCut(cut bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.cut, in.interrupts = cut, 0
+	in.change.Broadcast()
 }
 
 // LeaveAtInterrupt makes ^C leave, because no program gets it.
@@ -105,11 +106,12 @@ func (in *Input) LeaveAtInterrupt() {
 	in.only = true
 }
 
-// Read returns the bytes for the program.
+// Read returns the bytes for the program. While the link is lost, Read keeps them: a ^C that was meant for this command
+// must not reach the program later, when this command has left.
 func (in *Input) Read(p []byte) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for len(in.typed) == 0 && (in.err == nil || in.keepEOF) {
+	for in.cut || len(in.typed) == 0 && (in.err == nil || in.keepEOF) {
 		in.change.Wait()
 	}
 	if len(in.typed) == 0 {

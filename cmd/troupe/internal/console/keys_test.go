@@ -103,10 +103,21 @@ func TestInterrupts(t *testing.T) {
 		if a := <-actions; a != Leave {
 			t.Errorf("%v, want Leave", a)
 		}
-		w.Close()
-		if got, err := io.ReadAll(in); string(got) != "\x03\x03\x03a\x03\x03\x03" || err != nil {
-			t.Errorf("the program got %q, %v", got, err)
+		passed := make(chan string, 1)
+		go func() {
+			buf := make([]byte, 10)
+			n, _ := in.Read(buf)
+			passed <- string(buf[:n])
+		}()
+		synctest.Wait()
+		if len(passed) != 0 {
+			t.Fatalf("the program got %q, although the link is lost", <-passed)
 		}
+		in.setCut(false)
+		if got := <-passed; got != "\x03\x03\x03a\x03\x03\x03" {
+			t.Errorf("the program got %q", got)
+		}
+		w.Close()
 	})
 }
 
