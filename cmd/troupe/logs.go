@@ -96,13 +96,13 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 	want.Chunks = o.raw && len(found) == 1 && o.tail < 0 && !o.timestamps
 	p := &logs.Printer{Out: show.To(os.Stdout), Notes: os.Stderr, Raw: o.raw, Timestamps: o.timestamps}
 	connection := client.Options{ReconnectFor: client.Forever}
-	var sources []logs.Read
+	var sources []logs.Source
 	for i := range found {
 		handle, err := s.process(ctx, found[i].Ref, connection)
 		if err != nil {
 			return exitError{1, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err)}
 		}
-		sources = append(sources, handle.Read)
+		sources = append(sources, logs.Source{Read: handle.Read, Last: found[i].info.NextSeq - 1})
 		p.Names = append(p.Names, found[i].name)
 	}
 	err = logs.Merge(ctx, sources, want, p.Print, func(source int, err error) {

@@ -101,9 +101,11 @@ func text(t *testing.T, o Options, p Printer, logs ...*log) string {
 }
 
 func run(ctx context.Context, out io.Writer, o Options, p Printer, logs ...*log) error {
-	var sources []Read
+	var sources []Source
 	for i, l := range logs {
-		sources = append(sources, l.read)
+		l.mu.Lock()
+		sources = append(sources, Source{Read: l.read, Last: uint64(len(l.entries))})
+		l.mu.Unlock()
 		p.Names = append(p.Names, string(rune('a'+i)))
 	}
 	p.Out.Writer, p.Notes = out, notes{out}
@@ -173,6 +175,45 @@ func TestHarmless(t *testing.T) {
 	}
 	if got := text(t, Options{Tail: -1, Chunks: true}, Printer{Raw: true}, l); got != "a\x1b[2Jb\x1b[31mred\x1b[0m\r\n日\n" {
 		t.Errorf("raw: %q", got)
+	}
+}
+
+// The tail of a long log is read from its end on: few reads however long the log.
+func TestTailOfALongLog(t *testing.T) {
+	l := newLog()
+	for i := range 5000 {
+		l.add(0, fmt.Sprintf("%d\nhalf", i))
+		l.add(0, stderr("x"))
+	}
+	l.close()
+	for _, c := range []struct {
+		o     Options
+		want  string
+		reads int // each has two entries
+	}{
+		{Options{Tail: 1}, "xxx", 100},
+		{Options{Tail: 3}, "half4999\nhalfxxx", 100},
+		{Options{Tail: 3, Stream: protocol.Stdout}, "half4998\nhalf4999\nhalf", 100},
+		{Options{Tail: 1, Stream: protocol.Stderr}, strings.Repeat("x", 5000), 12000},
+		{Options{Tail: 400, Stream: protocol.Stdout}, "half4601\n", 3000},
+	} {
+		reads := 0
+		read := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
+			reads++
+			return l.read(ctx, o)
+		}
+		var got []string
+		err := Merge(t.Context(), []Source{{read, uint64(len(l.entries))}}, c.o, func(_ int, line Line) error {
+			text := string(line.Text)
+			if !line.Open {
+				text += "\n"
+			}
+			got = append(got, text)
+			return nil
+		}, func(_ int, err error) { t.Error(err) })
+		if text := strings.Join(got, ""); err != nil || len(got) != c.o.Tail || !strings.HasPrefix(text, c.want) || reads > c.reads {
+			t.Errorf("%+v: %d lines %.40q after %d reads, %v; want %.40q after %d at most", c.o, len(got), text, reads, err, c.want, c.reads)
+		}
 	}
 }
 
@@ -262,13 +303,13 @@ func TestFollow(t *testing.T) {
 func TestMergeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken pipe")
-		err := Merge(t.Context(), []Read{newLog().add(0, "x\ny\n").read, newLog().read}, Options{Tail: -1, Follow: true}, func(int, Line) error { return broken }, nil)
+		err := Merge(t.Context(), []Source{{Read: newLog().add(0, "x\ny\n").read}, {Read: newLog().read}}, Options{Tail: -1, Follow: true}, func(int, Line) error { return broken }, nil)
 		if err != broken {
 			t.Errorf("%v, want the error of print", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		if err := Merge(ctx, []Read{newLog().read}, Options{Tail: -1, Follow: true}, nil, nil); err != context.Canceled {
+		if err := Merge(ctx, []Source{{Read: newLog().read}}, Options{Tail: -1, Follow: true}, nil, nil); err != context.Canceled {
 			t.Errorf("%v, want that of ctx", err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 // Merge reads several processes, and calls print with each of their lines, never twice at the same time. Lines held
 // by the server come in the order of their times, later lines as they arrive. Merge ends when all sources have ended,
 // when print returns an error, or when ctx ends. If a source fails, Merge calls failed, and the other sources go on.
-func Merge(ctx context.Context, sources []Read, o Options, print func(source int, l Line) error, failed func(source int, err error)) error {
+func Merge(ctx context.Context, sources []Source, o Options, print func(source int, l Line) error, failed func(source int, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -21,7 +21,7 @@ func Merge(ctx context.Context, sources []Read, o Options, print func(source int
 	}
 	heads := make(chan head)
 	taken := make([]chan struct{}, len(sources)) // tells a source to go on after its item was printed
-	for i, read := range sources {
+	for i, from := range sources {
 		taken[i] = make(chan struct{}, 1)
 		send := func(it item) error {
 			select {
@@ -37,7 +37,7 @@ func Merge(ctx context.Context, sources []Read, o Options, print func(source int
 			}
 		}
 		readers.Go(func() {
-			err := source(ctx, read, o, send)
+			err := source(ctx, from, o, send)
 			if ctx.Err() == nil {
 				send(item{done: true, err: err})
 			}

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -31,6 +32,14 @@ const (
 // Read reads output as Process.Read of package client does.
 type Read func(context.Context, *client.ReadOptions) (protocol.ProcessReadResult, error)
 
+// A Source is a process whose output is read.
+type Source struct {
+	Read Read
+	// Last is the last seq of the process when its description was read. Zero: unknown, and Options.Tail makes Merge
+	// read everything held by the server.
+	Last uint64
+}
+
 // An item is a line of a source, or the news of a source: caught or done.
 type item struct {
 	line   *Line
@@ -41,10 +50,15 @@ type item struct {
 
 // source reads the output of a process, and sends items. With Follow, source returns when the process closes;
 // otherwise when all output held by the server was sent. send returns an error at the end of ctx.
-func source(ctx context.Context, read Read, o Options, send func(item) error) error {
+func source(ctx context.Context, from Source, o Options, send func(item) error) error {
 	s := &reader{Options: o, send: send, lines: assembler{chunks: o.Chunks}, after: o.After, history: true, tail: tail{most: o.Tail}}
+	if o.Tail >= 0 {
+		if err := s.seek(ctx, from); err != nil {
+			return err
+		}
+	}
 	for {
-		done, err := s.step(ctx, read)
+		done, err := s.step(ctx, from.Read)
 		if done || err != nil {
 			return err
 		}
@@ -61,6 +75,45 @@ type reader struct {
 	began   bool   // something was read
 	history bool   // some of the output held by the server was not read yet
 	err     error  // of send
+}
+
+const (
+	firstSpan = 64 // entries from the end of a log in which seek first looks for lines
+	openLines = 4  // lines of three streams that may begin before a span, and an open line at its end
+	growth    = 4  // of the span
+)
+
+// seek moves forward to a place that has the last Tail lines after it, if the log is long. seek looks for the place
+// from the end of the log on backwards, because reading a whole log takes long.
+func (s *reader) seek(ctx context.Context, from Source) error {
+	for span := uint64(firstSpan); from.Last > s.After+span; span *= growth {
+		lines, err := s.count(ctx, from, from.Last-span)
+		if err != nil {
+			return err
+		}
+		if lines >= s.Tail+openLines {
+			s.after = from.Last - span
+			return nil
+		}
+	}
+	return nil
+}
+
+// count returns how many lines of the wanted stream end after the entry with the seq after, up to from.Last.
+func (s *reader) count(ctx context.Context, from Source, after uint64) (lines int, err error) {
+	for after < from.Last {
+		r, err := from.Read(ctx, &client.ReadOptions{After: after, Detail: protocol.ReadTimes, MaxBytes: 1 << 20})
+		if err != nil || r.NextSeq <= after+1 {
+			return lines, err
+		}
+		for _, c := range r.Chunks {
+			if s.Stream == 0 || c.Stream == s.Stream {
+				lines += bytes.Count(c.Chunk, []byte{'\n'})
+			}
+		}
+		after = r.NextSeq - 1
+	}
+	return lines, nil
 }
 
 // step makes a read. done: nothing follows.
