@@ -33,9 +33,9 @@ func TestRestartPolicies(t *testing.T) {
 	ends := []end{
 		{"success", "exit 0", nil, "0", false},
 		{"failure", "exit 1", nil, "1", true},
-		{"timeout", "sleep 1000", obj{"timeoutMs": 20}, "137 SIGKILL timed out", true},
-		{"not ready", "sleep 1000", obj{"ready": obj{"file": "file:///no/such/file", "timeoutMs": 20}}, "137 SIGKILL", true},
-		{"silent", "sleep 1000", obj{"liveness": obj{"silenceMs": 20}}, "137 SIGKILL", true},
+		{"timeout", "sleep 1000", obj{"timeoutMs": 20}, "143 SIGTERM timed out", true},
+		{"not ready", "sleep 1000", obj{"ready": obj{"file": "file:///no/such/file", "timeoutMs": 20}}, "143 SIGTERM", true},
+		{"silent", "sleep 1000", obj{"liveness": obj{"silenceMs": 20}}, "143 SIGTERM", true},
 	}
 	// KILL also stands for a kill by the kernel because of a lack of memory.
 	for number := syscall.Signal(1); number <= syscall.SIGSYS; number++ {
@@ -86,7 +86,7 @@ func TestRestartBeginsAnew(t *testing.T) {
 	script := `n=$(cat $0); echo $((n+1)) >$0; [ $n = 1 ] && exec sleep 1000; exit 0`
 	p := c.start("p", obj{"argv": append(sh(script), counter(t)), "timeoutMs": 500, "restart": restart("transient", 9)})
 	p.awaitClosed()
-	if first, last := p.ends[0], p.ends[len(p.ends)-1]; statusOf(first) != "137 SIGKILL timed out" || statusOf(last) != "0" || last["reason"] != nil {
+	if first, last := p.ends[0], p.ends[len(p.ends)-1]; statusOf(first) != "143 SIGTERM timed out" || statusOf(last) != "0" || last["reason"] != nil {
 		t.Errorf("the first run ended with %s, the last with %s", jsonText(first), jsonText(last))
 	}
 }
@@ -239,7 +239,7 @@ func TestRestartByRequest(t *testing.T) {
 	}
 
 	p := waiting("restarted")
-	if info := describe(t, c, p.id); num(info["restartInMs"]) < 3_000_000 || num(info["run"]) != 1 || info["pid"] != nil {
+	if info := describe(t, c, p.id); num(info["restartInMs"]) < 2_800_000 || num(info["run"]) != 1 || info["pid"] != nil {
 		t.Errorf("it is listed as %s", jsonText(info))
 	}
 	c.call("process/restart", obj{"processId": p.id})

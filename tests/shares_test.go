@@ -315,9 +315,13 @@ func TestSharesInGo(t *testing.T) {
 			if _, err := io.ReadFull(seen, line); err != nil || string(line) != "by the guest\n" {
 				t.Errorf("%q, %v", line, err)
 			}
-			if all, err := owner.Shares(ctx); err != nil || len(all) != 1 || all[0].Name != "pair" || all[0].Guests != 1 {
-				t.Errorf("%+v, %v", all, err)
-			}
+			eventually(t, "the guest's first connection is gone", func() bool {
+				all, err := owner.Shares(ctx)
+				if err != nil || len(all) != 1 || all[0].Name != "pair" {
+					t.Fatalf("%+v, %v", all, err)
+				}
+				return all[0].Guests == 1
+			})
 			if err := owner.Unshare(ctx, share.ShareID); err != nil {
 				t.Error(err)
 			}

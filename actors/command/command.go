@@ -95,7 +95,6 @@ func (c *command) Receive(ctx actor.Context) {
 
 	case message.Attached:
 		ctx.Watch(m.Session)
-		c.Spec.Params.KillGraceMs = new(uint64) // as the peer: SIGKILL at once, whoever ends the program
 		ctx.Request(m.Session, message.Request{Params: c.Spec.Params})
 	case message.Reply:
 		c.reply(ctx, m)

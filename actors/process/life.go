@@ -25,6 +25,9 @@ func (p *process) lifeConfig() life.Config {
 		KillGrace: max(p.env.KillGrace, 0),
 		Keep:      p.keeps(),
 	}
+	if p.feed.Ephemeral { // a program of a sister API: as with the peer, only a shutdown waits
+		c.KillGrace, c.ShutdownGrace = 0, c.KillGrace
+	}
 	if g := p.params.KillGraceMs; g != nil {
 		c.KillGrace = env.FromMillis(*g)
 	}

@@ -33,6 +33,7 @@ func ParseRestart(r *protocol.Restart) (*supervision.Restart, *protocol.Error) {
 			return nil, protocol.WrongParams("restart.backoff.jitter is %v, expected 0 to 1", *j)
 		}
 		setMillis(&s.Backoff.Initial, b.InitialMs)
+		s.Backoff.Max = max(s.Backoff.Max, s.Backoff.Initial)
 		setMillis(&s.Backoff.Max, b.MaxMs)
 		if b.Factor >= 1 {
 			s.Backoff.Factor = b.Factor

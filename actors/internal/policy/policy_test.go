@@ -98,6 +98,9 @@ func TestDefaultsArePerMember(t *testing.T) {
 		`{"policy":"permanent"}`:                           func(*supervision.Restart) {},
 		`{"policy":"permanent","backoff":{}}`:              func(*supervision.Restart) {},
 		`{"policy":"permanent","backoff":{"initialMs":7}}`: func(r *supervision.Restart) { r.Backoff.Initial = 7 * time.Millisecond },
+		`{"policy":"permanent","backoff":{"initialMs":60000}}`: func(r *supervision.Restart) {
+			r.Backoff.Initial, r.Backoff.Max = time.Minute, time.Minute
+		},
 		`{"policy":"permanent","backoff":{"initialMs":0}}`: func(r *supervision.Restart) { r.Backoff.Initial = 0 },
 		`{"policy":"permanent","backoff":{"maxMs":0}}`:     func(r *supervision.Restart) { r.Backoff.Max = 0 },
 		`{"policy":"permanent","backoff":{"jitter":0}}`:    func(r *supervision.Restart) { r.Backoff.Jitter = 0 },

@@ -135,7 +135,7 @@ func (l *Life) stop(now Now) {
 	}
 	grace := l.config.KillGrace
 	if longest := l.stopping.shutdown; longest >= 0 {
-		grace = min(grace, longest)
+		grace = min(max(grace, l.config.ShutdownGrace), longest)
 	}
 	if l.ending.stopped {
 		l.hasten(now, grace)

@@ -40,6 +40,8 @@ type Config struct {
 	// KillGrace is the time between the stop signal and SIGKILL, whoever ends a run. 0: SIGKILL at once. Only
 	// Terminate has a grace of its own.
 	KillGrace time.Duration
+	// ShutdownGrace is the least grace when the server shuts down. Zero: KillGrace counts.
+	ShutdownGrace time.Duration
 	// Timeout bounds each run. 0 or less: no bound.
 	Timeout time.Duration
 	// Keep is how long a closed process can be read.
