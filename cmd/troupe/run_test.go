@@ -596,3 +596,51 @@ func TestClientRestarts(t *testing.T) {
 		t.Errorf("status %+v, want that of run 3", st)
 	}
 }
+
+// A second signal ends the command if nobody reads its output, or if the program has ended and a descendant of it holds
+// the output open. Else only SIGKILL would.
+func TestSecondSignal(t *testing.T) {
+	for name, script := range map[string]string{
+		"output that nobody reads": "head -c 3000000 /dev/zero",
+		"descendant":               `setsid sh -c "while kill -0 $$; do sleep 0.01; done 2>/dev/null; head -c 65536 /dev/zero; exec sleep 1000" & exit 3`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := troupe(t, "run", "--name", "second", "--", "sh", "-c", script)
+			stdout, err := run.StdoutPipe() // nobody reads it
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stdout.Close()
+			if err := run.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer troupe(t, "sessions", "close", "second").Run()
+			const full = 64 << 10 // bytes that a pipe holds
+			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+				if n, err := unix.IoctlGetInt(int(stdout.(*os.File).Fd()), unix.TIOCINQ); err == nil && n == full {
+					break
+				} else if time.Now().After(deadline) {
+					run.Process.Kill()
+					t.Fatalf("%d bytes of output, %v", n, err)
+				}
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- run.Wait() }()
+			for deadline := time.Now().Add(patience); ; {
+				run.Process.Signal(syscall.SIGTERM)
+				select {
+				case err := <-ended:
+					if code := exitCode(t, err); code != 128+int(syscall.SIGTERM) {
+						t.Errorf("exit code %d", code)
+					}
+					return
+				case <-time.After(500 * time.Millisecond):
+				}
+				if time.Now().After(deadline) {
+					run.Process.Kill()
+					t.Fatal("the command ignores its signals")
+				}
+			}
+		})
+	}
+}

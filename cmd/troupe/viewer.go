@@ -84,6 +84,11 @@ type viewer struct {
 	mu         sync.Mutex
 	held       []syscall.Signal // while starting: to send after the start
 	unanswered int              // signals that the server has not taken yet
+	passed     bool             // the program was sent a signal
+	wroteThen  uint64           // wrote, at that time
+
+	writing atomic.Int32  // writes of output under way
+	wrote   atomic.Uint64 // writes of output that have returned
 }
 
 // States of a viewer.
@@ -213,26 +218,41 @@ func (v *viewer) relay() {
 }
 
 // signalled passes a signal on to the program, or ends the command: before there is a program and when the program has
-// ended, when the link is lost, and when an earlier signal has not reached the server.
+// ended, when the link is lost, when an earlier signal has not reached the server, and when nobody has read the output
+// since an earlier signal.
 func (v *viewer) signalled(sig syscall.Signal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch state := v.state.Load(); {
 	case state == stateStarting && v.proxy && len(v.held) == 0:
 		v.held = append(v.held, sig)
-	case state != stateRunning, !v.proxy, v.con.Lost():
+	case state != stateRunning, !v.proxy, v.con.Lost(), v.stuck():
 		v.leave(bySignal(sig))
 	default:
 		v.pass(sig)
 	}
 }
 
-// pass sends a signal to the program. v.mu is held.
+// stuck reports whether the program was sent a signal and no write of its output has returned since: the command does
+// not learn whether the program has ended. v.mu is held.
+func (v *viewer) stuck() bool {
+	return v.passed && v.writing.Load() > 0 && v.wrote.Load() == v.wroteThen
+}
+
+// pass sends a signal to the program. If an earlier signal was sent and the program has ended, pass ends the command
+// instead: descendants that hold the output open need not get the signal. v.mu is held.
 func (v *viewer) pass(sig syscall.Signal) {
-	cmd := v.cmd.Load()
+	cmd, again := v.cmd.Load(), v.passed
 	v.unanswered++
+	v.passed, v.wroteThen = true, v.wrote.Load()
 	go func() {
-		err := v.within(func(ctx context.Context) error { return cmd.Signal(ctx, forwarded[sig]) })
+		err := v.within(func(ctx context.Context) error {
+			if again && v.ended(ctx, cmd.ID) {
+				v.leave(bySignal(sig))
+				return nil
+			}
+			return cmd.Signal(ctx, forwarded[sig])
+		})
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		late := errors.Is(err, context.DeadlineExceeded)
@@ -246,6 +266,12 @@ func (v *viewer) pass(sig syscall.Signal) {
 			go v.con.Note("%v", err)
 		}
 	}()
+}
+
+// ended reports whether the server knows that the program has ended for good.
+func (v *viewer) ended(ctx context.Context, id string) bool {
+	info, err := v.client.Load().Process(id).Info(ctx)
+	return err == nil && info.State == string(protocol.StateExited)
 }
 
 func (v *viewer) within(do func(context.Context) error) error {
@@ -362,7 +388,10 @@ type output struct {
 }
 
 func (o *output) Write(b []byte) (int, error) {
+	o.v.writing.Add(1)
 	n, err := o.to.Write(b)
+	o.v.wrote.Add(1)
+	o.v.writing.Add(-1)
 	if errors.Is(err, syscall.EPIPE) {
 		o.v.breakOne.Do(func() { close(o.v.broken) })
 	}
