@@ -94,7 +94,7 @@ func (a *attacher) run(name string) (int, error) {
 	}
 
 	cmd := c.Attach(at.Process, a.after)
-	cmd.Stdout, cmd.Stderr = &output{a.con.Stdout(), a.viewer}, &output{a.con.Stderr(), a.viewer}
+	cmd.Stdout, cmd.Stderr = &output{to: a.con.Stdout(), v: a.viewer}, &output{to: a.con.Stderr(), v: a.viewer}
 	cmd.OnGap = func(g client.GapError) { a.con.Note("output is missing here, %s: %s", show.Bytes(g.Bytes), g.Reason) }
 	ended := at.info.Status != nil
 	if a.terminal() && at.info.TTY && !ended {

@@ -100,7 +100,9 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 		return r.leaveRunning(c, cmd)
 	}
 	cmd.Stdin = r.stdin
-	cmd.Stdout, cmd.Stderr = &output{r.con.Stdout(), r.viewer}, &output{r.con.Stderr(), r.viewer}
+	// Output is shown when the terminal is raw: the terminal must not echo what a person answers to the output.
+	ready := make(chan struct{})
+	cmd.Stdout, cmd.Stderr = &output{r.con.Stdout(), r.viewer, ready}, &output{r.con.Stderr(), r.viewer, ready}
 	if cmd.TTY {
 		cmd.Size = r.con.Size()
 		r.follows.Store(true)
@@ -118,9 +120,11 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 		return r.close(c, code, r.advise(err, why))
 	}
 	if r.raw.Load() {
-		if err := r.con.Raw(); err != nil {
-			return r.close(c, exitFailed, err)
-		}
+		err = r.con.Raw()
+	}
+	close(ready)
+	if err != nil {
+		return r.close(c, exitFailed, err)
 	}
 	r.start(cmd)
 	go r.endBroken(cmd)

@@ -372,6 +372,9 @@ trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sle
 		t.Fatal(err)
 	}
 	s.want(t, "30 90")
+	if first, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS); err != nil || first.Lflag&unix.ECHO != 0 {
+		t.Errorf("the terminal echoes answers to the first output: %+v, %v", first, err)
+	}
 	io.WriteString(master, "hello\r")
 	s.want(t, "got hello")
 	s.want(t, "ready")

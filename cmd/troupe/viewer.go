@@ -383,11 +383,15 @@ func keepSession(ctx context.Context, c *client.Client) error {
 // An output is stdout or stderr of troupe. If nobody reads the pipe any more, troupe ends the program,
 // as SIGPIPE would.
 type output struct {
-	to interface{ Write([]byte) (int, error) }
-	v  *viewer
+	to    interface{ Write([]byte) (int, error) }
+	v     *viewer
+	after <-chan struct{} // writes wait until it is closed; nil: they do not wait
 }
 
 func (o *output) Write(b []byte) (int, error) {
+	if o.after != nil {
+		<-o.after
+	}
 	o.v.writing.Add(1)
 	n, err := o.to.Write(b)
 	o.v.wrote.Add(1)
