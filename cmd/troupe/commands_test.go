@@ -145,3 +145,17 @@ func TestManPages(t *testing.T) {
 		}
 	}
 }
+
+// Names in errors change nothing in the terminal.
+func TestErrorsAreHarmless(t *testing.T) {
+	const name = "x\x1b[2J\u202ey"
+	for _, args := range [][]string{
+		{"--server", name, "ps"}, {"run", "--", "/nowhere/" + name}, {"run", "--cwd", "/" + name, "--", "true"}, {"cat", "/" + name},
+		{"cp", "/" + name, ":"}, {"up", name + ".yaml"}, {"down", "--project", name}, {"attach", name}, {name}, {"ps", "--" + name},
+	} {
+		out, _ := troupe(t, args...).CombinedOutput()
+		if text := string(out); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, `x\x1b[2J`) {
+			t.Errorf("%q prints %q", args, text)
+		}
+	}
+}

@@ -85,7 +85,7 @@ func (cp *copier) run(ctx context.Context, sources []string, to string, fromServ
 		if fromServer {
 			side, name = ":", path.Join("/", name)
 		}
-		cp.note(fmt.Sprintf("troupe cp: %s%s: %v", side, show.Harmless(name), plainly(err)))
+		cp.note(fmt.Sprintf("troupe cp: %s%s: %s", side, show.Harmless(name), show.Harmless(plainly(err).Error())))
 	}
 	stop := cp.progress()
 	defer stop()

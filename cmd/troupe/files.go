@@ -144,7 +144,7 @@ func eachPath(name string, paths []string, do func(p string) error) error {
 	for _, p := range paths {
 		if err := do(p); err != nil {
 			failed = true
-			fmt.Fprintf(os.Stderr, "troupe %s: %s: %v\n", name, show.Harmless(p), plainly(err))
+			fmt.Fprintf(os.Stderr, "troupe %s: %s: %s\n", name, show.Harmless(p), show.Harmless(plainly(err).Error()))
 		}
 	}
 	if failed {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	_ "github.com/b6f6fdd7/troupe/cmd/troupe/internal/noquery"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 )
 
@@ -31,17 +32,18 @@ type exitError struct {
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
-// status prints why a command failed, unless the command has, and returns the exit code of troupe.
+// status prints why a command failed, unless the command has, and returns the exit code of troupe. Errors may have texts of
+// servers and of other people in them.
 func status(cmd *cobra.Command, err error) int {
 	e, ok := errors.AsType[exitError](err)
 	switch {
 	case err == nil:
 		return 0
 	case !ok:
-		fmt.Fprintf(os.Stderr, "%s: %v; see %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
+		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(err.Error()), cmd.CommandPath())
 		return exitUsage
 	case e.err != nil:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), e.err)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), show.HarmlessText(e.err.Error()))
 	}
 	return e.code
 }

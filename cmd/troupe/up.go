@@ -261,7 +261,7 @@ func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
 		case compose.Start, compose.Restart:
 			start = append(start, u.project.Params(s.Unit, place))
 		}
-		u.printer.event(s.ID, "%s: %s", s.Action, s.Reason)
+		u.printer.event(s.ID, "%s: %s", s.Action, show.Harmless(s.Reason))
 	}
 	if err := u.stopSteps(ctx, steps); err != nil {
 		return err

@@ -204,7 +204,7 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 			return map[string]lastEnd{}
 		}
 		if errors.Is(err, client.ErrSessionGone) {
-			u.printer.note("the programs were ended by somebody else: %v", err)
+			u.printer.note("the programs were ended by somebody else: %s", show.Harmless(err.Error()))
 			return map[string]lastEnd{}
 		}
 		has, goesOn := g.Processes, g.GroupID != "" && g.State != string(supervision.GroupEnded)

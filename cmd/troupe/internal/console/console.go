@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -328,11 +329,11 @@ func (c *Console) Note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
-	c.print(fmt.Sprintf(format, args...))
+	c.print(strings.ReplaceAll(show.HarmlessText(fmt.Sprintf(format, args...)), "\n", "\r\n"))
 }
 
 // Help lists the keys that the console takes for itself.
-func (c *Console) Help() { c.Note("%s", strings.Join(c.Keys.help(), "\r\n")) }
+func (c *Console) Help() { c.Note("%s", strings.Join(c.Keys.help(), "\n")) }
 
 // print writes a line of its own to stderr.
 func (c *Console) print(text string) {
