@@ -47,7 +47,7 @@ func TestCpOverCuts(t *testing.T) {
 	wantFiles(t, dir, "back", "here", "there")
 }
 
-// TestCopyInterrupted: after ^C nothing is left of a file that was under way.
+// TestCopyInterrupted: after a signal nothing is left of a file that was under way.
 func TestCopyInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"here", "there"} {
@@ -63,17 +63,20 @@ func TestCopyInterrupted(t *testing.T) {
 		t.Skip("the filesystem has no sparse files of a terabyte:", err)
 	}
 	s := startServer(t)
-	for _, c := range []struct{ source, target, at string }{{large, ":" + dir + "/there/copy", "there"}, {":" + large, dir + "/here/copy", "here"}} {
+	for _, c := range []struct {
+		source, target, at string
+		sig                syscall.Signal
+	}{{large, ":" + dir + "/there/copy", "there", syscall.SIGINT}, {":" + large, dir + "/here/copy", "here", syscall.SIGTERM}} {
 		p := startTroupe(t, nil, "cp", "--url", s.url, c.source, c.target)
 		eventually(t, "the copy is under way", func() bool {
 			entries, err := os.ReadDir(filepath.Join(dir, c.at))
 			return err == nil && len(entries) == 1
 		})
-		if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		if err := p.cmd.Process.Signal(c.sig); err != nil {
 			t.Fatal(err)
 		}
-		if code := p.exitCode(); code != 130 {
-			t.Errorf("exit code %d, want 130", code)
+		if code := p.exitCode(); code != 128+int(c.sig) {
+			t.Errorf("exit code %d after %v", code, c.sig)
 		}
 		wantFiles(t, filepath.Join(dir, c.at))
 	}

@@ -29,6 +29,10 @@ with a colon, or with the name of a server of the config file and a colon: build
 // come back after a cut.
 const filesTTL = 5 * time.Minute
 
+// filesDeadAfter is how long a server may be silent before such a command tries another connection. A server is silent
+// while a block of a file (copyBuffer in package transfer) passes a slow link: a link with 9 KB/s is fast enough.
+const filesDeadAfter = 30 * time.Second
+
 // remoteName splits what a person writes as [SERVER]:PATH. ok is false if arg has no colon before the first slash.
 func remoteName(arg string) (server, name string, ok bool) {
 	server, name, ok = strings.Cut(arg, ":")
@@ -75,9 +79,19 @@ type remote struct {
 
 // withFiles connects, and calls do. The first ^C ends ctx; the second one ends the program.
 func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *remote) error) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case sig := <-signals:
+			signal.Stop(signals)
+			cancel(errInterrupted{sig.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
 	r := new(remote)
 	lost := func(d time.Duration) {
 		if r.silent.Swap(int64(d)) == 0 && d > 0 && !onTerminal(os.Stderr) {
@@ -86,7 +100,7 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 	}
 	c, err := t.Dial(ctx, &client.Options{
 		Name: "troupe " + name, DetachedTTL: filesTTL, ReconnectFor: client.Forever,
-		PingEvery: time.Second, DeadAfter: 10 * time.Second,
+		PingEvery: time.Second, DeadAfter: filesDeadAfter,
 		Silent: lost,
 		Lost:   func(error) { lost(time.Second) }, Resumed: func() { lost(0) },
 	})
@@ -107,8 +121,8 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 		r.home = home
 	}
 	err = do(ctx, r)
-	if ctx.Err() != nil {
-		return exitError{exitSignal + int(syscall.SIGINT), errors.New("interrupted")}
+	if sig, ok := errors.AsType[errInterrupted](context.Cause(ctx)); ok {
+		return exitError{exitSignal + int(sig.Signal), sig}
 	}
 	return err
 }
