@@ -193,8 +193,10 @@ type stream struct {
 	f *os.File
 }
 
-// Stdout and Stderr return where the program's output goes.
+// Stdout returns the place for the program's stdout.
 func (c *Console) Stdout() *stream { return &stream{c, c.Out} }
+
+// Stderr returns the place for the program's stderr.
 func (c *Console) Stderr() *stream { return &stream{c, c.Err} }
 
 func (s *stream) Write(b []byte) (int, error) {

@@ -39,11 +39,11 @@ const (
 	Gone     Kind = "gone"     // a session has ended, with all its processes
 
 	Started   Kind = "started"
-	Ready          = Kind(protocol.EventReady)
-	Exited         = Kind(protocol.EventExited)
-	Restarted      = Kind(protocol.EventRestarted)
-	Evicted        = Kind(protocol.EventEvicted)
-	Closed         = Kind(protocol.EventClosed)
+	Ready     Kind = Kind(protocol.EventReady)
+	Exited    Kind = Kind(protocol.EventExited)
+	Restarted Kind = Kind(protocol.EventRestarted)
+	Evicted   Kind = Kind(protocol.EventEvicted)
+	Closed    Kind = Kind(protocol.EventClosed)
 
 	Group Kind = "group" // a group has the state in Reason
 )

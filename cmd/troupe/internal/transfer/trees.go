@@ -23,10 +23,19 @@ func OpenLocal(dir string) (Local, error) {
 // Close closes the directory.
 func (l Local) Close() error { return l.root.Close() }
 
+// Lstat describes a file, a directory or a link.
 func (l Local) Lstat(name string) (fs.FileInfo, error) { return l.root.Lstat(name) }
-func (l Local) Mkdir(name string) error                { return l.root.Mkdir(name, 0o777) }
-func (l Local) Remove(name string) error               { return l.root.Remove(name) }
-func (l Local) Symlink(target, name string) error      { return l.root.Symlink(target, name) }
+
+// Mkdir makes a directory with the mode of the umask.
+func (l Local) Mkdir(name string) error { return l.root.Mkdir(name, 0o777) }
+
+// Remove removes a file, a link or an empty directory.
+func (l Local) Remove(name string) error { return l.root.Remove(name) }
+
+// Symlink makes a link to the target.
+func (l Local) Symlink(target, name string) error { return l.root.Symlink(target, name) }
+
+// SetMetadata sets the mode and the time of a directory.
 func (l Local) SetMetadata(name string, info fs.FileInfo) error {
 	if err := l.root.Chmod(name, info.Mode().Perm()); err != nil {
 		return err
@@ -74,20 +83,27 @@ func (f *localFile) Abort() {
 	f.root.Remove(f.temp)
 }
 
-// Here is the files of this machine, to copy from. Names are paths.
+// Here has the files of this machine, to copy from. Names are paths.
 type Here struct{}
 
-func (Here) Lstat(name string) (fs.FileInfo, error)     { return os.Lstat(name) }
-func (Here) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+// Lstat describes a file, a directory or a link.
+func (Here) Lstat(name string) (fs.FileInfo, error) { return os.Lstat(name) }
+
+// Stat describes a file or a directory, and follows links.
+func (Here) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+// ReadDir lists a directory.
 func (Here) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
-func (Here) ReadLink(name string) (string, error)       { return os.Readlink(name) }
+
+// ReadLink returns the target of a link.
+func (Here) ReadLink(name string) (string, error) { return os.Readlink(name) }
 
 // Open opens a file. It does not wait for the other end of a FIFO.
 func (Here) Open(name string) (fs.File, error) {
 	return os.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// Remote is files of a server, to copy to.
+// Remote has the files of a server, to copy to.
 type Remote struct{ *client.FS }
 
 // Create makes a file, and replaces a link at the name.
