@@ -32,7 +32,7 @@ func newAttach(t *target.Flags) *cobra.Command {
 	o := &attachFlags{viewFlags: viewFlags{target: targetFlags{t}}}
 	cmd := &cobra.Command{
 		Use:   "attach [flags] [SESSION/]PROCESS",
-		Short: "Watch a running program, and type in it",
+		Short: "Watch a process, and type in its program",
 		Long: `Shows the output of a running program from the oldest that the server holds, and then as it comes. What
 you type is for the program. With a terminal, it works as if the program ran here; a full-screen
 program draws its screen again. The exit code is the program's if it ends meanwhile.
@@ -48,10 +48,11 @@ program's: see troupe send --close.`,
 		Example: `  troupe attach web
   troupe attach --read-only --url ws://build:7766 build/make-k3p9
   troupe attach --after 512 web    # where troupe run has said that it left`,
-		Args: cobra.ExactArgs(1),
+		Args:        cobra.ExactArgs(1),
+		Annotations: exitsAsProgram,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.complete(); err != nil {
-				return exitError{exitFailed, fmt.Errorf("%w; see troupe attach -h", err)}
+				return err
 			}
 			a := &attacher{attachFlags: *o, viewer: newViewer("troupe attach", o.viewFlags, false)}
 			code, err := a.run(args[0])

@@ -13,7 +13,7 @@ import (
 // newCat returns the command that prints files of the server.
 func newCat(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "cat PATH ...",
+		Use:   "cat [flags] PATH...",
 		Short: "Print files of the server",
 		Long: `Prints files of the server as they are, one after the other. A file of any size passes through a few
 blocks of memory, and goes on after a lost connection.

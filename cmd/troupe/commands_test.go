@@ -24,7 +24,8 @@ func all(cmd *cobra.Command) []*cobra.Command {
 	return list
 }
 
-// Every command says in a line what it is for, gives an example that uses it, and prints its help to stdout.
+// Every command has a line about its purpose and an example of its own, and prints its help to stdout. The flags come
+// before the arguments.
 func TestEveryCommandHasHelp(t *testing.T) {
 	for _, cmd := range all(newRoot()) {
 		path := cmd.CommandPath()
@@ -33,6 +34,9 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 		if !strings.Contains(cmd.Example, path) && !strings.Contains(cmd.Example, "troupe help") {
 			t.Errorf("%s: Example %q does not use the command", path, cmd.Example)
+		}
+		if use := cmd.UseLine(); !cmd.HasSubCommands() && cmd.Name() != "help" && !strings.HasPrefix(path, "troupe completion") && !strings.HasPrefix(use, path+" [flags]") || strings.Contains(use, " ...") {
+			t.Errorf("%s: usage %q: want %s [flags] and the arguments, with ... at the end of a word", path, use, path)
 		}
 		for line := range strings.Lines(cmd.Example) {
 			if !strings.HasPrefix(line, "  ") {
@@ -46,6 +50,49 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		root.SetArgs(append(strings.Fields(path)[1:], "--help"))
 		if err := root.Execute(); err != nil || errs.Len() > 0 || !strings.Contains(out.String(), path) {
 			t.Errorf("%s --help: %v, stderr %q, stdout %q", path, err, &errs, &out)
+		}
+	}
+}
+
+// The help of troupe shows the commands by groups: only the commands about troupe itself have none.
+func TestCommandsHaveGroups(t *testing.T) {
+	var without []string
+	for _, cmd := range newRoot().Commands() {
+		if cmd.GroupID == "" {
+			without = append(without, cmd.Name())
+		}
+	}
+	if slices.Sort(without); !slices.Equal(without, []string{"completion", "help", "man", "version"}) {
+		t.Errorf("commands without a group: %q", without)
+	}
+}
+
+// A wrong command line has the exit code 2, but 125 if the exit code of the command is the code of a program.
+func TestWrongCommandLine(t *testing.T) {
+	for line, want := range map[string]int{
+		"ps --bogus": 2, "info": 2, "sessions close": 2, "stop --timeout x web": 2,
+		"run": 125, "run --bogus": 125, "attach": 125, "attach --bogus web": 125, "attach --escape xx web": 125, "wait": 125, "wait --bogus web": 125,
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(line))
+		cmd, err := root.ExecuteC()
+		if code := status(cmd, err); code != want {
+			t.Errorf("troupe %s: %v, exit code %d, want %d", line, err, code, want)
+		}
+	}
+}
+
+// Wrong arguments are an error with the arguments and the expected ones.
+func TestWrongArguments(t *testing.T) {
+	for line, want := range map[string]string{
+		"attach a b": `the arguments ["a" "b"] given, expected [SESSION/]PROCESS`,
+		"info":       "no arguments given, expected [SESSION/]PROCESS...",
+		"ps web":     `the arguments ["web"] given, expected none`,
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(line))
+		if err := root.Execute(); err == nil || err.Error() != want {
+			t.Errorf("troupe %s: %v, want %s", line, err, want)
 		}
 	}
 }
@@ -66,22 +113,24 @@ func TestHelpIsNoError(t *testing.T) {
 	}
 }
 
-// Every flag says in its help what it does, and no two commands use a flag's short name in different ways.
+// Every flag has a help text, and the help names the value of a flag in capital letters.
+// troupe serve has the format of package flag.
 func TestEveryFlagHasHelp(t *testing.T) {
 	for _, cmd := range all(newRoot()) {
-		for name, usage := range flagsOf(cmd) {
-			if strings.TrimSpace(usage) == "" {
-				t.Errorf("%s --%s has no help", cmd.CommandPath(), name)
+		for name, f := range flagsOf(cmd) {
+			value, usage := pflag.UnquoteUsage(f)
+			if strings.TrimSpace(usage) == "" || value != strings.ToUpper(value) && cmd.Name() != "serve" {
+				t.Errorf("%s --%s %s: help %q", cmd.CommandPath(), name, value, usage)
 			}
 		}
 	}
 }
 
-func flagsOf(cmd *cobra.Command) map[string]string {
-	flags := make(map[string]string)
+func flagsOf(cmd *cobra.Command) map[string]*pflag.Flag {
+	flags := make(map[string]*pflag.Flag)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
-			flags[f.Name] = f.Usage
+			flags[f.Name] = f
 		}
 	})
 	return flags

@@ -39,6 +39,7 @@ func addCompletion(root *cobra.Command, t *target.Flags) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "help":
+			cmd.Short = "Print the help of a command"
 			cmd.Example = "  troupe help run"
 		case "completion":
 			cmd.Short = "Print the completion of commands, ids and names for a shell"

@@ -19,8 +19,8 @@ func newConfig() *cobra.Command {
 	}
 	o := new(upFlags)
 	check := &cobra.Command{
-		Use:   "check [FILE] [PROCESS ...]",
-		Short: "Tell what troupe up would run, or what is wrong with the file",
+		Use:   "check [flags] [FILE] [PROCESS...]",
+		Short: "Explain the file of troupe up, or print its faults",
 		Long: `Reads troupe.yaml or Procfile as troupe up does, and explains it: what runs in which order, when it is restarted,
 and every value that the file leaves open. Starts nothing, and asks no server. If the file is wrong, every fault is
 printed with its line, and the exit code is 1.`,

@@ -24,8 +24,8 @@ import (
 func newCp(t *target.Flags) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "cp [flags] SOURCE ... TARGET",
-		Short: "Copy files to the server, from it, or on it",
+		Use:   "cp [flags] SOURCE... TARGET",
+		Short: "Copy files to the server, from the server, or on the server",
 		Long: `Copies files and directories. A path with a colon is on the server, any other path is here; write ./a:b for a
 file here with a colon in its name. If TARGET is a directory, the copy is made in it.
 

@@ -15,7 +15,7 @@ import (
 func newDoctor(t *target.Flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "doctor",
+		Use:   "doctor [flags]",
 		Short: "Check this machine and the server: limits, containment, users, ports",
 		Long: `Checks what troupe needs of this machine, and the chosen server. Each line is ok, warn
 (something is missing, or works less well) or FAIL (troupe does not work), and tells what to do.

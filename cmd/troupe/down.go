@@ -17,8 +17,8 @@ func newDown(t *target.Flags) *cobra.Command {
 	o := new(upFlags)
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "down [FILE]",
-		Short: "Stop the programs that troupe up has started",
+		Use:   "down [flags] [FILE]",
+		Short: "Stop the programs of troupe up",
 		Long: `Stops the programs of a project in reverse start order, each as the file says, and ends its session.
 After --timeout, whatever is left is killed. If nothing runs, down does nothing and exits with 0.`,
 		Example: `  troupe down

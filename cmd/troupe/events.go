@@ -38,7 +38,7 @@ func newEvents(t *target.Flags) *cobra.Command {
 	o := &eventsFlags{target: t}
 	cmd := &cobra.Command{
 		Use:   "events [flags]",
-		Short: "Tell what happens to sessions and processes",
+		Short: "Print the events of sessions and processes",
 		Long: `Prints a line for each event, until ^C: processes that start, become ready, exit, restart, are given up and
 close; groups that change their state; sessions that come, get and lose their owner, and go. Times of
 processes are those of the server.

@@ -18,6 +18,12 @@ const (
 	exitSignal        = 128 // plus the number of the signal
 )
 
+// programsCode marks the commands whose exit code is the program's. For a wrong command line they exit with exitFailed,
+// because exitUsage may be the program's code.
+const programsCode = "exits with the code of the program"
+
+var exitsAsProgram = map[string]string{programsCode: "yes"}
+
 // failure returns the exit code and the message for an end that was not the program's own.
 func failure(err error) (int, error) {
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 func newInfo(t *target.Flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "info [SESSION/]PROCESS...",
-		Short: "Print everything that is known of a process",
+		Use:   "info [flags] [SESSION/]PROCESS...",
+		Short: "Print everything known of processes",
 		Long:  "Prints everything that the server knows of a process: its state, its use of the machine, its output, and who watches it.",
 		Example: `  troupe info web
   troupe info --json web | jq '.[0].waitsFor'`,
@@ -60,7 +60,7 @@ func newInfo(t *target.Flags) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with the result of process/info for each")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with the result of process/info for each, with sessionId and sessionName")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 func newLs(t *target.Flags) *cobra.Command {
 	var long, all, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "ls [flags] [PATH ...]",
+		Use:   "ls [flags] [PATH...]",
 		Short: "List files of the server",
 		Long: `Lists directories of the server, or single files; without a path, the home directory.
 ` + remoteHelp,

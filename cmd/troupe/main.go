@@ -1,5 +1,5 @@
-// Command troupe runs programs for clients that come and go. "troupe serve" is the server. The other
-// commands are clients.
+// Command troupe runs programs for clients that come and go. "troupe serve" is the server. Almost all other commands
+// are clients.
 package main
 
 import (
@@ -20,11 +20,11 @@ func main() {
 	os.Exit(status(cmd, err))
 }
 
-// exitUsage is the exit code for a wrong command line.
+// exitUsage is the exit code for a wrong command line, except for commands with programsCode.
 const exitUsage = 2
 
-// An exitError is the error of a command that chooses its exit code. Any other error of a command is a
-// wrong command line.
+// An exitError is the error of a command that chooses its exit code. Any other error of a command means: the command
+// line is wrong.
 type exitError struct {
 	code int
 	err  error // nil: the command has told the user why
@@ -32,8 +32,8 @@ type exitError struct {
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
-// status prints why a command failed, unless the command has, and returns the exit code of troupe. Errors may have texts of
-// servers and of other people in them.
+// status prints why a command failed, unless the command has, and returns the exit code of troupe. Errors may have texts
+// of servers and of other people in them.
 func status(cmd *cobra.Command, err error) int {
 	e, ok := errors.AsType[exitError](err)
 	switch {
@@ -41,6 +41,9 @@ func status(cmd *cobra.Command, err error) int {
 		return 0
 	case !ok:
 		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", cmd.CommandPath(), show.HarmlessText(err.Error()), cmd.CommandPath())
+		if cmd.Annotations[programsCode] != "" {
+			return exitFailed
+		}
 		return exitUsage
 	case e.err != nil:
 		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), show.HarmlessText(e.err.Error()))
@@ -48,15 +51,21 @@ func status(cmd *cobra.Command, err error) int {
 	return e.code
 }
 
+// The help lists the commands of a group in the order of newRoot.
+func init() { cobra.EnableCommandSorting = false }
+
 // newRoot returns the command troupe with all its subcommands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "troupe",
 		Short: "Supervise programs for clients that may lose their connection",
-		Long: `troupe supervises programs for clients that may lose their connection.
-The programs run on a server ("troupe serve"), and go on when a client goes away.`,
+		Long: `troupe supervises programs for clients that may lose their connection. The programs run on a server,
+and go on without a client. Commands start your own server on this machine when they need it. With --url or
+--server, commands use another server.`,
 		Example: `  troupe run -- make test
-  troupe run --url ws://build:7766 -- make test`,
+  troupe run --detach --name web -- ./web
+  troupe ps
+  troupe attach web`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -64,22 +73,28 @@ The programs run on a server ("troupe serve"), and go on when a client goes away
 	t := &target.Flags{Version: version()}
 	t.Register(root.PersistentFlags())
 	root.SetVersionTemplate("troupe {{.Version}}\n")
-	root.AddCommand(newServe(), newRun(t, embedded), newUp(t), newDown(t), newConfig(), newVersion())
-	root.AddCommand(newCp(t), newLs(t), newCat(t), newRm(t), newStat(t))
-	root.AddCommand(newAttach(t), newSend(t), newResize(t))
-	root.AddCommand(newServer(t))
-	root.AddCommand(newDoctor(t))
-	root.AddCommand(newPs(t), newInfo(t), newLogs(t), newWait(t), newEvents(t), newTop(t))
-	root.AddCommand(newSignal(t), newStop(t), newKill(t), newRestart(t))
-	root.AddCommand(newSessions(t))
-	root.AddCommand(newMan())
+	group := func(title string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = title
+		}
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+		root.AddCommand(commands...)
+	}
+	group("Run and attach", newRun(t, embedded), newAttach(t))
+	group("Look", newPs(t), newTop(t), newLogs(t), newInfo(t), newEvents(t))
+	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
+	group("Sets of programs", newUp(t), newDown(t), newConfig())
+	group("Files of the server", newCp(t), newLs(t), newCat(t), newStat(t), newRm(t))
+	group("Server", newServer(t), newServe(), newDoctor(t))
+	root.AddCommand(newMan(), newVersion())
 	addCompletion(root, t)
+	plainArguments(root)
 	return root
 }
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
+		Use:     "version [flags]",
 		Short:   "Print the version",
 		Example: "  troupe version",
 		Args:    cobra.NoArgs,

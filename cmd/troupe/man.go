@@ -16,7 +16,7 @@ import (
 // newMan returns the command troupe man.
 func newMan() *cobra.Command {
 	return &cobra.Command{
-		Use:   "man DIRECTORY",
+		Use:   "man [flags] DIRECTORY",
 		Short: "Write the manual pages of all commands",
 		Long: `Writes a manual page for each command into a directory, which must exist: troupe.1,
 troupe-run.1 and so on. The pages of a version are the same each time.`,

@@ -56,7 +56,7 @@ CPU is the time that the run and its descendants have used. WAITS FOR says why a
 		},
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list processes that have ended")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON: a list with the result of process/info for each, with sessionId and sessionName")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "list again every 2 s, until ^C")
 	cmd.Flags().StringVar(&o.session, "session", "", "only the processes of this `SESSION`: its name, its id, or the beginning of its id")
 	return cmd

@@ -16,7 +16,7 @@ import (
 func newResize(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "resize [flags] [SESSION/]PROCESS COLSxROWS",
-		Short:   "Set the size of a program's terminal",
+		Short:   "Set the size of the terminal of a process",
 		Long:    `Sets the size of a program's terminal. It stays until somebody types in a terminal that is attached.`,
 		Example: `  troupe resize editor 120x40`,
 		Args:    cobra.ExactArgs(2),

@@ -23,8 +23,8 @@ const (
 
 func newRestart(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "restart [SESSION/]PROCESS...",
-		Short: "End the run of processes, and begin the next",
+		Use:   "restart [flags] [SESSION/]PROCESS...",
+		Short: "End the present run of processes, and begin the next",
 		Long: `Ends the present run of each process and begins the next, whatever the restart policy says. Returns when
 the new run has begun. Only a process that was started with a restart policy can be restarted:
 troupe run --detach --restart.`,

@@ -17,7 +17,7 @@ import (
 func newRm(t *target.Flags) *cobra.Command {
 	var recursive, force bool
 	cmd := &cobra.Command{
-		Use:   "rm [flags] PATH ...",
+		Use:   "rm [flags] PATH...",
 		Short: "Remove files of the server",
 		Long: `Removes files and links of the server, and with -r directories with all their content. It asks nothing.
 A link is removed, not its target. "/", the home directory, "." and ".." are refused.

@@ -32,8 +32,8 @@ type dialer = func(context.Context) (transport.Conn, error)
 func newRun(t *target.Flags, server func(user string) (_ dialer, shutdown func(), _ error)) *cobra.Command {
 	o := &runFlags{viewFlags: viewFlags{target: targetFlags{t}}}
 	cmd := &cobra.Command{
-		Use:   "run [flags] [--] PROGRAM [ARGUMENT ...]",
-		Short: "Run a program, here or on a server",
+		Use:   "run [flags] [--] PROGRAM [ARGUMENT...]",
+		Short: "Run a program on a server",
 		Long: `Runs a program under supervision: on your own server of this machine, which starts when it is
 needed, or with --url or --server elsewhere. Its exit code is the program's, 128+N if signal N ended
 it, 125 if troupe failed, 126 if the program cannot be executed or the server's policy refuses it, 127
@@ -52,9 +52,10 @@ For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a 
   troupe run --detach --name web --restart on-failure:5 -- ./server --port 8080
   troupe run --url ws://build:7766 --env CI=true --limit memory=2G -- make test
   troupe attach web`,
+		Annotations: exitsAsProgram,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(cmd.Flags(), args); err != nil {
-				return exitError{exitFailed, fmt.Errorf("%w; see troupe run -h", err)}
+				return err
 			}
 			r := &runner{runFlags: *o, viewer: newViewer("troupe run", o.viewFlags, true)}
 			code, err := r.run(server)
@@ -66,9 +67,6 @@ For a server that asks who you are, set TROUPE_TOKEN, or TROUPE_TOKEN_FILE to a 
 	}
 	o.register(cmd.Flags())
 	cmd.Flags().SetInterspersed(false)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return exitError{exitFailed, fmt.Errorf("%w; see troupe run -h", err)}
-	})
 	return cmd
 }
 

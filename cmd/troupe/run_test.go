@@ -143,7 +143,7 @@ func TestRun(t *testing.T) {
 				{flags: "-- nosuchbin", stderr: `no such program "nosuchbin"`, code: 127},
 				{flags: "-- " + plain, stderr: "not executable", code: 126},
 				{flags: "--cwd /nonexistent true", stderr: "/nonexistent", code: 125},
-				{flags: "--bogus", stderr: "-h", code: 125},
+				{flags: "--bogus", stderr: "see troupe run --help", code: 125},
 				{flags: "", stderr: "no program", code: 125},
 				{flags: "--tty --no-tty true", stderr: "choose one", code: 125},
 				{flags: "--env =x true", stderr: "KEY=VALUE", code: 125},

@@ -73,7 +73,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the process and leave; the program goes on without a client, and its output stays for a day after its end")
 	fs.BoolVarP(&o.stdinOpen, "stdin", "i", false, "with --detach, keep the program's stdin open for troupe send and troupe attach; default: stdin is empty")
 	fs.StringVar(&o.name, "name", "", "call the process `NAME` for attach, logs and so on; default: the program's name and four letters")
-	fs.StringVar(&o.session, "session", "", "start in the session with this `NAME` or id, beside its owner")
+	fs.StringVar(&o.session, "session", "", "start in this `SESSION`, beside its owner: its name, its id, or the beginning of its id")
 	fs.BoolVar(&o.here, "here", false, "run without a server, below this process: the program ends with troupe in any case")
 
 	fs.StringVar(&o.cwd, "cwd", "", "run in `DIR`; default: the current directory, or on another machine the server's")
@@ -96,8 +96,8 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 		}
 		return spec.Limit(o.limits, s)
 	})
-	fs.StringVar(&o.ready, "ready", "", "when the program counts as ready: tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit;\nwith --detach, troupe leaves when it is")
-	fs.DurationVar(&o.timeout, "timeout", 0, "end the program after this time, such as 10m")
+	fs.StringVar(&o.ready, "ready", "", "the `CONDITION` under which the program counts as ready: tcp:PORT, unix:PATH, file:PATH, line:REGEXP, delay:5s or exit;\nwith --detach, troupe leaves when it is")
+	fs.DurationVar(&o.timeout, "timeout", 0, "end the program after this `TIME`, such as 10m")
 	fs.BoolVar(&o.noWait, "no-wait-for-children", false, "end with the program, although children of it hold its output open; they are killed")
 
 	parsed("retention", "POLICY", "when nobody takes the output and no more is kept: block (the program waits), spool (it goes to\ndisk first) or evict (the oldest is dropped); default: block; with --detach spool, and evict with\n--restart or if the server has no spool", func(s string) error {
@@ -121,7 +121,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 func (o *viewFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.escape, "escape", "~", "`CHAR` that begins an escape sequence after Enter (~. leaves, ~? lists them); none: there is none")
 	fs.StringVar(&o.detachKeys, "detach-keys", "ctrl-p,ctrl-q", "`KEYS` that detach from the program; none: no keys do")
-	fs.DurationVar(&o.reconnectFor, "reconnect-for", 0, "how long to try to resume a lost connection; default: as long as the session lives")
+	fs.DurationVar(&o.reconnectFor, "reconnect-for", 0, "for how much `TIME` to try to resume a lost connection; default: as long as the session lives")
 }
 
 // complete checks the flags that run and attach share.

@@ -16,8 +16,8 @@ import (
 func newSend(t *target.Flags) *cobra.Command {
 	var enter, end bool
 	cmd := &cobra.Command{
-		Use:   "send [flags] [SESSION/]PROCESS [TEXT ...]",
-		Short: "Write to the stdin of a program",
+		Use:   "send [flags] [SESSION/]PROCESS [TEXT...]",
+		Short: "Write to the stdin of a process",
 		Long: `Writes the texts to the stdin of a running program, with a space between two of them. The text - stands
 for the stdin of this command. The command ends when the server has taken everything; while the program
 reads nothing, it waits.`,

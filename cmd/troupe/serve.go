@@ -66,7 +66,7 @@ func newServe() *cobra.Command {
 	o.register(flags)
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
-		Short: "Serve clients, over a websocket, a unix socket or stdio",
+		Short: "Serve clients over a websocket, a unix socket or stdio",
 		Example: `  troupe serve
   troupe serve --listen wss://0.0.0.0:7766 --tls-cert cert.pem --tls-key key.pem --auth-token-file tokens`,
 		Args: cobra.NoArgs,

@@ -36,8 +36,8 @@ for a while: no client, and no program.`,
 func newServerStatus(t *target.Flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Tell whether your own server runs, and where its log is",
+		Use:   "status [flags]",
+		Short: "Print the state of your own server",
 		Long:  "Tells whether your own server runs, its address, its log and what it does. Exits with 1 if it does not run.",
 		Example: `  troupe server status
   troupe server status --json`,
@@ -67,7 +67,7 @@ func newServerStatus(t *target.Flags) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: running, url, log, pid, version, since, sessions and programs")
 	return cmd
 }
 
@@ -125,8 +125,8 @@ func (s *serverState) text() string {
 func newServerStop(t *target.Flags) *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
-		Use:   "stop",
-		Short: "End your own server",
+		Use:   "stop [flags]",
+		Short: "Stop your own server",
 		Long: `Ends your own server, and returns when it has ended. With --force also if programs run: they
 get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 		Example: `  troupe server stop

@@ -101,8 +101,8 @@ func closeSession(ctx context.Context, t *target.Flags, session string) error {
 func newSessionsList(t *target.Flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the sessions that you may see",
+		Use:   "list [flags]",
+		Short: "List the sessions of the server",
 		Long: `Lists the sessions of the server, the oldest first. A session is attached while its owner is
 connected, detached while it waits for the owner, and closing while its programs end.`,
 		Example: `  troupe sessions list
@@ -124,7 +124,7 @@ connected, detached while it waits for the owner, and closing while its programs
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the sessions of session/list with their processes (docs/PROTOCOL.md)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with each session as in session/list, with its processes")
 	return cmd
 }
 
@@ -165,7 +165,7 @@ func label(s protocol.SessionDetails) string {
 
 func newSessionsRename(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "rename SESSION NAME",
+		Use:   "rename [flags] SESSION NAME",
 		Short: "Give a session another name",
 		Long:  `Gives a session another name. Names need not be unique; "" takes the name away.`,
 		Example: `  troupe sessions rename build old-build
@@ -190,7 +190,7 @@ func newSessionsRename(t *target.Flags) *cobra.Command {
 
 func newSessionsClose(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "close SESSION...",
+		Use:   "close [flags] SESSION...",
 		Short: "End sessions with all their programs",
 		Long: `Ends sessions: their programs are killed with all their descendants, and their output is
 forgotten. To end programs one by one, and to keep their output, see troupe stop.`,
@@ -234,8 +234,8 @@ type shareFlags struct {
 func newSessionsShare(t *target.Flags) *cobra.Command {
 	o := new(shareFlags)
 	cmd := &cobra.Command{
-		Use:   "share SESSION",
-		Short: "Let somebody else watch a session, or type in it",
+		Use:   "share [flags] SESSION",
+		Short: "Let a guest watch a session, or type in its programs",
 		Long: `Makes a token with which somebody else watches a session, and with --type also types in its
 programs. Prints the token and the command for the guest; the token cannot be shown again. The
 server must ask for credentials (troupe serve --auth-token-file and others).`,
@@ -272,11 +272,11 @@ server must ask for credentials (troupe serve --auth-token-file and others).`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.types, "type", false, "the guest may also type, and resize terminals")
-	cmd.Flags().DurationVar(&o.lasts, "for", 0, "how long the share lasts; default: an hour, or the server's maximum if that is less")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "end the share after this `TIME`, such as 15m; default: an hour, or the server's maximum if that is less")
 	cmd.Flags().StringVar(&o.name, "name", "", "a `NAME` for the share, for lists")
 	cmd.Flags().BoolVar(&o.list, "list", false, "list the shares of the session, and make none")
 	cmd.Flags().StringVar(&o.end, "end", "", "end the share with this `ID`, and cut its guests off")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the result of session/share, or with --list the list of shares")
 	return cmd
 }
 

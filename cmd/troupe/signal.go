@@ -14,7 +14,7 @@ import (
 
 func newSignal(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "signal [SESSION/]PROCESS... SIGNAL",
+		Use:   "signal [flags] [SESSION/]PROCESS... SIGNAL",
 		Short: "Send a signal to processes",
 		Long: `Sends a signal to the process group of each process. SIGNAL is a name such as HUP, SIGHUP or hangup, or a
 number as on Linux.

@@ -17,7 +17,7 @@ import (
 func newStat(t *target.Flags) *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "stat [flags] PATH ...",
+		Use:   "stat [flags] PATH...",
 		Short: "Describe files of the server",
 		Long: `Prints kind, mode, size and time of files of the server: of a link itself, unless --follow is given.
 ` + remoteHelp,

@@ -21,7 +21,7 @@ func newStop(t *target.Flags) *cobra.Command {
 	grace := stopGrace
 	cmd := &cobra.Command{
 		Use:   "stop [flags] [SESSION/]PROCESS...",
-		Short: "End processes: SIGTERM, and later SIGKILL",
+		Short: "Stop processes: SIGTERM, and later SIGKILL",
 		Long: `Asks each program to end with SIGTERM, or with the stop signal that it was started with, and kills it
 with all its descendants if it has not ended in time. A stopped process is not restarted. Returns when
 the programs have ended. A process that has ended already is no error.`,
@@ -41,7 +41,7 @@ the programs have ended. A process that has ended already is no error.`,
 
 func newKill(t *target.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "kill [SESSION/]PROCESS...",
+		Use:   "kill [flags] [SESSION/]PROCESS...",
 		Short: "Kill processes with all their descendants",
 		Long: `Kills each program with all its descendants, and returns when all are gone. A killed process is not
 restarted. Other signals: troupe signal.`,

@@ -46,8 +46,8 @@ type upFlags struct {
 func newUp(t *target.Flags) *cobra.Command {
 	o := new(upFlags)
 	cmd := &cobra.Command{
-		Use:   "up [FILE] [PROCESS ...]",
-		Short: "Start the programs of a file, or apply what has changed in it",
+		Use:   "up [flags] [FILE] [PROCESS...]",
+		Short: "Start the programs of a file, or apply a changed file",
 		Long: `Starts the programs of troupe.yaml or Procfile in the current directory, or of FILE, and shows their
 output. Run it again to apply a changed file: only the programs that changed are restarted. With names of
 processes, or --namespace, only these and what they depend on are started.

@@ -19,14 +19,15 @@ func newWait(t *target.Flags) *cobra.Command {
 	quiet := false
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [SESSION/]PROCESS...",
-		Short: "Wait until processes have ended",
+		Short: "Wait for the end of processes",
 		Long: `Waits until each process has ended for good, after its last restart, over lost connections. Prints how
 each ended, in the order of their ends. The exit code is that of the program, 128+N if signal N ended
 it. Of several programs, the first in the command line that failed gives the exit code. It is 125 if
 troupe failed, or if there is no such process.`,
 		Example: `  troupe wait migrate && troupe run ./next
   troupe wait worker-1 worker-2`,
-		Args: cobra.MinimumNArgs(1),
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: exitsAsProgram,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()

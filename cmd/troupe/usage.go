@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// plainArguments makes cmd and its subcommands name the arguments they expect when the arguments are wrong. Commands
+// with subcommands keep the errors of cobra, which suggest a subcommand.
+func plainArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		plainArguments(sub)
+	}
+	check := cmd.Args
+	if check == nil || cmd.HasSubCommands() {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		given := "no arguments"
+		if len(args) > 0 {
+			given = fmt.Sprintf("the arguments %q", args)
+		}
+		_, want, _ := strings.Cut(cmd.UseLine(), " [flags]")
+		if want = strings.TrimSpace(want); want == "" {
+			want = "none"
+		}
+		return fmt.Errorf("%s given, expected %s", given, want)
+	}
+}
