@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 )
@@ -61,6 +62,7 @@ func (f *follower) Receive(ctx actor.Context) {
 		ctx.Watch(f.process.PID)
 		f.subscribe(ctx)
 	case *actor.Stopping:
+		env.Unwatch(ctx, f.process.PID)
 		ctx.Request(f.process.PID, Unsubscribe{})
 	case Delivery:
 		f.delivery(ctx, m)

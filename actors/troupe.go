@@ -254,12 +254,12 @@ func (r *root) start(ctx actor.Context) {
 		}
 		return pid
 	}
-	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
-	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
 	troupe := ctx.Self()
 	if r.letters == nil {
 		r.letters = r.env.WatchDeadLetters(ctx.ActorSystem(), troupe)
 	}
+	r.sessions = spawn("sessions", r.env.Props(func() actor.Actor { return &sessions{r.env} }, env.Contained))
+	r.registry = spawn("registry", registry.New(r.env, r.sessions, sync.OnceFunc(func() { close(r.drained) })))
 	end := &ending{done: sync.OnceFunc(func() { close(r.disconnected) })}
 	retiring := &retiring{quiet: time.Now()}
 	r.connections = spawn("connections", r.env.Props(func() actor.Actor {

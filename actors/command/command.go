@@ -86,7 +86,7 @@ func (c *command) Receive(ctx actor.Context) {
 	case *actor.Stopping:
 		c.drainAt.Stop()
 		c.Room.Give(c.outcome.GiveBack())
-	case *actor.Terminated:
+	case message.Gone, *actor.Terminated:
 		if c.left { // processes left behind by the program have ended, too
 			ctx.Stop(ctx.Self())
 			return
@@ -94,7 +94,7 @@ func (c *command) Receive(ctx actor.Context) {
 		c.lost(ctx, "its session has ended")
 
 	case message.Attached:
-		ctx.Watch(m.Session)
+		c.env.Watch(ctx, m.Session)
 		ctx.Request(m.Session, message.Request{Params: c.Spec.Params})
 	case message.Reply:
 		c.reply(ctx, m)
@@ -104,7 +104,7 @@ func (c *command) Receive(ctx actor.Context) {
 		c.subscribe(ctx, message.Subscribe{After: c.outcome.Last(), Resumed: true})
 	case message.ProcessRemoved:
 		c.lost(ctx, m.Reason)
-	case message.Evicted, message.Expiring: // Terminated follows when the session ends
+	case message.Evicted, message.Expiring: // Gone follows when the session ends
 	case drainDue:
 		c.tick(ctx)
 
@@ -345,7 +345,7 @@ func (c *command) leave(ctx actor.Context) {
 		c.left = true
 		ctx.Request(c.process.PID, message.Ack{To: c.outcome.Last()})
 		ctx.Request(c.process.PID, message.Unsubscribe{})
-		ctx.Watch(c.process.PID)
+		c.env.Watch(ctx, c.process.PID)
 	}
 }
 

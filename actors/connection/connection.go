@@ -30,6 +30,11 @@ type (
 
 )
 
+// The reader and the writer may end after the actor.
+func (ended) IgnoreDeadLetterLogging()         {}
+func (listWritten) IgnoreDeadLetterLogging()   {}
+func (groupsWritten) IgnoreDeadLetterLogging() {}
+
 const (
 	// deliveryBytes is how much output a process may send in a turn.
 	deliveryBytes = 128 << 10

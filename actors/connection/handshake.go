@@ -149,7 +149,7 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 	c.role = m.Role
 	c.acks = c.init.Capabilities.Ack
 	c.writer.caps = c.init.Capabilities
-	ctx.Watch(m.Session)
+	c.env.Watch(ctx, m.Session)
 	result := protocol.InitializeResult{
 		SessionID:       m.SessionID,
 		EnvironmentInfo: c.env.Info,

@@ -56,7 +56,7 @@ func (g *group) Receive(ctx actor.Context) {
 	case *actor.Started:
 		g.told = make(map[string]supervision.MemberStatus)
 		for _, pid := range g.members {
-			ctx.Watch(pid) // Terminated comes even if the actor is not there
+			g.env.Watch(ctx, pid) // Gone or Terminated comes even if the actor is not there
 			ctx.Send(pid, message.Report{})
 		}
 		g.group.Tick(now)
@@ -134,7 +134,7 @@ func (g *group) extend(ctx actor.Context, now time.Time, m message.ExtendGroup) 
 	for id, pid := range g.members {
 		if !keep(id) {
 			delete(g.told, id)
-			ctx.Watch(pid)
+			g.env.Watch(ctx, pid)
 			ctx.Send(pid, message.Report{})
 		}
 	}

@@ -55,6 +55,9 @@ type Attached struct {
 	Removed []ProcessRemoved
 }
 
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (Attached) IgnoreDeadLetterLogging() {}
+
 // ProcessRef names a process: by the client's id, and by the actor.
 type ProcessRef struct {
 	ID  string
@@ -158,6 +161,9 @@ type InspectRequest struct{}
 // ProcessAdded is from a session to all who are attached, except those who started the process.
 type ProcessAdded struct{ Process ProcessRef }
 
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (ProcessAdded) IgnoreDeadLetterLogging() {}
+
 // ProcessRemoved is from a session to all who are attached: the process does not answer any more.
 type ProcessRemoved struct {
 	ID string
@@ -168,14 +174,23 @@ type ProcessRemoved struct {
 	Closed bool   // Last is the seq of closed: a viewer that has Last has missed nothing
 }
 
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (ProcessRemoved) IgnoreDeadLetterLogging() {}
+
 // GroupChanged is from a session to all who are attached: the group has another state.
 type GroupChanged struct {
 	protocol.GroupChangedNotification
 }
 
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (GroupChanged) IgnoreDeadLetterLogging() {}
+
 // Evicted tells the receiver that it is not attached any more. A session sends Evicted when another owner
 // takes over, and when the session ends. The troupe sends Evicted to its connections at shutdown.
 type Evicted struct{ Reason string }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (Evicted) IgnoreDeadLetterLogging() {}
 
 // Expiring is from a session to all who are attached: the session ends after InMs milliseconds, unless an
 // owner attaches (if the owner was lost). The session may also have reached its maximum age, or the
@@ -184,6 +199,9 @@ type Expiring struct {
 	InMs   uint64
 	Reason string
 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (Expiring) IgnoreDeadLetterLogging() {}
 
 // Subscribe is to a process: the sender becomes a viewer, or a viewer moves its cursor. The process
 // answers each Pull with a Delivery, and a Subscribe beyond the end of the log with Refused.
@@ -248,6 +266,9 @@ type Refused struct {
 	Process string // the client's id
 	Err     *protocol.Error
 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (Refused) IgnoreDeadLetterLogging() {}
 
 // Unsubscribe is from a viewer to a process, and ends the Subscribe.
 type Unsubscribe struct{}

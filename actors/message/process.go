@@ -13,7 +13,10 @@ type Announce struct{}
 // Forgotten is from a session to a process, and answers ProcessRetired: the client's id is free.
 type Forgotten struct{}
 
-// Stop is from a session to a process: end with the whole tree, and then stop the actor. Terminated is the
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the process may have ended.
+func (Forgotten) IgnoreDeadLetterLogging() {}
+
+// Stop is from a session to a process: end with the whole tree, and then stop the actor. Gone is the
 // answer.
 type Stop struct {
 	Reason string
@@ -21,6 +24,9 @@ type Stop struct {
 	// grace of the process counts.
 	Shutdown time.Duration
 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the process may have ended.
+func (Stop) IgnoreDeadLetterLogging() {}
 
 // ViewerGone is from a session to each process: forget the cursor of PID, and its requests that wait.
 type ViewerGone struct {
@@ -30,6 +36,9 @@ type ViewerGone struct {
 	// Evicted: PID has stopped.
 	Evicted bool
 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the process may have ended.
+func (ViewerGone) IgnoreDeadLetterLogging() {}
 
 // KillTreeRequest are the Params of a Request to a process: process/terminate with tree, with an answer at
 // once.

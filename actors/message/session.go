@@ -68,12 +68,25 @@ type ProcessEnded struct {
 	Left   error  // names programs of the process that were not seen gone; nil: none
 }
 
-// Gone is a Terminated that an actor sends itself: Terminated overtakes earlier messages of the actor that
-// has stopped, and Gone does not. A session also gets Gone from its supervisor.
+// Gone is the answer to Watch: the actor Who has stopped. Gone does not overtake earlier messages of Who. Of an actor of
+// the host, whose Terminated does overtake, the watcher sends itself a Gone. A session also gets Gone from its supervisor.
 type Gone struct{ Who *actor.PID }
 
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: a session may end at the same time.
 func (Gone) IgnoreDeadLetterLogging() {}
+
+// Watch asks any actor of a troupe for a Gone when it stops. Its gate (actors/internal/env) takes the Watch, and
+// answers at once if the actor has stopped.
+type Watch struct{}
+
+// Failed implements Answerable. No actor receives a Watch, so none panics.
+func (Watch) Failed(*protocol.Error) any { return nil }
+
+// Unheard implements Answerable.
+func (Watch) Unheard(to *actor.PID) any { return Gone{to} }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the actor may have stopped.
+func (Watch) IgnoreDeadLetterLogging() {}
 
 // CaptureOver is from the capture of a shell's state to the session: the capture has no programs any more.
 type CaptureOver struct {

@@ -95,7 +95,7 @@ func (r *registry) Receive(ctx actor.Context) {
 		ctx.Respond(r.request(m))
 	case message.SessionSpawned:
 		if s := r.known[m.ID]; s != nil {
-			ctx.Watch(s) // Terminated comes even if the session could not be spawned
+			r.env.Watch(ctx, s) // Gone or Terminated comes even if the session could not be spawned
 			if r.draining {
 				ctx.Send(s, message.Drain{}) // the Drain of drain may have come before the session was there
 			}
@@ -103,6 +103,8 @@ func (r *registry) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Restarting:
 		r.relieveAt.Stop()
 		r.roomAt.Stop()
+	case message.Gone:
+		r.terminated(ctx, message.LastName(m.Who))
 	case *actor.Terminated:
 		r.terminated(ctx, message.LastName(m.Who))
 	case message.Abandoned:
@@ -150,7 +152,7 @@ func (r *registry) rebuilt(ctx actor.Context, supervisors []*actor.PID) {
 	for _, s := range supervisors {
 		r.known[message.LastName(s)] = s
 		r.roster.Take(message.LastName(s), "") // the answer to TellStanding names the owner key
-		ctx.Watch(s)
+		r.env.Watch(ctx, s)
 		ctx.Send(s, message.TellStanding{})
 	}
 	r.count()

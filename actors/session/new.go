@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
@@ -67,8 +68,16 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		s.record.endShares()
 		s.record.recordEnd()
 	case message.SpawnRequest:
+		if s.ended(ctx, logic) {
+			m.GiveBack()
+			ctx.Respond(m.Unheard(ctx.Self()))
+			return
+		}
 		m.Under(ctx)
 	case message.Spawn:
+		if s.ended(ctx, logic) {
+			return // the session, which waits for Done, is gone
+		}
 		if err := m.Under(ctx); err != nil {
 			e.Log.Error("spawn", "actor", m.Name, "err", err)
 		}
@@ -82,12 +91,21 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		message.ForgetEnded(ctx)
 		e.Strategy.Forget(m.Who)
-		if m.Who.Id == logic.Id {
-			ctx.Stop(ctx.Self()) // the session has ended, or has failed too often: end its processes
-		} else {
+		switch {
+		case m.Who.Id == logic.Id:
+			env.StopChildren(ctx) // the session has ended, or has failed too often: end its processes
+		case !s.ended(ctx, logic):
 			ctx.Send(logic, message.Gone{Who: m.Who}) // the session may not watch this actor yet
+		}
+		if len(ctx.Children()) == 0 { // else protoactor would send Stop to children that have just stopped
+			ctx.Stop(ctx.Self())
 		}
 	default:
 		e.Unexpected(ctx.Self().Id, m)
 	}
+}
+
+// ended reports whether the session has ended, and only its processes and groups are left.
+func (s *sessionSupervisor) ended(ctx actor.Context, logic *actor.PID) bool {
+	return !slices.ContainsFunc(ctx.Children(), logic.Equal)
 }

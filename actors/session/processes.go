@@ -122,7 +122,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		s.mayEnd(ctx)
 		return
 	}
-	ctx.Watch(m.Ref.PID)
+	s.env.Watch(ctx, m.Ref.PID)
 	told := make(map[message.Key]bool)
 	for _, r := range p.Asked {
 		told[message.KeyOf(r.Sender)] = true

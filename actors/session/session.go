@@ -81,6 +81,12 @@ func (s *session) Receive(ctx actor.Context) {
 	case *actor.Stopping, *actor.Stopped:
 		s.lifeAt.Cancel() // the host may stop a session long before it expires
 		s.shareAt.Cancel()
+		for _, pid := range s.attached() {
+			s.env.Unwatch(ctx, pid)
+		}
+		for _, pid := range s.former {
+			s.env.Unwatch(ctx, pid)
+		}
 		return
 	case *actor.Terminated:
 		ctx.Send(ctx.Self(), message.Gone{Who: m.Who}) // Terminated overtakes earlier messages of its sender; Gone does not
@@ -104,7 +110,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case message.GroupSpawned:
 		if g := s.groups[s.groupIDs[m.Name]]; g != nil && g.name == m.Name {
 			g.watched = true
-			ctx.Watch(s.processPID(m.Name))
+			s.env.Watch(ctx, s.processPID(m.Name))
 		}
 	case message.GroupReport:
 		s.groupReport(ctx, m)
@@ -152,29 +158,29 @@ func (s *session) start(ctx actor.Context) {
 	s.lifeAt.Cancel() // the lifeDue may be lost
 	s.shareAt.Cancel()
 	s.dropGuests(ctx, shareRevoked)
-	// Watching a stopped actor gives Terminated.
+	// Watching a stopped actor gives Gone or Terminated.
 	for _, pid := range s.attached() {
-		ctx.Watch(pid)
+		s.env.Watch(ctx, pid)
 	}
 	for _, pid := range s.former {
-		ctx.Watch(pid)
+		s.env.Watch(ctx, pid)
 	}
 	for m := range s.processes.All() {
 		if m.PID == nil {
 			s.ask(ctx, m) // the supervisor tells if the actor cannot be spawned
 			continue
 		}
-		ctx.Watch(m.PID)
+		s.env.Watch(ctx, m.PID)
 		ctx.Send(m.PID, message.Announce{})
 	}
 	for pid := range s.processes.Lingering() {
-		ctx.Watch(pid)
+		s.env.Watch(ctx, pid)
 	}
 	for _, g := range s.groups {
 		if s.askGroup(ctx, g); !g.watched {
 			continue // GroupSpawned comes
 		}
-		ctx.Watch(s.processPID(g.name))
+		s.env.Watch(ctx, s.processPID(g.name))
 		ctx.Send(s.processPID(g.name), message.Report{})
 		s.allAnnounced(ctx, g)
 		s.tellMembers(ctx, g) // the last ExtendGroup may be lost
@@ -266,7 +272,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		s.observers[message.KeyOf(m.Sender)] = v
 	}
 	s.sinceAttached(ctx)
-	ctx.Watch(m.Sender)
+	s.env.Watch(ctx, m.Sender)
 	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
 	answer.Processes = s.started()
 	answer.Removed = s.processes.Removed()

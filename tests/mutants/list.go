@@ -129,7 +129,7 @@ var mutants = []mutant{
 		h.GiveBack()
 	}
 `, new: ``, breaks: "a message that nobody handles gives back its resources"},
-	{file: "actors/internal/env/gate.go", old: `pid.Address == troupe.Address`, new: `pid.Address != ""`, breaks: "a troupe does not answer for another machine"},
+	{file: "actors/internal/env/watch.go", old: `pid.Address == t.Address`, new: `pid.Address != ""`, breaks: "a troupe does not answer for another machine"},
 	{file: "actors/internal/env/guard.go", old: `		if env.Sender != nil {`, new: `		if false {`, breaks: "a request over which its actor failed is answered"},
 	{file: "actors/internal/env/guard.go", old: `			h.GiveBack() // the`, new: `			_ = h // the`, breaks: "a request over which its actor failed gives back its resources"},
 	{file: "actors/internal/env/guard.go", old: `tries < maxTries`, new: `tries <= maxTries`, breaks: "a message over which its actor fails is tried five times"},

@@ -63,6 +63,8 @@ type Env struct {
 	// StopAtOnce stops connections and commands after a failure.
 	StopAtOnce *supervision.Strategy
 
+	troupe *actor.PID // the root; set by WatchDeadLetters, before the root spawns other actors
+
 	Info    *protocol.EnvironmentInfo // the answer to environment/info
 	App     App                       // for clients of the app-server
 	Started time.Time                 // when the troupe was made

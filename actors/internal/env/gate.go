@@ -1,8 +1,6 @@
 package env
 
 import (
-	"strings"
-
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/message"
 )
@@ -23,6 +21,8 @@ type gate struct {
 	root     *actor.RootContext // nil before Stopping
 	stopping bool               // Stopping has come
 	stopped  bool               // Stopped has come; stopping is true as well
+	watchers []*actor.PID       // by message.Watch: they get a Gone
+	prune    int                // at so many watchers, stopped ones are dropped
 }
 
 // admits reports whether Receive gets the message. Otherwise the message is undelivered.
@@ -97,13 +97,12 @@ func (s *Env) undelivered(root *actor.RootContext, to *actor.PID, m any, sender 
 	}
 }
 
-// WatchDeadLetters treats messages to stopped actors under troupe as undelivered, until end is called.
+// WatchDeadLetters treats messages to stopped actors under troupe as undelivered, until end is called. Before, no actor
+// may call Watch.
 func (s *Env) WatchDeadLetters(system *actor.ActorSystem, troupe *actor.PID) (end func()) {
-	ours := func(pid *actor.PID) bool {
-		return pid != nil && pid.Address == troupe.Address && (pid.Id == troupe.Id || strings.HasPrefix(pid.Id, troupe.Id+"/"))
-	}
+	s.troupe = troupe
 	letters := system.EventStream.Subscribe(func(event any) {
-		if e, ok := event.(*actor.DeadLetterEvent); ok && (ours(e.PID) || ours(e.Sender)) {
+		if e, ok := event.(*actor.DeadLetterEvent); ok && (s.ours(e.PID) || s.ours(e.Sender)) {
 			s.undelivered(system.Root, e.PID, e.Message, e.Sender)
 		}
 	})

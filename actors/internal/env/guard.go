@@ -67,6 +67,13 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 				}
 				return
 			}
+			switch env.Message.(type) {
+			case message.Watch:
+				g.watch(ctx, env.Sender)
+				return
+			case *actor.Stopped:
+				defer g.tellWatchers() // after everything that Receive sends
+			}
 			defer func() {
 				reason := recover()
 				if reason == nil {

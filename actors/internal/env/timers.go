@@ -12,10 +12,14 @@ func FromMillis(ms uint64) time.Duration {
 	return time.Duration(min(ms, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
-// After sends m to the actor itself after d.
+// After sends m to the actor itself after d. If the actor has stopped by then, nothing is sent: protoactor would log m.
 func After(ctx actor.Context, d time.Duration, m any) *time.Timer {
-	self, root := ctx.Self(), ctx.ActorSystem().Root
-	return time.AfterFunc(d, func() { root.Send(self, m) })
+	self, processes := ctx.Self(), ctx.ActorSystem().ProcessRegistry
+	return time.AfterFunc(d, func() {
+		if process, lives := processes.Get(self); lives {
+			process.SendUserMessage(self, m)
+		}
+	})
 }
 
 // Alarm is a timer of an actor: it sends a message to the actor. The zero Alarm is not set. After
