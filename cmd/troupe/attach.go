@@ -122,7 +122,7 @@ func (a *attacher) run(name string) (int, error) {
 		return a.ending(err)
 	}
 	a.start(cmd)
-	go a.nudge()
+	a.size.nudge()
 	go func() {
 		<-a.broken
 		a.leave(left{how: "nobody reads the output", code: exitSignal + int(syscall.SIGPIPE)})

@@ -324,16 +324,18 @@ func TestThreeAtVim(t *testing.T) {
 		d.want(t, "the other")
 	}
 	// The size is that of the terminal in which somebody typed last.
-	two.enter(":set lines?\r")
-	one.want(t, "lines=24")
-	time.Sleep(typingPause)
-	for last := ""; !strings.Contains(last, "=30"); { // the size comes beside the first key
-		one.enter(":set lines?\r")
-		two.want(t, "lines")
-		begin := len(two.before)
-		two.want(t, "\x1b")
-		last = two.before[begin:]
+	ask := func(from, at *desk, want string) { // asks again, because the size comes beside the first key
+		for last := ""; !strings.Contains(last, want); {
+			from.enter(":set lines?\r")
+			at.want(t, "lines")
+			begin := len(at.before)
+			at.want(t, "\x1b")
+			last = at.before[begin:]
+		}
 	}
+	ask(two, one, "=24")
+	time.Sleep(typingPause)
+	ask(one, two, "=30")
 	one.enter(":wq\r")
 	for _, d := range []*desk{one, two, reader} {
 		if code, rest := d.exit(); code != 0 {

@@ -28,12 +28,10 @@ import (
 const (
 	// closeTime is how long the end of the session with all its processes may take.
 	closeTime = 3 * time.Second
-	// signalTime is how long a signal or a size may take to reach the server. It is not sent again.
+	// signalTime is how long a signal may take to reach the server. It is not sent again.
 	signalTime = 5 * time.Second
 	// keepTime is how long the server may take to promise that the program stays.
 	keepTime = 2 * time.Second
-	// nudgeTime is how long a program has its terminal a row smaller, so that it draws its screen again.
-	nudgeTime = 100 * time.Millisecond
 	// typingPause is how long a person types nothing before the program's terminal gets the size of this one again:
 	// of several terminals, the one in which somebody types has the right size.
 	typingPause = time.Second
@@ -74,6 +72,7 @@ type viewer struct {
 
 	raw      atomic.Bool // the program has a terminal, and so has this command
 	follows  atomic.Bool // this command sets the size of the program's terminal
+	size     *sizer
 	state    atomic.Int32
 	cmd      atomic.Pointer[client.Cmd]    // nil before running
 	client   atomic.Pointer[client.Client] // nil while dialing
@@ -127,6 +126,7 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 		proxy:   proxy,
 		keeps:   proxy,
 		broken:  make(chan struct{}),
+		size:    newSizer(),
 	}
 	v.ctx, v.leave = context.WithCancelCause(context.Background())
 	v.con = console.New(console.Options{
@@ -136,7 +136,7 @@ func newViewer(command string, flags viewFlags, proxy bool) *viewer {
 		Act:     v.act,
 		Typing:  v.typing,
 		KeepEOF: !proxy,
-		Back:    func() { v.nudge() },
+		Back:    v.size.nudge,
 	})
 	// Catch SIGPIPE, too: the failed write returns an error, and must not end troupe.
 	signal.Notify(v.signals, syscall.SIGPIPE, syscall.SIGWINCH)
@@ -207,7 +207,7 @@ func (v *viewer) relay() {
 	for sig := range v.signals {
 		switch sig {
 		case syscall.SIGWINCH:
-			go v.resize()
+			v.size.resize()
 		case syscall.SIGTSTP:
 			v.suspendBoth()
 		case syscall.SIGPIPE:
@@ -302,7 +302,7 @@ func (v *viewer) suspend() {
 	if err := v.con.Suspend(); err != nil {
 		v.con.Note("%v", err)
 	}
-	v.nudge()
+	v.size.nudge()
 }
 
 // start begins what the viewer does once the program runs.
@@ -314,7 +314,8 @@ func (v *viewer) start(cmd *client.Cmd) {
 	for _, sig := range v.held {
 		v.pass(sig)
 	}
-	go v.resize() // the size may have changed meanwhile
+	go v.size.run(v, cmd)
+	v.size.resize() // the size may have changed meanwhile
 }
 
 // terminal reports whether this command has a terminal, for a program that has one.
@@ -330,37 +331,12 @@ func (v *viewer) lines() {
 	}
 }
 
-// resize gives the program's terminal the size of this one.
-func (v *viewer) resize() {
-	cmd, size := v.cmd.Load(), v.con.Size()
-	if cmd == nil || !v.follows.Load() || size == (protocol.Size{}) {
-		return
-	}
-	if err := v.within(func(ctx context.Context) error { return cmd.Resize(ctx, size) }); err != nil && v.ctx.Err() == nil && !v.con.Lost() {
-		v.con.Note("%v", err)
-	}
-}
-
 // typing gives the program's terminal the size of this one when a person begins to type here.
 func (v *viewer) typing() {
 	now := time.Now().UnixNano()
 	if now-v.typedAt.Swap(now) > int64(typingPause) && v.raw.Load() {
-		go v.resize()
+		v.size.resize()
 	}
-}
-
-// nudge makes a full-screen program draw its screen again: its terminal becomes a row smaller for a moment.
-func (v *viewer) nudge() {
-	cmd, size := v.cmd.Load(), v.con.Size()
-	if cmd == nil || !v.raw.Load() || !v.follows.Load() || size.Rows < 2 {
-		return
-	}
-	smaller := size
-	smaller.Rows--
-	if v.within(func(ctx context.Context) error { return cmd.Resize(ctx, smaller) }) == nil {
-		time.Sleep(nudgeTime)
-	}
-	v.resize()
 }
 
 // keep asks the server to keep the session without a client while its programs run. keep returns false if the server did
