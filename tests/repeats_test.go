@@ -182,6 +182,17 @@ var repeated = map[string]again{
 		},
 	},
 	"session/close": {},
+	"session/update": {
+		begin: func(c *conn, _ string) (obj, func(*conn) bool) {
+			return obj{"name": "first"}, func(c *conn) bool { return c.call("session/info", obj{})["name"] == "first" }
+		},
+		between: func(c *conn) { c.call("session/update", obj{"name": "second"}) },
+		check: func(t *testing.T, c *conn, _, _ string) {
+			if name := c.call("session/info", obj{})["name"]; name != "second" {
+				t.Errorf("its name is %q", name)
+			}
+		},
+	},
 }
 
 // sizeNow asks the program for the size of its terminal.

@@ -127,6 +127,8 @@ var differences = []difference{
 	{"viol_unknown_notif", "end of 0", whyViolation, `{"code":1002}`},
 	{"sigterm_connected", "end of 0", whyGoingAway, `{"code":1001}`},
 
+	{"fs_http_env", "82", whyAdded, `{"error":{"code":-32602}}`},
+
 	{"misc_0169", "15", whySandbox, `{"error":{"code":-32602}}`},
 	{"misc_0169", "17", whySandbox, `{"error":{"code":-32602}}`},
 
