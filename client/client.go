@@ -208,7 +208,7 @@ type Client struct {
 	finished chan struct{}      // closed when run has returned
 	wake     chan struct{}      // capacity 1: the writer has something to do
 
-	away atomic.Bool // the reader does not read, because a Writer is behind
+	away atomic.Bool // the reader does not read, because a Writer, or the reader of an HTTP body, is behind
 
 	mu        sync.Mutex // guards the fields below and the fields of every process and call
 	hello     protocol.InitializeResult

@@ -187,6 +187,10 @@ func notification(n any) []byte {
 		method = protocol.NotifyGap
 	case protocol.EvictedNotification:
 		method = protocol.NotifyEvicted
+	case protocol.RestartedNotification:
+		method = protocol.NotifyRestarted
+	case protocol.HTTPBodyDeltaNotification:
+		method = protocol.NotifyHTTPBodyDelta
 	case protocol.SessionEvictedNotification:
 		method = protocol.NotifySessionEvicted
 	}

@@ -183,8 +183,10 @@ func (c *Client) piece(n *protocol.HTTPBodyDeltaNotification) {
 	defer c.mu.Unlock()
 	b := c.bodies[n.RequestID]
 	for b != nil && b.err == nil && b.unread > maxUnread && c.ctx.Err() == nil {
+		c.away.Store(true)
 		c.room.Wait()
 	}
+	c.away.Store(false)
 	if b == nil || b.err != nil {
 		return
 	}

@@ -243,6 +243,32 @@ func TestReaderIsAway(t *testing.T) {
 	})
 }
 
+// Nor does a client whose HTTP body nobody reads.
+func TestReaderIsAwayForABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		s := newSwamp(f)
+		s.noPings = true
+		var a account
+		c := connect(t, f, a.options(Options{Dialer: s.Dial, PingEvery: time.Second, DeadAfter: 4 * time.Second}))
+		body := c.expect(t.Context(), "r", 1)
+		const pieces = 3
+		for i := range pieces {
+			f.tell(protocol.HTTPBodyDeltaNotification{RequestID: "r", Seq: uint64(i + 1), Delta: make([]byte, maxUnread+1), Done: i == pieces-1})
+		}
+		time.Sleep(time.Minute)
+		if !c.away.Load() {
+			t.Error("the reader reads")
+		}
+		if n, err := io.Copy(io.Discard, body); err != nil || n != pieces*(maxUnread+1) {
+			t.Errorf("the body: %d bytes, %v", n, err)
+		}
+		body.Close()
+		time.Sleep(time.Minute)
+		a.want(t)
+	})
+}
+
 // With Forever the client comes back after any time, and soon after the network is back.
 func TestForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
