@@ -533,6 +533,37 @@ func TestSIGPIPE(t *testing.T) {
 	}
 }
 
+// SIGPIPE is for the run whose output the Writer refused, and not for the next run, which has written nothing.
+func TestSIGPIPEIsForTheRunThatWrote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]func(*fakeProcess){"program": func(p *fakeProcess) {
+			p.print(protocol.Stdout, "line")
+			p.f.lock(func() {
+				p.append(protocol.RestartedNotification{ProcessID: p.params.ProcessID, Seq: 2, Run: 2}, 0)
+			})
+			time.Sleep(time.Minute)
+			if n := len(p.signals); n > 0 {
+				t.Errorf("run 2 got %v before it wrote", p.signals)
+			}
+			p.print(protocol.Stdout, "line")
+			io.Copy(io.Discard, p)
+		}})
+		cmd := connect(t, f, nil).Command("program")
+		stdout, _ := cmd.StdoutPipe()
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		stdout.Close() // the Writer of run 1 fails now
+		time.Sleep(2 * time.Minute)
+		f.lock(func() {
+			if got := f.procs[cmd.ID].signals; !slices.Equal(got, []protocol.Signal{protocol.SignalPipe}) {
+				t.Errorf("signals %v, want one for run 2 when it has written", got)
+			}
+		})
+	})
+}
+
 func TestStdinFails(t *testing.T) {
 	c := connect(t, newFake(programs), nil)
 	cmd := c.Command("wait")

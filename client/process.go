@@ -81,6 +81,7 @@ type lane struct {
 // A mark is a Write, a gap, or a call of a function of the caller.
 type mark struct {
 	first      uint64 // seq of the first event in the mark
+	run        uint64 // of a Write: the run that wrote it; 0: unknown
 	start, end int    // positions in lane.buf
 	gap        *GapError
 	call       func()
@@ -118,7 +119,7 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	}
 	if l == nil || p.discard || l.err != nil {
 		if l != nil && l.err != nil {
-			p.brokenPipe()
+			p.brokenPipe(p.run)
 		}
 		p.c.ackBytes += len(chunk)
 		return
@@ -134,23 +135,23 @@ func (p *process) output(seq uint64, stream protocol.Stream, chunk []byte) {
 	l.buf = append(l.buf, chunk...)
 	p.queued += len(chunk)
 	if n := len(l.marks); n > 0 {
-		if m := &l.marks[n-1]; m.gap == nil && m.call == nil && len(l.buf)-m.start <= maxWrite {
+		if m := &l.marks[n-1]; m.gap == nil && m.call == nil && m.run == p.run && len(l.buf)-m.start <= maxWrite {
 			m.end = len(l.buf)
 			return
 		}
 	}
-	p.push(l, mark{first: seq, start: start, end: len(l.buf)})
+	p.push(l, mark{first: seq, run: p.run, start: start, end: len(l.buf)})
 }
 
-// brokenPipe sends SIGPIPE once to each run that writes after a Writer has failed. The kernel would do the
-// same to a local program, when the other end of its pipe is closed.
-func (p *process) brokenPipe() {
-	if !p.sigpipe || p.piped || p.discard || p.closed || p.status != nil {
+// brokenPipe sends SIGPIPE to a run whose output no Writer takes, once and only while it runs: the kernel would do the same
+// to a local program, when the other end of its pipe is closed. After a gap the run is unknown, and gets nothing.
+func (p *process) brokenPipe(run uint64) {
+	if run == 0 || run != p.run || !p.sigpipe || p.piped || p.discard || p.closed || p.status != nil {
 		return
 	}
 	p.piped = true
 	params := protocol.ProcessSignalParams{ProcessID: p.id, Signal: protocol.SignalPipe, Repeatable: repeatable()}
-	params.Run = p.run
+	params.Run = run
 	// If the server refuses, the program goes on and its output is discarded.
 	p.c.queue(&call{method: protocol.MethodProcessSignal, params: params, done: func() {}})
 }
@@ -280,7 +281,7 @@ func (p *process) deliver(l *lane) {
 			data := buf[m.start:m.end]
 			if err := p.deliverOne(l, m, data); err != nil && l.err == nil {
 				l.err = err
-				p.brokenPipe()
+				p.brokenPipe(m.run)
 			}
 			if i+1 < len(marks) {
 				l.first = marks[i+1].first
