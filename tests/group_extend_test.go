@@ -61,8 +61,26 @@ func TestExtendGroup(t *testing.T) {
 		t.Errorf("the labels are %q", labels)
 	}
 
-	// The group ends, and the same request starts it again.
+	// A repeat of a request with a startToken is recognized although the group was extended since.
+	with := func(token string) obj {
+		params := extendOf("g", sleeper(token, "", nil))
+		params["startToken"] = token
+		return params
+	}
+	for _, token := range []string{"t1", "t2", "t1"} {
+		c.call("group/start", with(token))
+	}
+
+	// The group ends. A request that is refused changes nothing, and the same request without a fault starts the group again.
 	c.call("group/stop", obj{"groupId": "g"})
+	before := jsonText(c.group("g")["processes"])
+	refused("not in the group", extendOf("g", sleeper("web", "w2", obj{"dependsOn": []string{"nobody"}})))
+	if now := jsonText(c.group("g")["processes"]); now != before {
+		t.Errorf("after a refused request the group has %s, want %s", now, before)
+	}
+	if read := c.call("process/read", obj{"processId": "web"}); read["closed"] != true {
+		t.Errorf("after a refused request the ended process is %s", jsonText(read))
+	}
 	c.call("group/start", extendOf("g", sleeper("web", "w2", nil)))
 	c.awaitStand("g", "ready: web running 1 r")
 }

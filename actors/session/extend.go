@@ -59,7 +59,8 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 		s.replace(ctx, p)
 	}
 	all.Serial++
-	g.token, g.members, g.extended, g.announced = params.StartToken, all, true, false
+	g.startedWith(params.StartToken)
+	g.members, g.extended, g.announced = all, true, false
 	g.asked = append(g.asked, r)
 	g.info.Processes = group.Begun(g.info.Processes, params)
 	g.result.Processes = g.result.Processes[:len(g.result.Processes):len(g.result.Processes)]
@@ -84,18 +85,26 @@ func (s *session) orphaned(p *members.Process) bool {
 	return p.Group != "" && p.PID != nil && !known
 }
 
-// replaceGroup forgets the group with the id, which has ended, and the processes of ended groups whose ids the next group
-// has. An ended group may have been forgotten before its processes, which wait for their owner.
-func (s *session) replaceGroup(ctx actor.Context, params protocol.GroupStartParams) {
+// givesWay returns the processes of ended groups whose ids the next group has. An ended group may have been forgotten
+// before its processes, which wait for their owner.
+func (s *session) givesWay(params protocol.GroupStartParams) (replaced []*members.Process) {
 	g := s.groups[params.GroupID]
 	for _, p := range params.Processes {
 		old := s.processes.Get(p.ProcessID)
-		if old != nil && (s.orphaned(old) || g != nil && g.hasLeft(old)) {
-			s.replace(ctx, old)
+		if old != nil && (s.orphaned(old) || g != nil && g.hasLeft(old)) && !slices.Contains(replaced, old) {
+			replaced = append(replaced, old)
 		}
 	}
-	if g != nil {
-		delete(s.groups, params.GroupID)
+	return replaced
+}
+
+// forgetGroup forgets the group with the id, if any, which has ended, and the processes that give way to the next group.
+func (s *session) forgetGroup(ctx actor.Context, id string, replaced []*members.Process) {
+	for _, p := range replaced {
+		s.replace(ctx, p)
+	}
+	if g := s.groups[id]; g != nil {
+		delete(s.groups, id)
 		delete(s.groupIDs, g.name)
 	}
 }

@@ -22,7 +22,7 @@ import (
 // ensemble is a group in the session's table.
 type ensemble struct {
 	name    string              // of the actor
-	token   string              // startToken
+	tokens  []string            // startTokens, the newest last: at most maxTokens
 	start   *message.Spawn      // nil once the actor was asked for
 	watched bool                // GroupSpawned has come
 	info    protocol.GroupInfo  // of the last GroupReport
@@ -54,11 +54,12 @@ const (
 const (
 	maxGroup   = 1000   // processes
 	maxDepends = 10_000 // dependencies of all processes together
+	maxTokens  = 64     // remembered startTokens
 )
 
 // startGroup handles group/start. A request with the startToken of a group gets the same answer again.
 func (s *session) startGroup(ctx actor.Context, r request, params protocol.GroupStartParams) {
-	if g := s.groups[params.GroupID]; g != nil && params.StartToken != "" && params.StartToken == g.token {
+	if g := s.groups[params.GroupID]; g != nil && slices.Contains(g.tokens, params.StartToken) {
 		if len(g.left) > 0 {
 			g.asked = append(g.asked, r)
 		} else {
@@ -74,6 +75,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		refuse(protocol.WrongParams("extend is for the strategy %s only, and strategy is %q", protocol.Independent, cmp.Or(params.Strategy, protocol.OneForOne)))
 		return
 	}
+	var replaced []*members.Process
 	if params.Extend {
 		if g := s.groups[params.GroupID]; g != nil && g.info.State != string(supervision.GroupEnded) {
 			if err := s.extendGroup(ctx, r, g, params); err != nil {
@@ -81,16 +83,16 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 			}
 			return
 		}
-		s.replaceGroup(ctx, params)
+		replaced = s.givesWay(params)
 	}
-	group, starts, err := s.newGroup(ctx, params)
+	group, starts, err := s.newGroup(ctx, params, replaced)
 	if err != nil {
 		refuse(err)
 		return
 	}
+	s.forgetGroup(ctx, params.GroupID, replaced)
 	g := &ensemble{
 		name:    group.Start.Name,
-		token:   params.StartToken,
 		info:    group.Info,
 		members: group.Extended,
 		asked:   []request{r},
@@ -98,10 +100,22 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 		left:    make(map[string]bool),
 		start:   &group.Start,
 	}
+	g.startedWith(params.StartToken)
 	s.groups[params.GroupID] = g
 	s.groupIDs[g.name] = params.GroupID
 	s.addMembers(ctx, g, params, starts)
 	s.askGroup(ctx, g)
+}
+
+// startedWith remembers the startToken of a group/start that has begun or extended the group.
+func (g *ensemble) startedWith(token string) {
+	if token == "" {
+		return
+	}
+	if len(g.tokens) == maxTokens {
+		g.tokens = slices.Delete(g.tokens, 0, 1)
+	}
+	g.tokens = append(g.tokens, token)
 }
 
 // addMembers puts processes of a group into the table, and has their actors spawned.
@@ -128,13 +142,13 @@ func (s *session) askGroup(ctx actor.Context, g *ensemble) {
 	}
 }
 
-// newGroup prepares a group and all its processes, in the order of params, or nothing.
-func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams) (prepared group.Prepared, starts []message.SpawnRequest, err *protocol.Error) {
-	if err := s.mayStartGroup(params); err != nil {
+// newGroup prepares a group and all its processes, in the order of params, or nothing. The processes in replaced give way.
+func (s *session) newGroup(ctx actor.Context, params protocol.GroupStartParams, replaced []*members.Process) (prepared group.Prepared, starts []message.SpawnRequest, err *protocol.Error) {
+	if err := s.mayStartGroup(params, len(replaced)); err != nil {
 		return group.Prepared{}, nil, err
 	}
 	for _, p := range params.Processes {
-		if s.processes.Get(p.ProcessID) != nil {
+		if old := s.processes.Get(p.ProcessID); old != nil && !slices.Contains(replaced, old) {
 			return group.Prepared{}, nil, notInGroup(p.ProcessID, errExists)
 		}
 	}
@@ -186,18 +200,19 @@ func notInGroup(id string, err *protocol.Error) *protocol.Error {
 	return err.Reword("process %s of the group: %s", wireerr.Clip(id), err.Message)
 }
 
-// mayStartGroup refuses a group that exists, or is too large.
-func (s *session) mayStartGroup(params protocol.GroupStartParams) *protocol.Error {
+// mayStartGroup refuses a group that exists, or is too large. The group of an extension that comes here has ended, and
+// so many processes give way.
+func (s *session) mayStartGroup(params protocol.GroupStartParams, replaced int) *protocol.Error {
 	if err := cmp.Or(wireerr.LongName("groupId", params.GroupID), wireerr.LongName("startToken", params.StartToken)); err != nil {
 		return err
 	}
 	if n := len(params.Processes); n > maxGroup {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidParams, "group %s has %d processes, the limit is %d", wireerr.Clip(params.GroupID), n, maxGroup)
 	}
-	if s.groups[params.GroupID] != nil {
+	if s.groups[params.GroupID] != nil && !params.Extend {
 		return protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest, "group %s already exists", params.GroupID)
 	}
-	if err := s.mayStart(len(params.Processes)); err != nil {
+	if err := s.mayStart(len(params.Processes) - replaced); err != nil {
 		return err
 	}
 	return mayDepend(params)
