@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,5 +180,32 @@ func TestOnlyNamed(t *testing.T) {
 	until("")
 	if want := map[string]string{"named": " output exited closed", "own": " output exited closed"}; !maps.Equal(seen, want) {
 		t.Errorf("notifications %v, want %v", seen, want)
+	}
+}
+
+// process/info names the role of each viewer.
+func TestViewersHaveRoles(t *testing.T) {
+	troupe := start(t, actors.Config{})
+	owner := connect(t, troupe)
+	id := owner.open("")
+	owner.start("a", "", "sleep", "1000")
+	control := controller(t, troupe, id, "")
+	observer := connect(t, troupe)
+	observer.open(fmt.Sprintf(`,"role":"observer","resumeSessionId":%q`, id))
+	var roles []string
+	waitFor(t, "three viewers", func() bool { // a Subscribe may be under way
+		var info protocol.ProcessInfoResult
+		if err := json.Unmarshal(control.call("process/info", `{"processId":"a"}`).Result, &info); err != nil {
+			t.Fatal(err)
+		}
+		roles = nil
+		for _, v := range info.Viewers {
+			roles = append(roles, string(v.Role))
+		}
+		return len(roles) == 3
+	})
+	slices.Sort(roles)
+	if want := []string{"controller", "observer", "owner"}; !slices.Equal(roles, want) {
+		t.Errorf("roles %q, want %q", roles, want)
 	}
 }

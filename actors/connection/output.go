@@ -67,7 +67,7 @@ func (c *connection) show(ctx actor.Context, p message.ProcessRef, m message.Sub
 func (c *connection) subscribe(ctx actor.Context, s *stream, m message.Subscribe) {
 	s.forget()
 	s.shown = true
-	m.Pull, m.Owner, m.Explicit = deliveryBytes, c.owns(), c.acks
+	m.Pull, m.Owner, m.Role, m.Explicit = deliveryBytes, c.owns(), c.role, c.acks
 	ctx.Request(s.ref.PID, m)
 }
 

@@ -97,8 +97,11 @@ func (p *process) info() protocol.ProcessInfoResult {
 	}
 	p.feed.Each(func(v *viewer) {
 		viewer := protocol.Viewer{Role: protocol.RoleObserver}
-		if v.Owner {
+		switch {
+		case v.Owner:
 			viewer.Role = protocol.RoleOwner
+		case v.Role != "":
+			viewer.Role = protocol.Role(v.Role)
 		}
 		if lag, since := p.feed.Lag(v); !since.IsZero() {
 			viewer.LagBytes, viewer.LagMs = lag, max(sinceMs(since), 1)

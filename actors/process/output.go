@@ -49,7 +49,7 @@ func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
 		return
 	}
 	key := message.KeyOf(ctx.Sender())
-	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Explicit: m.Explicit, Resumed: m.Resumed})
+	p.feed.Subscribe(time.Now(), key, ctx.Sender(), feed.Subscription{After: m.After, Now: m.Now, Acked: m.Acked, Owner: m.Owner, Role: string(m.Role), Explicit: m.Explicit, Resumed: m.Resumed})
 	if m.Owner {
 		p.awaitAhead(ctx)
 		p.held()

@@ -55,6 +55,7 @@ type Viewer[A any] struct {
 	// Fixed by Subscribe.
 	To    A
 	Owner bool
+	Role  string // as in Subscription
 	// explicit means: only an Ack acknowledges. Neither the place where the owner begins nor the
 	// reads of the owner acknowledge.
 	explicit bool
@@ -77,13 +78,14 @@ type Subscription struct {
 	Now      bool   // the cursor starts after the last entry; After does not count
 	Acked    bool   // of an owner: the cursor starts after the last acknowledged entry; After does not count
 	Owner    bool
-	Explicit bool // of an owner: only an Ack acknowledges
-	Resumed  bool // of an owner: its acknowledgements go on where they were
+	Role     string // told to people; "": not told
+	Explicit bool   // of an owner: only an Ack acknowledges
+	Resumed  bool   // of an owner: its acknowledgements go on where they were
 }
 
 // Subscribe adds a viewer, or replaces the viewer of the same key. The new viewer has asked for nothing.
 func (f *Feed[K, A]) Subscribe(now time.Time, key K, to A, s Subscription) *Viewer[A] {
-	v := &Viewer[A]{To: to, Owner: s.Owner, explicit: s.Explicit}
+	v := &Viewer[A]{To: to, Owner: s.Owner, Role: s.Role, explicit: s.Explicit}
 	switch {
 	case s.Now:
 		s.After = f.Log.Last()
