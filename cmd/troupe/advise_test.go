@@ -12,7 +12,7 @@ import (
 // An error that --cwd may mend says so, and no other error does.
 func TestAdvise(t *testing.T) {
 	at := func(url, cwd string) *runFlags {
-		return &runFlags{viewFlags: viewFlags{target: targetFlags{&target.Flags{URL: url}}}, cwd: cwd}
+		return &runFlags{viewFlags: viewFlags{target: &target.Flags{URL: url}}, cwd: cwd}
 	}
 	dir := protocol.Errorf(protocol.KindPolicy, protocol.CodeInternal, `cwd "/" is not allowed by the policy of this server (cwd)`)
 	for _, c := range []struct {

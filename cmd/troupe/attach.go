@@ -29,7 +29,7 @@ type attachFlags struct {
 }
 
 func newAttach(t *target.Flags) *cobra.Command {
-	o := &attachFlags{viewFlags: viewFlags{target: targetFlags{t}}}
+	o := &attachFlags{viewFlags: viewFlags{target: t}}
 	cmd := &cobra.Command{
 		Use:   "attach [flags] [SESSION/]PROCESS",
 		Short: "Watch a process, and type in its program",
@@ -76,7 +76,7 @@ type attacher struct {
 }
 
 func (a *attacher) run(name string) (int, error) {
-	sight, err := look(a.ctx, a.target.Flags, protocol.DetailProcesses)
+	sight, err := look(a.ctx, a.target, protocol.DetailProcesses)
 	if err != nil {
 		return a.ending(err)
 	}

@@ -253,7 +253,7 @@ type progressState struct {
 
 func (s progressState) line() string {
 	if s.lost > 0 {
-		return fmt.Sprintf("connection lost, reconnecting (%d s)", int(s.lost.Seconds()))
+		return show.LostFor(s.lost)
 	}
 	if s.totalFiles == 0 {
 		return "looking for files"

@@ -91,10 +91,10 @@ func (o *eventsFlags) run(ctx context.Context, w io.Writer) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && !lost:
-			fmt.Fprintf(os.Stderr, "troupe events: connection lost, reconnecting: %s\n", show.Harmless(err.Error()))
+			fmt.Fprintf(os.Stderr, "troupe events: %s: %s\n", show.Lost, show.Harmless(err.Error()))
 			lost = true
 		case err == nil && lost:
-			fmt.Fprintln(os.Stderr, "troupe events: connected again")
+			fmt.Fprintln(os.Stderr, "troupe events: "+show.Again)
 			lost = false
 		}
 		for i := range list {

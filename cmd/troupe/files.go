@@ -95,7 +95,7 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 	r := new(remote)
 	lost := func(d time.Duration) {
 		if r.silent.Swap(int64(d)) == 0 && d > 0 && !onTerminal(os.Stderr) {
-			fmt.Fprintf(os.Stderr, "troupe %s: connection lost, reconnecting for at most %v\n", name, filesTTL)
+			fmt.Fprintf(os.Stderr, "troupe %s: %s for at most %v\n", name, show.Lost, filesTTL)
 		}
 	}
 	c, err := t.Dial(ctx, &client.Options{

@@ -30,7 +30,7 @@ type dialer = func(context.Context) (transport.Conn, error)
 // exit.go. When it exits because the program has ended, no process of the program is left, and the terminal is in its
 // original mode. The function server starts a server in this process, for --here.
 func newRun(t *target.Flags, server func(user string) (_ dialer, shutdown func(), _ error)) *cobra.Command {
-	o := &runFlags{viewFlags: viewFlags{target: targetFlags{t}}}
+	o := &runFlags{viewFlags: viewFlags{target: t}}
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] PROGRAM [ARGUMENT...]",
 		Short: "Run a program on a server",
@@ -111,11 +111,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	}
 	r.state.Store(stateStarting)
 	if err := cmd.Start(r.ctx); err != nil {
-		if r.ctx.Err() != nil {
-			return r.failed(err)
-		}
-		code, why := failure(err)
-		return r.close(c, code, r.advise(err, why))
+		return r.notStarted(c, err)
 	}
 	if r.raw.Load() {
 		err = r.con.Raw()
@@ -159,7 +155,7 @@ func (r *runner) dial(server func(user string) (dialer, func(), error)) (c *clie
 		return c, shutdown, nil
 	}
 	if r.session != "" {
-		sight, err := look(r.ctx, r.target.Flags, "")
+		sight, err := look(r.ctx, r.target, "")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -186,7 +182,16 @@ func (r *runner) failed(err error) (int, error) {
 	return r.ending(err)
 }
 
-// close ends the session, unless it is another one's.
+// notStarted ends a command whose program did not start.
+func (r *runner) notStarted(c *client.Client, err error) (int, error) {
+	if r.ctx.Err() != nil {
+		return r.failed(err)
+	}
+	code, why := failure(err)
+	return r.close(c, code, r.advise(err, why))
+}
+
+// close ends the session, unless the command has joined the session of somebody else.
 func (r *runner) close(c *client.Client, code int, err error) (int, error) {
 	r.con.Restore()
 	r.state.Store(stateClosing)
@@ -221,11 +226,7 @@ func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 	}
 	r.state.Store(stateStarting)
 	if err := cmd.Start(r.ctx); err != nil {
-		if r.ctx.Err() != nil {
-			return r.failed(err)
-		}
-		code, why := failure(err)
-		return r.close(c, code, r.advise(err, why))
+		return r.notStarted(c, err)
 	}
 	fmt.Println(cmd.ID)
 	if cmd.Ready != nil {

@@ -153,7 +153,7 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 					return exitError{1, fmt.Errorf("%w; --force ends the server nevertheless", err)}
 				}
 				if state.Programs > 0 {
-					return exitError{1, fmt.Errorf("%s on it (troupe ps --server %s): end what runs first, or use --force", programsRun(state.Programs), target.LocalName)}
+					return exitError{1, fmt.Errorf("your own server still runs %s (troupe ps --server %s): end what runs first, or use --force", show.Count(state.Programs, "program"), target.LocalName)}
 				}
 			}
 			if err := t.StopOwn(ctx); err != nil {
@@ -165,14 +165,6 @@ get SIGTERM, and SIGKILL 2 s later. A server that does not run is no error.`,
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "end the server with all its programs")
 	return cmd
-}
-
-// programsRun says in words how many programs run.
-func programsRun(n int) string {
-	if n == 1 {
-		return "1 program runs"
-	}
-	return fmt.Sprintf("%d programs run", n)
 }
 
 // onlyLocal makes the user's own server the target, whatever the environment and the config file say.

@@ -81,6 +81,22 @@ func onSessions(cmd *cobra.Command, t *target.Flags, do func(context.Context, *d
 	return nil
 }
 
+// onSession runs do with a connection to the session that a person names.
+func onSession(cmd *cobra.Command, t *target.Flags, text string, do func(context.Context, *client.Client, protocol.SessionDetails) error) error {
+	return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
+		s, err := d.find(text)
+		if err != nil {
+			return err
+		}
+		c, err := join(ctx, t, s.SessionID)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return do(ctx, c, s)
+	})
+}
+
 // join attaches to a session beside its owner.
 func join(ctx context.Context, t *target.Flags, session string) (*client.Client, error) {
 	return t.Dial(ctx, &client.Options{Name: "troupe sessions", Session: session, Control: true, ReconnectFor: -1})
@@ -172,16 +188,7 @@ func newSessionsRename(t *target.Flags) *cobra.Command {
   troupe sessions rename 01J9ZK build`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
-				s, err := d.find(args[0])
-				if err != nil {
-					return err
-				}
-				c, err := join(ctx, t, s.SessionID)
-				if err != nil {
-					return err
-				}
-				defer c.Close()
+			return onSession(cmd, t, args[0], func(ctx context.Context, c *client.Client, _ protocol.SessionDetails) error {
 				return c.UpdateSession(ctx, client.SessionUpdate{Name: &args[1]})
 			})
 		},
@@ -251,16 +258,7 @@ server must ask for credentials (troupe serve --auth-token-file and others).`,
 			if o.list && o.end != "" {
 				return errors.New("--list and --end: choose one")
 			}
-			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
-				s, err := d.find(args[0])
-				if err != nil {
-					return err
-				}
-				c, err := join(ctx, t, s.SessionID)
-				if err != nil {
-					return err
-				}
-				defer c.Close()
+			return onSession(cmd, t, args[0], func(ctx context.Context, c *client.Client, s protocol.SessionDetails) error {
 				switch {
 				case o.list:
 					return o.printShares(ctx, cmd, c)

@@ -111,15 +111,7 @@ func (s *topSource) Command(verb string, r top.Ref) tea.ExecCommand {
 	if err != nil {
 		program = os.Args[0]
 	}
-	args := []string{verb}
-	for _, f := range []struct{ name, value string }{
-		{"--url", s.target.URL}, {"--server", s.target.Server},
-		{"--tls-ca", s.target.TLSCA}, {"--tls-cert", s.target.TLSCert}, {"--tls-key", s.target.TLSKey},
-	} {
-		if f.value != "" {
-			args = append(args, f.name, f.value)
-		}
-	}
+	args := append([]string{verb}, s.target.Args()...)
 	if verb == "logs" {
 		args = append(args, "--follow", "--tail", "1000")
 	}

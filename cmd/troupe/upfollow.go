@@ -102,9 +102,9 @@ func (p *printer) away(is bool) {
 	p.mu.Unlock()
 	switch {
 	case news && is:
-		p.note("connection lost, reconnecting; the programs go on")
+		p.note("%s; the programs go on", show.Lost)
 	case news:
-		p.note("connected again")
+		p.note("%s", show.Again)
 	}
 }
 

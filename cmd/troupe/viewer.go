@@ -388,7 +388,7 @@ func (v *viewer) comeBack() string {
 	if seq := cmd.Seq(); seq > 0 && !v.con.AlternateScreen() {
 		line += " --after " + strconv.FormatUint(seq, 10)
 	}
-	for _, flag := range v.flags.target.comeBack() {
+	for _, flag := range v.flags.target.Args() {
 		line += " " + word(flag)
 	}
 	return line + " " + word(cmd.ID)
@@ -448,25 +448,9 @@ func over(err error) (code int, why error, ok bool) {
 
 // viewFlags are the flags that run and attach share.
 type viewFlags struct {
-	target       targetFlags
+	target       *target.Flags
 	escape       string
 	detachKeys   string
 	keys         console.Keys
 	reconnectFor time.Duration
-}
-
-// targetFlags are the flags that name the server.
-type targetFlags struct{ *target.Flags }
-
-// comeBack returns the flags that name the same server on another command line.
-func (t targetFlags) comeBack() []string {
-	var flags []string
-	for _, f := range []struct{ name, value string }{
-		{"url", t.URL}, {"server", t.Server}, {"tls-ca", t.TLSCA}, {"tls-cert", t.TLSCert}, {"tls-key", t.TLSKey},
-	} {
-		if f.value != "" {
-			flags = append(flags, "--"+f.name, f.value)
-		}
-	}
-	return flags
 }

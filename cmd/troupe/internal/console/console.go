@@ -276,7 +276,7 @@ func (c *Console) show() {
 	c.link.Unlock()
 	if !c.errTerminal || c.dumb {
 		if !c.shown {
-			c.print("connection lost, reconnecting")
+			c.print(show.Lost)
 		}
 		c.at, c.shown = ownLines, true
 		return
@@ -310,7 +310,7 @@ func (c *Console) clear() {
 	c.shown = false
 	if c.at == ownLines {
 		if c.lostFor() == 0 {
-			c.print("connected again")
+			c.print(show.Again)
 		} else {
 			c.shown = true // one line is enough
 		}

@@ -1,14 +1,15 @@
 package console
 
 import (
-	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 )
 
 // lostText is the line about a lost connection.
 func lostText(since time.Duration, hint string) string {
-	return fmt.Sprintf("connection lost, reconnecting (%d s)%s", int(since.Seconds()), hint)
+	return show.LostFor(since) + hint
 }
 
 // A place says where on the terminal the line is.

@@ -194,14 +194,7 @@ func unknown(kind, text string, there []string, where string) error {
 }
 
 func ambiguous(kind, text string, candidates []string) error {
-	return nameError{fmt.Sprintf("%q names several %s: write one of %s", text, plural(kind), list(candidates)), ErrAmbiguous}
-}
-
-func plural(kind string) string {
-	if kind == "process" {
-		return "processes"
-	}
-	return kind + "s"
+	return nameError{fmt.Sprintf("%q names several %s: write one of %s", text, show.Plural(kind), list(candidates)), ErrAmbiguous}
 }
 
 func list(names []string) string {

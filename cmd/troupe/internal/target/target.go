@@ -55,6 +55,18 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE` with the key of --tls-cert")
 }
 
+// Args returns the flags with which another command uses the same server.
+func (f *Flags) Args() (args []string) {
+	for _, flag := range []struct{ name, value string }{
+		{"--url", f.URL}, {"--server", f.Server}, {"--tls-ca", f.TLSCA}, {"--tls-cert", f.TLSCert}, {"--tls-key", f.TLSKey},
+	} {
+		if flag.value != "" {
+			args = append(args, flag.name, flag.value)
+		}
+	}
+	return args
+}
+
 // A Target is a server, and the way to connect.
 type Target struct {
 	Name  string // in the config file, or LocalName; "": only the URL is known

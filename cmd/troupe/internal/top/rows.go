@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"slices"
 	"strings"
 )
@@ -118,7 +119,7 @@ func (t *table) rows(sessions []Session, processes []process) []row {
 func (t *table) session(rows []row, s *Session, list []*process) []row {
 	head := len(rows)
 	k := key{Ref: Ref{Session: s.ID}}
-	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), plural(len(list), "process")), state: s.State, folded: t.folded[k], usage: unknownUsage})
+	rows = append(rows, row{key: k, title: fmt.Sprintf("%s · %s", cmp.Or(s.Name, s.ID[:min(8, len(s.ID))]), show.Count(len(list), "process")), state: s.State, folded: t.folded[k], usage: unknownUsage})
 	if s.Omitted {
 		rows[head].why = "too many processes for one answer: see troupe ps --session"
 	}
@@ -156,7 +157,7 @@ func (t *table) group(rows []row, s *Session, name string, list []*process) []ro
 			rows = append(rows, processRow(p, 2))
 		}
 	}
-	rows[head].title = fmt.Sprintf("group %s · %s", name, plural(n, "process"))
+	rows[head].title = fmt.Sprintf("group %s · %s", name, show.Count(n, "process"))
 	return rows
 }
 
@@ -179,16 +180,6 @@ func (t *table) matches(p *process) bool {
 		}
 	}
 	return false
-}
-
-func plural(n int, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case strings.HasSuffix(what, "s"):
-		return fmt.Sprint(n, " ", what, "es")
-	}
-	return fmt.Sprint(n, " ", what, "s")
 }
 
 // failed reports whether the last run of the process of the row failed.

@@ -129,7 +129,7 @@ func (m *Model) header() line {
 	server := show.Harmless(m.opts.Server)
 	switch {
 	case !m.lost.IsZero():
-		return line{fmt.Sprintf("connection lost, reconnecting (%d s): %s", int(m.now.Sub(m.lost).Seconds()), show.Harmless(m.err.Error())), show.Bad}
+		return line{show.LostFor(m.now.Sub(m.lost)) + ": " + show.Harmless(m.err.Error()), show.Bad}
 	case m.asking && !m.asked.IsZero() && m.now.Sub(m.asked) >= silence:
 		return line{fmt.Sprintf("no answer for %d s from %s", int(m.now.Sub(m.asked).Seconds()), server), show.Bad}
 	case m.snapshot == nil:
@@ -141,8 +141,8 @@ func (m *Model) header() line {
 			running++
 		}
 	}
-	return line{fmt.Sprintf("%s, %s, %d running · every %s · %s", plural(len(m.snapshot.Sessions), "session"),
-		plural(len(m.processes), "process"), running, m.interval().Round(100*time.Millisecond), server), show.Bold}
+	return line{fmt.Sprintf("%s, %s, %d running · every %s · %s", show.Count(len(m.snapshot.Sessions), "session"),
+		show.Count(len(m.processes), "process"), running, m.interval().Round(100*time.Millisecond), server), show.Bold}
 }
 
 // list is the head of the table, and the rows that fit.

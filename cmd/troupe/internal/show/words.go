@@ -1,0 +1,32 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// All commands tell a person about the connection in these words.
+const (
+	Lost  = "connection lost, reconnecting"
+	Again = "connected again"
+)
+
+// LostFor returns Lost with the time since the connection was lost.
+func LostFor(since time.Duration) string { return fmt.Sprintf("%s (%d s)", Lost, int(since.Seconds())) }
+
+// Plural returns a word in the plural.
+func Plural(word string) string {
+	if strings.HasSuffix(word, "s") {
+		return word + "es"
+	}
+	return word + "s"
+}
+
+// Count returns a number and a word, in the plural unless n is 1: 1 process, 2 processes.
+func Count(n int, word string) string {
+	if n != 1 {
+		word = Plural(word)
+	}
+	return fmt.Sprint(n, " ", word)
+}
