@@ -96,6 +96,9 @@ func (a *attacher) run(name string) (int, error) {
 
 	cmd := c.Attach(at.Process, a.after)
 	cmd.Stdout, cmd.Stderr = &output{to: a.con.Stdout(), v: a.viewer}, &output{to: a.con.Stderr(), v: a.viewer}
+	if a.con.OneTerminal() {
+		cmd.Stderr = cmd.Stdout // one writer gets both in the order of the program
+	}
 	cmd.OnGap = func(g client.GapError) { a.con.Note("output is missing here, %s: %s", show.Bytes(g.Bytes), g.Reason) }
 	ended := at.info.Status != nil
 	if a.terminal() && at.info.TTY && !ended {

@@ -272,6 +272,28 @@ func TestLeavePipes(t *testing.T) {
 	}
 }
 
+// At a terminal, attach shows stdout and stderr in the order in which the server has them.
+func TestAttachOrder(t *testing.T) {
+	url, _ := startServer(t)
+	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "both", "--", "sh", "-c",
+		`for i in $(seq 40); do echo o$i.; sleep 0.01; echo e$i. >&2; sleep 0.01; done; exec sleep 1000`).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var logs string
+	for deadline := time.Now().Add(patience); !strings.Contains(logs, "o40.") || !strings.Contains(logs, "e40."); time.Sleep(50 * time.Millisecond) {
+		out, _ := troupe(t, "logs", "--url", url, "both").Output()
+		if logs = string(out); time.Now().After(deadline) {
+			t.Fatalf("output is missing: %q", logs)
+		}
+	}
+	d := atDesk(t, 30, 100, "attach", "--url", url, "both")
+	logs = strings.TrimSuffix(logs, "\n")
+	d.want(t, logs[strings.LastIndexByte(logs, '\n')+1:])
+	if shown := strings.ReplaceAll(d.before, "\r", ""); shown != logs {
+		t.Errorf("attach shows %q, want %q", shown, logs)
+	}
+}
+
 // troupe up --wait ends at once at ^C, and the programs go on.
 func TestUpWaitInterrupted(t *testing.T) {
 	url, _ := startServer(t)

@@ -199,6 +199,9 @@ func (c *Console) Stdout() *stream { return &stream{c, c.Out} }
 // Stderr returns the place for the program's stderr.
 func (c *Console) Stderr() *stream { return &stream{c, c.Err} }
 
+// OneTerminal reports whether a person sees stdout and stderr side by side.
+func (c *Console) OneTerminal() bool { return c.errTerminal && term.IsTerminal(int(c.Out.Fd())) }
+
 func (s *stream) Write(b []byte) (int, error) {
 	c := s.c
 	c.mu.Lock()
