@@ -205,7 +205,31 @@ func listenUnix(path string) (net.Listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
 	}
-	return l, nil
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	own, err := os.Lstat(path)
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen at unix://%s: %w", path, err)
+	}
+	return &unixListener{Listener: l, path: path, own: own}, nil
+}
+
+// A unixListener removes its socket file when it is closed. Another server may listen at the path by then, because
+// somebody has removed the file: the file of that server stays.
+type unixListener struct {
+	net.Listener
+	path   string
+	own    fs.FileInfo
+	closed sync.Once
+}
+
+func (l *unixListener) Close() error {
+	l.closed.Do(func() {
+		if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.own) {
+			os.Remove(l.path)
+		}
+	})
+	return l.Listener.Close()
 }
 
 // removeStale removes a socket file left behind by a killed server.

@@ -342,3 +342,31 @@ func TestWebsocketAtRPC(t *testing.T) {
 		}
 	}
 }
+
+// A server whose socket file was removed leaves the file of the next server at that path alone.
+func TestUnixSocketOfAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := Listen("unix://"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Listen("unix://"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the first server has removed the socket of the second: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v: want no socket after the end", err)
+	}
+}

@@ -275,6 +275,7 @@ func (f *Flags) startLocked(ctx context.Context, dir string, lock *os.File) erro
 	cmd.Stdout, cmd.Stderr = told, log
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, and no signal from a terminal
+	truncated(lock)                                      // any process may have the pid of the last server by now
 	err = cmd.Start()
 	told.Close()
 	if err != nil {

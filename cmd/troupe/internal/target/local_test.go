@@ -257,6 +257,11 @@ func TestFailedStart(t *testing.T) {
 	if _, err := f.Dial(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "start your own server") {
 		t.Error(err)
 	}
+	// The pid of an earlier server may be that of any process by now: StopOwn must not find it if a command is killed
+	// between the start of a server and the note of its pid.
+	if pid, err := os.ReadFile(filepath.Join(dir, lockFile)); err != nil || len(pid) > 0 {
+		t.Errorf("after a failed start the lock names process %q, %v", pid, err)
+	}
 }
 
 // A server of another version is used, and the user hears how to change the version.
