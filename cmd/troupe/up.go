@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,29 +180,56 @@ func sessionOf(ctx context.Context, t *target.Flags, project string) (string, er
 		return "", err
 	}
 	defer c.CloseSession(ctx)
+	return oldest(ctx, c, project)
+}
+
+// oldest returns the id of the oldest session of a project; "": there is none.
+func oldest(ctx context.Context, c *client.Client, project string) (string, error) {
 	list, err := c.Sessions(ctx, "")
 	if err != nil {
 		return "", err
 	}
-	for _, s := range list {
-		if s.Name == project && s.State != protocol.SessionClosing {
-			return s.SessionID, nil
-		}
+	list = slices.DeleteFunc(list, func(s protocol.SessionDetails) bool { return s.Name != project || s.State == protocol.SessionClosing })
+	if len(list) == 0 {
+		return "", nil
 	}
-	return "", nil
+	return slices.MinFunc(list, func(a, b protocol.SessionDetails) int {
+		return cmp.Or(cmp.Compare(a.CreatedAtMs, b.CreatedAtMs), cmp.Compare(a.SessionID, b.SessionID))
+	}).SessionID, nil
 }
 
-// connect joins the session of the project, or opens it.
-func (u *upper) connect(ctx context.Context) (err error) {
+// connect joins the session of the project, or opens it. If two commands open a session for the project at the same
+// time, both use the older one: a program never runs twice.
+func (u *upper) connect(ctx context.Context) error {
 	o := client.Options{Name: "troupe up", ReconnectFor: client.Forever, PingEvery: upPing, Silent: u.printer.silent, Lost: u.printer.lost, Resumed: u.printer.resumed}
-	if o.Session, err = sessionOf(ctx, u.flags, u.project.Name); err != nil {
+	join := func(session string) (err error) {
+		own := o
+		own.Session, own.Control = session, true
+		u.c, err = u.flags.Dial(ctx, &own)
 		return err
 	}
-	if o.Control = o.Session != ""; !o.Control {
-		o.SessionName, o.DetachedTTL, o.KeepRunning = u.project.Name, upTTL, true
+	session, err := sessionOf(ctx, u.flags, u.project.Name)
+	if err != nil {
+		return err
 	}
-	u.c, err = u.flags.Dial(ctx, &o)
-	return err
+	if session != "" {
+		return join(session)
+	}
+	own := o
+	own.SessionName, own.DetachedTTL, own.KeepRunning = u.project.Name, upTTL, true
+	c, err := u.flags.Dial(ctx, &own)
+	if err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Millisecond) // from now on each new session is younger: their ages are in milliseconds
+	if session, err = oldest(ctx, c, u.project.Name); err == nil && session == c.SessionID() {
+		u.c = c
+		return nil
+	}
+	if err := errors.Join(err, c.CloseSession(ctx)); err != nil {
+		return err
+	}
+	return join(session)
 }
 
 // groupOf returns the group of the project; the zero value: there is none.
@@ -229,6 +257,15 @@ func (u *upper) apply(ctx context.Context, programs []*compose.Program) error {
 	if err := u.connect(ctx); err != nil {
 		return err
 	}
+	err := u.change(ctx, programs)
+	if refused, ok := errors.AsType[*protocol.Error](err); ok && refused.Kind() == protocol.KindExists {
+		return u.change(ctx, programs) // another command has started a program meanwhile
+	}
+	return err
+}
+
+// change compares what runs with the file, and stops and starts programs.
+func (u *upper) change(ctx context.Context, programs []*compose.Program) error {
 	has, err := members(ctx, u.c)
 	if err != nil {
 		return err
