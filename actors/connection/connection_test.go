@@ -1,7 +1,10 @@
 package connection
 
 import (
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,6 +97,87 @@ func TestConnectionRefusesAHole(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// A receiver is an actor.
+type receiver func(actor.Context)
+
+func (r receiver) Receive(ctx actor.Context) { r(ctx) }
+
+// A process that the server gave up while the owner was away is a gap, an end and no silence for an owner that resumes with
+// resumeFrom, also if resumeFrom does not name the process. Others get only what they name.
+func TestGivenUpProcessesAreTold(t *testing.T) {
+	for _, test := range []struct {
+		name, params string
+		role         protocol.Role
+		removed      message.ProcessRemoved
+		late         bool // the process is given up after the Subscribe, before any delivery
+		want         []string
+	}{
+		{"unnamed", `,"resumeFrom":{}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, []string{"process/gap 4-7", "process/evicted 8", "process/closed 9"}},
+		{"named", `,"resumeFrom":{"p":5}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, []string{"process/gap 6-7", "process/evicted 8", "process/closed 9"}},
+		{"closed and read", `,"resumeFrom":{}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 7, Last: 7, Closed: true}, false, nil},
+		{"unnamed, while it is shown", `,"resumeFrom":{}`, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, true, []string{"process/gap 4-7", "process/evicted 8", "process/closed 9"}},
+		{"without resumeFrom", ``, protocol.RoleOwner, message.ProcessRemoved{Acked: 3, Last: 7}, false, nil},
+		{"controller", `,"resumeFrom":{}`, protocol.RoleController, message.ProcessRemoved{Acked: 3, Last: 7}, false, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+				session := spawn(func() actor.Actor {
+					return receiver(func(ctx actor.Context) {
+						test.removed.ID, test.removed.Reason = "p", "its actor failed too often"
+						switch m := ctx.Message().(type) {
+						case message.Attach:
+							answer := message.Attached{Token: m.Token, SessionID: "s", Session: ctx.Self(), Role: test.role}
+							if test.late {
+								answer.Processes = []message.ProcessRef{{ID: "p", PID: ctx.Self()}}
+							} else {
+								answer.Removed = []message.ProcessRemoved{test.removed}
+							}
+							ctx.Respond(answer)
+						case message.Subscribe:
+							ctx.Respond(test.removed)
+						}
+					})
+				})
+				ours, theirs := transport.Pipe("")
+				s := &env.Env{Config: config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults()}
+				spawn(func() actor.Actor { return connectionOf(s, session, theirs, false) })
+				for _, text := range []string{`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":"s","capabilities":{"gap":true}` + test.params + `}}`, `{"method":"initialized"}`} {
+					if err := ours.WriteMessage([]byte(text), false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var got []string
+				read := make(chan struct{})
+				go func() {
+					defer close(read)
+					for msg, err := ours.ReadMessage(); err == nil; msg, err = ours.ReadMessage() {
+						var n struct {
+							Method string
+							Params struct{ Seq, FromSeq, ToSeq uint64 }
+						}
+						if err := json.Unmarshal(msg, &n); err != nil || n.Method == "" {
+							continue // the answer to initialize
+						}
+						if n.Method == protocol.NotifyGap {
+							got = append(got, fmt.Sprintf("%s %d-%d", n.Method, n.Params.FromSeq, n.Params.ToSeq))
+							continue
+						}
+						got = append(got, fmt.Sprintf("%s %d", n.Method, n.Params.Seq))
+					}
+				}()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				ours.Close(protocol.CloseNormal, "")
+				<-read
+				if !slices.Equal(got, test.want) {
+					t.Errorf("the client got %q, want %q", got, test.want)
+				}
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // A client that acknowledges by session/ack is not acknowledged by Pongs.

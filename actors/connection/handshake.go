@@ -184,7 +184,8 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		case c.init.ResumeFrom != nil && c.owns():
 			c.rest = append(c.rest, p)
 			s := newStream(p)
-			s.out.Begin(0) // until the process says where the owner is; if the process is gone by then, a gap stands for all
+			s.acked = true
+			s.out.BeginNow()
 			c.streams[p.ID] = s
 		case c.named():
 			c.know(p)
@@ -193,7 +194,11 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 		}
 	}
 	for _, gone := range m.Removed {
-		if after, ok := c.init.ResumeFrom[gone.ID]; ok {
+		after, named := c.init.ResumeFrom[gone.ID]
+		if !named {
+			after = gone.Acked
+		}
+		if named || c.init.ResumeFrom != nil && c.owns() {
 			c.resume[gone.ID] = after
 			c.gone = append(c.gone, gone)
 		}

@@ -17,6 +17,7 @@ type stream struct {
 	out     window.Stream[*stream]
 	ref     message.ProcessRef
 	shown   bool              // a Subscribe was sent
+	acked   bool              // begins after the entry that the owner has acknowledged last; only the process knows which
 	unnamed bool              // the client wants no notifications: the stream is for requests about the process
 	waiting *message.Delivery // its turn, in the window; nil: none
 	command *runningCommand   // nil: the stream is of a process
@@ -235,8 +236,12 @@ func (c *connection) removed(ctx actor.Context, m message.ProcessRemoved) {
 	delete(c.streams, m.ID)
 	c.passLast(ctx, s)
 	sent := s.out.Last()
-	if !s.out.Placed() {
-		sent = m.Last // nothing has come since the Subscribe
+	switch { // nothing has come since the Subscribe
+	case s.out.Placed():
+	case s.acked:
+		sent = m.Acked
+	default:
+		sent = m.Last
 	}
 	switch {
 	case s.unnamed, s.out.Closed(), m.Closed && sent >= m.Last:

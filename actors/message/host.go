@@ -171,6 +171,7 @@ type ProcessRemoved struct {
 	// process up.
 	Reason string
 	Last   uint64 // the last seq of the log; 0: unknown
+	Acked  uint64 // the owner has acknowledged all entries up to this seq
 	Closed bool   // Last is the seq of closed: a viewer that has Last has missed nothing
 }
 

@@ -58,12 +58,14 @@ type ProcessClosed struct{ Name string } // of the actor
 type ProcessRetired struct {
 	ID, Name string // the client's id, and the name of the actor
 	Last     uint64 // the seq of closed
+	Acked    uint64 // as in ProcessEnded
 }
 
 // ProcessEnded is the last message of a process to its session.
 type ProcessEnded struct {
 	Name   string // of the actor
 	Last   uint64 // the last seq of the log
+	Acked  uint64 // the owner has acknowledged all entries up to this seq
 	Closed bool   // Last is the seq of closed
 	Left   error  // names programs of the process that were not seen gone; nil: none
 }

@@ -208,7 +208,7 @@ func (p *process) doTell(ctx actor.Context, a life.Action) {
 	case life.TellGone:
 		ctx.Send(p.group, message.MemberGone{ID: p.id, Name: p.name, Reason: a.Reason, GivenUp: a.GivenUp})
 	case life.TellRetired:
-		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last()})
+		ctx.Request(p.session, message.ProcessRetired{ID: p.id, Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked()})
 	case life.Unstarted:
 		p.env.Log.Warn("the server cannot start a run, and tries again", "actor", p.name, "run", a.Run, "every", life.StartRetry, "err", a.Err)
 	case life.StopActor:

@@ -237,7 +237,7 @@ func (p *process) end(ctx actor.Context) {
 	p.life.End()
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
-	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
+	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
 	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt} {
 		a.Stop()
 	}

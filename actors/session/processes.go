@@ -148,7 +148,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 // processRetired frees the id of a process whose retention is over.
 func (s *session) processRetired(ctx actor.Context, m message.ProcessRetired) {
 	if p := s.processes.Named(m.Name); p != nil {
-		s.tellAttached(ctx, message.ProcessRemoved{ID: m.ID, Last: m.Last, Closed: true})
+		s.tellAttached(ctx, message.ProcessRemoved{ID: m.ID, Last: m.Last, Acked: m.Acked, Closed: true})
 		s.env.At(ctx, env.RetiredTold)
 		s.processes.Retire(p)
 		if reason, closing := s.life.Closing(); closing {
@@ -168,7 +168,7 @@ func (s *session) processGone(ctx actor.Context, name string) {
 		for _, r := range p.Asked {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
 		}
-		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Closed: p.Ended.Closed}
+		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Acked: p.Ended.Acked, Closed: p.Ended.Closed}
 		// A removal is remembered as long as a closed process is kept.
 		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)
 		s.tellAttached(ctx, removed)

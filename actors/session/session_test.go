@@ -113,9 +113,9 @@ func TestOrphanIsStopped(t *testing.T) {
 // A client that attaches late hears of a process that was given up.
 func TestRemovalIsRemembered(t *testing.T) {
 	l := newLone(t, lifetime.New(time.Now(), lifetime.Limits{TTL: -1}), &members.Process{ID: "p", Name: "p-1"})
-	l.send(message.ProcessEnded{Name: "p-1", Last: 7})
+	l.send(message.ProcessEnded{Name: "p-1", Last: 7, Acked: 5})
 	l.send(message.Gone{Who: actor.NewPID(l.test.Address, "elsewhere/p-1")})
-	want := message.ProcessRemoved{ID: "p", Reason: "its actor failed too often", Last: 7}
+	want := message.ProcessRemoved{ID: "p", Reason: "its actor failed too often", Last: 7, Acked: 5}
 	if got := hear[message.ProcessRemoved](l); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -280,6 +280,9 @@ func (f *Feed[K, A]) Watched() bool {
 // Last returns the newest seq of the log, also after Close.
 func (f *Feed[K, A]) Last() uint64 { return max(f.last, f.Log.Last()) }
 
+// Acked returns the seq up to which the owner has acknowledged all entries.
+func (f *Feed[K, A]) Acked() uint64 { return f.owner.acked }
+
 // Close frees the log. Nobody reads the log any more. Close may be repeated.
 func (f *Feed[K, A]) Close() {
 	f.last = f.Last()
