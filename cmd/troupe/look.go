@@ -56,9 +56,6 @@ func (s *sight) close() {
 	}
 }
 
-// ended reports whether the process has ended for good.
-func ended(p *protocol.ProcessInfo) bool { return p.State == "exited" || p.State == "closed" }
-
 // find finds the processes that a person named. The error names all that were not found.
 func (s *sight) find(names []string) (found []named, err error) {
 	all := pick.Of(s.sessions)

@@ -39,7 +39,7 @@ func newPs(t *target.Flags) *cobra.Command {
 		Use:   "ps [flags]",
 		Short: "List the processes of your sessions",
 		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
-for as long as the server knows them.
+for as long as the server knows them. A process is exited while descendants of its ended program hold the output.
 
 CPU is the time that the run and its descendants have used. MEMORY needs the memory controller of cgroups:
 troupe doctor says if it is missing. WAITS FOR says why a process is quiet, or how it ended.`,
@@ -115,7 +115,7 @@ func (o *psFlags) list(ctx context.Context, w io.Writer) error {
 			fmt.Fprintf(os.Stderr, "troupe ps: the processes of session %s are left out, because the answer was too long: see them with --session %[1]s\n", show.Harmless(pick.Label(all, session.SessionID)))
 		}
 		for _, p := range session.List {
-			if o.all || !ended(&p.ProcessInfo) {
+			if o.all || !pick.Ended(&p.ProcessInfo) {
 				list = append(list, psEntry{session.SessionID, session.Name, p})
 			}
 		}
@@ -157,10 +157,10 @@ type psEntry struct {
 
 // stateCell is the state of a process for people.
 func stateCell(p *protocol.ProcessInfoResult) show.Cell {
-	switch p.State {
-	case "running":
-		return show.Cell{Text: "running", Style: show.Good}
-	case "exited", "closed":
+	switch protocol.State(p.State) {
+	case protocol.StateRunning:
+		return show.Cell{Text: p.State, Style: show.Good}
+	case protocol.StateClosed:
 		style := show.Dim
 		if p.Status != nil && p.Status.ExitCode != 0 {
 			style = show.Bad

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -63,7 +64,7 @@ func restart(ctx context.Context, p *client.Process, n *named) (run int, err err
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("the old run has been told to end, and no new run has begun so far: %w; see troupe info", err)
-		case ended(&info.ProcessInfo):
+		case pick.ProgramEnded(&info.ProcessInfo):
 			return 0, errors.New("the process has ended, and no new run has begun: see troupe info")
 		case info.State == string(protocol.StateRunning) && (!ran || info.Run > n.info.Run):
 			return info.Run, nil

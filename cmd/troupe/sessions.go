@@ -164,7 +164,7 @@ func sessionsTable(list []protocol.SessionDetails, now time.Time) *show.Table {
 // running returns how many processes of a session have not ended.
 func running(s protocol.SessionDetails) (n int) {
 	for _, p := range s.List {
-		if protocol.State(p.State) != protocol.StateClosed {
+		if !pick.Ended(&p.ProcessInfo) {
 			n++
 		}
 	}
@@ -305,7 +305,7 @@ end it    troupe sessions share %s --end %s
 // example returns a process of the session that a guest may attach to.
 func example(s protocol.SessionDetails) string {
 	for _, p := range s.List {
-		if protocol.State(p.State) != protocol.StateClosed {
+		if !pick.Ended(&p.ProcessInfo) {
 			return show.Harmless(p.ProcessID)
 		}
 	}

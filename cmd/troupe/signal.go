@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
@@ -38,14 +39,14 @@ In a terminal, the foreground job has a process group of its own: type ^C there 
 	}
 }
 
-// alive returns an error if the process has ended.
+// alive returns an error if the program has ended.
 func (n *named) alive() error {
-	if !ended(&n.info.ProcessInfo) {
+	if !pick.ProgramEnded(&n.info.ProcessInfo) {
 		return nil
 	}
 	how := ""
 	if n.info.Status != nil {
 		how = ": " + why.Ended(n.info.Status)
 	}
-	return fmt.Errorf("the process has ended%s; troupe ps lists those that run", how)
+	return fmt.Errorf("the program has ended%s; troupe ps lists those that run", how)
 }

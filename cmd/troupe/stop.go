@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
@@ -68,7 +69,7 @@ func endOne(ctx context.Context, w io.Writer, p *client.Process, n *named, grace
 		return err
 	}
 	what := "has ended"
-	if ended(&n.info.ProcessInfo) {
+	if pick.ProgramEnded(&n.info.ProcessInfo) {
 		what = "had ended before"
 	}
 	status.Reason = "" // the person knows

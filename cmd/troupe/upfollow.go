@@ -13,6 +13,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
@@ -381,7 +382,7 @@ func (u *upper) kill(sig syscall.Signal) error {
 	return exitError{exitSignal + int(sig), nil}
 }
 
-// closeIfEmpty ends the session if none of its processes lives.
+// closeIfEmpty ends the session if all its programs have ended.
 func (u *upper) closeIfEmpty() {
 	ctx, cancel := context.WithTimeout(context.Background(), upKill)
 	defer cancel()
@@ -390,7 +391,7 @@ func (u *upper) closeIfEmpty() {
 		return
 	}
 	for _, p := range list {
-		if p.State != "closed" && p.State != "exited" {
+		if !pick.ProgramEnded(&p) {
 			return
 		}
 	}

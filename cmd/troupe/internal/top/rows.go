@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"slices"
 	"strings"
@@ -163,7 +164,7 @@ func (t *table) group(rows []row, s *Session, name string, list []*process) []ro
 
 func processRow(p *process, depth int) row {
 	r := row{key: key{Ref: p.Ref}, process: p, depth: depth, title: p.Process, state: p.info.State, why: p.why, usage: p.usage}
-	if r.state == "exited" || r.state == "closed" {
+	if pick.Ended(&p.info.ProcessInfo) {
 		r.state = "ended"
 	}
 	return r
