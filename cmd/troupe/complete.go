@@ -47,6 +47,10 @@ func addCompletion(root *cobra.Command, t *target.Flags) {
 			for _, shell := range cmd.Commands() {
 				shell.Short = "Print the completion for " + shell.Name()
 				shell.Example = completionExamples[shell.Name()]
+				if shell.Name() == "bash" {
+					shell.RunE = printBashCompletion
+					shell.Long = "Prints the completion for bash. The package bash-completion loads it from the file of the example. Without\nthe package, write source <(troupe completion bash) into ~/.bashrc."
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,6 +105,40 @@ func TestCompletionIsQuiet(t *testing.T) {
 	for _, path := range []string{ran, filepath.Join(dir, "troupe", "server.lock")} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s was made", path)
+		}
+	}
+}
+
+// The completion works in a bash without the package bash-completion.
+func TestCompletionInBash(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash")
+	}
+	script, err := troupe(t, "completion", "bash", "--no-descriptions").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "troupe")); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{"troupe atta": "attach", "troupe completion ba": "bash", "troupe signal web HU": "HUP", "troupe sessions sha": "share"} {
+		cmd := exec.Command(bash, "--norc", "--noprofile", "-s")
+		cmd.Env = append(troupe(t).Env, "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.Stdin = strings.NewReader(string(script) + `
+compopt() { :; } # of bash: only while bash completes
+COMP_LINE="` + line + `" COMP_POINT=${#COMP_LINE} COMP_WORDS=(` + line + `) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+__start_troupe
+printf '%s\n' "${COMPREPLY[@]}"
+`)
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%q: %v: %q, want %q", line, err, out, want)
 		}
 	}
 }
