@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -331,345 +331,24 @@ func (r *reader) dependencies(n *yaml.Node, what string) (all []Dependency) {
 	return all
 }
 
-// check is a command or an address for a probe to try.
-func (r *reader) probeTargets(what string, probe *protocol.Probe) []key {
-	return []key{
-		{[]string{"exec", "command", "test"}, func(n *yaml.Node) {
-			if alias(n).Kind != yaml.MappingNode {
-				probe.Argv = r.command(n, what+".exec")
-				return
-			}
-			r.mapping(n, what+".exec", []key{{[]string{"command"}, func(n *yaml.Node) { probe.Argv = r.command(n, what+".exec.command") }}}, map[string]string{"working_dir": "a probe runs in the directory of the program"})
-			if len(probe.Argv) == 0 {
-				r.fault(n, "%s.exec has no command", what)
-				probe.Argv = []string{""}
-			}
-		}},
-		{[]string{"http_get", "http"}, func(n *yaml.Node) { probe.HTTP = r.httpGet(n, what+".http_get") }},
-	}
-}
-
-// httpGet reads a URL, or its parts.
-func (r *reader) httpGet(n *yaml.Node, what string) string {
-	if alias(n).Kind == yaml.ScalarNode {
-		s, ok := r.scalar(n, what)
-		if u, err := url.Parse(s); ok && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-			r.fault(n, "%s is %s, expected a URL such as http://127.0.0.1:8080/health", what, quote(s))
-		}
-		return s
-	}
-	host, port, path, scheme := "127.0.0.1", "", "/", "http"
-	r.mapping(n, what, []key{
-		{[]string{"host"}, r.text(&host, what+".host")},
-		{[]string{"port"}, func(n *yaml.Node) {
-			if v, ok := r.number(n, what+".port", 1, 65535); ok {
-				port = strconv.FormatInt(v, 10)
-			}
-		}},
-		{[]string{"path"}, r.text(&path, what+".path")},
-		{[]string{"scheme"}, func(n *yaml.Node) {
-			if r.text(&scheme, what+".scheme")(n); strings.ToLower(scheme) != "http" && strings.ToLower(scheme) != "https" {
-				r.fault(n, "%s.scheme is %s, expected http or https", what, quote(scheme))
-			}
-		}},
-	}, map[string]string{"headers": "a probe sends no headers", "status_code": "a probe takes the status 200 to 399 for a success"})
-	if port == "" {
-		if strings.ToLower(scheme) == "https" {
-			port = "443"
-		} else {
-			port = "80"
-		}
-	}
-	return strings.ToLower(scheme) + "://" + net.JoinHostPort(host, port) + "/" + strings.TrimPrefix(path, "/")
-}
-
-// probeTimes are the keys of both probes.
-func (r *reader) probeTimes(what string, delay, period, timeout *time.Duration, failures *int64) []key {
-	keys := []key{{[]string{"failure_threshold", "retries"}, func(n *yaml.Node) {
-		if v, ok := r.number(n, what+".failure_threshold", 1, 1000); ok {
-			*failures = v
-		}
-	}}, {[]string{"success_threshold"}, func(n *yaml.Node) {
-		r.number(n, what+".success_threshold", 1, 1)
-	}}}
-	keys = append(keys, r.durationKeys(delay, what, "initial_delay", "start_period")...)
-	keys = append(keys, r.durationKeys(period, what, "period", "interval")...)
-	return append(keys, r.durationKeys(timeout, what, "timeout")...)
-}
-
-const unsetTime = time.Duration(-1)
-
-func (r *reader) readiness(n *yaml.Node, what string, p *Program) {
-	if p.Ready != nil {
-		r.fault(n, "%s and another readiness_probe: leave one out", what)
-		return
-	}
-	var probe protocol.Probe
-	ready := new(protocol.Ready)
-	delay, period, timeout, within, pause := unsetTime, unsetTime, unsetTime, DefaultStartTime, unsetTime
-	failures := int64(0)
-	keys := append(r.probeTargets(what, &probe), []key{
-		{[]string{"tcp", "tcp_socket"}, func(n *yaml.Node) { ready.TCP = r.tcp(n, what+".tcp") }},
-		{[]string{"unix"}, r.text(&ready.Unix, what+".unix")},
-		{[]string{"file"}, r.text(&ready.File, what+".file")},
-		{[]string{"log_line", "line"}, func(n *yaml.Node) {
-			r.text(&ready.Line, what+".log_line")(n)
-			if _, err := regexp.Compile(ready.Line); err != nil {
-				r.fault(n, "%s.log_line: %v", what, err)
-			}
-		}},
-	}...)
-	keys = append(keys, r.probeTimes(what, &delay, &period, &timeout, &failures)...)
-	keys = append(keys, r.durationKeys(&within, what, "start_timeout")...)
-	keys = append(keys, r.durationKeys(&pause, what, "delay")...)
-	before := len(r.errs)
-	r.mapping(n, what, keys, nil)
-	if len(r.errs) > before {
-		p.Ready = ready
-		return
-	}
-	count := 0
-	for _, is := range []bool{len(probe.Argv) > 0, probe.HTTP != "", ready.TCP != "", ready.Unix != "", ready.File != "", ready.Line != "", pause >= 0} {
-		if is {
-			count++
-		}
-	}
-	if count != 1 {
-		r.fault(n, "%s has %d conditions, expected one of exec, http_get, tcp, unix, file, log_line and delay", what, count)
-	}
-	switch {
-	case pause >= 0:
-		ready.DelayMs = millis(pause)
-	case len(probe.Argv) > 0 || probe.HTTP != "":
-		if period < 0 {
-			period = time.Second
-		}
-		probe.EveryMs = max(*millis(period), 1)
-		if timeout >= 0 {
-			probe.TimeoutMs = *millis(timeout)
-		}
-		if delay > 0 {
-			probe.DelayMs = millis(delay)
-		}
-		ready.Probe = &probe
-	}
-	if pause < 0 {
-		ready.TimeoutMs = millis(within)
-	}
-	p.Ready = ready
-}
-
-func (r *reader) tcp(n *yaml.Node, what string) string {
-	if alias(n).Kind == yaml.MappingNode {
-		host, port := "127.0.0.1", int64(0)
-		r.mapping(n, what, []key{
-			{[]string{"host"}, r.text(&host, what+".host")},
-			{[]string{"port"}, func(n *yaml.Node) { port, _ = r.number(n, what+".port", 1, 65535) }},
-		}, nil)
-		if port == 0 {
-			r.fault(n, "%s has no port", what)
-		}
-		return net.JoinHostPort(host, strconv.FormatInt(port, 10))
-	}
-	s, ok := r.scalar(n, what)
-	if !ok {
-		return ""
-	}
-	if _, err := strconv.Atoi(s); err == nil {
-		s = "127.0.0.1:" + s
-	}
-	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
-		r.fault(n, "%s is %s, expected HOST:PORT", what, quote(s))
-	}
-	return s
-}
-
-func (r *reader) liveness(n *yaml.Node, what string, p *Program) {
-	var probe protocol.Probe
-	delay, period, timeout, silence := unsetTime, unsetTime, unsetTime, unsetTime
-	failures := int64(0)
-	keys := append(r.probeTargets(what, &probe), r.probeTimes(what, &delay, &period, &timeout, &failures)...)
-	keys = append(keys, r.durationKeys(&silence, what, "silence")...)
-	before := len(r.errs)
-	r.mapping(n, what, keys, map[string]string{"tcp": "write exec or http_get", "log_line": "write silence: TIME, for a program that always writes"})
-	p.Liveness = new(protocol.Liveness)
-	if len(r.errs) > before {
-		return
-	}
-	has := len(probe.Argv) > 0 || probe.HTTP != ""
-	switch {
-	case len(probe.Argv) > 0 && probe.HTTP != "":
-		r.fault(n, "%s has exec and http_get, expected one of them", what)
-	case !has && silence <= 0:
-		r.fault(n, "%s has nothing to look at: write exec, http_get or silence", what)
-	}
-	if silence > 0 {
-		p.Liveness.SilenceMs = *millis(silence)
-	}
-	if has {
-		if period >= 0 {
-			probe.EveryMs = max(*millis(period), 1)
-		}
-		if timeout >= 0 {
-			probe.TimeoutMs = *millis(timeout)
-		}
-		if delay >= 0 {
-			probe.DelayMs = millis(delay)
-		}
-		probe.Failures = uint64(failures)
-		p.Liveness.Probe = &probe
-	}
-}
-
 func millis(d time.Duration) *uint64 {
 	ms := uint64((d + time.Millisecond - 1) / time.Millisecond)
 	return &ms
 }
 
-// restarts collects the keys about restarts from all their places.
-type restarts struct {
-	name      string
-	most      int64 // restarts in the window; -1: unlimited; 0: not said
-	window    time.Duration
-	backoff   *protocol.Backoff
-	giveUp    []int
-	unlimited bool
-}
-
-var policies = map[string]string{
-	"no": "temporary", "never": "temporary", "false": "temporary", "temporary": "temporary",
-	"on_failure": "transient", "on-failure": "transient", "transient": "transient",
-	"always": "permanent", "unless_stopped": "permanent", "unless-stopped": "permanent", "permanent": "permanent",
-}
-
-// restart reads the name of a policy, or a mapping.
-func (r *reader) restart(n *yaml.Node, what string, to *restarts) {
-	if alias(n).Kind == yaml.MappingNode {
-		r.mapping(n, what, append(r.restartKeys(what, to), key{[]string{"policy"}, func(n *yaml.Node) { r.restart(n, what+".policy", to) }}), nil)
-		return
-	}
-	s, ok := r.scalar(n, what)
-	if !ok {
-		return
-	}
-	if to.name != "" {
-		r.fault(n, "%s: the policy is there twice", what)
-	}
-	if policies[s] == "" {
-		hint := ""
-		if s == "exit_on_failure" {
-			hint = "; see troupe up --abort-on-exit"
-		}
-		r.fault(n, "%s is %s, expected no, on_failure or always%s", what, quote(s), hint)
-		s = "no"
-	}
-	to.name = s
-}
-
-func (r *reader) restartKeys(what string, to *restarts) []key {
-	keys := []key{
-		{[]string{"max_restarts"}, func(n *yaml.Node) {
-			if s := alias(n).Value; s == "unlimited" {
-				to.unlimited = true
-			} else if v, ok := r.number(n, what+".max_restarts", 1, 1000); ok {
-				to.most = v
-			} else {
-				r.errs[len(r.errs)-1].Text += ", or unlimited"
-			}
-		}},
-		{[]string{"backoff"}, func(n *yaml.Node) { to.backoff = r.backoff(n, what+".backoff") }},
-		{[]string{"backoff_seconds"}, func(n *yaml.Node) {
-			var d time.Duration
-			r.durationKeys(&d, what, "backoff")[1].read(n)
-			to.backoff = steady(d)
-		}},
-		{[]string{"give_up_on"}, func(n *yaml.Node) {
-			codes, _ := r.list(n, what+".give_up_on", true)
-			for _, s := range codes {
-				code, err := strconv.Atoi(s)
-				if err != nil || code < 0 || code > 255 {
-					r.fault(n, "%s.give_up_on has %s, expected an exit code from 0 to 255", what, quote(s))
-				}
-				to.giveUp = append(to.giveUp, code)
-			}
-		}},
-	}
-	return append(keys, r.durationKeys(&to.window, what, "restart_window")...)
-}
-
-// steady is a backoff with a constant delay.
-func steady(d time.Duration) *protocol.Backoff {
-	none := 0.0
-	return &protocol.Backoff{InitialMs: millis(d), MaxMs: millis(max(d, time.Millisecond)), Factor: 1, Jitter: &none}
-}
-
-func (r *reader) backoff(n *yaml.Node, what string) *protocol.Backoff {
-	if alias(n).Kind == yaml.ScalarNode {
-		d, _ := r.duration(n, what)
-		return steady(d)
-	}
-	initial, most := 100*time.Millisecond, 30*time.Second
-	jitter := 0.2
-	b := &protocol.Backoff{Factor: 2, Jitter: &jitter}
-	float := func(to *float64, what string, least, most float64) func(*yaml.Node) {
-		return func(n *yaml.Node) {
-			s, ok := r.scalar(n, what)
-			if v, err := strconv.ParseFloat(s, 64); ok && (err != nil || !(least <= v && v <= most)) {
-				r.fault(n, "%s is %s, expected a number from %v to %v", what, quote(s), least, most)
-			} else if ok {
-				*to = v
-			}
-		}
-	}
-	keys := append(r.durationKeys(&initial, what, "initial"), r.durationKeys(&most, what, "max")...)
-	r.mapping(n, what, append(keys, key{[]string{"factor"}, float(&b.Factor, what+".factor", 1, 100)}, key{[]string{"jitter"}, float(&jitter, what+".jitter", 0, 1)}), nil)
-	b.InitialMs, b.MaxMs = millis(initial), millis(max(most, time.Millisecond))
-	return b
-}
-
-func (s *restarts) policy() protocol.Restart {
-	p := protocol.Restart{Policy: policies[s.name], Backoff: s.backoff}
-	if p.Policy == "" {
-		p.Policy = "temporary"
-	}
-	if p.Policy == "temporary" {
-		p.Backoff = nil
-		return p
-	}
-	restarts, window := uint64(DefaultMaxRestarts), DefaultWindow
-	if s.most > 0 {
-		restarts = uint64(s.most)
-	}
-	if s.window > 0 {
-		window = s.window
-	}
-	if s.unlimited {
-		restarts, window = 1000, time.Millisecond // no program fails a thousand times in a millisecond
-	}
-	p.Intensity = &protocol.Intensity{Restarts: &restarts, PeriodMs: millis(window)}
-	if len(s.giveUp) > 0 {
-		p.GiveUp = &protocol.GiveUp{ExitCodes: s.giveUp}
-	}
-	return p
-}
-
-var signals = map[string]protocol.Signal{
-	"INT": protocol.SignalInterrupt, "2": protocol.SignalInterrupt, "INTERRUPT": protocol.SignalInterrupt,
-	"TERM": protocol.SignalTerminate, "15": protocol.SignalTerminate, "TERMINATE": protocol.SignalTerminate,
-	"KILL": protocol.SignalKill, "9": protocol.SignalKill,
-	"HUP": protocol.SignalHangup, "1": protocol.SignalHangup, "HANGUP": protocol.SignalHangup,
-	"QUIT": protocol.SignalQuit, "3": protocol.SignalQuit,
-	"USR1": protocol.SignalUsr1, "10": protocol.SignalUsr1, "USR2": protocol.SignalUsr2, "12": protocol.SignalUsr2,
+// stopSignals are the signals for the end of a program.
+var stopSignals = []protocol.Signal{
+	protocol.SignalTerminate, protocol.SignalInterrupt, protocol.SignalQuit, protocol.SignalHangup, protocol.SignalUsr1, protocol.SignalUsr2, protocol.SignalKill,
 }
 
 func (r *reader) shutdown(n *yaml.Node, what string, p *Program) {
 	keys := append(r.durationKeys(&p.StopTimeout, what, "timeout"), key{[]string{"signal"}, func(n *yaml.Node) {
 		s, ok := r.scalar(n, what+".signal")
-		sig := signals[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
-		if ok && sig == "" {
+		signal, err := sig.Parse(s)
+		if ok && (err != nil || !slices.Contains(stopSignals, signal)) {
 			r.fault(n, "%s.signal is %s, expected SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGKILL", what, quote(s))
 		}
-		p.StopSignal = sig
+		p.StopSignal = signal
 	}})
 	r.mapping(n, what, keys, map[string]string{"command": "a program is stopped by a signal", "parent_only": "the signal goes to the process group of the program"})
 	if p.StopTimeout > time.Hour {
