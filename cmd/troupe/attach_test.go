@@ -19,8 +19,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// A swallower is a TCP proxy. While silent is set it passes nothing on and closes nothing, as a network that drops
-// packets; a connection that has lost bytes stays silent.
+// A swallower is a TCP proxy. While silent is set, the proxy passes nothing on and closes nothing, like a network
+// dropping packets. A connection stays silent after a loss of bytes.
 type swallower struct {
 	net.Listener
 	silent atomic.Bool
@@ -130,7 +130,7 @@ func (d *desk) enter(keys string) {
 	}
 }
 
-// exit waits for the end of the command, and returns its exit code and what it wrote meanwhile.
+// exit waits for the end of the command, and returns its exit code and its output meanwhile.
 func (d *desk) exit() (code int, rest string) {
 	d.t.Helper()
 	deadline := time.After(patience)

@@ -19,7 +19,7 @@ import (
 // completeTime is how long a person who presses Tab waits for a server at most.
 const completeTime = time.Second
 
-// A completer returns the words that may stand where a word that begins with begin is being typed.
+// A completer returns the possible words for an argument of which a person has typed begin.
 type completer func(ctx context.Context, t *target.Flags, begin string) []string
 
 // completers are the completions of arguments and flags, by the word for it in the usage line of a command, such as
@@ -106,7 +106,7 @@ func answer(cmd *cobra.Command, t *target.Flags, c completer, line []string, beg
 // unsafe reports whether a shell's completion would not pass a character on as it is.
 func unsafe(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("'\"\\$`", r) }
 
-// argumentsOf returns the words of a usage line that stand for arguments, and which of them may be repeated; -1: none.
+// argumentsOf returns the words for arguments of a usage line, and the index of the repeated word; -1: none.
 func argumentsOf(use string) (words []string, repeated int) {
 	repeated = -1
 	for i, field := range strings.Fields(use) {
@@ -121,8 +121,8 @@ func argumentsOf(use string) (words []string, repeated int) {
 	return words, repeated
 }
 
-// possible returns a completer for the argument at index i: a word that may be repeated may stand there, or one after
-// it. Nil: files are completed.
+// possible returns a completer for the argument at index i. From the first repeated word on, the argument may be the
+// repeated word or a later word. Nil: the shell completes files.
 func possible(words []string, repeated, i int) completer {
 	if repeated >= 0 && i >= repeated {
 		words = words[repeated:]
@@ -141,7 +141,7 @@ func possible(words []string, repeated, i int) completer {
 	}
 }
 
-// known returns the sessions of the chosen server, or nil. It starts no server, and asks nobody for a token.
+// known returns the sessions of the chosen server, or nil. known starts no server, and asks nobody for a token.
 func known(ctx context.Context, t *target.Flags) []pick.Session {
 	t.Quiet = true
 	c, err := t.ControlRunning(ctx)

@@ -42,7 +42,7 @@ func remoteName(arg string) (server, name string, ok bool) {
 	return server, name, true
 }
 
-// remotePaths takes the names of servers off arguments that are all on the server, and sets the server of t.
+// remotePaths takes the names of servers off arguments for paths on the server, and sets the server of t.
 func remotePaths(t *target.Flags, args []string) ([]string, error) {
 	paths := make([]string, len(args))
 	for i, arg := range args {
@@ -77,7 +77,7 @@ type remote struct {
 	silent atomic.Int64 // for how long the server has said nothing, a time.Duration; 0: the link is good
 }
 
-// withFiles connects, and calls do. The first ^C ends ctx; the second one ends the program.
+// withFiles connects, and calls do. The first ^C ends ctx; the second ^C ends the program.
 func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *remote) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -144,7 +144,7 @@ func (r *remote) at(p string) string {
 // full returns the path of a name, for messages.
 func full(name string) string { return show.Harmless(path.Join("/", name)) }
 
-// plainly returns err for people: without the operation, and with the path as it is on the server.
+// plainly returns err for people: without the operation, and with the path on the server.
 func plainly(err error) error {
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		return of.Err

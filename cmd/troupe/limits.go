@@ -13,7 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// This file has the flags that say how much clients may use, and for how long.
+// This file has the flags about the limits of clients.
 
 func (o *serveOptions) registerLimits(f *flag.FlagSet) {
 	f.DurationVar(&o.config.DetachedTTL, "detached-ttl", 5*time.Minute, "how long a session lives without a connection; negative: forever")

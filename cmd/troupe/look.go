@@ -26,10 +26,10 @@ type sight struct {
 	clients  map[string]*client.Client
 }
 
-// A named is a process that a person named.
+// A named is a process named by a person.
 type named struct {
 	pick.Ref
-	name string // as the person wrote it
+	name string // the words of the person
 	info protocol.ProcessInfoResult
 }
 
@@ -56,7 +56,7 @@ func (s *sight) close() {
 	}
 }
 
-// find finds the processes that a person named. The error names all that were not found.
+// find finds processes by names from a person. The error has all names without a process.
 func (s *sight) find(names []string) (found []named, err error) {
 	all := pick.Of(s.sessions)
 	for _, name := range names {
@@ -92,7 +92,7 @@ func (s *sight) process(ctx context.Context, r pick.Ref, o client.Options) (*cli
 	return c.Process(r.Process), nil
 }
 
-// each does something to every process that a person named, one after another, and returns all errors.
+// each calls do for every named process, in turn, and returns all errors.
 func each(ctx context.Context, t *target.Flags, names []string, do func(context.Context, *client.Process, *named) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()

@@ -88,7 +88,7 @@ func (o *psFlags) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// terminalOf collects a table that is for the terminal w.
+// terminalOf collects a table for the terminal w.
 type terminalOf struct {
 	*bytes.Buffer
 	w io.Writer

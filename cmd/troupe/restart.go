@@ -18,7 +18,7 @@ import (
 const (
 	// restartTime is how long the old run may take to end, and the new run to begin.
 	restartTime = time.Minute
-	// lookAgain is the time between two looks at a process that is about to begin a run.
+	// lookAgain is the time between two looks at a process before its next run.
 	lookAgain = 20 * time.Millisecond
 )
 
@@ -58,7 +58,7 @@ func restart(ctx context.Context, p *client.Process, n *named) (run int, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartTime)
 	defer cancel()
-	ran := n.info.State == string(protocol.StateRunning) // otherwise a run was about to begin, and that run is meant
+	ran := n.info.State == string(protocol.StateRunning) // otherwise a run was about to begin, and the person means this run
 	for {
 		info, err := p.Info(ctx)
 		switch {

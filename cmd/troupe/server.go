@@ -71,7 +71,7 @@ func newServerStatus(t *target.Flags) *cobra.Command {
 	return cmd
 }
 
-// serverState is what troupe server status tells.
+// serverState is the answer of troupe server status.
 type serverState struct {
 	Running  bool   `json:"running"`
 	URL      string `json:"url"`

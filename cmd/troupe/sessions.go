@@ -55,7 +55,7 @@ func openDirectory(ctx context.Context, t *target.Flags) (*directory, error) {
 	return &directory{c, list}, nil
 }
 
-// find returns the session that a person names.
+// find returns the session for a name from a person.
 func (d *directory) find(text string) (protocol.SessionDetails, error) {
 	found, err := pick.FindSession(pick.Of(d.list), text)
 	if err != nil {
@@ -80,7 +80,7 @@ func onSessions(cmd *cobra.Command, t *target.Flags, do func(context.Context, *d
 	return nil
 }
 
-// onSession runs do with a connection to the session that a person names.
+// onSession runs do with a connection to the session for a name from a person.
 func onSession(cmd *cobra.Command, t *target.Flags, text string, do func(context.Context, *client.Client, protocol.SessionDetails) error) error {
 	return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
 		s, err := d.find(text)
@@ -206,7 +206,7 @@ forgotten. To end programs one by one, and to keep their output, see troupe stop
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onSessions(cmd, t, func(ctx context.Context, d *directory) error {
 				var chosen []protocol.SessionDetails
-				for _, text := range args { // all of them are known before one is closed
+				for _, text := range args { // find all sessions before closing the first
 					s, err := d.find(text)
 					if err != nil {
 						return err

@@ -125,7 +125,7 @@ func (c *subcommand) SetStdin(r io.Reader)  { c.Stdin = r }
 func (c *subcommand) SetStdout(w io.Writer) { c.Stdout = w }
 func (c *subcommand) SetStderr(w io.Writer) { c.Stderr = w }
 
-// Run runs the command, and waits for Enter, so that its last words can be read.
+// Run runs the command, and waits for Enter: the person can read the last lines of the command.
 func (c *subcommand) Run() error {
 	if slices.Contains(c.Args, "logs") {
 		fmt.Fprintln(c.Stdout, "troupe top: this is the output; ^C comes back")

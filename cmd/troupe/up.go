@@ -334,8 +334,8 @@ func summary(steps []compose.Step) string {
 	return strings.Join(parts, ", ")
 }
 
-// place says where relative directories begin, and what programs inherit. On the user's own server these are the
-// directory of the file and the environment of this command.
+// place returns the start of relative directories, and the inherited environment. On the user's own server, relative
+// directories begin at the directory of the file, and programs inherit the environment of this command.
 func (u *upper) place(ctx context.Context) (compose.Place, error) {
 	if u.flags.Local() {
 		at := compose.Place{Dir: u.project.Dir, Env: make(map[string]string)}
@@ -357,8 +357,8 @@ func (u *upper) place(ctx context.Context) (compose.Place, error) {
 	return compose.Place{Dir: dir, EnvPolicy: client.InheritEnv()}, nil
 }
 
-// stopSteps ends the processes that are restarted or not wanted any more, in reverse start order. Processes of one
-// program end at the same time.
+// stopSteps ends the processes to restart or to stop, in reverse start order. Processes of a program end at the same
+// time.
 func (u *upper) stopSteps(ctx context.Context, steps []compose.Step) error {
 	for i := len(steps) - 1; i >= 0; {
 		s := steps[i]
@@ -385,7 +385,7 @@ func (u *upper) stopSteps(ctx context.Context, steps []compose.Step) error {
 	return nil
 }
 
-// end ends a process, and waits until it has left its group.
+// end ends a process, and waits until the process has left its group.
 func (u *upper) end(ctx context.Context, s compose.Step) error {
 	grace := compose.DefaultStopTimeout
 	if s.Unit.Program != nil {

@@ -51,7 +51,7 @@ func (p *printer) line(id, mark, text string) {
 	}
 }
 
-// output prints the finished lines of what a stream has written.
+// output prints the finished lines of a stream.
 func (p *printer) output(id string, stream protocol.Stream, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *printer) event(id, format string, args ...any) {
 // note prints news of troupe.
 func (p *printer) note(format string, args ...any) { p.event("troupe", format, args...) }
 
-// away says once that the server cannot be reached, and once that it can be again.
+// away prints a note when the connection is lost, and a note when the connection is back.
 func (p *printer) away(is bool) {
 	p.mu.Lock()
 	news := p.gone != is
@@ -129,7 +129,7 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 		mu       sync.Mutex
 		statuses = make(map[string]protocol.ExitStatus) // of the last run of each process
 	)
-	over := make(chan struct{}) // closed when the processes have ended: readers read what is left
+	over := make(chan struct{}) // closed when the processes have ended: readers read the rest
 	for _, unit := range u.wanted {
 		readers.Go(func() {
 			u.read(ctx, over, unit.ID, func(st protocol.ExitStatus) {
@@ -194,8 +194,8 @@ func (u *upper) follow(ctx context.Context, signals <-chan os.Signal) error {
 	return nil
 }
 
-// await returns when all processes of the command have left, or wait for some that have. With --abort-on-exit, the
-// first end stops the others.
+// await returns when no process of the command runs or will run: each has left its group, or waits for a process that
+// has left. With --abort-on-exit, the first end stops the others.
 func (u *upper) await(ctx context.Context) map[string]lastEnd {
 	said := make(map[string]string)
 	aborted := false
@@ -249,12 +249,12 @@ func (u *upper) await(ctx context.Context) map[string]lastEnd {
 	}
 }
 
-// completed reports whether a process has done the work that others waited for.
+// completed reports whether a process has done the work for its dependents.
 func (u *upper) completed(unit compose.Unit, m protocol.GroupMember) bool {
 	return unit.Program.Ready != nil && unit.Program.Ready.Exit && m.Ready
 }
 
-// read prints the output and the events of a process until it has ended. After over, read only takes what is left.
+// read prints the output and the events of a process until its end. After over, read prints the rest without waiting.
 func (u *upper) read(ctx context.Context, over <-chan struct{}, id string, exited func(protocol.ExitStatus)) {
 	after, failures := u.from[id], 0
 	for ctx.Err() == nil {
@@ -395,5 +395,5 @@ func (u *upper) closeIfEmpty() {
 			return
 		}
 	}
-	_ = u.c.CloseSession(ctx) // the programs have ended: a session that stays does no harm
+	_ = u.c.CloseSession(ctx) // the programs have ended: an open session does no harm
 }

@@ -32,13 +32,13 @@ const (
 	signalTime = 5 * time.Second
 	// keepTime is how long the server may take to promise that the program stays.
 	keepTime = 2 * time.Second
-	// typingPause is how long a person types nothing before the program's terminal gets the size of this one again:
-	// of several terminals, the one in which somebody types has the right size.
+	// After a pause of typingPause, the next key gives the program's terminal the size of this terminal. So of
+	// several terminals the terminal of the person typing has the right size.
 	typingPause = time.Second
 	// pingEvery is how often the client asks for a sign of life. The person hears of a silent link after at most
 	// twice this time.
 	pingEvery = 900 * time.Millisecond
-	// deadAfter is how long a link may be silent before the client tries another one.
+	// deadAfter is how long a link may be silent before the client tries another link.
 	deadAfter = 10 * time.Second
 	// keptFor is how long a session without a client stays after a person left a program.
 	keptFor = 24 * time.Hour
@@ -259,7 +259,7 @@ func (v *viewer) pass(sig syscall.Signal) {
 		if late && v.unanswered >= 2 {
 			v.leave(bySignal(sig))
 		}
-		if !late { // a signal that came late stays unanswered: the next one finds a dead server
+		if !late { // a late signal stays unanswered: the next signal finds a dead server
 			v.unanswered--
 		}
 		if err != nil && v.ctx.Err() == nil {
@@ -318,7 +318,7 @@ func (v *viewer) start(cmd *client.Cmd) {
 	v.size.resize() // the size may have changed meanwhile
 }
 
-// terminal reports whether this command has a terminal, for a program that has one.
+// terminal reports whether stdin and stdout of this command are terminals.
 func (v *viewer) terminal() bool {
 	return term.IsTerminal(int(v.stdin.Fd())) && term.IsTerminal(int(v.con.Out.Fd()))
 }
@@ -378,7 +378,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// comeBack returns the command that attaches to the program where this command has left it.
+// comeBack returns the command line for attaching to the program after the output shown here.
 func (v *viewer) comeBack() string {
 	cmd := v.cmd.Load()
 	if cmd == nil {
