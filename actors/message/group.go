@@ -27,8 +27,8 @@ type MemberEnded struct {
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (MemberEnded) IgnoreDeadLetterLogging() {}
 
-// MemberGone is from a process to its group: the process has closed, and there will be no other run. It
-// comes again after a Report.
+// MemberGone is from a process to its group: the process has closed, there will be no other run, and the server is not
+// killing anything of the process. It comes again after a Report.
 type MemberGone struct {
 	ID, Name string // as in MemberReady
 	Reason   string

@@ -60,7 +60,7 @@ type (
 		Restart supervision.Restart
 		Anew    bool // SetRestart was called since the last TellEnded
 	}
-	// TellGone tells the group: the process has closed.
+	// TellGone tells the group: the process has closed, and the server is not killing anything of it.
 	TellGone struct {
 		Reason  string
 		GivenUp bool

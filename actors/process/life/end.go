@@ -103,6 +103,9 @@ func (l *Life) treeGone(now Now, err error) {
 	} else if err == nil {
 		l.endedUnread(now)
 	}
+	if l.phase >= Closed {
+		l.Report(now) // the group may give the id to another process now
+	}
 	if l.stopping == nil {
 		return
 	}
@@ -190,6 +193,7 @@ func (l *Life) Retire(now Now) {
 		l.do(TellRetired{})
 	case now.TreeEmpty && !l.leaving:
 		l.leaving = true
+		l.Report(now) // the answer to KillTree may come too late
 		l.do(StopActor{})
 	}
 	l.lingers = min(max(2*l.lingers, minLinger), maxLinger)

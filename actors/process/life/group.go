@@ -128,6 +128,7 @@ func (l *Life) Report(now Now) {
 		return
 	}
 	switch n := l.between; {
+	case l.phase >= Closed && l.ending.killing && now.Child && !l.leaving: // treeGone and Retire report
 	case l.phase >= Closed:
 		l.do(TellGone{l.gaveUp, l.gaveUp != ""})
 	case n != nil && n.held && n.told > l.run: // the group ended run n.told before its begin

@@ -177,6 +177,7 @@ func (w *world) do(action Action) {
 		w.must(a.Run != w.run || !w.child || w.gone, a, "something of the run is left")
 	case TellGone:
 		w.must(w.closed(), a, "it has not closed")
+		w.must(!w.killing, a, "its tree is being killed: a process with its id would begin beside it")
 	case DropViewers:
 		w.watched = false
 	case DropLog:
