@@ -156,7 +156,12 @@ func (a *attacher) join(session string, owned bool) (*client.Client, error) {
 	if o.Observe = a.readOnly; !a.readOnly {
 		o.Control = true
 	}
-	return a.target.Dial(a.ctx, &o)
+	c, err := a.target.Dial(a.ctx, &o)
+	if refused, ok := errors.AsType[*protocol.Error](err); o.Control && ok && refused.Code == protocol.CodeObserver {
+		o.Control = false // the guest of a share: without a role, the server gives all that the share allows
+		return a.target.Dial(a.ctx, &o)
+	}
+	return c, err
 }
 
 // owned reports whether the session has an owner.
