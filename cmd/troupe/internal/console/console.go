@@ -54,6 +54,8 @@ type Console struct {
 
 	in    atomic.Pointer[Input]      // nil before Input
 	saved atomic.Pointer[term.State] // the terminal's mode before Raw; nil: not in raw mode
+	mode  sync.Mutex                 // guards over, and the change of the terminal's mode that depends on it
+	over  bool                       // Restore was called: the mode stays as it is
 	lines atomic.Pointer[func()]     // undoes Lines; nil: there is nothing to undo
 
 	alternate atomic.Bool // the program shows another screen; as of the last write
@@ -125,7 +127,10 @@ func (c *Console) Replay(old func() bool) {
 // Restore brings the terminal back to what it was before Raw: its mode at once, and what the program has set within
 // 200 ms. Without Raw, Restore undoes Lines and removes the line about the link.
 func (c *Console) Restore() {
+	c.mode.Lock()
+	c.over = true
 	saved := c.saved.Swap(nil)
+	c.mode.Unlock()
 	if saved != nil {
 		term.Restore(int(c.In.Fd()), saved)
 	}
@@ -173,7 +178,19 @@ func (c *Console) Suspend() error {
 	c.undo()
 	fmt.Fprint(c.Err, "\r\n")
 	stop()
+	return c.resume()
+}
+
+// resume puts the terminal into raw mode again after Suspend, unless Restore was called meanwhile, because a signal ends
+// this command.
+func (c *Console) resume() error {
+	c.mode.Lock()
+	if c.over {
+		c.mode.Unlock()
+		return nil
+	}
 	err := c.Raw()
+	c.mode.Unlock() // before the write: Restore does not wait for a terminal that takes nothing
 	c.Out.Write(c.scan.again())
 	return err
 }
