@@ -19,18 +19,28 @@ type ProcessInfoResult struct {
 	SpooledBytes  int64    `json:"spooledBytes,omitempty"` // bytes of its output held on disk
 	ProbeError    string   `json:"probeError,omitempty"`   // why the server could not make the last probe; the probe did not count
 	Viewers       []Viewer `json:"viewers"`                // connections receiving its output now
-	Usage         *Usage   `json:"usage,omitempty"`        // nil: there is no child, or no cgroup
+	Usage         *Usage   `json:"usage,omitempty"`        // nil: there is no child, or its usage is unknown
 }
 
-// Usage is the resource usage of a run with all its descendants, as counted by its cgroup. (Ours;
-// cgroup-v2.rst of the kernel.)
-type Usage struct {
-	UserMs   uint64 `json:"userMs"` // of CPU time, since the run began
-	SystemMs uint64 `json:"systemMs"`
+// UsageOf says which processes a Usage covers. (Ours.)
+type UsageOf string
 
-	// MemoryBytes and PIDs are nil if their controllers are not delegated to the server.
+const (
+	UsageOfTree    UsageOf = "tree"    // the program and all its descendants: the run has a cgroup
+	UsageOfProgram UsageOf = "program" // the program alone, with its threads: the run has no cgroup
+)
+
+// Usage is the resource usage of a run, as counted by its cgroup, or of its program. (Ours; cgroup-v2.rst of the
+// kernel, proc_pid_stat(5).)
+type Usage struct {
+	Of       UsageOf `json:"of"`
+	UserMs   uint64  `json:"userMs"` // of CPU time, since the run began
+	SystemMs uint64  `json:"systemMs"`
+
+	// MemoryBytes is what the memory controller counts. Without that controller MemoryBytes is the sum of the resident memory
+	// of the processes, which counts shared pages once for each process. Nil: unknown.
 	MemoryBytes *uint64 `json:"memoryBytes,omitempty"`
-	PIDs        *uint64 `json:"pids,omitempty"` // processes and threads
+	PIDs        *uint64 `json:"pids,omitempty"` // processes and threads; nil: the pids controller is not delegated
 
 	// CPUPressure, MemoryPressure and IOPressure are the percentages of the last 10 s during which
 	// some of the processes waited for the resource.

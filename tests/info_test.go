@@ -74,12 +74,16 @@ func TestInfo(t *testing.T) {
 		t.Errorf("info about none: %d %s", code, text)
 	}
 
-	// The usage covers the program and its descendants.
+	// In a cgroup, the usage covers the program and its descendants, and otherwise the program.
 	c.start("busy", obj{"argv": sh("while :; do :; done & while :; do :; done")})
 	eventually(t, "what it uses is told", func() bool {
 		_, info := c.waitsFor("busy")
 		usage, ok := info["usage"].(obj)
-		return info["containment"] != "cgroup" || ok && num(usage["userMs"]) > 50
+		of := "program"
+		if info["containment"] == "cgroup" {
+			of = "tree"
+		}
+		return ok && usage["of"] == of && num(usage["userMs"]) > 50 && usage["memoryBytes"] != nil && num(usage["memoryBytes"]) > 10_000
 	})
 	c.call("process/terminate", obj{"processId": "busy", "tree": true})
 	if _, info := c.waitsFor("done"); info["usage"] != nil {

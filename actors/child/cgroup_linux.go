@@ -335,10 +335,14 @@ func (l *leaf) usage(pressures bool) *protocol.Usage {
 		return nil // the cgroup is gone
 	}
 	u := &protocol.Usage{
+		Of:          protocol.UsageOfTree,
 		UserMs:      uint64(field(stat, "user_usec ") / 1000),
 		SystemMs:    uint64(field(stat, "system_usec ") / 1000),
 		MemoryBytes: l.number("memory.current"),
 		PIDs:        l.number("pids.current"),
+	}
+	if u.MemoryBytes == nil {
+		u.MemoryBytes = l.resident()
 	}
 	if pressures {
 		u.CPUPressure = l.pressure("cpu.pressure")

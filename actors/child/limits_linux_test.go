@@ -352,8 +352,13 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	write("cpu.stat", "usage_usec 5500000\nuser_usec 4000000\nsystem_usec 1500000\nnice_usec 0\n")
-	if u := l.usage(true); *u != (protocol.Usage{UserMs: 4000, SystemMs: 1500}) {
+	if u := l.usage(true); *u != (protocol.Usage{Of: protocol.UsageOfTree, UserMs: 4000, SystemMs: 1500}) {
 		t.Errorf("%+v", u)
+	}
+	own, ok := lookUse(os.Getpid())
+	write("cgroup.procs", fmt.Sprintf("%d\n%d\n", os.Getpid(), os.Getpid()))
+	if u := l.usage(true); !ok || u.MemoryBytes == nil || *u.MemoryBytes < own.bytes {
+		t.Errorf("without the memory controller: %+v, want twice the %d bytes of this program", u, own.bytes)
 	}
 	write("memory.current", "4096\n")
 	write("pids.current", "3\n")

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/b6f6fdd7/troupe/protocol"
 	"golang.org/x/sys/unix"
 )
 
@@ -198,8 +197,7 @@ func (t *search) members() []string {
 	return named(found)
 }
 
-func (*search) oomKilled() bool            { return false }
-func (*search) usage(bool) *protocol.Usage { return nil }
+func (*search) oomKilled() bool { return false }
 
 func (t *search) remove() error {
 	t.trees.Delete(t.given.tag)

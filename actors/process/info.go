@@ -75,7 +75,9 @@ func (p *process) inspect(ctx actor.Context, r *parked, pressures bool) {
 
 func (p *process) inspected(ctx actor.Context, m inspected) {
 	info := p.info()
-	info.Usage = m.usage
+	if p.life.Phase() == life.Running { // else the pid of the usage may be another program's by now
+		info.Usage = m.usage
+	}
 	p.reply(ctx, m.r, info, nil)
 }
 

@@ -112,16 +112,18 @@ func printInfo(out show.Out, e *psEntry) {
 		line("last end", "%s, run %d", why.Ended(p.Status), p.Status.Run)
 	}
 	if c := cpu(p); c != "" {
-		line("CPU", "%s", c)
+		line("CPU", "%s%s", c, alone(p.Usage))
 	}
 	if u := p.Usage; u != nil {
 		if u.MemoryBytes != nil {
-			line("memory", "%s", show.Bytes(*u.MemoryBytes))
+			line("memory", "%s%s", show.Bytes(*u.MemoryBytes), alone(u))
 		}
 		if u.PIDs != nil {
 			line("threads", "%d, of all its processes", *u.PIDs)
 		}
-		line("pressure", "waited of the last 10 s: CPU %.0f%%, memory %.0f%%, disk %.0f%%", u.CPUPressure, u.MemoryPressure, u.IOPressure)
+		if u.Of != protocol.UsageOfProgram {
+			line("pressure", "waited of the last 10 s: CPU %.0f%%, memory %.0f%%, disk %.0f%%", u.CPUPressure, u.MemoryPressure, u.IOPressure)
+		}
 	}
 	line("output", "%s in all", show.Bytes(p.OutputBytes))
 	line("", "held in memory: %s, of which its owner has not read %s", show.Bytes(p.Retained), show.Bytes(p.Unacked))
@@ -145,4 +147,12 @@ func printInfo(out show.Out, e *psEntry) {
 		}
 		line("viewer", "%s", text)
 	}
+}
+
+// alone says that the usage u leaves out the descendants of the program.
+func alone(u *protocol.Usage) string {
+	if u == nil || u.Of != protocol.UsageOfProgram {
+		return ""
+	}
+	return ", of the program alone"
 }

@@ -41,8 +41,8 @@ func newPs(t *target.Flags) *cobra.Command {
 		Long: `Lists the processes of your sessions, the oldest first. Processes that have ended are listed with --all,
 for as long as the server knows them. A process is exited while descendants of its ended program hold the output.
 
-CPU is the time that the run and its descendants have used. MEMORY needs the memory controller of cgroups:
-troupe doctor says if it is missing. WAITS FOR says why a process is quiet, or how it ended.`,
+CPU and MEMORY are of the run with all its descendants if the server has cgroups, and otherwise of the program alone.
+WAITS FOR says why a process is quiet, or how it ended.`,
 		Example: `  troupe ps
   troupe ps --all --session shop
   troupe ps --json | jq '.[] | select(.state == "running") | .processId'`,
