@@ -236,8 +236,18 @@ func (v *viewer) signalled(sig syscall.Signal) {
 // stuck reports whether the program was sent a signal and no write of its output has returned since: the command does
 // not learn whether the program has ended. v.mu is held.
 func (v *viewer) stuck() bool {
-	return v.passed && v.writing.Load() > 0 && v.wrote.Load() == v.wroteThen
+	waits := func() bool { return v.passed && v.writing.Load() > 0 && v.wrote.Load() == v.wroteThen }
+	for end := time.Now().Add(stuckTime); waits(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return true
+		}
+	}
+	return false
 }
+
+// stuckTime is how long a write of output may take when a signal comes. The reader of a pipe may have the output before
+// the write returns.
+const stuckTime = time.Second
 
 // pass sends a signal to the program. If an earlier signal was sent and the program has ended, pass ends the command
 // instead: descendants that hold the output open need not get the signal. v.mu is held.
