@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -205,6 +207,32 @@ func TestErrorsAreHarmless(t *testing.T) {
 		out, _ := troupe(t, args...).CombinedOutput()
 		if text := string(out); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, `x\x1b[2J`) {
 			t.Errorf("%q prints %q", args, text)
+		}
+	}
+}
+
+// A command that looks or acts exits with 128+N when signal N ends the command, also while its server does not answer.
+func TestInterrupted(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, args := range [][]string{{"ps"}, {"info", "web"}, {"stop", "web"}, {"wait", "web"}, {"logs", "web"}, {"events"}, {"ls", ":/"}} {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			cmd := troupe(t, append(args, "--url", "ws://"+silent.Addr().String())...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			conn, err := silent.Accept() // the command waits for the server from now on
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Process.Signal(sig)
+			if code := exitCode(t, cmd.Wait()); code != 128+int(sig) {
+				t.Errorf("troupe %s: exit code %d after %v", args[0], code, sig)
+			}
+			conn.Close()
 		}
 	}
 }

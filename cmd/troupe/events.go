@@ -57,7 +57,7 @@ only the newest state is told.`,
 			case err == nil || errors.Is(err, syscall.EPIPE):
 				return nil
 			case ctx.Err() != nil:
-				return exitError{exitSignal + int(syscall.SIGINT), nil}
+				return interrupted(ctx)
 			}
 			return err
 		},

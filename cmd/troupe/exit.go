@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -49,8 +48,3 @@ func failure(err error) (int, error) {
 	}
 	return exitFailed, err
 }
-
-// errInterrupted ends a command because of a signal.
-type errInterrupted struct{ syscall.Signal }
-
-func (e errInterrupted) Error() string { return "interrupted: " + e.Signal.String() }

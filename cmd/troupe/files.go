@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -79,19 +77,8 @@ type remote struct {
 
 // withFiles connects, and calls do. The first ^C ends ctx; the second ^C ends the program.
 func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *remote) error) error {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case sig := <-signals:
-			signal.Stop(signals)
-			cancel(errInterrupted{sig.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
+	ctx, stop := interruptible(context.Background())
+	defer stop()
 	r := new(remote)
 	lost := func(d time.Duration) {
 		if r.silent.Swap(int64(d)) == 0 && d > 0 && !onTerminal(os.Stderr) {
@@ -104,6 +91,9 @@ func withFiles(t *target.Flags, name string, do func(ctx context.Context, r *rem
 		Silent: lost,
 		Lost:   func(error) { lost(time.Second) }, Resumed: func() { lost(0) },
 	})
+	if ctx.Err() != nil {
+		return interrupted(ctx)
+	}
 	if err != nil {
 		return exitError{1, err}
 	}

@@ -27,6 +27,9 @@ func newInfo(t *target.Flags) *cobra.Command {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
 			s, err := look(ctx, t, protocol.DetailInfo)
+			if ctx.Err() != nil {
+				return interrupted(ctx)
+			}
 			if err != nil {
 				return exitError{1, err}
 			}

@@ -48,7 +48,7 @@ server got the output.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			// Of the signals, only these end logs: a closed pipe is an error of a write.
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := interruptible(context.Background())
 			defer stop()
 			signal.Ignore(syscall.SIGPIPE)
 			err := o.run(ctx, args)
@@ -56,7 +56,7 @@ server got the output.`,
 			case errors.Is(err, syscall.EPIPE):
 				return exitError{exitSignal + int(syscall.SIGPIPE), nil}
 			case ctx.Err() != nil:
-				return exitError{exitSignal + int(syscall.SIGINT), nil}
+				return interrupted(ctx)
 			}
 			return err
 		},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
@@ -97,7 +95,10 @@ func each(ctx context.Context, t *target.Flags, names []string, do func(context.
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	s, err := look(ctx, t, protocol.DetailInfo)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return interrupted(ctx)
+	case err != nil:
 		return exitError{1, err}
 	}
 	defer s.close()
@@ -114,6 +115,9 @@ func each(ctx context.Context, t *target.Flags, names []string, do func(context.
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if ctx.Err() != nil {
+		return interrupted(ctx)
 	}
 	if errs != nil {
 		return exitError{1, errs}
@@ -132,9 +136,4 @@ func advised(err error) error {
 		return errors.New("it was started without a restart policy: start it with troupe run --restart")
 	}
 	return err
-}
-
-// interruptible returns a context that ^C, SIGTERM and SIGHUP end.
-func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }

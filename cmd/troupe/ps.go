@@ -50,7 +50,11 @@ WAITS FOR says why a process is quiet, or how it ended.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			if err := o.run(ctx, cmd.OutOrStdout()); err != nil && ctx.Err() == nil && !errors.Is(err, syscall.EPIPE) {
+			err := o.run(ctx, cmd.OutOrStdout())
+			switch {
+			case ctx.Err() != nil:
+				return interrupted(ctx)
+			case err != nil && !errors.Is(err, syscall.EPIPE):
 				return exitError{1, err}
 			}
 			return nil

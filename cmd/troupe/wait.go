@@ -38,7 +38,7 @@ troupe failed, or if there is no such process.`,
 			}
 			code, err := wait(ctx, t, args, tell)
 			if ctx.Err() != nil {
-				return exitError{exitSignal + 2, nil}
+				return interrupted(ctx)
 			}
 			if code != 0 || err != nil {
 				return exitError{code, err}
