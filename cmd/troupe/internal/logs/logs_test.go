@@ -217,6 +217,25 @@ func TestTailOfALongLog(t *testing.T) {
 	}
 }
 
+// Without Follow, Merge ends also if the program writes faster than Merge reads.
+func TestFlood(t *testing.T) {
+	l := newLog().add(0, "old\n")
+	flooded := func(ctx context.Context, o *client.ReadOptions) (protocol.ProcessReadResult, error) {
+		l.add(0, "x\n").add(0, "y\n").add(0, "z\n")
+		return l.read(ctx, o)
+	}
+	lines := 0
+	err := Merge(t.Context(), []Source{{flooded, 1}}, all, func(int, Line) error {
+		if lines++; lines > 100 {
+			return errors.New("no end")
+		}
+		return nil
+	}, func(_ int, err error) { t.Error(err) })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Lines of several processes come in the order of their times, with prefixes.
 func TestSeveral(t *testing.T) {
 	a := newLog().add(1*time.Second, "a1\n").add(4*time.Second, "a4\na").add(6*time.Second, stderr("a6\n")).close()

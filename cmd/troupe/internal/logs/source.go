@@ -51,7 +51,7 @@ type item struct {
 // source reads the output of a process, and sends items. With Follow, source returns when the process closes;
 // otherwise when all output held by the server was sent. send returns an error at the end of ctx.
 func source(ctx context.Context, from Source, o Options, send func(item) error) error {
-	s := &reader{Options: o, send: send, lines: assembler{chunks: o.Chunks}, after: o.After, history: true, tail: tail{most: o.Tail}}
+	s := &reader{Options: o, send: send, lines: assembler{chunks: o.Chunks}, after: o.After, end: from.Last, history: true, tail: tail{most: o.Tail}}
 	if o.Tail >= 0 {
 		if err := s.seek(ctx, from); err != nil {
 			return err
@@ -72,6 +72,7 @@ type reader struct {
 	lines   assembler
 	tail    tail
 	after   uint64 // all entries up to this seq were read
+	end     uint64 // Source.Last: output after this seq is news, of a program that may write faster than s reads; 0: unknown
 	began   bool   // something was read
 	history bool   // some of the output held by the server was not read yet
 	err     error  // of send
@@ -137,16 +138,17 @@ func (s *reader) step(ctx context.Context, read Read) (done bool, err error) {
 	s.take(&r)
 	s.after = max(s.after, r.NextSeq-1)
 	nothing := s.after == last
+	old := nothing || s.end > 0 && s.after >= s.end // all that was there at the start was read
 	if !s.history && nothing {
 		s.lines.flush(s.yield)
 	}
-	if s.history && nothing {
+	if s.history && old {
 		s.caught()
 	}
 	switch {
 	case s.err != nil:
 		return true, s.err
-	case nothing && (r.Closed || !s.Follow):
+	case old && !s.Follow, nothing && r.Closed:
 		s.lines.flush(s.yield)
 		return true, s.err
 	}
