@@ -37,6 +37,7 @@ type pulse struct {
 	mu      sync.Mutex // held during a beat
 	timer   *time.Timer
 	last    uint64 // sum of heard and arrivals at the last beat
+	away    bool   // the client did not read at the last beat
 	missed  int    // beats in a row before which nothing was heard
 	told    bool   // Silent was called, and the server has not been heard since
 	stopped bool
@@ -90,8 +91,10 @@ func (p *pulse) beat() {
 	}
 	o := &p.c.opts
 	total := p.total()
-	p.c.wantSign()                          // after total, because the answer counts for the next beat
-	if total != p.last || p.c.away.Load() { // a client that does not read cannot tell whether the server is silent
+	p.c.wantSign() // after total, because the answer counts for the next beat
+	was, is := p.away, p.c.away.Load()
+	p.away = is
+	if total != p.last || was || is { // a client that did not read cannot tell whether the server is silent
 		p.last, p.missed = total, 0
 		if p.told {
 			p.told = false

@@ -37,6 +37,9 @@ func TestStartsHang(t *testing.T) {
 	var ids []int64
 	for i := range 20 {
 		ids = append(ids, bad.request("process/start", hanging(i)))
+		if i == 0 {
+			eventually(t, "the first hangs", func() bool { return fs.Hanging() == 1 })
+		}
 	}
 	eventually(t, "8 of them hang", func() bool { return fs.Hanging() == 8 })
 	for i := range 10 {

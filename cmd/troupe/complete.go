@@ -130,12 +130,17 @@ func possible(words []string, repeated, i int) completer {
 		words = words[min(i, len(words)):]
 		words = words[:min(1, len(words))]
 	}
-	if slices.ContainsFunc(words, func(w string) bool { return completers[w] == nil }) {
-		return nil
+	var each []completer
+	for _, w := range words {
+		c := completers[w]
+		if c == nil {
+			return nil
+		}
+		each = append(each, c)
 	}
 	return func(ctx context.Context, t *target.Flags, begin string) (all []string) {
-		for _, w := range words {
-			all = append(all, completers[w](ctx, t, begin)...)
+		for _, c := range each {
+			all = append(all, c(ctx, t, begin)...)
 		}
 		return all
 	}
