@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -118,7 +117,7 @@ func list(ctx context.Context, v View, path string, hold Hold) (entries []protoc
 			}
 			n := EncodedLen(e.Name()) + 2*len(entry.RawName) + EncodedLen(entry.Target) + entryBytes
 			if size += n; size > maxListBytes {
-				return nil, fmt.Errorf("directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
+				return nil, fail(protocol.KindTooLarge, "directory `%s` has entries of more than %d bytes: fs/walk returns a part", path, maxListBytes)
 			}
 			if err := hold.Take(n); err != nil {
 				return nil, err
@@ -130,7 +129,7 @@ func list(ctx context.Context, v View, path string, hold Hold) (entries []protoc
 	case err != io.EOF:
 		return nil, err
 	case count > maxListed:
-		err := fmt.Errorf("fs/list returned %d entries; limit is %d", count, maxListed)
+		err := fail(protocol.KindTooLarge, "fs/list returned %d entries; limit is %d", count, maxListed)
 		return nil, &Advised{err, "fs/walk returns a part of a large directory"}
 	}
 	slices.SortFunc(entries, func(a, b protocol.FsEntry) int { return strings.Compare(nameOf(a), nameOf(b)) })
