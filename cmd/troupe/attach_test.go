@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
 )
 
 // A swallower is a TCP proxy. While silent is set, the proxy passes nothing on and closes nothing, like a network
@@ -453,5 +455,22 @@ func TestTerminalIsNotAsked(t *testing.T) {
 	d := atDesk(t, 30, 100, "version")
 	if _, text := d.exit(); strings.Contains(text, "\x1b") {
 		t.Errorf("the terminal got %q", text)
+	}
+}
+
+// A silent link counts as lost until it answers, and is told within 2 s: the client calls Silent within two pings.
+func TestSilenceIsTold(t *testing.T) {
+	v := &viewer{con: console.New(console.Options{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Back: func() {}})}
+	o := v.options()
+	if 2*o.PingEvery > 2*time.Second {
+		t.Errorf("a ping every %v", o.PingEvery)
+	}
+	o.Silent(o.PingEvery)
+	if !v.con.Lost() {
+		t.Error("the silent link counts as good")
+	}
+	o.Silent(0)
+	if v.con.Lost() {
+		t.Error("the link that answers again counts as lost")
 	}
 }
