@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // newConfig returns the commands about files.

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/transfer"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // newCp returns the command that copies files to the server and back.

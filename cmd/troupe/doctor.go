@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/doctor"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // newDoctor returns the command troupe doctor. It exits with 1 if something keeps troupe from working.

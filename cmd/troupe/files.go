@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

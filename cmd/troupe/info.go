@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

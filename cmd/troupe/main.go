@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	_ "github.com/b6f6fdd7/troupe/cmd/troupe/internal/noquery"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 func main() {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )

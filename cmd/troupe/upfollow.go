@@ -14,7 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/compose"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )

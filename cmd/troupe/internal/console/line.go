@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // lostText is the line about a lost connection.

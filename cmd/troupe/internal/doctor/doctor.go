@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

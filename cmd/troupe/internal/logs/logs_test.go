@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

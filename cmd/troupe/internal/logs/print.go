@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 

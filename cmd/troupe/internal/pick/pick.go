@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 var (

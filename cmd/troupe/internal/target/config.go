@@ -15,7 +15,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // LocalName is the name of the user's own server. No server of the config file may have this name.

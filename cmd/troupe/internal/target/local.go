@@ -23,7 +23,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/client"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 

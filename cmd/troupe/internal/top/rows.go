@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"slices"
 	"strings"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
 // reversed is the style of the row under the cursor.

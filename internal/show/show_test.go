@@ -75,6 +75,28 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+func TestNumber(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0", 812: "812", 1203: "1,203", -1203: "-1,203", -812: "-812", 123456: "123,456", 12004000: "12,004,000",
+	} {
+		if got := Number(n); got != want {
+			t.Errorf("Number(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestLatency(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0", 1: "1 ns", 999: "999 ns", 1000: "1 µs", 999_600: "1 ms", 340_000: "340 µs", 1_236_000: "1.24 ms", 9_996_000: "10 ms", 12_420_000: "12.4 ms",
+		99_960_000: "100 ms", 812_400_000: "812 ms", 999_600_000: "1 s", 1_500_000_000: "1.5 s", 90 * time.Second: "90 s", 100 * time.Second: "1m40s",
+		time.Hour - 1: "1h0m", 65*time.Minute + 20*time.Second: "1h5m", -time.Millisecond: "-1 ms", -1 << 63: "-2562047h47m",
+	} {
+		if got := Latency(d); got != want {
+			t.Errorf("Latency(%d) = %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	table := func() *Table {
 		t := &Table{Columns: []Column{{Title: "ID", Shrink: 6}, {Title: "CPU", Right: true}, {Title: "STATE", Shrink: 5}}}
