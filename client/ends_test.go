@@ -1,14 +1,20 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // Wait returns after Close and after CloseSession, although the caller does not read the pipes, whether the
@@ -102,4 +108,63 @@ func TestGivenUp(t *testing.T) {
 			t.Errorf("%q, %v", out, err)
 		}
 	}
+}
+
+// leftUnread is a connection whose server has closed its side, with a message that the client has not read yet.
+type leftUnread struct {
+	transport.Conn
+	last   []byte
+	closed chan struct{} // a write has failed
+	once   sync.Once
+}
+
+func (c *leftUnread) WriteMessage(msg []byte, binary bool) error {
+	if !bytes.Contains(msg, []byte(protocol.MethodEnvironmentInfo)) {
+		return c.Conn.WriteMessage(msg, binary)
+	}
+	c.once.Do(func() { close(c.closed) })
+	return fmt.Errorf("write: %w", syscall.EPIPE)
+}
+
+func (c *leftUnread) ReadMessage() ([]byte, error) {
+	type read struct {
+		msg []byte
+		err error
+	}
+	came := make(chan read, 1)
+	go func() {
+		msg, err := c.Conn.ReadMessage()
+		came <- read{msg, err}
+	}()
+	select {
+	case r := <-came:
+		return r.msg, r.err
+	case <-c.closed:
+	}
+	time.Sleep(time.Second) // of the fake clock
+	select {
+	case r := <-came: // the client has closed the connection
+		return r.msg, r.err
+	default:
+		return c.last, nil
+	}
+}
+
+// A client whose write fails because the server has closed the connection still reads why the server did so.
+func TestReasonAfterFailedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last, err := wire.AppendNotification(nil, protocol.NotifySessionEvicted, protocol.SessionEvictedNotification{Reason: "the share was revoked"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFake(programs)
+		c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
+			conn, err := f.dial(ctx)
+			return &leftUnread{Conn: conn, last: last, closed: make(chan struct{})}, err
+		}, Lost: func(err error) { t.Errorf("lost: %v", err) }})
+		_, err = c.Environment(t.Context())
+		if evicted, ok := errors.AsType[*EvictedError](err); !ok || evicted.Reason != "the share was revoked" {
+			t.Errorf("the call ends with %v", err)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -27,6 +28,9 @@ const (
 
 	ackEvery = 64 << 10 // bytes, or a quarter of the retention if less
 	ackAfter = 20 * time.Millisecond
+
+	// lastWords is how long the reader may still read the server's last messages after the server closed its side.
+	lastWords = 2 * time.Second
 
 	// A larger message buffer is not kept for reuse.
 	keptBuffer = 256 << 10
@@ -553,14 +557,14 @@ func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 func (c *Client) write(conn link, stop <-chan struct{}) {
 	var buf []byte
 	for {
-		if c.askIfDue(conn) != nil {
-			conn.Close(1000, "")
+		if err := c.askIfDue(conn); err != nil {
+			endReading(conn, err, stop)
 			return
 		}
 		buf = c.message(conn.wire, buf[:0])
 		if len(buf) > 0 {
 			if err := conn.send(buf); err != nil {
-				conn.Close(1000, "") // the reader returns the reason
+				endReading(conn, err, stop)
 				return
 			}
 			if cap(buf) > keptBuffer {
@@ -568,8 +572,8 @@ func (c *Client) write(conn link, stop <-chan struct{}) {
 			}
 			continue
 		}
-		if conn.Flush() != nil {
-			conn.Close(1000, "")
+		if err := conn.Flush(); err != nil {
+			endReading(conn, err, stop)
 			return
 		}
 		select {
@@ -578,6 +582,18 @@ func (c *Client) write(conn link, stop <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// endReading ends the reader of conn after a failed write. The reader returns the reason. If the server has closed its side, the reader
+// has time to read the server's last messages, such as session/evicted. stop is closed at the reader's end.
+func endReading(conn link, failed error, stop <-chan struct{}) {
+	if errors.Is(failed, syscall.EPIPE) {
+		select {
+		case <-stop:
+		case <-time.After(lastWords):
+		}
+	}
+	conn.Close(1000, "")
 }
 
 // message appends the next message to send, and returns an empty slice if there is none. Acks go first,
