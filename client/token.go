@@ -53,6 +53,16 @@ func (o *Options) credential(server string) (token string, err error) {
 	return token, nil
 }
 
+// Header returns the header that shows the token of o to the server at a URL, for a program that opens connections with package
+// transport itself. Nil: no token is sent. At unix+frames://PATH the token goes into initialize instead.
+func (o *Options) Header(server string) (http.Header, error) {
+	token, err := o.credential(server)
+	if err != nil || token == "" {
+		return nil, err
+	}
+	return http.Header{"Authorization": {"Bearer " + token}}, nil
+}
+
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

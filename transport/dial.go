@@ -17,10 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-const (
-	clientReadBuffer  = 64 << 10 // bytes
-	clientWriteBuffer = 64 << 10 // bytes; also the largest frame
-)
+const clientWriteBuffer = 64 << 10 // bytes; also the largest frame
 
 // clientBuffers lends a write buffer for the time of a write: most connections of a program with
 // thousands are not writing.
@@ -38,8 +35,13 @@ type DialOptions struct {
 	// for sockets.
 	Proxy func(*http.Request) (*url.URL, error)
 
+	// NetDial opens the connection to a server or proxy, below TLS: network is tcp or unix. The connection of
+	// a websocket must have the methods CloseWrite and SyscallConn of a *net.TCPConn. Nil: as net.Dialer does.
+	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+
 	HandshakeTimeout time.Duration // for all of Dial; DefaultHandshakeTimeout
 	MaxMessage       int           // bytes; DefaultMaxMessage
+	ReadBuffer       int           // bytes that a websocket reads at once, and keeps; DefaultReadBuffer
 	WriteTimeout     time.Duration // for the kernel to take a message; DefaultWriteTimeout
 	PingEvery        time.Duration // DefaultPingEvery
 	DeadAfter        time.Duration // of silence; more than PingEvery; DefaultDeadAfter
@@ -59,7 +61,7 @@ func (e *RefusedError) Error() string {
 }
 
 // Dial opens a websocket at ws://HOST:PORT, wss://HOST:PORT or unix://PATH, or a connection of
-// length-prefixed frames (see Frames) at unix+frames://PATH. For frames only HandshakeTimeout,
+// length-prefixed frames (see Frames) at unix+frames://PATH. For frames only NetDial, HandshakeTimeout,
 // MaxMessage, WriteTimeout and Subprotocols count, and the client speaks the first of Subprotocols. If
 // ctx ends before Dial returns, Dial fails; later ctx has no effect.
 func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
@@ -86,19 +88,18 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 		Subprotocols:    o.Subprotocols,
 		TLSClientConfig: o.TLS,
 		Proxy:           proxy,
-		ReadBufferSize:  clientReadBuffer,
+		ReadBufferSize:  orDefault(o.ReadBuffer, DefaultReadBuffer),
 		WriteBufferSize: clientWriteBuffer,
 		WriteBufferPool: &clientBuffers,
 		NetDialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			if network == "unix" {
 				addr = path
 			}
-			var d net.Dialer
-			c, err := d.DialContext(ctx, network, addr)
+			c, err := o.netDial(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
-			if w, err = newWire(c, false); err != nil {
+			if w, err = newClientWire(c); err != nil {
 				c.Close()
 				return nil, err
 			}
@@ -132,6 +133,14 @@ func Dial(ctx context.Context, rawURL string, o *DialOptions) (Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}
 	return c, nil
+}
+
+func (o *DialOptions) netDial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if o.NetDial != nil {
+		return o.NetDial(ctx, network, addr)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, addr)
 }
 
 // reason returns the reason that a troupe server gives for a refusal: a line of plain text. "": the answer is another

@@ -394,8 +394,7 @@ func isTemporary(err error) bool {
 func dialFrames(ctx context.Context, path string, o *DialOptions) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout))
 	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", path)
+	c, err := o.netDial(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s%s: %w", framedScheme, path, err)
 	}

@@ -294,7 +294,7 @@ func (l wireListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWire(c, true)
+	w, err := newServerWire(c)
 	if err != nil {
 		c.Close()
 		g.leave()

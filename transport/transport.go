@@ -98,6 +98,7 @@ const (
 	DefaultDeadAfter        = protocol.DeadAfter
 	DefaultCheckEvery       = 2 * time.Second
 	DefaultHandshakeTimeout = 10 * time.Second
+	DefaultReadBuffer       = 64 << 10 // bytes, of a client
 )
 
 // Once a message has begun, paceBytes more of the message, or its end, must come within each paceTime.

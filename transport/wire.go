@@ -44,34 +44,35 @@ type stream interface {
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// A streamWire is a wire on a TCP connection or a unix socket.
+// A streamWire is a wire on a TCP connection or a unix socket, or on what stands for one.
 type streamWire struct {
 	stream
 	link
 	direct *direct // the same socket as stream, with fewer steps; nil on a client
 }
 
-// newWire returns the wire of a server or a client. A client mostly waits and gains nothing from
-// direct: an echo took 0.29 ms with direct and 0.28 ms without.
-func newWire(c net.Conn, server bool) (*streamWire, error) {
-	var s stream
-	switch c := c.(type) {
-	case *net.TCPConn:
-		s = c // package net has set TCP_NODELAY
-	case *net.UnixConn:
-		s = c
-	default:
-		return nil, fmt.Errorf("transport: a %T carries no websocket", c)
+// newServerWire returns the wire of a server. A client mostly waits and gains nothing from direct: an echo
+// took 0.29 ms with direct and 0.28 ms without.
+func newServerWire(c net.Conn) (*streamWire, error) {
+	w, err := newClientWire(c)
+	if err != nil {
+		return nil, err
 	}
-	w := &streamWire{stream: s}
-	if server {
-		raw, err := s.SyscallConn()
-		if err != nil {
-			return nil, err
-		}
-		w.direct = newDirect(s, raw)
+	raw, err := w.SyscallConn()
+	if err != nil {
+		return nil, err
 	}
+	w.direct = newDirect(w.stream, raw)
 	return w, nil
+}
+
+// newClientWire returns the wire of a client, also on a connection of DialOptions.NetDial.
+func newClientWire(c net.Conn) (*streamWire, error) {
+	s, ok := c.(stream)
+	if !ok {
+		return nil, fmt.Errorf("transport: a %T carries no websocket: it needs the methods CloseWrite and SyscallConn", c)
+	}
+	return &streamWire{stream: s}, nil // package net has set TCP_NODELAY
 }
 
 func (w *streamWire) Read(p []byte) (int, error) {
