@@ -200,6 +200,9 @@ func (e *BodyError) Unwrap() error { return e.cause }
 func (r *Response) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	if err != nil && err != io.EOF {
+		if why := context.Cause(r.ctx); why != nil {
+			err = why // of HTTP/2, net/http may say only: context canceled
+		}
 		err = &BodyError{err}
 	}
 	return n, err

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 	"weak"
 
@@ -360,6 +361,17 @@ func TestNoBody(t *testing.T) {
 		if status != want || body != "" || method == "HEAD" && !strings.Contains(fields, "content-length: ") {
 			t.Errorf("%s: %d, %s%q", method, status, fields, body)
 		}
+	}
+}
+
+// TestReasonOfEnd: whatever error net/http has when the context has ended, a read of the body says the reason.
+func TestReasonOfEnd(t *testing.T) {
+	why := errors.New("it is enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	r := &Response{ctx: ctx, body: io.NopCloser(iotest.ErrReader(context.Canceled))}
+	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, why) {
+		t.Errorf("%v, want %v", err, why)
 	}
 }
 
