@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -30,7 +31,7 @@ type bencher struct {
 func newBencher(b *testing.B, codec protocol.Codec, config actors.Config) *bencher {
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }), actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
-	config.Log, config.ClosedRetention = quiet, -1
+	config.Log, config.ClosedRetention = quiet, cmp.Or(config.ClosedRetention, -1)
 	troupe, err := actors.Start(system, config)
 	if err != nil {
 		b.Fatal(err)

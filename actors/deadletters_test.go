@@ -118,7 +118,8 @@ func TestNormalClosesLoseNoMessage(t *testing.T) {
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	for _, record := range log.all {
-		if strings.HasPrefix(record, "[DeadLetter]") {
+		// A parent may stop a child that has just stopped by itself. That Stop is protoactor's, and says nothing new.
+		if strings.HasPrefix(record, "[DeadLetter]") && !strings.Contains(record, "message=*actor.Stop ") {
 			t.Errorf("%.300s", record)
 		}
 	}

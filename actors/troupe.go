@@ -94,6 +94,8 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		Containment: e.Containment,
 		Subreaper:   e.Subreaper,
 		NoNewPrivs:  e.NoNewPrivs,
+		StateDir:    e.StateDir,
+		Hidden:      e.Hidden,
 		Log:         e.Log,
 		Fault:       e.Faults.Child,
 	})
@@ -107,6 +109,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.HTTPClient = httpcall.NewClient()
 	e.Watcher, e.Changes = files.NewWatcher(), changes.NewWatcher()
 	e.FileTurns = turns.New(host.Threads())
+	e.FileJails = e.NewFileJails()
 	e.Disk = spool.NewDisk(e.SpoolDir, e.SpoolBudget)
 	e.OutputBudget = child.NewBudget(e.Budget-e.Budget/4-e.Budget/8, func() { t.send(message.BudgetLow{}) })
 	e.ClientBudget = budget.New(e.Budget / 4)

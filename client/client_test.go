@@ -148,12 +148,19 @@ func TestStartParams(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := c.Command("wait")
+	plain.Sandbox = protocol.WorkspaceSandbox()
 	if err := plain.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.mu.Lock()
 	got, other := f.procs["id"].params, f.procs[plain.ID].params
 	f.mu.Unlock()
+	if s, err := protocol.ParseSandbox(other.Sandbox); err != nil || !slices.Equal(s.WorkspaceRoots, []string{"/srv"}) || len(plain.Sandbox.WorkspaceRoots) != 0 {
+		t.Errorf("sandbox %s, %v: want the workspace /srv", other.Sandbox, err)
+	}
+	if got.Sandbox != nil {
+		t.Errorf("sandbox %s, want none", got.Sandbox)
+	}
 	if !slices.Equal(got.Argv, []string{"wait", "a", "b"}) || got.Arg0 == nil || *got.Arg0 != "-wait" {
 		t.Errorf("argv %q arg0 %v", got.Argv, got.Arg0)
 	}

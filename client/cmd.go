@@ -85,6 +85,11 @@ type Cmd struct {
 	User, Umask string
 	NoNewPrivs  bool
 
+	// Sandbox is what the program may do, such as protocol.WorkspaceSandbox(). A Sandbox without WorkspaceRoots gets Dir as
+	// its only one. Nil: the program is not confined, unless the server confines it by default. If the server cannot
+	// confine the program, Start fails.
+	Sandbox *protocol.Sandbox
+
 	// WaitDelay is how long the program's descendants may hold its output open after the program's own
 	// end; then the server kills the descendants. Zero: forever. Negative: they are killed at once.
 	// Output of the program itself is never lost by WaitDelay.
@@ -338,6 +343,23 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	return nil
 }
 
+// confine sets the sandbox of p.
+func (cmd *Cmd) confine(p *protocol.ProcessStartParams) error {
+	if cmd.Sandbox == nil {
+		return nil
+	}
+	s := *cmd.Sandbox
+	if s.NeedsCwd() && len(s.WorkspaceRoots) == 0 {
+		dir, err := protocol.ParseFileURI(p.Cwd)
+		if err != nil {
+			return fmt.Errorf("client: Sandbox has no WorkspaceRoots, and the directory of the server cannot be one: %w", err)
+		}
+		s.WorkspaceRoots = []string{dir}
+	}
+	p.Sandbox = s.JSON()
+	return nil
+}
+
 func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 	hello := cmd.client.lastHello()
 	p := &protocol.ProcessStartParams{
@@ -375,6 +397,9 @@ func (cmd *Cmd) params() (*protocol.ProcessStartParams, error) {
 		p.Cwd = hello.EnvironmentInfo.Cwd
 	default:
 		p.Cwd = protocol.FileURI("/")
+	}
+	if err := cmd.confine(p); err != nil {
+		return nil, err
 	}
 	if cmd.Env == nil && cmd.EnvPolicy == nil {
 		p.EnvPolicy = InheritEnv()

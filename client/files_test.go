@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
@@ -56,7 +57,7 @@ func names(t *testing.T, dir string) (all []string) {
 
 func TestFS(t *testing.T) {
 	f, dir := filesOf(t, newHost(t, actors.Config{}))
-	for name, content := range map[string][]byte{"a": []byte("hello"), "empty": nil, "d/e/f": []byte("deep"), "large": pattern(300_001)} {
+	for name, content := range map[string][]byte{"a": []byte("hello"), "empty": nil, "d/e/f": []byte("deep"), "longer": pattern(3001)} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -72,17 +73,36 @@ func TestFS(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "d/e"), 0o1750); err != nil {
 		t.Fatal(err)
 	}
-	if err := fstest.TestFS(f, "a", "empty", "d/e/f", "large", "link", "d/up", "dirlink"); err != nil {
+	if err := fstest.TestFS(f, "a", "empty", "d/e/f", "longer", "link", "d/up", "dirlink"); err != nil {
 		t.Error(err)
 	}
 	if err := fstest.TestFS(mustFS(f.Sub("d")), "e/f", "up"); err != nil {
 		t.Error(err)
 	}
+	// TestFS calls ReadAt for each byte, which takes minutes for a file of more than a block.
+	large := pattern(300_001)
+	if err := os.WriteFile(filepath.Join(dir, "large"), large, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	file, err := f.Open("large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := iotest.TestReader(struct{ io.Reader }{file}, large); err != nil {
+		t.Error(err)
+	}
+	for _, offset := range []int64{0, 1<<18 - 100, 1<<18 - 1, 1 << 18, 299_901} {
+		got := make([]byte, 100)
+		if n, err := file.(io.ReaderAt).ReadAt(got, offset); n != 100 || err != nil || !bytes.Equal(got, large[offset:offset+100]) {
+			t.Errorf("100 bytes at %d: %d, %v", offset, n, err)
+		}
+	}
 	if real, err := f.RealPath("dirlink/e"); real != dir+"/d/e" || err != nil {
 		t.Errorf("real path: %q, %v", real, err)
 	}
 	tree, err := f.Tree(".", protocol.FsWalkOptions{MaxDepth: 5, MaxDirectories: 10, MaxEntries: 100})
-	if err != nil || len(tree.Entries) != 6 {
+	if err != nil || len(tree.Entries) != 7 {
 		t.Errorf("tree: %+v, %v", tree, err)
 	}
 }

@@ -150,28 +150,9 @@ type CommandExecParams struct {
 	TimeoutMs        *int64  `json:"timeoutMs,omitempty"` // nil: 10 s
 	DisableTimeout   bool    `json:"disableTimeout,omitempty"`
 
-	// The requested confinement; nil: absent or null. See Unsupported.
+	// Who may do what: see Sandbox. Nil: absent or null.
 	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
 	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
-}
-
-// Unsupported returns an *Error if the client asks for confinement: the server never runs a command
-// less confined than asked. Only {"type":"dangerFullAccess"} asks for no confinement.
-func (p CommandExecParams) Unsupported() error {
-	var policy struct {
-		Type string `json:"type"`
-	}
-	switch {
-	case p.PermissionProfile != nil && p.SandboxPolicy != nil:
-		return Errorf(KindParams, CodeInvalidRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
-	case p.PermissionProfile != nil:
-		return Errorf(KindUnsupported, CodeInvalidParams, "permissionProfile is not supported by this server, which runs nothing less confined than asked: leave it out")
-	case p.SandboxPolicy == nil:
-		return nil
-	case unmarshalJSON(p.SandboxPolicy, &policy) == nil && policy.Type == "dangerFullAccess":
-		return nil
-	}
-	return Errorf(KindUnsupported, CodeInvalidParams, `sandboxPolicy is not supported by this server, which runs nothing less confined than asked: leave it out, or send {"type":"dangerFullAccess"}`)
 }
 
 // CommandExecResult says how a command has ended. Streamed output is not repeated.

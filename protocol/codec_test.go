@@ -136,7 +136,7 @@ func plainText(t *rapid.T, v any) string {
 	return string(text)
 }
 
-// Every exported type of the wire is one of wireTypes, or a part of one.
+// Every exported type of the wire is one of wireTypes, or a part of one. A Sandbox crosses the wire undecoded.
 func TestWireTypesAreAll(t *testing.T) {
 	reached := make(map[string]bool)
 	var reach func(reflect.Type)
@@ -175,7 +175,7 @@ func TestWireTypesAreAll(t *testing.T) {
 				return true
 			}
 			name := spec.Name.Name
-			if _, ok := spec.Type.(*ast.StructType); !ok || name == "ID" || name == "Message" || name != "Error" && strings.HasSuffix(name, "Error") {
+			if _, ok := spec.Type.(*ast.StructType); !ok || name == "ID" || name == "Message" || strings.HasPrefix(name, "Sandbox") || name != "Error" && strings.HasSuffix(name, "Error") {
 				return true
 			}
 			types++

@@ -52,8 +52,8 @@ type CapabilityRootsDiscoverParams struct {
 // Unsupported returns an *Error if a root has a sandbox that forbids to read some files.
 func (p CapabilityRootsDiscoverParams) Unsupported() error {
 	for _, root := range p.Roots {
-		if root.confinesReads() {
-			return root.Unsupported()
+		if err := root.confinesReads(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -109,10 +109,7 @@ type CapabilitiesDiscoverParams struct {
 
 // Unsupported returns an *Error if the client asks for a sandbox that forbids to read some files.
 func (p CapabilitiesDiscoverParams) Unsupported() error {
-	if p.confinesReads() {
-		return p.Confinement.Unsupported()
-	}
-	return nil
+	return p.confinesReads()
 }
 
 // CapabilitiesDiscoverResult is the answer to capabilities/discoverV2.

@@ -44,6 +44,7 @@ const (
 	KindNoProgram     ErrorKind = "noProgram"     // there is no such program, or no such interpreter of a script
 	KindNotExecutable ErrorKind = "notExecutable" // the file is no program
 	KindNoDirectory   ErrorKind = "noDirectory"   // the working directory does not exist, or is no directory
+	KindSandbox       ErrorKind = "sandbox"       // the server cannot confine the program, or the call, as its sandbox says
 	KindUser          ErrorKind = "user"          // the program may not or cannot run as that user
 	KindNotFound      ErrorKind = "notFound"      // there is no such file or directory
 	KindPermission    ErrorKind = "permission"    // the operating system refuses permission

@@ -29,18 +29,12 @@ const (
 
 // Confinement is embedded in the params of every filesystem method.
 type Confinement struct {
-	// Sandbox is the undecoded member; nil means absent or null. See Unsupported.
+	// Sandbox is the undecoded member; nil means absent or null. See ParseSandbox.
 	Sandbox json.RawMessage `json:"sandbox,omitempty"`
 }
 
-// Unsupported returns an *Error with CodeInvalidParams if the client asks for a sandbox: the server
-// never does anything less confined than asked.
-func (c Confinement) Unsupported() error {
-	if c.Sandbox != nil {
-		return Errorf(KindUnsupported, CodeInvalidParams, "sandbox is not supported by this server, which does nothing less confined than asked: leave it out")
-	}
-	return nil
-}
+// Asked returns the sandbox that the client asks for; nil: none. An error is as of ParseSandbox.
+func (c Confinement) Asked() (*Sandbox, error) { return ParseSandbox(c.Sandbox) }
 
 // FsLinks is embedded in the params of methods that may refuse symbolic links.
 type FsLinks struct {

@@ -158,8 +158,9 @@ type ProcessStartParams struct {
 	// the answer of the first. Empty means none.
 	StartToken string `json:"startToken,omitempty"`
 
-	// The requested confinement, undecoded: see Unsupported. Nil means absent or null.
-	Sandbox               json.RawMessage `json:"sandbox,omitempty"`
+	Sandbox json.RawMessage `json:"sandbox,omitempty"` // see ParseSandbox; nil: absent or null
+
+	// The server has none of these: see Unsupported. Nil means absent or null.
 	EnforceManagedNetwork bool            `json:"enforceManagedNetwork,omitempty"`
 	ManagedNetwork        json.RawMessage `json:"managedNetwork,omitempty"`
 	NetworkProxy          json.RawMessage `json:"networkProxy,omitempty"`
@@ -207,15 +208,14 @@ func (p ProcessStartParams) Validate() error {
 	return nil
 }
 
-// Unsupported returns an *Error with CodeInvalidParams if the client asks for a confinement or
-// preparation this server lacks: the server never runs a process less confined than asked.
+// Unsupported returns an *Error with CodeInvalidParams if the client asks for a managed network, which this
+// server lacks: the server never runs a process less confined than asked.
 // exec-server runs enforceManagedNetwork without a sandbox unconfined. (exec-server wire §3.)
 func (p ProcessStartParams) Unsupported() error {
 	for _, asked := range []struct {
 		field string
 		is    bool
 	}{
-		{"sandbox", p.Sandbox != nil},
 		{"enforceManagedNetwork", p.EnforceManagedNetwork},
 		{"managedNetwork", p.ManagedNetwork != nil},
 		{"networkProxy", p.NetworkProxy != nil},
@@ -298,8 +298,15 @@ func (f OnFull) Validate() error { return oneOf(f, OnFullBlock, OnFullEvict, OnF
 // the answer.
 type ProcessStartResult struct {
 	ProcessID   string `json:"processId"`
-	SandboxType string `json:"sandboxType"` // always "none"
+	SandboxType string `json:"sandboxType"` // SandboxTypeNone or SandboxTypeLinux
 }
+
+// The values of SandboxType. A start with a sandbox has SandboxTypeLinux, even if the sandbox is disabled. (sandbox
+// wire §1.4.)
+const (
+	SandboxTypeNone  = "none"
+	SandboxTypeLinux = "linuxSeccomp"
+)
 
 // ProcessReadParams asks for past or future output. (exec-server wire §5.)
 type ProcessReadParams struct {
@@ -342,14 +349,14 @@ type Chunk struct {
 // ProcessReadResult is the answer to process/read. exec-server wire §5 says when the answer comes
 // and how NextSeq is chosen; FirstSeq is ours.
 type ProcessReadResult struct {
-	Chunks        []Chunk `json:"chunks"`   // in order of seq
-	NextSeq       uint64  `json:"nextSeq"`  // to read on, send afterSeq NextSeq-1
-	Exited        bool    `json:"exited"`   // the current state, independent of Chunks
-	ExitCode      *int    `json:"exitCode"` // nil: not exited
-	Closed        bool    `json:"closed"`   // the current state
-	Failure       *string `json:"failure"`  // why output was lost; nil: none was lost
-	SandboxDenied bool    `json:"sandboxDenied"`
-	FirstSeq      uint64  `json:"firstSeq"` // the oldest seq still held; 0: unknown
+	Chunks        []Chunk `json:"chunks"`        // in order of seq
+	NextSeq       uint64  `json:"nextSeq"`       // to read on, send afterSeq NextSeq-1
+	Exited        bool    `json:"exited"`        // the current state, independent of Chunks
+	ExitCode      *int    `json:"exitCode"`      // nil: not exited
+	Closed        bool    `json:"closed"`        // the current state
+	Failure       *string `json:"failure"`       // why output was lost; nil: none was lost
+	SandboxDenied bool    `json:"sandboxDenied"` // as in ExitedNotification; false: not exited
+	FirstSeq      uint64  `json:"firstSeq"`      // the oldest seq still held; 0: unknown
 
 	// TimesMs is when the server got the first byte of each of Chunks, in milliseconds since the
 	// Unix epoch. Events are the events of the process among the entries read. Only with Detail.
@@ -516,23 +523,27 @@ type Rusage struct {
 
 // ProcessInfo is a process in a listing. (Ours.)
 type ProcessInfo struct {
-	ProcessID   string      `json:"processId"`
-	State       string      `json:"state"`                 // a State; later servers may have others
-	Group       string      `json:"group,omitempty"`       // its groupId
-	Run         int         `json:"run"`                   // from 1
-	Ready       bool        `json:"ready,omitempty"`       // a run exists, and its Ready condition is met
-	RestartInMs uint64      `json:"restartInMs,omitempty"` // of restarting: until the next run
-	PID         int         `json:"pid,omitempty"`         // 0: not started, or gone
-	Argv        []string    `json:"argv"`
-	Cwd         string      `json:"cwd"` // file URI
-	TTY         bool        `json:"tty"`
-	User        *RunUser    `json:"user,omitempty"` // of the run, or else of the last run; nil: the user of the server
-	StartedAtMs int64       `json:"startedAtMs"`    // since the Unix epoch; 0: not yet
-	Containment string      `json:"containment"`    // the method for finding its descendants: cgroup, …
-	FirstSeq    uint64      `json:"firstSeq"`       // the oldest seq still held
-	NextSeq     uint64      `json:"nextSeq"`        // the next seq
-	Retained    int64       `json:"retainedBytes"`  // bytes of its output held
-	Unacked     int64       `json:"unackedBytes"`   // bytes held and not acknowledged by the owner
+	ProcessID   string   `json:"processId"`
+	State       string   `json:"state"`                 // a State; later servers may have others
+	Group       string   `json:"group,omitempty"`       // its groupId
+	Run         int      `json:"run"`                   // from 1
+	Ready       bool     `json:"ready,omitempty"`       // a run exists, and its Ready condition is met
+	RestartInMs uint64   `json:"restartInMs,omitempty"` // of restarting: until the next run
+	PID         int      `json:"pid,omitempty"`         // 0: not started, or gone
+	Argv        []string `json:"argv"`
+	Cwd         string   `json:"cwd"` // file URI
+	TTY         bool     `json:"tty"`
+	User        *RunUser `json:"user,omitempty"` // of the run, or else of the last run; nil: the user of the server
+	// Sandbox says in a word how the run, or else the last run, is confined: read-only, workspace-write, custom (some files
+	// are hidden, or more is writable), seccomp (files are as outside) or disabled; with ",net" behind if it may use the
+	// network. Empty: not at all.
+	Sandbox     string      `json:"sandbox,omitempty"`
+	StartedAtMs int64       `json:"startedAtMs"`   // since the Unix epoch; 0: not yet
+	Containment string      `json:"containment"`   // the method for finding its descendants: cgroup, …
+	FirstSeq    uint64      `json:"firstSeq"`      // the oldest seq still held
+	NextSeq     uint64      `json:"nextSeq"`       // the next seq
+	Retained    int64       `json:"retainedBytes"` // bytes of its output held
+	Unacked     int64       `json:"unackedBytes"`  // bytes held and not acknowledged by the owner
 	Status      *ExitStatus `json:"status,omitempty"`
 }
 
@@ -591,7 +602,7 @@ type ExitedNotification struct {
 	ProcessID string `json:"processId" wire:"required"`
 	Seq       uint64 `json:"seq" wire:"required"`
 	ExitStatus
-	SandboxDenied bool `json:"sandboxDenied"`
+	SandboxDenied bool `json:"sandboxDenied"` // the sandbox has probably denied something to the run: a guess
 }
 
 // ClosedNotification says the process will send nothing more. (exec-server wire §4.)

@@ -195,6 +195,16 @@ type AboutServer struct {
 	Limits          Limits     `json:"limits"`
 	Containment     string     `json:"containment"` // as in ProcessInfo
 	StartedAtMs     int64      `json:"startedAtMs"` // since the Unix epoch
+	// Sandbox says whether the server can confine programs; nil: it could not find out yet.
+	Sandbox *SandboxInfo `json:"sandbox,omitempty"`
+}
+
+// SandboxInfo says whether a server can confine programs, as its machine is. (Ours.)
+type SandboxInfo struct {
+	Available bool     `json:"available"`
+	Why       string   `json:"why,omitempty"`   // why not, and what helps; for people
+	Landlock  int      `json:"landlock"`        // the ABI of Landlock; 0: none
+	Notes     []string `json:"notes,omitempty"` // protections that are missing in every sandbox; for people
 }
 
 // ServerInfoResult is the state of a server: what it has and uses, for all identities together. (Ours.)

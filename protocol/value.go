@@ -13,20 +13,23 @@ import (
 
 // This file encodes and decodes any type of this package, with tables computed once per type, in
 // any encoding. `json:"name"` names a member; omitempty and omitzero leave out a zero value or an
-// empty list or map; `wire:"required"` demands a present, non-null member. A nil slice or map not
-// left out is encoded as empty, never as null.
+// empty list or map; `wire:"required"` demands a present, non-null member, and `wire:"notnull"` a member
+// that is absent or not null. In a type with a field `wire:"closed"`, unknown members are refused. A nil
+// slice or map not left out is encoded as empty, never as null.
 
 // table describes a struct type.
 type table struct {
 	members  []member
 	byName   map[string]int
 	required uint64 // bit i: members[i] is required; no type has more than 64
+	closed   bool   // unknown members are refused
 }
 
 type member struct {
 	name  string
 	index []int
 	omit  bool // left out when empty
+	null  bool // null means absent
 }
 
 var tables sync.Map // reflect.Type → *table
@@ -46,15 +49,17 @@ func newTable(t reflect.Type) *table {
 	required := make(map[string]bool)
 	var sometimes []member
 	for _, f := range reflect.VisibleFields(t) {
+		tab.closed = tab.closed || f.Tag.Get("wire") == "closed"
 		if f.Anonymous || !f.IsExported() {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		required[name] = f.Tag.Get("wire") == "required"
+		null := f.Tag.Get("wire") == ""
 		if options == "" {
-			tab.members = append(tab.members, member{name, f.Index, false})
+			tab.members = append(tab.members, member{name, f.Index, false, null})
 		} else {
-			sometimes = append(sometimes, member{name, f.Index, true})
+			sometimes = append(sometimes, member{name, f.Index, true, null})
 		}
 	}
 	tab.members = append(tab.members, sometimes...)
@@ -337,12 +342,15 @@ func decodeStruct(s source, v reflect.Value) error {
 	var seen uint64
 	err := s.object(func(key []byte) error {
 		i, ok := tab.byName[string(key)]
+		if !ok && tab.closed {
+			return unknownMember(string(key), "here")
+		}
 		if !ok {
 			return s.skip(0)
 		}
 		seen |= 1 << i
 		m := &tab.members[i]
-		if err := decodeMember(s, v.FieldByIndex(m.index), tab.required>>i&1 != 0); err != nil {
+		if err := decodeMember(s, v.FieldByIndex(m.index), !m.null); err != nil {
 			return within(m.name, err)
 		}
 		return nil

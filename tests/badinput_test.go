@@ -281,16 +281,16 @@ func TestBadInputCostsNoMemory(t *testing.T) {
 		c.tcp.Write(announced)
 		c.cutRST()
 	}
-	for range 20 { // buffers and pools have reached their size
+	for range scaled(20) { // buffers and pools have reached their size
 		round()
 	}
 	before := s.rss()
-	for range 200 {
+	for range scaled(200) {
 		round()
 	}
 	other.echo(t)
 	if grown := s.rss() - before; grown > 128*mib {
-		t.Errorf("200 connections with 2 MiB of garbage each cost the server %d MiB", grown/mib)
+		t.Errorf("%d connections with 2 MiB of garbage each cost the server %d MiB", scaled(200), grown/mib)
 	}
 }
 

@@ -166,7 +166,7 @@ func TestCanaries(t *testing.T) {
 		talk(seed, app, most)
 	}
 	talk(9, exec, func(string) bool { return true })
-	talk(9, nil, func(string) bool { return true })
+	talk(10, nil, func(string) bool { return true })
 	for _, method := range hunt.Methods() {
 		if !seen[method] {
 			t.Errorf("%s was not sent", method)

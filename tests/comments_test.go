@@ -50,6 +50,8 @@ var docInInterface = []string{
 // TestExportedNamesHaveDocs finds exported names without a comment, outside commands and tests. A constant
 // may have the comment of its type instead.
 func TestExportedNamesHaveDocs(t *testing.T) {
+	noRace(t)
+	t.Parallel()
 	fset, packages := goFiles(t)
 	for _, files := range packages {
 		documented := make(map[string]bool) // types with a comment
@@ -138,6 +140,8 @@ var (
 // TestCommentsArePlain counts vague words in comments: words whose noun is often in another sentence.
 // With few such words, each sentence is understood alone.
 func TestCommentsArePlain(t *testing.T) {
+	noRace(t)
+	t.Parallel()
 	_, packages := goFiles(t)
 	for _, directory := range slices.Sorted(maps.Keys(packages)) {
 		words, found := 0, 0

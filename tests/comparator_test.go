@@ -242,9 +242,11 @@ func playback(t *testing.T, name string, lines []line, declared []difference, ti
 			accepted <- ws
 			return c
 		},
-		sigterm:      func() {},
-		awaitProgram: func(_ *conn, _, _ string) {},
-		timeout:      timeout,
+		sigterm:    func() {},
+		awaitSleep: func(*conn, string) {},
+		awaitWait:  func(*conn, string) {},
+		explain:    func(*conn, string) string { return "" },
+		timeout:    timeout,
 	}
 	r.expect(declared)
 	found := r.run()

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -22,8 +23,8 @@ var sandbox = obj{
 	"windowsSandboxProxySettingsMode": "reconcile", "useLegacyLandlock": false,
 }
 
-// TestUnconfinedIsRefused: a request for any kind of sandbox is refused with an error that names the
-// requested sandbox, and has no effect. The same request without a sandbox has its effect.
+// TestUnconfinedIsRefused: a request for a sandbox that the server does not understand, or does not have, is
+// refused with an error that names what is wrong, and has no effect. The same request without a sandbox has its effect.
 func TestUnconfinedIsRefused(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -40,7 +41,7 @@ func TestUnconfinedIsRefused(t *testing.T) {
 	refused := func(what, method string, params obj) {
 		t.Helper()
 		code, text := c.callError(method, params)
-		if code != -32602 || !strings.Contains(text, what+" is not supported by this server") {
+		if code != -32602 || !strings.Contains(text, what) {
 			t.Errorf("%s with %s: %d %q, want -32602 and that", method, what, code, text)
 		}
 	}
@@ -50,32 +51,54 @@ func TestUnconfinedIsRefused(t *testing.T) {
 		return params
 	}
 
-	starts := map[string][]any{
-		"sandbox":               {sandbox, obj{}, obj{"permissions": obj{"type": "disabled"}, "windowsSandboxLevel": "disabled"}, true, "none"},
-		"enforceManagedNetwork": {true},
-		"managedNetwork":        {obj{}, obj{"mode": "limited"}, false},
-		"networkProxy":          {obj{"proxy": "http://127.0.0.1:1"}, obj{}},
+	const none = " is not supported by this server"
+	changed := func(path string, value any) any { return changedSandbox(t, path, value) }
+	starts := []struct {
+		member string
+		value  any
+		what   string
+	}{
+		{"sandbox", obj{}, "missing field `permissions`"},
+		{"sandbox", true, "invalid type: boolean `true`"},
+		{"sandbox", "none", "invalid type: string"},
+		{"sandbox", obj{"type": "workspace-write"}, "missing field `permissions`"},
+		{"sandbox", obj{"permissions": obj{"type": "disabled"}}, "missing field `windowsSandboxLevel`"},
+		{"sandbox", changed("useLegacyLandlock", true), "sandbox.useLegacyLandlock" + none},
+		{"sandbox", changed("workspaceRoots", nil), "invalid type: null"},
+		{"sandbox", changed("permissions.type", "x"), "unknown variant `x`"},
+		{"sandbox", changed("permissions.narrower", 1), "unknown field `narrower`"},
+		{"sandbox", changed("permissions.network", "x"), "unknown variant `x`"},
+		{"sandbox", changed("permissions.file_system.narrower", 1), "unknown field `narrower`"},
+		{"sandbox", changed("permissions.file_system.glob_scan_max_depth", 0), "invalid value: integer `0`"},
+		{"sandbox", changed("permissions.file_system.entries.access", "x"), "unknown variant `x`"},
+		{"sandbox", changed("permissions.file_system.entries.except", "x"), "unknown field `except`"},
+		{"sandbox", changed("permissions.file_system.entries.path.type", "x"), "unknown variant `x`"},
+		{"sandbox", changed("permissions.file_system.entries.path.value.kind", "x"), "unknown variant `x`"},
+		{"enforceManagedNetwork", true, "enforceManagedNetwork" + none},
+		{"managedNetwork", obj{}, "managedNetwork" + none},
+		{"managedNetwork", obj{"mode": "limited"}, "managedNetwork" + none},
+		{"managedNetwork", false, "managedNetwork" + none},
+		{"networkProxy", obj{"proxy": "http://127.0.0.1:1"}, "networkProxy" + none},
+		{"networkProxy", obj{}, "networkProxy" + none},
 	}
 	n := 0
 	start := func(tty bool) obj {
 		n++
 		return startParams(fmt.Sprintf("p%d", n), obj{"argv": sh("touch " + dir + "/started"), "tty": tty})
 	}
-	for what, values := range starts {
-		for _, value := range values {
-			for _, tty := range []bool{false, true} {
-				params := with(start(tty), what, value)
-				refused(what, "process/start", params)
-				refused(what, "group/start", // and the other member with it
-					obj{"groupId": "g", "processes": []any{start(false), params}})
-			}
+	for _, s := range starts {
+		for _, tty := range []bool{false, true} {
+			params := with(start(tty), s.member, s.value)
+			refused(s.what, "process/start", params)
+			refused(s.what, "group/start", // and the other member with it
+				obj{"groupId": "g", "processes": []any{start(false), params}})
 		}
 	}
 	// A request may say explicitly that no sandbox is wanted.
 	plain := start(false)
 	plain["argv"] = sh("exit 3")
-	for what := range starts {
-		plain[what] = nil
+	for _, s := range starts {
+		plain[s.member] = nil
 	}
 	plain["enforceManagedNetwork"] = false
 	c.call("process/start", plain)
@@ -113,8 +136,14 @@ func TestUnconfinedIsRefused(t *testing.T) {
 	}
 	before := tree(t, dir)
 	for _, call := range calls {
-		for _, value := range []any{sandbox, obj{}, true, "none"} {
-			refused("sandbox", call.method, with(call.params, "sandbox", value))
+		switch call.method {
+		case "fs/readBlock", "fs/writeBlock", "fs/close", "fs/watchMissing":
+			continue // they ignore the sandbox
+		}
+		for _, s := range starts {
+			if s.member == "sandbox" {
+				refused(s.what, call.method, with(call.params, s.member, s.value))
+			}
 		}
 	}
 	if after := tree(t, dir); !slices.Equal(after, before) {
@@ -126,6 +155,24 @@ func TestUnconfinedIsRefused(t *testing.T) {
 	if after := tree(t, dir); !slices.Equal(after, []string{"copied new", "made", "new new", "written new"}) {
 		t.Errorf("without a sandbox they have left %q", after)
 	}
+}
+
+// changedSandbox returns a copy of sandbox with a new value at a path of members. A list stands for its first element.
+func changedSandbox(t *testing.T, path string, value any) obj {
+	t.Helper()
+	var changed any
+	if err := json.Unmarshal([]byte(jsonText(sandbox)), &changed); err != nil {
+		t.Fatal(err)
+	}
+	at, names := changed, strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		at = at.(obj)[name]
+		if list, ok := at.([]any); ok {
+			at = list[0]
+		}
+	}
+	at.(obj)[names[len(names)-1]] = value
+	return changed.(obj)
 }
 
 // tree lists a directory with the contents of its files, except files being written.

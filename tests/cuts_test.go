@@ -45,7 +45,7 @@ func streamProgram(t testing.TB, more obj, args ...string) obj {
 	}
 	params := obj{
 		"argv":      append([]string{exe}, args...),
-		"env":       obj{programVar: "1", "GORACE": "atexit_sleep_ms=0"},
+		"env":       obj{programVar: "1", raceVar: raceOptions},
 		"pipeStdin": true,
 	}
 	for k, v := range more {

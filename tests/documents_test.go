@@ -34,6 +34,8 @@ func documents(t *testing.T) map[string]string {
 
 // TestDocumentsNameTests finds names of tests and attacks in documents for which there is no test or attack.
 func TestDocumentsNameTests(t *testing.T) {
+	noRace(t)
+	t.Parallel()
 	_, packages := goFiles(t)
 	tests := make(map[string]bool)
 	for _, files := range packages {
@@ -67,21 +69,25 @@ func TestDocumentsNameTests(t *testing.T) {
 
 // TestDocumentsLinkToWhatIsThere finds links between documents whose file or section is missing.
 func TestDocumentsLinkToWhatIsThere(t *testing.T) {
+	noRace(t)
+	t.Parallel()
 	texts := documents(t)
-	anchors := func(path string) map[string]bool {
+	aHeading, aLink, anAnchor := regexp.MustCompile(`(?m)^#+ (.*)$`), regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile(`<a id="([^"]+)">`)
+	notInAnchors := regexp.MustCompile(`[^\pL\pN _-]`)
+	anchors := make(map[string]map[string]bool) // by path
+	for path, text := range texts {
 		all := make(map[string]bool)
-		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(texts[path], -1) {
-			heading := strings.ToLower(m[1])
-			heading = regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, "")
+		for _, m := range aHeading.FindAllStringSubmatch(text, -1) {
+			heading := notInAnchors.ReplaceAllString(strings.ToLower(m[1]), "")
 			all[strings.ReplaceAll(heading, " ", "-")] = true
 		}
-		for _, m := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(texts[path], -1) {
+		for _, m := range anAnchor.FindAllStringSubmatch(text, -1) {
 			all[m[1]] = true
 		}
-		return all
+		anchors[path] = all
 	}
 	for path, text := range texts {
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+		for _, m := range aLink.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
@@ -92,7 +98,7 @@ func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: the link %s leads nowhere: %v", path, m[1], err)
-			} else if anchor != "" && !anchors(target)[anchor] {
+			} else if anchor != "" && !anchors[target][anchor] {
 				t.Errorf("%s: the link %s leads to no section", path, m[1])
 			}
 		}

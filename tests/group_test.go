@@ -625,13 +625,17 @@ func TestGroupJobIsDone(t *testing.T) {
 // TestGroupStopEndsDaemons: daemons left by a terminated process do not keep a group from stopping.
 func TestGroupStopEndsDaemons(t *testing.T) {
 	t.Parallel()
-	c := startServer(t).session(acking)
-	token := newToken(t)
-	c.call("group/start", groupOf("g", "one_for_all", 5, memberOf("d", obj{
-		"argv": append(sh(`sleep $0 & head -c 12000 /dev/zero; exit 0`), token), "retention": obj{"bytes": 4096}})))
-	info := c.awaitWait("d", "owner")
-	eventually(t, "the program has ended", func() bool { return !alive(int(num(info["pid"]))) })
-	c.call("process/terminate", obj{"processId": "d"}) // the end waits after output that nobody has read
+	s := startServer(t)
+	var c *conn
+	var token string
+	eventually(t, "a program that the server knows to have ended is terminated", func() bool {
+		c, token = s.session(acking), newToken(t)
+		c.call("group/start", groupOf("g", "one_for_all", 5, memberOf("d", obj{
+			"argv": append(sh(`sleep $0 & head -c 12000 /dev/zero; exit 0`), token), "retention": obj{"bytes": 4096}})))
+		info := c.awaitWait("d", "owner")
+		eventually(t, "the program has ended", func() bool { return !alive(int(num(info["pid"]))) })
+		return c.call("process/terminate", obj{"processId": "d"})["running"] == false // the end waits after output that nobody has read
+	})
 	eventually(t, "that is taken", func() bool {
 		c.ackAll("d")
 		return describe(t, c, "d")["state"] == "exited"

@@ -66,6 +66,10 @@ func TestMain(m *testing.M) {
 		spyMain(os.Args[2:])
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == probeArg {
+		probeMain(os.Args[2:])
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == shopArg {
 		shopMain(os.Args[2:])
 		return
@@ -146,6 +150,9 @@ var troupeBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	buildDir.Store(&dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // servers run as other users, too
+		return "", err
+	}
 	args := []string{"build", "-o", filepath.Join(dir, "troupe")}
 	if underRace() {
 		args = append(args, "-race")
@@ -162,12 +169,31 @@ func underRace() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// serverEnv is the whole environment of a server, so the tests know every byte of the environment of
-// its children.
-var serverEnv = []string{
+// noRace skips tests that only read files and run other programs, with -short: the pass with the race detector.
+func noRace(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("no race to find: the test runs no code of ours")
+	}
+}
+
+// bareEnv is a whole environment of a server, so the tests know every byte of the environment of its children.
+var bareEnv = []string{
 	"HOME=/home/user", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/bash",
 	"SOME_TOKEN=hush", "EDITOR=ed",
 }
+
+// serverEnv is the environment of the servers and commands under test: bareEnv, and raceOptions with the race detector.
+var serverEnv = func() []string {
+	if underRace() {
+		return append(bareEnv[:len(bareEnv):len(bareEnv)], raceVar+"="+raceOptions)
+	}
+	return bareEnv[:len(bareEnv):len(bareEnv)]
+}()
+
+// raceVar and raceOptions are for programs built with the race detector. Without them each of these programs sleeps 1 s
+// before it ends. Races are still reported, and change the exit code to 66.
+const raceVar, raceOptions = "GORACE", "atexit_sleep_ms=0"
 
 // program is a run of the binary.
 type program struct {
@@ -1012,6 +1038,12 @@ func (p *proc) pid() int {
 	}
 	p.c.t.Fatalf("process/list does not name %q", p.id)
 	return 0
+}
+
+// members describes the processes of a POSIX session (setsid(2)): their states, and what they wait for.
+func members(session int) string {
+	out, err := exec.Command("ps", "-o", "pid,ppid,pgid,tpgid,stat,time,wchan:24,pending,blocked,ignored,caught,args", "-s", fmt.Sprint(session)).CombinedOutput()
+	return fmt.Sprintf("%s%v", out, err)
 }
 
 // alive reports whether an OS process exists and is no zombie.

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 
@@ -187,12 +188,33 @@ func spyMain(args []string) {
 // spy returns the argv of a spy that every user may run.
 func spy(t *testing.T, args ...string) []string {
 	t.Helper()
-	self, err := os.Executable()
+	path, err := spyBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append([]string{install(t, openDir(t), self, 0o755), spyArg}, args...)
+	return append([]string{path, spyArg}, args...)
 }
+
+// spyBinary copies this test binary to a place where any user can run it.
+var spyBinary = sync.OnceValues(func() (string, error) {
+	troupe, err := troupeBinary()
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(troupe), "spy")
+	if err := os.WriteFile(path, data, 0o700); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(path, 0o755) // whatever the umask
+})
 
 // needRoot skips a test that only root can make. In CI such a test must run.
 func needRoot(t *testing.T) {
@@ -209,7 +231,7 @@ func needRoot(t *testing.T) {
 // spied runs a spy and returns its results: for each argument, the ways that got in.
 func spied(t *testing.T, c *conn, params obj, args ...string) map[string][]string {
 	t.Helper()
-	all := obj{"argv": spy(t, args...)}
+	all := obj{"argv": spy(t, args...), "env": obj{raceVar: raceOptions}}
 	maps.Copy(all, params)
 	code, out := c.start("spy of "+strings.Join(args, " "), all).awaitClosed()
 	if code != 0 {

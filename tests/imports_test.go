@@ -11,6 +11,8 @@ import (
 
 // TestImportsGoOneWay checks the direct and indirect imports of each package against the layers.
 func TestImportsGoOneWay(t *testing.T) {
+	noRace(t)
+	t.Parallel()
 	const module = "github.com/b6f6fdd7/troupe"
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps", module+"/...")
 	out, err := cmd.Output()

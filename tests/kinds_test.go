@@ -19,6 +19,8 @@ var withoutKind = []string{"initializeApp"}
 // TestErrorsHaveKinds looks at every place where the server makes an error: the first argument of protocol.Errorf is a
 // constant of protocol, or the kind of another error; and each constant has such a place.
 func TestErrorsHaveKinds(t *testing.T) {
+	noRace(t)
+	t.Parallel()
 	fset, packages := goFiles(t)
 	used := make(map[string]bool)
 	for directory, files := range packages {
@@ -133,7 +135,9 @@ func TestKindsOverTheWire(t *testing.T) {
 		{"process/start", start(obj{"cwd": at("file")}), protocol.KindNoDirectory},
 		{"process/start", start(obj{"processId": "pipes"}), protocol.KindExists},
 		{"process/start", start(obj{"argv": 1}), protocol.KindParams},
-		{"process/start", start(obj{"sandbox": obj{}}), protocol.KindUnsupported},
+		{"process/start", start(obj{"sandbox": obj{}}), protocol.KindParams},
+		{"process/start", start(obj{"enforceManagedNetwork": true}), protocol.KindUnsupported},
+		{"process/start", start(obj{"sandbox": sandboxOf(managed("enabled", specialEntry("write", "tmpdir")), "/tmp"), "env": obj{"TMPDIR": "/"}}), protocol.KindSandbox},
 		{"process/start", start(obj{"user": "nobody"}), protocol.KindOff},
 		{"process/resize", obj{"processId": "pipes", "size": obj{"rows": 1, "cols": 1}}, protocol.KindNoTTY},
 		{"process/restart", obj{"processId": "pipes"}, protocol.KindNoRestart},

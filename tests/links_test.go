@@ -16,7 +16,8 @@ import (
 // 10,000 writes with followSymlinks: false go through the directory. Nothing is ever created behind the link.
 func TestNoWritePassesALink(t *testing.T) {
 	t.Parallel()
-	const swapsNeeded, writesNeeded, atOnce = 100_000, 10_000, 16
+	const atOnce = 16
+	swapsNeeded, writesNeeded := scaled(100_000), scaled(10_000)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func TestNoWritePassesALink(t *testing.T) {
 	params := obj{"path": fileURI(dir, "work/file"), "dataBase64": b64("inside"), "followSymlinks": false}
 	written, refused := 0, 0
 	var asked []int64
-	for n := 0; n < writesNeeded || swaps.Load() < swapsNeeded; n++ {
+	for n := 0; n < writesNeeded || swaps.Load() < int64(swapsNeeded); n++ {
 		if n == 100*writesNeeded {
 			t.Fatalf("%d writes in %d swaps", n, swaps.Load())
 		}

@@ -147,7 +147,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	alice.call("process/write", obj{"processId": "theirs", "writeId": "theirs", "chunk": ""})
 	alice.call("command/exec", obj{"argv": []string{"sleep", "1000"}, "cwd": "/", "env": env, "tty": true})
 	for _, c := range []*conn{alice, app} {
-		c.call("process/spawn", obj{"command": []string{"sleep", "1000"}, "processHandle": "theirs", "cwd": "/"})
+		c.call("process/spawn", obj{"command": []string{"sleep", "1000"}, "processHandle": "theirs", "cwd": "/", "timeoutMs": 1_000_000})
 		c.request("command/exec", obj{"command": []string{"sleep", "1000"}, "processId": "theirs", "streamStdin": true, "timeoutMs": 1_000_000})
 		c.call("fs/open", obj{"handleId": "theirs", "path": "file://" + file, "mode": "replace"})
 	}

@@ -32,6 +32,7 @@ type realClient struct {
 	t    *testing.T
 	s    *server
 	work string        // the directory of the commands
+	mode obj           // permissions of the commands; nil: full access, which is sandbox null
 	quit chan struct{} // closed when the client exits
 
 	facts                  // guards the fields below
@@ -84,11 +85,18 @@ func newRealClient(t *testing.T, s *server) *realClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &realClient{t: t, s: s, work: filepath.Join(dir, "a", "work"), commands: map[string]*command{}, quit: make(chan struct{}), away: make(chan struct{})}
-	close(c.away)
-	if err := os.MkdirAll(c.work, 0o755); err != nil {
+	work := filepath.Join(dir, "a", "work")
+	if err := os.MkdirAll(work, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	return newRealClientIn(t, s, work)
+}
+
+// newRealClientIn is newRealClient with a directory for the commands.
+func newRealClientIn(t *testing.T, s *server, work string) *realClient {
+	t.Helper()
+	c := &realClient{t: t, s: s, work: work, commands: map[string]*command{}, quit: make(chan struct{}), away: make(chan struct{})}
+	close(c.away)
 	t.Cleanup(c.exit)
 	info, err := c.connect()
 	if err != nil {
@@ -504,6 +512,15 @@ func (c *realClient) exec(script string, tty bool) *command {
 		c.commands[p.id] = p
 	})
 	const thread = "01a1fd50-93f9-72a2-98a1-b1fe2f7a6ff4"
+	env := obj{"TERM": "dumb", "PAGER": "cat", "LC_ALL": "C.UTF-8", "CODEX_CI": "1", "CODEX_THREAD_ID": thread}
+	var sandbox any
+	kind := "none"
+	if c.mode != nil {
+		sandbox, kind = sandboxOf(c.mode, c.work), "linuxSeccomp"
+		if c.mode["network"] == "restricted" {
+			env["CODEX_SANDBOX_NETWORK_DISABLED"] = "1"
+		}
+	}
 	result := c.call("process/start", obj{
 		"processId": p.id, "metadata": obj{"threadId": thread, "toolCallId": "call_1"},
 		"argv": []string{"/bin/bash", "-lc", script}, "cwd": fileURI(c.work),
@@ -511,10 +528,10 @@ func (c *realClient) exec(script string, tty bool) *command {
 			"inherit": "all", "ignoreDefaultExcludes": true, "set": obj{}, "includeOnly": []string{},
 			"exclude": []string{"CODEX_PERMISSION_PROFILE", "CODEX_VERSION"},
 		},
-		"env": obj{"TERM": "dumb", "PAGER": "cat", "LC_ALL": "C.UTF-8", "CODEX_CI": "1", "CODEX_THREAD_ID": thread},
-		"tty": tty, "pipeStdin": false, "arg0": nil, "sandbox": nil, "enforceManagedNetwork": false, "managedNetwork": nil,
+		"env": env,
+		"tty": tty, "pipeStdin": false, "arg0": nil, "sandbox": sandbox, "enforceManagedNetwork": false, "managedNetwork": nil, "networkProxy": nil,
 	})
-	if result["processId"] != p.id || result["sandboxType"] != "none" {
+	if result["processId"] != p.id || result["sandboxType"] != kind {
 		c.t.Errorf("process/start: %s", jsonText(result))
 	}
 	return p
@@ -579,15 +596,8 @@ func (p *command) done(exit int64, streams map[string]string) {
 
 // --- tests ---
 
-// TestRealClient makes every call of the client once, without a cut. Without a cut, the client never
-// calls process/read.
-func TestRealClient(t *testing.T) {
-	t.Parallel()
-	c := newRealClient(t, startServer(t))
-
-	c.exec("echo hello-from-exec; uname -s; echo err 1>&2; exit 3", false).
-		done(3, map[string]string{"stdout": "hello-from-exec\nLinux\n", "stderr": "err\n"})
-
+// interrupts types into a terminal, interrupts the program there by ^C, and interrupts another program by a signal.
+func (c *realClient) interrupts() {
 	tty := c.exec("echo start; cat; echo after-cat", true)
 	tty.await("pty", "start\r\n")
 	tty.writeStdin("hi there\n")
@@ -599,7 +609,18 @@ func TestRealClient(t *testing.T) {
 	trap.await("stdout", "up\n")
 	c.call("process/signal", obj{"processId": trap.id, "signal": "interrupt"})
 	trap.done(9, map[string]string{"stdout": "up\ngot-int\n"})
+}
 
+// TestRealClient makes every call of the client once, without a cut. Without a cut, the client never
+// calls process/read.
+func TestRealClient(t *testing.T) {
+	t.Parallel()
+	c := newRealClient(t, startServer(t))
+
+	c.exec("echo hello-from-exec; uname -s; echo err 1>&2; exit 3", false).
+		done(3, map[string]string{"stdout": "hello-from-exec\nLinux\n", "stderr": "err\n"})
+
+	c.interrupts()
 	// A command runs while others run, and is terminated at the end. The shell of another command has
 	// ended, but a background process holds its output open.
 	background := c.exec("echo begun; sleep 600 && echo long", false)

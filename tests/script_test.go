@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(bin)+":/usr/local/bin:/usr/bin:/bin")
 			env.Setenv("TOKEN", newToken(env.T().(testing.TB)))
+			env.Setenv(raceVar, raceOptions)
 			return ownPlace(env, bin)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -66,7 +67,7 @@ func ownPlace(env *testscript.Env, bin string) error {
 	env.Setenv("HOME", env.WorkDir)
 	env.Defer(func() {
 		stop := exec.Command(bin, "server", "stop", "--force")
-		stop.Env = []string{"XDG_RUNTIME_DIR=" + runtime}
+		stop.Env = []string{"XDG_RUNTIME_DIR=" + runtime, raceVar + "=" + raceOptions}
 		if out, err := stop.CombinedOutput(); err != nil {
 			env.T().(testing.TB).Errorf("%s: %v: %s", stop, err, out)
 		}

@@ -154,17 +154,18 @@ func TestCommandsHaveTheirGrace(t *testing.T) {
 	}
 }
 
-// TestCommandRefusals: a start is refused if a name is too long, or if a sandbox is requested in any
-// spelling.
+// TestCommandRefusals: a start is refused if a name is too long, or if the server does not understand the sandbox that
+// is requested.
 func TestCommandRefusals(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 1025)
-	unconfined := "~-32602 sandboxPolicy is not supported by this server"
 	startServer(t).session(nil).wantAnswers([]answerRow{
 		{"process/spawn", obj{"processHandle": long, "cwd": "/", "command": sh("true")}, "-32602 processHandle has 1025 bytes, the limit is 1024"},
 		{"command/exec", obj{"processId": long, "command": sh("true")}, "-32602 processId has 1025 bytes, the limit is 1024"},
-		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly"}}, unconfined},
-		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly", "tYpe": "dangerFullAccess"}}, unconfined},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "read-only"}}, "~-32602 unknown variant `read-only`"},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly", "tYpe": "dangerFullAccess"}}, "~-32602 unknown field `tYpe`"},
+		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "readOnly", "denyReadPaths": []string{"/"}}}, "~-32602 unknown field `denyReadPaths`"},
+		{"command/exec", obj{"command": sh("true"), "permissionProfile": ":mine"}, "~-32602 permissionProfile \":mine\" is not supported"},
 		{"command/exec", obj{"command": sh("true"), "sandboxPolicy": obj{"type": "dangerFullAccess"}}, `{"exitCode":0,"stderr":"","stdout":""}`},
 	})
 }

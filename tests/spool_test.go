@@ -194,6 +194,7 @@ func TestSpoolEnds(t *testing.T) {
 			c.request("process/start", startParams(id, obj{"argv": sh(script + "; " + tail), "retention": obj{"bytes": 64 << 10, "onFull": "spool"}}))
 		}
 		eventually(t, "both have written all", func() bool { return spooled(t, other) > int64(2*len(want))*8/10 })
+		eventually(t, "the log has the output of the ended one", func() bool { return describe(t, observer, "ended")["state"] == "closed" })
 		var reads []int64
 		for range 50 {
 			reads = append(reads, observer.request("process/read", obj{"processId": "ended", "afterSeq": 3, "maxBytes": 1 << 20}))
@@ -205,7 +206,7 @@ func TestSpoolEnds(t *testing.T) {
 				first = chunks
 			}
 			if chunks != first || len(chunks) < 1000 {
-				t.Fatalf("two answers to the same process/read differ: %.100s, %.100s", first, chunks)
+				t.Fatalf("two answers to the same process/read differ, or are short: %d and %d characters, %.100s, %.100s", len(first), len(chunks), first, chunks)
 			}
 		}
 		c.call("session/close", obj{})

@@ -357,9 +357,13 @@ func TestUpKeepsItsSession(t *testing.T) {
 		}
 		return nil
 	}
-	if got := session(); got == nil || got["keepRunning"] != true || got["state"] != "detached" {
-		t.Errorf("the session is %s", jsonText(got))
-	}
+	eventually(t, "the session is kept, without a connection", func() bool {
+		got := session()
+		if got == nil || got["keepRunning"] != true {
+			t.Fatalf("the session is %s", jsonText(got))
+		}
+		return got["state"] == "detached"
+	})
 	s.run(0, "down", "--timeout", "1m")
 	if got := session(); got != nil {
 		t.Errorf("after troupe down, the session is %s", jsonText(got))

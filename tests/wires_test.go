@@ -105,7 +105,7 @@ func TestWholeSession(t *testing.T) {
 			{obj{"processId": "x", "argv": []string{}, "cwd": "", "env": obj{}, "tty": false}, "argv must not be empty"},
 			{obj{"processId": "x", "argv": []string{"true"}, "cwd": "", "env": obj{}}, "missing field `tty`"},
 			{startParams("x", obj{"argv": []string{"true"}, "timeoutMs": 1.5}), "invalid number"},
-			{startParams("x", obj{"argv": []string{"true"}, "sandbox": obj{"a": []any{1, nil}}}), "sandbox is not supported"},
+			{startParams("x", obj{"argv": []string{"true"}, "sandbox": obj{"a": []any{1, nil}}}), "missing field `permissions`"},
 		} {
 			if code, text := c.callError("process/start", wrong.params); code != -32602 || !strings.Contains(text, wrong.text) {
 				t.Errorf("%s: %d %s, want -32602 %s", jsonText(wrong.params), code, text, wrong.text)

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,27 +29,8 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 		return 0, err
 	}
 	defer status.Close()
-	status.SetReadDeadline(time.Now().Add(h.answerTime))
-	var why error
-	h.mu.Lock()
-	j.cut = func(err error) { // called with the lock
-		why = err
-		status.SetReadDeadline(time.Unix(1, 0))
-	}
-	if h.closing {
-		j.cut(ErrClosed)
-	} else if c := j.spec.Context; c != nil && c.Err() != nil {
-		j.cut(c.Err())
-	}
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		j.cut = nil
-		if why != nil && errors.Is(err, ErrNoAnswer) {
-			err = errors.Join(why, err)
-		}
-		h.mu.Unlock()
-	}()
+	over := h.cutting(j, status)
+	defer over(&err)
 
 	h.forking.RLock()
 	pid, err = f.forkApart(j.path, argv, attr, w, &j.spec, m)
@@ -96,12 +78,39 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	return pid, nil
 }
 
-// buryLate reaps a killed child, whose end may wait for a filesystem, removes its tree, and ends the
-// turn of its job.
+// cutting limits the reads of status to answerTime, and lets giveUp end them. The caller calls over with its result.
+func (h *Host) cutting(j *job, status *os.File) (over func(*error)) {
+	status.SetReadDeadline(time.Now().Add(h.answerTime))
+	var why error
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j.cut = func(err error) { // called with the lock
+		why = err
+		status.SetReadDeadline(time.Unix(1, 0))
+	}
+	if h.closing {
+		j.cut(ErrClosed)
+	} else if c := j.spec.Context; c != nil && c.Err() != nil {
+		j.cut(context.Cause(c))
+	}
+	return func(err *error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		j.cut = nil
+		if why != nil && errors.Is(*err, ErrNoAnswer) {
+			*err = errors.Join(why, *err)
+		}
+	}
+}
+
+// buryLate waits for the end of a killed child, which may depend on a filesystem, kills what the child has left, reaps the
+// child, removes its tree, and ends the turn of its job. A child may have executed its program just before the kill, and the
+// program may have started others.
 func (h *Host) buryLate(j *job, pid int, tree tree) {
+	tree.started(pid)
 	warned := false
 	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if gone, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); gone == pid || errors.Is(err, unix.ECHILD) {
+		if s, ok := readStat(pid); !ok || s.zombie {
 			break
 		}
 		if wait == time.Second && !warned { // a child whose start was given up ends sooner
@@ -110,9 +119,19 @@ func (h *Host) buryLate(j *job, pid int, tree tree) {
 		}
 		time.Sleep(wait)
 	}
+	h.killLeft(tree, j.spec.Name)
+	unix.Wait4(pid, nil, 0, nil) // after the kills: the tree may know its members by the child's pid
 	h.removeTree(tree, j.spec.Name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.unborn, pid)
 	h.leave(j)
+}
+
+// killLeft kills what a child without a Handle has left behind.
+func (h *Host) killLeft(tree tree, name string) {
+	empty, err := killUntilEmpty(func() (bool, error) { return tree.empty(false) }, tree.kill, (*backoff).wait)
+	if !empty {
+		h.log.Warn("a failed start has left processes", "name", name, "err", survivorsError(tree.members(), err))
+	}
 }

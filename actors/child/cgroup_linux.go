@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -181,6 +182,8 @@ type leaf struct {
 	kin *search // nil: the leaf of a dead server
 	dir string
 	fd  int // of dir, until the fork; 0: closed
+
+	removed atomic.Bool // dir is gone
 }
 
 // inLeaf reports whether process s is in a leaf not named name.
@@ -236,7 +239,7 @@ func (l *leaf) empty(canWait bool) (bool, error) {
 // vacant reports whether the cgroup has no process. vacant removes the cgroup if there is no cgroup
 // below: the system call for the removal also answers the question.
 func (l *leaf) vacant() (bool, error) {
-	err := removeCgroup(l.dir)
+	err := l.rmdir()
 	if err == nil || gone(err) {
 		return true, nil
 	}
@@ -380,12 +383,24 @@ func field(text []byte, name string) (n float64) {
 	return n
 }
 
+// rmdir removes dir. Once dir is gone, rmdir no longer waits for the kernel.
+func (l *leaf) rmdir() error {
+	if l.removed.Load() {
+		return nil
+	}
+	err := removeCgroup(l.dir)
+	if err == nil || gone(err) {
+		l.removed.Store(true)
+	}
+	return err
+}
+
 func (l *leaf) remove() error {
 	l.closeFD()
 	if l.kin != nil {
 		l.kin.remove()
 	}
-	err := removeCgroup(l.dir)
+	err := l.rmdir()
 	if errors.Is(err, unix.EBUSY) {
 		below, _ := os.ReadDir(l.dir)
 		for _, d := range below {
@@ -393,7 +408,7 @@ func (l *leaf) remove() error {
 				(&leaf{dir: filepath.Join(l.dir, d.Name())}).remove() // an error here shows in the removal of l.dir
 			}
 		}
-		err = removeCgroup(l.dir)
+		err = l.rmdir()
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove cgroup %s: %w", l.dir, err)

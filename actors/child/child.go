@@ -22,6 +22,9 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/resolve"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -49,11 +52,33 @@ type Spec struct {
 	// NoNewPrivs keeps the child and its descendants from gaining privileges by an exec. (prctl(2),
 	// PR_SET_NO_NEW_PRIVS)
 	NoNewPrivs bool
+	// Sandbox is what the child and its descendants may do. Nil: the child is not confined. The start fails if the
+	// system cannot confine the child.
+	Sandbox *protocol.Sandbox
+	// TempDir is the TMPDIR that Sandbox is about, if Env has one that the client did not choose. Nil: TMPDIR of Env.
+	TempDir *string
 	// Rule returns what the policy allows this child, at its start. Rule may wait for files. Nil: there is no
 	// policy, and the start costs nothing more.
 	Rule func() *rules.Rule
+	// DefaultSandbox returns the sandbox of a child without Sandbox, from its working directory. The Rule may name another
+	// one. Nil: such a child is not confined.
+	DefaultSandbox func(dir string) *protocol.Sandbox
+	// Looks refuses a sandbox of the operator that the client's looks at the child do not agree with. Nil: there are none.
+	Looks func(*protocol.Sandbox) error
+	// RequireSandbox refuses a child without a sandbox that confines files.
+	RequireSandbox bool
 	// Watches are the paths at which the server will look for the child. The rule must allow reading them.
 	Watches []string
+
+	// Resolved gets the resolved Sandbox, before and after its placeholders were made, at the latest before Start calls done.
+	// The last call counts. Nil: nobody asks.
+	Resolved func(found, held *sandbox.Policy)
+	// Serve is a socket on which the child, a jail, serves files. Such a child has no Argv. The caller keeps and closes
+	// Serve, after Start has called done. Nil: the child runs a program.
+	Serve       *os.File
+	mustConfine bool              // the operator demands a policy that confines files
+	policy      *sandbox.Policy   // the resolved Sandbox, from the look-up on, or of a test; nil: the child is not confined
+	held        *placeholder.Held // of policy
 
 	// dir is the open working directory that the rule has allowed; nil: the child enters Dir by its name.
 	dir *os.File
@@ -103,7 +128,13 @@ type HostConfig struct {
 	AnswerTime time.Duration
 	// NoNewPrivs sets Spec.NoNewPrivs for every child.
 	NoNewPrivs bool
-	Log        *slog.Logger // nil means slog.Default()
+	// StateDir is where the Host notes which placeholders of sandboxes it has made, for the next Host if this one is
+	// killed. Only the user of the server may write there. Empty: such placeholders stay until the next sandbox of the same
+	// directory.
+	StateDir string
+	// Hidden are files and directories of the server that no child with a sandbox may read.
+	Hidden []string
+	Log    *slog.Logger // nil means slog.Default()
 	// Fault is for tests. The loops named "pump", "waiter" and "stdin" call Fault before each step;
 	// Fault may panic.
 	Fault func(point string)
@@ -113,6 +144,9 @@ type HostConfig struct {
 type Handle interface {
 	PID() int
 	Containment() Containment
+	// Sandbox says in a word which sandbox the child has, also by the operator's demand; "": none. The words are those of
+	// ProcessInfo.Sandbox (docs/PROTOCOL.md).
+	Sandbox() string
 
 	// Write queues p for the child's stdin and returns how many bytes the queue took. The caller
 	// may reuse p after the return. If n is less than len(p), the queue was full, or Spec.StdinRate was
@@ -186,6 +220,10 @@ var (
 	ErrNoAnswer = errors.New("the filesystem does not answer")
 	// ErrLimitRefused means: Spec.Limits cannot be set.
 	ErrLimitRefused = errors.New("limits")
+	// ErrSandbox means: the system cannot confine a child as Spec.Sandbox asks for.
+	ErrSandbox = errors.New("sandbox")
+	// ErrSandboxPolicy means: no system can confine a child as Spec.Sandbox asks for, as the files are now.
+	ErrSandboxPolicy = resolve.ErrPolicy
 
 	errInternal = errors.New("child: internal error")
 )

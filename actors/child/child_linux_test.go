@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/b6f6fdd7/troupe/internal/pace"
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -130,6 +131,9 @@ func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
 		default:
 		}
 	})
+	if os.Getenv("CHILD_TEST_JAIL") != "" && spec.policy == nil {
+		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Write, Network: true}
+	}
 	started := make(chan error)
 	h.Start(spec, w.in, func(handle Handle, err error) {
 		w.Handle = handle

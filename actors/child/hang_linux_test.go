@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -187,6 +192,54 @@ func TestExecHangs(t *testing.T) {
 	}
 }
 
+// If a jail hangs before its program runs, the start fails after its time. Then no placeholder is there. When the killed jail
+// has ended, its process and its cgroup are gone, too.
+func TestJailHangs(t *testing.T) {
+	h, fs := withHang(t, HostConfig{AnswerTime: time.Second})
+	dir := t.TempDir()
+	jailed(t, h, inWorkspace(script(""), dir)).untilClosed() // or the test is skipped
+	spec := inWorkspace(script("echo > ran"), dir)
+	spec.policy.Paths = append(spec.policy.Paths, sandbox.Path{Path: fs.Path("hang"), Access: sandbox.Deny})
+	_, err := tryStart(t, h, spec, 1<<20)
+	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "sandbox and execution of") {
+		t.Error(err)
+	}
+	wantPlaceholder(t, dir, false)
+	h.mu.Lock()
+	hanging := slices.Collect(maps.Keys(h.unborn))
+	h.mu.Unlock()
+	if len(hanging) != 1 || fs.Hanging() != 1 {
+		t.Fatalf("%v are unborn, %d look-ups hang, want one", hanging, fs.Hanging())
+	}
+	var leaf string
+	if c, ok := h.containment.(*cgroups); ok {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", hanging[0]))
+		if leaf = filepath.Join(c.dir, filepath.Base(strings.TrimSpace(string(text)))); err != nil || !strings.Contains(leaf, spec.Name) {
+			t.Errorf("the jail is in %q, %v", text, err)
+		}
+	}
+	fs.Free()
+	h.mu.Lock()
+	for len(h.unborn) > 0 {
+		h.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		h.mu.Lock()
+	}
+	if h.turns.late != 0 || h.turns.running != 0 {
+		t.Errorf("%d turns are taken, %d of them late", h.turns.running, h.turns.late)
+	}
+	h.mu.Unlock()
+	if _, ok := readStat(hanging[0]); ok {
+		t.Error("the jail is still there")
+	}
+	if _, err := os.Stat(leaf); leaf != "" && !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the cgroup %s is still there: %v", leaf, err)
+	}
+	if _, err := os.Stat(dir + "/ran"); err == nil {
+		t.Error("the program has run")
+	}
+}
+
 // The sizes of PATH, argv and environment are limited.
 func TestLookUpBounded(t *testing.T) {
 	h := newHost(t, HostConfig{})
@@ -250,5 +303,44 @@ func TestBrokenFilesystem(t *testing.T) {
 	found := Spec{Name: script("").Name, Argv: []string{"true"}, Env: []string{"PATH=" + fs.Dir + ":/usr/bin:/bin"}}
 	if _, err := tryStart(t, h, found, 1<<20); err != nil {
 		t.Errorf("a broken directory in PATH hides the others: %v", err)
+	}
+}
+
+// TestProgramOfAGivenUpStart: a start is given up at the moment when its program begins. Nothing of the program is left.
+func TestProgramOfAGivenUpStart(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode})
+			name := script("").Name
+			tree, err := h.containment.tree(name, protocol.ProcessLimits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			attr := forkAttr()
+			attr.Env = tree.prepare(attr.Sys, []string{"PATH=/bin:/usr/bin"})
+			attr.Files = []uintptr{h.null.Fd(), w.Fd(), 2}
+			pid, err := tree.mark().fork(func() (int, error) {
+				return syscall.ForkExec("/bin/sh", []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"}, attr)
+			})
+			w.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var left int
+			if _, err := fmt.Fscan(r, &left); err != nil {
+				t.Error(err)
+			}
+			syscall.Kill(pid, syscall.SIGKILL)
+			h.buryLate(&job{spec: Spec{Name: name}}, pid, tree)
+			if running(pid) || running(left) {
+				t.Errorf("child %d runs: %t, its child %d: %t", pid, running(pid), left, running(left))
+				syscall.Kill(left, syscall.SIGKILL)
+			}
+		})
 	}
 }

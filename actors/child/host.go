@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -29,6 +31,9 @@ type Host struct {
 	containment containment
 	answerTime  time.Duration
 	noNewPrivs  bool
+	hidden      []string
+	places      *placeholder.Holder
+	leaving     sync.WaitGroup // removals of placeholders
 	spare       *spare
 	null        *os.File
 	exits       *exits
@@ -40,6 +45,7 @@ type Host struct {
 	begun     chan struct{} // capacity 1; full: a child was started
 	fence     *fence
 	reaped    atomic.Int64 // strangers, by the reaper
+	sandboxes sandboxTrials
 
 	// forking is read-locked from a fork until its child is in live. The reaper of strangers takes
 	// the write lock, so as not to mistake our own new child for a stranger.
@@ -73,6 +79,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		begun:  make(chan struct{}, 1),
 	}
 	h.noNewPrivs = cfg.NoNewPrivs
+	h.hidden = cfg.Hidden
 	if h.answerTime = cfg.AnswerTime; h.answerTime <= 0 {
 		h.answerTime = defaultAnswerTime
 	}
@@ -90,7 +97,9 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		return nil, fmt.Errorf("child: %w", err)
 	}
 	h.spare = newSpare(h.log)
+	h.places = h.openPlaces(cfg.StateDir)
 	if h.containment, err = h.newContainment(cfg); err != nil {
+		h.places.Close()
 		h.spare.close()
 		h.exits.close()
 		h.null.Close()
@@ -203,6 +212,9 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 		return "", false, j.ask()
 	}
 	spec := &j.spec
+	if spec.Serve != nil {
+		return "/", true, h.resolve(spec, step)
+	}
 	spec.NoNewPrivs = spec.NoNewPrivs || h.noNewPrivs
 	if spec.User != nil {
 		if err := mayBecome(spec.User); err != nil {
@@ -222,7 +234,13 @@ func (h *Host) tryLookUp(j *job) (path string, apart bool, err error) {
 			apart = spec.bySteps() || mayHang(spec.Dir, path)
 		}
 	})
-	return path, apart, cmp.Or(refused, err)
+	if err = cmp.Or(refused, err); err == nil {
+		err = spec.confine(rule)
+	}
+	if err == nil && spec.confined() {
+		return path, true, h.resolve(spec, step)
+	}
+	return path, apart, err
 }
 
 // trySpawn calls spawn. A panic counts as a failed start.
@@ -233,6 +251,13 @@ func (h *Host) trySpawn(f *forker, j *job) (_ *process, err error) {
 			h.mu.Lock()
 			h.leave(j)
 			h.mu.Unlock()
+		}
+	}()
+	defer func() {
+		if err != nil {
+			held := j.spec.held
+			j.spec.held = nil
+			h.releasePlaces(held) // before the error is told
 		}
 	}()
 	defer h.recovered(j, &err)
@@ -290,7 +315,11 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	p := &process{host: h, in: j.in, tree: tree, tty: spec.TTY, closed: make(chan struct{})}
 	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: tree.prepare(sys, spec.Env), Files: ends.theirs[:], Sys: sys}
 	if j.apart {
-		p.pid, err = h.forkApart(f, j, argv, attr, tree.mark())
+		if spec.policy != nil {
+			p.pid, p.jail, err = h.forkJail(f, j, argv, attr, tree.mark())
+		} else {
+			p.pid, err = h.forkApart(f, j, argv, attr, tree.mark())
+		}
 		if errors.Is(err, ErrNoAnswer) {
 			*stuck = true
 			h.mu.Lock()
@@ -314,12 +343,14 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 // began takes over a child that was just forked: from now on the host waits for its exit.
 func (h *Host) began(p *process, spec *Spec, ends *ends) {
 	p.pidfd = h.exits.reserve(p.pid)
-	if spec.Limits.Processes == nil {
+	if spec.Limits.Processes == nil && spec.policy == nil { // a jail is restrained before its program runs
 		h.fence.restrain(p.pid)
 	}
 	p.tree.started(p.pid)
 	p.adopt(ends, spec)
+	p.sandbox = mode.Of(spec.Sandbox)
 	h.mu.Lock()
+	p.held, spec.held = spec.held, nil
 	h.live[p] = struct{}{}
 	delete(h.unborn, p.pid)
 	h.mu.Unlock()
@@ -342,12 +373,14 @@ func kill(pid int) (ws syscall.WaitStatus) {
 	return ws
 }
 
-// bury kills a child, waits for its end, and removes the child from unborn.
-func (h *Host) bury(pid int) {
-	kill(pid)
+// bury kills a child, waits for its end, and removes the child from unborn. The result is how the child has ended, also if
+// that was before the kill.
+func (h *Host) bury(pid int) syscall.WaitStatus {
+	ws := kill(pid)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.unborn, pid)
+	return ws
 }
 
 // backoff is the length of the last pause. Each pause is half as long again as the last.

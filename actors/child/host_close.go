@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Close kills every tree, waits until all trees are verified gone, and stops the spawners. Close
@@ -50,6 +51,8 @@ func (h *Host) shutdown() {
 	}
 	gone.Wait()
 	errs = append(errs, h.awaitUnborn(), h.stopReaper())
+	h.awaitLeaving()
+	h.places.Close()
 	if h.err = errors.Join(errs...); h.err != nil {
 		// The spawners stay: the end of a spawner's thread would kill the remaining children, and
 		// nobody would verify the kill.
@@ -65,6 +68,20 @@ func (h *Host) shutdown() {
 	h.done = true
 	h.work.Broadcast()
 	h.mu.Unlock()
+}
+
+// awaitLeaving waits until the placeholders are removed, for answerTime at most: a filesystem may hang.
+func (h *Host) awaitLeaving() {
+	done := make(chan struct{})
+	go func() {
+		h.leaving.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(h.answerTime):
+		h.log.Warn("some placeholders of sandboxes stay: their filesystem does not answer")
+	}
 }
 
 // awaitUnborn waits for killed children that hang before executing their program.

@@ -12,24 +12,34 @@ func (p *process) KillTree(done func(error)) {
 }
 
 func (p *process) killTree() error {
-	var pause backoff
-	var refused refusals
-	var err error
-	for range killTries {
-		var empty bool
-		if empty, err = p.search(false); empty {
-			return nil
-		}
-		err = errors.Join(err, p.killOnce())
+	empty, err := killUntilEmpty(func() (bool, error) { return p.search(false) }, p.killOnce, func(pause *backoff) {
 		for i := 0; i < exitPauses && !p.Exited(); i++ {
 			pause.wait()
 		}
 		pause.wait()
+	})
+	if empty {
+		return nil
+	}
+	return fmt.Errorf("process %d: %w", p.pid, survivorsError(p.tree.members(), err))
+}
+
+// killUntilEmpty kills until empty says so, killTries times at most, or until the system refuses the kills. It rests after each
+// kill. The error is that of the last try.
+func killUntilEmpty(empty func() (bool, error), kill func() error, rest func(*backoff)) (done bool, err error) {
+	var pause backoff
+	var refused refusals
+	for range killTries {
+		if done, err = empty(); done {
+			return true, nil
+		}
+		err = errors.Join(err, kill())
+		rest(&pause)
 		if refused.enough(err) {
 			break
 		}
 	}
-	return fmt.Errorf("process %d: %w", p.pid, survivorsError(p.tree.members(), err))
+	return false, err
 }
 
 // refusals counts kills in a row refused by the system, or refused with errStray.

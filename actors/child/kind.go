@@ -18,6 +18,8 @@ var kinds = []struct {
 	{ErrClosed, protocol.KindEnded},
 	{ErrNoAnswer, protocol.KindHangs},
 	{ErrSurvivors, protocol.KindSurvivors},
+	{ErrSandbox, protocol.KindSandbox},
+	{ErrSandboxPolicy, protocol.KindSandbox},
 	{ErrLimitRefused, protocol.KindUnsupported},
 	{ErrLimit, protocol.KindLimit},
 	{ErrUser, protocol.KindUser},

@@ -370,3 +370,28 @@ func TestUsage(t *testing.T) {
 		t.Errorf("without pressures: %+v", u)
 	}
 }
+
+// A leaf whose removal has told that it is empty is not removed again: its system call waits for a lock of
+// the whole system.
+func TestLeafIsRemovedOnce(t *testing.T) {
+	l := &leaf{dir: filepath.Join(t.TempDir(), "leaf")}
+	create := func() {
+		if err := os.Mkdir(l.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create()
+	if vacant, err := l.vacant(); !vacant || err != nil {
+		t.Fatalf("an empty leaf: %v, %v", vacant, err)
+	}
+	create() // a second removal would take it
+	if err := l.remove(); err != nil {
+		t.Error(err)
+	}
+	if vacant, err := l.vacant(); !vacant || err != nil {
+		t.Errorf("a removed leaf: %v, %v", vacant, err)
+	}
+	if _, err := os.Stat(l.dir); err != nil {
+		t.Errorf("the leaf was removed again: %v", err)
+	}
+}

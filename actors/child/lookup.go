@@ -172,7 +172,13 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 
 // startError explains the error of a failed fork or exec.
 func startError(err error, spec *Spec, room room) error {
-	program := spec.Argv[0]
+	program := ""
+	if len(spec.Argv) > 0 { // a jail that serves files has none
+		program = spec.Argv[0]
+	}
+	if _, ok := errors.AsType[*SandboxError](err); ok {
+		return err
+	}
 	switch {
 	case errors.Is(err, ErrLimitRefused), errors.Is(err, ErrUser):
 		return err
@@ -180,6 +186,9 @@ func startError(err error, spec *Spec, room room) error {
 		return fmt.Errorf("%w: %q is neither a program of this machine nor a script with a #! line", ErrExecFormat, program)
 	case errors.Is(err, syscall.ENOENT):
 		// checkProgram has just found the file, so the missing file is the interpreter.
+		if spec.policy != nil {
+			return fmt.Errorf("%w: %q, or its interpreter, is not in the sandbox: give the sandbox an entry that permits to read it", ErrNoProgram, program)
+		}
 		return fmt.Errorf("%w: the interpreter named by %q", ErrNoProgram, program)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("%w: program %q", ErrPermission, program)

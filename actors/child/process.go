@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -32,7 +33,7 @@ const (
 // after the exit. Each goroutine does its part and calls settle. Only settle decides when Exited
 // and Closed are due.
 type process struct {
-	// host to stdin are fixed before watch.
+	// host to sandbox are fixed before watch.
 	host  *Host
 	in    *Intake
 	tree  tree
@@ -41,9 +42,13 @@ type process struct {
 	out   []*stream // two if stderr is separate
 	stdin stdin
 
+	sandbox string // for people, as of mode.Of
+
 	closed chan struct{} // closed after Intake.Closed
 
 	mu         sync.Mutex
+	held       *placeholder.Held    // of the sandbox; nil: none, or released
+	jail       *jailer              // nil: the child has no sandbox, or its last report was read
 	pidfd      int                  // -1 once status is set, or if the system has no pidfd
 	status     *protocol.ExitStatus // nil: the child runs
 	toldExit   bool                 // Intake.Exited was called
@@ -77,6 +82,7 @@ func (p *process) watch() {
 
 func (p *process) PID() int                 { return p.pid }
 func (p *process) Containment() Containment { return p.host.Containment() }
+func (p *process) Sandbox() string          { return p.sandbox }
 
 // wait runs on the waiter goroutine once the child seems to have exited.
 func (p *process) wait() {
@@ -127,6 +133,13 @@ func (p *process) waitStep() bool {
 		p.host.exits.watch(p)
 		return false
 	}
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	p.host.releasePlaces(held)
+	p.mu.Lock()
+	p.held = nil
+	p.mu.Unlock()
 	p.stdin.exited()
 	for _, s := range p.out {
 		s.exited()
@@ -143,7 +156,7 @@ func (p *process) waitStep() bool {
 func (p *process) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status == nil || p.toldClosed {
+	if p.status == nil || p.held != nil || p.toldClosed { // held: a client sees no placeholder after the end
 		return
 	}
 	drained, ended := true, true

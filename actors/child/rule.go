@@ -3,7 +3,9 @@ package child
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/b6f6fdd7/troupe/internal/rules"
@@ -43,6 +45,61 @@ func programUnder(rule *rules.Rule, spec *Spec, step func(what string)) (string,
 		return "", refusal()
 	}
 	return real, nil
+}
+
+// confine gives the child the sandbox of the operator, if its client asks for none. A nil rule says nothing.
+func (s *Spec) confine(rule *rules.Rule) error {
+	byDefault, require := s.DefaultSandbox, s.RequireSandbox
+	if rule != nil {
+		if m := rule.Sandbox(); m != nil {
+			byDefault = m.Sandbox
+		}
+		require = require || rule.MustConfine()
+	}
+	if s.Sandbox == nil && byDefault != nil {
+		dir, err := s.fullDir()
+		if err != nil {
+			return err
+		}
+		s.Sandbox = byDefault(dir)
+		if s.Looks != nil {
+			if err := s.Looks(s.Sandbox); err != nil {
+				return err
+			}
+		}
+	}
+	if require && !s.Sandbox.Confines() {
+		return &rules.NoSandbox{Name: clip(s.Argv)}
+	}
+	s.mustConfine = require
+	return nil
+}
+
+// fullDir is the absolute path of the working directory.
+func (s *Spec) fullDir() (string, error) {
+	if s.dir != nil { // the rule has allowed this directory, wherever its name leads now
+		path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(s.dir.Fd())))
+		if err != nil {
+			return "", fmt.Errorf("%w %q: %w", ErrDir, s.Dir, err)
+		}
+		return path, nil
+	}
+	if strings.HasPrefix(s.Dir, "/") {
+		return s.Dir, nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("%w of the server: %w", ErrDir, err)
+	}
+	return strings.TrimSuffix(here+"/"+s.Dir, "/"), nil
+}
+
+// clip returns the name of the program for an error.
+func clip(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	return argv[0][:min(len(argv[0]), 200)]
 }
 
 // named returns a path of the child as an absolute path, whatever links are in it.

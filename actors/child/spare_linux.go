@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // spare runs the system calls needed for killing when the program has no file descriptor left. Its
@@ -67,7 +69,7 @@ func (s *spare) do(f func() error) error {
 
 // readFile is os.ReadFile for the small files of proc(5) and cgroups.
 func readFile(path string) ([]byte, error) {
-	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	fd, err := kernel.Retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -77,7 +79,7 @@ func readFile(path string) ([]byte, error) {
 		if len(text) == cap(text) {
 			text = append(text, 0)[:len(text)]
 		}
-		n, err := retry(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
+		n, err := kernel.Retry(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
@@ -93,7 +95,7 @@ func readFile(path string) ([]byte, error) {
 func readShort(buf []byte, dir string, pid int, file string) ([]byte, error) {
 	path := append(strconv.AppendInt(append(buf[:0], dir...), int64(pid), 10), file...)
 	path = append(path, 0)
-	fd, err := retry(func() (int, error) {
+	fd, err := kernel.Retry(func() (int, error) {
 		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, 0, uintptr(unsafe.Pointer(&path[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 		return int(fd), errnoError(errno)
 	})
@@ -101,7 +103,7 @@ func readShort(buf []byte, dir string, pid int, file string) ([]byte, error) {
 		return nil, fmt.Errorf("open %s%d%s: %w", dir, pid, file, err)
 	}
 	defer unix.Close(fd)
-	n, err := retry(func() (int, error) { return unix.Read(fd, buf) })
+	n, err := kernel.Retry(func() (int, error) { return unix.Read(fd, buf) })
 	if err != nil {
 		return nil, fmt.Errorf("read %s%d%s: %w", dir, pid, file, err)
 	}
@@ -117,23 +119,15 @@ func errnoError(errno unix.Errno) error {
 
 // writeFile writes text to an existing file, with one write.
 func writeFile(path, text string) error {
-	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
+	fd, err := kernel.Retry(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	defer unix.Close(fd)
-	if _, err = retry(func() (int, error) { return unix.Write(fd, []byte(text)) }); err != nil {
+	if _, err = kernel.Retry(func() (int, error) { return unix.Write(fd, []byte(text)) }); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-func retry(call func() (int, error)) (n int, err error) {
-	for {
-		if n, err = call(); !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
 }
 
 // gone reports whether err means: this process, or this cgroup, does not exist.

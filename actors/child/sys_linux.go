@@ -71,6 +71,18 @@ func (p *process) takeStatus() bool {
 		p.status = exitStatus(0, sig, info.code == cldDumped, &usage)
 		p.status.OOMKilled = sig == syscall.SIGKILL && p.tree.oomKilled()
 	}
+	if p.jail != nil {
+		if exit := p.jail.exit(); exit != nil {
+			ws := syscall.WaitStatus(exit.Status)
+			if ws.Signaled() {
+				p.status = exitStatus(0, ws.Signal(), ws.CoreDump(), usageOf(exit))
+				p.status.OOMKilled = ws.Signal() == syscall.SIGKILL && p.tree.oomKilled()
+			} else {
+				p.status = exitStatus(ws.ExitStatus(), 0, false, usageOf(exit))
+			}
+		}
+		p.jail = nil
+	}
 	if p.pidfd >= 0 {
 		unix.Close(p.pidfd) // also removes the pidfd from the epoll set
 		p.pidfd = -1

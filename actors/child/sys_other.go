@@ -88,6 +88,21 @@ func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid 
 	return 0, fmt.Errorf("%w: this system has no umask and no noNewPrivs for programs: leave them out", ErrUser)
 }
 
+// jailer is empty here. On Linux, a jailer is the server's side of a sandbox.
+type jailer struct{}
+
+func (h *Host) forkJail(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, _ *jailer, err error) {
+	return 0, nil, fmt.Errorf("%w: this system has no sandbox: leave sandbox out", errors.ErrUnsupported)
+}
+
+// resolve refuses every sandbox: only Linux has them.
+func (h *Host) resolve(spec *Spec, _ func(string)) error {
+	if !spec.confined() {
+		return nil
+	}
+	return fmt.Errorf("%w: this system cannot confine programs: leave sandbox out, or run the server on Linux", ErrSandbox)
+}
+
 // mayBecome refuses every user here: only Linux has the steps of such a start.
 func mayBecome(u *User) error {
 	return fmt.Errorf("%w %s: this system cannot start programs as another user: leave user out", ErrUser, u.Name)

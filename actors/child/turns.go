@@ -176,7 +176,7 @@ func (h *Host) lookUp(j *job) {
 		h.leave(j)
 	}
 	if j.over {
-		j.closeDir()
+		h.letGo(j)
 		return
 	}
 	if err != nil || j.ask != nil {
@@ -226,11 +226,18 @@ func (h *Host) end(j *job, err error) {
 	}()
 }
 
-// closeDir closes the working directory that the rule has allowed, unless the look-up may still open it. closeDir
-// may be repeated. The caller holds Host.mu.
-func (j *job) closeDir() {
-	if j.lookedUp && j.spec.dir != nil {
+// letGo closes the working directory that the rule has allowed, and releases the placeholders that no child has taken
+// over, unless the look-up may still open either. letGo may be repeated. The caller holds Host.mu.
+func (h *Host) letGo(j *job) {
+	if !j.lookedUp {
+		return
+	}
+	if j.spec.dir != nil {
 		j.spec.dir.Close()
+	}
+	if held := j.spec.held; held != nil {
+		j.spec.held = nil
+		h.leaving.Go(held.Release)
 	}
 }
 
@@ -240,7 +247,7 @@ func (h *Host) forgetStart(j *job) {
 		j.unwatch()
 	}
 	h.mu.Lock()
-	j.closeDir()
+	h.letGo(j)
 	delete(h.starts, j)
 	h.work.Broadcast()
 	h.mu.Unlock()

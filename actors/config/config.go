@@ -132,6 +132,16 @@ type Config struct {
 	// Rules say which programs, directories, files and variables an identity may use; nil: all. Only the command
 	// of this module sets this field: its type is internal.
 	Rules *rules.File
+	// DefaultSandbox returns the sandbox of a program whose client asks for none and whose working directory is dir. Nil:
+	// such a program is not confined.
+	DefaultSandbox func(dir string) *protocol.Sandbox
+	// RequireSandbox refuses programs and calls about files without a sandbox that confines files.
+	RequireSandbox bool
+	// StateDir is where the server notes which placeholders of sandboxes it has made, for the next server if this one is
+	// killed. Only the user of the server may write there. "": the server notes nothing.
+	StateDir string
+	// Hidden are files and directories of the server itself, such as its socket, that no program with a sandbox may read.
+	Hidden []string
 	// NoNewPrivs keeps all programs from gaining privileges by an exec.
 	NoNewPrivs bool
 

@@ -179,6 +179,8 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.reply(ctx, m)
 	case listWritten:
 		c.listWritten(ctx)
+	case sandboxTried:
+		c.sandboxTried(ctx, m)
 	case fileDone, fileTurn, fileWritten, missingChanged, filesChanged:
 		c.receiveFiles(ctx, m)
 	case httpAnswered, httpDelta, httpWritten, httpDue:

@@ -72,6 +72,9 @@ func (c *connection) closeFor(ctx actor.Context, code int, reason string) {
 	c.stage = evicted
 	c.because(cmp.Or(reason, "closed"))
 	c.writer.close(code, reason)
+	if c.files.pending() == 0 { // else the end of the connection ends them
+		c.files.endJails()
+	}
 	env.After(ctx, endTime, endDue{})
 }
 

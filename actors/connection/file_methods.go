@@ -50,31 +50,17 @@ func empty(do func(context.Context) error) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) { return protocol.Empty{}, do(ctx) }
 }
 
-// under calls do with the place, under the rule about links in the params.
-func under(l protocol.FsLinks, place files.Place, do func(files.Path) (any, error)) (any, error) {
-	if !l.NoFollow() {
-		return do(place)
-	}
-	path, err := place.NoFollow()
-	if err != nil {
-		return nil, err
-	}
-	return do(path)
-}
-
 func readFile(f *fileCalls, call *fileCall, p protocol.FsReadFileParams) error {
 	call.large = true
-	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return under(p.FsLinks, at, func(path files.Path) (any, error) {
-			data, err := path.Read(maxReadFile, call.hold(f.memory))
-			return protocol.FsReadFileResult{Data: data}, err
-		})
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		data, err := files.ReadFile(ctx, on, files.At{Place: at, NoLinks: p.NoFollow()}, maxReadFile, call.hold(f.memory))
+		return protocol.FsReadFileResult{Data: data}, err
 	})
 }
 
 func writeFile(_ *fileCalls, call *fileCall, p protocol.FsWriteFileParams) error {
-	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return under(p.FsLinks, at, func(path files.Path) (any, error) { return protocol.Empty{}, path.Write(p.Data) })
+	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return protocol.Empty{}, files.WriteFile(ctx, on, files.At{Place: at, NoLinks: p.NoFollow()}, p.Data)
 	})
 }
 
@@ -82,8 +68,8 @@ func openFile(f *fileCalls, call *fileCall, p protocol.FsOpenParams) error {
 	if err := call.about(p.HandleID); err != nil {
 		return err
 	}
-	open := func(_ context.Context, at files.Place) (any, error) {
-		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(p.HandleID, at, p.Mode)
+	open := func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return protocol.FsOpenResult{HandleID: p.HandleID}, f.handles.Open(ctx, p.HandleID, on, at, p.Mode)
 	}
 	if p.Mode.Writes() {
 		return call.writes(p.Path, open)
@@ -114,50 +100,47 @@ func writeBlock(f *fileCalls, call *fileCall, p protocol.FsWriteBlockParams) err
 }
 
 func closeFile(f *fileCalls, call *fileCall, p protocol.FsCloseParams) error {
-	call.do = empty(func(context.Context) error { return f.handles.Close(p.HandleID) })
+	call.do = empty(func(ctx context.Context) error { return f.handles.Close(ctx, p.HandleID) })
 	return call.about(p.HandleID)
 }
 
 func createDirectory(_ *fileCalls, call *fileCall, p protocol.FsCreateDirectoryParams) error {
-	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return under(p.FsLinks, at, func(path files.Path) (any, error) {
-			return protocol.Empty{}, path.CreateDirectory(unlessFalse(p.Recursive))
-		})
+	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return protocol.Empty{}, on.CreateDirectory(ctx, files.At{Place: at, NoLinks: p.NoFollow()}, unlessFalse(p.Recursive))
 	})
 }
 
 func getMetadata(_ *fileCalls, call *fileCall, p protocol.FsGetMetadataParams) error {
-	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return under(p.FsLinks, at, func(path files.Path) (any, error) { return path.Stat() })
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return on.Stat(ctx, files.At{Place: at, NoLinks: p.NoFollow()})
 	})
 }
 
 func canonicalize(_ *fileCalls, call *fileCall, p protocol.FsCanonicalizeParams) error {
-	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		real, err := at.Canonicalize()
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		real, err := on.Canonicalize(ctx, at)
 		return protocol.FsCanonicalizeResult{Path: protocol.FileURI(real)}, err
 	})
 }
 
 func readDirectory(f *fileCalls, call *fileCall, p protocol.FsReadDirectoryParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, at files.Place) (any, error) {
-		return at.ReadDirectory(ctx, call.hold(f.memory))
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return on.ReadDirectory(ctx, at, call.hold(f.memory))
 	})
 }
 
 func walk(f *fileCalls, call *fileCall, p protocol.FsWalkParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, at files.Place) (any, error) {
-		return at.Walk(ctx, p.Options, call.hold(f.memory))
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return on.Walk(ctx, at, p.Options, call.hold(f.memory))
 	})
 }
 
 func remove(_ *fileCalls, call *fileCall, p protocol.FsRemoveParams) error {
-	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return under(p.FsLinks, at, func(path files.Path) (any, error) {
-			return protocol.Empty{}, path.Remove(unlessFalse(p.Recursive), unlessFalse(p.Force))
-		})
+	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		path := files.At{Place: at, NoLinks: p.NoFollow()}
+		return protocol.Empty{}, on.Remove(ctx, path, unlessFalse(p.Recursive), unlessFalse(p.Force))
 	})
 }
 
@@ -166,23 +149,25 @@ func copyFile(f *fileCalls, call *fileCall, p protocol.FsCopyParams) error {
 	if err != nil {
 		return err
 	}
-	return call.writes(p.DestinationPath, func(ctx context.Context, to files.Place) (any, error) {
+	return call.writes(p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
 		source, err := call.toRead(from)
 		if err != nil {
 			return nil, err
 		}
-		return protocol.Empty{}, files.Copy(ctx, source, to, p.Recursive, call.hold(f.memory))
+		return protocol.Empty{}, on.Copy(ctx, source, to, p.Recursive, call.hold(f.memory))
 	})
 }
 
 func statEntry(_ *fileCalls, call *fileCall, p protocol.FsStatParams) error {
-	return call.reads(p.Path, func(_ context.Context, at files.Place) (any, error) { return at.Entry(p.Follow) })
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return on.Entry(ctx, at, p.Follow)
+	})
 }
 
 func list(f *fileCalls, call *fileCall, p protocol.FsListParams) error {
 	call.large = true
-	return call.reads(p.Path, func(ctx context.Context, at files.Place) (any, error) {
-		return at.List(ctx, call.hold(f.memory))
+	return call.reads(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return on.List(ctx, at, call.hold(f.memory))
 	})
 }
 
@@ -191,12 +176,12 @@ func rename(_ *fileCalls, call *fileCall, p protocol.FsRenameParams) error {
 	if err != nil {
 		return err
 	}
-	return call.writes(p.DestinationPath, func(_ context.Context, to files.Place) (any, error) {
+	return call.writes(p.DestinationPath, func(ctx context.Context, on files.Calls, to files.Place) (any, error) {
 		source, err := call.toWrite(from)
 		if err != nil {
 			return nil, err
 		}
-		return protocol.Empty{}, files.Rename(source, to)
+		return protocol.Empty{}, on.Rename(ctx, source, to)
 	})
 }
 
@@ -204,8 +189,8 @@ func symlink(_ *fileCalls, call *fileCall, p protocol.FsSymlinkParams) error {
 	if p.Target == "" || strings.Contains(p.Target, "\x00") {
 		return protocol.WrongParams("target %q is no target of a link: expected a path", p.Target)
 	}
-	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return protocol.Empty{}, at.Symlink(p.Target)
+	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return protocol.Empty{}, on.Symlink(ctx, at, p.Target)
 	})
 }
 
@@ -214,8 +199,8 @@ func setMetadata(_ *fileCalls, call *fileCall, p protocol.FsSetMetadataParams) e
 	if p.Mode != nil && *p.Mode > 0o777 {
 		return protocol.WrongParams("mode %#o has bits other than those of permission: expected 0 to 0777", *p.Mode)
 	}
-	return call.writes(p.Path, func(_ context.Context, at files.Place) (any, error) {
-		return protocol.Empty{}, at.SetMetadata(p.Mode, p.ModifiedAtMs)
+	return call.writes(p.Path, func(ctx context.Context, on files.Calls, at files.Place) (any, error) {
+		return protocol.Empty{}, on.SetMetadata(ctx, at, p.Mode, p.ModifiedAtMs)
 	})
 }
 

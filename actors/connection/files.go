@@ -48,6 +48,12 @@ type fileCall struct {
 	bytes  int        // of its answer
 	held   int        // of the connection's memory, for the answer; owned by the goroutine until fileDone
 
+	sandbox *protocol.Sandbox // that the client asks for; nil: none
+	jails   *jails
+	// required: the operator demands a sandbox. byDefault: programs without one get one, and those of all defaults read
+	// everything. Both are owned by the goroutine.
+	required, byDefault bool
+
 	rule  *rules.Rule // of the client, when the call runs; nil: there is no policy. Owned by the goroutine
 	ruled bool        // do obeys the rule
 	// readsAll: do reads files wherever they are, and changes none.
@@ -72,6 +78,8 @@ type fileCalls struct {
 	waiter    *turns.Waiter         // for a turn, until fileTurn comes; nil: nothing waits
 	memory    *budget.Account       // of the connection
 	home      string                // the user's directory
+	hidden    files.Hidden          // files of the server
+	jails     *jails                // nil: no call is confined, in tests
 }
 
 func newFileCalls(watcher *files.Watcher, memory *budget.Account) *fileCalls {
@@ -108,10 +116,18 @@ func tryLater(err error) error {
 // they look at their context.
 func (f *fileCalls) end(turns *turns.Pool) {
 	f.cancel()
+	f.endJails() // before the handles, whose new files end with their jails
 	if f.waiter != nil {
 		turns.Forget(f.waiter)
 	}
 	go turns.RunAnyway(f.handles.CloseAll)
+}
+
+// endJails ends the jails of the connection; f may be nil.
+func (f *fileCalls) endJails() {
+	if f != nil && f.jails != nil {
+		f.jails.owner.Close()
+	}
 }
 
 // pending is how many have no answer; f may be nil.
@@ -160,9 +176,13 @@ func (f *fileCalls) written(call *fileCall) {
 func (c *connection) fileRequest(ctx actor.Context, in inbound, prepare func(*fileCalls, *fileCall) error) {
 	if c.files == nil {
 		c.files = newFileCalls(c.env.Watcher, c.memory)
+		if c.env.FileJails != nil {
+			c.files.jails = &jails{owner: c.env.FileJails.Owner(c.name), resolve: c.env.FileView}
+		}
+		c.files.hidden = c.env.Hidden
 		c.files.home, _ = protocol.ParseFileURI(c.env.Info.UserHomeDir) // the server's own URI is valid
 	}
-	call := &fileCall{in: in}
+	call := &fileCall{in: in, jails: c.files.jails}
 	if err := prepare(c.files, call); err != nil {
 		c.fail(in, in.fileError(err))
 		return
@@ -201,6 +221,11 @@ func (c *connection) runFiles(ctx actor.Context) {
 					return
 				}
 				call.rule = policy.Of(identity)
+				call.required, call.byDefault = c.env.RequireSandbox, c.env.DefaultSandbox != nil
+				if call.rule != nil {
+					call.required = call.required || call.rule.MustConfine()
+					call.byDefault = call.byDefault || call.rule.Sandbox() != nil
+				}
 				result, err := any(nil), call.mayRun()
 				if err == nil {
 					result, err = call.do(until)

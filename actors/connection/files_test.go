@@ -1,11 +1,15 @@
 package connection
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"pgregory.net/rapid"
@@ -30,24 +34,112 @@ func TestHandleWithoutName(t *testing.T) {
 	}
 }
 
-// A sandbox is refused whatever else is wrong with a request.
-func TestSandboxIsRefusedFirst(t *testing.T) {
+// A sandbox that the server does not understand is refused, whatever else is wrong with a request. The sandbox of a request
+// about a handle says nothing.
+func TestWrongSandboxIsRefusedFirst(t *testing.T) {
 	f := newFileCalls(nil, nil)
 	defer f.end(turns.New(9))
 	c := &connection{files: f, writer: newWriter(nil, nil, nil)}
 	c.writer.begin = func() {}
 	asks := protocol.Confinement{Sandbox: []byte("{}")}
-	for method, params := range map[string]any{
-		protocol.MethodFsReadFile:  protocol.FsReadFileParams{Confinement: asks, Path: "no URI"},
-		protocol.MethodFsReadBlock: protocol.FsReadBlockParams{Confinement: asks},
-		protocol.MethodFsOpen:      protocol.FsOpenParams{Confinement: asks, HandleID: strings.Repeat("h", 1025)},
-		protocol.MethodFsCopy:      protocol.FsCopyParams{Confinement: asks},
+	_, err := asks.Asked()
+	wrong := err.(*protocol.Error)
+	ignored := "file handle ID must not exceed 32 bytes"
+	long := strings.Repeat("h", 1025)
+	for _, test := range []struct {
+		method string
+		params any
+		want   string
+	}{
+		{protocol.MethodFsReadFile, protocol.FsReadFileParams{Confinement: asks, Path: "no URI"}, wrong.Message},
+		{protocol.MethodFsOpen, protocol.FsOpenParams{Confinement: asks, HandleID: long}, wrong.Message},
+		{protocol.MethodFsCopy, protocol.FsCopyParams{Confinement: asks}, wrong.Message},
+		{protocol.MethodFsReadBlock, protocol.FsReadBlockParams{Confinement: asks, HandleID: long}, ignored},
+		{protocol.MethodFsWriteBlock, protocol.FsWriteBlockParams{Confinement: asks, HandleID: long}, ignored},
+		{protocol.MethodFsClose, protocol.FsCloseParams{Confinement: asks, HandleID: long}, ignored},
 	} {
-		methods[method].handle(c, nil, inbound{params: params})
-		if answer, ok := c.writer.next(); !ok || answer.err == nil || answer.err.Message != asks.Unsupported().(*protocol.Error).Message {
-			t.Errorf("%s: %v", method, answer.err)
+		methods[test.method].handle(c, nil, inbound{params: test.params})
+		if answer, ok := c.writer.next(); !ok || answer.err == nil || answer.err.Message != test.want {
+			t.Errorf("%s: %v, want %s", test.method, answer.err, test.want)
 		}
 	}
+}
+
+// A call is made by a jail if its sandbox forbids what the call does: reads are only forbidden by a sandbox that does not read
+// everything.
+func TestWhichCallsAreConfined(t *testing.T) {
+	readOnly, workspace := protocol.ReadOnlySandbox("/w"), protocol.WorkspaceSandbox("/w")
+	hides := protocol.WorkspaceSandbox("/w")
+	hides.Entries = append(hides.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: "/w/x", Access: protocol.SandboxDeny})
+	some := &protocol.Sandbox{Restricted: true, Entries: []protocol.SandboxEntry{{Kind: protocol.SandboxMinimal, Access: protocol.SandboxRead}}}
+	for name, test := range map[string]struct {
+		sandbox       *protocol.Sandbox
+		reads, writes bool
+	}{
+		"none":         {nil, false, false},
+		"disabled":     {&protocol.Sandbox{Disabled: true}, false, false},
+		"unrestricted": {&protocol.Sandbox{}, false, false},
+		"read-only":    {readOnly, false, true},
+		"workspace":    {workspace, false, true},
+		"hides":        {hides, true, true},
+		"some":         {some, true, true},
+		"nothing":      {&protocol.Sandbox{Restricted: true}, true, true},
+	} {
+		call := &fileCall{sandbox: test.sandbox}
+		if call.confines(false) != test.reads || call.confines(true) != test.writes {
+			t.Errorf("%s: reads %v, writes %v", name, call.confines(false), call.confines(true))
+		}
+		if on, err := call.on(t.Context(), true); test.writes && err == nil {
+			t.Errorf("%s: %T without jails", name, on)
+		}
+	}
+	relative := protocol.WorkspaceSandbox("/w")
+	relative.Cwd = ""
+	err := new(fileCall).confine(protocol.Confinement{Sandbox: relative.JSON()})
+	if err == nil || err.Error() != errNoCwd.Error() {
+		t.Errorf("without a cwd: %v", err)
+	}
+}
+
+// A view that took long to find is used again, for a while in proportion, and a connection keeps a few views.
+func TestViewIsUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looked, took := 0, minLookUp
+		j := &jails{resolve: func(context.Context, *protocol.Sandbox) (*remote.View, error) {
+			looked++
+			time.Sleep(took)
+			return new(remote.View), nil
+		}}
+		ask := func(root string, want int) {
+			t.Helper()
+			if _, err := j.view(t.Context(), protocol.WorkspaceSandbox(root)); err != nil || looked != want {
+				t.Errorf("%d look-ups, want %d; %v", looked, want, err)
+			}
+		}
+		ask("/a", 1)
+		time.Sleep(viewShare*took - 1)
+		ask("/a", 1)
+		ask("/b", 2)
+		ask("/a", 3)
+		for i := range maxViews {
+			ask(fmt.Sprint("/", i), 4+i)
+		}
+		if len(j.views) > maxViews {
+			t.Errorf("%d views are kept", len(j.views))
+		}
+		took--
+		ask("/quick", 4+maxViews)
+		ask("/quick", 5+maxViews)
+		j.resolve = func(context.Context, *protocol.Sandbox) (*remote.View, error) {
+			time.Sleep(time.Hour)
+			return nil, nil
+		}
+		ask("/slow", 5+maxViews)
+		time.Sleep(maxViewTime)
+		if _, ok := j.known(protocol.WorkspaceSandbox("/slow")); ok {
+			t.Error("the view is kept for too long")
+		}
+	})
 }
 
 // With calls that come and end in random order: calls about the same handle run one at a time and in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/capabilities"
 	"github.com/b6f6fdd7/troupe/actors/files/configfiles"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -20,6 +21,15 @@ func malformed(uri string) error {
 		return refused.Wire(protocol.CodeInvalidParams)
 	}
 	return nil
+}
+
+// hidden returns what the call must not show: files of the server, if the operator demands a sandbox. These methods need none,
+// and a client can put links to such files into the directories that they search.
+func (call *fileCall) hidden(f *fileCalls) files.Hidden {
+	if !call.required {
+		return nil
+	}
+	return f.hidden
 }
 
 func readConfig(f *fileCalls, call *fileCall, p protocol.EnvironmentConfigReadParams) error {
@@ -45,7 +55,7 @@ func readConfig(f *fileCalls, call *fileCall, p protocol.EnvironmentConfigReadPa
 		if host := configfiles.Hostname(); host != "" {
 			r.Hostname = &host
 		}
-		places := configfiles.Places{Codex: codexHome, System: configfiles.System}
+		places := configfiles.Places{Codex: codexHome, System: configfiles.System, Hidden: call.hidden(f)}
 		r.Config, r.Requirements, err = configfiles.Read(ctx, places, cwd, p, call.hold(f.memory))
 		return r, err
 	}
@@ -60,7 +70,7 @@ func discoverRoots(f *fileCalls, call *fileCall, p protocol.CapabilityRootsDisco
 	}
 	call.large, call.readsAll = true, true
 	call.do = func(ctx context.Context) (any, error) {
-		return capabilities.Roots(ctx, p.Roots, call.hold(f.memory))
+		return capabilities.Roots(ctx, p.Roots, call.hidden(f), call.hold(f.memory))
 	}
 	return nil
 }
@@ -72,7 +82,7 @@ func discoverInstalled(f *fileCalls, call *fileCall, p protocol.CapabilitiesDisc
 		if err != nil {
 			return protocol.CapabilitiesDiscoverResult{Warnings: []string{"could not prewarm capability discovery: NotFound"}}, nil
 		}
-		homes := capabilities.Homes{Codex: codexHome, User: f.home, System: configfiles.System}
+		homes := capabilities.Homes{Codex: codexHome, User: f.home, System: configfiles.System, Hidden: call.hidden(f)}
 		return capabilities.Installed(ctx, homes, call.hold(f.memory))
 	}
 	return malformed(p.Cwd)

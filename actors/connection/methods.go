@@ -152,9 +152,9 @@ var table = []section{
 	{family: "filesystem", prefix: "fs", about: "file", repeat: repeatsNotAtAll, methods: []method{
 		{name: protocol.MethodFsReadFile, handler: ofFiles(params, readFile), app: ofFiles(plain, readFile), observer: reads},
 		{name: protocol.MethodFsOpen, handler: ofFiles(params, openFile), observer: toRead},
-		{name: protocol.MethodFsReadBlock, handler: ofFiles(params, readBlock), observer: reads},
-		{name: protocol.MethodFsWriteBlock, handler: ofFiles(params, writeBlock), observer: byHandle},
-		{name: protocol.MethodFsClose, handler: ofFiles(params, closeFile), observer: reads},
+		{name: protocol.MethodFsReadBlock, handler: ofHandles(params, readBlock), observer: reads},
+		{name: protocol.MethodFsWriteBlock, handler: ofHandles(params, writeBlock), observer: byHandle},
+		{name: protocol.MethodFsClose, handler: ofHandles(params, closeFile), observer: reads},
 		{name: protocol.MethodFsWriteFile, handler: ofFiles(writeFileParams, writeFile), app: ofFiles(plainWriteFile, writeFile)},
 		{name: protocol.MethodFsCreateDirectory, handler: ofFiles(params, createDirectory), app: ofFiles(plain, createDirectory)},
 		{name: protocol.MethodFsGetMetadata, handler: ofFiles(params, getMetadata), app: ofFiles(plain, getAppMetadata), observer: reads},
@@ -168,16 +168,16 @@ var table = []section{
 		{name: protocol.MethodFsRename, handler: ofFiles(params, rename)},
 		{name: protocol.MethodFsSymlink, handler: ofFiles(params, symlink)},
 		{name: protocol.MethodFsSetMetadata, handler: ofFiles(params, setMetadata)},
-		{name: protocol.MethodFsWatchMissing, handler: ofFiles(params, watchMissing), observer: reads},
+		{name: protocol.MethodFsWatchMissing, handler: ofHandles(params, watchMissing), observer: reads},
 		{name: protocol.MethodFsWatch, app: handles(plain, (*connection).watchFile), observer: reads},
 		{name: protocol.MethodFsUnwatch, app: handles(params, (*connection).unwatchFile), observer: reads},
 	}},
 	{family: "environment config", about: "server", methods: []method{
-		{name: protocol.MethodEnvironmentConfigRead, handler: ofFiles(params, readConfig), observer: reads},
+		{name: protocol.MethodEnvironmentConfigRead, handler: ofMachine(params, readConfig), observer: reads},
 	}},
 	{family: "capability discovery", about: "server", methods: []method{
-		{name: protocol.MethodCapabilityRootsDiscover, handler: ofFiles(params, discoverRoots), observer: reads},
-		{name: protocol.MethodCapabilitiesDiscover, handler: ofFiles(params, discoverInstalled), observer: reads},
+		{name: protocol.MethodCapabilityRootsDiscover, handler: ofMachine(params, discoverRoots), observer: reads},
+		{name: protocol.MethodCapabilitiesDiscover, handler: ofMachine(params, discoverInstalled), observer: reads},
 	}},
 	{family: "http", prefix: "http", about: "connection", repeat: repeatsNotAtAll, methods: []method{
 		{name: protocol.MethodHTTPRequest, handler: handles(params, (*connection).httpRequest)},
@@ -242,7 +242,29 @@ func ofSession[P any](decode decoder[P]) handler {
 }
 
 // ofFiles returns the handler of requests about the filesystem. prepare says what the call does.
-func ofFiles[P interface{ Unsupported() error }](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+func ofFiles[P interface {
+	Asked() (*protocol.Sandbox, error)
+}](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
+		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error {
+			if err := call.confine(p); err != nil {
+				return err
+			}
+			return prepare(f, call, p)
+		})
+	})
+}
+
+// ofHandles is ofFiles for methods whose sandbox says nothing: the sandbox of fs/open counts, and what fs/watchMissing
+// tells. (sandbox wire §1.1.)
+func ofHandles[P any](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
+	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
+		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error { return prepare(f, call, p) })
+	})
+}
+
+// ofMachine is ofFiles for methods that no jail serves.
+func ofMachine[P interface{ Unsupported() error }](decode decoder[P], prepare func(*fileCalls, *fileCall, P) error) handler {
 	return handles(decode, func(c *connection, ctx actor.Context, in inbound, p P) {
 		c.fileRequest(ctx, in, func(f *fileCalls, call *fileCall) error {
 			if err := p.Unsupported(); err != nil {

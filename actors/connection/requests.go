@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/command/dialect"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -74,7 +75,35 @@ func (c *connection) environmentStatus(_ actor.Context, in inbound, _ struct{}) 
 	c.respond(in, protocol.EnvironmentStatusResult{Status: "ready"})
 }
 
-func (c *connection) tellServer(_ actor.Context, in inbound, _ struct{}) {
+// sandboxTried comes from the host once it knows whether it can confine programs; the answer to the request of the token
+// waits for that.
+type sandboxTried struct {
+	token uint64
+	in    inbound
+}
+
+// tellServer answers server/info. The first time, the host must find out about sandboxes.
+func (c *connection) tellServer(ctx actor.Context, in inbound, _ struct{}) {
+	host := c.env.Host
+	if _, ok := host.Sandbox(); ok {
+		c.serverTold(in)
+		return
+	}
+	c.token++
+	tried := sandboxTried{c.token, in}
+	c.pending[c.token] = pending{id: in.id, weight: in.weight, server: true}
+	self, root := ctx.Self(), ctx.ActorSystem().Root
+	host.Ask(child.Spec{Owner: c.sessionID}, func() error { return host.TrySandbox().Err }, func(error) { root.Send(self, tried) })
+}
+
+func (c *connection) sandboxTried(ctx actor.Context, m sandboxTried) {
+	delete(c.pending, m.token)
+	c.finished++
+	c.serverTold(m.in)
+	c.mayClose(ctx)
+}
+
+func (c *connection) serverTold(in inbound) {
 	info := c.env.ServerInfo()
 	info.Limits = c.limits()
 	if who := identityOf(c.conn); who.Name != "" && !who.Operator {

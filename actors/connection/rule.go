@@ -52,17 +52,20 @@ func placeIn(root string, ok bool, path, word string) (files.Place, error) {
 	return files.Place{Path: path, Root: root, Word: word}, nil
 }
 
+// fileWork does a call about the file at a place.
+type fileWork func(ctx context.Context, on files.Calls, at files.Place) (any, error)
+
 // reads makes call a call that reads the file at a URI. do gets its place.
-func (call *fileCall) reads(uri string, do func(context.Context, files.Place) (any, error)) error {
-	return call.at(uri, call.toRead, do)
+func (call *fileCall) reads(uri string, do fileWork) error {
+	return call.at(uri, false, call.toRead, do)
 }
 
 // writes makes call a call that may change the file at a URI. do gets its place.
-func (call *fileCall) writes(uri string, do func(context.Context, files.Place) (any, error)) error {
-	return call.at(uri, call.toWrite, do)
+func (call *fileCall) writes(uri string, do fileWork) error {
+	return call.at(uri, true, call.toWrite, do)
 }
 
-func (call *fileCall) at(uri string, to func(path string) (files.Place, error), do func(context.Context, files.Place) (any, error)) error {
+func (call *fileCall) at(uri string, writes bool, to func(path string) (files.Place, error), do fileWork) error {
 	path, err := pathOf(uri)
 	call.ruled = true
 	call.do = func(ctx context.Context) (any, error) {
@@ -70,7 +73,11 @@ func (call *fileCall) at(uri string, to func(path string) (files.Place, error), 
 		if err != nil {
 			return nil, err
 		}
-		return do(ctx, place)
+		on, err := call.on(ctx, writes)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, on, place)
 	}
 	return err
 }

@@ -265,7 +265,7 @@ func (w *writer) deliver(buf []byte, d *message.Delivery) (_ []byte, err error) 
 			}
 			err = send(protocol.NotifyOutput, &output)
 		case outlog.Exited:
-			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: *e.Status})
+			err = send(protocol.NotifyExited, &protocol.ExitedNotification{ProcessID: d.Process, Seq: e.Seq, ExitStatus: *e.Status, SandboxDenied: e.Denied})
 		case outlog.Restarted:
 			if r := e.Restart; w.caps.Restarted {
 				err = send(protocol.NotifyRestarted, &protocol.RestartedNotification{

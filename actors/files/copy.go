@@ -211,7 +211,7 @@ func (c *copying) file(from, to string) error {
 		return err
 	}
 	if r.same(info) {
-		r.abort()
+		r.Abort()
 		return nil // from and to are the same file
 	}
 	for err == nil {
@@ -223,8 +223,8 @@ func (c *copying) file(from, to string) error {
 		err = r.chmod(info.Mode())
 	}
 	if err != nil {
-		r.abort()
+		r.Abort()
 		return err
 	}
-	return r.commit()
+	return r.Commit(c.ctx)
 }

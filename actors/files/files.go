@@ -137,14 +137,23 @@ func (h Hold) Take(n int) error {
 func Read(path string, max int, hold Hold) ([]byte, error) { return Place{Path: path}.Read(max, hold) }
 
 func (at location) read(max int, hold Hold) ([]byte, error) {
-	f, info, err := at.openRegular()
+	f, _, err := at.openRegular()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	return readAll(f, at.path, max, hold)
+}
+
+// readAll returns the content of an open regular file, whose path is for errors.
+func readAll(f *os.File, path string, max int, hold Hold) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
 	tooLarge := func(size string) error {
 		return &Advised{refuse(protocol.KindTooLarge, "file is too large to read: limit is %d bytes", max),
-			fmt.Sprintf("path `%s` has %s bytes: read it in blocks, with fs/open", at.path, size)}
+			fmt.Sprintf("path `%s` has %s bytes: read it in blocks, with fs/open", path, size)}
 	}
 	if info.Size() > int64(max) {
 		return nil, tooLarge(fmt.Sprint(info.Size()))
@@ -181,10 +190,10 @@ func (at location) write(data []byte) error {
 		return err
 	}
 	if _, err := r.file.Write(data); err != nil {
-		r.abort()
+		r.Abort()
 		return err
 	}
-	return r.commit()
+	return r.Commit(context.Background())
 }
 
 func createDirectory(v View, path string, recursive bool) error {

@@ -219,13 +219,13 @@ func TestFullDisk(t *testing.T) {
 	const full = "No space left on device (os error 28)"
 	wantText(t, Write(path, make([]byte, 1<<20)), full)
 	var h Handles
-	if err := h.Open("h", Place{Path: path}, protocol.FsReplace); err != nil {
+	if err := h.Open(t.Context(), "h", Local{}, Place{Path: path}, protocol.FsReplace); err != nil {
 		t.Fatal(err)
 	}
 	wantText(t, h.Write("h", 0, make([]byte, 1<<20)), full)
 	wantText(t, h.Write("h", 0, []byte("new")), "")
-	wantText(t, h.Close("h"), full) // a client that closes without waiting for answers does not get half a file
-	wantText(t, h.Close("h"), "")
+	wantText(t, h.Close(t.Context(), "h"), full) // a client that closes without waiting for answers does not get half a file
+	wantText(t, h.Close(t.Context(), "h"), "")
 	from := filepath.Join(t.TempDir(), "large")
 	os.WriteFile(from, make([]byte, 1<<20), 0o666)
 	wantText(t, Copy(context.Background(), Place{Path: from}, Place{Path: path}, false, nil), full)
@@ -278,7 +278,7 @@ func TestReadOnly(t *testing.T) {
 			var h Handles
 			defer h.CloseAll()
 			wantText(t, Write(dir+"/a", []byte("new")), c.file)
-			wantText(t, h.Open("h", Place{Path: dir + "/a"}, protocol.FsReplace), c.file)
+			wantText(t, h.Open(t.Context(), "h", Local{}, Place{Path: dir + "/a"}, protocol.FsReplace), c.file)
 			wantText(t, Copy(context.Background(), Place{Path: from}, Place{Path: dir + "/a"}, false, nil), c.file)
 			wantNames(t, dir, "a=old")
 			wantText(t, Write(dir+"/b", nil), c.text)
@@ -300,7 +300,7 @@ func TestReadWhatChanges(t *testing.T) {
 	const most = 1 << 20
 	var h Handles
 	defer h.CloseAll()
-	wantText(t, h.Open("h", Place{Path: path}, protocol.FsRead), "")
+	wantText(t, h.Open(t.Context(), "h", Local{}, Place{Path: path}, protocol.FsRead), "")
 	var over atomic.Bool
 	var other sync.WaitGroup
 	other.Go(func() {
@@ -334,11 +334,11 @@ func TestNamedReplacement(t *testing.T) {
 		}
 		r.file.WriteString("new")
 		if !commit {
-			r.abort()
+			r.Abort()
 			wantNames(t, dir, "a=old")
 			continue
 		}
-		if err := r.commit(); err != nil {
+		if err := r.Commit(t.Context()); err != nil {
 			t.Error(err)
 		}
 		wantNames(t, dir, "a=new")
@@ -349,11 +349,11 @@ func TestHandles(t *testing.T) {
 	dir := tree(t, map[string]string{"a": "hello", "dir/": "", "fifo|": ""})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	var h Handles
-	wantText(t, h.Open("r", Place{Path: at("a")}, protocol.FsRead), "")
-	wantText(t, h.Open("r", Place{Path: at("a")}, protocol.FsRead), "file handle `r` already exists")
-	wantText(t, h.Open("n", Place{Path: at("none")}, protocol.FsRead), noSuchFile)
-	wantText(t, h.Open("n", Place{Path: at("dir")}, protocol.FsRead), "path `"+dir+"/dir` is not a file")
-	wantText(t, h.Open("n", Place{Path: at("fifo")}, protocol.FsReplace), "No such device or address (os error 6)")
+	wantText(t, h.Open(t.Context(), "r", Local{}, Place{Path: at("a")}, protocol.FsRead), "")
+	wantText(t, h.Open(t.Context(), "r", Local{}, Place{Path: at("a")}, protocol.FsRead), "file handle `r` already exists")
+	wantText(t, h.Open(t.Context(), "n", Local{}, Place{Path: at("none")}, protocol.FsRead), noSuchFile)
+	wantText(t, h.Open(t.Context(), "n", Local{}, Place{Path: at("dir")}, protocol.FsRead), "path `"+dir+"/dir` is not a file")
+	wantText(t, h.Open(t.Context(), "n", Local{}, Place{Path: at("fifo")}, protocol.FsReplace), "No such device or address (os error 6)")
 	for _, c := range []struct {
 		offset uint64
 		n      int
@@ -369,7 +369,7 @@ func TestHandles(t *testing.T) {
 	}
 	wantText(t, h.Write("r", 0, []byte("x")), "Bad file descriptor (os error 9)")
 
-	wantText(t, h.Open("w", Place{Path: at("a")}, protocol.FsReplace), "")
+	wantText(t, h.Open(t.Context(), "w", Local{}, Place{Path: at("a")}, protocol.FsReplace), "")
 	wantText(t, h.Write("w", 0, []byte("hello")), "")
 	wantText(t, h.Write("w", 8, []byte("world")), "")
 	wantNames(t, dir, "a=hello dir/ fifo") // a is replaced only by Close
@@ -382,19 +382,19 @@ func TestHandles(t *testing.T) {
 		wantText(t, h.Write("w", c.offset, []byte(c.data)), c.err) // and the file is as good as before
 		wantText(t, h.Write("none", c.offset, []byte(c.data)), cmp.Or(c.err, "unknown file handle `none`"))
 	}
-	wantText(t, h.Close("w"), "")
+	wantText(t, h.Close(t.Context(), "w"), "")
 	wantNames(t, dir, "a=hello\x00\x00\x00world dir/ fifo")
-	wantText(t, h.Close("w"), "") // Close may be repeated
+	wantText(t, h.Close(t.Context(), "w"), "") // Close may be repeated
 	if chunk, _, err := h.Read("r", 0, 100); string(chunk) != "hello" || err != nil {
 		t.Errorf("who had the old file open reads %q, %v", chunk, err)
 	}
-	wantText(t, h.Open("f", Place{Path: at("a")}, protocol.FsReplace), "")
+	wantText(t, h.Open(t.Context(), "f", Local{}, Place{Path: at("a")}, protocol.FsReplace), "")
 	wantText(t, h.Write("f", 0, []byte("hello")), "")
 	_, _, err := h.Read("f", 0, 5)
 	wantText(t, err, "Bad file descriptor (os error 9)")
 	wantText(t, h.Write("f", 0, nil), "unknown file handle `f`") // a failed Read closes
 	wantNames(t, dir, "a=hello dir/ fifo")
-	wantText(t, h.Open("s", Place{Path: at("a")}, protocol.FsRead), "")
+	wantText(t, h.Open(t.Context(), "s", Local{}, Place{Path: at("a")}, protocol.FsRead), "")
 	os.Truncate(at("a"), 1)
 	for _, c := range []struct {
 		offset uint64
@@ -405,7 +405,7 @@ func TestHandles(t *testing.T) {
 		}
 	}
 
-	wantText(t, h.Open("lost", Place{Path: at("a")}, protocol.FsReplace), "")
+	wantText(t, h.Open(t.Context(), "lost", Local{}, Place{Path: at("a")}, protocol.FsReplace), "")
 	wantText(t, h.Write("lost", 0, []byte("half")), "")
 	h.CloseAll()
 	wantNames(t, dir, "a=h dir/ fifo")
@@ -416,7 +416,7 @@ func TestHandles(t *testing.T) {
 			t.Errorf("%v is not fs.ErrNotExist", err)
 		}
 	}
-	if err := h.Open("late", Place{Path: at("a")}, protocol.FsRead); err == nil {
+	if err := h.Open(t.Context(), "late", Local{}, Place{Path: at("a")}, protocol.FsRead); err == nil {
 		t.Error("a file was opened after the end")
 	}
 }
@@ -426,19 +426,19 @@ func TestManyHandles(t *testing.T) {
 	var h Handles
 	defer h.CloseAll()
 	for i := range maxOpen {
-		wantText(t, h.Open(fmt.Sprint(i), Place{Path: dir + "/a"}, []protocol.FsMode{protocol.FsReplace, protocol.FsRead}[i%2]), "")
+		wantText(t, h.Open(t.Context(), fmt.Sprint(i), Local{}, Place{Path: dir + "/a"}, []protocol.FsMode{protocol.FsReplace, protocol.FsRead}[i%2]), "")
 	}
-	wantText(t, h.Open("0", Place{Path: dir + "/a"}, protocol.FsRead), "file handle `0` already exists")
+	wantText(t, h.Open(t.Context(), "0", Local{}, Place{Path: dir + "/a"}, protocol.FsRead), "file handle `0` already exists")
 	for _, path := range []string{"/a", "/none"} {
-		err := h.Open("more", Place{Path: dir + path}, protocol.FsReplace)
+		err := h.Open(t.Context(), "more", Local{}, Place{Path: dir + path}, protocol.FsReplace)
 		wantText(t, err, "at most 128 file handles may be open per connection")
 		if !errors.As(err, new(*Refusal)) {
 			t.Errorf("one more than is allowed: %v", err)
 		}
 	}
 	wantNames(t, dir, "a=hello")
-	h.Close("0")
-	wantText(t, h.Open("more", Place{Path: dir + "/a"}, protocol.FsRead), "")
+	h.Close(t.Context(), "0")
+	wantText(t, h.Open(t.Context(), "more", Local{}, Place{Path: dir + "/a"}, protocol.FsRead), "")
 }
 
 // Handles leave descriptors to the rest of the program.
@@ -450,7 +450,7 @@ func TestHandlesLeaveDescriptors(t *testing.T) {
 	}
 	var h Handles
 	defer h.CloseAll()
-	wantText(t, h.Open("first", Place{Path: dir + "/a"}, protocol.FsRead), "")
+	wantText(t, h.Open(t.Context(), "first", Local{}, Place{Path: dir + "/a"}, protocol.FsRead), "")
 	fewer := before
 	fewer.Cur = fdReserve
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
@@ -459,11 +459,11 @@ func TestHandlesLeaveDescriptors(t *testing.T) {
 	}
 	for _, mode := range []protocol.FsMode{protocol.FsRead, protocol.FsReplace, protocol.FsUpdate} {
 		open := len(entries(t, "/proc/self/fd"))
-		wantText(t, h.Open("h", Place{Path: dir + "/a"}, mode), "Too many open files (os error 24)")
+		wantText(t, h.Open(t.Context(), "h", Local{}, Place{Path: dir + "/a"}, mode), "Too many open files (os error 24)")
 		if now := len(entries(t, "/proc/self/fd")); now != open {
 			t.Errorf("%d files are open, %d before", now, open)
 		}
-		wantText(t, h.Close("h"), "")
+		wantText(t, h.Close(t.Context(), "h"), "")
 	}
 	if chunk, _, err := h.Read("first", 0, 100); string(chunk) != "hello" || err != nil {
 		t.Errorf("an open file: %q, %v", chunk, err)
@@ -542,7 +542,7 @@ func TestBlockIsNoLargerThanItLooks(t *testing.T) {
 	}
 	var h Handles
 	defer h.CloseAll()
-	if err := h.Open("h", Place{Path: path}, protocol.FsRead); err != nil {
+	if err := h.Open(t.Context(), "h", Local{}, Place{Path: path}, protocol.FsRead); err != nil {
 		t.Fatal(err)
 	}
 	for _, offset := range []uint64{0, 1, 1 << 40} {

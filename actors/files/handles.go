@@ -2,6 +2,7 @@ package files
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io/fs"
 	"math"
@@ -29,11 +30,10 @@ type Handles struct {
 }
 
 type handle struct {
-	file     *os.File     // nil: Open has not finished
-	replaces *replacement // nil: not opened with FsReplace
-	target   string       // the path to change, fixed; "": opened for reading
-	failed   error        // the first error of writing a block; Close then discards the file
-	mu       sync.Mutex   // held while file is used; CloseAll waits for mu
+	Opened            // without a File until Open has finished
+	target string     // the path to change, fixed; "": opened for reading
+	failed error      // the first error of writing a block; Close then discards the file
+	mu     sync.Mutex // held while file is used; CloseAll waits for mu
 }
 
 type unknownHandle struct{ id string }
@@ -41,9 +41,9 @@ type unknownHandle struct{ id string }
 func (u unknownHandle) Error() string        { return fmt.Sprintf("unknown file handle `%s`", u.id) }
 func (u unknownHandle) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Open opens a regular file in a mode. With FsReplace, Open creates a new file for writing; Close lets the new
-// file replace the file at the place.
-func (h *Handles) Open(id string, place Place, mode protocol.FsMode) error {
+// Open opens a regular file in a mode, by a call on. With FsReplace, Open creates a new file for writing; Close lets the
+// new file replace the file at the place.
+func (h *Handles) Open(ctx context.Context, id string, on Calls, place Place, mode protocol.FsMode) error {
 	hd := &handle{}
 	if mode.Writes() {
 		hd.target = place.Path
@@ -53,23 +53,9 @@ func (h *Handles) Open(id string, place Place, mode protocol.FsMode) error {
 	if err := h.add(id, hd); err != nil {
 		return err
 	}
-	err := place.in(func(v View) (err error) {
-		switch mode {
-		case protocol.FsReplace:
-		case protocol.FsUpdate:
-			hd.file, err = v.at(place.Path).openToWrite()
-			return err
-		default:
-			hd.file, _, err = v.at(place.Path).openRegular()
-			return err
-		}
-		if hd.replaces, err = newReplacement(v, place.Path); err == nil {
-			hd.file = hd.replaces.file
-		}
-		return err
-	})
-	if err == nil && scarce(hd.file) {
-		hd.discard()
+	err := error(nil)
+	if hd.Opened, err = on.Open(ctx, At{Place: place}, mode); err == nil && scarce(hd.File) {
+		hd.Discard()
 		err = &fs.PathError{Op: "open", Path: place.Path, Err: unix.EMFILE}
 	}
 	h.mu.Lock()
@@ -118,8 +104,8 @@ func (h *Handles) Read(id string, offset uint64, n int) (chunk []byte, eof bool,
 		return nil, false, err
 	}
 	defer hd.mu.Unlock()
-	if chunk, eof, err = block(hd.file, offset, n); err != nil {
-		h.close(id, hd)
+	if chunk, eof, err = block(hd.File, offset, n); err != nil {
+		h.close(context.Background(), id, hd) // opened for reading, so there is no Commit
 	}
 	return chunk, eof, err
 }
@@ -134,7 +120,7 @@ func (h *Handles) Write(id string, offset uint64, data []byte) error {
 		return err
 	}
 	defer hd.mu.Unlock()
-	_, err = hd.file.WriteAt(data, int64(offset))
+	_, err = hd.File.WriteAt(data, int64(offset))
 	if hd.failed == nil {
 		hd.failed = err
 	}
@@ -144,32 +130,32 @@ func (h *Handles) Write(id string, offset uint64, data []byte) error {
 // Close closes a file. A file opened with FsReplace replaces its target now. But if the system could
 // not write a block, Close discards the new file and returns the error of that block again, for clients
 // that did not wait for the answer to the block. Close may be repeated.
-func (h *Handles) Close(id string) error {
+func (h *Handles) Close(ctx context.Context, id string) error {
 	hd, err := h.get(id)
 	if err != nil {
 		return nil
 	}
 	defer hd.mu.Unlock()
-	return h.close(id, hd)
+	return h.close(ctx, id, hd)
 }
 
 // close closes a file whose mu the caller holds.
-func (h *Handles) close(id string, hd *handle) error {
+func (h *Handles) close(ctx context.Context, id string, hd *handle) error {
 	h.mu.Lock()
 	delete(h.open, id)
 	h.mu.Unlock()
 	switch {
-	case hd.replaces == nil:
-		err := hd.file.Close()
+	case hd.Replaces == nil:
+		err := hd.File.Close()
 		if hd.target != "" {
 			err = cmp.Or(hd.failed, err)
 		}
 		return err
 	case hd.failed != nil:
-		hd.replaces.abort()
+		hd.Replaces.Abort()
 		return hd.failed
 	}
-	return hd.replaces.commit()
+	return hd.Replaces.Commit(ctx)
 }
 
 // Replaces returns the path of the file that the handle id changes. "": the handle changes none.
@@ -193,18 +179,8 @@ func (h *Handles) CloseAll() {
 	h.mu.Unlock()
 	for _, hd := range open {
 		hd.mu.Lock()
-		hd.discard()
+		hd.Discard()
 		hd.mu.Unlock()
-	}
-}
-
-// discard closes the file, if open, without a trace.
-func (hd *handle) discard() {
-	switch {
-	case hd.replaces != nil:
-		hd.replaces.abort()
-	case hd.file != nil:
-		hd.file.Close()
 	}
 }
 

@@ -144,6 +144,23 @@ func (at location) openRegular() (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
+// opened opens the file in a mode. With FsReplace, opened takes over the location.
+func (at location) opened(mode protocol.FsMode) (o Opened, err error) {
+	switch mode {
+	case protocol.FsReplace:
+		r, err := replace(at)
+		if err != nil {
+			return o, err
+		}
+		return Opened{r.file, r}, nil
+	case protocol.FsUpdate:
+		o.File, err = at.openToWrite()
+	default:
+		o.File, _, err = at.openRegular()
+	}
+	return o, err
+}
+
 // openToWrite opens a regular file for writing, and makes the file if it is missing. Other files are refused
 // unopened, as by openRegular. A new file is private until its owner changes the mode.
 func (at location) openToWrite() (*os.File, error) {

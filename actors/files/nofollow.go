@@ -18,6 +18,8 @@ type Path interface {
 	CreateDirectory(recursive bool) error
 	Stat() (protocol.FsGetMetadataResult, error)
 	Remove(recursive, force bool) error
+	// open opens a regular file. With FsReplace, the file is new, and without a place.
+	open(mode protocol.FsMode) (Opened, error)
 }
 
 // NoFollow is an absolute, clean path with the rule of followSymlinks: false. Its methods fail if any
@@ -66,6 +68,17 @@ func (p NoFollow) Write(data []byte) error {
 		return err
 	}
 	return at.write(data)
+}
+
+func (p NoFollow) open(mode protocol.FsMode) (o Opened, err error) {
+	at, err := p.entry()
+	if err != nil {
+		return o, err
+	}
+	if mode != protocol.FsReplace {
+		defer at.close()
+	}
+	return at.opened(mode)
 }
 
 // CreateDirectory makes a directory. If recursive, it also makes missing parents, and accepts an existing

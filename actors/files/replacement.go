@@ -2,6 +2,7 @@ package files
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,20 +19,20 @@ import (
 // maxLinks is how many symbolic links are followed, as in path_resolution(7).
 const maxLinks = 40
 
-// replacement is a new file before it replaces another file, or takes a free name. Until commit the
+// replacement is a new file before it replaces another file, or takes a free name. Until Commit the
 // file is unnamed. On a filesystem without unnamed files, the file has a temporary name (see
 // open(2), O_TMPFILE). The content is not synced: after a loss of power the target may be the old
 // file, the new file, or empty.
 //
 // Some files must stay the files they are: a file with other names, a mount point, a file whose owner the
-// new file cannot get, a file in a directory that may not be written. There commit copies the new file into
+// new file cannot get, a file in a directory that may not be written. There Commit copies the new file into
 // the old file.
 type replacement struct {
 	file   *os.File
 	at     location     // of the file to replace, or of a free name
 	old    *unix.Stat_t // of the file to replace; nil: none
 	named  string       // temporary name in the directory; "": the file is unnamed
-	source *os.File     // the new file again, for commit to copy; nil: commit renames the new file
+	source *os.File     // the new file again, for Commit to copy; nil: Commit renames the new file
 	mode   *fs.FileMode // for the target; nil: that of the old file
 }
 
@@ -49,7 +50,7 @@ func newReplacement(v View, path string) (*replacement, error) {
 func replace(at location) (*replacement, error) {
 	r := &replacement{at: at}
 	if err := r.create(); err != nil {
-		r.abort()
+		r.Abort()
 		return nil, err
 	}
 	return r, nil
@@ -199,10 +200,10 @@ func (r *replacement) same(info fs.FileInfo) bool {
 	return ok && r.old != nil && st.Dev == r.old.Dev && st.Ino == r.old.Ino
 }
 
-// commit puts the new file in the place of the old. If commit fails, no trace of the new file remains; but a
+// Commit puts the new file in the place of the old. If Commit fails, no trace of the new file remains; but a
 // file that must stay may have a part of the new content.
-func (r *replacement) commit() error {
-	defer r.abort()
+func (r *replacement) Commit(context.Context) error {
+	defer r.Abort()
 	if r.source != nil {
 		return r.overwrite()
 	}
@@ -266,8 +267,8 @@ func (r *replacement) discard() {
 	}
 }
 
-// abort removes every trace of the new file, and closes the location. abort may be repeated.
-func (r *replacement) abort() {
+// Abort removes every trace of the new file, and closes the location. Abort may be repeated.
+func (r *replacement) Abort() {
 	r.discard()
 	r.at.close()
 	r.at.dir = unix.AT_FDCWD

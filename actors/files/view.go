@@ -132,6 +132,20 @@ func (p Place) Write(data []byte) error {
 	})
 }
 
+func (p Place) open(mode protocol.FsMode) (o Opened, err error) {
+	err = p.in(func(v View) error {
+		at := v.at(p.Path)
+		if mode == protocol.FsReplace {
+			if at, err = behind(v, p.Path); err != nil {
+				return err
+			}
+		}
+		o, err = at.opened(mode)
+		return err
+	})
+	return o, err
+}
+
 // CreateDirectory makes a directory. If recursive, CreateDirectory also makes missing parents, and
 // accepts an existing directory.
 func (p Place) CreateDirectory(recursive bool) error {

@@ -47,6 +47,7 @@ type ProcessStarted struct {
 	ID, Name string // the client's id, and the name of the actor
 	Ref      ProcessRef
 	Err      *protocol.Error // nil: the process was started
+	Sandbox  string          // the sandboxType of the answer; empty if Err is set
 }
 
 // ProcessClosed is from a process to its session: its last run has ended, and its log is complete. It may come more

@@ -23,6 +23,7 @@ type Entry struct {
 	Slab    *slab.Slab           // the memory of Data
 	Spooled *spool.Extent        // the place of Output on disk; nil: in memory
 	Status  *protocol.ExitStatus // of Exited
+	Denied  bool                 // of Exited: a sandbox has probably denied something to the run
 	Restart *Restart             // of Restarted; of Ready its Run, of Evicted its Reason
 }
 
@@ -157,8 +158,10 @@ func (l *Log) AppendSpooled(s protocol.Stream, f *spool.File, at int64, n int) {
 // Spooled returns how many bytes of the log are on disk.
 func (l *Log) Spooled() int64 { return l.spooled }
 
-// AppendExited adds the end of a run.
-func (l *Log) AppendExited(st protocol.ExitStatus) { l.push(Entry{Kind: Exited, Status: &st}) }
+// AppendExited adds the end of a run. denied is Entry.Denied.
+func (l *Log) AppendExited(st protocol.ExitStatus, denied bool) {
+	l.push(Entry{Kind: Exited, Status: &st, Denied: denied})
+}
 
 // AppendRestarted adds the beginning of a run other than the first.
 func (l *Log) AppendRestarted(r Restart) { l.push(Entry{Kind: Restarted, Restart: &r}) }

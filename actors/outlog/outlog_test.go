@@ -99,7 +99,7 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 				}
 				l.AppendSpooled(protocol.Stdout, file, at, len(b))
 			},
-			"event": func(t *rapid.T) { l.AppendExited(protocol.ExitStatus{}) },
+			"event": func(t *rapid.T) { l.AppendExited(protocol.ExitStatus{}, false) },
 			"drop": func(t *rapid.T) {
 				keep := rapid.Uint64Range(0, l.Last()+1).Draw(t, "keep")
 				held := l.Cost(keep)

@@ -16,6 +16,14 @@ import (
 // errUnseen means: the tree is still being killed, and was not yet seen gone.
 var errUnseen = errors.New("its programs are being killed, and were not yet seen gone")
 
+const (
+	// placePause is the time between two looks for descendants that keep the place of a closed process.
+	placePause = 200 * time.Millisecond
+	// treePause is the time between two looks for other descendants, and before the first look. A look waits for a
+	// lock of the kernel, as a start does: most looks of a burst of short programs come after the burst.
+	treePause = 5 * time.Second
+)
+
 // terminate is process/terminate.
 func (p *process) terminate(m protocol.ProcessTerminateParams) {
 	grace := time.Duration(0)
@@ -32,9 +40,47 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	}
 	p.life.TreeGone(p.now(), m.run, m.err)
 	p.env.At(ctx, env.TreeGoneSet)
+	p.seekTree(ctx, true)
 	if p.life.Stopping() {
 		p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
 	}
+}
+
+// seekTree looks for descendants of a closed process, and looks again while some live. The process gives its place
+// back when the log is closed, before a client is told: the server may know only later that no descendant is left. With
+// again, descendants that live take the place again.
+func (p *process) seekTree(ctx actor.Context, again bool) {
+	if p.life.Phase() < life.Closed {
+		return
+	}
+	pause := treePause
+	if p.place != nil {
+		pause = placePause
+	}
+	h := p.handleNow()
+	empty := h == nil || (again || p.place != nil) && h.TreeEmpty()
+	if empty || !again {
+		p.place.leave()
+	} else {
+		p.place.back()
+	}
+	p.treeAt.Cancel()
+	switch {
+	case !empty:
+		p.treeAt.Set(ctx, pause, treeDue{})
+	case h != nil && !p.life.Kills():
+		p.forgetChild(h)
+	}
+}
+
+// forgetChild lets go of the child of a closed process without descendants: whoever reads the log does not need
+// the child, with its streams, its files and its cgroup. The intake stays, because it is charged for the log.
+func (p *process) forgetChild(h child.Handle) {
+	p.containment = h.Containment()
+	p.mu.Lock()
+	p.handle, p.forgot = nil, true
+	p.mu.Unlock()
+	p.finish(h, nil, nil)
 }
 
 // lives reports whether the program runs. A program may have ended before its exit is in the log:
@@ -118,7 +164,7 @@ func (p *process) leave() {
 func (r *processRecord) destroy() {
 	r.mu.Lock()
 	r.gone = true
-	handle, failed := r.handle, r.startErr != nil
+	handle, unused := r.handle, r.startErr != nil || r.forgot
 	r.handle = nil
 	r.mu.Unlock()
 	if r.spool != nil {
@@ -126,7 +172,7 @@ func (r *processRecord) destroy() {
 	}
 	if handle == nil {
 		r.place.leave()
-		if failed { // else the spawner comes back here, or there is no run yet
+		if unused { // else the spawner comes back here, or there is no run yet
 			r.intake.Close()
 		}
 		return
@@ -134,11 +180,13 @@ func (r *processRecord) destroy() {
 	r.finish(handle, r.intake, r.place)
 }
 
-// finish lets go of a child, and then of the intake of its run and of place. Any goroutine.
+// finish lets go of a child, and then of the intake of its run and of place; nil: none. Any goroutine.
 func (r *processRecord) finish(handle child.Handle, in *child.Intake, place *place) {
 	log, name := r.env.Log, r.name
 	handle.Finish(func(err error) {
-		in.Close()
+		if in != nil {
+			in.Close()
+		}
 		place.leave()
 		if err != nil {
 			log.Error("finish", "actor", name, "err", err)

@@ -27,6 +27,8 @@ func (p *process) describe() protocol.ProcessInfo {
 		NextSeq:     p.feed.Log.Last() + 1,
 		Retained:    retained,
 		Unacked:     unacked,
+		Sandbox:     p.confined.describe(),
+		Containment: string(p.containment),
 	}
 	if u := p.user.user(); u != nil {
 		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}

@@ -60,6 +60,7 @@ func (r *processRecord) keep(envs Environments) *protocol.Error {
 	if ready := r.params.Ready; ready != nil && ready.Probe != nil {
 		argv += stringsBytes(ready.Probe.Argv)
 	}
+	argv += sandboxBytes(r.spec.Sandbox)
 	if r.shell != nil {
 		argv += stringsBytes(r.shell.Own) + policyBytes(r.shell.Policy)
 	}

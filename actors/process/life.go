@@ -150,7 +150,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 	switch a := a.(type) {
 	case life.LogExited:
 		p.recordEnd(a.Status)
-		p.feed.Log.AppendExited(a.Status)
+		p.feed.Log.AppendExited(a.Status, p.confined.ended(a.Status))
 		p.life.Done()
 		p.env.At(ctx, env.ExitLogged)
 		p.acceptStdin(ctx) // answers the waiting requests, unless another run follows
@@ -167,7 +167,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.life.Done()
 	case life.LogClosed:
 		p.env.At(ctx, env.ClosePhase)
-		p.spec.Argv, p.spec.Env, p.params.Liveness = nil, nil, nil // no run follows
+		p.spec.Argv, p.spec.Env, p.spec.Sandbox, p.params.Liveness = nil, nil, nil, nil // no run follows
 		if r := p.params.Ready; r != nil && r.Probe != nil {
 			p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
 		}
@@ -176,7 +176,7 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		p.feed.Log.AppendClosed()
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
-		p.vacate(ctx, false)
+		p.seekTree(ctx, false)
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.DropLog:
 		p.env.At(ctx, env.RetiredPhase)
@@ -224,6 +224,7 @@ func (p *process) spawn(ctx actor.Context, run int) {
 	p.env.At(ctx, env.RunCounted)
 	p.stdinAt.Stop()
 	p.stdin.NextRun()
+	p.confined.begins()
 	p.renew(ctx)
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	spec := p.spec
@@ -280,6 +281,7 @@ func (p *process) spawned(ctx actor.Context) {
 	p.mu.Unlock()
 	switch {
 	case handle != nil:
+		p.started(handle)
 		p.check(p.life.Spawned(p.now()))
 	case err == nil: // no answer yet
 	case ofCommand(err):
@@ -303,7 +305,7 @@ func (p *process) begin(ctx actor.Context) {
 	} else {
 		p.spec.Argv = nil // the child has them: the record is kept for long
 		if !p.probes() {
-			p.spec.Env = nil
+			p.spec.Env, p.spec.Sandbox = nil, nil
 			p.release()
 		}
 	}

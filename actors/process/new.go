@@ -40,24 +40,36 @@ type Options struct {
 // New prepares a process and returns the request for its actor, or the reason why the process
 // cannot be started. A caller who does not send the request calls its Unused.
 func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
-	if err := dependsError(o); err != nil {
+	record, err := newRecord(e, o)
+	if err != nil {
 		return message.SpawnRequest{}, err
+	}
+	return record.request(), nil
+}
+
+func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
+	if err := dependsError(o); err != nil {
+		return nil, err
 	}
 	params := o.Params
 	spec, err := specOf(e, params, o.Name)
 	if err != nil {
-		return message.SpawnRequest{}, err
+		return nil, err
+	}
+	confined, err := confine(&spec, &params)
+	if err != nil {
+		return nil, err
 	}
 	if params.TimeoutMs, err = runTime(e, params.TimeoutMs); err != nil {
-		return message.SpawnRequest{}, err
+		return nil, err
 	}
 	retention, err := retentionOf(e, params.Retention)
 	if err != nil {
-		return message.SpawnRequest{}, err
+		return nil, err
 	}
 	restart, err := policy.ParseRestart(params.Restart)
 	if err != nil {
-		return message.SpawnRequest{}, err
+		return nil, err
 	}
 	if o.Group != nil && restart == nil {
 		restart = &supervision.Restart{Policy: supervision.Temporary}
@@ -65,7 +77,7 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	spec.Owner, spec.Context = o.Owner, o.Closes
 	user, err := choiceOf(e, o)
 	if err != nil {
-		return message.SpawnRequest{}, err
+		return nil, err
 	}
 	disk := e.Disk
 	if o.Place != nil {
@@ -76,17 +88,20 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	// The spec has them: the record is kept for long.
 	params.Env, params.EnvPolicy, params.Arg0, params.Metadata, params.DependsOn = nil, nil, nil, nil, nil
 	params.Label = "" // its group has it
-	params.ShellSnapshot = nil
+	params.ShellSnapshot, params.Sandbox = nil, nil
 	params.Argv = clipArgv(params.Argv)
 	params.Cwd = protocol.FileURI(spec.Dir) // the client's URI may be far longer
 	record := &processRecord{
-		env:     e,
-		id:      params.ProcessID,
-		name:    o.Name,
-		params:  &params,
-		spec:    spec,
-		user:    user,
-		shell:   shell,
+		env:    e,
+		id:     params.ProcessID,
+		name:   o.Name,
+		params: &params,
+		spec:   spec,
+		user:   user,
+		shell:  shell,
+
+		confined: confined,
+
 		feed:    feedOf(params.Retention, retention, o.Ephemeral),
 		spool:   spoolOf(e, disk, params.Retention),
 		restart: restart,
@@ -100,9 +115,9 @@ func New(e *env.Env, o Options) (message.SpawnRequest, *protocol.Error) {
 	}
 	if err := record.keep(o.Shares); err != nil {
 		record.unused()
-		return message.SpawnRequest{}, err
+		return nil, err
 	}
-	return record.request(), nil
+	return record, nil
 }
 
 // dependsError refuses dependsOn outside a group, and an intensity within a group.

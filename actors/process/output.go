@@ -178,7 +178,7 @@ func (p *process) read(ctx actor.Context, r *parked, params protocol.ProcessRead
 	res := read.Result
 	res.Exited, res.Closed = p.life.Phase() >= life.Exited, p.life.Phase() >= life.Closed
 	if code := p.life.Status().ExitCode; res.Exited {
-		res.ExitCode = &code
+		res.ExitCode, res.SandboxDenied = &code, p.confined.wasDenied()
 	}
 	reply := message.Reply{Token: r.token, Result: res, From: read.From, To: read.To}
 	if !read.Spooled {

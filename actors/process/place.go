@@ -3,24 +3,15 @@ package process
 import (
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/child"
-	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
-	"github.com/b6f6fdd7/troupe/actors/process/life"
 )
-
-// placePause is the time between two looks for descendants that keep the place of a closed process.
-const placePause = 200 * time.Millisecond
 
 // minProbeEvery is the shortest time between two probes where starts have a rate.
 const minProbeEvery = time.Second
 
 // place is the place of a process among the running processes of its owner key.
-type place struct {
-	in     *quota.Place
-	lookAt env.Alarm // set after LogClosed while descendants live
-}
+type place struct{ in *quota.Place }
 
 func placeOf(p *quota.Place) *place {
 	if p == nil {
@@ -68,21 +59,9 @@ func (p *place) probeEvery(every time.Duration) time.Duration {
 	return every
 }
 
-// vacate gives the place back when the log is closed, before a client is told. The server may know only later
-// that no descendant is left. So vacate looks again, and descendants that live take the place again.
-func (p *process) vacate(ctx actor.Context, again bool) {
-	if p.place == nil || p.life.Phase() < life.Closed {
-		return
-	}
-	p.place.lookAt.Cancel()
-	h := p.handleNow()
-	empty := h == nil || h.TreeEmpty()
-	if empty || !again {
-		p.place.in.Leave()
-	} else {
-		p.place.in.Return()
-	}
-	if !empty {
-		p.place.lookAt.Set(ctx, placePause, placeDue{})
+// back takes the place again for descendants of a closed process. A nil place does nothing.
+func (p *place) back() {
+	if p != nil {
+		p.in.Return()
 	}
 }

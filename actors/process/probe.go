@@ -141,7 +141,11 @@ func (p *process) probeSpec(probe *protocol.Probe) child.Spec {
 
 		Umask:      p.spec.Umask,
 		NoNewPrivs: p.spec.NoNewPrivs,
+		Sandbox:    p.spec.Sandbox,
 		Rule:       p.spec.Rule,
+
+		DefaultSandbox: p.spec.DefaultSandbox,
+		RequireSandbox: p.spec.RequireSandbox,
 	}
 	p.user.runAs(&spec)
 	return spec
@@ -202,7 +206,7 @@ func ofCommand(err error) bool {
 
 // commandErrors are the errors of a start that are the fault of the command. All others are faults
 // of the server: no descriptors, no room, no answer from a disk.
-var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram, child.ErrPermission, child.ErrExecFormat, child.ErrLimitRefused, rules.ErrRefused}
+var commandErrors = []error{child.ErrArgument, child.ErrDir, child.ErrNoProgram, child.ErrPermission, child.ErrExecFormat, child.ErrLimitRefused, child.ErrSandbox, child.ErrSandboxPolicy, rules.ErrRefused}
 
 // runProbe runs a command to its end, and ends all its descendants. ctx ends the command, and so does
 // the time limit, which begins with the start. fault says why the probe failed; "" after exit code 0.

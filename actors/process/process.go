@@ -33,7 +33,7 @@ type (
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
 	aheadDue struct{}            // the owner had its time to read the missed output
-	placeDue struct{}            // the descendants had a while to end
+	treeDue  struct{}            // the descendants of a closed process had a while to end
 )
 
 // turnBytes is how much output the actor logs before other messages have their turn.
@@ -61,11 +61,13 @@ type processRecord struct {
 	keptArgv, keptEnv hold
 	shell             *shellstate.Start // the state that each run starts from; nil: none
 	shellOnce         sync.Once         // releases shell.Capture
+	confined          *confined         // nil: the client asks for no sandbox
 
 	mu       sync.Mutex
-	handle   child.Handle // nil before the spawner has a child
+	handle   child.Handle // nil before the spawner has a child, and after forgetChild
 	startErr error
 	gone     bool // the actor has stopped: whoever gets a handle kills the child
+	forgot   bool // forgetChild was called
 
 	// restart is the policy at the start; nil: the process is run once. life has the current policy.
 	restart *supervision.Restart
@@ -90,6 +92,8 @@ type processRecord struct {
 	answers repeat.Answers       // to requests with a requestId
 
 	stdinAt, aheadAt env.Alarm
+	treeAt           env.Alarm         // set while descendants of the closed process live
+	containment      child.Containment // of the forgotten child; "": none
 }
 
 // process is the actor of a managed process. The actor lives under the session's supervisor, beside
@@ -136,12 +140,15 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 	case message.Stop:
 		p.life.Stop(p.now(), m.Reason, m.Shutdown)
 		p.env.At(ctx, env.StopSet)
+		if p.handleNow() == nil { // else treeGone follows
+			p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
+		}
 	case treeGone:
 		p.treeGone(ctx, m)
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
-	case placeDue:
-		p.vacate(ctx, true)
+	case treeDue:
+		p.seekTree(ctx, true)
 	case wakeDue:
 		p.wakeAt.Cancel() // advance does everything due, and sets the alarm again
 	default:
@@ -215,7 +222,7 @@ func (p *process) start(ctx actor.Context) {
 		p.life.Report(p.now())
 	}
 	p.rewatch(ctx)
-	p.vacate(ctx, true)
+	p.seekTree(ctx, true)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.unspooled(ctx)
@@ -238,11 +245,8 @@ func (p *process) end(ctx actor.Context) {
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
-	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt} {
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt, &p.treeAt} {
 		a.Stop()
-	}
-	if p.place != nil {
-		p.place.lookAt.Stop()
 	}
 	p.unwatch()
 	p.leave()
@@ -263,7 +267,7 @@ func (p *process) announce(ctx actor.Context) {
 	case err == nil:
 		return // not known yet
 	}
-	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err)})
+	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.confined.kind()})
 	if p.life.Phase() >= life.Closed {
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name}) // a failed session may have missed it
 	}
@@ -289,6 +293,9 @@ func (p *process) takeFacts(ctx actor.Context) {
 				p.feed.Log.AppendSpooled(f.Stream, f.Spool, f.At, len(f.Data))
 			default:
 				p.feed.Log.Append(f.Stream, f.Data, f.Slab)
+			}
+			if p.logged != in {
+				p.confined.heard(f.Stream, f.Data)
 			}
 			p.logged = in
 			p.env.At(ctx, env.FactLogged)
@@ -319,7 +326,7 @@ func (p *process) spread(ctx actor.Context) {
 }
 
 // handleNow returns the handle of the current or last child; nil if the last run could not be
-// started, or is being started.
+// started, or is being started, or if its child is forgotten.
 func (p *process) handleNow() child.Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -96,6 +96,9 @@ func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.
 		Merge:      params.MergeStderr,
 		Name:       name,
 		NoNewPrivs: params.NoNewPrivs,
+
+		DefaultSandbox: s.DefaultSandbox,
+		RequireSandbox: s.RequireSandbox,
 	}
 	if spec.Umask, err = params.Mask(); err != nil {
 		return child.Spec{}, protocol.WrongParams("%v", err)

@@ -69,7 +69,7 @@ func (s *session) mayStart(n int) *protocol.Error {
 
 // memberOf returns the entry of a new process in the table.
 func memberOf(id string, start message.SpawnRequest) *members.Process {
-	return &members.Process{ID: id, Name: start.Name, Start: &start, Result: protocol.ProcessStartResult{ProcessID: id, SandboxType: "none"}}
+	return &members.Process{ID: id, Name: start.Name, Start: &start, Result: protocol.ProcessStartResult{ProcessID: id, SandboxType: protocol.SandboxTypeNone}}
 }
 
 // ask has the actor of a process spawned. Repeating ask does nothing.
@@ -123,6 +123,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		return
 	}
 	s.env.Watch(ctx, m.Ref.PID)
+	p.Result.SandboxType = m.Sandbox
 	told := make(map[message.Key]bool)
 	for _, r := range p.Asked {
 		told[message.KeyOf(r.Sender)] = true

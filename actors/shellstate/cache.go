@@ -26,7 +26,7 @@ type Key [sha256.Size]byte
 // KeyOf returns the Key of a start. user is what the client asks for: the user itself is chosen later, and the
 // Capture compares that user. The variables of the start's own env are no part of the Key.
 func KeyOf(s *protocol.ShellSnapshot, user string, spec child.Spec) Key {
-	all, err := json.Marshal([]any{s.ScopeID, s.Shell.Name, s.Shell.Path, s.EnvPolicy(), spec.Dir, user, spec.Umask, spec.NoNewPrivs, spec.Limits})
+	all, err := json.Marshal([]any{s.ScopeID, s.Shell.Name, s.Shell.Path, s.EnvPolicy(), spec.Dir, user, spec.Umask, spec.NoNewPrivs, spec.Limits, spec.Sandbox.JSON()})
 	if err != nil {
 		panic(err) // strings, numbers, lists and maps of strings can be encoded
 	}

@@ -48,6 +48,8 @@ func TestKeys(t *testing.T) {
 		as("", child.Spec{Umask: &mask}),
 		as("", child.Spec{NoNewPrivs: true}),
 		as("", child.Spec{Limits: protocol.ProcessLimits{NoFile: &files}}),
+		as("", child.Spec{Sandbox: protocol.ReadOnlySandbox("/d")}),
+		as("", child.Spec{Sandbox: protocol.WorkspaceSandbox("/d")}),
 	}
 	for i, k := range all {
 		if slices.Contains(all[:i], k) {

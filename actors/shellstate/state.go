@@ -170,7 +170,8 @@ func (s *State) compare(before, after []string, p *protocol.EnvPolicy) error {
 }
 
 // Apply makes a child start from the state: Apply changes the -lc and the command in Argv, and Env. own
-// names the variables in the start's own env.
+// names the variables in the start's own env. The sandbox stays about the TMPDIR of the start: startup files, which a program
+// may have written, must not choose what the next program may write.
 func (s *State) Apply(spec child.Spec, own []string) child.Spec {
 	script := restoreScript(s.shell, len(s.parts), spec.Argv[2])
 	if len(script) >= maxArgument {
@@ -179,6 +180,10 @@ func (s *State) Apply(spec child.Spec, own []string) child.Spec {
 	mine := make(map[string]bool, len(own))
 	for _, name := range own {
 		mine[name] = true
+	}
+	if spec.TempDir == nil {
+		temp := child.Variable(spec.Env, "TMPDIR")
+		spec.TempDir = &temp
 	}
 	argv := append([]string{spec.Argv[0]}, dialects[s.shell].flags...)
 	argv = append(append(argv, script), spec.Argv[3:]...)

@@ -348,13 +348,21 @@ func TestThreeAtVim(t *testing.T) {
 		d.want(t, "the other")
 	}
 	// The size is that of the terminal in which somebody typed last.
-	ask := func(from, at *desk, want string) { // asks again, because the size comes beside the first key
-		for last := ""; !strings.Contains(last, want); {
+	ask := func(from, at *desk, want string) {
+		for begun := time.Now(); ; {
 			from.enter(":set lines?\r")
 			at.want(t, "lines")
 			begin := len(at.before)
 			at.want(t, "\x1b")
-			last = at.before[begin:]
+			last := at.before[begin:]
+			switch {
+			case strings.Contains(last, want):
+				return
+			case time.Since(begun) > patience:
+				t.Fatalf("the size is %q, want %q", last, want)
+			case strings.Contains(last, "="): // a terminal tells its size with the first key after a pause
+				time.Sleep(typingPause)
+			}
 		}
 	}
 	ask(two, one, "=24")

@@ -34,6 +34,15 @@ func (a *auditFlags) check() error {
 	return nil
 }
 
+// file returns the file of the record; "": there is none.
+func (a *auditFlags) file() string {
+	switch a.where {
+	case "stderr", "syslog", "journald":
+		return ""
+	}
+	return a.where
+}
+
 // open returns the record; nil: there is none.
 func (a *auditFlags) open(log *slog.Logger) (*audit.Log, error) {
 	if a.where == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/pick"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -29,6 +30,7 @@ var completers = map[string]completer{
 	"SESSION": completeSessions,
 	"SERVER":  completeServers,
 	"SIGNAL":  completeSignals,
+	"SANDBOX": completeSandboxes,
 }
 
 // addCompletion adds the commands completion and help to root, and completes the arguments of all commands that have
@@ -175,6 +177,10 @@ func completeServers(_ context.Context, t *target.Flags, begin string) []string 
 
 func completeSignals(_ context.Context, _ *target.Flags, begin string) []string {
 	return beginning(sig.Names(), begin)
+}
+
+func completeSandboxes(_ context.Context, _ *target.Flags, begin string) []string {
+	return beginning(mode.Names, begin)
 }
 
 func beginning(words []string, begin string) (some []string) {

@@ -43,6 +43,12 @@ const (
 	signedBearerToken = "signed-bearer-token"
 )
 
+// files returns the files with secrets, and the files that say whom the server trusts. The certificate is neither: programs may
+// need it to connect.
+func (c *credentialFlags) files() []string {
+	return []string{c.tokens, c.jwtKeys, c.jwtSecret, c.roles, c.tls.Key, c.tls.ClientCAs, c.peer.tokenFile, c.peer.secretFile}
+}
+
 func (c *credentialFlags) register(f *flag.FlagSet) {
 	f.StringVar(&c.tokens, "auth-token-file", "", "accept the bearer tokens in `FILE`. A line is NAME TOKEN, or NAME sha256:HEX. The file is read at each connection")
 	f.StringVar(&c.jwtKeys, "auth-jwt-keys", "", "accept signed tokens (JWT) by the public keys in `FILE`: a JSON Web Key Set, or PEM. The algorithms are RS256, ES256 and EdDSA. The file is read at each connection")

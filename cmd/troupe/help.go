@@ -12,7 +12,7 @@ var helpSections = []struct{ title, flags string }{
 	{"Address", "listen framing insecure allow-origin tls-cert tls-key tls-1.2 exit-when-idle"},
 	{"Who may connect", "auth-token-file auth-jwt-keys auth-jwt-secret-file auth-jwt-issuer auth-jwt-audience auth-jwt-skew " +
 		"tls-client-ca tls-client-name auth-unix-users auth-roles-file max-share-time"},
-	{"What identities may do", "users-file policy-file no-new-privs allow-http"},
+	{"What identities may do", "users-file policy-file require-sandbox default-sandbox no-new-privs allow-http"},
 	{"Record and log", "audit audit-argv audit-full verbose"},
 	{"Limits of an identity (without credentials: of an address)", "max-connections-each max-connections-each-address max-sessions-each max-processes-each " +
 		"max-starts-each max-starts-burst max-output-rate-each max-stdin-rate-each max-retained-each max-spooled-each"},

@@ -87,6 +87,9 @@ func printInfo(out show.Out, e *psEntry) {
 	if p.User != nil {
 		line("user", "%s (%d:%d)", p.User.Name, p.User.UID, p.User.GID)
 	}
+	if p.Sandbox != "" {
+		line("sandbox", "%s", p.Sandbox)
+	}
 	state := p.State
 	if p.Ready {
 		state += ", ready"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -15,9 +16,17 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/show"
 )
 
+func init() { runtime.LockOSThread() } // main has the main thread
+
+// main waits, and so the main thread does. The kernel wakes the main thread for a signal to the process, and no other
+// thread. If the main thread waits for a filesystem that does not answer, the signal waits, too.
 func main() {
-	cmd, err := newRoot().ExecuteC()
-	os.Exit(status(cmd, err))
+	ended := make(chan int)
+	go func() {
+		cmd, err := newRoot().ExecuteC()
+		ended <- status(cmd, err)
+	}()
+	os.Exit(<-ended)
 }
 
 // exitUsage is the exit code for a wrong command line, except for commands with programsCode.

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,10 +34,19 @@ import (
 // With asMain in its environment, the test binary runs as troupe.
 const asMain = "TROUPE_TEST_AS_MAIN"
 
+// With freeMainThread, the thread that the runtime keeps for signals is not the main thread. Otherwise it usually is.
+const freeMainThread = "TROUPE_TEST_FREE_MAIN_THREAD"
+
 func TestMain(m *testing.M) {
-	// A command starts the user's own server with "serve", and without the variable.
-	if os.Getenv(asMain) != "" || len(os.Args) > 1 && os.Args[1] == "serve" {
+	// Commands start this binary without the variable, too: the user's own server, and programs under load. Without this
+	// check the tests would run in themselves again and again.
+	if os.Getenv(asMain) != "" || len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
 		os.Unsetenv(asMain)
+		if os.Getenv(freeMainThread) != "" {
+			runtime.LockOSThread()
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
+			runtime.UnlockOSThread()
+		}
 		main()
 		return
 	}
@@ -359,7 +369,7 @@ func TestRunTerminal(t *testing.T) {
 		}
 	}
 	setSize(30, 90)
-	before, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	before, err := unix.IoctlGetTermios(int(slave.Fd()), getTermios)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +382,7 @@ trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sle
 		t.Fatal(err)
 	}
 	s.want(t, "30 90")
-	if first, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS); err != nil || first.Lflag&unix.ECHO != 0 {
+	if first, err := unix.IoctlGetTermios(int(slave.Fd()), getTermios); err != nil || first.Lflag&unix.ECHO != 0 {
 		t.Errorf("the terminal echoes answers to the first output: %+v, %v", first, err)
 	}
 	io.WriteString(master, "hello\r")
@@ -380,7 +390,7 @@ trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sle
 	s.want(t, "ready")
 	setSize(40, 100)
 	s.want(t, "40 100")
-	during, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	during, err := unix.IoctlGetTermios(int(slave.Fd()), getTermios)
 	if err != nil || during.Lflag&unix.ICANON != 0 {
 		t.Errorf("the terminal is not raw: %+v, %v", during, err)
 	}
@@ -393,7 +403,7 @@ trap 'stty size' WINCH; trap 'echo int; exit 5' INT; echo ready; while :; do sle
 		for range s.lines { // otherwise the reader of the screen would block
 		}
 	}()
-	after, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	after, err := unix.IoctlGetTermios(int(slave.Fd()), getTermios)
 	if err != nil || *after != *before {
 		t.Errorf("the terminal was\n%+v and is\n%+v, %v", before, after, err)
 	}
@@ -571,7 +581,7 @@ func TestRunLeavesLostTerminal(t *testing.T) {
 	if code := exitCode(t, <-ended); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
-	if n, err := unix.IoctlGetInt(int(slave.Fd()), unix.TIOCINQ); err != nil || n != 0 {
+	if n, err := unix.IoctlGetInt(int(slave.Fd()), toBeRead); err != nil || n != 0 {
 		t.Errorf("%d bytes are left to be read, %v", n, err)
 	}
 }
@@ -620,7 +630,7 @@ func TestSecondSignal(t *testing.T) {
 			defer troupe(t, "sessions", "close", "second").Run()
 			const full = 64 << 10 // bytes that a pipe holds
 			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-				if n, err := unix.IoctlGetInt(int(stdout.(*os.File).Fd()), unix.TIOCINQ); err == nil && n == full {
+				if n, err := unix.IoctlGetInt(int(stdout.(*os.File).Fd()), toBeRead); err == nil && n == full {
 					break
 				} else if time.Now().After(deadline) {
 					run.Process.Kill()

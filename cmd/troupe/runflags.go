@@ -13,6 +13,8 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/spec"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -33,7 +35,8 @@ type runFlags struct {
 
 	user, umask string // "": those of the server
 	noNewPrivs  bool
-	noWait      bool // for descendants
+	sandbox     *mode.Mode // nil: none is asked for
+	noWait      bool       // for descendants
 	timeout     time.Duration
 	restart     *protocol.Restart
 	limits      *protocol.ProcessLimits
@@ -105,7 +108,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 		return o.onFull.Validate()
 	})
 	parsed("keep-output", "BYTES", "how much output is kept for attach and logs, such as 8M; default: the server's", func(s string) (err error) {
-		if o.keepOutput, err = spec.Bytes(s); err == nil && o.keepOutput == 0 {
+		if o.keepOutput, err = show.ParseBytes(s); err == nil && o.keepOutput == 0 {
 			err = errors.New("the program could never write: choose at least 1")
 		}
 		return err
@@ -114,6 +117,11 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.user, "user", "", "run as the `USER` with this name or number, or as UID:GID. HOME, USER, LOGNAME and SHELL become the user's.\nWith --here, troupe must be root; else the server must allow the user")
 	fs.StringVar(&o.umask, "umask", "", "run with this `MASK` for new files, in octal digits, such as 027")
 	fs.BoolVar(&o.noNewPrivs, "no-new-privs", false, "the program gains no privileges, as with sudo and other set-user-ID programs")
+	parsed("sandbox", "SANDBOX", "confine the program, which cannot undo it: read-only (it reads all files and writes none),\nworkspace-write (it also writes below its directory, but not to .git and the like, and to /tmp);\nwithout the network, unless you add ,net", func(s string) error {
+		m, err := mode.Parse(s)
+		o.sandbox = &m
+		return err
+	})
 	o.viewFlags.register(fs)
 }
 
@@ -180,12 +188,17 @@ func (o *runFlags) complete(fs *pflag.FlagSet, args []string) (err error) {
 // local reports whether the program runs on this machine as this user.
 func (o *runFlags) local() bool { return o.here || o.target.Local() }
 
-// dir returns the directory of the program; "": the server's own.
+// dir returns the directory of the program; "": the server's own. The current directory has a path without symbolic links if
+// the program is confined: a sandbox refuses a workspace behind a link, and who is in a directory does not choose its path.
 func (o *runFlags) dir() (string, error) {
 	if !o.local() {
 		return o.cwd, nil
 	}
-	return filepath.Abs(o.cwd)
+	dir, err := filepath.Abs(o.cwd)
+	if err != nil || o.cwd != "" || o.sandbox == nil {
+		return dir, err
+	}
+	return filepath.EvalSymlinks(dir)
 }
 
 func (o *runFlags) readiness() (*protocol.Ready, error) {
@@ -209,6 +222,9 @@ func (o *runFlags) prepare(cmd *client.Cmd, limits protocol.Limits) (err error) 
 		return err
 	}
 	cmd.User, cmd.Umask, cmd.NoNewPrivs = o.user, o.umask, o.noNewPrivs
+	if o.sandbox != nil {
+		cmd.Sandbox = o.sandbox.Sandbox(cmd.Dir)
+	}
 	cmd.TTY = o.tty == yes
 	cmd.StdinOpen = o.stdinOpen
 	cmd.Timeout, cmd.Restart, cmd.Limits = o.timeout, o.restart, o.limits

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -20,9 +21,11 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
 	"github.com/b6f6fdd7/troupe/internal/beneath"
 	"github.com/b6f6fdd7/troupe/internal/loglimit"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/transport"
 	"github.com/b6f6fdd7/troupe/transport/auth"
 )
@@ -126,6 +129,30 @@ func (o *serveOptions) check() error {
 	return nil
 }
 
+// secretFiles returns the files with which a program could do more than its sandbox permits, through this server, and the record.
+func (o *serveOptions) secretFiles() (all []string) {
+	socket, _ := strings.CutPrefix(o.listen, "unix://")
+	if socket == o.listen {
+		socket = ""
+	}
+	// With a writable /tmp, a program could also change the directory of the user's own server.
+	for _, path := range append([]string{target.Dir(os.Getenv), o.users, o.policy, o.config.StateDir, socket, o.audit.file()}, o.credentials.files()...) {
+		if path == "" {
+			continue
+		}
+		// Not filepath.Abs, which takes LINK/.. for the directory of LINK: the server opens the directory above LINK's target.
+		if !filepath.IsAbs(path) {
+			dir, err := os.Getwd()
+			if err != nil {
+				continue
+			}
+			path = dir + "/" + path
+		}
+		all = append(all, path)
+	}
+	return all
+}
+
 // register makes the flags.
 func (o *serveOptions) register(f *flag.FlagSet) {
 	f.StringVar(&o.listen, "listen", "ws://127.0.0.1:7766", "`URL` to listen at: ws://IP:PORT (port 0: any), wss://IP:PORT with --tls-cert, unix://PATH or stdio")
@@ -136,8 +163,14 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 	f.BoolVar(&o.config.AllowHTTP, "allow-http", false, "let clients send HTTP requests from this machine (http/request), to any address that it can reach")
 	f.StringVar(&o.containment, "containment", "auto", "`how` the descendants of a program are found: auto, cgroup, marker or group")
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused, and calls about files for identities without @server. The file is read at each start. Needs a server that runs as root")
-	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write and hide. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
+	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write, hide and sandbox. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
 	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
+	f.BoolVar(&o.config.RequireSandbox, "require-sandbox", false, "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none")
+	f.Func("default-sandbox", "the sandbox of programs whose client names none: `SANDBOX` is read-only or workspace-write, each also with ,net; the workspace is the program's working directory (default: such programs are not confined)", func(s string) error {
+		m, err := mode.Parse(s)
+		o.config.DefaultSandbox = m.Sandbox
+		return err
+	})
 	f.DurationVar(&o.exitWhenIdle, "exit-when-idle", 0, "end, with exit code 0, when for so long there was no connection, and no session had a program or the output of one; 0: serve until a signal comes")
 	f.BoolVar(&o.verbose, "verbose", false, "log each connection")
 	o.registerLimits(f)
@@ -231,6 +264,10 @@ func serve(o *serveOptions) (err error) {
 		log.Warn("programs can read the server's environment and memory", "err", err)
 	}
 	makeThreads(threadsInHand)
+	if o.config.StateDir, err = target.StateDir(os.Getenv); err != nil {
+		log.Info("if this server is killed, the placeholders of its sandboxes stay until the next sandbox of the same directory", "reason", err)
+	}
+	o.config.Hidden = o.secretFiles()
 	troupe, err = actors.Start(newSystem(log), o.config)
 	if err != nil {
 		return err

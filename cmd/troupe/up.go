@@ -339,6 +339,9 @@ func summary(steps []compose.Step) string {
 func (u *upper) place(ctx context.Context) (compose.Place, error) {
 	if u.flags.Local() {
 		at := compose.Place{Dir: u.project.Dir, Env: make(map[string]string)}
+		if real, err := filepath.EvalSymlinks(at.Dir); err == nil {
+			at.RealDir = real
+		}
 		for _, kv := range os.Environ() {
 			if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
 				at.Env[k] = v

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -71,6 +72,9 @@ func (h *Hunt) Batch() (frames []string) {
 			method = protocol.MethodSessionInfo // or most batches end early
 		}
 		params := methods[method](h)
+		if h.IntN(5) == 0 {
+			h.confine(method, params)
+		}
 		switch method {
 		case protocol.MethodInitialized, protocol.MethodSessionAck:
 			frames = append(frames, encode(obj{"method": method, "params": params}))
@@ -87,6 +91,40 @@ func (h *Hunt) Params(method string) any { return methods[method](h) }
 func (h *Hunt) request(method string, params any) string {
 	h.id++
 	return encode(obj{"id": h.id, "method": method, "params": params})
+}
+
+// confine asks for a sandbox, if the method has any.
+func (h *Hunt) confine(method string, params any) {
+	p := params.(obj)
+	switch {
+	case method == protocol.MethodProcessStart, strings.HasPrefix(method, "fs/"):
+		p["sandbox"] = h.sandbox()
+	case method == protocol.MethodGroupStart:
+		for _, member := range p["processes"].([]any) {
+			member.(obj)["sandbox"] = h.sandbox()
+		}
+	case method == protocol.MethodCommandExec && p["command"] != nil:
+		p["sandboxPolicy"] = obj{"type": pick(h, "readOnly", "workspaceWrite", "externalSandbox", "dangerFullAccess", "unknown")}
+	}
+}
+
+// sandbox returns a sandbox: that of a mode, one that hides something or leaves files alone, or one that is wrong.
+func (h *Hunt) sandbox() json.RawMessage {
+	s := pick(h, protocol.ReadOnlySandbox, protocol.WorkspaceSandbox)(h.Dir)
+	s.Network = h.IntN(2) == 0
+	switch h.IntN(6) {
+	case 0:
+		s.Entries = append(s.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: h.path(), Access: protocol.SandboxDeny})
+	case 1:
+		s.Entries = append(s.Entries, protocol.SandboxEntry{Kind: protocol.SandboxGlob, Path: protocol.SandboxGlobInRoots + "**/c", Access: protocol.SandboxDeny})
+	case 2:
+		s.Restricted = false
+	case 3:
+		s.Entries = s.Entries[1:] // without the root
+	case 4:
+		return json.RawMessage(`{"permissions":{"type":"none"},"windowsSandboxLevel":"disabled"}`)
+	}
+	return s.JSON()
 }
 
 func encode(v any) string {

@@ -30,6 +30,7 @@ const everybody = "*"
 //	alice  read       /usr/share/doc
 //	alice  write      /srv/alice
 //	alice  hide       AWS_* *_PROXY
+//	alice  sandbox    workspace-write net required
 //	*      run        /usr/bin/true
 //
 // The lines of an identity are its whole rule: lines of * count only for identities without a line. Everything
@@ -122,6 +123,11 @@ func parse(data []byte, confines bool) (map[string]*Rule, error) {
 			return nil, fmt.Errorf("line %d: %s has more than %d values", number, identity, maxEntries)
 		}
 	}
+	for identity, r := range all {
+		if err := r.sandbox.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", identity, err)
+		}
+	}
 	return all, nil
 }
 
@@ -157,8 +163,10 @@ func (r *Rule) add(word, value string, confines bool) error {
 		r.files = append(r.files, value)
 	case Hide:
 		r.hide = append(r.hide, strings.ToUpper(value))
+	case Sandbox:
+		return r.sandbox.add(value)
 	default:
-		return fmt.Errorf("unknown word %q, want %s, %s, %s, %s, %s or %s", word, Run, NeverRun, Cwd, Read, Write, Hide)
+		return fmt.Errorf("unknown word %q, want %s, %s, %s, %s, %s, %s or %s", word, Run, NeverRun, Cwd, Read, Write, Hide, Sandbox)
 	}
 	return nil
 }

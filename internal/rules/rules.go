@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/b6f6fdd7/troupe/internal/paths"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 )
 
 // ErrRefused means: the policy does not allow it.
@@ -43,7 +46,11 @@ const (
 	Read     = "read"
 	Write    = "write"
 	Hide     = "hide"
+	Sandbox  = "sandbox"
 )
+
+// required is a value of the word Sandbox.
+const required = "required"
 
 // Rule has the rights of an identity. The zero Rule allows nothing. A Rule never changes.
 type Rule struct {
@@ -53,7 +60,69 @@ type Rule struct {
 	cwd, files   roots // files may be read, those of write also written
 	write        roots
 	hide         []string // patterns of variables, in upper case
+	sandbox      sandboxRule
 }
+
+// sandboxRule has the values of the word Sandbox.
+type sandboxRule struct {
+	named, net, required bool
+	mode                 mode.Mode // if named
+}
+
+// Sandbox returns the sandbox of programs for which a client asks for none; nil: the rule names none.
+func (r *Rule) Sandbox() *mode.Mode {
+	if !r.sandbox.named {
+		return nil
+	}
+	m := r.sandbox.mode
+	m.Net = r.sandbox.net
+	return &m
+}
+
+// MustConfine reports whether programs and calls about files need a sandbox.
+func (r *Rule) MustConfine() bool { return r.sandbox.required }
+
+func (s *sandboxRule) add(value string) error {
+	m, err := mode.Parse(value)
+	switch {
+	case value == mode.Net:
+		s.net = true
+	case value == required:
+		s.required = true
+	case err != nil || m.Net:
+		return fmt.Errorf("want %s or %s, %s and %s", mode.ReadOnly, mode.WorkspaceWrite, mode.Net, required)
+	case s.named && s.mode != m:
+		return fmt.Errorf("the identity has %s already", s.mode)
+	default:
+		s.named, s.mode = true, m
+	}
+	return nil
+}
+
+func (s *sandboxRule) check() error {
+	if s.net && !s.named {
+		return fmt.Errorf("%s %s needs %s or %s beside it", Sandbox, mode.Net, mode.ReadOnly, mode.WorkspaceWrite)
+	}
+	return nil
+}
+
+// NoSandbox is an ErrRefused: the operator demands a sandbox, and the client asks for none, or for one that leaves
+// files as they are.
+type NoSandbox struct {
+	Name  string // of the program or the method
+	Calls bool   // Name is a method
+}
+
+func (e *NoSandbox) Error() string {
+	const refused = "not allowed by the policy of this server (" + Sandbox + ")"
+	if e.Calls {
+		return fmt.Sprintf("%s: %s needs the member sandbox, with a sandbox that confines files", refused, e.Name)
+	}
+	return fmt.Sprintf("%s: program %q needs a sandbox that confines files; name one, as troupe run --sandbox %s does", refused, e.Name, mode.WorkspaceWrite)
+}
+
+// Is makes every NoSandbox an ErrRefused.
+func (e *NoSandbox) Is(target error) bool { return target == ErrRefused }
 
 // AnyProgram reports whether every program is allowed.
 func (r *Rule) AnyProgram() bool { return len(r.never) == 0 && slices.Contains(r.run, "/**") }
@@ -100,15 +169,11 @@ type roots []string
 func (all roots) of(path string) (root string, ok bool) {
 	path = filepath.Clean(path)
 	for _, r := range all {
-		if in(r, path) && (!ok || len(r) < len(root)) {
+		if paths.Within(path, r) && (!ok || len(r) < len(root)) {
 			root, ok = r, true
 		}
 	}
 	return root, ok
-}
-
-func in(root, path string) bool {
-	return root == "/" || path == root || strings.HasPrefix(path, root+"/")
 }
 
 // matches reports whether pattern stands for the file at name: as in path.Match, and /** at the end stands for

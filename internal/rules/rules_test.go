@@ -102,7 +102,7 @@ func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"a":                    "line 1: want IDENTITY WORD VALUE",
 		"# a\n\n a run":        "line 3: want IDENTITY WORD VALUE",
-		"a runs /x":            `line 1: runs /x: unknown word "runs", want run, never-run, cwd, read, write or hide`,
+		"a runs /x":            `line 1: runs /x: unknown word "runs", want run, never-run, cwd, read, write, hide or sandbox`,
 		"a run git":            "line 1: run git: want an absolute path",
 		"a run /x\na read /y/": "line 2: read /y/: want an absolute path",
 		"a cwd /a/../b":        "line 1: cwd /a/../b: want an absolute path",

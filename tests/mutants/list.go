@@ -248,8 +248,8 @@ var mutants = []mutant{
 				var err error`, breaks: "members that are not interpreted are not repeated"},
 	{file: "protocol/msgpack_scan.go", old: `if err := u.member(&seen, key); err != nil {`, new: `if seen = (names{}); u.member(&seen, key) != nil {
 				var err error`, breaks: "members that are not interpreted are not repeated"},
-	{file: "actors/files/handles.go", old: `if err == nil && scarce(hd.file) {`, new: `if false {`, breaks: "open files leave descriptors to the rest of the program"},
-	{file: "actors/files/handles.go", old: `h.close(id, hd)
+	{file: "actors/files/handles.go", old: `err == nil && scarce(hd.File)`, new: `false`, breaks: "open files leave descriptors to the rest of the program"},
+	{file: "actors/files/handles.go", old: `h.close(context.Background(), id, hd) // opened for reading, so there is no Commit
 	}`, new: `}`, breaks: "a failed read closes the handle"},
 	{file: "actors/internal/quota/quota.go", old: `min(n, q.starts.Burst), now`, new: `n, now`, breaks: "a group of more than a burst can start"},
 	{file: "actors/internal/quota/quota.go", old: `(s.memory == nil || s.memory.Used() == 0)`, new: `true`, breaks: "an owner key is remembered while its output is held"},
@@ -265,7 +265,7 @@ var mutants = []mutant{
 	{file: "actors/child/stdin.go", old: `part[:s.rate.Take(len(part))]`, new: `part[:]`, breaks: "stdin is held to its rate"},
 	{file: "actors/child/budget.go", old: `b.whole != nil && !b.whole.take(n, in)`, new: `false`, breaks: "a share has no more than the budget has left"},
 	{file: "actors/spool/spool.go", old: `n = d.whole.take(n, f)`, new: `_ = d.whole`, breaks: "a share has no more than the disk has left"},
-	{file: "actors/process/place.go", old: `		p.place.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
+	{file: "actors/process/place.go", old: `		p.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
 	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
 	{file: "transport/frames.go", old: `v.Token = new(string)`, new: `v.Token = nil`, breaks: "a token that is no string is malformed, and not missing"},
@@ -298,8 +298,21 @@ var mutants = []mutant{
 	{file: "actors/files/capabilities/search.go", old: `s.left.contents -= encoded`, new: ``, breaks: "the files of an answer are bounded"},
 	{file: "actors/files/capabilities/answer.go", old: `if a.bytes+size > maxAnswer {`, new: `if false {`, breaks: "the plugins and skills of an answer are bounded in bytes"},
 	{file: "actors/files/capabilities/plugins.go", old: `case version == localVersion:`, new: `case false:`, breaks: "the version local of a plugin is preferred"},
-	{file: "protocol/sandbox.go", old: `access != "read" && access != "write"`, new: `access == "deny"`, breaks: "a sandbox with an unknown access confines"},
-	{file: "protocol/sandbox.go", old: `if !slices.Contains(known, name) {`, new: `if !slices.Contains(known, name) && false {`, breaks: "a sandbox with an unknown member confines"},
+	{file: "protocol/sandbox_json.go", old: `oneOf(a, SandboxRead, SandboxWrite, SandboxDeny, "none")`, new: `error(nil)`, breaks: "an unknown access of a sandbox is refused"},
+	{file: "protocol/sandbox_json.go", old: `if p.PolicyContext != nil {`, new: `if false {`, breaks: "a policyContext replaces cwd and workspaceRoots"},
+	{file: "protocol/sandbox_json.go", old: `strings.HasPrefix(sub, "../")`, new: `false`, breaks: "a subpath of a workspace root does not lead out"},
+	{file: "protocol/sandbox_json.go", old: `if e.Access != SandboxDeny {`, new: `if false {`, breaks: "a pattern can only deny"},
+	{file: "protocol/sandbox_policy.go", old: `s.Network = p.NetworkAccess`, new: `s.Network = true`, breaks: "a workspaceWrite without networkAccess has no network"},
+	{file: "actors/process/probe.go", old: `Sandbox:    p.spec.Sandbox,`, new: ``, breaks: "a probe of a confined process is confined"},
+	{file: "actors/process/sandbox.go", old: `case s.ReadsAll():`, new: `case true:`, breaks: "the server looks for no file that a sandbox may hide"},
+	{file: "actors/process/sandbox.go", old: `c.search, c.denied = denial.Search{}, false`, new: ``, breaks: "each run has its own sandboxDenied"},
+	{file: "actors/process/process.go", old: `if p.logged != in {
+				p.confined`, new: `if true {
+				p.confined`, breaks: "output is searched once, also after a failure of the actor"},
+	{file: "actors/process/denial/denial.go", old: `all, _ := m.run(s.all, data[:min(len(data), longest)])`, new: `all := s.all`, breaks: "a word over two streams is found"},
+	{file: "actors/process/denial/denial.go", old: `if len(data) >= longest {`, new: `if false {`, breaks: "a word after a long chunk of another stream is found"},
+	{file: "actors/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
+	{file: "protocol/value.go", old: `if !ok && tab.closed {`, new: `if false {`, breaks: "an unknown member of the permissions of a sandbox is refused"},
 	{file: "actors/child/user_linux.go", old: `if uint32(uid) != u.UID || uint32(gid) != u.GID {`, new: `if uint32(uid) != u.UID || uint32(gid) != u.GID || true {`, breaks: "a program is searched with the permissions of its user"},
 	{file: "actors/internal/env/users.go", old: `!slices.Contains(allowed, wanted) || `, new: ``, breaks: "a program runs only as a user that the policy allows"},
 	{file: "actors/internal/env/users.go", old: `case wanted == "" && def == "":`, new: `case false:`, breaks: "a start without a user needs a default user"},

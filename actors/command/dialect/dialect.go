@@ -90,6 +90,9 @@ func (s *Spec) Refuses(c Call, stdinClosed bool) *protocol.Error {
 // NotStarted returns the error for a start that failed with err, in the words of the dialect if the
 // system refused the program. Clients compare these words, so the advice has the details.
 func (s *Spec) NotStarted(err *protocol.Error) *protocol.Error {
+	if err.Kind() == protocol.KindSandbox { // the system did not refuse the program
+		return err
+	}
 	for _, e := range []struct {
 		is error
 		as syscall.Errno

@@ -24,6 +24,10 @@ func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error)
 	if err != nil {
 		return nil, err
 	}
+	sandbox, wrong := p.Sandbox(cwd)
+	if wrong != nil {
+		return nil, wireerr.From(wrong)
+	}
 	s := &Spec{
 		Dialect: d,
 		Unnamed: p.ProcessID == nil,
@@ -34,6 +38,7 @@ func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error)
 			TTY:       p.TTY,
 			PipeStdin: p.StreamStdin,
 			Size:      size,
+			Sandbox:   sandbox.JSON(),
 		},
 		Stdin:  p.TTY || p.StreamStdin,
 		Stream: p.TTY || p.StreamStdoutStderr,
@@ -61,11 +66,8 @@ func (t *Translator) exec(p protocol.CommandExecParams) (*Spec, *protocol.Error)
 	return s, nil
 }
 
-// refuseExec returns the error for params that contradict each other, or are not supported.
+// refuseExec returns the error for params that contradict each other.
 func refuseExec(p protocol.CommandExecParams) *protocol.Error {
-	if err := p.Unsupported(); err != nil {
-		return wireerr.From(err)
-	}
 	switch {
 	case len(p.Command) == 0:
 		return protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "command must not be empty")

@@ -30,6 +30,8 @@ type answer struct {
 	count int  // plugins and skills
 	bytes int  // of both, as JSON
 	cut   bool // something is left out
+
+	hidden files.Hidden // fixed
 }
 
 func (a *answer) warn(text string) {
@@ -43,7 +45,7 @@ func (a *answer) full() bool { return a.count >= maxCapabilities || a.bytes >= m
 // look adds the plugin or the skills of a location.
 func (a *answer) look(ctx context.Context, at location, hold files.Hold) error {
 	held := 0
-	found, err := discover(ctx, protocol.CapabilityRoot{Path: protocol.FileURI(at.root)}, newRoom(), func(n int) error {
+	found, err := discover(ctx, protocol.CapabilityRoot{Path: protocol.FileURI(at.root)}, newRoom(), a.hidden, func(n int) error {
 		held += n
 		if hold == nil {
 			return nil

@@ -40,7 +40,7 @@ func tree(t *testing.T, contents map[string]string) string {
 
 func look(t *testing.T, dir string) protocol.CapabilityRootDiscovery {
 	t.Helper()
-	r, err := Roots(t.Context(), []protocol.CapabilityRoot{{ID: "r", Path: protocol.FileURI(dir)}}, nil)
+	r, err := Roots(t.Context(), []protocol.CapabilityRoot{{ID: "r", Path: protocol.FileURI(dir)}}, nil, nil)
 	if err != nil || len(r.Roots) != 1 {
 		t.Fatal(r, err)
 	}
@@ -126,12 +126,12 @@ func TestRootsThatFail(t *testing.T) {
 			t.Errorf("%s: %+v", path, d)
 		}
 	}
-	if _, err := Roots(t.Context(), make([]protocol.CapabilityRoot, 129), nil); err == nil || err.Error() != "capability root discovery accepts at most 128 roots" {
+	if _, err := Roots(t.Context(), make([]protocol.CapabilityRoot, 129), nil, nil); err == nil || err.Error() != "capability root discovery accepts at most 128 roots" {
 		t.Error(err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Roots(over, []protocol.CapabilityRoot{{Path: protocol.FileURI(dir)}}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Roots(over, []protocol.CapabilityRoot{{Path: protocol.FileURI(dir)}}, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -224,7 +224,7 @@ func TestManyWarnings(t *testing.T) {
 	defer func(n int) { maxWarningBytes = n }(maxWarningBytes)
 	root := protocol.CapabilityRoot{Path: protocol.FileURI(tree(t, map[string]string{"a/SKILL.md": "\xff"}))}
 	maxWarningBytes = 500
-	r, err := Roots(t.Context(), slices.Repeat([]protocol.CapabilityRoot{root}, maxRoots), nil)
+	r, err := Roots(t.Context(), slices.Repeat([]protocol.CapabilityRoot{root}, maxRoots), nil, nil)
 	size := 0
 	for _, d := range r.Roots {
 		size += len(strings.Join(d.Warnings, ""))
@@ -240,7 +240,7 @@ func TestMemory(t *testing.T) {
 	held := 0
 	hold := func(n int) error { held += n; return nil }
 	roots := []protocol.CapabilityRoot{{Path: protocol.FileURI(dir)}}
-	r, err := Roots(t.Context(), roots, hold)
+	r, err := Roots(t.Context(), roots, nil, hold)
 	want := 0
 	for _, f := range append(instructions(r.Roots[0]), r.Roots[0].Plugin.Manifest) {
 		want += len(f.Contents)
@@ -254,7 +254,7 @@ func TestMemory(t *testing.T) {
 	full := errors.New("full")
 	for room := range held {
 		held = 0
-		if _, err := Roots(t.Context(), roots, func(n int) error {
+		if _, err := Roots(t.Context(), roots, nil, func(n int) error {
 			if held+n > room {
 				return full
 			}

@@ -28,9 +28,10 @@ const (
 
 // Homes are the directories with plugins and skills.
 type Homes struct {
-	Codex  string // has plugins/cache and skills
-	User   string // has .agents/skills; empty: unknown
-	System string // has skills
+	Codex  string       // has plugins/cache and skills
+	User   string       // has .agents/skills; empty: unknown
+	System string       // has skills
+	Hidden files.Hidden // files that no answer shows
 }
 
 // location is a directory to look in.
@@ -52,7 +53,7 @@ func Installed(ctx context.Context, homes Homes, hold files.Hold) (r protocol.Ca
 		r.Warnings = []string{"could not prewarm capability discovery: " + kindOf(err)}
 		return r, nil
 	}
-	a := &answer{}
+	a := &answer{hidden: homes.Hidden}
 	if !complete {
 		a.warn(warnLocations)
 	}

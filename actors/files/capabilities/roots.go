@@ -34,13 +34,13 @@ var scan = protocol.FsWalkOptions{MaxDepth: 6, MaxDirectories: 2_000, MaxEntries
 
 // Roots returns the files of plugins and skills below each root. An error is only for the whole call.
 // Roots stops when ctx is done.
-func Roots(ctx context.Context, roots []protocol.CapabilityRoot, hold files.Hold) (r protocol.CapabilityRootsDiscoverResult, err error) {
+func Roots(ctx context.Context, roots []protocol.CapabilityRoot, hidden files.Hidden, hold files.Hold) (r protocol.CapabilityRootsDiscoverResult, err error) {
 	if len(roots) > maxRoots {
 		return r, files.Refuse(protocol.KindParams, "capability root discovery accepts at most %d roots", maxRoots)
 	}
 	left := newRoom()
 	for _, root := range roots {
-		found, err := discover(ctx, root, left, hold)
+		found, err := discover(ctx, root, left, hidden, hold)
 		if err != nil {
 			return r, err
 		}
@@ -51,7 +51,7 @@ func Roots(ctx context.Context, roots []protocol.CapabilityRoot, hold files.Hold
 
 // discover looks below one root. left is the room in the answer. An error ends the whole call: ctx is
 // done, or there is no memory.
-func discover(ctx context.Context, root protocol.CapabilityRoot, left *room, hold files.Hold) (d protocol.CapabilityRootDiscovery, err error) {
+func discover(ctx context.Context, root protocol.CapabilityRoot, left *room, hidden files.Hidden, hold files.Hold) (d protocol.CapabilityRootDiscovery, err error) {
 	d.ID, d.Path = root.ID, root.Path
 	fail := func(format string, a ...any) (protocol.CapabilityRootDiscovery, error) {
 		text := fmt.Sprintf(format, a...)
@@ -69,7 +69,7 @@ func discover(ctx context.Context, root protocol.CapabilityRoot, left *room, hol
 	case !info.IsDir():
 		return fail("capability root %s is not a directory", root.Path)
 	}
-	s := &search{hold: hold, left: left, bundle: maxBundle}
+	s := &search{hold: hold, hidden: hidden, left: left, bundle: maxBundle}
 	// The walk's own memory is not part of the answer, so it is given back.
 	held := 0
 	walked, err := files.Walk(ctx, path, scan, func(n int) error {

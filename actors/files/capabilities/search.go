@@ -39,6 +39,7 @@ func newRoom() *room { return &room{maxContents, maxWarningBytes} }
 // search is the search below one root.
 type search struct {
 	hold     files.Hold
+	hidden   files.Hidden
 	left     *room // in the answer
 	bundle   int   // bytes that the root may still take
 	refused  error // of hold: the call fails
@@ -90,7 +91,7 @@ func (s *search) read(path string) *protocol.DiscoveredFile {
 		return nil
 	}
 	held := 0
-	data, err := files.Read(path, min(maxFile, s.bundle, s.left.contents), func(n int) error {
+	data, err := s.hidden.Read(path, min(maxFile, s.bundle, s.left.contents), func(n int) error {
 		held += n
 		return s.take(n)
 	})

@@ -47,6 +47,7 @@ const (
 type Places struct {
 	Codex  string // of the user: Home
 	System string
+	Hidden files.Hidden // files that no answer shows
 }
 
 // layer is a configuration file, or a part of one.
@@ -59,6 +60,7 @@ type layer struct {
 type reader struct {
 	ctx  context.Context
 	hold files.Hold
+	hide files.Hidden
 	held int
 	left int // bytes that files may still have
 }
@@ -66,7 +68,7 @@ type reader struct {
 // Read returns the selected parts of all configuration files that count in cwd. CheckPaths has accepted
 // p. Read stops when ctx is done. A file that cannot be read is an error.
 func Read(ctx context.Context, places Places, cwd string, p protocol.EnvironmentConfigReadParams, hold files.Hold) (config, requirements protocol.ConfigLayers, err error) {
-	r := &reader{ctx: ctx, hold: hold, left: maxFiles}
+	r := &reader{ctx: ctx, hold: hold, hide: places.Hidden, left: maxFiles}
 	defer func() { r.take(-r.held) }()
 	local, required, err := r.load(places, cwd)
 	if err != nil {
@@ -224,7 +226,7 @@ func (r *reader) file(path, what string) (map[string]any, error) {
 		//lint:ignore ST1005 the text is the peer's
 		return nil, fmt.Errorf("Failed to read %s file %s: %s", what, path, fmt.Sprintf(format, a...))
 	}
-	data, err := files.Read(path, r.left, func(n int) error { return r.take(n) })
+	data, err := r.hide.Read(path, r.left, func(n int) error { return r.take(n) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/changes"
+	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/actors/httpcall"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/internal/turns"
@@ -52,6 +53,8 @@ type Env struct {
 	Changes *changes.Watcher
 	// FileTurns bounds the file calls of all connections.
 	FileTurns *turns.Pool
+	// FileJails has the processes that make calls about files in a sandbox. Nil: no sandbox is possible, in tests.
+	FileJails *remote.Pool
 	// HTTPClient sends the HTTP requests of clients. The root closes its idle connections.
 	HTTPClient *httpcall.Client
 
@@ -97,6 +100,7 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 			Limits:          s.Limits(),
 			Containment:     string(s.Host.Containment()),
 			StartedAtMs:     s.Started.UnixMilli(),
+			Sandbox:         s.sandbox(),
 		},
 		Connections:   s.Counts.Connections.Load(),
 		Sessions:      s.Counts.Sessions.Load(),
@@ -113,6 +117,19 @@ func (s *Env) ServerInfo() protocol.ServerInfoResult {
 		ActorRestarts: s.Counts.Actors.Restarts.Load(),
 		ActorsGivenUp: s.Counts.Actors.GivenUp.Load(),
 	}
+}
+
+// sandbox returns what the host knows about sandboxes; nil: nothing yet.
+func (s *Env) sandbox() *protocol.SandboxInfo {
+	state, ok := s.Host.Sandbox()
+	if !ok {
+		return nil
+	}
+	info := &protocol.SandboxInfo{Available: state.Err == nil, Landlock: state.Landlock, Notes: state.Notes}
+	if state.Err != nil {
+		info.Why = state.Err.Error()
+	}
+	return info
 }
 
 // heapBytes returns the memory of heap objects. Unlike runtime.ReadMemStats, heapBytes does not stop the world.

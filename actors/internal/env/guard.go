@@ -46,7 +46,7 @@ func (s *Env) Props(produce actor.Producer, r Reaction, opts ...actor.PropsOptio
 	g := &gate{env: s}
 	opts = append([]actor.PropsOption{
 		actor.WithReceiverMiddleware(s.guard(g, r)),
-		actor.WithMailbox(actor.Unbounded(g)),
+		actor.WithMailbox(newMailbox(g)),
 		actor.WithSupervisor(s.Strategy),
 		actor.WithDispatcher(s.Workers),
 	}, opts...)

@@ -146,6 +146,9 @@ func (c *Child) TreeEmpty() bool {
 // Release does nothing.
 func (c *Child) Release() error { return nil }
 
+// Sandbox returns "".
+func (c *Child) Sandbox() string { return "" }
+
 // StdinUnread returns 0.
 func (c *Child) StdinUnread() int64 { return 0 }
 

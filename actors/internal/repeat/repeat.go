@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/internal/newest"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -21,44 +22,7 @@ func IDOf(id string) (h ID) {
 }
 
 // Memory remembers a value for each of the newest ids. The zero Memory is empty.
-type Memory[V any] struct {
-	// ring are the ids in values, each once. Once it is full, ring[next] is the oldest.
-	ring []ID
-	next int
-	// values has as many entries as ring. Nil until the first.
-	values map[ID]V
-}
-
-// Get returns the value of an id; ok is false if there is none.
-func (m *Memory[V]) Get(id ID) (v V, ok bool) {
-	v, ok = m.values[id]
-	return v, ok
-}
-
-// Put sets the value of an id. With more than most ids, Put forgets the oldest id. Every call for
-// a Memory passes the same most.
-func (m *Memory[V]) Put(id ID, v V, most int) {
-	if m.values == nil {
-		m.values = make(map[ID]V)
-	}
-	if _, known := m.values[id]; !known {
-		if len(m.ring) < most {
-			m.ring = append(m.ring, id)
-		} else {
-			delete(m.values, m.ring[m.next])
-			m.ring[m.next] = id
-			m.next = (m.next + 1) % most
-		}
-	}
-	m.values[id] = v
-}
-
-// Change replaces each value by the result of change.
-func (m *Memory[V]) Change(change func(V) V) {
-	for id, v := range m.values {
-		m.values[id] = change(v)
-	}
-}
+type Memory[V any] = newest.Map[ID, V]
 
 const (
 	// MaxAnswers is how many answers a process, or a session, remembers: as many as a client

@@ -17,8 +17,8 @@ const maxName = 1 << 10
 // maxClip bounds a client's text within an error, in bytes.
 const maxClip = 60
 
-// From returns the error of the wire that err wraps. If err wraps none, err becomes the cause of a new error: of
-// wrong params if the policy refuses them, else internal. A nil err gives nil.
+// From returns the error of the wire in err. If err wraps none, err becomes the cause of a new error: of
+// wrong params if the policy refuses them or their sandbox is impossible, else internal. A nil err gives nil.
 func From(err error) *protocol.Error {
 	if err == nil {
 		return nil
@@ -27,7 +27,7 @@ func From(err error) *protocol.Error {
 		return wire
 	}
 	code := protocol.CodeInternal
-	if errors.Is(err, rules.ErrRefused) {
+	if errors.Is(err, rules.ErrRefused) || errors.Is(err, child.ErrSandboxPolicy) {
 		code = protocol.CodeInvalidParams
 	}
 	return protocol.Errorf(child.Kind(err), code, "%v", err).Because(err)

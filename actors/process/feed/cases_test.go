@@ -354,7 +354,7 @@ func TestReadWithTimesAndEvents(t *testing.T) {
 	at(1000).Append(protocol.Stdout, []byte("first"), nil)
 	at(5000).AppendReady(1)
 	at(6000).Append(protocol.Stderr, []byte("second"), nil)
-	at(7000).AppendExited(protocol.ExitStatus{ExitCode: 3, Run: 1})
+	at(7000).AppendExited(protocol.ExitStatus{ExitCode: 3, Run: 1}, false)
 	at(8000).AppendRestarted(outlog.Restart{Run: 2, Reason: "exit code 3"})
 	at(9000).AppendEvicted("too often")
 	at(9500).AppendClosed()

@@ -62,6 +62,9 @@ const (
 // reasonTerminated is the reason of an end by process/terminate.
 const reasonTerminated = "terminated by request"
 
+// maxReason is how much of an error the reason of an end has, in bytes.
+const maxReason = 1024
+
 const (
 	reasonRestarted  = "restarted by request"
 	reasonNotStarted = "it could not be started"
@@ -285,6 +288,9 @@ func (l *Life) ClosedAt() time.Time { return l.closedAt }
 
 // Stopping reports whether Stop was called.
 func (l *Life) Stopping() bool { return l.stopping != nil }
+
+// Kills reports whether the tree is being killed, or the process stops.
+func (l *Life) Kills() bool { return l.ending.killing || l.stopping != nil }
 
 // Restartable reports whether the process has a restart policy.
 func (l *Life) Restartable() bool { return l.config.Restart != nil }

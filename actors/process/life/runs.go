@@ -2,6 +2,7 @@ package life
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -47,7 +48,8 @@ func (l *Life) StartFailed(now Now, why error) {
 		l.do(Announce{}, StopActor{})
 		return
 	}
-	st := protocol.ExitStatus{ExitCode: 127, Run: l.run, Reason: reasonNotStarted}
+	text := why.Error()
+	st := protocol.ExitStatus{ExitCode: 127, Run: l.run, Reason: reasonNotStarted + ": " + strings.ToValidUTF8(text[:min(len(text), maxReason)], "")}
 	l.logExit(st)
 	n := l.runEnded(now, st)
 	if n == nil {

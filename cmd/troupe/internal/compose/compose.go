@@ -40,6 +40,7 @@ type Program struct {
 	Limits      *protocol.ProcessLimits
 	User, Umask string
 	NoNewPrivs  bool
+	Sandbox     string `json:",omitempty"` // as of mode.Mode; "": none is asked for
 	TTY         bool
 
 	Replicas  int // 0: the file does not say, and the only process has the name of the program

@@ -66,6 +66,7 @@ func TestFaults(t *testing.T) {
 		{"processes:\n  a: {command: x, restart: sometimes}", `troupe.yaml:2:28: processes.a.restart is "sometimes", expected no, on_failure or always`},
 		{"processes:\n  a: {command: x, shutdown: {signal: 99}}", `troupe.yaml:2:38: processes.a.shutdown.signal is "99", expected SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGKILL`},
 		{"processes:\n  a: {command: x, umask: 9}", `troupe.yaml:2:26: processes.a.umask is "9", expected octal digits such as "027"`},
+		{"processes:\n  a: {command: x, sandbox: none}", `troupe.yaml:2:28: processes.a.sandbox is "none", expected read-only, read-only,net, workspace-write, workspace-write,net`},
 		{"processes:\n  a: {command: 'x ${NONE}'}", "troupe.yaml:2:16: processes.a.command: the variable NONE is not set: set it, write ${NONE:-default}, or $${NONE} to leave it to the shell"},
 		{"processes:\n  a: {command: 'x ${NONE:?give it}'}", "troupe.yaml:2:16: processes.a.command: the variable NONE is not set: give it"},
 		{"processes:\n  a: {command: x, env_file: none.env}", "troupe.yaml:2:29: processes.a.env_file: open DIR/none.env: no such file or directory"},
@@ -304,5 +305,23 @@ func TestSelect(t *testing.T) {
 		if got != c.want {
 			t.Errorf("Select(%v, %v) = %s, want %s", c.names, c.spaces, got, c.want)
 		}
+	}
+}
+
+// The workspace of a program in a sandbox has a path without links, if the caller knows that path. Others keep the path of the caller.
+func TestSandboxHasARealDirectory(t *testing.T) {
+	p := mustRead(t, `processes:
+  in: {command: "true", sandbox: workspace-write, working_dir: sub}
+  out: {command: "true", working_dir: sub}
+`)
+	at := Place{Dir: "/link", RealDir: "/real"}
+	for name, want := range map[string]string{"in": "/real/sub", "out": "/link/sub"} {
+		s := p.Params(p.Program(name).Units()[0], at)
+		if got := s.Cwd; got != protocol.FileURI(want) {
+			t.Errorf("%s runs in %s, want %s", name, got, want)
+		}
+	}
+	if s := string(p.Params(p.Program("in").Units()[0], at).Sandbox); !strings.Contains(s, "file:///real/sub") || strings.Contains(s, "link") {
+		t.Error(s)
 	}
 }

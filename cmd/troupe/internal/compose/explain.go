@@ -106,6 +106,9 @@ func (p *Project) explain(one *Program) (rows [][2]string) {
 	if one.NoNewPrivs {
 		row("privileges", "none beyond those at its start")
 	}
+	if one.Sandbox != "" {
+		row("sandbox", "%s", one.Sandbox)
+	}
 	if one.TTY {
 		row("terminal", "yes")
 	}

@@ -9,12 +9,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // Place is the place of the programs on a server, with settings from outside the file.
 type Place struct {
 	Dir string // the directory on the server for relative directories and paths
+	// RealDir is Dir without symbolic links, for programs in a sandbox, which refuses a workspace behind a link. "": Dir.
+	RealDir string
 	// Env has the variables of the caller for every program. Variables of the file replace them. Env is no part of a
 	// Digest.
 	Env       map[string]string
@@ -25,7 +28,11 @@ type Place struct {
 // Params returns the params for starting a process in a group. The label has the digest.
 func (p *Project) Params(u Unit, at Place) protocol.ProcessStartParams {
 	one := u.Program
-	dir := absolute(at.Dir, one.Dir)
+	base := at.Dir
+	if one.Sandbox != "" && at.RealDir != "" {
+		base = at.RealDir
+	}
+	dir := absolute(base, one.Dir)
 	s := protocol.ProcessStartParams{
 		ProcessID:   u.ID,
 		Argv:        one.Argv,
@@ -48,6 +55,9 @@ func (p *Project) Params(u Unit, at Place) protocol.ProcessStartParams {
 		s.Env = make(map[string]string)
 	}
 	maps.Copy(s.Env, u.env())
+	if m, err := mode.Parse(one.Sandbox); err == nil {
+		s.Sandbox = m.Sandbox(dir).JSON()
+	}
 	if one.Timeout > 0 {
 		s.TimeoutMs = millis(one.Timeout)
 	}

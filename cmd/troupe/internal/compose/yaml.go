@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/sig"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/mode"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -189,6 +190,14 @@ func (r *reader) program(f field, dir string, common map[string]string) *Program
 			p.Umask = fmt.Sprintf("%03o", mask)
 		}},
 		{[]string{"no_new_privileges"}, r.boolean(&p.NoNewPrivs, at("no_new_privileges"))},
+		{[]string{"sandbox"}, func(n *yaml.Node) {
+			s, ok := r.scalar(n, at("sandbox"))
+			m, err := mode.Parse(s)
+			if ok && err != nil {
+				r.fault(n, "%s is %s, expected %s", at("sandbox"), quote(s), strings.Join(mode.Names, ", "))
+			}
+			p.Sandbox = m.String()
+		}},
 		{[]string{"replicas"}, func(n *yaml.Node) {
 			if v, ok := r.number(n, at("replicas"), 1, 500); ok {
 				p.Replicas = int(v)

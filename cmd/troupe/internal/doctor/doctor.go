@@ -39,6 +39,9 @@ type Facts struct {
 	Containment   string   // the best working way here: cgroup, marker or group
 	NoCgroup      string   // why not cgroup; "": cgroup works
 	NoLimits      []string // controllers of cgroup v2 missing for a server: cpu, memory, pids
+	Sandbox       string   // why programs cannot be confined, and what helps; "": they can be
+	Landlock      int      // the ABI of Landlock; 0: none
+	SandboxNotes  []string // protections that every sandbox here lacks
 	Root          bool     // this user may run programs as other users
 	Port          Port
 	RuntimeDir    string // of the user's own server
@@ -74,7 +77,7 @@ const (
 func Check(f Facts) []Line {
 	lines := []Line{f.files(), f.processes()}
 	lines = append(lines, f.system()...)
-	lines = append(lines, f.contained(), f.users(), f.port(), f.runtime(), f.config())
+	lines = append(lines, f.contained(), f.confined(), f.users(), f.port(), f.runtime(), f.config())
 	return append(lines, f.reach()...)
 }
 
@@ -152,6 +155,19 @@ func (f Facts) contained() Line {
 	return l
 }
 
+func (f Facts) confined() Line {
+	l := Line{Check: "sandbox", Status: OK, Found: fmt.Sprintf("available, with Landlock ABI %d", f.Landlock)}
+	switch {
+	case f.Sandbox != "":
+		l.Status, l.Found = Warn, show.Harmless(f.Sandbox)
+		l.Advice = "every start with a sandbox is refused here (troupe run --sandbox, and agents that confine their commands): see docs/SANDBOX.md"
+	case len(f.SandboxNotes) > 0:
+		l.Status, l.Found = Warn, "available, but "+show.Harmless(strings.Join(f.SandboxNotes, "; "))
+		l.Advice = "see docs/SANDBOX.md"
+	}
+	return l
+}
+
 func (f Facts) users() Line {
 	if f.Root {
 		return Line{Check: "users", Status: OK, Found: "root: programs may run as other users (troupe serve --users-file, troupe run --user)"}
@@ -219,6 +235,9 @@ func (f Facts) reach() []Line {
 			v.Advice = "end the server and its programs with: troupe server stop"
 		}
 		lines = append(lines, v)
+	}
+	if s.Sandbox != nil && !s.Sandbox.Available && f.Sandbox == "" { // another machine, or another user
+		lines = append(lines, Line{"sandbox of the server", Warn, show.Harmless(s.Sandbox.Why), "the server refuses every start with a sandbox: see docs/SANDBOX.md"})
 	}
 	for _, note := range s.Notes {
 		lines = append(lines, Line{"note of the server", Warn, show.Harmless(note), "see docs/SECURITY.md"})

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -42,9 +42,10 @@ func Look(ctx context.Context, t *target.Flags) Facts {
 		"/proc/sys/fs/inotify/max_user_watches":   &f.InotifyWatches,
 		"/proc/sys/fs/inotify/max_user_instances": &f.InotifyHandles,
 	} {
-		*n = number(path)
+		*n = kernel.Number(path)
 	}
 	f.lookAtContainment()
+	f.lookAtSandbox()
 	f.Port = port(ctx, defaultPort)
 	f.lookAtConfig()
 	f.lookAtServer(ctx, t)
@@ -64,19 +65,6 @@ func limit(resource int) (soft, hard int64) {
 		return int64(n)
 	}
 	return one(l.Cur), one(l.Max)
-}
-
-// number returns the number in a file; -1: there is none.
-func number(path string) int64 {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return -1
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // lookAtContainment tries, as a server would, the ways to find descendants of programs and to limit programs.
@@ -106,6 +94,15 @@ func (f *Facts) lookAtContainment() {
 	f.NoCgroup = strings.TrimPrefix(err.Error(), "child: ")
 	if err := try(""); err != nil {
 		f.Containment = "none (" + err.Error() + ")"
+	}
+}
+
+// lookAtSandbox tries a sandbox, as a server would.
+func (f *Facts) lookAtSandbox() {
+	s := child.TrySandbox(answerTime)
+	f.Landlock, f.SandboxNotes = s.Landlock, s.Notes
+	if s.Err != nil {
+		f.Sandbox = s.Err.Error()
 	}
 }
 

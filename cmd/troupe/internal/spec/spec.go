@@ -1,17 +1,17 @@
 // Package spec reads what people write on a command line about the start of a program: restarts, limits,
-// readiness, sizes and environment files.
+// readiness and environment files.
 package spec
 
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -50,18 +50,6 @@ func Restart(s string) (*protocol.Restart, error) {
 	return r, nil
 }
 
-// Bytes reads a number of bytes with a unit of 1024: 512M, 512MiB, 2g, 1000.
-func Bytes(s string) (uint64, error) {
-	digits := strings.TrimRight(s, "kKmMgGtTiIbB")
-	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s[len(digits):]), "b"), "i")
-	shift, ok := map[string]float64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}[unit]
-	n, err := strconv.ParseFloat(digits, 64)
-	if !ok || err != nil || n < 0 || math.IsNaN(n) || n*shift >= 1<<63 {
-		return 0, fmt.Errorf("%q is no number of bytes: write a number with K, M, G or T, such as 512M", s)
-	}
-	return uint64(n * shift), nil
-}
-
 // A limit sets a member of the limits to what a person wrote.
 type limit struct {
 	name string
@@ -91,7 +79,7 @@ var limits = []limit{
 
 func sized(at func(*protocol.ProcessLimits) **uint64) func(*protocol.ProcessLimits, string) error {
 	return func(l *protocol.ProcessLimits, s string) error {
-		n, err := Bytes(s)
+		n, err := show.ParseBytes(s)
 		*at(l) = &n
 		return err
 	}

@@ -83,6 +83,15 @@ func ensureDir(dir string) error {
 	return CheckDir(dir)
 }
 
+// StateDir returns the directory of the user's own server, for notes of any server of the user. The directory exists.
+func StateDir(env func(string) string) (string, error) {
+	dir := Dir(env)
+	if err := ensureDir(dir); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
 // CheckDir refuses a directory if other users may enter or own the directory. If the directory does not exist, the
 // error wraps fs.ErrNotExist.
 func CheckDir(dir string) error {

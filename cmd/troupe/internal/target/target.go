@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -65,6 +66,16 @@ func (f *Flags) Args() (args []string) {
 		}
 	}
 	return args
+}
+
+// For returns the flags for another server, by its URL or its name in the config file.
+func (f *Flags) For(server string) *Flags {
+	other := *f
+	other.resolved = nil
+	if other.URL, other.Server = server, ""; !strings.Contains(server, "://") {
+		other.URL, other.Server = "", server
+	}
+	return &other
 }
 
 // A Target is a server, and the way to connect.
@@ -237,9 +248,19 @@ func (f *Flags) Dial(ctx context.Context, o *client.Options) (*client.Client, er
 	}
 	c, err := client.Dial(ctx, t.URL, &own)
 	if err != nil {
-		return nil, t.advise(err)
+		return nil, t.Advise(err)
 	}
 	return c, nil
+}
+
+// DialOptions returns how package transport opens a connection to t, for a command that does without package client. The
+// header has the token.
+func (t *Target) DialOptions() (*transport.DialOptions, error) {
+	header, err := (&client.Options{Token: t.Token}).Header(t.URL)
+	if err != nil {
+		return nil, err
+	}
+	return &transport.DialOptions{Header: header, TLS: t.TLS, Proxy: http.ProxyFromEnvironment}, nil
 }
 
 // Control connects with an ephemeral session, for a command without programs of its own. The session ends with the
@@ -259,8 +280,8 @@ func (f *Flags) Servers() []string {
 	return names
 }
 
-// advise adds advice to the error of a failed connection.
-func (t *Target) advise(err error) error {
+// Advise adds advice to the error of a failed connection.
+func (t *Target) Advise(err error) error {
 	advice := ""
 	var refused *transport.RefusedError
 	switch {

@@ -112,7 +112,8 @@ type (
 	did        struct {
 		text string
 		err  error
-		back bool // the screen is that of the table again
+		at   time.Time // the end of the action
+		back bool      // the screen is that of the table again
 	}
 )
 
@@ -166,6 +167,9 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 		return m.sampled(msg)
 	case did:
 		m.away = m.away && !msg.back
+		if msg.at.After(m.now) { // no tick comes while another program has the screen
+			m.now = msg.at
+		}
 		m.say(msg.text + ": done")
 		if msg.err != nil {
 			m.say(msg.text + ": " + msg.err.Error())
@@ -244,7 +248,8 @@ func (m *Model) do(a Action) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), doTime)
 		defer cancel()
-		return did{text: a.String(), err: m.source.Do(ctx, a)}
+		err := m.source.Do(ctx, a)
+		return did{text: a.String(), err: err, at: time.Now()}
 	}
 }
 
@@ -252,7 +257,7 @@ func (m *Model) do(a Action) tea.Cmd {
 func (m *Model) show(verb string, r Ref) tea.Cmd {
 	m.away = true
 	return tea.Exec(m.source.Command(verb, r), func(err error) tea.Msg {
-		return did{verb + " " + r.Process, err, true}
+		return did{verb + " " + r.Process, err, time.Now(), true}
 	})
 }
 

@@ -250,6 +250,17 @@ func TestFastKeys(t *testing.T) {
 	}
 }
 
+// A note about a program that had the screen for long is shown, although no tick came meanwhile.
+func TestNoteAfterALongAbsence(t *testing.T) {
+	m, _ := newModel(120, 20, site(1), site(2))
+	back := m.now.Add(time.Minute)
+	m.Update(did{text: "logs web", at: back, back: true})
+	m.Update(tick(back.Add(time.Second)))
+	if !strings.Contains(m.View(), "logs web: done") {
+		t.Errorf("shown:\n%s", m.View())
+	}
+}
+
 // The cursor stays at its process when the order changes, and near its place when the process goes.
 func TestCursorStays(t *testing.T) {
 	m, _ := newModel(120, 20, site(1), site(2))

@@ -1,0 +1,134 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+)
+
+// TrySandbox starts and ends a jail, and says whether the jail worked. The jail does everything for a program in a sandbox,
+// up to the exec. TrySandbox waits for the jail for most.
+func TrySandbox(most time.Duration) SandboxState {
+	s := SandboxState{Landlock: jail.LandlockABI(), Err: tryJail(most)}
+	switch {
+	case s.Landlock < jail.MinLandlock:
+		s.Notes = append(s.Notes, fmt.Sprintf("Landlock is missing (its ABI is %d, and %d is needed: Linux 5.19 with landlock in lsm= of the kernel's command line): "+
+			"programs in a sandbox can write to FIFOs that their user may write", s.Landlock, jail.MinLandlock))
+	case s.Landlock < jail.FullLandlock:
+		s.Notes = append(s.Notes, fmt.Sprintf("Landlock has only ABI %d, and %d (Linux 6.12) is needed to separate signals and abstract sockets a second time", s.Landlock, jail.FullLandlock))
+	}
+	return s
+}
+
+func tryJail(most time.Duration) error {
+	// The program of the plan is a directory. So the jail fails at the exec if all before went well.
+	plan := &jail.Plan{
+		Policy:  sandbox.Policy{Files: true, Root: sandbox.Read},
+		Program: "/", Argv: []string{"/"}, Dir: "/",
+	}
+	var binary ownBinary // a server without jails keeps none open
+	defer binary.close()
+	n, err := makeJail(plan, &binary)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	defer n.ours.Close()
+	n.ours.SetDeadline(time.Now().Add(most))
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+
+	// The jail stays in the session of this program: see isStranger.
+	pid, err := startTrial(null, n)
+	n.forked()
+	if err != nil {
+		return namespaceError(err, plan)
+	}
+	defer func() {
+		unix.Kill(pid, unix.SIGKILL)
+		ended := make(chan struct{})
+		go func() {
+			waitid(unix.P_PID, pid, unix.WEXITED)
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(most): // the goroutine goes on, and reaps the jail
+		}
+	}()
+	if err = awaitOwner(pid); err == nil {
+		err = mapIDs(pid, nil)
+	}
+	if err == nil {
+		err = n.enter(nil)
+	}
+	failure, ok := errors.AsType[*jail.Failure](err)
+	switch {
+	case ok && failure.Stage == jail.StageExec:
+		return nil
+	case err == nil:
+		return errors.New("the jail has run a directory")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &SandboxError{Stage: "start of the jail", Err: fmt.Errorf("no answer within %v", most)}
+	}
+	return jailError(err, &Spec{}, 0)
+}
+
+func startTrial(null *os.File, n *newJail) (pid int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	fd := null.Fd()
+	a := n.attr()
+	a.Files = []uintptr{fd, fd, fd, uintptr(n.theirs)}
+	return vfork.Start(a)
+}
+
+// namespaceAdvice says why the kernel makes no namespaces, as far as files tell, and how to change this.
+func namespaceAdvice(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		for _, kind := range []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"} {
+			if file := "/proc/sys/user/max_" + kind + "_namespaces"; kernel.Number(file) == 0 {
+				return fmt.Sprintf("%s is 0, so there can be no namespaces: raise it, such as with sysctl -w user.max_%s_namespaces=15000", file, kind)
+			}
+		}
+		return "there are as many namespaces as /proc/sys/user/max_*_namespaces allow, here or in a namespace around this one, or 32 user namespaces within each other: raise the limit"
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		var advice []string
+		if kernel.Number("/proc/sys/kernel/unprivileged_userns_clone") == 0 {
+			advice = append(advice, "kernel.unprivileged_userns_clone is 0: set it to 1")
+		}
+		if kernel.Number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0 {
+			advice = append(advice, "kernel.apparmor_restrict_unprivileged_userns is on: give the server's binary an AppArmor profile with the rule userns, or set it to 0")
+		}
+		if filtered() {
+			advice = append(advice, "the server runs under a seccomp filter, as in a container or a sandbox: it must permit clone(2) and unshare(2) with CLONE_NEWUSER, such as docker run --security-opt seccomp=unconfined")
+		}
+		if len(advice) == 0 {
+			advice = append(advice, "a process in a chroot(8), or one that a security module confines, may not make user namespaces")
+		}
+		return strings.Join(advice, "; ")
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		return "the kernel needs CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_IPC_NS and CONFIG_UTS_NS; sandboxes need Linux 5.12, on amd64 or arm64"
+	}
+	return ""
+}
+
+// filtered reports whether this program runs under a seccomp filter.
+func filtered() bool {
+	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
+	return err == nil && mode == unix.SECCOMP_MODE_FILTER
+}

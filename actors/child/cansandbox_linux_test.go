@@ -1,0 +1,76 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// withoutNamespaces is the argv[0] of this test binary as root of a user namespace of its own, without any further namespaces.
+const withoutNamespaces = "troupe-without-namespaces"
+
+func init() {
+	if os.Args[0] != withoutNamespaces {
+		return
+	}
+	must := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	must(unix.Mount("proc", "/proc", "proc", 0, ""))
+	must(TrySandbox(10 * time.Second).Err) // a jail in a namespace works
+	fds, err := os.ReadDir("/proc/self/fd")
+	must(err)
+	for _, fd := range fds {
+		if to, _ := os.Readlink("/proc/self/fd/" + fd.Name()); to == "/" || strings.Contains(to, "memfd") {
+			must(fmt.Errorf("the trial has left descriptor %s open, which leads to %s", fd.Name(), to))
+		}
+	}
+	must(os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0))
+	h, err := NewHost(HostConfig{Containment: ContainGroup})
+	must(err)
+	if _, ok := h.Sandbox(); ok {
+		must(errors.New("the host knows without a trial"))
+	}
+	s := h.TrySandbox()
+	if known, ok := h.Sandbox(); !ok || known.Err != s.Err {
+		must(fmt.Errorf("the host does not know what it found: %v, %v", known.Err, ok))
+	}
+	_, ok := errors.AsType[*SandboxError](s.Err)
+	fmt.Println(ok, errors.Is(s.Err, unix.ENOSPC), s.Err)
+	os.Exit(0)
+}
+
+// TestTrySandbox: the trial succeeds where a jail does, and leaves no process behind. Without user namespaces, the error names the limit to raise.
+func TestTrySandbox(t *testing.T) {
+	if s := TrySandbox(10 * time.Second); s.Err != nil {
+		t.Skipf("no sandbox here: %v", s.Err)
+	}
+	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); !errors.Is(err, unix.ECHILD) {
+		t.Errorf("after the trial there is a child: %v", err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{withoutNamespaces}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !strings.HasPrefix(string(out), "true true ") || !strings.Contains(string(out), "raise it, such as with sysctl -w user.max_user_namespaces=") {
+		t.Errorf("without user namespaces the trial says %s", out)
+	}
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package child
+
+import (
+	"errors"
+	"time"
+)
+
+// TrySandbox fails: only Linux has sandboxes.
+func TrySandbox(time.Duration) SandboxState {
+	return SandboxState{Err: &SandboxError{Stage: "namespaces", Err: errors.New("this system has none: sandboxes need Linux")}}
+}

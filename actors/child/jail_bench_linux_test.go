@@ -1,0 +1,110 @@
+package child
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox"
+)
+
+// BenchmarkJail starts /bin/true and waits for its end, without a sandbox and with one, at several sizes of the server's
+// memory. A fork that copied page tables would grow with the memory.
+func BenchmarkJail(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var heap []byte
+	defer func() { heap = nil }()
+	for _, mib := range []int{0, 256, 1024} {
+		heap = make([]byte, mib<<20)
+		for i := 0; i < len(heap); i += 4096 {
+			heap[i] = 1
+		}
+		for _, confined := range []bool{false, true} {
+			b.Run(fmt.Sprintf("heap=%dMiB/confined=%v", mib, confined), func(b *testing.B) {
+				h, err := NewHost(HostConfig{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer h.Close(b.Context())
+				for b.Loop() {
+					runTrue(b, h, confined)
+				}
+			})
+		}
+	}
+}
+
+// runTrue starts /bin/true, and waits for its end.
+func runTrue(b *testing.B, h *Host, confined bool) {
+	spec := Spec{Name: script("").Name, Argv: []string{"/bin/true"}}
+	if confined {
+		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Read}
+	}
+	closed := make(chan struct{}, 16)
+	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() { closed <- struct{}{} })
+	done := make(chan error)
+	var p Handle
+	h.Start(spec, in, func(handle Handle, err error) { p = handle; done <- err })
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	for over := false; !over; {
+		<-closed
+		for f, ok := in.Next(); ok; f, ok = in.Next() {
+			over = over || f.Kind == FactClosed
+			in.Settle(0, 0)
+		}
+	}
+	p.Finish(func(err error) { done <- err })
+	if err := <-done; err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkJailBinary starts jails of the binary on the mount of this program, on a read-only mount of its own, and of its copy
+// in memory.
+func BenchmarkJailBinary(b *testing.B) {
+	h, err := NewHost(HostConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Close(b.Context())
+	own, err := os.Open("/proc/self/exe")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer own.Close()
+	defer func() { jailBinary.file = nil }()
+	for _, way := range []struct {
+		name string
+		open func(*os.File) (int, error)
+	}{
+		{"own", func(own *os.File) (int, error) { return unix.Dup(int(own.Fd())) }},
+		{"mount", readOnly},
+		{"memory", inMemory},
+	} {
+		b.Run("first/"+way.name, func(b *testing.B) {
+			for b.Loop() {
+				fd, err := way.open(own)
+				if err != nil {
+					b.Skip(err)
+				}
+				unix.Close(fd)
+			}
+		})
+		fd, err := way.open(own)
+		if err != nil {
+			b.Fatal(err)
+		}
+		jailBinary.file = os.NewFile(uintptr(fd), way.name)
+		b.Run("start/"+way.name, func(b *testing.B) {
+			for b.Loop() {
+				runTrue(b, h, true)
+			}
+		})
+		jailBinary.file.Close()
+	}
+}

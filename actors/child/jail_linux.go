@@ -1,0 +1,217 @@
+package child
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
+	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+)
+
+// A child with a sandbox is a jail, which is this program again, with the client's program as its only child. See package
+// jail. The pid of such a child is the jail's: the jail leads the session and the process group, and the program dies with
+// the jail. All that the child needs from outside is set between the fork and the Plan.
+
+// jailer is the server's side of a jail: the socket.
+type jailer struct{ socket *os.File }
+
+// forkJail forks the jail of j, and waits until the program runs, for answerTime at most. The error ErrNoAnswer means: the
+// jail was killed, but has not ended.
+func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, _ *jailer, err error) {
+	spec := &j.spec
+	plan, err := planOf(j, argv, attr.Env)
+	if err != nil {
+		return 0, nil, err
+	}
+	n, err := makeJail(plan, &jailBinary)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer n.close()
+	defer func() {
+		if err != nil || !plan.Policy.Files {
+			n.ours.Close()
+		}
+	}()
+	over := h.cutting(j, n.ours)
+	defer over(&err)
+
+	h.forking.RLock()
+	pid, err = f.forkJail(attr, n, m)
+	if err == nil {
+		h.mu.Lock()
+		h.unborn[pid] = struct{}{}
+		h.mu.Unlock()
+	}
+	h.forking.RUnlock()
+	n.forked()
+	if err != nil {
+		return 0, nil, namespaceError(err, plan)
+	}
+	if err = h.prepareJail(pid, spec, plan); err == nil {
+		err = n.enter(spec.Serve)
+	}
+	switch {
+	case err == nil && plan.Policy.Files:
+		return pid, &jailer{n.ours}, nil
+	case err == nil:
+		return pid, nil, nil // the jail has become the program
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		unix.Kill(pid, unix.SIGKILL)
+		return pid, nil, h.noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", j.path, spec.Dir))
+	}
+	return 0, nil, jailError(err, spec, h.bury(pid))
+}
+
+// forkJail forks a jail that dies with the thread.
+func (f *forker) forkJail(attr *syscall.ProcAttr, n *newJail, m mark) (pid int, err error) {
+	attr.Files = append(attr.Files[:3:3], uintptr(n.theirs))
+	if n.binary > 0 {
+		attr.Files = append(attr.Files, uintptr(n.binary))
+	}
+	f.onThread(&err, func() {
+		var borrowed []int
+		if borrowed, err = f.borrow(attr); err == nil {
+			a := n.attr(marker(attr.Env)...)
+			a.Files = attr.Files[:4]
+			if n.binary > 0 {
+				a.Binary = int(attr.Files[4])
+			}
+			a.Session, a.DeathSignal, a.Terminal = true, true, n.plan.TTY
+			if attr.Sys.UseCgroupFD {
+				a.Cgroup = attr.Sys.CgroupFD
+			}
+			pid, err = m.fork(func() (int, error) { return vfork.Start(a) })
+		}
+		for _, fd := range borrowed {
+			unix.Close(fd)
+		}
+	})
+	return pid, err
+}
+
+// marker is the variable of env that ContainMarker looks for.
+func marker(env []string) []string {
+	for i, v := range env {
+		if strings.HasPrefix(v, markerName+"=") {
+			return env[i : i+1]
+		}
+	}
+	return nil
+}
+
+// newJail is a jail on its way: its plan, and both ends of the socket between the jail and the server.
+type newJail struct {
+	plan   *jail.Plan
+	binary int // the file to execute, which others may share; 0: /proc/self/exe
+	memory int // a file with the plan
+	ours   *os.File
+	theirs int // the jail inherits it; -1: closed here
+}
+
+// makeJail takes the file to execute from of, which keeps it open.
+func makeJail(plan *jail.Plan, of *ownBinary) (*newJail, error) {
+	binary := 0
+	if plan.Policy.Files { // else the program may write to the binary anyway, if its user may
+		var err error
+		if binary, err = of.open(); err != nil {
+			return nil, binaryError(err, plan)
+		}
+	}
+	memory, err := planFile(plan)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(memory)
+		return nil, descriptorError(err)
+	}
+	ours, err := ourFile(pair[0], "jail")
+	if err != nil {
+		unix.Close(pair[1])
+		unix.Close(memory)
+		return nil, err
+	}
+	return &newJail{plan: plan, binary: binary, memory: memory, ours: ours, theirs: pair[1]}, nil
+}
+
+// close closes everything but the server's end of the socket.
+func (n *newJail) close() {
+	n.forked()
+	unix.Close(n.memory)
+}
+
+// forked closes the jail's end of the socket, which the jail has by now. Only then does the server see the end of the jail.
+func (n *newJail) forked() {
+	if n.theirs >= 0 {
+		unix.Close(n.theirs)
+		n.theirs = -1
+	}
+}
+
+// attr is how the jail is forked, but for its descriptors: 0 to 2, and theirs as 3. env is added to the environment of the
+// jail's runtime.
+func (n *newJail) attr(env ...string) *vfork.Attr {
+	a := &vfork.Attr{
+		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: append(jailEnv(n.plan), env...),
+		Umask: -1, Blocked: jail.Blocked,
+	}
+	if n.plan.Policy.Files {
+		a.Ambient = jail.Ambient
+		a.Namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+		if !n.plan.Policy.Network {
+			a.Namespaces |= unix.CLONE_NEWNET
+		}
+	}
+	return a
+}
+
+// enter sends the plan, and the socket to serve if there is one, and waits until the program runs.
+func (n *newJail) enter(serve *os.File) error {
+	if err := sendPlan(n.ours, n.memory, serve); err != nil {
+		return err
+	}
+	return awaitJail(n.ours, n.plan)
+}
+
+// jailEnv is the environment of a jail's runtime. A jail makes the sandbox, and then waits: one thread runs Go at a time,
+// and nothing is ever collected. A jail that serves files is a usual program.
+func jailEnv(plan *jail.Plan) []string {
+	if plan.Serve {
+		return []string{"GOMAXPROCS=2", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"} // no files of cgroups stay open
+	}
+	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+}
+
+// exit returns how the program of an ended jail has ended; nil: the jail did not tell. exit closes the socket.
+func (j *jailer) exit() *jail.Exit {
+	defer j.socket.Close()
+	var exit *jail.Exit
+	control(j.socket, func(fd uintptr) {
+		buf := make([]byte, 4<<10)
+		n, err := kernel.Retry(func() (int, error) { n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT); return n, err })
+		var r jail.Report
+		if err == nil && n > 0 && json.Unmarshal(buf[:n], &r) == nil {
+			exit = r.Exit
+		}
+	})
+	return exit
+}
+
+// usageOf is what the program of a jail has used.
+func usageOf(e *jail.Exit) *unix.Rusage {
+	return &unix.Rusage{
+		Utime:  unix.NsecToTimeval((time.Duration(e.UserUs) * time.Microsecond).Nanoseconds()),
+		Stime:  unix.NsecToTimeval((time.Duration(e.SystemUs) * time.Microsecond).Nanoseconds()),
+		Maxrss: e.MaxRSS,
+	}
+}

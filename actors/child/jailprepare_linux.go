@@ -1,0 +1,109 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// prepareJail sets what a jail and its program have from outside.
+func (h *Host) prepareJail(pid int, spec *Spec, plan *jail.Plan) error {
+	if err := awaitOwner(pid); err != nil {
+		return err
+	}
+	for _, r := range rlimitsOf(spec.Limits) {
+		if err := raiseHardLimit(pid, r); err != nil {
+			return fmt.Errorf("%w.%s is %d: %w", ErrLimitRefused, r.name, r.value, err)
+		}
+	}
+	// The jail sets the limits of setrlimit(2) itself, for the program only.
+	if err := setLimits(pid, protocol.ProcessLimits{Nice: spec.Limits.Nice, OOMScoreAdj: spec.Limits.OOMScoreAdj}); err != nil {
+		return err
+	}
+	if spec.Limits.Processes == nil {
+		h.fence.restrain(pid)
+	}
+	if !plan.Policy.Files {
+		return nil
+	}
+	return mapIDs(pid, spec.User)
+}
+
+// mapIDs gives the user namespace of a jail the ids of the user; nil: of this program.
+func mapIDs(pid int, user *User) error {
+	uid, gid, groups, deny := uint32(os.Geteuid()), uint32(os.Getegid()), []uint32(nil), true
+	if u := user; u != nil {
+		uid, gid, groups, deny = u.UID, u.GID, u.Groups, false
+	}
+	dir := "/proc/" + strconv.Itoa(pid)
+	if deny {
+		if err := writeFile(dir+"/setgroups", "deny"); err != nil {
+			return &SandboxError{Stage: "groups of the user namespace", Err: err}
+		}
+	}
+	if err := writeFile(dir+"/uid_map", idMap(uid)); err != nil {
+		return &SandboxError{Stage: "user of the user namespace", Err: err}
+	}
+	if err := writeFile(dir+"/gid_map", idMap(append([]uint32{gid}, groups...)...)); err != nil {
+		return &SandboxError{Stage: "group of the user namespace", Err: err}
+	}
+	return nil
+}
+
+// awaitOwner waits until the files of a new jail in /proc belong to the user of the server. For a moment in the middle of
+// execve(2), they belong to root: the parent in a vfork(2) goes on before the new memory of the child is marked as dumpable.
+// The wait is bounded; after it the use of the files fails. The files of an ended process belong to root, too: then the
+// error is io.EOF, as of a read of the jail's socket.
+func awaitOwner(pid int) error {
+	path := "/proc/" + strconv.Itoa(pid) + "/setgroups"
+	for wait := 20 * time.Microsecond; wait < time.Second; wait *= 2 {
+		if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS); err != unix.EACCES {
+			return nil
+		}
+		if s, ok := readStat(pid); s.zombie || !ok {
+			return io.EOF
+		}
+		time.Sleep(wait)
+	}
+	return nil
+}
+
+// raiseHardLimit makes room for r in a jail, which cannot raise a limit itself: it has no capability for that outside of
+// its user namespace.
+func raiseHardLimit(pid int, r namedLimit) error {
+	var now unix.Rlimit
+	if err := unix.Prlimit(pid, r.resource, nil, &now); err != nil {
+		return err
+	}
+	limit := around(r.resource, r.value, now)
+	if limit.Max <= now.Max {
+		return nil
+	}
+	err := unix.Prlimit(pid, r.resource, &unix.Rlimit{Cur: now.Cur, Max: limit.Max}, nil)
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("the hard limit here is %d", now.Max)
+	}
+	return err
+}
+
+// idMap maps each id to itself, in the form of user_namespaces(7).
+func idMap(ids ...uint32) string {
+	var text strings.Builder
+	seen := make(map[uint32]bool)
+	for _, id := range ids {
+		if !seen[id] {
+			fmt.Fprintf(&text, "%d %d 1\n", id, id)
+		}
+		seen[id] = true
+	}
+	return text.String()
+}

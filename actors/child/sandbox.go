@@ -1,0 +1,86 @@
+package child
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox/placeholder"
+)
+
+// SandboxError is an ErrSandbox: it says why a sandbox could not be made. Nothing of the program has run.
+type SandboxError struct {
+	Stage string // what the server or the jail was about to do
+	Err   error
+}
+
+func (e *SandboxError) Error() string {
+	return fmt.Sprintf("the sandbox cannot be made: %s: %v", e.Stage, e.Err)
+}
+
+func (e *SandboxError) Unwrap() error { return e.Err }
+
+// Is makes the error an ErrSandbox.
+func (e *SandboxError) Is(target error) bool { return target == ErrSandbox }
+
+// A told error has the words of a jail, which contain those of the system.
+type told struct {
+	text  string
+	errno error
+}
+
+func (e *told) Error() string { return e.text }
+func (e *told) Unwrap() error { return e.errno }
+
+// confined reports whether the child has a sandbox.
+func (s *Spec) confined() bool { return s.policy != nil || s.Sandbox != nil && !s.Sandbox.Disabled }
+
+// tempDir returns the TMPDIR that the sandbox is about; "": there is none.
+func (s *Spec) tempDir() string {
+	if s.TempDir != nil {
+		return *s.TempDir
+	}
+	return Variable(s.Env, "TMPDIR")
+}
+
+// Variable returns the first value of a variable in env, as getenv(3) does; "": there is none.
+func Variable(env []string, name string) string {
+	for _, v := range env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// openPlaces returns the Holder of the placeholders.
+func (h *Host) openPlaces(dir string) *placeholder.Holder {
+	if dir == "" {
+		return new(placeholder.Holder)
+	}
+	places, err := placeholder.Open(dir)
+	if err != nil {
+		h.log.Warn("if this server is killed, the placeholders of its sandboxes stay until the next sandbox of the same directory", "state", dir, "err", err)
+	}
+	return places
+}
+
+// leaveTime is how long the end of a child waits until its placeholders are removed. A client that has seen the end sees none,
+// unless a filesystem hangs.
+const leaveTime = time.Second
+
+// releasePlaces removes the placeholders of a sandbox that nobody else uses, for leaveTime at most; the removal goes on.
+func (h *Host) releasePlaces(held *placeholder.Held) {
+	if held == nil {
+		return
+	}
+	done := make(chan struct{})
+	h.leaving.Go(func() {
+		held.Release()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-time.After(leaveTime):
+	}
+}

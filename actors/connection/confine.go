@@ -1,0 +1,130 @@
+package connection
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/actors/files/remote"
+	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// This file holds calls about files to the sandbox that their client asks for. A method gets a files.Calls only through
+// reads and writes, so a method that forgets the sandbox does not exist. The rule of the client holds as well: the place
+// of a call has its root in a sandbox too.
+
+// errNoCwd has the text of the peer. (sandbox wire §1.5.)
+var errNoCwd = protocol.Errorf(protocol.KindParams, protocol.CodeInvalidParams, "file system sandbox context with dynamic permissions requires cwd")
+
+// confine gives call the sandbox that its client asks for.
+func (call *fileCall) confine(params interface {
+	Asked() (*protocol.Sandbox, error)
+}) error {
+	s, err := params.Asked()
+	if err == nil && s != nil && s.Cwd == "" && s.NeedsCwd() {
+		err = errNoCwd
+	}
+	call.sandbox = s
+	return err
+}
+
+// confines reports whether a jail must make the call. Reads stay here if the sandbox permits to read everything.
+// (sandbox wire §2.5.) But where the operator demands a sandbox, reads must show no files of the server itself, such as its
+// tokens, and a jail hides these.
+func (call *fileCall) confines(writes bool) bool {
+	s := call.sandbox
+	return s != nil && !s.Disabled && s.Restricted && (writes || call.required || !s.ReadsAll())
+}
+
+// on returns who makes a call. Only call.do may call on: it waits for disks.
+func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) {
+	switch {
+	case call.required && !call.sandbox.Confines() && (writes || call.sandbox != nil || !call.byDefault):
+		return nil, &rules.NoSandbox{Name: call.in.method, Calls: true}
+	case call.required && call.sandbox == nil: // a read
+		call.sandbox = protocol.ReadOnlySandbox()
+	}
+	if !call.confines(writes) {
+		return files.Local{}, nil
+	}
+	if call.jails == nil {
+		return nil, protocol.Errorf(protocol.KindSandbox, protocol.CodeInternal, "this server confines no calls about files")
+	}
+	view, err := call.jails.view(ctx, call.sandbox)
+	switch {
+	case err != nil:
+		return nil, err
+	case call.required && (view == nil || !view.Confines):
+		return nil, &rules.NoSandbox{Name: call.in.method, Calls: true}
+	case view == nil:
+		return files.Local{}, nil
+	}
+	return call.jails.owner.Under(view), nil
+}
+
+const (
+	// maxViews is how many sandboxes a connection keeps resolved.
+	maxViews = 4
+	// viewShare is how many times as long as its look-up a view is used. So look-ups take a tenth of the time at most.
+	// maxViewTime is the longest. A look-up of less than minLookUp is made for each call.
+	viewShare   = 10
+	maxViewTime = 5 * time.Second
+	minLookUp   = 2 * time.Millisecond
+)
+
+// jails make the calls of a connection that a sandbox confines. Any goroutine may call the methods.
+type jails struct {
+	owner   *remote.Owner
+	resolve func(context.Context, *protocol.Sandbox) (*remote.View, error) // Env.FileView
+
+	mu    sync.Mutex // guards the field below
+	views []resolved // the oldest first
+}
+
+// resolved is a sandbox with its view.
+type resolved struct {
+	sandbox *protocol.Sandbox
+	view    *remote.View // nil: the sandbox leaves files as they are
+	until   time.Time
+}
+
+// view returns the view of a sandbox. A view is used again for a short time, because globs take long to match.
+func (j *jails) view(ctx context.Context, s *protocol.Sandbox) (*remote.View, error) {
+	if view, ok := j.known(s); ok {
+		return view, nil
+	}
+	began := time.Now()
+	view, err := j.resolve(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	took := now.Sub(began)
+	if took < minLookUp {
+		return view, nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.views) == maxViews {
+		j.views = slices.Delete(j.views, 0, 1)
+	}
+	j.views = append(j.views, resolved{s, view, now.Add(min(viewShare*took, maxViewTime))})
+	return view, nil
+}
+
+func (j *jails) known(s *protocol.Sandbox) (view *remote.View, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	j.views = slices.DeleteFunc(j.views, func(r resolved) bool { return !now.Before(r.until) })
+	for _, r := range j.views {
+		if reflect.DeepEqual(r.sandbox, s) {
+			return r.view, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,105 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// Packed is an error of Calls on its way to another process. Unpack returns an error with the same Kind, Text and
+// advice, and with the same answers to Forbidden and to errors.Is for the errors of package fs, context and rules.
+type Packed struct {
+	Text   string             `json:"text,omitempty"`
+	Advice string             `json:"advice,omitempty"` // of an Advised
+	Class  packedClass        `json:"class,omitempty"`
+	Kind   protocol.ErrorKind `json:"kind,omitempty"` // of a Refusal and a failure
+	Errno  int                `json:"errno,omitempty"`
+	Op     string             `json:"op,omitempty"` // before the path of an error with Errno
+	Path   []byte             `json:"path,omitempty"`
+	What   string             `json:"what,omitempty"` // of a rules.Refusal, with Path as its Name
+	Word   string             `json:"word,omitempty"`
+	Is     int                `json:"is,omitempty"` // 1 + index in sentinels; 0: none
+}
+
+type packedClass uint8
+
+const (
+	packedText packedClass = iota
+	packedRefusal
+	packedFailure
+	packedRule
+	packedErrno
+)
+
+// sentinels are the errors that callers look for. An error of the system needs none of them.
+var sentinels = []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrClosed, context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded}
+
+// Pack packs an error that is not nil.
+func Pack(err error) *Packed {
+	p := &Packed{Text: err.Error()}
+	if advised, ok := errors.AsType[*Advised](err); ok {
+		p.Advice = advised.Advice
+	}
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		p.Class, p.Kind, p.Text = packedRefusal, r.Kind, r.Text
+	} else if f, ok := errors.AsType[*failure](err); ok {
+		p.Class, p.Kind, p.Text = packedFailure, f.kind, f.text
+	} else if r, ok := errors.AsType[*rules.Refusal](err); ok {
+		p.Class, p.What, p.Path, p.Word = packedRule, r.What, []byte(r.Name), r.Word
+	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		p.Class, p.Errno = packedErrno, int(errno)
+		if of, ok := errors.AsType[*fs.PathError](err); ok {
+			p.Op, p.Path = of.Op, []byte(of.Path)
+		}
+	} else {
+		for i, sentinel := range sentinels {
+			if errors.Is(err, sentinel) {
+				p.Is = i + 1
+			}
+		}
+	}
+	return p
+}
+
+// Unpack returns the error.
+func (p *Packed) Unpack() error {
+	err := p.plain()
+	if p.Advice != "" {
+		return &Advised{err, p.Advice}
+	}
+	return err
+}
+
+func (p *Packed) plain() error {
+	switch p.Class {
+	case packedRefusal:
+		return &Refusal{p.Kind, p.Text}
+	case packedFailure:
+		return &failure{p.Kind, p.Text}
+	case packedRule:
+		return &rules.Refusal{What: p.What, Name: string(p.Path), Word: p.Word}
+	case packedErrno:
+		if p.Op == "" {
+			return syscall.Errno(p.Errno)
+		}
+		return &fs.PathError{Op: p.Op, Path: string(p.Path), Err: syscall.Errno(p.Errno)}
+	}
+	if p.Is > 0 && p.Is <= len(sentinels) {
+		return &unpacked{p.Text, sentinels[p.Is-1]}
+	}
+	return errors.New(p.Text)
+}
+
+// unpacked is an error with a text of its own.
+type unpacked struct {
+	text string
+	is   error
+}
+
+func (u *unpacked) Error() string { return u.text }
+func (u *unpacked) Unwrap() error { return u.is }

@@ -1,0 +1,130 @@
+// Package remote makes the calls about files of a client in a sandbox. The server has a Pool of jails: processes whose
+// view of the filesystem is that of a policy, see package jail. A Client passes the calls to one jail, and Serve makes
+// them there, with the functions of package files. So the kernel decides what a call may do, and no code of the server
+// repeats the policy.
+//
+// Server and jail exchange packets over a socket, each a JSON object of at most maxPacket bytes. A larger result comes as
+// a file in memory, and an open file as a descriptor. The content of a client's file never crosses the socket.
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+const (
+	// Workers is how many calls a jail makes at a time. The Client sends no more.
+	Workers = 16
+	// maxPacket bounds a packet, in bytes. The kernel's default buffer of a socket takes several.
+	maxPacket = 48 << 10
+	// maxPath is the length of the longest path that Linux takes, in bytes.
+	maxPath = 4095
+	// maxResult bounds the memory that a call takes in the jail, and its result, in bytes as JSON. The results of package
+	// files are smaller. A connection has one call with a large result at a time.
+	maxResult = 32 << 20
+	// maxReplacing is how many new files may wait in a jail for their places.
+	maxReplacing = 256
+	// idleTime is how long a jail waits for another call.
+	idleTime = 30 * time.Second
+)
+
+// ErrEnded means: the jail ended before it answered. The next call starts another jail.
+var ErrEnded = errors.New("the process that serves files in the sandbox has ended before its answer: try again")
+
+type op uint8
+
+const (
+	opOpen op = iota + 1
+	opCommit
+	opAbort
+	opCreateDirectory
+	opStat
+	opCanonicalize
+	opReadDirectory
+	opWalk
+	opRemove
+	opCopy
+	opEntry
+	opList
+	opRename
+	opSymlink
+	opSetMetadata
+	opCancel // of the call with the same ID; is not answered
+)
+
+// request is a packet to the jail. The names of files are bytes: they need not be UTF-8.
+type request struct {
+	ID           uint64                  `json:"id"`
+	Op           op                      `json:"op"`
+	At           *packedPlace            `json:"at,omitempty"`
+	From         *packedPlace            `json:"from,omitempty"` // of opCopy and opRename
+	NoLinks      bool                    `json:"noLinks,omitempty"`
+	Recursive    bool                    `json:"recursive,omitempty"`
+	Force        bool                    `json:"force,omitempty"`
+	Follow       bool                    `json:"follow,omitempty"`
+	Mode         protocol.FsMode         `json:"mode,omitempty"`
+	Walk         *protocol.FsWalkOptions `json:"walk,omitempty"`
+	Target       []byte                  `json:"target,omitempty"`
+	Bits         *uint64                 `json:"bits,omitempty"`
+	ModifiedAtMs *int64                  `json:"modifiedAtMs,omitempty"`
+	Replacing    uint64                  `json:"replacing,omitempty"` // of opCommit and opAbort
+}
+
+// packedPlace is a files.Place.
+type packedPlace struct {
+	Path []byte `json:"path"`
+	Root []byte `json:"root,omitempty"`
+	Word string `json:"word,omitempty"`
+}
+
+func packPlace(p files.Place) *packedPlace {
+	return &packedPlace{[]byte(p.Path), []byte(p.Root), p.Word}
+}
+
+// place returns the place; nil is the zero Place.
+func (p *packedPlace) place() files.Place {
+	if p == nil {
+		return files.Place{}
+	}
+	return files.Place{Path: string(p.Path), Root: string(p.Root), Word: p.Word}
+}
+
+func (r *request) at() files.At { return files.At{Place: r.At.place(), NoLinks: r.NoLinks} }
+
+// check refuses what is longer than the kernel takes, so every request fits into a packet.
+func (r *request) check() error {
+	for _, p := range []*packedPlace{r.At, r.From} {
+		if p != nil && len(p.Path) > maxPath {
+			return syscall.ENAMETOOLONG
+		}
+	}
+	if len(r.Target) > maxPath {
+		return syscall.ENAMETOOLONG
+	}
+	return nil
+}
+
+// answer is a packet of the jail.
+type answer struct {
+	ID     uint64          `json:"id"`
+	Err    *files.Packed   `json:"err,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	// InFile means: the descriptor with the packet is a file in memory with the Result.
+	InFile bool `json:"inFile,omitempty"`
+	// Replacing names the new file whose descriptor comes with the packet; 0: the file has a place.
+	Replacing uint64 `json:"replacing,omitempty"`
+}
+
+func encode(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err == nil && len(data) > maxPacket {
+		err = fmt.Errorf("a packet of %d bytes: the most are %d", len(data), maxPacket)
+	}
+	return data, err
+}

@@ -1,0 +1,386 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/actors/files"
+	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+func pair(t testing.TB) (ours, theirs *os.File) {
+	t.Helper()
+	ours, theirs, err := Sockets()
+	must(t, err)
+	return ours, theirs
+}
+
+func ready(error) bool { return true }
+
+// both returns a Client with its server in this process. served gets the result of serve.
+func both(t testing.TB, calls files.Calls) (c *Client, served chan error) {
+	t.Helper()
+	ours, theirs := pair(t)
+	served = make(chan error, 1)
+	go func() { served <- serve(theirs, func() error { return nil }, ready, calls) }()
+	c, err := NewClient(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		<-c.Ended()
+	})
+	return c, served
+}
+
+func at(path ...string) files.At { return files.At{Place: place(path...)} }
+
+func place(path ...string) files.Place { return files.Place{Path: filepath.Join(path...)} }
+
+// Each call does the same through the socket as in this process.
+func TestEachCallThroughTheSocket(t *testing.T) {
+	c, _ := both(t, files.Local{})
+	ctx, dir := t.Context(), t.TempDir()
+	must(t, files.WriteFile(ctx, c, at(dir, "a\xff"), []byte("hello")))
+	data, err := files.ReadFile(ctx, c, at(dir, "a\xff"), 100, nil)
+	if err != nil || string(data) != "hello" {
+		t.Fatalf("%q %v", data, err)
+	}
+	if onDisk, err := os.ReadFile(filepath.Join(dir, "a\xff")); err != nil || string(onDisk) != "hello" {
+		t.Fatalf("%q %v", onDisk, err)
+	}
+	if _, err = files.ReadFile(ctx, c, at(dir, "a\xff"), 4, nil); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("a file of 5 bytes with a limit of 4: %v", err)
+	}
+	must(t, c.CreateDirectory(ctx, at(dir, "d/e"), true))
+	if err := c.CreateDirectory(ctx, at(dir, "d/e"), false); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	if m, err := c.Stat(ctx, at(dir, "d")); err != nil || !m.IsDirectory {
+		t.Errorf("%+v %v", m, err)
+	}
+	must(t, c.Symlink(ctx, place(dir, "l"), "a\xff"))
+	if path, err := c.Canonicalize(ctx, place(dir, "l")); err != nil || path != filepath.Join(dir, "a\xff") {
+		t.Errorf("%q %v", path, err)
+	}
+	must(t, c.Copy(ctx, place(dir, "a\xff"), place(dir, "d/b"), false, nil))
+	if e, err := c.Entry(ctx, place(dir, "d/b"), false); err != nil || e.Kind != protocol.FsFile || e.Size != 5 {
+		t.Errorf("%+v %v", e, err)
+	}
+	mode, when := uint64(0o640), int64(1_000_000_000_000)
+	must(t, c.SetMetadata(ctx, place(dir, "d/b"), &mode, &when))
+	if e, err := c.Entry(ctx, place(dir, "d/b"), true); err != nil || e.Mode != mode || e.ModifiedAtMs != when {
+		t.Errorf("%+v %v", e, err)
+	}
+	must(t, c.Rename(ctx, place(dir, "d/b"), place(dir, "d/c")))
+	for name, call := range map[string]func(files.Calls) (any, error){
+		"list": func(on files.Calls) (any, error) { return on.List(ctx, place(dir, "d"), nil) },
+		"read": func(on files.Calls) (any, error) { return on.ReadDirectory(ctx, place(dir, "d"), nil) },
+		"walk": func(on files.Calls) (any, error) {
+			return on.Walk(ctx, place(dir), protocol.FsWalkOptions{MaxDepth: 3, MaxDirectories: 9, MaxEntries: 9}, nil)
+		},
+		"none": func(on files.Calls) (any, error) { return on.List(ctx, place(dir, "none"), nil) },
+		"long": func(on files.Calls) (any, error) { return on.Stat(ctx, at("/"+strings.Repeat("x/", 3000))) },
+		"root": func(on files.Calls) (any, error) { return nil, on.Remove(ctx, at("/"), true, true) },
+		"rule": func(on files.Calls) (any, error) {
+			return on.Stat(ctx, files.At{Place: files.Place{Path: dir + "/d/out", Root: dir + "/d", Word: rules.Read}})
+		},
+		"link": func(on files.Calls) (any, error) {
+			return on.Stat(ctx, files.At{Place: place(dir, "l"), NoLinks: true})
+		},
+	} {
+		must(t, unlessThere(os.Symlink("/etc", dir+"/d/out")))
+		want, wantErr := call(files.Local{})
+		got, err := call(c)
+		if wantErr == nil && fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		if (err == nil) != (wantErr == nil) || err != nil && (files.Text(err) != files.Text(wantErr) || files.Kind(err) != files.Kind(wantErr)) {
+			t.Errorf("%s: %v, want %v", name, err, wantErr)
+		}
+	}
+	must(t, c.Remove(ctx, at(dir, "d"), true, false))
+	if err := c.Remove(ctx, at(dir, "d"), true, false); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func unlessThere(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// Files of a handle are written by the server, and get their place in the jail.
+func TestHandlesThroughTheSocket(t *testing.T) {
+	c, served := both(t, files.Local{})
+	ctx, dir := t.Context(), t.TempDir()
+	path := filepath.Join(dir, "f")
+	must(t, os.WriteFile(path, []byte("old"), 0o640))
+	var h files.Handles
+	must(t, h.Open(ctx, "w", c, place(path), protocol.FsReplace))
+	must(t, h.Open(ctx, "u", c, place(dir, "u"), protocol.FsUpdate))
+	must(t, h.Open(ctx, "r", c, place(path), protocol.FsRead))
+	must(t, h.Open(ctx, "lost", c, place(path), protocol.FsReplace))
+	big := bytes.Repeat([]byte("0123456789"), 100_000)
+	must(t, h.Write("w", 0, big))
+	must(t, h.Write("u", 3, []byte("x")))
+	if old, _, err := h.Read("r", 0, 10); err != nil || string(old) != "old" {
+		t.Fatalf("%q %v", old, err)
+	}
+	must(t, h.Close(ctx, "w"))
+	must(t, h.Close(ctx, "u"))
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, big) {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	h.CloseAll()
+	c.Close()
+	must(t, <-served)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left in the directory: %v %v", left, err)
+	}
+}
+
+// A large result comes whole, and its memory is held before.
+func TestLargeResult(t *testing.T) {
+	c, _ := both(t, files.Local{})
+	dir := t.TempDir()
+	const n = 300
+	for i := range n {
+		must(t, os.WriteFile(fmt.Sprintf("%s/%0200d", dir, i), nil, 0o600))
+	}
+	held := 0
+	r, err := c.List(t.Context(), place(dir), func(n int) error { held += n; return nil })
+	if err != nil || len(r.Entries) != n || held < n*200 {
+		t.Errorf("%d entries, %d bytes held, %v", len(r.Entries), held, err)
+	}
+	full := errors.New("full")
+	if _, err = c.List(t.Context(), place(dir), func(int) error { return full }); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	if _, err := c.Stat(t.Context(), at(dir)); err != nil {
+		t.Error(err)
+	}
+}
+
+// slow is a filesystem whose Stat waits, as long as the caller does if it obeys.
+type slow struct {
+	files.Local
+	begun chan string
+	obeys bool
+	until chan struct{}
+}
+
+func (s slow) Stat(ctx context.Context, at files.At) (m protocol.FsGetMetadataResult, err error) {
+	s.begun <- at.Path
+	if s.obeys {
+		<-ctx.Done()
+		return m, ctx.Err()
+	}
+	<-s.until
+	return m, nil
+}
+
+// A call that hangs holds up no other call, and its caller may leave.
+func TestHangingCalls(t *testing.T) {
+	for _, obeys := range []bool{true, false} {
+		s := slow{begun: make(chan string, 100), obeys: obeys, until: make(chan struct{})}
+		c, _ := both(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range Workers - 1 {
+			all.Go(func() {
+				if _, err := c.Stat(ctx, at("/")); !errors.Is(err, context.Canceled) {
+					t.Errorf("of a caller that leaves: %v", err)
+				}
+			})
+		}
+		for range Workers - 1 {
+			<-s.begun
+		}
+		for range 50 {
+			if _, err := c.Entry(t.Context(), place("/"), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		all.Wait()
+		if obeys {
+			for range Workers {
+				c.slots <- struct{}{} // every place is free again
+			}
+		} else {
+			c.slots <- struct{}{}
+			select {
+			case c.slots <- struct{}{}:
+				t.Error("the place of a call is free, and the jail has not answered")
+			default:
+			}
+			close(s.until)
+			for range Workers - 1 {
+				c.slots <- struct{}{}
+			}
+		}
+	}
+}
+
+// A descriptor that comes too late is closed, and its new file leaves no trace.
+func TestLateAnswer(t *testing.T) {
+	dir := t.TempDir()
+	held := make(chan struct{})
+	l := late{begun: make(chan struct{}), until: held}
+	c, _ := both(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := c.Open(ctx, at(dir, "f"), protocol.FsReplace)
+		done <- err
+	}()
+	<-l.begun
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(held)
+	for range Workers { // also the place of the abort
+		c.slots <- struct{}{}
+	}
+	for range Workers {
+		<-c.slots
+	}
+	for {
+		// The abort may come after the places are free.
+		entries, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		left := 0
+		for _, e := range entries {
+			if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, dir) {
+				left++
+			}
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+type late struct {
+	files.Local
+	begun, until chan struct{}
+}
+
+func (l late) Open(ctx context.Context, at files.At, mode protocol.FsMode) (files.Opened, error) {
+	close(l.begun)
+	<-l.until
+	return l.Local.Open(context.Background(), at, mode)
+}
+
+// When the jail dies, its calls fail at once, and so does every later call.
+func TestDeathOfTheJail(t *testing.T) {
+	s := slow{begun: make(chan string, 1), until: make(chan struct{})}
+	defer close(s.until)
+	ours, theirs := pair(t)
+	dup, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	must(t, err)
+	go serve(theirs, func() error { return nil }, ready, s)
+	c, err := NewClient(ours)
+	must(t, err)
+	done := make(chan error)
+	go func() {
+		_, err := c.Stat(t.Context(), at("/"))
+		done <- err
+	}()
+	<-s.begun
+	must(t, unix.Shutdown(dup, unix.SHUT_RDWR))
+	unix.Close(dup)
+	if err := <-done; !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	<-c.Ended()
+	if _, err := c.Entry(t.Context(), place("/"), false); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	var h files.Handles
+	if err := h.Open(t.Context(), "h", c, place("/etc/passwd"), protocol.FsRead); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+}
+
+// A thread that cannot give up its rights makes no call.
+func TestWithoutLockNoCall(t *testing.T) {
+	ours, theirs := pair(t)
+	served := make(chan error, 1)
+	go func() {
+		served <- serve(theirs, func() error { return syscall.EPERM }, ready, files.Local{})
+	}()
+	c, err := NewClient(ours)
+	must(t, err)
+	dir := t.TempDir()
+	if err := c.CreateDirectory(t.Context(), at(dir, "d"), false); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, syscall.EPERM) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir + "/d"); err == nil {
+		t.Error("the call was made")
+	}
+}
+
+// What is no packet of the other end ends the connection, and takes no memory.
+func TestWrongPackets(t *testing.T) {
+	for _, data := range []string{"x", `{"id":1,"op":`, `[]`} {
+		ours, theirs := pair(t)
+		c, err := NewClient(ours)
+		must(t, err)
+		if _, err := unix.Write(int(theirs.Fd()), []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		<-c.Ended()
+		theirs.Close()
+
+		ours, theirs = pair(t)
+		if _, err := unix.Write(int(ours.Fd()), []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		if err := serve(theirs, func() error { return nil }, ready, files.Local{}); err == nil {
+			t.Errorf("%q is served", data)
+		}
+		ours.Close()
+	}
+	c, _ := both(t, files.Local{})
+	if _, err := c.do(t.Context(), request{Op: 99}, nil, nil); err == nil {
+		t.Error("an unknown call has a result")
+	}
+	if err := (&replacing{client: c, id: 7}).client.only(t.Context(), request{Op: opCommit, Replacing: 7}); err == nil {
+		t.Error("an unknown new file has a place")
+	}
+}
+
+func BenchmarkStatThroughTheSocket(b *testing.B) {
+	c, _ := both(b, files.Local{})
+	for b.Loop() {
+		if _, err := c.Stat(b.Context(), at("/etc")); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package process
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// A closed process forgets its child, with the files and the cgroup, once no descendant lives. The process
+// still answers, and ends when its session does.
+func TestClosedForgetsItsChild(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
+		tree := make(chan struct{})
+		c.Mu.Lock()
+		c.Tree = tree
+		c.Mu.Unlock()
+		has := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			record.mu.Lock()
+			defer record.mu.Unlock()
+			if has := record.handle != nil; has != want {
+				t.Errorf("it has a child: %v, want %v", has, want)
+			}
+		}
+		has(true)
+		c.End()
+		has(true)
+		time.Sleep(time.Minute)
+		has(true)
+		close(tree)
+		time.Sleep(treePause)
+		has(false)
+
+		replies := make(chan message.Reply, 2)
+		client := spawn(func() actor.Actor {
+			return actor.ReceiveFunc(func(ctx actor.Context) {
+				if m, ok := ctx.Message().(message.Reply); ok {
+					replies <- m
+				}
+			})
+		})
+		ask := func(params any) message.Reply {
+			system.Root.RequestWithCustomSender(pid, message.Request{Params: params}, client)
+			return <-replies
+		}
+		info, _ := ask(protocol.ProcessInfoParams{}).Result.(protocol.ProcessInfoResult)
+		if info.Containment != "fake" || info.Status == nil || info.Status.ExitCode != 137 {
+			t.Errorf("process/info: %+v", info)
+		}
+		read, _ := ask(protocol.ProcessReadParams{}).Result.(protocol.ProcessReadResult)
+		if !read.Closed || read.ExitCode == nil || *read.ExitCode != 137 {
+			t.Errorf("process/read: %+v", read)
+		}
+		if r := ask(protocol.ProcessTerminateParams{Tree: true}); r.Err != nil || r.Result != (protocol.ProcessTerminateResult{}) {
+			t.Errorf("process/terminate: %+v", r)
+		}
+		system.Root.Send(pid, message.Stop{Reason: "test"})
+		synctest.Wait()
+		if _, lives := system.ProcessRegistry.Get(pid); lives {
+			t.Error("it lives after Stop")
+		}
+	})
+}
+
+// A closed process keeps its child while its tree is being killed: the answer comes from the child.
+func TestKilledKeepsItsChild(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
+		tree := make(chan struct{})
+		c.Mu.Lock()
+		c.Tree = tree
+		c.Mu.Unlock()
+		c.End()
+		synctest.Wait()
+		system.Root.Send(pid, message.Request{Params: protocol.ProcessTerminateParams{Tree: true}})
+		synctest.Wait()
+		record.mu.Lock()
+		handle := record.handle
+		record.mu.Unlock()
+		if handle == nil {
+			t.Error("the child was forgotten while its tree lived")
+		}
+		close(tree)
+		synctest.Wait()
+		record.mu.Lock()
+		defer record.mu.Unlock()
+		if record.handle != nil {
+			t.Error("the child was not forgotten when its tree was gone")
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
+	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/fake"
+	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/actors/outlog"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// starts has the specs and the children of all starts of a process, probes included.
+type starts struct {
+	pid      *actor.PID
+	record   *processRecord
+	specs    []child.Spec
+	children []*fake.Child
+}
+
+// startAsSession starts a process as a session does, in /w.
+func startAsSession(t *testing.T, spawn func(actor.Producer) *actor.PID, params protocol.ProcessStartParams, faults func(*actor.PID, any)) *starts {
+	t.Helper()
+	p := new(starts)
+	e := fake.Env(nil)
+	e.Faults.Actor = faults
+	e.StartChild = func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		c := &fake.Child{Born: time.Now(), Intake: in}
+		p.specs, p.children = append(p.specs, spec), append(p.children, c)
+		done(c, nil)
+	}
+	params.ProcessID, params.Argv, params.Cwd = "p", []string{"true"}, "file:///w"
+	session := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
+	var refused *protocol.Error
+	if p.record, refused = newRecord(e, Options{Name: "p-1", Params: params, Session: session, Gauge: new(message.Gauge)}); refused != nil {
+		t.Fatal(refused)
+	}
+	p.pid = spawn(func() actor.Actor { return &process{p.record} })
+	synctest.Wait()
+	return p
+}
+
+// write has the newest child write.
+func (p *starts) write(s protocol.Stream, text string) {
+	credit, _ := p.record.intake.Take(1 << 10)
+	p.record.intake.Put(s, []byte(text), nil, credit, 0)
+	synctest.Wait()
+}
+
+// exit ends the newest child.
+func (p *starts) exit(code int) { exit(p.children[len(p.children)-1], code) }
+
+func exit(c *fake.Child, code int) {
+	c.Mu.Lock()
+	c.Ended = true
+	c.Mu.Unlock()
+	c.Intake.Exited(protocol.ExitStatus{ExitCode: code})
+	c.Intake.Closed()
+	synctest.Wait()
+}
+
+// deniedOf returns the sandboxDenied of process/read.
+func deniedOf(system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, pid *actor.PID) bool {
+	var answer message.Reply
+	from := spawn(func() actor.Actor {
+		return actor.ReceiveFunc(func(ctx actor.Context) {
+			if r, ok := ctx.Message().(message.Reply); ok {
+				answer = r
+			}
+		})
+	})
+	system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessReadParams{ProcessID: "p"}}, from)
+	synctest.Wait()
+	read, _ := answer.Result.(protocol.ProcessReadResult)
+	return read.SandboxDenied
+}
+
+// denied returns Denied of each end in the log.
+func (p *starts) denied() (denied []bool) {
+	entries, _ := p.record.feed.Log.Read(new(outlog.Cursor), 1<<20, nil)
+	for _, e := range entries {
+		if e.Kind == outlog.Exited {
+			denied = append(denied, e.Denied)
+		}
+	}
+	return denied
+}
+
+func restricted() json.RawMessage { return protocol.ReadOnlySandbox("/w").JSON() }
+
+// Each run of a process with a sandbox is confined, and each probe.
+func TestEachStartIsConfined(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		probe := func() *protocol.Probe { return &protocol.Probe{Argv: []string{"probe"}, EveryMs: 1000} }
+		p := startAsSession(t, spawn, protocol.ProcessStartParams{
+			Sandbox:  restricted(),
+			Restart:  &protocol.Restart{Policy: "permanent"},
+			Ready:    &protocol.Ready{Probe: probe()},
+			Liveness: &protocol.Liveness{Probe: probe()},
+		}, nil)
+		p.exit(0) // of the first probe: the process is ready
+		time.Sleep(time.Second)
+		synctest.Wait()
+		p.exit(0) // of the second
+		exit(p.children[0], 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var names []string
+		for _, spec := range p.specs {
+			names = append(names, spec.Name)
+			if !reflect.DeepEqual(spec.Sandbox, protocol.ReadOnlySandbox("/w")) {
+				t.Errorf("%s has the sandbox %+v", spec.Name, spec.Sandbox)
+			}
+		}
+		for _, name := range []string{"p-1", "p-1.2", "p-1.ready1.1", "p-1.probe1"} {
+			if !slices.Contains(names, name) {
+				t.Errorf("there was no start of %s, only of %q", name, names)
+			}
+		}
+	})
+}
+
+// A policy without a directory has that of the process.
+func TestSandboxHasTheDirectoryOfTheProcess(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		p := startAsSession(t, spawn, protocol.ProcessStartParams{Sandbox: protocol.ReadOnlySandbox().JSON()}, nil)
+		if got := p.specs[0].Sandbox.Cwd; got != "/w" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Only a start with a sandbox has the sandboxType of Linux, and a disabled sandbox does not confine.
+func TestSandboxType(t *testing.T) {
+	for sandbox, want := range map[string]string{
+		"":     "none",
+		"null": "none",
+		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"disabled"}`: "linuxSeccomp",
+	} {
+		fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			params := protocol.ProcessStartParams{}
+			if sandbox != "" {
+				params.Sandbox = json.RawMessage(sandbox)
+			}
+			p := startAsSession(t, spawn, params, nil)
+			if got := p.record.confined.kind(); got != want || p.specs[0].Sandbox != nil && !p.specs[0].Sandbox.Disabled {
+				t.Errorf("%s: sandboxType %s, sandbox %+v", sandbox, got, p.specs[0].Sandbox)
+			}
+			p.write(protocol.Stderr, "permission denied")
+			p.exit(1)
+			if denied := p.denied(); !slices.Equal(denied, []bool{false}) {
+				t.Errorf("%s: denied %v", sandbox, denied)
+			}
+		})
+	}
+}
+
+// Each run has a guess of its own, and process/read has that of the run that has ended.
+func TestDeniedOfEachRun(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		p := startAsSession(t, spawn, protocol.ProcessStartParams{Sandbox: restricted(), Restart: &protocol.Restart{Policy: "transient"}}, nil)
+		next := func() {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		p.write(protocol.Stdout, "Permission")
+		p.write(protocol.Stdout, " denied")
+		p.exit(1)
+		next()
+		p.exit(1)
+		next()
+		p.write(protocol.Stdout, "permission denied")
+		p.exit(0)
+		if want, got := []bool{true, false, false}, p.denied(); !slices.Equal(got, want) || deniedOf(system, spawn, p.pid) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// A failure of the actor does not lose the output that was searched.
+func TestDeniedOutlivesAFailure(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		failures, fails := 0, false
+		p := startAsSession(t, spawn, protocol.ProcessStartParams{Sandbox: restricted()}, func(_ *actor.PID, m any) {
+			if m == env.FactLogged && fails {
+				failures, fails = failures+1, false
+				panic("injected")
+			}
+		})
+		for _, text := range []string{"s", "e", "ccomp"} { // seccomp, if each is heard once
+			fails = true
+			p.write(protocol.Stderr, text)
+		}
+		p.exit(1)
+		if denied := p.denied(); failures != 3 || !slices.Equal(denied, []bool{true}) {
+			t.Errorf("%d failures, denied %v", failures, denied)
+		}
+	})
+}
+
+// The server, which is not confined, does not look where the program may not.
+func TestLooksOutsideTheSandboxAreRefused(t *testing.T) {
+	hides := protocol.ReadOnlySandbox("/w")
+	hides.Entries = append(hides.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: "/secret", Access: protocol.SandboxDeny})
+	hides.Network = true
+	network := protocol.ReadOnlySandbox("/w")
+	network.Network = true
+	command, http := &protocol.Probe{Argv: []string{"true"}}, &protocol.Probe{HTTP: "http://127.0.0.1:1/"}
+	for _, test := range []struct {
+		params  protocol.ProcessStartParams
+		refused string // of hides, of network, and of a sandbox without network: the member, or -
+	}{
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{TCP: "127.0.0.1:1"}}, "- - ready.tcp"},
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{Unix: "file:///w/s"}}, "ready.unix - ready.unix"},
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{File: "file:///w/f"}}, "ready.file - -"},
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{Probe: http}}, "- - ready.probe.http"},
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{Probe: command}}, "- - -"},
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{Line: "x"}}, "- - -"},
+		{protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: http}}, "- - liveness.probe.http"},
+		{protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: command, SilenceMs: 1}}, "- - -"},
+	} {
+		var got []string
+		for _, s := range []*protocol.Sandbox{hides, network, protocol.ReadOnlySandbox("/w")} {
+			test.params.Sandbox = s.JSON()
+			spec := child.Spec{Dir: "/w"}
+			_, err := confine(&spec, &test.params)
+			member := "-"
+			if err != nil {
+				member, _, _ = strings.Cut(err.Message, ":")
+			}
+			got = append(got, member)
+		}
+		if text := strings.Join(got, " "); text != test.refused {
+			t.Errorf("%+v %+v: refused %s, want %s", test.params.Ready, test.params.Liveness, text, test.refused)
+		}
+	}
+}
+
+// A sandbox counts for the memory of a session while runs may follow.
+func TestSandboxCountsAsKept(t *testing.T) {
+	fake.Time(t, func(t *testing.T, _ *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		s := protocol.ReadOnlySandbox("/w")
+		for i := range 100 {
+			s.Entries = append(s.Entries, protocol.SandboxEntry{Kind: protocol.SandboxPath, Path: fmt.Sprintf("/%0100d", i), Access: protocol.SandboxDeny})
+		}
+		p := startAsSession(t, spawn, protocol.ProcessStartParams{Sandbox: s.JSON(), Restart: &protocol.Restart{Policy: "permanent"}}, nil)
+		if kept := p.record.gauge.KeptBytes.Load(); kept < 100*100 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		once := startAsSession(t, spawn, protocol.ProcessStartParams{Sandbox: s.JSON()}, nil)
+		if kept := once.record.gauge.KeptBytes.Load(); kept != 0 || once.record.spec.Sandbox != nil || once.record.params.Sandbox != nil {
+			t.Errorf("%d bytes are kept of a process that is not run again, the sandbox %v", kept, once.record.spec.Sandbox)
+		}
+	})
+}
+
+// A client that names no sandbox may get one of the operator, and then the server looks nowhere that the program may not.
+func TestLooksAtSandboxOfOperator(t *testing.T) {
+	for _, test := range []struct {
+		params  protocol.ProcessStartParams
+		refused bool
+	}{
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{TCP: "127.0.0.1:1"}}, true},
+		{protocol.ProcessStartParams{Liveness: &protocol.Liveness{Probe: &protocol.Probe{HTTP: "http://127.0.0.1:1"}}}, true},
+		{protocol.ProcessStartParams{Ready: &protocol.Ready{File: "/w/f"}}, false},
+		{protocol.ProcessStartParams{}, false},
+	} {
+		var spec child.Spec
+		if c, err := confine(&spec, &test.params); c != nil || err != nil || spec.Looks == nil {
+			t.Fatalf("%+v: %+v, %v", test.params, c, err)
+		}
+		if err := spec.Looks(protocol.ReadOnlySandbox("/w")); (err != nil) != test.refused {
+			t.Errorf("%+v: %v", test.params, err)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"golang.org/x/sys/unix"
+)
+
+// TestSignalWhileFilesHang: SIGTERM ends the server, although more calls hang than the server had threads. No call
+// hangs on the main thread, which gets the signal.
+func TestSignalWhileFilesHang(t *testing.T) {
+	const clients, calls = 6, 10
+	hanging := hangfs.Mount(t, nil)
+	t.Setenv(freeMainThread, "1")
+	url, server := startServer(t)
+	t.Cleanup(hanging.Free) // before the wait for the server's end
+	for i := range clients {
+		c, err := client.Dial(t.Context(), url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		for j := range calls {
+			go fs.Stat(c.FS(hanging.Dir), fmt.Sprintf("hang-%d-%d", i, j))
+		}
+	}
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		for begun := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+			if time.Since(begun) > patience {
+				t.Fatalf("not within %v: %s", patience, what)
+			}
+		}
+	}
+	eventually("all calls hang", func() bool { return hanging.Hanging() >= clients*calls })
+	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", server.Process.Pid)) // of the main thread
+	if err == nil && !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_FUTEX, " ")) {
+		t.Errorf("the main thread does not wait for the others: it is in the system call %s", call)
+	}
+	server.Process.Signal(syscall.SIGTERM)
+	eventually("the server drains, or has ended", func() bool {
+		answer, err := http.Get(strings.Replace(url, "ws:", "http:", 1) + "/readyz")
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err != nil || answer.StatusCode != http.StatusOK
+	})
+	hanging.Free()
+	if code := exitCode(t, server.Wait()); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+}

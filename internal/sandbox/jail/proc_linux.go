@@ -1,0 +1,81 @@
+package jail
+
+import "golang.org/x/sys/unix"
+
+// makeProc makes /proc of the view, of the jail's own PID namespace. Everything but the processes is read-only. Files that only
+// root may read are empty, and so are those that tell about keys and about the scheduler.
+//
+// The rules go by the mode of an entry, and not by its name, so that they hold for entries of later kernels, too. They matter
+// most for a server that is root: its programs are root without capabilities, and own these files.
+func (v *view) makeProc() error {
+	// The kernel wants the options about access times that the old /proc has.
+	var old unix.Statfs_t
+	if err := unix.Fstatfs(v.modes, &old); err != nil {
+		return unmounted("old /proc", err)
+	}
+	attributes := inert | unix.MOUNT_ATTR_RDONLY
+	switch {
+	case old.Flags&unix.ST_NOATIME != 0:
+		attributes |= unix.MOUNT_ATTR_NOATIME
+	case old.Flags&unix.ST_RELATIME == 0:
+		attributes |= unix.MOUNT_ATTR_STRICTATIME
+	}
+	if old.Flags&unix.ST_NODIRATIME != 0 {
+		attributes |= unix.MOUNT_ATTR_NODIRATIME
+	}
+	var err error
+	if v.proc, err = filesystem("proc", attributes); err != nil {
+		return unmountedHelp("new /proc", err, "the kernel allows a new /proc only where the existing one is whole, and here something is mounted over "+
+			"parts of /proc, as containers do. An unmasked /proc helps: docker run --security-opt systempaths=unconfined, "+
+			"--security-opt unmask=ALL of Podman, or procMount: Unmasked with hostUsers: false in Kubernetes", unix.EPERM)
+	}
+	if err := attach(v.proc, v.root, "proc"); err != nil {
+		return unmounted("mount of /proc", err)
+	}
+	names, err := list(v.proc, ".")
+	if err != nil {
+		return unmounted("/proc", err)
+	}
+	user := unix.Geteuid()
+	for _, name := range names {
+		if name[0] >= '0' && name[0] <= '9' || harmless[name] {
+			continue
+		}
+		var stat unix.Stat_t
+		// The modes are those of the old /proc, whose entries the kernel has at hand.
+		if err := unix.Fstatat(v.modes, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return unmounted("/proc/"+name, err)
+		}
+		regular, owner := stat.Mode&unix.S_IFMT == unix.S_IFREG, int(stat.Uid) == user
+		switch {
+		case regular && (owner && stat.Mode&0o444 == 0o400 || telling[name]):
+			err = cover(v.dev, "null", v.proc, name)
+		case regular && (owner && stat.Mode&0o222 != 0 || stat.Mode&0o022 != 0), stat.Mode&unix.S_IFMT == unix.S_IFDIR:
+			err = cover(v.proc, name, v.proc, name) // a copy is read-only, because v.proc still is
+		}
+		if err != nil {
+			return unmounted("mount of /proc/"+name, err)
+		}
+	}
+	// Programs write to files of their own processes, such as comm and oom_score_adj.
+	if err := unix.MountSetattr(v.proc, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return unmounted("/proc", err)
+	}
+	return nil
+}
+
+// telling are files of /proc that everybody may read, and that tell more than a program needs.
+var telling = map[string]bool{
+	"keys": true, "key-users": true, "latency_stats": true, "sched_debug": true, "timer_list": true, "timer_stats": true,
+}
+
+// harmless are entries of /proc that no rule concerns: links, files that everybody may read and nobody may write, and directories
+// of such files. It saves time not to
+// look at their modes.
+var harmless = map[string]bool{
+	"buddyinfo": true, "cgroups": true, "cmdline": true, "config.gz": true, "consoles": true, "cpuinfo": true, "crypto": true,
+	"devices": true, "diskstats": true, "dma": true, "execdomains": true, "fb": true, "filesystems": true, "interrupts": true,
+	"iomem": true, "ioports": true, "kallsyms": true, "loadavg": true, "locks": true, "mdstat": true, "meminfo": true, "misc": true,
+	"modules": true, "mounts": true, "net": true, "partitions": true, "schedstat": true, "self": true, "softirqs": true, "stat": true,
+	"swaps": true, "sysvipc": true, "thread-self": true, "tty": true, "uptime": true, "version": true, "vmstat": true, "zoneinfo": true,
+}

@@ -1,0 +1,81 @@
+//go:build linux
+
+package vfork
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attr is a process to start. The exec closes all descriptors but Files.
+type Attr struct {
+	Path      string   // a relative path begins at the working directory of this program
+	Binary    int      // descriptor of the file to execute instead of Path, not less than len(Files); 0 or less: Path
+	Argv, Env []string // Argv has an element at least
+
+	Namespaces uintptr   // flags of clone(2); 0: none
+	Cgroup     int       // descriptor of the process's cgroup; 0 or less: the cgroup of this program
+	Files      []uintptr // descriptors that become 0, 1, 2 …; none is less than what it becomes. Empty: 0 to 2 stay as they are
+
+	Session     bool // setsid(2)
+	DeathSignal bool // SIGKILL when the calling thread ends
+	Terminal    bool // descriptor 0 becomes the controlling terminal; with Session
+
+	Umask   int // below 0: as this program
+	Limits  []Limit
+	Ambient uint64 // set of capabilities that outlive the exec; their process must have them
+	Blocked uint64 // set of blocked signals: bit n-1 is signal n
+}
+
+// Limit is a limit of setrlimit(2).
+type Limit struct {
+	Resource int
+	Limit    unix.Rlimit
+}
+
+// Step is a step of a process between its start and the exec.
+type Step int
+
+const (
+	StepOther Step = iota + 1
+	StepSession
+	StepTerminal
+	StepCapabilities
+	StepExec
+	StepMount
+	StepLimit // and more: StepLimit+n is the limit n of setrlimit(2)
+)
+
+// String names the step by its system call, where there is one.
+func (s Step) String() string {
+	switch s {
+	case StepSession:
+		return "setsid"
+	case StepTerminal:
+		return "controlling terminal"
+	case StepCapabilities:
+		return "capabilities"
+	case StepExec:
+		return "execve"
+	case StepMount:
+		return "read-only mount"
+	}
+	if s >= StepLimit {
+		return fmt.Sprintf("setrlimit %d", int(s-StepLimit))
+	}
+	return "descriptors and parent death signal"
+}
+
+// Error says which step of a process has failed.
+type Error struct {
+	Step  Step
+	Errno syscall.Errno
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%v of a new process: %v", e.Step, e.Errno)
+}
+
+func (e *Error) Unwrap() error { return e.Errno }

@@ -1,0 +1,274 @@
+//go:build linux && (amd64 || arm64)
+
+// Package vfork starts processes with namespaces, limits and capabilities, at a cost that does not grow with the memory of
+// this program. Package syscall copies the page tables of this program for a process in a new user namespace.
+package vfork
+
+import (
+	"math"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Package syscall calls these functions around a fork. Other packages may call them, too.
+//
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
+func afterForkInChild()
+
+// atCwd is AT_FDCWD as a register has it.
+const atCwd = ^uintptr(-unix.AT_FDCWD - 1)
+
+// clone is a system call with CLONE_VM and CLONE_VFORK. clone returns twice, first in the child. Child and parent share
+// the stack. So the parent, like the child, must use nothing of the frames below the caller's, nor
+// anything that the caller's frame had. (clone(2))
+func clone(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
+
+// cloneArgs is struct clone_args up to Linux 5.7. (clone(2))
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+// start makes the system call, and runs the child's steps in the child. The parent returns at once, and calls afterFork.
+//
+// The child shares all memory with this program, whose other threads go on. The child may neither allocate, nor grow
+// the stack, nor call Go functions other than assembly and nosplit functions. It may write to p.failed, p.errno and p.mounted alone.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno) {
+	var (
+		i    int
+		step Step
+	)
+	beforeFork() // from here on no stack may grow
+	pid, errno = clone(trap, a1, a2)
+	if errno != 0 || pid != 0 {
+		return pid, errno
+	}
+	// In the child.
+	step = StepSession
+	if p.session {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+	}
+	afterForkInChild() // no handler of this program runs in the child
+	if p.mounts {
+		step = StepMount
+		if pid, _, errno = syscall.RawSyscall(unix.SYS_OPEN_TREE, atCwd, uintptr(unsafe.Pointer(p.path)), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); errno != 0 {
+			goto failed
+		}
+		p.mounted = int(pid)
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_MOUNT_SETATTR, pid, uintptr(unsafe.Pointer(&p.empty)), unix.AT_EMPTY_PATH,
+			uintptr(unsafe.Pointer(&p.attributes)), unsafe.Sizeof(p.attributes), 0); errno != 0 {
+			goto failed
+		}
+		for {
+			syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+	step = StepOther
+	if p.deathSignal {
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+		// In a new PID namespace the parent is 0, and whoever waits there finds out by a socket.
+		if pid, _, _ = syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); pid != 0 && pid != p.parent {
+			goto failed
+		}
+	}
+	for i = 0; i < len(p.files); i++ {
+		if p.files[i] == uintptr(i) { // dup3(2) refuses this
+			_, _, errno = syscall.RawSyscall(unix.SYS_FCNTL, uintptr(i), unix.F_SETFD, 0)
+		} else {
+			_, _, errno = syscall.RawSyscall(unix.SYS_DUP3, p.files[i], uintptr(i), 0)
+		}
+		if errno != 0 {
+			goto failed
+		}
+	}
+	// The exec closes all others, also those that this program has inherited itself.
+	if _, _, errno = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, p.above, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); errno != 0 {
+		for i = int(p.above); i < p.most; i++ { // Linux before 5.11, or a filter
+			syscall.RawSyscall(unix.SYS_FCNTL, uintptr(i), unix.F_SETFD, unix.FD_CLOEXEC)
+		}
+	}
+	if p.terminal {
+		step = StepTerminal
+		if _, _, errno = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1); errno != 0 {
+			goto failed
+		}
+	}
+	if p.umask >= 0 {
+		syscall.RawSyscall(unix.SYS_UMASK, uintptr(p.umask), 0, 0) // never fails
+	}
+	for i = 0; i < len(p.limits); i++ {
+		step = StepLimit + Step(p.limits[i].Resource)
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(p.limits[i].Resource), uintptr(unsafe.Pointer(&p.limits[i].Limit)), 0, 0, 0); errno != 0 {
+			goto failed
+		}
+	}
+	step = StepCapabilities
+	if p.ambient != 0 {
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps[0])), 0); errno != 0 {
+			goto failed
+		}
+		p.caps[0].Inheritable = uint32(p.ambient)
+		p.caps[1].Inheritable = uint32(p.ambient >> 32)
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps[0])), 0); errno != 0 {
+			goto failed
+		}
+		for i = 0; i < 64; i++ {
+			if p.ambient&(1<<i) == 0 {
+				continue
+			}
+			if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, uintptr(i), 0, 0, 0); errno != 0 {
+				goto failed
+			}
+		}
+	}
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.blocked)), 0, unsafe.Sizeof(p.blocked), 0, 0)
+	step = StepExec
+	if p.binary > 0 {
+		_, _, errno = syscall.RawSyscall6(unix.SYS_EXECVEAT, p.binary, uintptr(unsafe.Pointer(&p.empty)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])), unix.AT_EMPTY_PATH, 0)
+		goto failed
+	}
+	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
+failed:
+	p.failed = step
+	p.errno = errno
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
+	}
+}
+
+// process is everything that the child needs.
+type process struct {
+	path      *byte
+	binary    uintptr // 0: path
+	argv, env []*byte
+	empty     byte // the path of a descriptor itself
+
+	mounts     bool // the child mounts path, and executes nothing
+	attributes unix.MountAttr
+
+	session, deathSignal, terminal bool
+
+	parent    uintptr
+	files     []uintptr
+	above     uintptr // the first descriptor that the exec closes
+	most      int     // how many descriptors this program may have
+	umask     int
+	limits    []Limit
+	ambient   uint64
+	capHeader unix.CapUserHeader
+	caps      [2]unix.CapUserData
+	blocked   uint64
+
+	// The child writes these.
+	failed  Step
+	errno   syscall.Errno
+	mounted int
+}
+
+// Start starts a. Start returns when the program is executed, or could not be. The calling thread does not wait for other
+// goroutines. If the error is an *Error, a process was made, has ended, and was reaped.
+func Start(a *Attr) (pid int, err error) {
+	p := &process{
+		session: a.Session, deathSignal: a.DeathSignal, terminal: a.Terminal,
+		parent: uintptr(unix.Getpid()), files: a.Files, umask: a.Umask, limits: a.Limits, ambient: a.Ambient, blocked: a.Blocked,
+		capHeader: unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3},
+	}
+	if p.path, err = syscall.BytePtrFromString(a.Path); err != nil {
+		return 0, err
+	}
+	if a.Binary > 0 {
+		p.binary = uintptr(a.Binary)
+	}
+	if p.above = uintptr(len(a.Files)); p.above == 0 {
+		p.above = 3
+	}
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		p.most = int(min(files.Cur, 1<<20))
+	}
+	if p.argv, err = syscall.SlicePtrFromStrings(a.Argv); err != nil {
+		return 0, err
+	}
+	if p.env, err = syscall.SlicePtrFromStrings(a.Env); err != nil {
+		return 0, err
+	}
+	child, err := p.run(a.Namespaces, a.Cgroup)
+	if err != nil {
+		return 0, err
+	}
+	if p.failed != 0 {
+		reap(child)
+		return 0, &Error{Step: p.failed, Errno: p.errno}
+	}
+	return child, nil
+}
+
+// run makes the child, and returns when the child has executed its program, or has ended.
+func (p *process) run(flags uintptr, cgroup int) (child int, err error) {
+	flags |= unix.CLONE_VM | unix.CLONE_VFORK
+	args := &cloneArgs{flags: uint64(flags), exitSignal: uint64(unix.SIGCHLD)}
+	trap, a1, a2 := uintptr(unix.SYS_CLONE), flags|uintptr(unix.SIGCHLD), uintptr(0)
+	if cgroup > 0 {
+		args.flags |= unix.CLONE_INTO_CGROUP
+		args.cgroup = uint64(cgroup)
+		trap, a1, a2 = unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args)
+	}
+	pid, errno := p.start(trap, a1, a2)
+	afterFork()
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(args)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(pid), nil
+}
+
+func reap(child int) {
+	var ws syscall.WaitStatus
+	for err := error(syscall.EINTR); err == syscall.EINTR; {
+		_, err = syscall.Wait4(child, &ws, 0, nil)
+	}
+}
+
+// ReadOnly returns a descriptor of the file on a mount of its own, which is read-only and in no directory. A process that
+// executes the descriptor (Attr.Binary) can change the file neither by /proc/self/exe, nor its mode or times. The mount lives as long as the
+// descriptor and such processes. ReadOnly needs the right to make namespaces, no other. The caller checks that path still leads to
+// the file that it means. If the error is no *Error, the system made no namespaces.
+func ReadOnly(path string) (fd int, err error) {
+	p := &process{
+		mounts: true, mounted: -1, parent: uintptr(unix.Getpid()), umask: -1,
+		attributes: unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
+	}
+	if p.path, err = syscall.BytePtrFromString(path); err != nil {
+		return -1, err
+	}
+	// The child shares the descriptors of this program: the mount is one of them.
+	child, err := p.run(unix.CLONE_NEWUSER|unix.CLONE_NEWNS|unix.CLONE_FILES, 0)
+	if err != nil {
+		return -1, err
+	}
+	reap(child)
+	if p.failed != 0 {
+		if p.mounted >= 0 {
+			unix.Close(p.mounted)
+		}
+		return -1, &Error{Step: p.failed, Errno: p.errno}
+	}
+	return p.mounted, nil
+}

@@ -1,0 +1,192 @@
+package vfork
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func wait(t testing.TB, pid int) (ws syscall.WaitStatus) {
+	t.Helper()
+	var err error = unix.EINTR
+	for err == unix.EINTR {
+		_, err = syscall.Wait4(pid, &ws, 0, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}
+
+// run runs a shell script, and returns its output.
+func run(t *testing.T, a Attr, script string) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	a.Path, a.Argv, a.Env = "/bin/sh", []string{"sh", "-c", script}, []string{"A=b"}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	a.Files = []uintptr{null.Fd(), w.Fd(), w.Fd()}
+	pid, err := Start(&a)
+	w.Close()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
+		t.Skip("no namespaces here: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	buf := make([]byte, 4096)
+	for n, _ := r.Read(buf); n > 0; n, _ = r.Read(buf) {
+		out.Write(buf[:n])
+	}
+	wait(t, pid)
+	return out.String()
+}
+
+func TestStart(t *testing.T) {
+	out := run(t, Attr{Umask: 0o27, Session: true, Limits: []Limit{{unix.RLIMIT_NOFILE, unix.Rlimit{Cur: 50, Max: 60}}}},
+		`echo $A; umask; ulimit -n; ulimit -Hn; test $(cut -d' ' -f6 /proc/self/stat) -ne 0 && echo session`)
+	if want := "b\n0027\n50\n60\nsession\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
+func TestStartInNamespaces(t *testing.T) {
+	out := run(t, Attr{Umask: -1, Namespaces: namespaces, Session: true, DeathSignal: true, Ambient: 1 << unix.CAP_SYS_ADMIN},
+		`echo $$; grep -E 'Cap(Prm|Amb)' /proc/self/status`)
+	if want := "1\nCapPrm:\t0000000000200000\nCapAmb:\t0000000000200000\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
+// A failed step is told, and its process is gone.
+func TestStartFails(t *testing.T) {
+	for _, tt := range []struct {
+		attr  Attr
+		step  Step
+		errno syscall.Errno
+	}{
+		{Attr{Path: "/nowhere", Argv: []string{"x"}, Umask: -1}, StepExec, unix.ENOENT},
+		{Attr{Path: "/", Argv: []string{"x"}, Umask: -1}, StepExec, unix.EACCES},
+		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, Limits: []Limit{{unix.RLIMIT_CPU, unix.Rlimit{Cur: 2, Max: 1}}}}, StepLimit + unix.RLIMIT_CPU, unix.EINVAL},
+		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, Files: []uintptr{1 << 20}}, StepOther, unix.EBADF},
+	} {
+		_, err := Start(&tt.attr)
+		got, ok := errors.AsType[*Error](err)
+		if !ok || got.Step != tt.step || got.Errno != tt.errno {
+			t.Errorf("%+v: %v, want step %v and %v", tt.attr, err, tt.step, tt.errno)
+		}
+		if text := tt.step.String(); !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want the step as %s", err, text)
+		}
+	}
+	if text := (StepLimit + unix.RLIMIT_CPU).String(); text != "setrlimit 0" {
+		t.Errorf("the step of a limit is %s", text)
+	}
+	if _, err := Start(&Attr{Path: "/bin/true", Argv: []string{"a\x00"}, Umask: -1}); err != syscall.EINVAL {
+		t.Error(err)
+	}
+}
+
+// Children of many threads, while the collector moves stacks, keep the memory of this program right.
+func TestStartFromManyGoroutines(t *testing.T) {
+	done := make(chan error)
+	const each, all = 40, 8
+	for range all {
+		go func() {
+			var err error
+			for i := range each {
+				pid, startErr := Start(&Attr{Path: "/bin/true", Argv: []string{"true"}, Umask: -1})
+				if startErr != nil {
+					err = startErr
+					break
+				}
+				var ws syscall.WaitStatus
+				for e := error(unix.EINTR); e == unix.EINTR; {
+					_, e = syscall.Wait4(pid, &ws, 0, nil)
+				}
+				if ws != 0 {
+					err = fmt.Errorf("status %#x", ws)
+				}
+				if i%10 == 0 {
+					runtime.GC()
+				}
+			}
+			done <- err
+		}()
+	}
+	for range all {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A process has the descriptors in Files and no other, also if this program has inherited more.
+func TestStartGivesNoOtherFiles(t *testing.T) {
+	inherited, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY, 0) // without O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	if out := run(t, Attr{Umask: -1}, `for fd in /proc/self/fd/*; do test "$(readlink $fd)" = / && echo $fd; done`); out != "" {
+		t.Errorf("the process has %q", out)
+	}
+}
+
+// A program that is executed on a read-only mount cannot change its own file, and needs no path.
+func TestReadOnly(t *testing.T) {
+	name := t.TempDir() + "/binary"
+	text, err := os.ReadFile("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := ReadOnly(name)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
+		t.Skip("no namespaces here: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprint("/proc/self/fd/", fd)
+	if err := unix.Chmod(path, 0o700); err != unix.EROFS {
+		t.Errorf("chmod: %v", err)
+	}
+	if err := unix.Truncate(path, 0); err != unix.EROFS {
+		t.Errorf("truncate: %v", err)
+	}
+	if out := run(t, Attr{Binary: fd, Umask: -1}, `chmod 0 /proc/$$/exe 2>&1 | grep -o 'Read-only file system'; echo x >/proc/$$/exe || echo refused`); !strings.Contains(out, "Read-only file system\n") || !strings.Contains(out, "refused\n") {
+		t.Errorf("%q", out)
+	}
+	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("flags %#x, %v", flags, err)
+	}
+
+	var failed *Error
+	if _, err := ReadOnly(name); !errors.As(err, &failed) || failed.Step != StepMount || failed.Errno != unix.ENOENT || !strings.Contains(err.Error(), "mount") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := ReadOnly("a\x00"); err != syscall.EINVAL {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,503 @@
+package tests
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests of sandboxes run with a server that is root, and with a server that is an ordinary user. If the tests
+// themselves run as an ordinary user, they run only with that user.
+
+// warden is a server, and the user of the server and its programs.
+type warden struct {
+	*server
+	uid int
+	dir string // a directory of the user: home, and the yards
+}
+
+// eachUser runs a test as root and as an ordinary user. Under the race detector root is left out: each jail is then a program
+// with the race detector, which starts slowly.
+func eachUser(t *testing.T, test func(t *testing.T, uid int)) {
+	if os.Geteuid() != 0 {
+		t.Run("ordinary user", func(t *testing.T) { test(t, os.Geteuid()) })
+		return
+	}
+	if !underRace() {
+		t.Run("root", func(t *testing.T) { t.Parallel(); test(t, 0) })
+	}
+	t.Run("ordinary user", func(t *testing.T) { t.Parallel(); test(t, ordinary()) })
+}
+
+// ordinary returns a user without an entry in the system's database that no other process has.
+func ordinary() int { return 1_000_000 + os.Getpid()*10 + 9 }
+
+// startWarden starts a server as the user, or skips the test. See needsSandbox.
+func startWarden(t *testing.T, uid int, args ...string) *warden {
+	t.Helper()
+	w := newWarden(t, uid)
+	w.server = startServerWith(t, w.as, args...)
+	w.needsSandbox(t)
+	return w
+}
+
+// newWarden returns a warden whose server does not run yet.
+func newWarden(t *testing.T, uid int) *warden {
+	t.Helper()
+	w := &warden{uid: uid, dir: strictDir(t)}
+	w.mkdir(t, w.dir, "home")
+	w.own(t, w.dir)
+	return w
+}
+
+// as makes a command run as the user of the warden.
+func (w *warden) as(cmd *exec.Cmd) {
+	cmd.Env = append(slices.Clone(serverEnv), "HOME="+w.dir+"/home", "TMPDIR="+w.dir+"/home")
+	if w.uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}}
+	}
+}
+
+// strictDir returns a new directory without symlinks in its path and not below /tmp, which many sandboxes may write.
+func strictDir(t *testing.T) string {
+	t.Helper()
+	parent, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parent == "/tmp" || strings.HasPrefix(parent, "/tmp/") {
+		parent = "/var/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "troupe-sandbox-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("the directory of the test cannot be removed: %v", err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (w *warden) mkdir(t *testing.T, path ...string) string {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.own(t, name)
+	return name
+}
+
+// own gives a path to the user of the warden.
+func (w *warden) own(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Lchown(path, w.uid, w.uid); err != nil && os.Geteuid() == 0 {
+		t.Fatal(err)
+	}
+}
+
+// needsSandbox skips the test if this machine permits no sandbox. A machine that says that it permits user namespaces
+// must permit a sandbox to root.
+func (w *warden) needsSandbox(t *testing.T) {
+	t.Helper()
+	if err := mayNamespace(w); err != nil {
+		w.wantRefusal(t, err)
+	}
+}
+
+// mayNamespace makes namespaces and mounts like those of a sandbox, as the user of the warden and without the server.
+func mayNamespace(w *warden) error {
+	cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--mount-proc", "true")
+	cmd.Dir = "/"
+	w.as(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// wantRefusal tests that a machine without namespaces runs no program that asked for a sandbox, and then skips the test.
+func (w *warden) wantRefusal(t *testing.T, why error) {
+	t.Helper()
+	text, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
+	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n > 0 && w.uid == 0 && os.Getenv("CI") != "" {
+		t.Fatalf("root may make no namespaces (%v), although max_user_namespaces is %d: a sandbox cannot be tested here", why, n)
+	}
+	y := w.yard(t)
+	code, message := y.refused("touch ran", nil)
+	if code != -32603 {
+		t.Errorf("a start without namespaces (%v) was answered with %d %s, want -32603", why, code, message)
+	}
+	if _, err := os.Lstat(y.w + "/ran"); err == nil {
+		t.Error("a program that asked for a sandbox runs without one")
+	}
+	t.Skipf("this machine permits no namespaces: %v. The start was refused: %s", why, message)
+}
+
+// --- policies ---
+
+func special(kind string, subpath ...string) obj {
+	value := obj{"kind": kind}
+	if len(subpath) > 0 {
+		value["subpath"] = subpath[0]
+	}
+	return obj{"type": "special", "value": value}
+}
+
+func pathEntry(access, path string) obj {
+	return obj{"access": access, "path": obj{"type": "path", "path": fileURI(path)}}
+}
+
+func specialEntry(access, kind string, subpath ...string) obj {
+	return obj{"access": access, "path": special(kind, subpath...)}
+}
+
+func globEntry(pattern string) obj {
+	return obj{"access": "deny", "path": obj{"type": "glob_pattern", "pattern": pattern}}
+}
+
+// managed returns the permissions with these entries.
+func managed(network string, entries ...obj) obj {
+	return obj{"type": "managed", "network": network, "file_system": obj{"type": "restricted", "entries": entries}}
+}
+
+// metadata are the entries for metadata that the peer's client sends.
+var metadata = func() (all []obj) {
+	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
+		e := specialEntry("read", "project_roots", name)
+		e["missing_path_behavior"] = "skip"
+		all = append(all, e)
+	}
+	return all
+}()
+
+// workspace are the entries of the mode workspace-write of the peer's client, and more.
+func workspace(network string, more ...obj) obj {
+	entries := []obj{specialEntry("read", "root"), specialEntry("write", "project_roots"), specialEntry("write", "slash_tmp"), specialEntry("write", "tmpdir")}
+	return managed(network, slices.Concat(entries, metadata, more)...)
+}
+
+func readOnly() obj { return managed("restricted", specialEntry("read", "root")) }
+
+// sandboxOf returns the member sandbox of a request for programs in the directory w.
+func sandboxOf(permissions obj, w string) obj {
+	return obj{
+		"permissions": permissions, "cwd": fileURI(w), "workspaceRoots": []any{fileURI(w)},
+		"sandboxOverride": "noOverride", "windowsSandboxLevel": "disabled", "windowsSandboxProxySettingsMode": nil,
+		"useLegacyLandlock": false,
+	}
+}
+
+// --- a workspace ---
+
+// yard is a workspace w, and a directory o outside the workspace. w has .git/config, a/s, f, and the link out to o. o has
+// the file sec and the FIFO fifo.
+type yard struct {
+	t      *testing.T
+	warden *warden
+	c      *conn
+	w, o   string
+	starts int
+	before map[string]string
+}
+
+// yard makes a workspace, with a session of its own.
+func (w *warden) yard(t *testing.T) *yard {
+	t.Helper()
+	dir, err := os.MkdirTemp(w.dir, "yard-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.own(t, dir)
+	y := &yard{t: t, warden: w, w: w.mkdir(t, dir, "w"), o: w.mkdir(t, dir, "o")}
+	w.mkdir(t, y.w, ".git")
+	w.mkdir(t, y.w, ".git/hooks")
+	w.mkdir(t, y.w, "a")
+	for name, text := range map[string]string{y.w + "/.git/config": "[core]\n", y.w + "/a/s": "inner\n", y.w + "/f": "file\n", y.o + "/sec": "secret\n"} {
+		y.file(name, text)
+	}
+	if err := os.Symlink(y.o, y.w+"/out"); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(y.o+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.own(t, y.w+"/out")
+	w.own(t, y.o+"/fifo")
+	if w.server != nil {
+		y.c = w.in(t).session(nil)
+	}
+	y.before = y.outside()
+	return y
+}
+
+func (y *yard) file(path, text string) {
+	y.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		y.t.Fatal(err)
+	}
+	y.warden.own(y.t, path)
+}
+
+// outside describes everything that a sandboxed program must leave as it is: o, and the names that are placeholders.
+func (y *yard) outside() map[string]string {
+	y.t.Helper()
+	all := map[string]string{}
+	dir := filepath.Dir(y.w)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != dir {
+			return nil // a placeholder that the server removes meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		outside := path == y.o || strings.HasPrefix(path, y.o+"/")
+		if !outside && !slices.Contains([]string{".git", ".agents", ".codex", ".aws"}, d.Name()) {
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprint(info.Mode(), " ", info.ModTime())
+		if !outside && d.IsDir() { // a placeholder within changes the time
+			text = info.Mode().String()
+		}
+		if d.Type().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += " " + string(data)
+		}
+		all[path] = text
+		return nil
+	})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return all
+}
+
+// prepared takes what is outside now as what must stay.
+func (y *yard) prepared() { y.before = y.outside() }
+
+// check checks what must be true when the programs of a test have ended.
+func (y *yard) check() {
+	y.t.Helper()
+	var after map[string]string
+	defer func() {
+		if maps.Equal(y.before, after) {
+			return
+		}
+		for _, path := range slices.Sorted(maps.Keys(after)) {
+			if y.before[path] != after[path] {
+				y.t.Logf("%s: %q, before %q", path, after[path], y.before[path])
+			}
+		}
+		for path, text := range y.before {
+			if _, has := after[path]; !has {
+				y.t.Logf("%s: gone, before %q", path, text)
+			}
+		}
+	}()
+	eventually(y.t, "nothing outside has changed, and no placeholder is left; see the log", func() bool {
+		after = y.outside()
+		return maps.Equal(y.before, after)
+	})
+	if y.warden.server != nil {
+		eventually(y.t, "the server has no children", func() bool { return len(childrenOf(y.warden.cmd.Process.Pid)) == 0 })
+	}
+}
+
+// childrenOf returns the children of a process, with zombies.
+func childrenOf(parent int) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(inProc(pid, "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// params are those of a start in the workspace with the mode workspace-write, unless more says otherwise. more may have
+// permissions, which go into the sandbox. The shell has W, O, and HOSTPID, which is the pid of the server.
+func (y *yard) params(id, script string, more obj) obj {
+	env := obj{"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "W": y.w, "O": y.o, "HOSTPID": fmt.Sprint(y.warden.cmd.Process.Pid), "LC_ALL": "C"}
+	all := obj{"argv": sh(script), "cwd": fileURI(y.w), "env": env, "sandbox": sandboxOf(workspace("restricted"), y.w)}
+	for name, value := range more {
+		switch name {
+		case "permissions":
+			all["sandbox"] = sandboxOf(value.(obj), y.w)
+		case "env":
+			maps.Copy(env, value.(obj))
+		default:
+			all[name] = value
+		}
+	}
+	return startParams(id, all)
+}
+
+// start starts a script. See params.
+func (y *yard) start(script string, more obj) *proc {
+	y.t.Helper()
+	y.starts++
+	id := nth("sandboxed", y.starts)
+	result := y.c.call("process/start", y.params(id, script, more))
+	if result["sandboxType"] != "linuxSeccomp" {
+		y.t.Errorf("process/start: sandboxType is %v, want linuxSeccomp", result["sandboxType"])
+	}
+	return y.c.process(id)
+}
+
+// refused expects that the start of a script is refused.
+func (y *yard) refused(script string, more obj) (code int64, text string) {
+	y.t.Helper()
+	y.starts++
+	return y.c.callError("process/start", y.params(nth("refused", y.starts), script, more))
+}
+
+// wantRefused expects a refusal with this code before the program has run.
+func (y *yard) wantRefused(want int64, more obj) (text string) {
+	y.t.Helper()
+	os.Remove(y.w + "/ran")
+	code, text := y.refused(`: >"$W/ran"; : >"$O/ran"`, more)
+	if code != want || text == "" {
+		y.t.Errorf("the start was refused with %d %q, want %d", code, text, want)
+	}
+	for _, dir := range []string{y.w, y.o} {
+		if _, err := os.Lstat(dir + "/ran"); err == nil {
+			y.t.Errorf("the start was refused with %q, and the program has run", text)
+		}
+	}
+	return text
+}
+
+// outcome is the end of a program.
+type outcome struct {
+	t           *testing.T
+	code        int64
+	signal      string
+	denied      bool
+	out, errors string
+}
+
+// run runs a script to its end.
+func (y *yard) run(script string, more obj) outcome {
+	y.t.Helper()
+	return y.end(y.start(script, more))
+}
+
+// end waits for the end of a program.
+func (y *yard) end(p *proc) outcome {
+	y.t.Helper()
+	p.awaitClosed()
+	exited := p.awaitExit()
+	signal, _ := exited["signal"].(string)
+	return outcome{y.t, num(exited["exitCode"]), signal, exited["sandboxDenied"] == true, p.outputSoFar("stdout") + p.outputSoFar("pty"), p.outputSoFar("stderr")}
+}
+
+// try runs a probe with the tries, and returns the results.
+func (y *yard) try(more obj, tries ...string) map[string]string {
+	y.t.Helper()
+	all := obj{"argv": probeArgv(y.t, tries...)}
+	maps.Copy(all, more)
+	r := y.run("", all)
+	if r.code != 0 {
+		y.t.Fatalf("the probe exited with %d: %s%s", r.code, r.out, r.errors)
+	}
+	results := map[string]string{}
+	for line := range strings.Lines(r.out) {
+		try, result, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		results[try] = result
+	}
+	return results
+}
+
+// wantTries runs a probe. Each want is a try, ": ", and the expected results, separated by "|".
+func (y *yard) wantTries(more obj, wants ...string) {
+	y.t.Helper()
+	var tries []string
+	for _, want := range wants {
+		try, _, _ := strings.Cut(want, ": ")
+		tries = append(tries, try)
+	}
+	results := y.try(more, tries...)
+	for i, want := range wants {
+		_, expected, _ := strings.Cut(want, ": ")
+		if got := cmp.Or(results[tries[i]], "nothing"); !slices.Contains(strings.Split(expected, "|"), got) {
+			y.t.Errorf("%s: %s, want %s", tries[i], got, expected)
+		}
+	}
+}
+
+// wantErrors expects one line of stderr for each want. A want is the possible ends of the line, separated by "|".
+func (r outcome) wantErrors(wants ...string) {
+	r.t.Helper()
+	lines := strings.Split(strings.TrimSpace(r.errors), "\n")
+	ok := len(lines) == len(wants)
+	for i := 0; ok && i < len(lines); i++ {
+		ok = slices.ContainsFunc(strings.Split(wants[i], "|"), func(end string) bool { return strings.HasSuffix(lines[i], end) })
+	}
+	if !ok {
+		r.t.Errorf("the program said:\n%swant these ends of lines:\n%s", r.errors, strings.Join(wants, "\n"))
+	}
+}
+
+// wantOut expects this stdout.
+func (r outcome) wantOut(want string) {
+	r.t.Helper()
+	if r.out != want {
+		r.t.Errorf("stdout is %q, want %q; stderr: %s", r.out, want, r.errors)
+	}
+}
+
+func (r outcome) wantCode(want int64, denied bool) {
+	r.t.Helper()
+	if r.code != want || r.denied != denied {
+		r.t.Errorf("exit code %d, sandboxDenied %v, want %d, %v; stdout %q, stderr %q", r.code, r.denied, want, denied, r.out, r.errors)
+	}
+}
+
+const (
+	erofs = "Read-only file system"
+	ebusy = "Device or resource busy"
+	eperm = "Operation not permitted"
+	eacce = "Permission denied"
+	exdev = "Invalid cross-device link"
+	exist = "File exists"
+	noent = "No such file or directory"
+)

@@ -1,0 +1,295 @@
+package tests
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSandboxHidesServer: a program in a sandbox, even with the network, reaches neither the socket of its server, nor the
+// directory of the user's own server, nor the files with its tokens, its roles and its record.
+func TestSandboxHidesServer(t *testing.T) {
+	eachUser(t, func(t *testing.T, uid int) {
+		w := newWarden(t, uid)
+		runtime := w.mkdir(t, w.dir, "runtime")
+		own := w.mkdir(t, runtime, "troupe")
+		work := w.mkdir(t, w.dir, "work")
+		socket, tokens := filepath.Join(w.dir, "s.sock"), filepath.Join(w.dir, "tokens")
+		roles, record := filepath.Join(w.dir, "roles"), filepath.Join(w.dir, "record")
+		secret := newToken(t)
+		for path, text := range map[string]string{tokens: "me " + secret, roles: "# roles shown", filepath.Join(own, "server.log"): "log"} {
+			if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w.own(t, path)
+		}
+		as := func(cmd *exec.Cmd) {
+			w.as(cmd)
+			cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+runtime, "TROUPE_TOKEN="+secret)
+		}
+		w.server = startServerWith(t, as, "--listen", "unix://"+socket, "--auth-token-file", tokens, "--auth-roles-file", roles, "--audit", record)
+		bin, err := troupeBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := func(args ...string) (string, error) {
+			cmd := exec.Command(bin, append([]string{"--url", "unix://" + socket}, args...)...)
+			as(cmd)
+			cmd.Dir = work
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+		if err := mayNamespace(w); err != nil {
+			t.Skip(err)
+		}
+		script := strings.Join([]string{
+			"TROUPE_TOKEN=" + secret + " " + bin + " --url unix://" + socket + " run -- echo escaped",
+			"cat " + tokens + " " + roles,
+			"[ -s " + record + " ] && echo record shown",
+			"cat " + own + "/server.log",
+			"mv " + socket + " x; mv " + own + " y; rm -rf " + own,
+			"echo done",
+		}, "\n")
+		for _, mode := range []string{"read-only,net", "workspace-write,net"} {
+			out, err := run("run", "--sandbox", mode, "--", "sh", "-c", script)
+			if err != nil || !strings.Contains(out, "done") {
+				t.Fatalf("%s: %v: %s", mode, err, out)
+			}
+			if strings.Contains(out, "escaped\n") || strings.Contains(out, secret) || strings.Contains(out, "log\n") || strings.Contains(out, "shown\n") {
+				t.Errorf("%s: the program got through: %s", mode, out)
+			}
+		}
+		if out, err := run("run", "--", "echo", "plain"); err != nil || !strings.Contains(out, "plain") {
+			t.Errorf("afterwards the server does not answer: %v: %s", err, out)
+		}
+		if text, err := os.ReadFile(own + "/server.log"); err != nil || string(text) != "log\n" {
+			t.Errorf("the directory of the own server is changed: %q, %v", text, err)
+		}
+	})
+}
+
+// TestRequiredSandboxHoldsForFiles: where the operator demands a sandbox, calls about files show none of the files that are hidden
+// from programs, and no sandbox whose workspace is everything writes files.
+func TestRequiredSandboxHoldsForFiles(t *testing.T) {
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := newWarden(t, uid)
+		policy := filepath.Join(w.dir, "policy")
+		if err := os.WriteFile(policy, []byte("# never-shown\n* run /**\n* cwd /\n* read /\n* write /\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.own(t, policy)
+		w.server = startServerWith(t, w.as, "--policy-file", policy, "--require-sandbox", "--default-sandbox", "workspace-write")
+		w.needsSandbox(t)
+		y := w.yard(t)
+		everything := sandboxOf(managed("restricted", specialEntry("write", "project_roots")), "/")
+		call := func(method, path string, sandbox obj) obj {
+			params := obj{"path": fileURI(path)}
+			if method == "fs/writeFile" {
+				params["dataBase64"] = b64("x\n")
+			}
+			if sandbox != nil {
+				params["sandbox"] = sandbox
+			}
+			return y.c.reply(y.c.request(method, params))
+		}
+		for name, sandbox := range map[string]obj{"no sandbox": nil, "read-only": sandboxOf(readOnly(), y.w), "everything": everything} {
+			if e := errorOf(call("fs/readFile", policy, sandbox)); e == nil {
+				t.Errorf("%s: fs/readFile shows a file of the server", name)
+			}
+			if r := call("fs/readFile", y.w+"/f", sandbox); name != "everything" && resultOf(r)["dataBase64"] != b64("file\n") {
+				t.Errorf("%s: fs/readFile: %s", name, jsonText(r))
+			}
+			if e := errorOf(call("fs/writeFile", y.o+"/new", sandbox)); e == nil {
+				t.Errorf("%s: fs/writeFile writes outside", name)
+			}
+		}
+		skill := y.w + "/skill"
+		if err := os.MkdirAll(skill+"/agents", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		y.file(skill+"/SKILL.md", "x")
+		for name, target := range map[string]string{"a link to a file of the server": policy, "a link to another file": skill + "/SKILL.md"} {
+			link := skill + "/agents/openai.yaml"
+			os.Remove(link)
+			if err := os.Symlink(target, link); err != nil {
+				t.Fatal(err)
+			}
+			found := jsonText(y.c.call("capabilityRoots/discoverV1", obj{"roots": []any{obj{"id": "x", "path": fileURI(y.w)}}}))
+			if shown := strings.Contains(found, `"metadata":{`); shown != (target != policy) || strings.Contains(found, "never-shown") {
+				t.Errorf("%s: capability discovery: %s", name, found)
+			}
+		}
+		os.RemoveAll(skill)
+		if code, text := y.refused("true", obj{"sandbox": everything}); code != -32602 || !strings.Contains(text, "confines files") {
+			t.Errorf("a start whose workspace is everything: %d %s", code, text)
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
+
+// TestSandboxRefusesSocketBelowDenied: no entry opens the socket of the user's own server, at which a program with the network
+// would ask for a start without a sandbox. An entry that denies the directory above changes nothing.
+func TestSandboxRefusesSocketBelowDenied(t *testing.T) {
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := newWarden(t, uid)
+		runtime := w.mkdir(t, w.dir, "runtime")
+		own := w.mkdir(t, runtime, "troupe")
+		if err := os.Chmod(own, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.server = startServerWith(t, func(cmd *exec.Cmd) {
+			w.as(cmd)
+			cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+runtime)
+		}, "--require-sandbox")
+		socket := filepath.Join(own, "server.sock")
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		w.own(t, socket)
+		w.needsSandbox(t)
+		y := w.yard(t)
+		for name, entries := range map[string][]obj{
+			"below a denied directory": {specialEntry("read", "root"), pathEntry("deny", own), pathEntry("read", socket)},
+			"below a denied root":      {specialEntry("read", "minimal"), pathEntry("read", socket)},
+			"by itself":                {specialEntry("read", "root"), pathEntry("read", socket)},
+		} {
+			if code, text := y.refused("true", obj{"sandbox": sandboxOf(managed("enabled", entries...), y.w)}); code != -32602 || !strings.Contains(text, "belongs to the server") {
+				t.Errorf("%s: %d %s", name, code, text)
+			}
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
+
+// TestSandboxDevNull: a program of root owns /dev/null, and would change its mode for the whole system.
+func TestSandboxDevNull(t *testing.T) {
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := startWarden(t, uid)
+		y := w.yard(t)
+		r := y.run(`chmod 666 /proc/self/fd/0; cat; echo done`, nil) // the mode that it has
+		r.wantOut("done\n")
+		if !strings.Contains(r.errors, erofs) {
+			t.Errorf("chmod of stdin: %q", r.errors)
+		}
+		// By the names in /proc/self/fd of the jail that serves files. Nothing but /dev/null is touched if this fails.
+		answer := y.c.reply(y.c.request("fs/setMetadata", obj{"path": fileURI("/proc/self/fd/0"), "mode": 0o666, "sandbox": sandboxOf(workspace("restricted"), y.w)}))
+		if errorOf(answer) == nil {
+			t.Error("fs/setMetadata has changed /dev/null")
+		}
+		listed := y.c.reply(y.c.request("fs/readDirectory", obj{"path": fileURI("/proc/self/fd"), "sandbox": sandboxOf(workspace("restricted", pathEntry("deny", y.o)), y.w)}))
+		for _, e := range resultOf(listed)["entries"].([]any) {
+			name := e.(obj)["fileName"].(string)
+			r := y.c.reply(y.c.request("fs/canonicalize", obj{"path": fileURI("/proc/self/fd/" + name), "sandbox": sandboxOf(workspace("restricted", pathEntry("deny", y.o)), y.w)}))
+			if path, _ := resultOf(r)["path"].(string); strings.HasPrefix(path, "file:///sys/") {
+				t.Errorf("the jail has %s open", path)
+			}
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
+
+// TestDefaultSandboxHoldsForGroups: members of a group that name no sandbox have that of the operator, also those that wait for
+// another one, those that join later, and each later run.
+func TestDefaultSandboxHoldsForGroups(t *testing.T) {
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := startWarden(t, uid, "--require-sandbox", "--default-sandbox", "workspace-write")
+		y := w.yard(t)
+		y.c.close()
+		y.c = w.in(t).session(knowing)
+		member := func(id string, more obj) obj {
+			p := y.params(id, `echo x 2>/dev/null >$O/x || echo refused; [ -e `+id+` ] || { : >`+id+`; exit 3; }; echo again; sleep 1000`, more)
+			delete(p, "sandbox")
+			p["restart"] = restart("transient", 2)
+			return p
+		}
+		again := obj{"line": "^again$"}
+		y.c.call("group/start", obj{"groupId": "g", "strategy": "independent", "processes": []any{
+			member("first", obj{"ready": again}), member("second", obj{"ready": again, "dependsOn": []string{"first"}}),
+		}})
+		y.c.call("group/start", obj{"groupId": "g", "strategy": "independent", "extend": true, "processes": []any{
+			member("third", obj{"ready": again, "dependsOn": []string{"second"}}),
+		}})
+		for _, id := range []string{"first", "second", "third"} {
+			y.c.process(id).awaitOutput("stdout", "refused\nrefused\nagain\n")
+			if info := y.c.call("process/info", obj{"processId": id}); info["sandbox"] != "workspace-write" {
+				t.Errorf("%s: sandbox is %v", id, info["sandbox"])
+			}
+		}
+		y.c.call("group/stop", obj{"groupId": "g"})
+		for _, id := range []string{"first", "second", "third"} {
+			y.end(y.c.process(id))
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
+
+// TestSandboxKeepsServer: neither a program in a sandbox nor a confined call about files changes the server's binary, which
+// belongs to the user. The binary is a copy.
+func TestSandboxKeepsServer(t *testing.T) {
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := newWarden(t, uid)
+		bin, err := troupeBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(bin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := w.dir + "/server"
+		if err := os.WriteFile(own, text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w.own(t, own)
+		before, err := os.Stat(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.server = startServerWith(t, func(cmd *exec.Cmd) {
+			w.as(cmd)
+			cmd.Path = own
+		})
+		w.needsSandbox(t)
+		y := w.yard(t)
+		y.prepared()
+		for _, permissions := range []obj{readOnly(), workspace("restricted"), managed("enabled", specialEntry("read", "minimal"), specialEntry("write", "project_roots"))} {
+			sandbox := sandboxOf(permissions, y.w)
+			for _, path := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/task/1/exe"} {
+				for method, params := range map[string]obj{
+					"fs/setMetadata": {"mode": 0, "modifiedAtMs": 1000},
+					"fs/writeFile":   {"dataBase64": b64("x")},
+					"fs/remove":      {"recursive": false},
+					"fs/open":        {"handleId": "h", "mode": "update"},
+				} {
+					params["path"], params["sandbox"] = fileURI(path), sandbox
+					if e := errorOf(y.c.reply(y.c.request(method, params))); e == nil {
+						t.Errorf("%s %s succeeds", method, path)
+					}
+				}
+			}
+			// The program is the server's binary, and so are its own files in /proc.
+			y.run("", obj{"argv": []string{"/proc/self/exe", "help"}, "permissions": permissions})
+			y.run("chmod 0 /proc/1/exe; touch /proc/1/exe; chmod 0 /proc/$PPID/exe", obj{"permissions": permissions})
+		}
+		after, err := os.Stat(own)
+		if err != nil || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
+			t.Errorf("the binary is %v of %v, was %v of %v; %v", after.Mode(), after.ModTime(), before.Mode(), before.ModTime(), err)
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
