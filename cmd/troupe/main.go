@@ -94,8 +94,8 @@ and go on without a client. Commands start your own server on this machine when 
 	group("Act", newSend(t), newSignal(t), newStop(t), newKill(t), newRestart(t), newWait(t), newResize(t), newSessions(t))
 	group("Sets of programs", newUp(t), newDown(t), newConfig())
 	group("Files of the server", newCp(t), newLs(t), newCat(t), newStat(t), newRm(t))
-	group("Server", newServer(t), newServe(), newDoctor(t))
-	root.AddCommand(newMan(), newVersion())
+	group("Server", newServer(t), newServe(), newDoctor(t), newLoad(t))
+	root.AddCommand(newMan(), newVersion(), newLoadProgram())
 	addCompletion(root, t)
 	plainArguments(root)
 	return root

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -61,25 +60,14 @@ func TestEveryRow(t *testing.T) {
 			t.Errorf("%s: %v", l.What, l.Ours)
 		}
 		for _, raw := range l.Raw {
+			if raw.What == bubblewrap && len(raw.Runs) == 0 {
+				t.Logf("%s: without bubblewrap", l.What)
+				continue
+			}
 			if !finite(raw.figure) {
 				t.Errorf("%s: raw limit %s: %v", l.What, raw.What, raw.figure)
 			}
 		}
-	}
-}
-
-// TestSoak runs a short soak, which must find nothing wrong.
-func TestSoak(t *testing.T) {
-	t.Parallel()
-	o, err := parse([]string{"--soak", "5s", "--processes", "40", "--timeout", "1m"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t.Context(), o, t.Output(), t.Output()); err != nil {
-		if _, ok := errors.AsType[skipped](err); ok {
-			t.Skip(err)
-		}
-		t.Error(err)
 	}
 }
 

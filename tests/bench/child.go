@@ -14,7 +14,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/b6f6fdd7/troupe/protocol"
-	"github.com/b6f6fdd7/troupe/tests/internal/stream"
 )
 
 // childArg as the first argument starts a child mode: the bench starts itself as one of its programs.
@@ -23,7 +22,6 @@ const childArg = "child"
 // childMain does not return. The modes:
 //
 //	write CHUNK         writes to stdout without end, CHUNK bytes with each write(2)
-//	stream …            package stream
 //	hold PIPES PTYS     starts this many idle programs, prints a line, and has a goroutine
 //	                    wait for the output of each program
 //	websocket           a bare server: prints its URL, then answers
@@ -35,8 +33,6 @@ func childMain(args []string) {
 	switch args[0] {
 	case "write":
 		err = writeBytes(args[1])
-	case "stream":
-		stream.Main(args[1:])
 	case "hold":
 		err = hold(args[1], args[2])
 	case "websocket":

@@ -101,12 +101,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	if err != nil {
 		return r, err
 	}
-	s, err := b.serve()
-	if err != nil {
-		return r, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
+	c, err := b.session(subJSON)
 	if err != nil {
 		return r, err
 	}
@@ -117,7 +112,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	if err := c.closed("first"); err != nil {
 		return r, err
 	}
-	before, err := b.settledMemory(s.pid())
+	before, err := b.settledMemory(c.server.pid())
 	if err != nil {
 		return r, err
 	}
@@ -173,7 +168,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	for _, p := range all {
 		p.latency = nil
 	}
-	used, err := cpuTime(s.pid())
+	used, err := cpuTime(c.server.pid())
 	if err != nil {
 		return r, err
 	}
@@ -184,7 +179,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	if err := read(while); err != nil {
 		return r, err
 	}
-	usedNow, err := cpuTime(s.pid())
+	usedNow, err := cpuTime(c.server.pid())
 	if err != nil {
 		return r, err
 	}
@@ -197,7 +192,7 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 	}
 	r.cpuOfLine = float64((usedNow - used).Microseconds()) / float64(max(1, len(r.latency)))
 	r.clientCPU = float64((usedHereNow - usedHere).Microseconds()) / float64(max(1, len(r.latency)))
-	after, err := memoryOf(s.pid())
+	after, err := memoryOf(c.server.pid())
 	if err != nil {
 		return r, err
 	}

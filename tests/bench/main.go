@@ -4,7 +4,6 @@
 //	go run ./tests/bench                      every row, some 20 minutes
 //	go run ./tests/bench --rows 'start|echo'  these rows
 //	go run ./tests/bench --rows growth        the cost of a process among few and many
-//	go run ./tests/bench --soak 20m           long, with cuts, every byte checked
 //
 // The bench builds the server from the module in the working directory. For each measurement the bench
 // starts a server on a port of 127.0.0.1. The server gets the bench's environment, so GOGC and GODEBUG
@@ -35,9 +34,6 @@ type options struct {
 	server  string // path of a troupe binary; "": build the module
 	json    string // path of a file, or "-"; "": no JSON
 	timeout time.Duration
-
-	soak      time.Duration // 0: measure rows
-	processes int           // number of processes in a soak
 }
 
 func main() {
@@ -75,9 +71,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "small numbers: they show that each row works, and nothing else")
 	f.StringVar(&o.server, "server", "", "measure this troupe `binary`; default: built from the module")
 	f.StringVar(&o.json, "json", "", "write the figures to this `file`, too; - is stdout, in place of the table")
-	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after this time; with --soak, after the sum of both")
-	f.DurationVar(&o.soak, "soak", 0, "instead of measuring, run programs for this long, cut their connections and check their output")
-	f.IntVar(&o.processes, "processes", 1000, "how many, with --soak")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "give up after this time")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -110,7 +104,7 @@ func (b *bench) n(full, quick int) int {
 
 // run measures and reports. After the failure of a row, run still measures the other rows.
 func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout+o.soak, fmt.Errorf("not done within --timeout %v", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done within --timeout %v", o.timeout))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(2*stopWithin, func() { panic("a measurement does not heed its context") })
@@ -126,9 +120,6 @@ func run(ctx context.Context, o *options, stdout, progress io.Writer) error {
 	}
 	if b.troupe, err = serverBinary(ctx, o.server, dir); err != nil {
 		return err
-	}
-	if o.soak > 0 {
-		return b.soak(stdout, o.processes, o.soak)
 	}
 	report := newReport(o)
 	for _, r := range rows {

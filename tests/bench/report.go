@@ -47,6 +47,7 @@ type target struct {
 
 func atMost(v float64) *target       { return &target{Op: "≤", Value: v} }
 func atLeast(v float64) *target      { return &target{Op: "≥", Value: v} }
+func atMostOfRaw(v float64) *target  { return &target{Op: "≤", Value: v, OfRaw: true} }
 func atLeastOfRaw(v float64) *target { return &target{Op: "≥", Value: v, OfRaw: true} }
 
 // skipped is the error of a row that cannot be measured on this machine, with the reason.
@@ -155,7 +156,10 @@ func (r *lineReport) met() string {
 	}
 	want := r.Target.Value
 	if r.Target.OfRaw {
-		raw, _ := r.limit()
+		raw, ok := r.limit()
+		if !ok {
+			return ""
+		}
 		want *= raw
 	}
 	if r.Target.Op == "≥" && r.Ours.Median < want || r.Target.Op == "≤" && r.Ours.Median > want {

@@ -21,7 +21,7 @@ var latencyRows = []row{
 			if err != nil {
 				return nil, err
 			}
-			ours, _, err := b.starts(n, 1)
+			ours, _, err := b.starts(n, 1, plainTrue)
 			return []reading{
 				{ours.percentile(0.5), []float64{raw.percentile(0.5)}},
 				{ours.percentile(0.99), []float64{raw.percentile(0.99)}},
@@ -81,25 +81,22 @@ func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	_, with, err := b.starts(n, inFlight)
+	_, with, err := b.starts(n, inFlight, plainTrue)
 	return float64(n) / with.Seconds(), float64(n) / without.Seconds(), err
 }
 
+func plainTrue(id string) protocol.ProcessStartParams { return startParams(id, false, trueProgram) }
+
 // starts starts n programs on a new server, inFlight at a time; the next starts when a program has
 // closed. starts returns the time of each and the time of all together.
-func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err error) {
-	s, err := b.serve()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
+func (b *bench) starts(n, inFlight int, params func(id string) protocol.ProcessStartParams) (each times, all time.Duration, err error) {
+	c, err := b.session(subJSON)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer c.close()
 	// The first start is not measured.
-	if err := c.start("first", false, trueProgram); err != nil {
+	if err := c.call(protocol.MethodProcessStart, params("first"), new(protocol.ProcessStartResult)); err != nil {
 		return nil, 0, err
 	}
 	if err := c.closed("first"); err != nil {
@@ -112,7 +109,7 @@ func (b *bench) starts(n, inFlight int) (each times, all time.Duration, err erro
 			id := strconv.Itoa(started)
 			started++
 			begun[id] = time.Now()
-			if _, err := c.request(protocol.MethodProcessStart, startParams(id, false, trueProgram)); err != nil {
+			if _, err := c.request(protocol.MethodProcessStart, params(id)); err != nil {
 				return nil, 0, err
 			}
 			continue
@@ -152,12 +149,7 @@ func (b *bench) measureEcho(beside bool) ([]reading, error) {
 
 // echo types n keys at a terminal on a server, with a flood if beside is true.
 func (b *bench) echo(n int, beside bool) (times, error) {
-	s, err := b.serve()
-	if err != nil {
-		return nil, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
+	c, err := b.session(subJSON)
 	if err != nil {
 		return nil, err
 	}

@@ -66,12 +66,7 @@ func (b *bench) measureHolding(n int, tty bool) ([]reading, error) {
 }
 
 func (b *bench) idleMemory(n int, tty bool) (memory, error) {
-	s, err := b.serve()
-	if err != nil {
-		return memory{}, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
+	c, err := b.session(subJSON)
 	if err != nil {
 		return memory{}, err
 	}
@@ -79,14 +74,14 @@ func (b *bench) idleMemory(n int, tty bool) (memory, error) {
 	if err := c.startIdle("first", 1, tty); err != nil {
 		return memory{}, err
 	}
-	before, err := b.settledMemory(s.pid())
+	before, err := b.settledMemory(c.server.pid())
 	if err != nil {
 		return memory{}, err
 	}
 	if err := c.startIdle("idle", n, tty); err != nil {
 		return memory{}, err
 	}
-	after, err := b.settledMemory(s.pid())
+	after, err := b.settledMemory(c.server.pid())
 	return perOne(before, after, n), err
 }
 

@@ -81,12 +81,7 @@ func (b *bench) measurePipe(sub string, chunk int) ([]reading, error) {
 
 // output returns how fast a producer's output comes through a server, in MiB/s.
 func (b *bench) output(sub string, tty bool, argv []string) (float64, error) {
-	s, err := b.serve()
-	if err != nil {
-		return 0, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, sub)
+	c, err := b.session(sub)
 	if err != nil {
 		return 0, err
 	}

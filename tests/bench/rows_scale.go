@@ -31,12 +31,7 @@ var scaleRows = []row{
 
 // threadsOf returns the number of threads of a server with idle programs on pipes and PTYs.
 func (b *bench) threadsOf(pipes, ptys int) (int64, error) {
-	s, err := b.serve()
-	if err != nil {
-		return 0, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
+	c, err := b.session(subJSON)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +42,7 @@ func (b *bench) threadsOf(pipes, ptys int) (int64, error) {
 	if err := c.startIdle("pty", ptys, true); err != nil {
 		return 0, err
 	}
-	return threads(s.pid())
+	return threads(c.server.pid())
 }
 
 // linesRow returns the row of n programs that each print a line a second. p99 is in ms.

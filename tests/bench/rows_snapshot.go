@@ -50,12 +50,7 @@ func (b *bench) loginShells(profile string, snapshot bool) (each times, err erro
 	if err := os.WriteFile(filepath.Join(home, ".bash_profile"), []byte(profile), 0o600); err != nil {
 		return nil, err
 	}
-	s, err := b.serve()
-	if err != nil {
-		return nil, err
-	}
-	defer s.stop()
-	c, err := b.connect(s, subJSON)
+	c, err := b.session(subJSON)
 	if err != nil {
 		return nil, err
 	}

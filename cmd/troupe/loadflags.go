@@ -1,0 +1,250 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/load/plan"
+	"github.com/b6f6fdd7/troupe/internal/load/run"
+)
+
+// loadFlags are the flags of troupe load.
+type loadFlags struct {
+	target *target.Flags
+	also   []string // more servers: URLs, or names of the config file
+
+	sessions, processes int
+	profile             string
+	file                string // --profile-file
+	duration, ramp      time.Duration
+	rate, arrival       string
+	tty                 bool
+	encoding            string
+	chaos               string
+	seed                uint64
+	program             string
+	copied              bool // --upload
+	pids                []int
+	metrics             string
+	timeout             time.Duration // of a command
+
+	json, html string
+	slo        []string
+	compare    string
+	pictures   string // a directory
+	replay     string
+	findings   string
+	quiet      bool
+
+	worker     string   // --worker: where to listen
+	workers    []string // --workers: their addresses
+	secretFile string
+	lost       error // why a worker did not bring its part to an end
+
+	argv []string // of troupe load -- COMMAND
+	set  func(name string) bool
+
+	stopped <-chan struct{}            // closed when the run ends at once
+	stops   *run.Stops                 // continued before an exit in the middle of the run
+	server  atomic.Pointer[loadServer] // nil: no server was started
+	servers map[string]*target.Target  // by URL
+	own     bool                       // programs run as this user on this machine
+}
+
+func (o *loadFlags) register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&o.also, "also", nil, "put the load on this server, too: a `URL`, or a name of the config file; repeatable")
+	fs.IntVar(&o.sessions, "sessions", 10, "`N` sessions, each with a connection of its own; with a COMMAND: 1")
+	fs.IntVar(&o.processes, "processes", 5, "`N` processes in each session at a time; with a COMMAND: 10")
+	fs.StringVar(&o.profile, "profile", "mixed", "what programs and clients do: `PROFILES` as in mixed, echo, or lines=3:every=50ms:size=200,echo=1")
+	fs.StringVar(&o.file, "profile-file", "", "read the plan from this YAML `FILE`: sessions, processes, phases with their profiles, chaos …;\nflags that are given count more")
+	fs.DurationVar(&o.duration, "duration", 30*time.Second, "for how much `TIME`, above 0; the phases of a file are stretched to it; with a COMMAND: start ended commands again for\nso long")
+	fs.DurationVar(&o.ramp, "ramp", 0, "begin the sessions, or start the commands, evenly over this `TIME`; 0: all at once")
+	fs.StringVar(&o.rate, "rate", "", "begin operations at this `RATE` over all sessions, as in 500/s; default: each process begins\nthe next operation after the last")
+	fs.StringVar(&o.arrival, "arrival", "", "how operations with a rate come: `ARRIVAL` is poisson (as clients who know nothing of each other;\nthe default) or even")
+	fs.BoolVarP(&o.tty, "tty", "t", false, "give the programs terminals instead of pipes")
+	fs.StringVar(&o.encoding, "encoding", "msgpack", "the `ENCODING` of the connections: json or msgpack")
+	fs.StringVar(&o.chaos, "chaos", "", "disturb the run: `CHAOS` as in cut=20/s,stall=1/s,stall-for=2s or rst=5/s,delay=20ms,loss=1%")
+	fs.Uint64Var(&o.seed, "seed", 0, "the `SEED` of the bytes, the arrivals and the chaos, to repeat a run; default: any")
+	fs.StringVar(&o.program, "program", "", "the `PATH` of troupe on the server; default: this program, on servers of this machine")
+	fs.BoolVar(&o.copied, "upload", false, "copy this program to the servers for the run, and remove it at the end")
+	fs.IntSliceVar(&o.pids, "server-pid", nil, "the `PID` of a server on this machine, for its use of CPU and memory, and for chaos that stops it;\nrepeatable")
+	fs.StringVar(&o.metrics, "metrics", "", "the `URL` of the server's Prometheus metrics, for its use of CPU and memory")
+	fs.DurationVar(&o.timeout, "timeout", 0, "end a COMMAND after this `TIME`; 0: never")
+
+	fs.StringVar(&o.json, "json", "", "write the result to this `FILE` as JSON; -: to stdout, and the report to stderr")
+	fs.StringVar(&o.html, "html", "", "write the report with its pictures to this HTML `FILE`, which opens without a network;\nwith two files to compare: their comparison")
+	fs.StringVar(&o.pictures, "pictures", "", "write each picture of the report as an SVG file to this `DIR`, for documents")
+	fs.StringArrayVar(&o.slo, "slo", nil, "exit with 1 unless this `SLO` is met, such as 'echo.p99<50ms', 'wrong=0' or 'starts/s>100'; repeatable")
+	fs.StringVar(&o.compare, "compare", "", "print the result beside that of a JSON `FILE` of another run; with a second file as the argument:\ncompare the two, and run nothing")
+	fs.StringVar(&o.replay, "replay", "", "check the findings in this `FILE` of another run again, without a server")
+	fs.StringVar(&o.findings, "findings", "", "write what is wrong to findings.jsonl in this `DIR`; default: a new directory, if something is wrong;\nwith --worker: to a directory in it for each run")
+	fs.StringVar(&o.worker, "worker", "", "be a worker: wait at `HOST:PORT` for controllers (--workers), and run their loads; :PORT is for this machine only")
+	fs.StringSliceVar(&o.workers, "workers", nil, "run the load from these workers, each a `HOST:PORT` with troupe load --worker, and not from here")
+	fs.StringVar(&o.secretFile, "secret-file", "", "a `FILE` with the secret of controller and workers, 16 characters or more: whoever knows it runs\nprograms on the workers")
+	fs.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+}
+
+// arguments takes the command, and refuses flags that contradict each other.
+func (o *loadFlags) arguments(cmd *cobra.Command, args []string) error {
+	o.set = cmd.Flags().Changed
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		if dash > 0 {
+			return fmt.Errorf("%q is before the --: write all of the command after it", args[:dash])
+		}
+		if o.argv = args; len(args) == 0 {
+			return errors.New("no command after the --: write one, such as troupe load -- true, or leave the -- out")
+		}
+	} else if len(args) > 0 && !(len(args) == 1 && o.compare != "") {
+		return fmt.Errorf("the arguments %q are given, expected none; a command is written after --: troupe load -- COMMAND", args)
+	}
+	switch {
+	case o.replay != "":
+		if err := only(cmd, "a replay", "replay", "quiet"); err != nil {
+			return err
+		}
+	case o.argv == nil && len(args) == 1:
+		if err := only(cmd, "a comparison of two files", "compare", "html", "slo", "quiet"); err != nil {
+			return err
+		}
+	}
+	alone := func(flag, why string, others ...string) error {
+		for _, other := range others {
+			if o.set(flag) && o.set(other) {
+				return fmt.Errorf("--%s and --%s exclude each other: %s", flag, other, why)
+			}
+		}
+		return nil
+	}
+	if o.argv != nil {
+		for _, f := range []string{"profile", "profile-file", "rate", "arrival", "program", "upload", "chaos", "encoding", "replay"} {
+			if o.set(f) {
+				return fmt.Errorf("--%s is for a load without a COMMAND: leave it out", f)
+			}
+		}
+	} else if o.set("timeout") {
+		return errors.New("--timeout is for a COMMAND: troupe load --timeout 1m -- COMMAND")
+	}
+	if err := errors.Join(
+		alone("profile-file", "the file has the profiles", "profile", "rate", "arrival"),
+		alone("server-pid", "both say what the server uses", "metrics"),
+	); err != nil {
+		return err
+	}
+	if err := o.workerFlags(cmd); err != nil {
+		return err
+	}
+	if o.copied && o.program != "" {
+		return errUpload
+	}
+	if len(o.also) > 0 && o.target.URL == "" && o.target.Server == "" {
+		return errors.New("--also names more servers beside that of --url or --server: name the first one with --url")
+	}
+	for name, path := range map[string]string{"json": o.json, "html": o.html} {
+		if path == "" || path == "-" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fmt.Errorf("--%s %s: there is no directory %s: make it first", name, path, filepath.Dir(path))
+		}
+	}
+	if o.html == "-" {
+		return errors.New("--html -: name a file, since the report for people goes to stdout")
+	}
+	return nil
+}
+
+// only refuses flags without an effect: all but those of allowed.
+func only(cmd *cobra.Command, what string, allowed ...string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains(allowed, f.Name) {
+			err = fmt.Errorf("--%s has no effect on %s, which runs nothing: leave it out", f.Name, what)
+		}
+	})
+	return err
+}
+
+// plan makes the plan from the file and the flags. It has no servers yet.
+func (o *loadFlags) plan() (plan.Plan, error) {
+	p := plan.Plan{Sessions: o.sessions, Processes: o.processes, Encoding: o.encoding, Ramp: plan.Duration(o.ramp), Seed: rand.Uint64()}
+	if o.argv != nil {
+		if !o.set("sessions") {
+			p.Sessions = 1
+		}
+		if !o.set("processes") {
+			p.Processes = 10
+		}
+		p.Command = &plan.Command{Argv: o.argv, Timeout: plan.Duration(o.timeout), Again: o.set("duration")}
+	}
+	if o.file != "" {
+		if err := plan.Read(o.file, &p); err != nil {
+			return p, fmt.Errorf("--profile-file: %w", err)
+		}
+	}
+	for _, f := range []struct {
+		name string
+		take func()
+	}{
+		{"sessions", func() { p.Sessions = o.sessions }},
+		{"processes", func() { p.Processes = o.processes }},
+		{"encoding", func() { p.Encoding = o.encoding }},
+		{"ramp", func() { p.Ramp = plan.Duration(o.ramp) }},
+		{"seed", func() { p.Seed = o.seed }},
+		{"tty", func() { p.TTY = o.tty }},
+		{"program", func() { p.Program = o.program }},
+		{"server-pid", func() { p.PIDs = o.pids }},
+		{"metrics", func() { p.Metrics = o.metrics }},
+	} {
+		if o.set(f.name) {
+			f.take()
+		}
+	}
+	if o.set("chaos") {
+		c, err := plan.ParseChaos(o.chaos)
+		if err != nil {
+			return p, fmt.Errorf("--chaos: %w", err)
+		}
+		p.Chaos = c
+	}
+	return p, o.phases(&p)
+}
+
+// phases sets the phases, or stretches those of the file to --duration.
+func (o *loadFlags) phases(p *plan.Plan) error {
+	if o.set("duration") && o.duration <= 0 {
+		return fmt.Errorf("--duration is %v, expected more than 0", o.duration)
+	}
+	switch {
+	case p.Command != nil && !p.Command.Again:
+		return nil
+	case len(p.Phases) == 0:
+		mix, err := plan.ParseMix(o.profile)
+		if err != nil {
+			return fmt.Errorf("--profile: %w", err)
+		}
+		ph := plan.Phase{Duration: plan.Duration(o.duration), Mix: mix, Arrival: plan.Arrival(o.arrival)}
+		if o.rate != "" {
+			if ph.Rate, err = plan.ParseRate(o.rate); err != nil {
+				return fmt.Errorf("--rate: %w", err)
+			}
+		}
+		p.Phases = []plan.Phase{ph}
+	case o.set("duration"):
+		if total := p.Took(); total > 0 {
+			for i := range p.Phases {
+				d := &p.Phases[i].Duration
+				*d = plan.Duration(float64(*d) * (float64(o.duration) / float64(total)))
+			}
+		}
+	}
+	return nil
+}

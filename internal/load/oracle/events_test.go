@@ -1,0 +1,368 @@
+package oracle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/load/stream"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// want fails the test unless exactly these kinds were found, in this order.
+func (w *watch) want(t *testing.T, kinds ...Kind) {
+	t.Helper()
+	var got []Kind
+	for _, f := range w.found {
+		got = append(got, f.Kind)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(kinds) {
+		t.Errorf("found %v, want %v:\n%s", got, kinds, w.text())
+	}
+}
+
+func (w *watch) at(seq uint64, e Event) {
+	w.seq = seq - 1
+	w.event(e)
+}
+
+// A row of events with a fault, and the expected findings.
+func TestEvents(t *testing.T) {
+	s := specs["plain"]
+	s.Code = 3
+	p := makeRun(s, 5, 2500)
+	exited, closed := Event{Kind: "exited", Run: 1, Code: 3}, Event{Kind: "closed"}
+	tests := map[string]struct {
+		do   func(w *watch)
+		want []Kind
+	}{
+		"right":        {func(w *watch) { w.output(p); w.event(exited); w.event(closed) }, nil},
+		"another code": {func(w *watch) { w.output(p); w.event(Event{Kind: "exited", Code: 4}); w.event(closed) }, []Kind{Exit}},
+		"a signal": {func(w *watch) {
+			w.output(p)
+			w.event(Event{Kind: "exited", Code: 3, Signal: "SIGSEGV"})
+			w.event(closed)
+		}, []Kind{Exit}},
+		"a signal after a kill": {func(w *watch) {
+			w.output(p[:300])
+			w.Killed()
+			w.event(Event{Kind: "exited", Signal: "SIGKILL"})
+			w.event(closed)
+		}, nil},
+		"no exited":                 {func(w *watch) { w.output(p); w.event(closed) }, []Kind{LostExit}},
+		"a lost exited":             {func(w *watch) { w.output(p); w.at(3, closed) }, []Kind{SeqHole, LostExit}},
+		"no closed":                 {func(w *watch) { w.output(p); w.event(exited) }, []Kind{LostExit}},
+		"nothing":                   {func(w *watch) {}, []Kind{Missing, LostExit}},
+		"exited and closed swapped": {func(w *watch) { w.output(p); w.at(3, closed); w.at(2, exited) }, []Kind{SeqHole, SeqAgain, Order}},
+		"their seqs, too":           {func(w *watch) { w.output(p); w.event(closed); w.event(exited) }, []Kind{Order}},
+		"exited twice":              {func(w *watch) { w.output(p); w.event(exited); w.event(exited); w.event(closed) }, []Kind{Order}},
+		"late output":               {func(w *watch) { w.output(p[:900]); w.event(exited); w.output(p[900:]); w.event(closed) }, []Kind{Order}},
+		"output after closed":       {func(w *watch) { w.output(p); w.event(exited); w.event(closed); w.output([]byte("x")) }, []Kind{Order}},
+		"a seq again": {func(w *watch) {
+			w.output(p[:900])
+			w.at(1, Event{Kind: "output", Stream: protocol.Stdout, Data: p[900:]})
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{SeqAgain}},
+		"an event again": {func(w *watch) {
+			w.output(p[:500])
+			w.output(p[500:900])
+			w.at(2, Event{Kind: "output", Stream: protocol.Stdout, Data: p[500:900]})
+			w.output(p[900:])
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{SeqAgain, Doubled}},
+		"an event lost": {func(w *watch) {
+			w.output(p[:500])
+			w.at(3, Event{Kind: "output", Stream: protocol.Stdout, Data: p[900:]})
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{SeqHole, Missing}},
+		"no end":      {func(w *watch) { w.output(p[:len(p)-stream.EndSize]); w.event(exited); w.event(closed) }, []Kind{Missing}},
+		"half an end": {func(w *watch) { w.output(p[:len(p)-9]); w.event(exited); w.event(closed) }, []Kind{Missing}},
+		"a wrong stream": {func(w *watch) {
+			w.event(Event{Kind: "output", Stream: protocol.Stderr, Data: p})
+			w.output(p)
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Foreign}},
+		"restarted": {func(w *watch) {
+			w.output(p)
+			w.event(exited)
+			w.event(Event{Kind: "restarted", Run: 2})
+			w.output(makeRun(s, 6, 99))
+			w.event(Event{Kind: "exited", Code: 3, Run: 2})
+			w.event(closed)
+		}, []Kind{Order}},
+		"evicted": {func(w *watch) { w.output(p[:300]); w.event(Event{Kind: "evicted"}); w.event(closed) }, []Kind{Exit}},
+		"bytes of a sister": {func(w *watch) {
+			w.output(p[:500])
+			w.output(makeRun(Spec{Seed: 7, Session: "s2", Process: "p1", Stdout: s.Stdout}, 9, 500)[100:300])
+			w.output(p[500:])
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Foreign}},
+		"a gap": {func(w *watch) {
+			w.output(p[:500])
+			w.at(5, Event{Kind: "gap", From: 2})
+			w.output(p[900:])
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Missing}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := watchOf(t, s)
+			test.do(w)
+			w.End(began)
+			w.want(t, test.want...)
+			for _, f := range w.found {
+				if f.Session != "s1" || f.Process != "p1" || f.Run != 1 {
+					t.Errorf("the place of %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// A process has several runs, and stderr beside stdout. Bytes of an earlier run in a later run are found.
+func TestRuns(t *testing.T) {
+	s := Spec{Seed: 7, Session: "s1", Process: "p1", Stdout: Content{Form: Lines, Body: 40}, Stderr: Content{Form: Plain, Bytes: 700}, Restarts: true}
+	base := stream.Of(7, "s1", "p1", 0, "")
+	for _, mixed := range []bool{false, true} {
+		w := watchOf(t, s)
+		var before []byte
+		for run := 1; run <= 3; run++ {
+			out := makeRun(s, uint64(run*77), 900)
+			key := base.Run(uint64(run*77), "stderr")
+			errs := appendContent(nil, s.Stderr, base, key, 700)
+			w.event(Event{Kind: "output", Stream: protocol.Stderr, Data: errs[:300]}) // before the hello
+			w.output(out[:400])
+			w.event(Event{Kind: "output", Stream: protocol.Stderr, Data: errs[300:]})
+			if mixed && run == 3 {
+				w.output(before[200:300])
+			}
+			w.output(out[400:])
+			before = out
+			w.event(Event{Kind: "exited", Run: run})
+			if run < 3 {
+				w.event(Event{Kind: "restarted", Run: run + 1})
+			}
+		}
+		w.event(Event{Kind: "closed"})
+		w.End(began)
+		if !mixed {
+			w.want(t)
+			continue
+		}
+		w.want(t, Foreign)
+		if f := w.found[0]; f.Run != 3 || f.Offset != 400 || f.Bytes != 100 || !strings.Contains(f.Detail, "run before") {
+			t.Errorf("found %+v", f)
+		}
+	}
+}
+
+// After a resume events may come again, and must be the same.
+func TestRepeats(t *testing.T) {
+	s := specs["plain"]
+	p := makeRun(s, 5, 2500)
+	for _, from := range []uint64{0, 1, 2, 4} {
+		for _, wrong := range []int{-1, 620} { // the index of a wrong byte in a repeat
+			w := watchOf(t, s)
+			for i := 0; i < 400; i += 100 {
+				w.output(p[i : i+100])
+			}
+			for i := 400; i < 800; i += 100 {
+				w.output(p[i : i+100])
+			}
+			w.Event(&Event{Kind: "resumed", Seq: from}, began)
+			w.seq = from
+			for i := int(from) * 100; i < len(p); i += 100 {
+				q := bytes.Clone(p[i:min(i+100, len(p))])
+				if i <= wrong && wrong < i+100 {
+					q[wrong-i] ^= 1
+				}
+				w.output(q)
+			}
+			w.end()
+			if wrong < 0 {
+				w.want(t)
+				continue
+			}
+			w.want(t, Altered)
+			if w.found[0].Offset != 620 {
+				t.Errorf("found %+v", w.found[0])
+			}
+		}
+	}
+	w := watchOf(t, s)
+	w.output(p[:100])
+	w.output(p[100:200])
+	w.Event(&Event{Kind: "resumed", Seq: 2}, began)
+	w.at(4, Event{Kind: "output", Stream: protocol.Stdout, Data: p[300:]}) // the resume lost an event
+	w.end()
+	w.want(t, SeqHole, Missing)
+}
+
+// An observer may miss the output of a gap, also at the begin, and nothing else.
+func TestObserver(t *testing.T) {
+	for _, name := range []string{"plain", "lines", "short"} {
+		s := specs[name]
+		s.Observer = true
+		p := makeRun(s, 5, 2500)
+		w := watchOf(t, s)
+		w.output(p[:900])
+		w.at(20, Event{Kind: "gap", From: 2})
+		w.output(p[1300:1700])
+		w.output(p[1700:])
+		w.end()
+		w.want(t)
+		if st := w.State(); st.Checked < 1500 {
+			t.Errorf("%s: %d bytes checked", name, st.Checked)
+		}
+		w = watchOf(t, s)
+		w.at(6, Event{Kind: "gap", From: 1})
+		w.output(p[333:900])
+		w.output(p[900:])
+		w.end()
+		w.want(t)
+		w = watchOf(t, s)
+		w.at(2, Event{Kind: "output", Stream: protocol.Stdout, Data: p})
+		w.end()
+		w.want(t, SeqHole)
+	}
+}
+
+// Faults in the stdin of the program.
+func TestStdin(t *testing.T) {
+	s := specs["answers"]
+	p := makeRun(s, 5, 2500)
+	var n int64
+	w := watchOf(t, s)
+	w.o.Answer = func(bytes int64, end bool, _ time.Time) { n = bytes }
+	w.output(p)
+	w.Typed(n)
+	w.end()
+	w.want(t)
+	if n != 2900 {
+		t.Errorf("%d bytes answered", n)
+	}
+	w = watchOf(t, s)
+	w.output(p)
+	w.Typed(n + 5)
+	w.end()
+	w.want(t, Stdin)
+	if f := w.found[0]; f.Offset != n || f.Bytes != 5 {
+		t.Errorf("found %+v", f)
+	}
+	key := stream.Of(7, "s1", "p1", 0, "").Run(5, "stdout")
+	wrong := makeRun(s, 5, 1)[:stream.HelloSize]
+	wrong = key.AppendAnswer(wrong, 0, began, stream.Answer{Bytes: 100, Digest: 5, Wrong: 42})
+	w = watchOf(t, s)
+	w.output(wrong)
+	w.Abandon(began)
+	w.want(t, Stdin)
+	if f := w.found[0]; f.Offset != 42 {
+		t.Errorf("found %+v", f)
+	}
+}
+
+// The lag of each line is told, and findings can be replayed from their file.
+func TestReplay(t *testing.T) {
+	var file bytes.Buffer
+	count := 0
+	for name, s := range specs {
+		for _, tamper := range tampers {
+			p := makeRun(s, 5, contentOf(name))
+			if len(p) < 1200 {
+				continue
+			}
+			w := watchOf(t, s)
+			q := tamper(p, 1000, 100)
+			for len(q) > 0 {
+				n := min(len(q), 300)
+				w.output(q[:n])
+				q = q[n:]
+			}
+			w.at(w.seq+3, Event{Kind: "exited", Code: 9})
+			w.event(Event{Kind: "exited", Code: 9})
+			w.End(began)
+			for _, f := range w.found {
+				count++
+				if err := json.NewEncoder(&file).Encode(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	n := 0
+	err := Replay(&file, func(i int, r Replayed) error {
+		n++
+		if !r.Found && r.Finding.Kind != Stdin {
+			t.Errorf("finding %d, %s at %d of a %q: %s: %v", i, r.Finding.Kind, r.Finding.Offset, r.Finding.Spec.Stdout.Form, r.Why, len(r.Again))
+		}
+		return nil
+	})
+	if err != nil || n != count || n < 20 {
+		t.Errorf("%d of %d findings, %v", n, count, err)
+	}
+	if err := Replay(strings.NewReader("{"), func(int, Replayed) error { return nil }); err == nil {
+		t.Error("half a text is no error")
+	}
+}
+
+func TestLag(t *testing.T) {
+	var printed []time.Time
+	s := specs["lines"]
+	w := watchOf(t, s)
+	w.o.Line = func(at, _ time.Time) { printed = append(printed, at) }
+	w.output(makeRun(s, 5, 300))
+	if len(printed) != 6 || !printed[2].Equal(began.Add(777777*time.Microsecond)) { // a hello, 4 lines, an end
+		t.Errorf("lines were printed at %v", printed)
+	}
+}
+
+func TestSpecsThatCannotBe(t *testing.T) {
+	for _, s := range []Spec{
+		{Stdout: Content{Form: "x"}}, {Stdout: Content{Form: Lines}}, {Stdout: Content{Form: Plain, Bytes: -1}},
+		{Stderr: Content{Form: Echo}}, {TTY: true, Stderr: Content{Form: Plain}},
+	} {
+		if _, err := New(s, Options{}); err == nil {
+			t.Errorf("New takes %+v", s)
+		}
+	}
+}
+
+func BenchmarkPlain(b *testing.B) { bench(b, Content{Form: Plain}, 64<<10) }
+func BenchmarkSmall(b *testing.B) { bench(b, Content{Form: Plain}, 200) }
+func BenchmarkLines(b *testing.B) { bench(b, Content{Form: Lines, Body: 80}, 64<<10) }
+
+// bench checks a long content in events of a size.
+func bench(b *testing.B, content Content, size int) {
+	s := Spec{Seed: 7, Session: "s1", Process: "p1", Stdout: content}
+	p := makeRun(s, 5, 16<<20)
+	p = p[:len(p)-stream.EndSize]
+	c, _ := New(s, Options{})
+	e := Event{Kind: "output", Stream: protocol.Stdout}
+	rest := p
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(rest) < size {
+			b.StopTimer()
+			c, _ = New(s, Options{})
+			e.Seq, rest = 0, p
+			b.StartTimer()
+		}
+		e.Seq++
+		e.Data = rest[:size]
+		c.Event(&e, began)
+		rest = rest[size:]
+	}
+	if c.State().Wrong > 0 {
+		b.Fatal("something was found")
+	}
+}

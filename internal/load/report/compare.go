@@ -1,0 +1,194 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/load/hist"
+	"github.com/b6f6fdd7/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
+)
+
+// Compare writes two results side by side, with ratios. A terminal gets colours.
+func Compare(w io.Writer, before, after *result.Result) error {
+	out := show.To(w)
+	var b bytes.Buffer
+	p := printer{Out: show.Out{Writer: &b, Width: out.Width, Colour: out.Colour}, b: &b, rows: math.MaxInt}
+	c := result.Compare(before, after)
+	p.line(show.Bold, "Two runs: before and after")
+	p.wrap("before: ", headlineOf(before).Big+" "+headlineOf(before).Rest+". "+kicker(before))
+	p.wrap("after: ", headlineOf(after).Big+" "+headlineOf(after).Rest+". "+kicker(after))
+	for _, d := range c.Differences {
+		p.wrap("the plans differ: ", show.Harmless(d))
+	}
+	for _, t := range comparisonTables(c) {
+		p.table(t)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// groups are the titles of the groups of a comparison, in their order.
+var groups = []struct{ name, title string }{
+	{"rates", "Rates, medians of the steps"}, {"latencies", "Latencies"}, {"counts", "Counts"}, {"use", "Use of the machines"},
+}
+
+func comparisonTables(c result.Comparison) []*table {
+	var list []*table
+	for _, g := range groups {
+		t := tableOf("compare-"+g.name, g.title, column{Title: "figure"}, column{Title: "before", Right: true}, column{Title: "after", Right: true}, column{Title: "ratio", Right: true}, column{Title: "after is"})
+		for _, row := range c.Rows {
+			if row.Group != g.name {
+				continue
+			}
+			value := func(v *float64) string {
+				if v == nil {
+					return ""
+				}
+				return row.Unit.Text(*v)
+			}
+			ratio := ""
+			if row.Ratio > 0 {
+				ratio = "× " + ratioText(row.Ratio)
+			}
+			word := map[int]cell{1: {"better", "good"}, -1: {"worse", "bad"}}[change(row)]
+			t.row(row.Name, value(row.Before), value(row.After), ratio, word)
+		}
+		list = append(list, t)
+	}
+	return withRows(list...)
+}
+
+// change returns row.Better, and 0 for less than noticeable: two runs are never equal.
+func change(row result.Row) int {
+	if row.Ratio > 0 && math.Abs(row.Ratio-1) < noticeable {
+		return 0
+	}
+	return row.Better
+}
+
+const noticeable = 0.05
+
+// ratioText returns a ratio with three digits: 0.0123, 0.98, 1.25, 12.5, 340.
+func ratioText(v float64) string {
+	digits := 2
+	switch {
+	case v >= 100:
+		digits = 0
+	case v >= 10:
+		digits = 1
+	case v < 0.1:
+		digits = 4
+	}
+	return fmt.Sprintf("%.*f", digits, v)
+}
+
+// CompareHTML writes one file with two results side by side, and the SLOs of after. It opens without a network and without scripts.
+func CompareHTML(w io.Writer, before, after *result.Result) error {
+	c := result.Compare(before, after)
+	better, worse := 0, 0
+	for _, row := range c.Rows {
+		switch change(row) {
+		case 1:
+			better++
+		case -1:
+			worse++
+		}
+	}
+	class := "nothing"
+	if headlineOf(after).Class == "bad" {
+		class = "bad"
+	}
+	p := page{
+		Title:    "Load tests: before and after",
+		Kicker:   kicker(after),
+		Footer:   "Written by troupe load.",
+		Headline: headline{class, "Before and after", fmt.Sprintf("%s better, %d worse. Afterwards: %s %s", several(int64(better), "figure"), worse, headlineOf(after).Big, headlineOf(after).Rest)},
+		Tiles: []tile{
+			{"wide", "before", headlineOf(before).Big, []string{kicker(before)}},
+			{"wide", "after", headlineOf(after).Big, []string{kicker(after)}},
+		},
+		First:    withRows(sloTable(after)),
+		Sections: comparisonSections(before, after),
+		Tables:   comparisonTables(c),
+	}
+	for _, d := range c.Differences {
+		p.Notes = append(p.Notes, "The plans differ: "+show.Harmless(d))
+	}
+	return write(w, "page", p)
+}
+
+func comparisonSections(before, after *result.Result) []section {
+	runs := [2]*result.Result{before, after}
+	all := [2][]point{points(before), points(after)}
+	over := func(id, title, unit string, of func(p *point) float64, scale func(lowest, highest float64) axis) *chart {
+		length, highest := time.Duration(0), 0.0
+		for i, r := range runs {
+			length = max(length, lengthOf(r, all[i]))
+			for j := range all[i] {
+				highest = max(highest, of(&all[i][j]))
+			}
+		}
+		if highest == 0 || math.IsInf(highest, 0) {
+			return nil
+		}
+		c := &chart{ID: id, Title: title, Unit: unit, XTitle: timeTitle}
+		x, y := clock(length), scale(0, highest)
+		for i, class := range beforeAfter {
+			var values []value
+			for j := range all[i] {
+				p := &all[i][j]
+				values = append(values, value{float64(p.At + p.length/2), of(p), true})
+			}
+			c.draw(class.class, class.label, x, y, values, false)
+		}
+		c.axes(x, y)
+		return c
+	}
+	counted := func(name string) func(p *point) float64 { return func(p *point) float64 { return p.rate(name) } }
+	used := func(of func(result.Usage) float64) func(p *point) float64 {
+		return func(p *point) float64 {
+			sum := 0.0
+			for _, u := range p.Servers {
+				sum += of(u)
+			}
+			return sum
+		}
+	}
+	rateScale := func(_, highest float64) axis { return linear(highest, 10, count) }
+	var list []section
+	add := func(title, sub string, charts ...*chart) {
+		if charts = slices.DeleteFunc(charts, func(c *chart) bool { return c == nil }); len(charts) > 0 {
+			list = append(list, section{title, sub, charts})
+		}
+	}
+	add("Rates", "",
+		over("bytes", "Output checked", "bytes per second", counted(result.CheckedBytes), bytesScale(size)),
+		over("operations", "Operations", "per second", counted(result.Operations), rateScale),
+		over("starts", "Starts", "per second", counted(result.Starts), rateScale),
+		over("atonce", "Processes", "at once", func(p *point) float64 { return float64(p.Processes) }, countScale))
+	var charts []*chart
+	for _, name := range latencyNames(before, after) {
+		_, text := meaning(name)
+		charts = append(charts, distributionOf("distribution-"+name, name, text, []curve{
+			{beforeAfter[0].class, beforeAfter[0].label, before.Latency[name]}, {beforeAfter[1].class, beforeAfter[1].label, after.Latency[name]},
+		}))
+	}
+	add("Distributions of the latencies", "The axis of the durations is logarithmic. The rarest and slowest values are at the right.", charts...)
+	add("Servers", "All servers of a run together.",
+		over("cpu", "CPU", "cores in use", used(func(u result.Usage) float64 { return u.CPU }), func(_, highest float64) axis { return linear(highest, 10, cores) }),
+		over("memory", "Memory", "resident", used(func(u result.Usage) float64 { return float64(u.Memory) }), bytesScale(size)))
+	return list
+}
+
+var beforeAfter = [2]struct{ class, label string }{{"c8", "before"}, {"c1", "after"}}
+
+// A curve is a histogram of a chart of distributions.
+type curve struct {
+	class, label string
+	h            *hist.H // nil or empty: no curve
+}

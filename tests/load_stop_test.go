@@ -1,0 +1,67 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// In an open run, a server that stops for 1 s delays all operations that are due meanwhile. So the stop shows up in p99.9, and the
+// number of slow operations is the rate, not the number of clients. (A load generator that waits for each answer would measure a few slow ones:
+// the coordinated omission.)
+func TestLoadSeesAStopOfTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a load generator and a server of their own for some seconds")
+	}
+	const rate = 200
+	s := startServer(t)
+	file := filepath.Join(t.TempDir(), "result.json")
+	load := startTroupe(t, nil, "load", "--url", s.url, "--server-pid", fmt.Sprint(s.cmd.Process.Pid),
+		"--sessions", "2", "--processes", "2", "--profile", "echo", "--rate", fmt.Sprint(rate), "--arrival", "even", "--duration", "6s",
+		"--chaos", "stop=0.4/s,stall-for=1s", "--seed", "5", "--json", file, "--quiet",
+		"--slo", "stops>=1", "--slo", "wrong=0", "--slo", "echo.p99.9>700ms", "--slo", "echo.p99.9<100ms")
+	code := load.exitCode()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; exit code %d; the report:\n%s\n%s", err, code, load.stdout, load.stderr)
+	}
+	var r struct {
+		Counts  map[string]int64
+		Latency map[string]struct {
+			Count   int64
+			Buckets [][2]int64
+		}
+		SLOs []struct {
+			SLO string
+			Met bool
+			Got float64
+		}
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	if code != 1 || len(r.SLOs) != 4 {
+		t.Errorf("exit code %d, SLOs %+v", code, r.SLOs)
+	}
+	for i, slo := range r.SLOs {
+		if slo.Met != (i < 3) {
+			t.Errorf("SLO %+v", slo)
+		}
+	}
+	slow := int64(0)
+	for _, b := range r.Latency["echo"].Buckets {
+		if b[0] > int64(100*time.Millisecond) {
+			slow += b[1]
+		}
+	}
+	// The operations of the first 0.9 s of a stop take longer than 0.1 s.
+	if slow < rate*7/10 {
+		t.Errorf("%d of %d keystrokes took more than 100 ms, in %d stops of 1 s with %d keystrokes each second", slow, r.Latency["echo"].Count, r.Counts["stops"], rate)
+	}
+	if t.Failed() {
+		t.Logf("the report:\n%s", load.stdout)
+	}
+}
