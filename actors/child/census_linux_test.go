@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"os"
 	"slices"
 	"testing"
@@ -91,6 +92,41 @@ func TestKillDoesNotRest(t *testing.T) {
 				}
 			case <-time.After(time.Minute):
 				t.Error("KillTree waits for the rest of a scan")
+			}
+		})
+	}
+}
+
+// TestCloseEndsSearches: a search that waits for its turn goes on at once when its Host closes, and has ended when Close returns.
+func TestCloseEndsSearches(t *testing.T) {
+	for _, mode := range []Containment{ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h, err := NewHost(HostConfig{Containment: mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := start(t, h, script("exit"))
+			if err := w.release(); err != nil {
+				t.Fatal(err)
+			}
+			c := searchesOf(h)
+			c.running.Lock()
+			c.rested = time.Now().Add(time.Hour)
+			c.running.Unlock()
+			p := w.Handle.(*process)
+			p.mu.Lock()
+			p.empty = false // as for a search that began just before another one found the tree empty
+			p.mu.Unlock()
+			p.TreeEmpty()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := h.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.searching {
+				t.Error("a search goes on after Close")
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	if cfg.Subreaper {
 		c.isStranger = h.isStranger
 	}
-	h.endStrays = func() { c.closing.Store(true) }
+	h.endAll = c.endAll
 	if c.tags.off {
 		log.Info("RLIMIT_LOCKS is in use: descendants are found without a tag", "reason", "another server of ours started this one, or a limit is set")
 	}

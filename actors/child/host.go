@@ -39,10 +39,10 @@ type Host struct {
 	exits       *exits
 	room        room
 	stopReaper  func() error
-	// endStrays makes the kill of any tree also kill strays: descendants of an unknown child. Used
-	// when all trees end.
-	endStrays func()
-	begun     chan struct{} // capacity 1; full: a child was started
+	// endAll is called when all trees end: see searches.endAll.
+	endAll    func()
+	looking   sync.WaitGroup // goroutines that search for descendants
+	begun     chan struct{}  // capacity 1; full: a child was started
 	fence     *fence
 	reaped    atomic.Int64 // strangers, by the reaper
 	sandboxes sandboxTrials

@@ -43,7 +43,7 @@ func (h *Host) shutdown() {
 	}
 	h.mu.Unlock()
 
-	h.endStrays()
+	h.endAll()
 	errs := make([]error, len(all), len(all)+2)
 	var gone sync.WaitGroup
 	for i, p := range all {
@@ -58,6 +58,7 @@ func (h *Host) shutdown() {
 		// nobody would verify the kill.
 		return
 	}
+	h.looking.Wait() // all trees are empty, so no search begins any more
 	h.fence.close()
 	h.err = h.containment.close()
 	h.null.Close()

@@ -241,12 +241,12 @@ func (p *process) TreeEmpty() bool {
 	defer p.mu.Unlock()
 	if p.status != nil && !p.empty && !p.searching {
 		p.searching = true
-		go func() {
+		p.host.looking.Go(func() {
 			p.search(true)
 			p.mu.Lock()
 			p.searching = false
 			p.mu.Unlock()
-		}()
+		})
 	}
 	return p.empty
 }

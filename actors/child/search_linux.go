@@ -39,7 +39,7 @@ type searches struct {
 	inLeaf func(s *stat, name string) bool
 
 	trees   sync.Map    // tag → *search: the trees not yet seen empty
-	closing atomic.Bool // all trees end: the tree of a stray does not matter
+	closing atomic.Bool // set by endAll
 
 	running sync.Mutex // allows a single scan at a time
 	rested  time.Time  // guarded by running: before this time no scan begins that can wait
@@ -84,6 +84,17 @@ func (c *searches) search(name string) *search {
 	return t
 }
 
+// endAll makes the kill of any tree also kill strays, which are descendants of an unknown child. From now on no scan waits.
+func (c *searches) endAll() {
+	c.closing.Store(true)
+	c.mu.Lock()
+	s := c.waiting
+	c.mu.Unlock()
+	if s != nil {
+		s.hurry.Do(func() { close(s.now) })
+	}
+}
+
 // scan returns the processes found by a pass started after the call. The pass does not contain
 // processes gone before the call. Callers waiting for the same pass share its result. If canWait is
 // true, the pass may start later, to keep scans within their share of the time.
@@ -96,7 +107,7 @@ func (c *searches) scan(canWait bool) (*census, error) {
 		c.waiting = s
 	}
 	c.mu.Unlock()
-	if !canWait {
+	if !canWait || c.closing.Load() {
 		s.hurry.Do(func() { close(s.now) })
 	}
 	if !first {

@@ -157,7 +157,7 @@ func (*spare) close()              {}
 type mark struct{}
 
 func (h *Host) newContainment(cfg HostConfig) (containment, error) {
-	h.endStrays = func() {}
+	h.endAll = func() {}
 	if cfg.Containment != "" && cfg.Containment != ContainGroup {
 		return nil, fmt.Errorf("containment %q is not available on this system: use %q", cfg.Containment, ContainGroup)
 	}
