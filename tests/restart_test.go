@@ -172,7 +172,8 @@ func TestRestartsOverCuts(t *testing.T) {
 	if stdout.String() != want.String() || ends != runs || begun != runs-1 {
 		t.Errorf("%d ends, %d restarts, stdout %q; want %d, %d and a line for each", ends, begun, stdout.String(), runs, runs-1)
 	}
-	if status := c.call("process/wait", obj{"processId": "p"})["status"].(obj); num(status["run"]) != runs || num(status["exitCode"]) != 0 {
+	again := s.session(obj{"resumeSessionId": c.sessionID, "takeover": true})
+	if status := again.call("process/wait", obj{"processId": "p"})["status"].(obj); num(status["run"]) != runs || num(status["exitCode"]) != 0 {
 		t.Errorf("wait: %s, want exit code 0 of run %d", jsonText(status), runs)
 	}
 }
