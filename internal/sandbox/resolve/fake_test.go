@@ -20,19 +20,21 @@ import (
 type fakeTree map[string]node
 
 type node struct {
-	kind   fs.FileMode
-	target string // of a link
-	text   string // of a file
-	closed bool   // a directory that may not be entered
-	ino    uint64
+	kind     fs.FileMode
+	target   string // of a link
+	text     string // of a file
+	closed   bool   // a directory that may not be entered
+	unlisted bool   // a directory that may be entered, and not listed
+	ino      uint64
 }
 
-// newTree makes a Tree of lines: `/d/`, `/f`, `/f=text`, `/l -> target`, `/closed/ !`. Directories above are made, too.
+// newTree makes a Tree of lines: `/d/`, `/f`, `/f=text`, `/l -> target`, `/closed/ !`, `/unlisted/ ?`. Directories above are made, too.
 func newTree(lines ...string) fakeTree {
 	t := fakeTree{"/": {kind: fs.ModeDir, ino: 1}}
 	for _, line := range lines {
 		var n node
 		line, n.closed = strings.CutSuffix(line, " !")
+		line, n.unlisted = strings.CutSuffix(line, " ?")
 		path, target, linked := strings.Cut(line, " -> ")
 		path, n.text, _ = strings.Cut(path, "=")
 		switch {
@@ -101,7 +103,7 @@ func (t fakeTree) ReadDir(path string, each func(string, fs.FileMode) error) err
 		return err
 	case info.Type != fs.ModeDir:
 		return syscall.ENOTDIR
-	case t[path].closed:
+	case t[path].closed, t[path].unlisted:
 		return syscall.EACCES
 	}
 	for p, n := range t {

@@ -150,8 +150,9 @@ func (s *search) dir(real string, at []cursor, depth uint64) error {
 	})
 	switch {
 	case isClosed(err):
-		// Some name below may match, and the program may be able to permit itself to read the directory.
-		if s.access(real) < sandbox.Write && !s.facts.OtherUser {
+		// The server cannot list the directory. If the program may search it, or may permit itself to, a name below may match.
+		_, err := s.tree.Lstat(join(real, "x"))
+		if isClosed(err) && s.access(real) < sandbox.Write && !s.facts.OtherUser {
 			return nil
 		}
 		info, err := s.lstat(real)
@@ -244,6 +245,8 @@ func (s *search) deny(real string, kind fs.FileMode, g *glob) error {
 	switch {
 	case err != nil:
 		return err
+	case p.state == closed && (s.facts.OtherUser || s.access(p.at) == sandbox.Write):
+		return closedError(g.from, p.at)
 	case p.state == found && p.real == "/":
 		return policyError(g.from, "the symbolic link %s matches, and leads to /: remove the link", quote(real))
 	case p.state == found:

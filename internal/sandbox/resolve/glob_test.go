@@ -135,6 +135,24 @@ func TestGlobOfClosedDirectory(t *testing.T) {
 	wantPolicy(t, tree, sandboxOf("read root", "write path /w", "deny glob_pattern **/*.env", "deny glob_pattern /o/**"), Facts{}, want...)
 }
 
+// A directory that the server can search, and cannot list, is denied as a whole: the program may know the name of a match.
+func TestGlobOfUnlistedDirectory(t *testing.T) {
+	tree := newTree("/o/d/ ?", "/o/d/x.env", "/o/c/ !", "/o/n/")
+	for _, entry := range []string{"read root", "read path /o"} {
+		root := map[string][]string{"read root": {"read /"}, "read path /o": {"deny /", "read /o"}}[entry]
+		wantPolicy(t, tree, sandboxOf(entry, "deny glob_pattern /o/**/*.env"), Facts{}, append(root, "deny /o/d")...)
+	}
+	wantPolicy(t, tree, sandboxOf("read root", "read path /o/d/x.env", "deny glob_pattern /o/**"), Facts{}, "read /", "deny /o/d", "read /o/d/x.env file")
+}
+
+// A program that could enter the directory of a link's target could read the target through the link.
+func TestGlobOfLinkIntoClosedDirectory(t *testing.T) {
+	tree := newTree("/w/x.env -> c/secret", "/w/c/ !", "/o/x.env -> c/secret", "/o/c/ !")
+	wantRefused(t, tree, sandboxOf("read root", "write path /w", "deny glob_pattern /w/*.env"), Facts{}, `may not enter "/w/c"`)
+	wantRefused(t, tree, sandboxOf("read root", "deny glob_pattern /o/*.env"), Facts{OtherUser: true}, `may not enter "/o/c"`)
+	wantPolicy(t, tree, sandboxOf("read root", "deny glob_pattern /o/*.env"), Facts{}, "read /")
+}
+
 // Matches keep their place, too: the directory of a secret cannot be moved out of the sight of the next search.
 func TestGlobsAndOtherEntries(t *testing.T) {
 	tree := newTree("/w/a/b/x.env", "/w/a/b/y", "/w/.git/x.env", "/w/r/x.env", "/w/.aws")

@@ -3,9 +3,11 @@ package resolve
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -96,6 +98,46 @@ func TestLeasedFileDelaysNothing(t *testing.T) {
 	}
 	if !errors.Is(err, unix.EAGAIN) || errors.Is(err, ErrPolicy) || !strings.Contains(err.Error(), ".git") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A directory with mode 0311 cannot be listed, and its files can be opened by name. Root can list every directory, so a thread of
+// root becomes another user.
+func TestGlobOfUnlistedRealDirectory(t *testing.T) {
+	w, err := os.MkdirTemp("/tmp", "resolve-test-") // TMPDIR may be closed to the other user
+	must(t, err)
+	defer os.RemoveAll(w)
+	must(t, os.Chmod(w, 0o755), os.Mkdir(w+"/d", 0o777), os.WriteFile(w+"/d/x.env", nil, 0o666))
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(w+"/d", 65534, 65534))
+	}
+	must(t, os.Chmod(w+"/d", 0o311))
+	defer os.Chmod(w+"/d", 0o755)
+	s := &protocol.Sandbox{Restricted: true, Cwd: w, Entries: []protocol.SandboxEntry{
+		{Kind: protocol.SandboxRoot, Access: protocol.SandboxRead},
+		{Kind: protocol.SandboxGlob, Path: "**/*.env", Access: protocol.SandboxDeny},
+	}}
+	var p *sandbox.Policy
+	var lists error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if os.Geteuid() == 0 {
+			runtime.LockOSThread() // for good: the thread ends with the goroutine
+			if err = unix.Setfsuid(65534); err != nil {
+				return
+			}
+		}
+		lists = machine{}.ReadDir(w+"/d", func(string, fs.FileMode) error { return nil })
+		p, err = Policy(context.Background(), s, Facts{})
+	}()
+	<-done
+	must(t, err)
+	if !errors.Is(lists, fs.ErrPermission) {
+		t.Fatalf("the test can list the directory: %v", lists)
+	}
+	if got, want := show(p), []string{"read /", "deny " + w + "/d"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
