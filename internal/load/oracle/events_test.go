@@ -298,6 +298,15 @@ func TestReplay(t *testing.T) {
 			}
 		}
 	}
+	w := watchOf(t, specs["plain"])
+	w.output(makeRun(specs["plain"], 5, 2500))
+	w.event(Event{Kind: "closed"})
+	w.End(began)
+	w.want(t, LostExit)
+	count++
+	if err := json.NewEncoder(&file).Encode(w.found[0]); err != nil {
+		t.Fatal(err)
+	}
 	n := 0
 	err := Replay(&file, func(i int, r Replayed) error {
 		n++

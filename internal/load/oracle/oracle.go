@@ -61,5 +61,5 @@ type Event struct {
 	// Only in the replay of a finding, in an event "begin": the state at the begin of the check.
 	Offset int64  `json:"offset,omitempty"` // of the next byte of Stream in the run
 	Number uint64 `json:"number,omitempty"` // the number of the run, chosen by the run
-	State  string `json:"state,omitempty"`  // exited or closed, if such an event came before
+	State  string `json:"state,omitempty"`  // exited or closed, if such an event came before; see closedAlone
 }

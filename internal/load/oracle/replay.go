@@ -13,10 +13,15 @@ import (
 // this kind.
 const replayBegin = "begin"
 
+// closedAlone is the state of a process that has closed without an exited.
+const closedAlone = "closed without exited"
+
 // beginning returns the first event of a replay, with the state before the present event.
 func (c *Checker) beginning() Event {
 	e := Event{Kind: replayBegin, Seq: c.next - 1, Run: c.st.Run, Number: c.out.text.number}
 	switch {
+	case c.st.Closed && !c.exited:
+		e.State = closedAlone
 	case c.st.Closed:
 		e.State = "closed"
 	case c.exited:
@@ -78,8 +83,8 @@ func (c *Checker) replayFrom(e *Event) {
 	if e.Run != c.st.Run {
 		c.begin(e.Run)
 	}
-	c.exited = e.State != ""
-	c.st.Exited, c.st.Closed = c.exited, e.State == "closed"
+	c.exited = e.State == "exited" || e.State == "closed"
+	c.st.Exited, c.st.Closed = c.exited, e.State == "closed" || e.State == closedAlone
 	if e.Number != 0 {
 		c.learn(e.Number)
 	}
