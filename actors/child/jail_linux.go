@@ -111,47 +111,57 @@ func marker(env []string) []string {
 // newJail is a jail on its way: its plan, and both ends of the socket between the jail and the server.
 type newJail struct {
 	plan   *jail.Plan
-	binary int // the file to execute, which others may share; 0: /proc/self/exe
+	binary int // the file to execute; 0: /proc/self/exe, or closed here
 	memory int // a file with the plan
 	ours   *os.File
 	theirs int // the jail inherits it; -1: closed here
 }
 
-// makeJail takes the file to execute from of, which keeps it open.
-func makeJail(plan *jail.Plan, of *ownBinary) (*newJail, error) {
-	binary := 0
-	if plan.Policy.Files { // else the program may write to the binary anyway, if its user may
-		var err error
-		if binary, err = of.open(); err != nil {
-			return nil, binaryError(err, plan)
+// makeJail prepares a jail that executes the binary of executable, unless the plan leaves files as they are.
+func makeJail(plan *jail.Plan, executable *ownBinary) (*newJail, error) {
+	n := &newJail{plan: plan, memory: -1, theirs: -1}
+	if err := n.open(executable); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// open opens all descriptors. After an error, close closes those that are open.
+func (n *newJail) open(executable *ownBinary) (err error) {
+	if n.plan.Policy.Files { // else the program may write to the binary anyway, if its user may
+		if n.binary, err = executable.open(); err != nil {
+			return binaryError(err, n.plan)
 		}
 	}
-	memory, err := planFile(plan)
-	if err != nil {
-		return nil, err
+	if n.memory, err = planFile(n.plan); err != nil {
+		return err
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		unix.Close(memory)
-		return nil, descriptorError(err)
+		return descriptorError(err)
 	}
-	ours, err := ourFile(pair[0], "jail")
-	if err != nil {
-		unix.Close(pair[1])
-		unix.Close(memory)
-		return nil, err
-	}
-	return &newJail{plan: plan, binary: binary, memory: memory, ours: ours, theirs: pair[1]}, nil
+	n.theirs = pair[1]
+	n.ours, err = ourFile(pair[0], "jail")
+	return err
 }
 
 // close closes everything but the server's end of the socket.
 func (n *newJail) close() {
 	n.forked()
-	unix.Close(n.memory)
+	if n.memory >= 0 {
+		unix.Close(n.memory)
+		n.memory = -1
+	}
 }
 
-// forked closes the jail's end of the socket, which the jail has by now. Only then does the server see the end of the jail.
+// forked closes what the jail has by now: the binary, and the jail's end of the socket. Only with that end closed does the server
+// see the end of the jail.
 func (n *newJail) forked() {
+	if n.binary > 0 {
+		unix.Close(n.binary)
+		n.binary = 0
+	}
 	if n.theirs >= 0 {
 		unix.Close(n.theirs)
 		n.theirs = -1

@@ -29,42 +29,45 @@ var jailBinary ownBinary
 // copyMode is the mode of a copy in memory.
 const copyMode = 0o500
 
-// open returns a descriptor of the binary, which stays open. A binary that its path no longer leads to, such as a replaced
+// open returns a descriptor of the binary, which the caller closes. A binary that its path no longer leads to, such as a replaced
 // one, is copied into memory once.
-func (b *ownBinary) open() (fd int, err error) {
+func (b *ownBinary) open() (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.file != nil && b.intact() {
-		return int(b.file.Fd()), nil
+	if b.file == nil || !b.intact() {
+		if err := b.make(); err != nil {
+			return -1, err
+		}
 	}
+	// A duplicate, because another start may replace file. A jail's own descriptors come before the duplicate: see vfork.Attr.
+	return unix.FcntlInt(b.file.Fd(), unix.F_DUPFD_CLOEXEC, 8)
+}
+
+// make replaces file.
+func (b *ownBinary) make() error {
 	if b.file != nil {
 		b.file.Close()
 		b.file = nil
 	}
 	own, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer own.Close()
-	fd, err = readOnly(own)
+	b.copy = false
+	fd, err := readOnly(own)
 	if failure, ok := errors.AsType[*vfork.Error](err); err == errElsewhere || ok && failure.Step == vfork.StepMount {
 		b.copy = true
 		fd, err = inMemory(own)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	own.Close()
-	above, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 8) // a jail's own descriptors come before: see vfork.Attr
-	unix.Close(fd)
-	if err != nil {
-		return 0, err
-	}
-	b.file = os.NewFile(uintptr(above), "jail")
-	return above, nil
+	b.file = os.NewFile(uintptr(fd), "jail")
+	return nil
 }
 
-// close closes the binary when no jail executes it any more.
+// close closes the binary. A start keeps the descriptor that it has from open.
 func (b *ownBinary) close() {
 	if b.file != nil {
 		b.file.Close()

@@ -141,16 +141,16 @@ func planOf(j *job, argv, env []string) (*jail.Plan, error) {
 func planFile(plan *jail.Plan) (fd int, err error) {
 	text, err := json.Marshal(plan)
 	if err != nil {
-		return 0, err
+		return -1, err
 	}
 	fd, err = unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0, descriptorError(err)
+		return -1, descriptorError(err)
 	}
 	for n := 0; len(text) > 0; text = text[n:] {
 		if n, err = unix.Write(fd, text); err != nil {
 			unix.Close(fd)
-			return 0, fmt.Errorf("write the plan of a sandbox: %w", err)
+			return -1, fmt.Errorf("write the plan of a sandbox: %w", err)
 		}
 	}
 	return fd, nil
