@@ -39,14 +39,15 @@ func (s *Search) Output(stream protocol.Stream, data []byte) {
 		return
 	}
 	m := matcher()
-	// A state depends on the last bytes only. After as many bytes of one stream, both states are equal.
-	all, _ := m.run(s.all, data[:min(len(data), longest)])
+	// Unless a word was found, a state depends on the last bytes only. After that many bytes of one stream, both
+	// states are equal.
+	all, crossed := m.run(s.all, data[:min(len(data), longest)])
 	end, found := m.run(s.streams[stream], data)
 	if len(data) >= longest {
 		all = end
 	}
 	s.streams[stream], s.all = end, all
-	s.found = found || m.final[all]
+	s.found = found || crossed
 }
 
 // Denied reports whether the sandbox has probably denied something to a run that ended with exitCode.
@@ -82,7 +83,8 @@ func newMachine(words []string) *machine {
 		}
 		m.final[at] = true
 	}
-	// shorter has the state of each state's longest end that begins a word, too. Short states come before long ones.
+	// shorter[s] is the state of the longest proper suffix of s that begins a word. The queue is ordered by the length
+	// of the states.
 	shorter, queue := make([]state, len(m.next)), []state{0}
 	for len(queue) > 0 {
 		at := queue[0]

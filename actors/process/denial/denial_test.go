@@ -2,6 +2,7 @@ package denial
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,7 @@ func TestDenied(t *testing.T) {
 		{"in a terminal", []out{{pty, "ls: x: Operation not per"}, {pty, "mitted\r\n"}}, 1, true},
 		{"over three chunks", []out{{stderr, "seC"}, {stderr, "c"}, {stderr, "omp"}}, 1, true},
 		{"over two streams", []out{{stdout, "land"}, {stderr, "lock"}}, 1, true},
+		{"over two streams, with much behind", []out{{stdout, "sand"}, {stderr, "box" + strings.Repeat("x", 100)}}, 1, true},
 		{"in a stream, around the other", []out{{stdout, "fail"}, {stderr, "x"}, {stdout, "ed to write file"}}, 1, true},
 		{"in a stream, around much of the other", []out{{stdout, "sand"}, {stderr, strings.Repeat("x", 100)}, {stdout, "box"}}, 1, true},
 		{"after a long chunk of the other stream", []out{{stdout, strings.Repeat("x", 100) + "sand"}, {stderr, "box"}}, 1, true},
@@ -55,18 +57,25 @@ func TestDenied(t *testing.T) {
 
 // A Search finds what a search in all of the output finds, however the output is cut.
 func TestSearchFindsWordsInPieces(t *testing.T) {
-	piece := rapid.Custom(func(t *rapid.T) string {
+	much := []string{"", "", "", strings.Repeat("x", longest-1), strings.Repeat("x", 2*longest)}
+	// A cut is a word in two pieces, of which something may be missing. Much text around them makes pieces longer than any word.
+	cut := rapid.Custom(func(t *rapid.T) []string {
 		word := rapid.SampledFrom(append(words, "x", " ")).Draw(t, "word")
 		if rapid.Bool().Draw(t, "upper") {
 			word = strings.ToUpper(word)
 		}
-		from := rapid.IntRange(0, len(word)).Draw(t, "from")
-		return word[from:rapid.IntRange(from, len(word)).Draw(t, "to")]
+		from, to := 0, len(word)
+		if rapid.Bool().Draw(t, "part") {
+			from = rapid.IntRange(0, len(word)).Draw(t, "from")
+			to = rapid.IntRange(from, len(word)).Draw(t, "to")
+		}
+		at := rapid.IntRange(from, to).Draw(t, "at")
+		return []string{rapid.SampledFrom(much).Draw(t, "before") + word[from:at], word[at:to] + rapid.SampledFrom(much).Draw(t, "after")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		var s Search
 		var all [protocol.PTY + 1]bytes.Buffer // at 0: all streams
-		for _, text := range rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces") {
+		for _, text := range slices.Concat(rapid.SliceOfN(cut, 0, 6).Draw(t, "cuts")...) {
 			stream := rapid.SampledFrom([]protocol.Stream{protocol.Stdout, protocol.Stderr}).Draw(t, "stream")
 			s.Output(stream, []byte(text))
 			all[0].WriteString(text)
