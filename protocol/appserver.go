@@ -77,6 +77,27 @@ type TerminalSize struct {
 	Cols uint16 `json:"cols" wire:"required"`
 }
 
+// NoSandbox is embedded in the params of starts that cannot be confined. The peer ignores its members. Ignoring them would
+// run a program unconfined whose client asked for a sandbox.
+type NoSandbox struct {
+	Sandbox           json.RawMessage `json:"sandbox,omitempty"` // nil: absent or null, as below
+	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
+	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
+}
+
+// Refused returns an error if the params of api have a member that asks for a sandbox.
+func (n NoSandbox) Refused(api string) *Error {
+	for _, m := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"sandbox", n.Sandbox}, {"sandboxPolicy", n.SandboxPolicy}, {"permissionProfile", n.PermissionProfile}} {
+		if m.value != nil {
+			return Errorf(KindUnsupported, CodeInvalidParams, "%s is not a member of %s, whose programs are not confined: use process/start with `sandbox`, or command/exec with `command` and `sandboxPolicy` or `permissionProfile`", m.name, api)
+		}
+	}
+	return nil
+}
+
 // ProcessSpawnParams starts a program. The ProcessHandle may be used again after the
 // SpawnExitedNotification.
 type ProcessSpawnParams struct {
@@ -93,6 +114,8 @@ type ProcessSpawnParams struct {
 	TimeoutMs      Limit `json:"timeoutMs,omitzero"`      // absent: 10 s
 
 	Env map[string]*string `json:"env,omitempty"` // added to the server's; nil: unset
+
+	NoSandbox
 }
 
 // ProcessWriteStdinParams writes to stdin, then closes stdin, or does either.
@@ -153,6 +176,7 @@ type CommandExecParams struct {
 	// Who may do what: see Sandbox. Nil: absent or null.
 	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
 	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
+	StartSandbox      json.RawMessage `json:"sandbox,omitempty"` // of process/start: refused
 }
 
 // CommandExecResult says how a command has ended. Streamed output is not repeated.
@@ -195,6 +219,8 @@ type FirstExecParams struct {
 	Env  map[string]string `json:"env" wire:"required"` // the whole environment
 	TTY  bool              `json:"tty" wire:"required"` // false: there is no stdin
 	Arg0 *string           `json:"arg0,omitempty"`
+
+	NoSandbox
 }
 
 // FirstExecResult has the server's name for a program: session-1, session-2, … of this

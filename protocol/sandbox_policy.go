@@ -70,6 +70,8 @@ func (p absolutePath) Validate() error {
 // an *Error.
 func (p CommandExecParams) Sandbox(cwd string) (*Sandbox, error) {
 	switch {
+	case p.StartSandbox != nil: // the peer ignores it, and runs the command unconfined
+		return nil, Errorf(KindUnsupported, CodeInvalidParams, "sandbox is not a member of command/exec: send `sandboxPolicy` or `permissionProfile`, or use process/start")
 	case p.PermissionProfile != nil && p.SandboxPolicy != nil:
 		return nil, Errorf(KindParams, CodeInvalidRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
 	case p.PermissionProfile != nil:

@@ -12,6 +12,9 @@ import (
 type first struct{}
 
 func (t *Translator) first(p protocol.FirstExecParams) (*Spec, *protocol.Error) {
+	if err := p.Refused(first{}.API()); err != nil {
+		return nil, err
+	}
 	if len(p.Argv) == 0 {
 		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidParams, "argv must not be empty")
 	}

@@ -12,6 +12,9 @@ type spawn struct{}
 
 func (t *Translator) spawn(p protocol.ProcessSpawnParams) (*Spec, *protocol.Error) {
 	d := spawn{}
+	if err := p.Refused(d.API()); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(p.Command) == 0:
 		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "command must not be empty")
