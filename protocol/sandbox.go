@@ -39,8 +39,9 @@ type SandboxKind string
 
 const (
 	SandboxPath SandboxKind = "path" // Path, and what is below it
-	// SandboxGlob is every path that matches Path. Path is a pattern: absolute, relative to Sandbox.Cwd, or, after
-	// SandboxGlobInRoots, relative to each of Sandbox.WorkspaceRoots.
+	// SandboxGlob is every file that matches Path, and the target of every link that matches. A directory matches only if
+	// Path has no wildcard. Path is a pattern: absolute, relative to Sandbox.Cwd, or, after SandboxGlobInRoots, relative
+	// to each of Sandbox.WorkspaceRoots.
 	SandboxGlob     SandboxKind = "glob_pattern"
 	SandboxRoot     SandboxKind = "root"      // everything; Path is empty
 	SandboxMinimal  SandboxKind = "minimal"   // what most programs need to run: /usr and the like; Path is empty
@@ -68,8 +69,8 @@ const (
 // start.
 const maxSandboxPaths = 1024
 
-// ReadOnlySandbox returns the Sandbox of a program that may read everything, and write nothing. Without network. The first of
-// the absolute paths is its Cwd.
+// ReadOnlySandbox returns the Sandbox of a program that may read everything, and write nothing. roots are absolute paths: the
+// workspace. roots[0] is also Cwd; without roots Cwd is empty. The program has no network.
 func ReadOnlySandbox(roots ...string) *Sandbox {
 	s := &Sandbox{Restricted: true, WorkspaceRoots: roots, Entries: []SandboxEntry{{Kind: SandboxRoot, Access: SandboxRead}}}
 	if len(roots) > 0 {
@@ -79,8 +80,8 @@ func ReadOnlySandbox(roots ...string) *Sandbox {
 }
 
 // WorkspaceSandbox returns the Sandbox of a program that may read everything, and write to roots and to temporary
-// directories, except to files in roots by which other programs are told what to run. Without network. The first of the absolute paths is
-// its Cwd.
+// directories, except to .git, .agents, .codex and .aws in roots. roots are absolute paths: the workspace. roots[0] is also
+// Cwd; without roots Cwd is empty. The program has no network.
 func WorkspaceSandbox(roots ...string) *Sandbox {
 	s := ReadOnlySandbox(roots...)
 	for _, kind := range []SandboxKind{SandboxProjectRoots, SandboxSlashTmp, SandboxTmpdir} {
@@ -102,8 +103,7 @@ func (s *Sandbox) NeedsCwd() bool {
 	return false
 }
 
-// Confines reports whether s keeps a program from some files: a sandbox that is Disabled, or not Restricted, or with write
-// access to everything, does not.
+// Confines reports whether s restricts files and has no entry that makes "/" writable. Confines of nil is false.
 func (s *Sandbox) Confines() bool {
 	confines := s != nil && !s.Disabled && s.Restricted
 	if confines {

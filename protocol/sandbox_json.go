@@ -184,7 +184,7 @@ func (l windowsSandboxLevel) Validate() error {
 
 func (m proxySettingsMode) Validate() error { return oneOf(m, "reconcile", "preserve") }
 
-// Validate refuses values other than the constants, and the old name of SandboxDeny, `none`, is one of them.
+// Validate accepts the constants, and none, the old name of SandboxDeny.
 func (a SandboxAccess) Validate() error {
 	return oneOf(a, SandboxRead, SandboxWrite, SandboxDeny, "none")
 }
@@ -306,7 +306,8 @@ func (p specialPath) Validate() error {
 	return within("kind", oneOf(p.Kind, "root", "minimal", "project_roots", "tmpdir", "slash_tmp", "unknown"))
 }
 
-// sandbox returns what p asks for. An *Error is of a sandbox that is not of this server.
+// sandbox returns what p asks for. An *Error means that this server does not support the sandbox; any other error means that
+// a member is wrong.
 func (p *sandboxParams) sandbox() (*Sandbox, error) {
 	switch {
 	case p.UseLegacyLandlock:

@@ -40,7 +40,8 @@ func (call *fileCall) confines(writes bool) bool {
 	return s != nil && !s.Disabled && s.Restricted && (writes || call.required || !s.ReadsAll())
 }
 
-// on returns who makes a call. Only call.do may call on: it waits for disks.
+// on returns who makes a call. Where a sandbox is required, a read without one is allowed only if the operator has a default.
+// Only call.do may call on: it waits for disks.
 func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) {
 	switch {
 	case call.required && !call.sandbox.Confines() && (writes || call.sandbox != nil || !call.byDefault):
@@ -69,8 +70,8 @@ func (call *fileCall) on(ctx context.Context, writes bool) (files.Calls, error) 
 const (
 	// maxViews is how many sandboxes a connection keeps resolved.
 	maxViews = 4
-	// viewShare is how many times as long as its look-up a view is used. So look-ups take a tenth of the time at most.
-	// maxViewTime is the longest. A look-up of less than minLookUp is made for each call.
+	// A view is used for viewShare times the duration of its look-up, so look-ups take a tenth of the time, or for maxViewTime
+	// if that is shorter. A view whose look-up took less than minLookUp is not kept.
 	viewShare   = 10
 	maxViewTime = 5 * time.Second
 	minLookUp   = 2 * time.Millisecond

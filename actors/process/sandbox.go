@@ -42,8 +42,9 @@ func confine(spec *child.Spec, params *protocol.ProcessStartParams) (*confined, 
 	return &confined{enforced: true}, looksError(s, params.Ready, params.Liveness)
 }
 
-// looksError refuses looks of the server, which is outside the sandbox, at places that the program is kept from. The
-// program could otherwise lead the server there, by a link. A probe by a command is within the sandbox.
+// looksError refuses readiness and liveness checks that the server makes outside the sandbox, if the program may not go there
+// itself. Otherwise the program could lead the server there by a link. Probes by a command run in the sandbox, and are
+// allowed.
 func looksError(s *protocol.Sandbox, ready *protocol.Ready, liveness *protocol.Liveness) *protocol.Error {
 	if liveness != nil && liveness.Probe != nil && liveness.Probe.HTTP != "" && !s.Network {
 		return networkError("liveness.probe.http")

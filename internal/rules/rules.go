@@ -1,4 +1,4 @@
-// Package rules has the policy of a server: the programs, directories, files and variables of each identity.
+// Package rules has the policy of a server: the programs, directories, files, variables and sandboxes of each identity.
 // The package decides by paths and names. Its callers resolve links.
 package rules
 
