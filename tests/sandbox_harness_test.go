@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
 )
 
 // The tests of sandboxes run with a server that is root, and with a server that is an ordinary user. If the tests
@@ -113,42 +115,10 @@ func (w *warden) own(t *testing.T, path string) {
 	}
 }
 
-// needsSandbox skips the test if this machine permits no sandbox. A machine that says that it permits user namespaces
-// must permit a sandbox to root.
+// needsSandbox skips the test if this machine permits no sandbox to the user of the warden. TestSandboxRefused tests such a machine.
 func (w *warden) needsSandbox(t *testing.T) {
 	t.Helper()
-	if err := mayNamespace(w); err != nil {
-		w.wantRefusal(t, err)
-	}
-}
-
-// mayNamespace makes namespaces and mounts like those of a sandbox, as the user of the warden and without the server.
-func mayNamespace(w *warden) error {
-	cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--mount-proc", "true")
-	cmd.Dir = "/"
-	w.as(cmd)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
-// wantRefusal tests that a machine without namespaces runs no program that asked for a sandbox, and then skips the test.
-func (w *warden) wantRefusal(t *testing.T, why error) {
-	t.Helper()
-	text, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
-	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n > 0 && w.uid == 0 && os.Getenv("CI") != "" {
-		t.Fatalf("root may make no namespaces (%v), although max_user_namespaces is %d: a sandbox cannot be tested here", why, n)
-	}
-	y := w.yard(t)
-	code, message := y.refused("touch ran", nil)
-	if code != -32603 {
-		t.Errorf("a start without namespaces (%v) was answered with %d %s, want -32603", why, code, message)
-	}
-	if _, err := os.Lstat(y.w + "/ran"); err == nil {
-		t.Error("a program that asked for a sandbox runs without one")
-	}
-	t.Skipf("this machine permits no namespaces: %v. The start was refused: %s", why, message)
+	testnamespaces.Need(t, w.uid)
 }
 
 // --- policies ---

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
 	"github.com/b6f6fdd7/troupe/internal/rules"
+	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -36,11 +36,7 @@ type jailed struct {
 // newJailed skips the test if the system permits no namespaces. hidden are names of files of the server.
 func newJailed(t testing.TB, hidden ...string) *jailed {
 	t.Helper()
-	probe := exec.Command("true")
-	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
-	if err := probe.Run(); err != nil {
-		t.Skipf("this system permits no namespaces: %v", err)
-	}
+	testnamespaces.Need(t, os.Getuid())
 	dir, err := os.MkdirTemp("/var/tmp", "files-in-a-jail-") // not below /tmp, which sandboxes may write
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
