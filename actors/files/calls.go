@@ -8,8 +8,8 @@ import (
 )
 
 // Calls makes the calls about files of a client: Local in this process, package remote in a sandbox. A call may take as
-// long as its disk does. A call ends with an error if its context is done, at the latest when the disk answers. Any
-// goroutine may call the methods.
+// long as its disk does. A call whose context is done may return early with an error; a call that waits for a disk may also
+// finish. Any goroutine may call the methods.
 type Calls interface {
 	// Open opens a regular file. The mode "" means FsRead.
 	Open(ctx context.Context, at At, mode protocol.FsMode) (Opened, error)
@@ -50,7 +50,8 @@ type Opened struct {
 
 // Replacing is a new file that has no place yet. Its owner calls one of the methods, once.
 type Replacing interface {
-	// Commit puts the new file in the place of the old. If Commit fails, no trace of the new file remains.
+	// Commit puts the new file in the place of the old. If Commit fails, no trace of the new file remains. If ctx ends first, the
+	// new file may have its place, or get it later.
 	Commit(ctx context.Context) error
 	// Abort removes every trace of the new file.
 	Abort()
@@ -77,7 +78,7 @@ func ReadFile(ctx context.Context, on Calls, at At, max int, hold Hold) ([]byte,
 }
 
 // WriteFile replaces the content of a file by data. Readers see either the old content or the new content. If WriteFile
-// fails, the old content stays.
+// fails, the old content stays. If ctx ends first, the new content may be there, or come later.
 func WriteFile(ctx context.Context, on Calls, at At, data []byte) error {
 	o, err := on.Open(ctx, at, protocol.FsReplace)
 	if err != nil {

@@ -199,6 +199,11 @@ func (c *Client) drop(answered <-chan reply) {
 			(&replacing{client: c, id: a.Replacing}).abort()
 		}
 	case <-c.ended:
+		select {
+		case a := <-answered: // before the end
+			a.discard()
+		default:
+		}
 	}
 }
 
@@ -252,6 +257,9 @@ func (r *replacing) Commit(ctx context.Context) error {
 		return err
 	}
 	_, err := r.client.do(ctx, request{Op: opCommit, Replacing: r.id}, nil, nil)
+	if err != nil && ctx.Err() != nil {
+		go r.abort() // perhaps nothing was sent; after opCommit, opAbort does nothing
+	}
 	return err
 }
 

@@ -266,21 +266,86 @@ func TestLateAnswer(t *testing.T) {
 	for range Workers {
 		<-c.slots
 	}
-	for {
-		// The abort may come after the places are free.
-		entries, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
-		left := 0
-		for _, e := range entries {
-			if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, dir) {
-				left++
-			}
-		}
-		if left == 0 {
-			break
-		}
+	for openUnder(t, dir) > 0 { // the abort may come after the places are free
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// openUnder returns how many descriptors of files below dir this program has, also of files without a name.
+func openUnder(t *testing.T, dir string) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	for _, e := range entries {
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, dir) {
+			n++
+		}
+	}
+	return n
+}
+
+// A Commit whose context ends leaves no new file in the jail, also if the Commit was never sent.
+func TestCommitWithoutTime(t *testing.T) {
+	c, _ := both(t, files.Local{})
+	dir := t.TempDir()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range 20 { // a Commit may be sent, or not
+		o, err := c.Open(t.Context(), at(dir, fmt.Sprint(i)), protocol.FsReplace)
+		must(t, err)
+		if err := o.Replaces.Commit(over); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	for openUnder(t, dir) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A late answer that comes just before the end of the jail is dropped, too.
+func TestLateAnswerBeforeTheEnd(t *testing.T) {
+	c := &Client{ended: make(chan struct{})}
+	close(c.ended)
+	for range 20 { // either may count first
+		f, err := os.Open(os.DevNull)
+		must(t, err)
+		answered := make(chan reply, 1)
+		answered <- reply{file: f}
+		c.drop(answered)
+		if err := f.Close(); err == nil {
+			t.Fatal("the file is open")
+		}
+	}
+}
+
+// A worker that cannot send a new file to the server finds it aborted by another worker.
+func TestEndOfNewFile(t *testing.T) {
+	ours, theirs := pair(t)
+	ourSocket, err := newSocket(ours)
+	must(t, err)
+	socket, err := newSocket(theirs)
+	must(t, err)
+	s := &server{socket: socket, calls: files.Local{}, under: make(map[uint64]*serving), replacing: make(map[uint64]files.Replacing)}
+	must(t, socket.raw.Control(func(fd uintptr) { // the answer must wait
+		for unix.Sendmsg(int(fd), make([]byte, 1<<10), nil, nil, unix.MSG_DONTWAIT) == nil {
+		}
+	}))
+	c := &serving{request: request{ID: 1, Op: opOpen, At: packPlace(place(t.TempDir(), "f")), Mode: protocol.FsReplace}}
+	c.ctx, c.cancel = context.WithCancel(t.Context())
+	made := make(chan struct{})
+	go func() {
+		s.make(c)
+		close(made)
+	}()
+	var r files.Replacing
+	for r == nil {
+		time.Sleep(time.Millisecond)
+		r = s.forgetAny()
+	}
+	r.Abort()
+	ourSocket.close()
+	<-made
+	socket.close()
 }
 
 type late struct {

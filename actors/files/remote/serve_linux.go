@@ -196,7 +196,9 @@ func (s *server) make(c *serving) {
 	sent := s.socket.send(data, with)
 	switch {
 	case a.Replacing != 0 && sent != nil:
-		s.forget(a.Replacing).Abort()
+		if r := s.forget(a.Replacing); r != nil { // else another worker, at its end, has aborted it
+			r.Abort()
+		}
 	case a.Replacing != 0: // open until opCommit or opAbort
 	case with != nil:
 		with.Close()

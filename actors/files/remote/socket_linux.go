@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // socket is an end of a SOCK_SEQPACKET of unix(7). One goroutine receives; any goroutine may send.
@@ -62,8 +64,11 @@ func (s *socket) receive(buf []byte) (data []byte, fd int, err error) {
 	var oob [64]byte
 	n, oobn, flags := 0, 0, 0
 	waitErr := s.raw.Read(func(of uintptr) bool {
-		n, oobn, flags, _, err = unix.Recvmsg(int(of), buf, oob[:], unix.MSG_CMSG_CLOEXEC)
-		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+		n, err = kernel.Retry(func() (n int, err error) {
+			n, oobn, flags, _, err = unix.Recvmsg(int(of), buf, oob[:], unix.MSG_CMSG_CLOEXEC)
+			return n, err
+		})
+		return !errors.Is(err, unix.EAGAIN)
 	})
 	if waitErr != nil {
 		return nil, -1, waitErr
@@ -125,8 +130,8 @@ func (s *socket) send(data []byte, file *os.File) error {
 
 func (s *socket) sendWith(data, oob []byte) (err error) {
 	waitErr := s.raw.Write(func(of uintptr) bool {
-		err = unix.Sendmsg(int(of), data, oob, nil, unix.MSG_NOSIGNAL)
-		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+		_, err = kernel.Retry(func() (int, error) { return 0, unix.Sendmsg(int(of), data, oob, nil, unix.MSG_NOSIGNAL) })
+		return !errors.Is(err, unix.EAGAIN)
 	})
 	if waitErr != nil {
 		return waitErr
