@@ -126,6 +126,9 @@ func shares(n int64) axis {
 		return clamp(-math.Log10(1-v) / powers)
 	}}
 	for p := range int(powers) + 1 {
+		if powers == 6 && p == 5 { // the number would touch the next one in a narrow window
+			continue
+		}
 		label := "0 %"
 		if p > 0 {
 			label = strconv.FormatFloat(100-100*math.Pow(10, -float64(p)), 'f', max(0, p-2), 64) + " %"

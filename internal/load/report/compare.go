@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/load/hist"
@@ -100,14 +101,18 @@ func CompareHTML(w io.Writer, before, after *result.Result) error {
 		}
 	}
 	class := "nothing"
-	if headlineOf(after).Class == "bad" {
+	then := headlineOf(after)
+	if then.Class == "bad" {
 		class = "bad"
+	}
+	if !strings.HasPrefix(then.Rest, "in ") && !strings.HasPrefix(then.Rest, "ended ") { // 2 findings, 0 wrong bytes in 1 GiB
+		then.Big += ","
 	}
 	p := page{
 		Title:    "Load tests: before and after",
 		Kicker:   kicker(after),
 		Footer:   "Written by troupe load.",
-		Headline: headline{class, "Before and after", fmt.Sprintf("%s better, %d worse. Afterwards: %s %s", several(int64(better), "figure"), worse, headlineOf(after).Big, headlineOf(after).Rest)},
+		Headline: headline{class, "Before and after", fmt.Sprintf("%s better, %d worse. Afterwards: %s %s", several(int64(better), "figure"), worse, then.Big, then.Rest)},
 		Tiles: []tile{
 			{"wide", "before", headlineOf(before).Big, []string{kicker(before)}},
 			{"wide", "after", headlineOf(after).Big, []string{kicker(after)}},

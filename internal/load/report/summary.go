@@ -29,7 +29,9 @@ func headlineOf(r *result.Result) headline {
 		if good < total || total == 0 || !r.Right() {
 			h.Class = "bad"
 		}
-		h.Rest = strings.Join(append([]string{h.Rest}, faults(r)...), ", ")
+		if f := faults(r); f != "" {
+			h.Rest += ", " + f
+		}
 		return h
 	}
 	h := headline{Class: "good", Big: several(n(result.WrongBytes), "wrong byte")}
@@ -54,26 +56,35 @@ func headlineOf(r *result.Result) headline {
 	if cuts := n(result.Cuts); cuts > 0 {
 		where = append(where, "through "+several(cuts, "cut"))
 	}
-	if f := faults(r); len(f) > 0 {
+	if f := faults(r); f != "" {
 		h.Class = "bad"
-		where = append(where, f...)
+		where = append(where, f)
 	}
 	h.Rest = strings.Join(where, ", ")
 	return h
 }
 
-// faults says why a run is no success, although all that was checked may be right.
-func faults(r *result.Result) (list []string) {
+// faults says why a run is no success, although all that was checked may be right: but 1 problem and 1 of 2 SLOs missed. It returns "" for a
+// success.
+func faults(r *result.Result) string {
+	var list []string
 	if lost := r.Counts[result.LostSessions]; lost > 0 {
-		list = append(list, "but "+several(lost, "lost session"))
+		list = append(list, several(lost, "lost session"))
 	}
 	if n := len(r.Problems); n > 0 {
-		list = append(list, "but "+several(int64(n), "problem"))
+		list = append(list, several(int64(n), "problem"))
 	}
 	if missed := missedSLOs(r); missed > 0 {
-		list = append(list, fmt.Sprintf("but %d of %s missed", missed, several(int64(len(r.SLOs)), "SLO")))
+		list = append(list, fmt.Sprintf("%d of %s missed", missed, several(int64(len(r.SLOs)), "SLO")))
 	}
-	return list
+	last := len(list) - 1
+	switch {
+	case last < 0:
+		return ""
+	case last == 0:
+		return "but " + list[0]
+	}
+	return "but " + strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
 // several returns a number and a word: 1 cut, 1,203 cuts.
