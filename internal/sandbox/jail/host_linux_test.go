@@ -155,6 +155,23 @@ func TestEnterShm(t *testing.T) {
 		// All of /dev/shm, and what of it the policy denies.
 		p = confined(sandbox.Read, w, at(t, sandbox.Write, "/dev/shm"), at(t, sandbox.Deny, directory+"/O"), at(t, sandbox.Read, w))
 		check(t, uid, p, try("write", "new").gives("EROFS"), try("read", directory+"/O").gives("EACCES"), try("read", w+"/f").gives("f"))
+
+		// What is allowed below a denied directory, also in a view that begins empty.
+		for _, root := range []sandbox.Access{sandbox.Read, sandbox.Deny} {
+			p = confined(root, w+"/.git", at(t, sandbox.Deny, directory), at(t, sandbox.Write, w), at(t, sandbox.Read, w+"/.git"), at(t, sandbox.Deny, w+"/f"))
+			check(t, uid, p,
+				try("cwd").gives(w+"/.git"),
+				try("write", w+"/new").gives("ok"),
+				try("write", "config").gives("EROFS"),
+				try("read", w+"/f").gives("EACCES"),
+				try("ls", directory).gives("EACCES"),
+				try("read", directory+"/O").gives("ENOENT"),
+				try("write", directory+"/own").gives("EACCES", "EROFS"),
+				try("rename", directory, "/dev/shm/own").gives("EBUSY"),
+				try("write", "/dev/shm/own").gives("ok"),
+			)
+			os.Remove(w + "/new")
+		}
 	})
 }
 

@@ -98,7 +98,7 @@ func (v *view) aboveAccess(p *placing) sandbox.Access {
 }
 
 // holder is the denied directory in which the way to p must be made, because everything above p is denied up to there. It is nil
-// if that directory is "/", or if p lies in something visible.
+// if that directory is "/", or if p lies in something visible. /dev/shm is visible in every view.
 func (v *view) holder(p *placing) *placing {
 	above := p.above
 	if above == nil || above.Access != sandbox.Deny {
@@ -107,7 +107,7 @@ func (v *view) holder(p *placing) *placing {
 	for above.above != nil && above.above.Access == sandbox.Deny {
 		above = above.above
 	}
-	if above.above == nil && v.policy.Root == sandbox.Deny {
+	if above.above == nil && v.policy.Root == sandbox.Deny && !inShm(above) {
 		return nil
 	}
 	return above
@@ -300,6 +300,9 @@ func (v *view) own(p *placing) bool {
 	return p.above == nil || !p.above.placed && v.own(p.above)
 }
 
+// inShm reports whether p lies in /dev/shm.
+func inShm(p *placing) bool { return strings.HasPrefix(p.Path.Path, "/dev/shm/") }
+
 // placeOwn mounts a path in /dev or /proc. The view's own devices and processes stay as they are, unless the policy denies
 // them: no policy gives a program the devices and processes of the server. Other paths, such as those in /dev/shm, are
 // mounted as anywhere.
@@ -307,6 +310,17 @@ func (v *view) placeOwn(p *placing) error {
 	switch {
 	case p.above != nil && p.above.Access == sandbox.Deny:
 		return nil
+	case p.holds && inShm(p):
+		if err := v.mountPoint(poolShm, strings.TrimPrefix(p.Path.Path, "/dev/shm"), unix.S_IFDIR); err != nil {
+			return err
+		}
+		target, err := lookup(v.root, p.Path.Path)
+		if err != nil {
+			return exchanged(p, err)
+		}
+		defer unix.Close(target)
+		p.placed = true
+		return v.mask(p, target)
 	case p.Access == sandbox.Deny || p.Kind == sandbox.Missing:
 		target, err := lookup(v.root, p.Path.Path)
 		if err == unix.ENOENT || err == unix.ENOTDIR {
@@ -342,8 +356,8 @@ func (v *view) placeOwn(p *placing) error {
 	if p.Kind == sandbox.File {
 		kind = unix.S_IFREG
 	}
-	if inShm, ok := strings.CutPrefix(name, "/shm/"); ok {
-		err = v.mountPoint(poolShm, "/"+inShm, kind)
+	if inShm(p) {
+		err = v.mountPoint(poolShm, strings.TrimPrefix(name, "/shm"), kind)
 	} else {
 		err = v.mountPoint(poolDev, name, kind)
 	}
