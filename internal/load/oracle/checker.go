@@ -56,12 +56,6 @@ type Checker struct {
 	seq uint64
 }
 
-// A mark has the places of a run's streams after the event seq.
-type mark struct {
-	seq uint64
-	at  [2]int64 // -1: unknown
-}
-
 // maxBody bounds the body of a line, since a Checker may hold a line.
 const maxBody = 64 << 10
 
@@ -165,7 +159,7 @@ func (c *Checker) Event(e *Event, at time.Time) {
 	}
 	c.apply(e)
 	c.st.Seq = max(c.st.Seq, e.Seq)
-	m := mark{seq: e.Seq, at: [2]int64{-1, -1}}
+	m := mark{seq: e.Seq, at: [2]int64{-1, -1}, sum: sumOf(e)}
 	for i, r := range c.readers() {
 		if r.bad == nil && !r.fresh && r.pos == r.front {
 			m.at[i] = r.pos
@@ -326,136 +320,6 @@ func (c *Checker) learn(number uint64) {
 			}
 			r.take(again)
 		}
-	}
-}
-
-// answered checks an answer about stdin.
-func (c *Checker) answered(r *reader, n int64, a stream.Answer) {
-	s := &c.answers
-	if c.o.Answer != nil {
-		c.o.Answer(a.Bytes, a.End, c.now)
-	}
-	if s.wrong {
-		return
-	}
-	wrong := func(at, n int64, detail string) {
-		s.wrong = true
-		r.seenNow()
-		c.report(Finding{Kind: Stdin, Run: r.run, Offset: at, Bytes: n, Detail: detail}, r.since)
-	}
-	block := c.spec.Stdout.Block
-	switch {
-	case a.Wrong != stream.NoneWrong:
-		wrong(a.Wrong, a.Bytes-a.Wrong, "the program read another byte than the one that was sent")
-		return
-	case s.end || a.Bytes < s.bytes:
-		wrong(s.bytes, 0, fmt.Sprintf("an answer about %d bytes came after one about %d", a.Bytes, s.bytes))
-		return
-	case block > 0 && !a.End && a.Bytes != (n+1)*block:
-		wrong(s.bytes, 0, fmt.Sprintf("answer %d is about %d bytes, want %d", n+1, a.Bytes, (n+1)*block))
-		return
-	case a.Bytes-s.bytes > 1<<30:
-		wrong(s.bytes, a.Bytes-s.bytes, fmt.Sprintf("an answer is about %d bytes, and the one before about %d", a.Bytes, s.bytes))
-		return
-	}
-	key := c.base.Run(0, "stdin")
-	var p [4096]byte
-	at := s.bytes
-	for s.bytes < a.Bytes {
-		q := p[:min(int64(len(p)), a.Bytes-s.bytes)]
-		key.Fill(q, s.bytes)
-		s.digest = s.digest.Add(q)
-		s.bytes += int64(len(q))
-	}
-	s.end = a.End
-	if s.digest != a.Digest {
-		wrong(at, a.Bytes-at, fmt.Sprintf("the digest of the bytes that the program read is %016x, want %016x", uint64(a.Digest), uint64(s.digest)))
-	}
-}
-
-// resume begins the repeats after seq.
-func (c *Checker) resume(seq uint64) {
-	if seq >= c.st.Seq { // the next event must be new, even if repeats of an earlier resume were cut off
-		c.again, c.next = false, max(c.next, c.st.Seq+1)
-		return
-	}
-	c.again = true
-	c.next = seq + 1
-	c.repeats = c.placesAfter(seq)
-}
-
-// placesAfter returns the places of the present run's streams after an event.
-func (c *Checker) placesAfter(seq uint64) [2]int64 {
-	m := c.marks[seq%uint64(len(c.marks))]
-	switch {
-	case seq+1 == c.first:
-		return [2]int64{}
-	case m.seq == seq && seq >= c.first: // otherwise m is of the run before
-		return m.at
-	}
-	return [2]int64{-1, -1}
-}
-
-// repeat checks a repeated event.
-func (c *Checker) repeat(e *Event) {
-	from := e.Seq
-	if e.Kind == "gap" && e.From != 0 {
-		from = e.From
-	}
-	if from > c.next {
-		c.seqFinding(SeqHole, e, fmt.Sprintf("seq %d came after %d, in what comes again after a resume", from, c.next-1))
-	} else if from < c.next {
-		c.seqFinding(SeqAgain, e, fmt.Sprintf("seq %d came after %d, in what comes again after a resume", from, c.next-1))
-	}
-	hole := from != c.next
-	c.next = max(c.next, e.Seq+1)
-	if e.Kind == "gap" { // after a takeover, the server has dropped events acknowledged by the old connection
-		c.repeats = c.placesAfter(e.Seq)
-		return
-	}
-	if e.Seq < c.first { // of a run before
-		c.repeats = c.placesAfter(e.Seq)
-		return
-	}
-	i := 0
-	r := c.reader(e.Stream)
-	if r == nil || e.Kind != "output" {
-		return
-	}
-	if r == c.err {
-		i = 1
-	}
-	at := &c.repeats[i]
-	if hole {
-		*at = -1
-	}
-	data := e.Data
-	if *at < 0 {
-		k, place, _, ok := r.text.find(data, 0)
-		if !ok {
-			return // too short to find its place; the bytes were checked before
-		}
-		back := r.text.matchBack(data[:k], place)
-		if k > back {
-			r.seenNow()
-			r.since = c.eventSeen(e)
-			r.found(Foreign, place-int64(k), int64(k-back), nil, data[:k-back], "in an event that came again after a resume")
-		}
-		data, *at = data[k-back:], place-int64(back)
-	}
-	n := r.text.match(data, *at)
-	c.st.Checked += int64(n)
-	if n < len(data) {
-		r.since = c.eventSeen(e)
-		want := r.want(*at+int64(n), int64(min(64, len(data)-n)))
-		r.found(Altered, *at+int64(n), int64(len(data)-n), want, data[n:], "an event came again after a resume with other bytes, from here on")
-		*at = -1
-		return
-	}
-	*at += int64(n)
-	if *at > r.front && r.bad == nil && !r.fresh {
-		r.since = c.eventSeen(e)
-		r.found(Altered, r.front, *at-r.front, nil, nil, "an event came again after a resume with more bytes than before")
 	}
 }
 

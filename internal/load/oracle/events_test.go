@@ -89,6 +89,16 @@ func TestEvents(t *testing.T) {
 			w.event(exited)
 			w.event(closed)
 		}, []Kind{Foreign}},
+		"marks of unknown bytes after the end": {func(w *watch) {
+			w.output(append(bytes.Clone(p), aDigit, aHex, aLetter, nothing))
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Foreign}},
+		"nothing after the end": {func(w *watch) {
+			w.output(append(bytes.Clone(p), nothing, nothing))
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Foreign}},
 		"restarted": {func(w *watch) {
 			w.output(p)
 			w.event(exited)
@@ -233,6 +243,38 @@ func TestObserver(t *testing.T) {
 		w.at(2, Event{Kind: "output", Stream: protocol.Stdout, Data: p})
 		w.end()
 		w.want(t, SeqHole)
+		garbage := bytes.Repeat([]byte("garbage "), 10000)
+		w = watchOf(t, s)
+		w.output(p[:900])
+		w.at(20, Event{Kind: "gap", From: 2})
+		w.output(garbage)
+		w.end()
+		w.want(t, Foreign)
+		if len(w.found) != 1 || w.found[0].Bytes != int64(len(garbage)) {
+			t.Errorf("%s: %d bytes without a place after a gap: found\n%s", name, len(garbage), w.text())
+		}
+		w = watchOf(t, s)
+		w.output(p[:900])
+		w.at(20, Event{Kind: "gap", From: 2})
+		w.output(append(bytes.Clone(garbage[:100]), p[1300:]...))
+		w.end()
+		w.want(t, Foreign)
+		if len(w.found) != 1 || w.found[0].Bytes != 100 || w.found[0].Offset != 1200 {
+			t.Errorf("%s: 100 bytes after a gap, and before the bytes from 1300 on: found\n%s", name, w.text())
+		}
+		for n := range 300 { // the program is killed, and n bytes do not tell their place for certain
+			for _, from := range []int{1000, len(p) - 200} {
+				w = watchOf(t, s)
+				w.output(p[:900])
+				w.at(20, Event{Kind: "gap", From: 2})
+				w.output(p[from:min(from+n, len(p))])
+				w.Killed()
+				w.event(Event{Kind: "exited", Run: 1, Code: 137, Signal: "SIGKILL"})
+				w.event(Event{Kind: "closed"})
+				w.End(began)
+				w.want(t)
+			}
+		}
 	}
 }
 

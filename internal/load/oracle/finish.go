@@ -14,6 +14,8 @@ func (r *reader) finish(killed bool) {
 	}
 	if r.bad != nil && !r.fresh {
 		r.finishBad(killed)
+	} else if n := r.lost + int64(len(r.bad)); r.fresh && t.keyed && n > int64(4*t.window()) { // fewer right bytes may have no certain place
+		r.found(Foreign, r.front, n, nil, r.bad, "after a gap")
 	}
 	r.bad = nil
 	r.flush()

@@ -233,6 +233,29 @@ func TestTampered(t *testing.T) {
 	}
 }
 
+// TestDoubledDigits: the digits of line numbers look alike, so the doubled end of a number may have a place in later lines, too. The
+// finding is about the doubled bytes all the same.
+func TestDoubledDigits(t *testing.T) {
+	for _, name := range []string{"lines", "short", "answers"} {
+		s := specs[name]
+		p := makeRun(s, 5, contentOf(name))
+		line := int(watchOf(t, s).out.text.line)
+		for begin := stream.HelloSize; begin+line <= len(p)-stream.EndSize; begin += line {
+			for from := begin; from < begin+5; from += 2 {
+				n := begin + 10 - from // the rest of the number
+				w := watchOf(t, s)
+				for _, c := range tampers[Doubled](p, from, n) {
+					w.output([]byte{c})
+				}
+				w.end()
+				if len(w.found) != 1 || !w.found[0].explains(s, Doubled, p, nil, from, n) || w.found[0].Kind != Doubled || w.found[0].Bytes != int64(n) {
+					t.Errorf("%s: %d bytes doubled at %d: found\n%s", name, n, from, w.text())
+				}
+			}
+		}
+	}
+}
+
 // explains reports whether a finding names the fault that made q from p. If several faults have the same outcome, any of them is right.
 func (f Finding) explains(s Spec, kind Kind, p, q []byte, from, n int) bool {
 	off, bytesOff := int(f.Offset)-from, int(f.Bytes)-n

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -28,6 +29,59 @@ func TestResumeAfterResume(t *testing.T) {
 	} {
 		e.Stream = protocol.Stdout
 		c.Event(&e, time.Now())
+	}
+}
+
+// TestOtherRepeats: an event that comes again after a resume is the same event.
+func TestOtherRepeats(t *testing.T) {
+	s := specs["plain"]
+	s.Restarts = true
+	p := makeRun(s, 5, 400)
+	out := func(p []byte) Event { return Event{Kind: "output", Stream: protocol.Stdout, Data: p} }
+	var first []Event
+	for i := range len(p) { // in pieces too short to tell their place
+		first = append(first, out(p[i:i+1]))
+	}
+	first = append(first[len(first)-40:], Event{Kind: "exited", Run: 1}, Event{Kind: "restarted", Run: 2}, out(makeRun(s, 6, 400)[:300]))
+	first = append([]Event{out(p[:len(p)-40])}, first...)
+	last := len(first) - 1
+	for name, test := range map[string]struct {
+		i    int // of the changed event
+		e    Event
+		want []Kind
+	}{
+		"the same":                       {1, first[1], nil},
+		"another byte of the run before": {20, out([]byte("!")), []Kind{Order}},
+		"another code":                   {last - 2, Event{Kind: "exited", Run: 1, Code: 77}, []Kind{Order}},
+		"another signal":                 {last - 2, Event{Kind: "exited", Run: 1, Signal: "SIGSEGV"}, []Kind{Order}},
+		"another run":                    {last - 1, Event{Kind: "restarted", Run: 3}, []Kind{Order}},
+		"another kind":                   {last, Event{Kind: "exited", Run: 2}, []Kind{Order}},
+		"another stream":                 {last, Event{Kind: "output", Stream: protocol.Stderr, Data: first[last].Data}, []Kind{Order}},
+		"fewer bytes":                    {last, out(first[last].Data[:299]), []Kind{Order}},
+		"more bytes":                     {last, out(makeRun(s, 6, 400)[:301]), []Kind{Altered}},
+		"other bytes":                    {last, out(append(bytes.Clone(first[last].Data[:299]), '!')), []Kind{Altered}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for from := range test.i {
+				w := watchOf(t, s)
+				for _, e := range first {
+					w.event(e)
+				}
+				w.Event(&Event{Kind: "resumed", Seq: uint64(from)}, began)
+				w.seq = uint64(from)
+				for i, e := range first[from:] {
+					if from+i == test.i {
+						e = test.e
+					}
+					w.event(e)
+				}
+				w.output(makeRun(s, 6, 400)[300:])
+				w.event(Event{Kind: "exited", Run: 2})
+				w.event(Event{Kind: "closed"})
+				w.End(began)
+				w.want(t, test.want...)
+			}
+		})
 	}
 }
 

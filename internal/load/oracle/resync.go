@@ -125,6 +125,9 @@ func (r *reader) settle(bad []byte, to int64) {
 	if r.fresh {
 		r.fresh = false
 		r.flush()
+		if n := r.lost + int64(len(bad)); n > 0 {
+			r.found(Foreign, max(r.front, to-n), n, nil, bad, "after a gap")
+		}
 		if to >= r.front {
 			r.pos, r.front = to, to
 			return
@@ -205,7 +208,7 @@ func (r *reader) addHole(from, to int64) {
 func (r *reader) extra(bad []byte, at int64) {
 	n := int64(len(bad))
 	if r.lost == 0 && n <= at {
-		if want := r.want(at-n, n); fitsAll(want, bad) {
+		if r.again(bad, at) {
 			r.found(Doubled, at-n, n, nil, bad, "")
 			return
 		}
@@ -228,10 +231,17 @@ func (r *reader) extra(bad []byte, at int64) {
 	r.found(Foreign, at, r.lost+n, nil, bad, r.c.whose(r, bad))
 }
 
-// early reports whether bad has expected bytes of a later place. Then early leaves a hole for the bytes before.
+// again reports whether bad has the bytes before position at once more.
+func (r *reader) again(bad []byte, at int64) bool {
+	n := int64(len(bad))
+	return n <= at && fitsAll(r.want(at-n, n), bad)
+}
+
+// early reports whether bad has expected bytes of a later place, and not the last bytes once more: the numbers of lines look alike. Then early
+// leaves a hole for the bytes before.
 func (r *reader) early(bad []byte) bool {
 	n := int64(len(bad))
-	if r.lost > 0 || n < 4 || r.pos < r.front {
+	if r.lost > 0 || n < 4 || r.pos < r.front || r.again(bad, r.pos) {
 		return false
 	}
 	want := r.want(r.pos, n+4096)

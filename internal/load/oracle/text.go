@@ -281,7 +281,7 @@ func (t *text) matchSlow(p []byte, at int64) int {
 		w := want[:min(len(want), len(p)-n)]
 		t.fill(w, at+int64(n))
 		for i := range w {
-			if w[i] != p[n+i] && !fits(w[i], p[n+i]) {
+			if !fits(w[i], p[n+i]) {
 				return n + i
 			}
 		}
