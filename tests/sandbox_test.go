@@ -539,23 +539,28 @@ func TestSandboxSubmounts(t *testing.T) {
 // script is dir.
 func startMounted(t *testing.T, w *warden, script, dir string) {
 	t.Helper()
+	w.server = startServerWith(t, func(cmd *exec.Cmd) { w.afterMounts(t, cmd, script, dir) })
+	w.needsSandbox(t)
+}
+
+// afterMounts makes a command run as the user of the warden in a new mount namespace, after a script of root has mounted there. $0 of
+// the script is dir.
+func (w *warden) afterMounts(t *testing.T, cmd *exec.Cmd, script, dir string) {
+	t.Helper()
 	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
 		t.Skipf("root may make no mount namespace here: %v %s", err, out)
 	}
-	w.server = startServerWith(t, func(cmd *exec.Cmd) {
-		w.as(cmd)
-		cmd.SysProcAttr = nil
-		args := []string{"unshare", "-m", "--propagation", "private", "sh", "-c", script + ` && exec "$@"`, dir}
-		if w.uid != 0 {
-			args = append(args, "setpriv", "--reuid="+fmt.Sprint(w.uid), "--regid="+fmt.Sprint(w.uid), "--clear-groups")
-		}
-		var err error
-		cmd.Args = append(append(args, cmd.Path), cmd.Args[1:]...)
-		if cmd.Path, err = exec.LookPath("unshare"); err != nil {
-			t.Skip(err)
-		}
-	})
-	w.needsSandbox(t)
+	w.as(cmd)
+	cmd.SysProcAttr = nil
+	args := []string{"unshare", "-m", "--propagation", "private", "sh", "-c", script + ` && exec "$@"`, dir}
+	if w.uid != 0 {
+		args = append(args, "setpriv", "--reuid="+fmt.Sprint(w.uid), "--regid="+fmt.Sprint(w.uid), "--clear-groups")
+	}
+	var err error
+	cmd.Args = append(append(args, cmd.Path), cmd.Args[1:]...)
+	if cmd.Path, err = exec.LookPath("unshare"); err != nil {
+		t.Skip(err)
+	}
 }
 
 // TestSandboxRace is row 32: while another process exchanges a directory that the policy names with a link that leads
