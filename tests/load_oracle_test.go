@@ -434,16 +434,7 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 	if (r.Counts["cuts"] > 0) != cuts || r.Counts["lost sessions"] > 0 || len(r.Problems) > 0 || int64(len(found)) != r.Counts["wrong"] {
 		t.Errorf("counts %v, problems %q, with %d findings and the chaos %s", r.Counts, r.Problems, len(found), chaos)
 	}
-	for _, said := range l.told {
-		if !slices.ContainsFunc(found, said.is) {
-			t.Errorf("%+v: found only %.3000s", said, fmt.Sprintf("%+v", found))
-		}
-	}
-	for _, f := range found {
-		if !slices.ContainsFunc(l.told, func(said *lie) bool { return said.is(f) || said.explains(f) }) {
-			t.Errorf("found what is no lie: %+v", f)
-		}
-	}
+	wantLies(t, l, found)
 	t.Logf("%d lies in %d bytes of output, %d findings, %d cuts", len(l.told), l.bytes, len(found), r.Counts["cuts"])
 	if len(found) == 0 {
 		return
@@ -464,6 +455,21 @@ func loadWithLies(t *testing.T, profile, fault string, seed uint64, cuts bool) {
 	}
 	if want := fmt.Sprintf("\n%d %s, %d found again\n", len(found), word, replayable); code != 1 || !strings.HasSuffix(replay.stdout.String(), want) {
 		t.Errorf("the replay: exit code %d, stdout %s; want %s", code, replay.stdout, want)
+	}
+}
+
+// wantLies wants exactly the findings that the lies bring about. The caller holds l.mu.
+func wantLies(t *testing.T, l *liar, found []loadFinding) {
+	t.Helper()
+	for _, said := range l.told {
+		if !slices.ContainsFunc(found, said.is) {
+			t.Errorf("%+v: found only %.3000s", said, fmt.Sprintf("%+v", found))
+		}
+	}
+	for _, f := range found {
+		if !slices.ContainsFunc(l.told, func(said *lie) bool { return said.is(f) || said.explains(f) }) {
+			t.Errorf("found what is no lie: %+v", f)
+		}
 	}
 }
 
@@ -511,8 +517,13 @@ func findingsIn(t *testing.T, file string) (all []loadFinding) {
 
 // A loadResult is a part of the JSON of troupe load.
 type loadResult struct {
-	Counts   map[string]int64
-	Problems []string
+	Counts          map[string]int64
+	Problems, Notes []string
+	Servers         []struct{ URL string }
+	Hosts           []struct{ Name string }
+	Plan            struct{ Program string }
+	Findings        []loadFinding
+	Latency         map[string]struct{ Count int64 }
 }
 
 func loadResultIn(t *testing.T, file string) (r loadResult) {
