@@ -238,7 +238,7 @@ func (c *Checker) lose() {
 
 func (c *Checker) checkExit(e *Event) {
 	s := &c.spec
-	if s.AnyExit || c.killed || c.given {
+	if c.given || c.killed && (e.Signal == "SIGKILL" || e.Signal == "" && s.KilledCode != 0 && e.Code == s.KilledCode) {
 		return
 	}
 	if s.Signal != "" {
@@ -330,7 +330,8 @@ func (c *Checker) Typed(total int64) {
 	c.typed = total
 }
 
-// Killed says that the present run was killed, or will be killed soon. A killed run may end at any place of its streams, with any exit.
+// Killed says that the present run was killed, or will be killed soon. A killed run may end at any place of its streams, by SIGKILL or
+// as the Spec says.
 func (c *Checker) Killed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

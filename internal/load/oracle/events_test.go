@@ -52,6 +52,31 @@ func TestEvents(t *testing.T) {
 			w.event(Event{Kind: "exited", Signal: "SIGKILL"})
 			w.event(closed)
 		}, nil},
+		"another code after a kill": {func(w *watch) {
+			w.output(p[:300])
+			w.Killed()
+			w.event(Event{Kind: "exited", Code: 77})
+			w.event(closed)
+		}, []Kind{Exit}},
+		"another signal after a kill": {func(w *watch) {
+			w.output(p[:300])
+			w.Killed()
+			w.event(Event{Kind: "exited", Code: 137, Signal: "SIGSEGV"})
+			w.event(closed)
+		}, []Kind{Exit}},
+		"a kill on a server that names no signals": {func(w *watch) {
+			w.output(p[:300])
+			w.Killed()
+			w.Checker.spec.KilledCode = 137
+			w.event(Event{Kind: "exited", Code: 137})
+			w.event(closed)
+		}, nil},
+		"a kill that came too late": {func(w *watch) {
+			w.output(p)
+			w.Killed()
+			w.event(exited)
+			w.event(closed)
+		}, nil},
 		"no exited":                 {func(w *watch) { w.output(p); w.event(closed) }, []Kind{LostExit}},
 		"a lost exited":             {func(w *watch) { w.output(p); w.at(3, closed) }, []Kind{SeqHole, LostExit}},
 		"no closed":                 {func(w *watch) { w.output(p); w.event(exited) }, []Kind{LostExit}},

@@ -150,7 +150,7 @@ func TestRepeatsOfTwoRuns(t *testing.T) {
 	}
 	for from := range 5 {
 		var found []Finding
-		spec := Spec{Session: "s0", Process: "p0", Stdout: Content{Form: Plain}, AnyExit: true, Restarts: true}
+		spec := Spec{Session: "s0", Process: "p0", Stdout: Content{Form: Plain}, Restarts: true}
 		c, err := New(spec, Options{Found: func(f Finding) { found = append(found, f) }})
 		if err != nil {
 			t.Fatal(err)

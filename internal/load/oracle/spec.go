@@ -1,10 +1,6 @@
 package oracle
 
-import (
-	"time"
-
-	"github.com/b6f6fdd7/troupe/internal/load/stream"
-)
+import "time"
 
 // A Spec describes the expected output and end of a process. A Spec is plain data: each finding has a copy, so Replay needs nothing else.
 // The streams have the form of package stream: on stdout or the PTY a hello, content and an end; on stderr content and an end.
@@ -18,11 +14,12 @@ type Spec struct {
 	Stderr Content `json:"stderr"` // zero: nothing is expected
 	TTY    bool    `json:"tty,omitempty"`
 
-	// Code and Signal are the expected end of each run. If Signal is not "", only Signal is compared, and Code may be any. AnyExit allows
-	// every end.
-	Code    int    `json:"code,omitempty"`
-	Signal  string `json:"signal,omitempty"`
-	AnyExit bool   `json:"anyExit,omitempty"`
+	// Code and Signal are the expected end of each run. If Signal is not "", only Signal is compared, and Code may be any.
+	Code   int    `json:"code,omitempty"`
+	Signal string `json:"signal,omitempty"`
+
+	// KilledCode is the exit code of a run that ended by SIGKILL, on a server that names no signals. 0: the server names them.
+	KilledCode int `json:"killedCode,omitempty"`
 
 	// Restarts allows several runs.
 	Restarts bool `json:"restarts,omitempty"`
@@ -59,6 +56,4 @@ type Options struct {
 	Line func(printed, received time.Time)
 	// Answer is called for each correct answer about stdin. bytes is the number of stdin bytes read by the program.
 	Answer func(bytes int64, end bool, received time.Time)
-	// Whose describes the process of a key, for bytes in the wrong place; "": unknown.
-	Whose func(key stream.Key) string
 }

@@ -28,11 +28,6 @@ func (c *Checker) whose(r *reader, p []byte) string {
 		if key == c.base.Run(0, "stdin") {
 			return fmt.Sprintf("they are bytes of stdin, from %d on", at-int64(i))
 		}
-		if c.o.Whose != nil {
-			if name := c.o.Whose(key); name != "" {
-				return fmt.Sprintf("they are bytes of %s, from %d of its content on", name, at-int64(i))
-			}
-		}
 	}
 	return ""
 }

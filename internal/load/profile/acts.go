@@ -14,7 +14,7 @@ import (
 func (p *process) act(a chaos.Act) {
 	switch {
 	case a.Kind == chaos.Kill:
-		p.kill(result.Kills)
+		p.kill()
 	case a.Kind == chaos.Freeze && !p.Session.Ours():
 		p.Rec.LeftOut("freeze: this server has only the signal interrupt, so programs cannot be stopped")
 	case a.Kind == chaos.Freeze:
@@ -29,8 +29,8 @@ func (p *process) act(a chaos.Act) {
 	}
 }
 
-// kill kills the program, and adds 1 to the counter name; "": to no counter.
-func (p *process) kill(name string) {
+// kill kills the present run of the program.
+func (p *process) kill() {
 	p.mu.Lock()
 	p.killed = true
 	p.mu.Unlock()
@@ -40,22 +40,32 @@ func (p *process) kill(name string) {
 		p.expectKill()
 	}
 	p.acting.Go(func() {
-		method, params := protocol.MethodProcessSignal, any(protocol.ProcessSignalParams{
-			ProcessID: p.Name, Signal: protocol.SignalKill, OfRun: protocol.OfRun{Run: uint64(run)},
-		})
-		if !p.Session.Ours() {
-			method, params = protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.Name}
+		var killed bool
+		var err error
+		if p.Session.Ours() {
+			killed, err = p.signal(protocol.SignalKill, uint64(run))
+		} else {
+			var answer protocol.ProcessTerminateResult
+			err = p.call(protocol.MethodProcessTerminate, protocol.ProcessTerminateParams{ProcessID: p.Name}, &answer)
+			killed = answer.Running
 		}
-		switch err := p.call(method, params, nil); {
-		case err == nil && name != "":
-			p.Rec.Add(name, 1)
+		switch {
+		case err == nil && killed:
+			p.Rec.Add(result.Kills, 1)
 		case err != nil && !errors.Is(err, ErrLost):
 			p.Rec.Error(err)
 		}
 	})
 }
 
-// expectKill tells all checkers that the present run may end at any place, with any exit.
+// signal sends a signal to a run of the program. applied is false if the process is at another run by now.
+func (p *process) signal(s protocol.Signal, run uint64) (applied bool, err error) {
+	var other protocol.OtherRun // stays zero if the signal was sent
+	err = p.call(protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: p.Name, Signal: s, OfRun: protocol.OfRun{Run: run}}, &other)
+	return err == nil && other.Run == 0, err
+}
+
+// expectKill tells all checkers that the present run may be killed.
 func (p *process) expectKill() {
 	p.checker.Killed()
 	for _, w := range p.watchers {
@@ -65,11 +75,8 @@ func (p *process) expectKill() {
 
 // freeze stops a run of the program for a while.
 func (p *process) freeze(run uint64) {
-	signal := func(s protocol.Signal) error {
-		return p.call(protocol.MethodProcessSignal, protocol.ProcessSignalParams{ProcessID: p.Name, Signal: s, OfRun: protocol.OfRun{Run: run}}, nil)
-	}
-	stopped := signal(protocol.SignalStop)
-	if stopped == nil {
+	frozen, stopped := p.signal(protocol.SignalStop, run)
+	if frozen {
 		p.Rec.Add(result.Freezes, 1)
 		timer := time.NewTimer(time.Duration(p.Plan.Chaos.StallFor))
 		select {
@@ -80,7 +87,8 @@ func (p *process) freeze(run uint64) {
 	}
 	errs := []error{stopped}
 	if _, refused := errors.AsType[*protocol.Error](stopped); !refused {
-		errs = append(errs, signal(protocol.SignalContinue)) // also without an answer: a stopped program cannot end
+		_, err := p.signal(protocol.SignalContinue, run) // also without an answer: a stopped program cannot end
+		errs = append(errs, err)
 	}
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ErrLost) {

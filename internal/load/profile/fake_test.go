@@ -91,14 +91,14 @@ func (s *fake) Cuts() int      { return 0 }
 var errUnknownMethod = &protocol.Error{Code: -32601, Message: "unknown method"}
 
 func (s *fake) Call(ctx context.Context, method string, params, result any) error {
-	err := s.call(method, params)
+	err := s.call(method, params, result)
 	if s.answer != nil {
 		return s.answer(params, err)
 	}
 	return err
 }
 
-func (s *fake) call(method string, params any) error {
+func (s *fake) call(method string, params, result any) error {
 	s.mu.Lock()
 	lost := s.lost
 	s.calls = append(s.calls, method)
@@ -114,13 +114,21 @@ func (s *fake) call(method string, params any) error {
 		if s.peers && v.Signal != protocol.SignalInterrupt {
 			return errors.New("unknown variant")
 		}
-		if p := s.program(v.ProcessID); p != nil && !s.mute && (v.Run == 0 || v.Run == uint64(p.present())) {
+		p := s.program(v.ProcessID)
+		switch other, _ := result.(*protocol.OtherRun); {
+		case p == nil || s.mute:
+		case v.Run == 0 || v.Run == uint64(p.present()):
 			p.signal(n)
+		case other != nil:
+			other.Run = p.present()
 		}
 	case protocol.ProcessTerminateParams:
 		if p := s.program(v.ProcessID); p != nil {
 			p.mayRestart(false)
-			p.signal(syscall.SIGKILL)
+			running := p.signal(syscall.SIGKILL)
+			if answer, ok := result.(*protocol.ProcessTerminateResult); ok {
+				answer.Running = running
+			}
 		}
 	case protocol.ProcessCloseStdinParams:
 		if s.peers {
@@ -289,12 +297,14 @@ func (p *fakeProgram) mayRestart(may bool) {
 	p.mu.Unlock()
 }
 
-func (p *fakeProgram) signal(n syscall.Signal) {
+func (p *fakeProgram) signal(n syscall.Signal) (running bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.over && p.cmd.Process != nil {
-		p.cmd.Process.Signal(n)
+	if p.over || p.cmd.Process == nil {
+		return false
 	}
+	p.cmd.Process.Signal(n)
+	return true
 }
 
 func (p *fakeProgram) closeStdin() {

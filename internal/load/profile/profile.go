@@ -120,17 +120,21 @@ func Run(ctx context.Context, t *Task) error {
 		return err
 	}
 	defer t.Rec.Gauge(figures.Processes, -1)
-	defer t.Session.Unfollow(t.Name)
 	defer p.missRest()
 	p.live(ctx)
-	if closed := p.finish(ctx); !closed || p.starved.Load() {
+	closed := p.finish(ctx)
+	whole := closed && !p.starved.Load()
+	if whole {
+		p.awaitExited()
+	}
+	t.Session.Unfollow(t.Name) // from here on, the session reports events of the process
+	if !whole {
 		p.checker.Abandon(time.Now())
 		if closed {
 			t.Rec.Add(result.Ends, 1)
 		}
 		return nil
 	}
-	p.awaitExited()
 	p.checker.End(time.Now())
 	t.Rec.Add(result.Ends, 1)
 	if t.Part.Profile == plan.Spawn {

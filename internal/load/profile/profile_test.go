@@ -373,7 +373,7 @@ func TestActs(t *testing.T) {
 					running := until(t, task.Rec, map[string]int64{result.CheckedBytes: 100}, nil)
 					acted, cancel := context.WithCancel(t.Context())
 					s.change = func(e oracle.Event) []oracle.Event {
-						if e.Kind == "exited" && profile == plan.Spawn {
+						if e.Kind == "exited" && (profile == plan.Spawn || profile == plan.Restart) { // the act is for the present run
 							<-acted.Done()
 						}
 						return []oracle.Event{e}
@@ -397,6 +397,66 @@ func TestActs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestKillTooLate: only a program that got the signal counts as killed.
+func TestKillTooLate(t *testing.T) {
+	for _, peers := range []bool{false, true} {
+		s := newFake(t)
+		s.peers = peers
+		p, err := newProcess(t.Context(), newTask(t, s, plan.Part{Profile: plan.Lines, Every: lifetime(time.Millisecond)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.begin(); err != nil {
+			t.Fatal(err)
+		}
+		kills := func(want int64) {
+			t.Helper()
+			p.kill()
+			p.acting.Wait()
+			if r := p.Rec.Now(); r.Counts[result.Kills] != want || len(r.Errors) > 0 {
+				t.Errorf("the peer's server: %v: %d kills, want %d; errors %v", peers, r.Counts[result.Kills], want, r.Errors)
+			}
+		}
+		f := s.program(p.Name)
+		if !peers {
+			f.mu.Lock()
+			f.run = 2
+			f.mu.Unlock()
+			kills(0)
+			f.mu.Lock()
+			f.run = 1
+			f.mu.Unlock()
+		}
+		kills(1)
+		<-p.closed
+		if peers {
+			kills(1)
+		}
+	}
+}
+
+// TestUnfollow: while the observers of a process have not seen its end, its owner follows it no more: more events would be a finding.
+func TestUnfollow(t *testing.T) {
+	s := newFake(t)
+	s.toObserver = func(e oracle.Event) []oracle.Event {
+		for begun := time.Now(); e.Kind == "closed"; time.Sleep(time.Millisecond) {
+			s.mu.Lock()
+			followed := len(s.followers) > 0
+			s.mu.Unlock()
+			if !followed {
+				break
+			}
+			if time.Since(begun) > deadline/2 {
+				t.Error("somebody is still following the process")
+				break
+			}
+		}
+		return []oracle.Event{e}
+	}
+	r := runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Viewers, Viewers: 2, Life: lifetime(10 * time.Millisecond)}))
+	wantCounts(t, r, map[string]int64{result.Ends: 1})
 }
 
 // When the session is lost, a task ends at once and finds nothing.

@@ -53,6 +53,9 @@ func shapeOf(t *Task) shape {
 		Seed: t.Plan.Seed, Server: t.Session.Server(), Session: t.Session.Name(), Process: t.Name, TTY: tty, Code: o.Code,
 		LateOutput: !ours,
 	}
+	if !ours {
+		s.spec.KilledCode = peersCode(9, tty)
+	}
 	size := t.Part.Size
 	switch t.Part.Profile {
 	case plan.Spawn, plan.Restart:
@@ -91,13 +94,10 @@ func shapeOf(t *Task) shape {
 		o.Mode = program.Idle
 		s.end = endsBySignal
 		// The program does not catch the signal, so the exit shows the signal.
-		switch {
-		case ours:
+		if ours {
 			s.spec.Signal = "SIGTERM"
-		case tty:
-			s.spec.Code = 1 // the peer's server reports this code for each signal
-		default:
-			s.spec.Code = 128 + 2
+		} else {
+			s.spec.Code = peersCode(2, tty)
 		}
 	case plan.Echo:
 		o.Mode = program.Echo
@@ -118,6 +118,14 @@ func shapeOf(t *Task) shape {
 		s.start.Argv = printed(o)
 	}
 	return s
+}
+
+// peersCode returns the exit code that the peer's server reports for a program ended by a signal.
+func peersCode(signal int, tty bool) int {
+	if tty {
+		return 1
+	}
+	return 128 + signal
 }
 
 // restarts is a policy that restarts a program at once after each run, until the client changes the policy.

@@ -23,7 +23,7 @@ type following struct {
 
 	mu        sync.Mutex
 	followers map[string]*follower
-	ended     newest.Map[string, uint64] // the last seqs of processes without a follower
+	ended     newest.Map[string, ending] // of processes without a follower
 	unacked   map[string]uint64          // the last seqs of processes without a follower, to be acknowledged
 	names     map[string]span            // of all processes that ever had a follower; see series
 }
@@ -37,9 +37,16 @@ type follower struct {
 	name  string
 	f     func(e *oracle.Event, at time.Time)
 	last  atomic.Uint64 // the last seq delivered
+	link  atomic.Uint64 // the id of the link that delivered last; 0: a server without replay
 	acked uint64        // the last seq acknowledged on the present connection; guarded by following.mu
 
 	merge merge // for servers without replay
+}
+
+// An ending is the last event of a process without a follower.
+type ending struct {
+	seq  uint64
+	link uint64 // the id of the link that delivered the event; 0: a server without replay
 }
 
 func (fs *following) follow(process string, f func(e *oracle.Event, at time.Time)) {
@@ -62,24 +69,27 @@ func (fs *following) unfollow(process string) {
 		return
 	}
 	last := f.last.Load()
-	fs.ended.Put(process, last, maxRecent)
+	fs.ended.Put(process, ending{last, f.link.Load()}, maxRecent)
 	if fs.framed && last > f.acked {
 		fs.unacked[process] = last
 	}
 	delete(fs.followers, process)
 }
 
-// find returns the follower of an event. Without a follower, find says what is wrong with the event: Order for an event after the last event
-// of its process, Foreign for a process that the session never had, and "" for a repeat, whose acknowledgement may not have reached the
-// server (PROTOCOL.md, section 10.1).
-func (fs *following) find(process string, seq uint64) (f *follower, wrong oracle.Kind) {
+// find returns the follower of an event of a link. Without a follower, find says what is wrong with the event: Order for an event after the
+// last event of its process, SeqAgain for a repeat on the link that has delivered the last event, and Foreign for a process that the session
+// never had. "" is a repeat on another link, whose acknowledgement may not have reached the server (PROTOCOL.md, section 10.1), or an event
+// of a process that find has forgotten.
+func (fs *following) find(link uint64, process string, seq uint64) (f *follower, wrong oracle.Kind) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f = fs.followers[process]; f != nil {
 		return f, ""
 	}
-	if last, ok := fs.ended.Get(process); ok && seq > last {
+	if last, ok := fs.ended.Get(process); ok && seq > last.seq {
 		return nil, oracle.Order
+	} else if ok && link == last.link && link != 0 {
+		return nil, oracle.SeqAgain
 	}
 	name, n := series(process)
 	if known, ok := fs.names[name]; !fs.guest && (!ok || n < known.first || n > known.last) {
@@ -171,16 +181,22 @@ func (s *session) event(l *link, process string, e *oracle.Event, at time.Time) 
 		return
 	}
 	s.hear(l, at)
-	f, wrong := s.following.find(process, e.Seq)
+	f, wrong := s.following.find(l.id, process, e.Seq)
 	switch {
 	case f != nil && s.Ours():
+		if e.Seq > f.last.Load() {
+			f.link.Store(l.id)
+		}
 		f.deliver(e, at)
 	case f != nil:
 		f.take(e, at)
 	case wrong != "":
 		detail := fmt.Sprintf("an event %s came after the end of the process", e.Kind)
-		if wrong == oracle.Foreign {
+		switch wrong {
+		case oracle.Foreign:
 			detail = fmt.Sprintf("an event %s came for a process that this session has never started", e.Kind)
+		case oracle.SeqAgain:
+			detail = fmt.Sprintf("an event %s came again after the end of the process, and without a resume", e.Kind)
 		}
 		s.rec.Found(oracle.Finding{
 			Kind: wrong, Server: s.server, Session: s.name, Process: process, Run: e.Run, Stream: e.Stream, Bytes: int64(len(e.Data)),

@@ -21,6 +21,7 @@ import (
 
 // A link is a connection of a session.
 type link struct {
+	id     uint64   // from 1; each link has its own
 	socket net.Conn // of the chaos; nil: the attempt to connect has no socket yet
 	conn   *wire.Conn
 	gate   chan struct{} // closed when this link may deliver events
@@ -34,7 +35,11 @@ type link struct {
 	asked atomic.Bool  // a probe has no answer yet
 }
 
-func newLink() *link { return &link{gate: make(chan struct{}), ended: make(chan struct{})} }
+var links atomic.Uint64 // the number of links so far
+
+func newLink() *link {
+	return &link{id: links.Add(1), gate: make(chan struct{}), ended: make(chan struct{})}
+}
 
 func (s *session) hear(l *link, at time.Time) { l.heard.Store(int64(at.Sub(s.began))) }
 

@@ -265,6 +265,7 @@ func TestFind(t *testing.T) {
 		name := fmt.Sprintf("p0.%d", i+2)
 		fs.follow(name, nil)
 		fs.followers[name].last.Store(uint64(i))
+		fs.followers[name].link.Store(7)
 		fs.unfollow(name)
 	}
 	fs.follow("tool", nil)
@@ -272,26 +273,38 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		process string
 		seq     uint64
+		link    uint64
 		want    oracle.Kind
 	}{
-		{newest, programs - 1, ""},
-		{newest, programs, oracle.Order},
-		{"p0.12", 10, ""},
-		{"p0.12", 11, oracle.Order},
-		{"p0.2", 1000, ""}, // forgotten
-		{"p0.1", 1, oracle.Foreign},
-		{fmt.Sprintf("p0.%d", programs+2), 1, oracle.Foreign},
-		{"p1.2", 1, oracle.Foreign},
-		{"p0", 1, oracle.Foreign},
-		{"tool", 1, ""},
-		{"tools", 1, oracle.Foreign},
+		{newest, programs - 1, 8, ""},
+		{newest, programs - 1, 7, oracle.SeqAgain},
+		{newest, 1, 7, oracle.SeqAgain},
+		{newest, programs, 8, oracle.Order},
+		{newest, programs, 7, oracle.Order},
+		{"p0.12", 10, 8, ""},
+		{"p0.12", 10, 7, oracle.SeqAgain},
+		{"p0.12", 11, 8, oracle.Order},
+		{"p0.2", 1000, 7, ""}, // forgotten
+		{"p0.1", 1, 7, oracle.Foreign},
+		{fmt.Sprintf("p0.%d", programs+2), 1, 7, oracle.Foreign},
+		{"p1.2", 1, 7, oracle.Foreign},
+		{"p0", 1, 7, oracle.Foreign},
+		{"tool", 1, 7, ""},
+		{"tools", 1, 7, oracle.Foreign},
 	} {
-		f, wrong := fs.find(c.process, c.seq)
+		f, wrong := fs.find(c.link, c.process, c.seq)
 		if wrong != c.want || (f != nil) != (c.process == "tool") {
 			t.Errorf("%s %d: %v, %q, want %q", c.process, c.seq, f, wrong, c.want)
 		}
 	}
-	if _, wrong := newFollowing(false, true).find("p0.1", 1); wrong != "" {
+	fs.follow("p0.1000", nil) // of a server without replay
+	fs.unfollow("p0.1000")
+	for link := range uint64(2) {
+		if _, wrong := fs.find(link, "p0.1000", 0); wrong != "" {
+			t.Errorf("a repeat by a server without replay: %q", wrong)
+		}
+	}
+	if _, wrong := newFollowing(false, true).find(7, "p0.1", 1); wrong != "" {
 		t.Errorf("a process of another client: %q", wrong)
 	}
 }
@@ -314,7 +327,7 @@ func TestAcksAgain(t *testing.T) {
 	for _, name := range []string{"lives", "ended"} {
 		s.Follow(name, newLog().event)
 		c.send(protocol.JSON.AppendNotification(nil, protocol.NotifyOutput, protocol.OutputNotification{ProcessID: name, Seq: 1, Stream: protocol.Stdout}))
-		f, _ := s.following.find(name, 1)
+		f, _ := s.following.find(1, name, 1)
 		await(t, "the output", func() bool { return f.last.Load() == 1 })
 	}
 	s.Unfollow("ended")
