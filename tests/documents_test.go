@@ -2,11 +2,15 @@ package tests
 
 import (
 	"go/ast"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -65,6 +69,78 @@ func TestDocumentsNameTests(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDocumentedErrorsExist finds texts in the table of refused starts that no error of the sources has.
+func TestDocumentedErrorsExist(t *testing.T) {
+	noRace(t)
+	t.Parallel()
+	const document, heading = "../docs/SANDBOX.md", "\n## When a start is refused\n"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), heading)
+	if !ok {
+		t.Fatalf("%s has no section %q", document, strings.TrimSpace(heading))
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+
+	var known []string // texts in the sources, and of the system
+	fset, packages := goFiles(t)
+	for _, files := range packages {
+		for _, f := range files {
+			if strings.HasSuffix(fset.Position(f.Pos()).Filename, "_test.go") {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if text, ok := literal(n); ok {
+					known = append(known, text)
+					return false
+				}
+				return true
+			})
+		}
+	}
+	for errno := syscall.Errno(1); errno < 134; errno++ {
+		known = append(known, errno.Error())
+	}
+
+	aText, aNumber := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`\d+`)
+	found := 0
+	for row := range strings.Lines(section) {
+		cells := strings.Split(row, " | ")
+		if !strings.HasPrefix(row, "| ") || len(cells) != 2 || !strings.Contains(cells[0], "`") {
+			continue
+		}
+		for _, m := range aText.FindAllStringSubmatch(cells[0], -1) {
+			found++
+			// A number may come from a format, and a colon at the end from the join of two errors. Where the document has …, the
+			// error may have anything. Errors of the system have no capital.
+			pattern := aNumber.ReplaceAllString(regexp.QuoteMeta(strings.Trim(m[1], "…: ")), `($0|%d)`)
+			want := regexp.MustCompile("(?i)" + strings.ReplaceAll(pattern, "…", ".*"))
+			if !slices.ContainsFunc(known, want.MatchString) {
+				t.Errorf("%s: no error says %q", document, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%s: only %d texts of errors were found", document, found)
+	}
+}
+
+// literal returns the value of a literal string, or of a sum of literal strings.
+func literal(n ast.Node) (text string, ok bool) {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(n.Value)
+		return text, n.Kind == token.STRING && err == nil
+	case *ast.BinaryExpr:
+		left, ok := literal(n.X)
+		right, both := literal(n.Y)
+		return left + right, ok && both && n.Op == token.ADD
+	}
+	return "", false
 }
 
 // TestDocumentsLinkToWhatIsThere finds links between documents whose file or section is missing.
