@@ -35,7 +35,7 @@ func (h *Host) Sandbox() (state SandboxState, ok bool) {
 }
 
 // TrySandbox finds out whether this system can confine children, unless the Host knows already. TrySandbox blocks while a jail
-// starts and ends, for the host's answer time at most. Call it from Ask, or a goroutine.
+// starts and ends, for twice the host's answer time at most. Call it from Ask, or a goroutine.
 func (h *Host) TrySandbox() SandboxState {
 	s := &h.sandboxes
 	s.mu.Lock()

@@ -17,18 +17,21 @@ import (
 )
 
 // TrySandbox starts and ends a jail, and says whether the jail worked. The jail does everything for a program in a sandbox,
-// up to the exec. TrySandbox waits for the jail for most.
+// up to the exec. most bounds the wait for the answer, and again the wait for the end of the jail.
 func TrySandbox(most time.Duration) SandboxState {
 	s := SandboxState{Landlock: jail.LandlockABI(), Err: tryJail(most)}
 	switch {
 	case s.Landlock < jail.MinLandlock:
 		s.Notes = append(s.Notes, fmt.Sprintf("Landlock is missing (its ABI is %d, and %d is needed: Linux 5.19 with landlock in lsm= of the kernel's command line): "+
-			"programs in a sandbox can write to FIFOs that their user may write", s.Landlock, jail.MinLandlock))
+			"programs in a sandbox can write to FIFOs that their user may write; "+withoutScopes, s.Landlock, jail.MinLandlock))
 	case s.Landlock < jail.FullLandlock:
-		s.Notes = append(s.Notes, fmt.Sprintf("Landlock has only ABI %d, and %d (Linux 6.12) is needed to separate signals and abstract sockets a second time", s.Landlock, jail.FullLandlock))
+		s.Notes = append(s.Notes, fmt.Sprintf("Landlock has only ABI %d, and %d (Linux 6.12) is needed to separate signals and abstract sockets a second time; "+withoutScopes, s.Landlock, jail.FullLandlock))
 	}
 	return s
 }
+
+const withoutScopes = "a program without the network, and with files as outside, can reach the network through the memory of another process of its user " +
+	"(/proc/PID/mem), if the system lets it trace that process"
 
 func tryJail(most time.Duration) error {
 	// The program of the plan is a directory. So the jail fails at the exec if all before went well.

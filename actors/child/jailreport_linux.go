@@ -93,7 +93,7 @@ func jailError(err error, spec *Spec, status syscall.WaitStatus) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 			err = errors.New("the jail has ended without a report")
 			if status.Exited() && status.ExitStatus() == exitOfRuntime {
-				err = fmt.Errorf("%w, as without enough threads or memory: a jail needs up to 8 threads within the limits of processes (RLIMIT_NPROC of its user, limits.pids), and memory within that of its cgroup", err)
+				err = fmt.Errorf("%w: it needs up to 8 threads (RLIMIT_NPROC of its user, limits.pids) and memory in its cgroup; raise the limit that is too low", err)
 			}
 			return &SandboxError{Stage: "start of the jail", Err: err}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
-// programUnder is program under the rule of the child; a nil rule allows everything. It returns the program without
-// links: the kernel runs the path that the rule has allowed, whatever becomes of a link meanwhile.
+// programUnder returns the program of the child if the rule allows it. A nil rule allows everything. If the rule allows only some
+// programs, the result has no links, so a later change of a link changes nothing.
 func programUnder(rule *rules.Rule, spec *Spec, step func(what string)) (string, error) {
 	if rule == nil {
 		return program(spec, step)

@@ -12,7 +12,7 @@ import (
 type Access uint8
 
 const (
-	Deny  Access = iota // neither read nor write; a directory looks empty, and so does a file
+	Deny  Access = iota // mode 000: opening and listing fail with EACCES. Below a root with Deny, the path does not exist (ENOENT)
 	Read                // read only
 	Write               // read and write
 )

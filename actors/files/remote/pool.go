@@ -45,7 +45,7 @@ type Jail interface {
 type Pool struct {
 	start StartJail
 
-	mu    sync.Mutex // guards the fields below, and every member
+	mu    sync.Mutex // guards the fields below, every member, and every Owner
 	jails int        // that are not gone
 	all   map[*member]bool
 }
@@ -211,7 +211,7 @@ func (p *Pool) makeRoom(o *Owner) error {
 	if len(o.members) >= maxOwned {
 		m := leastNeeded(maps.Keys(o.members))
 		if m == nil {
-			return busy("calls under %d policies are under way, which is the most: wait for one", maxOwned)
+			return busy("%d sandboxes of this connection have calls under way or files open in mode replace, which is the most: wait for a call, or close a file", maxOwned)
 		}
 		p.end(m)
 	}

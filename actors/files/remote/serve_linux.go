@@ -215,7 +215,7 @@ func (s *server) call(c *serving) (result any, opened files.Opened, err error) {
 		r := s.forget(c.Replacing)
 		switch {
 		case r == nil && c.Op == opCommit:
-			err = errors.New("the sandbox has no such new file")
+			err = errors.New("the new file is gone from the sandbox: open it and write it again")
 		case r == nil:
 		case c.Op == opCommit:
 			err = r.Commit(c.ctx)

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/paths"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
@@ -51,8 +52,7 @@ func enter(p *Plan) error {
 	return v.leave(p.Dir)
 }
 
-// writable lists the paths in the view where the kernel lets a program write: what the policy makes writable, and /dev and
-// /proc, which every view has. Mounts protect what is narrower below a writable path.
+// writable lists the paths where Landlock lets a program write. Mounts make narrower paths below them read-only.
 func writable(p *Plan) []string {
 	found := []string{"/dev", "/proc"}
 	if p.Policy.Root == sandbox.Write {
@@ -145,12 +145,7 @@ func lookup(dir int, path string) (int, error) {
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	for {
-		fd, err := unix.Openat2(dir, relative(path), &how)
-		if err != unix.EINTR {
-			return fd, err
-		}
-	}
+	return kernel.Retry(func() (int, error) { return unix.Openat2(dir, relative(path), &how) })
 }
 
 // relative makes an absolute path relative to "/".

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// init makes this program a jail if it was started as one: neither main nor the tests of a test binary run then. The jail of a
-// Plan with Serve goes on to main: see Serving.
+// init makes this program a jail if it was started as one: neither main nor the tests of a test binary run then. A jail
+// of a Plan with Serve goes on to the init of package actors/files/remote, which never returns.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Name {
 		run()
@@ -17,7 +17,7 @@ func init() {
 // descriptor is the jail's socket to the server.
 const descriptor = 3
 
-// Blocked is the set of signals that a jail starts with as blocked. The jail is in the process group of the program, and a
+// Blocked is the set of signals that are blocked when a jail starts. The jail is in the process group of the program, and a
 // signal of the group is for the program. Bit n-1 is signal n. The runtime unblocks the signals that end a program; see
 // forward and ignoreFaults for those. SIGURG is the runtime's own.
 const Blocked = ^uint64(1<<(unix.SIGURG-1) | 1<<(unix.SIGCHLD-1))

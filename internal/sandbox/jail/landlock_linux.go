@@ -173,7 +173,8 @@ func (r ruleset) allow(fd int, rights uint64) error {
 	return nil
 }
 
-// restrict puts the thread, and every process forked by the thread, under the rules, for ever. The thread has no_new_privs.
+// restrict puts the thread, and every process forked by the thread, under the rules, for ever. The thread must have
+// no_new_privs.
 func (r ruleset) restrict() error {
 	if !r.made {
 		return nil

@@ -3,8 +3,8 @@ package jail
 import "golang.org/x/sys/unix"
 
 const (
-	// MinLandlock is the least ABI of Landlock for a jail. ABI 1 refuses every rename and link between two directories,
-	// also between two writable ones.
+	// MinLandlock is the least ABI that a jail uses; with a lower ABI, a jail has no Landlock. ABI 1 refuses every rename and link
+	// between two directories, also between two writable ones.
 	MinLandlock = 2
 	// FullLandlock is the least ABI with scopes for signals and abstract sockets.
 	FullLandlock = 6

@@ -5,9 +5,9 @@ package jail
 import "golang.org/x/sys/unix"
 
 // lock takes all rights that the plan does not permit from the calling thread and from every program forked by the thread. The
-// caller is the main thread of the jail, after enter, and stays on the main thread. An error is a
-// *Failure: then the thread may be locked in part, and must not run a program. A jail calls either lock
-// or lockThread, because the kernel gives no common filter to threads with filters of their own.
+// caller is the main thread of the jail, after enter, and stays on the main thread. An error is a *Failure: then the thread may
+// be locked in part, and must not run a program. A jail calls either lock or lockThread, because the kernel gives no common
+// filter to threads with filters of their own.
 //
 // The layers, in this order:
 //   - capabilities: none are left, and no program gets any by execve(2), whatever its user and the mode of its file;
@@ -61,9 +61,9 @@ func lockThread(p *Plan) error {
 	return installFilter(confinedCalls(p.Policy.Network), thisThread)
 }
 
-// lockOnly takes the network from the calling thread, and nothing else: for a policy that leaves files as they are. The
-// caller then becomes the program. User, capabilities and namespaces stay as in the server, but set-user-ID files
-// give the program nothing (no_new_privs), as seccomp(2) requires.
+// lockOnly takes from the calling thread the network, unless the plan permits it. lockOnly always takes io_uring, bpf(2), rare
+// families of sockets, and gains by set-user-ID files (no_new_privs). The policy leaves files as they are, and the caller then
+// becomes the program. User, capabilities and namespaces stay as in the server.
 //
 // By the server's /proc, the program could take over another process of its user. From ABI 6 on, Landlock closes the memory
 // and the descriptors of other processes to the program.

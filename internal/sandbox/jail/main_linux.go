@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // served is the plan of a jail that serves files; nil: this program is no such jail. servedOn is its socket.
@@ -101,7 +103,7 @@ func begin(plan *Plan) error {
 	return nil
 }
 
-// ownNull opens /dev/null of the view in place of the server's, as descriptors 0 to 2. The server's is on a writable mount,
+// For each of the descriptors 0 to 2 that is the server's /dev/null, ownNull opens /dev/null of the view instead. The server's is on a writable mount,
 // where a program of root, the owner of the device, could change its mode for the whole system.
 func ownNull() error {
 	for fd := range 3 {
@@ -129,10 +131,11 @@ func ownNull() error {
 func receive() (*Plan, error) {
 	var data [1]byte
 	oob := make([]byte, unix.CmsgSpace(2*4))
-	n, oobn, err := 0, 0, error(unix.EINTR)
-	for err == unix.EINTR {
+	oobn := 0
+	n, err := kernel.Retry(func() (n int, err error) {
 		n, oobn, _, _, err = unix.Recvmsg(descriptor, data[:], oob, unix.MSG_CMSG_CLOEXEC)
-	}
+		return n, err
+	})
 	if err == nil && n == 0 {
 		syscall.Exit(1) // the server is gone, or has given up
 	}
@@ -181,10 +184,7 @@ func readPlan(fd int) ([]byte, error) {
 // report sends r, and returns false if the server is gone.
 func report(r Report) bool {
 	text := r.packet()
-	err := error(unix.EINTR)
-	for err == unix.EINTR {
-		err = unix.Sendmsg(descriptor, text, nil, nil, unix.MSG_NOSIGNAL)
-	}
+	_, err := kernel.Retry(func() (int, error) { return 0, unix.Sendmsg(descriptor, text, nil, nil, unix.MSG_NOSIGNAL) })
 	return err == nil
 }
 
@@ -220,14 +220,14 @@ func become(plan *Plan) error {
 	if err := syscall.Setresuid(int(u.UID), int(u.UID), int(u.UID)); err != nil {
 		return failed("setresuid", err)
 	}
-	// A change of ids forgets the signal for the death of the server, and makes nobody but root the owner of /proc/self.
+	// A change of ids clears the parent death signal, and makes root the owner of /proc/self.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return failed("parent death signal", err)
 	}
 	if hungUp() {
 		syscall.Exit(1)
 	}
-	// A change of ids also sets this to fs.suid_dumpable, and with 1 there, the program could read and write the jail's memory.
+	// A change of ids sets the dumpable flag to fs.suid_dumpable. If that is 1, the program could read and write the jail's memory.
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // fails for bad arguments only
 	return nil
 }
@@ -249,7 +249,7 @@ func checkDir(plan *Plan) error {
 		return failed("working directory", err)
 	}
 	if stat.Dev != plan.DirDev || stat.Ino != plan.DirIno {
-		return &Failure{Stage: "working directory", Text: fmt.Sprintf("%s has been exchanged during the start", plan.Dir)}
+		return &Failure{Stage: "working directory", Text: fmt.Sprintf("%s has been exchanged during the start: try again, or stop what moves it", plan.Dir)}
 	}
 	return nil
 }

@@ -1,10 +1,11 @@
 // Package jail runs a program in a sandbox. The server starts the jail, which is the server's own binary again, as
 // process 1 of new namespaces. The jail makes the mounts, gives up every privilege, runs the program as process 2, waits
-// for the program's end, and reports it.
+// for the program's end, and reports it. If the Policy leaves files as they are, the jail makes no namespaces and becomes the
+// program. With Plan.Serve the jail serves files.
 //
-// Between server and jail is a socket (SOCK_SEQPACKET of unix(7)), descriptor 3 of the jail. The server sends one packet:
-// a byte, with the Plan in a memfd as control message, and other files behind it. The jail sends Reports, one a packet.
-// While the jail waits for the Plan, the server gives it its ids, its cgroup, its tag, and its priority.
+// Between server and jail is a socket (SOCK_SEQPACKET of unix(7)), descriptor 3 of the jail. The server sends one byte with
+// descriptors: a memfd with the Plan and, with Serve, the socket to serve. The jail sends Reports, one a packet. While
+// the jail waits for the Plan, the server gives it its ids, its cgroup, its tag, and its priority.
 package jail
 
 import (
@@ -36,9 +37,9 @@ type Plan struct {
 	DirDev uint64 `json:"dirDev,omitempty"`
 	DirIno uint64 `json:"dirIno,omitempty"`
 
-	Umask  *uint32  `json:"umask,omitempty"`
-	User   *User    `json:"user,omitempty"` // nil: the user of the jail
-	Limits []Rlimit `json:"limits,omitempty"`
+	Umask  *uint32  `json:"umask,omitempty"`  // nil: that of the server
+	User   *User    `json:"user,omitempty"`   // nil: the user of the jail
+	Limits []Rlimit `json:"limits,omitempty"` // for the program alone
 }
 
 // The JSON of these strings is base64, because they may have any bytes but NUL, and a string of JSON may not.

@@ -2,8 +2,9 @@ package jail
 
 import "golang.org/x/sys/unix"
 
-// makeProc makes /proc of the view, of the jail's own PID namespace. Everything but the processes is read-only. Files that only
-// root may read are empty, and so are those that tell about keys and about the scheduler.
+// makeProc makes /proc of the view, of the jail's own PID namespace. Everything but the processes is read-only. Files right in
+// /proc that only root may read are empty; files in its directories are read-only. Files right in /proc that tell about keys and
+// about the scheduler are empty, too.
 //
 // The rules go by the mode of an entry, and not by its name, so that they hold for entries of later kernels, too. They matter
 // most for a server that is root: its programs are root without capabilities, and own these files.
@@ -69,9 +70,7 @@ var telling = map[string]bool{
 	"keys": true, "key-users": true, "latency_stats": true, "sched_debug": true, "timer_list": true, "timer_stats": true,
 }
 
-// harmless are entries of /proc that no rule concerns: links, files that everybody may read and nobody may write, and directories
-// of such files. It saves time not to
-// look at their modes.
+// harmless are entries of /proc that makeProc need not look at: links, and files and directories that nobody may write.
 var harmless = map[string]bool{
 	"buddyinfo": true, "cgroups": true, "cmdline": true, "config.gz": true, "consoles": true, "cpuinfo": true, "crypto": true,
 	"devices": true, "diskstats": true, "dma": true, "execdomains": true, "fb": true, "filesystems": true, "interrupts": true,

@@ -49,7 +49,7 @@ func replace(plan *Plan) error {
 		syscall.Exit(1)
 	}
 	for _, l := range plan.Limits {
-		// Package syscall would otherwise set RLIMIT_NOFILE again before the exec.
+		// No raw prlimit64(2): package syscall would restore the old RLIMIT_NOFILE at the exec.
 		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Cur, Max: l.Max}); err != nil {
 			return failed(fmt.Sprintf("%s %d", StageLimit, l.Resource), err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/internal/paths"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
@@ -20,7 +21,8 @@ const (
 	poolMissing = "missing" // a directory, mode 555
 )
 
-const noMountPoint = "\"/\" of the server is no mount point, as after chroot(8), or is an initramfs"
+const noMountPoint = "\"/\" of the server is no mount point, as after chroot(8), or is an initramfs; " +
+	"run the server where \"/\" is a mount point, such as after pivot_root(8)"
 
 // makeRoot makes the pool and "/" of the view: a read-only copy of "/", or an empty directory if the policy denies "/".
 func (v *view) makeRoot() error {
@@ -119,7 +121,8 @@ func (v *view) protectSys() error {
 }
 
 // makeLinks makes the links of the policy that lie in a directory that the view does not show, such as /lib64, which is a
-// link to usr/lib64 and the way to the interpreter of every program. They come after the mount points: none of these may be a link.
+// link to usr/lib64 and the way to the interpreter of every program. makeLinks runs after all mount points exist, because no mount
+// point may be a link.
 func (v *view) makeLinks(placings []placing) error {
 	known := make(map[string]*placing, len(placings))
 	for i := range placings {
@@ -162,9 +165,9 @@ func list(dir int, path string) ([]string, error) {
 	}
 }
 
-// leave makes the view the root of the process, gives up the old tree with all descriptors of it, and enters the directory. ""
-// means "/". Every view has "/". A directory of the view's own, in /dev or /proc, is reached without a link. Any other must be
-// the directory that has this path outside.
+// leave makes the view the root of the process, gives up the old tree with all descriptors of it, and enters the directory. An
+// empty directory means "/". Every view has "/". A directory of the view's own, in /dev or /proc, is reached without a link. Any
+// other must be the directory that has this path outside.
 func (v *view) leave(directory string) error {
 	stage := "directory " + directory
 	var outside *unix.Stat_t
@@ -236,12 +239,7 @@ func enterDirectory(path string, resolve uint64, outside *unix.Stat_t) error {
 
 func openDirectory(dir int, path string, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: resolve}
-	for {
-		fd, err := unix.Openat2(dir, path, &how)
-		if err != unix.EINTR {
-			return fd, err
-		}
-	}
+	return kernel.Retry(func() (int, error) { return unix.Openat2(dir, path, &how) })
 }
 
 // pivot makes v.root the root and the working directory of the process, and detaches the old tree.

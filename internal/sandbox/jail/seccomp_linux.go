@@ -83,8 +83,8 @@ const lastCall = unix.SYS_FILE_SETATTR
 // program assembles the rules. Calls of another architecture kill the process: their numbers mean something else. On amd64
 // these are the 32-bit calls; x32 has numbers from 1<<30 on, so lastCall covers x32.
 //
-// The kernel finds out once the numbers permitted with all arguments, and no longer runs the program for these
-// (from Linux 5.11 on). For the rest the number is searched by halving.
+// From Linux 5.11 on, the kernel computes once which numbers are always permitted, and skips the program for them. For the rest,
+// the program searches the number by halving.
 func (r callRules) program() block {
 	type span struct {
 		from uint32 // up to the next span

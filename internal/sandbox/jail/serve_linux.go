@@ -3,8 +3,8 @@ package jail
 import "golang.org/x/sys/unix"
 
 // secure prepares a jail to serve files, on its main thread. A client's path may lead to the jail's own entries in /proc, such as
-// its memory, so /proc becomes read-only. Threads that make no calls lose
-// their capabilities, too. The rest of lock comes with each thread: its filter would refuse the Landlock of further threads.
+// its memory, so /proc becomes read-only. Threads that make no calls lose their capabilities, too. The rest of lock comes with
+// each thread: its filter would refuse the Landlock of further threads.
 func secure(plan *Plan) error {
 	if !plan.Policy.Files {
 		return &Failure{Stage: "files", Text: "the policy confines no files, so there is nothing to serve"}

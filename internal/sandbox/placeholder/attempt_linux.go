@@ -98,7 +98,7 @@ func (h *Holder) try(a *attempt) (*place, error) {
 			if errors.Is(err, unix.ENOENT) {
 				return nil, errAgain
 			}
-			return nil, fmt.Errorf("mkdir in it: %w", err)
+			return nil, fmt.Errorf("make a directory in it, which keeps others from removing it: %w", err)
 		}
 	}
 	return h.share(p)

@@ -3,6 +3,7 @@ package placeholder
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 )
 
 // A journal is a file with the held paths of a server, each quoted, on a line. The server has the file locked. A starting
-// server reads the journals without a lock, and removes the placeholders of the killed servers.
+// server reads each journal that no server has locked, and removes the placeholders in it.
 
 const (
 	journalName = "placeholders-*"
@@ -57,7 +58,7 @@ func Open(dir string) (*Holder, error) {
 		}
 		file.Close() // another server took the new file for one of a dead server
 	}
-	return h, errors.New("the files of placeholders are removed as soon as they are made")
+	return h, fmt.Errorf("another process removes each new file %s: stop it", filepath.Join(dir, journalName))
 }
 
 // Close ends the journal. Running sandboxes keep their placeholders until Release.

@@ -34,7 +34,7 @@ const (
 )
 
 // errAgain means: somebody else removes the directory, or has just removed it.
-var errAgain = errors.New("another process has it locked: end that process")
+var errAgain = errors.New("another process keeps locking, making or removing it: end that process, or try again")
 
 // id identifies a directory.
 type id struct{ dev, ino uint64 }
@@ -65,7 +65,8 @@ type place struct {
 // Hold completes the policy. A placeholder is Missing, with its device and inode. If neither the server nor the program
 // can create a path, Hold leaves the path out. uid is the user of the program.
 //
-// The directories stay until Release. The error is ErrChanged, or says why a directory cannot be made.
+// The directories stay until Release. If files have changed, the error is an ErrChanged; if the Holder has too many placeholders,
+// an ErrMany. After an error, policy is unchanged and nothing is held. If policy leaves files as they are, Held is nil.
 func (h *Holder) Hold(policy *sandbox.Policy, uid uint32) (*Held, error) {
 	if !policy.Files {
 		return nil, nil

@@ -4,6 +4,7 @@ package placeholder
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
@@ -22,7 +23,7 @@ func (*Holder) Close() {}
 // Hold refuses every Policy that confines files.
 func (*Holder) Hold(policy *sandbox.Policy, _ uint32) (*Held, error) {
 	if policy.Files {
-		return nil, errors.ErrUnsupported
+		return nil, fmt.Errorf("sandboxes need Linux: %w", errors.ErrUnsupported)
 	}
 	return nil, nil
 }

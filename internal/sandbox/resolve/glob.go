@@ -15,7 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
-// Bounds of all globs of a sandbox together. A client can move them nowhere, because a start waits meanwhile.
+// Bounds of all globs of a sandbox together. No client can change them, because a start waits for the search.
 const (
 	maxMatches = 8 << 10
 	maxNames   = 1 << 20 // in the searched directories

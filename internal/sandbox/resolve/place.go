@@ -108,7 +108,7 @@ func (r *resolver) walk(path, from string, cross func(sandbox.Link)) (place, err
 	return place{state: found, real: cur, info: info}, nil
 }
 
-// lstat looks at each path only once, so all of a Policy comes from the same view.
+// lstat looks at each path once, so all steps see the same file there.
 func (r *resolver) lstat(path string) (Info, error) {
 	if s, ok := r.seen[path]; ok {
 		return s.info, s.err

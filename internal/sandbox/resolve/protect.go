@@ -95,8 +95,9 @@ func (r *resolver) keepAbsent(path string) {
 }
 
 // checkLinks refuses a sandbox if its program could change a symbolic link on the way to a file of the server, such as the
-// policy file: the file behind a changed link would count for the next start. checkLinks also refuses an entry if the program could change a
-// link on the way to it. A writable entry must cross no link but those in "/", which belong to the administrator for sure.
+// policy file. If the program changed such a link, the next start of the server would read another file. checkLinks also refuses
+// an entry if the program could change a link on the way to it. A writable entry must cross no link but those in "/", which
+// belong to the administrator for sure.
 func (r *resolver) checkLinks() error {
 	for _, l := range r.ownLinks {
 		if r.access(paths.Parent(l.Path)) == sandbox.Write {

@@ -1,6 +1,6 @@
 // Package resolve makes a sandbox.Policy of a client's sandbox: it finds the paths of entries, matches globs, and protects
-// .git and the like in writable directories. The package reads names, links, and the beginnings of files named .git. The
-// package changes nothing.
+// .git and the like in writable directories. The package reads names, links, the mounts, and the beginnings of the git
+// files .git and commondir. The package changes nothing.
 package resolve
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxEntries = 1 << 10  // in a sandbox; also of its workspace roots
 	maxPath    = 4095     // bytes of a path: PATH_MAX with its NUL
 	maxPaths   = 16 << 10 // in a Policy: each costs a mount
-	maxBytes   = 2 << 20  // of the paths in a Policy, but for directories above: the server keeps those of placeholders
+	maxBytes   = 2 << 20  // of all paths without the added directories above them; the server keeps the paths of placeholders in memory
 	maxText    = 64 << 10 // bytes of a file .git; the rest is not read
 	maxQuoted  = 200      // bytes of a path in an error
 )

@@ -14,7 +14,7 @@ type want struct {
 	path   string
 	access sandbox.Access
 	from   string
-	// optional means that the entry holds for a directory, and for nothing else.
+	// optional means: without a directory at path, a write entry has no effect, and a path that leads to "/" is refused.
 	optional bool
 }
 

@@ -17,7 +17,7 @@ type Attr struct {
 
 	Namespaces uintptr   // flags of clone(2); 0: none
 	Cgroup     int       // descriptor of the process's cgroup; 0 or less: the cgroup of this program
-	Files      []uintptr // descriptors that become 0, 1, 2 …; none is less than what it becomes. Empty: 0 to 2 stay as they are
+	Files      []uintptr // descriptors that become 0, 1, 2 …; none is less than its own new number. Empty: 0 to 2 stay as they are
 
 	Session     bool // setsid(2)
 	DeathSignal bool // SIGKILL when the calling thread ends

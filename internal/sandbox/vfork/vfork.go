@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 )
 
 // Package syscall calls these functions around a fork. Other packages may call them, too.
@@ -28,8 +30,8 @@ func afterForkInChild()
 const atCwd = ^uintptr(-unix.AT_FDCWD - 1)
 
 // clone is a system call with CLONE_VM and CLONE_VFORK. clone returns twice, first in the child. Child and parent share
-// the stack. So the parent, like the child, must use nothing of the frames below the caller's, nor
-// anything that the caller's frame had. (clone(2))
+// the stack. So the parent, like the child, must use nothing of the frames below the caller's, nor anything that the caller's
+// frame had. (clone(2))
 func clone(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 
 // cloneArgs is struct clone_args up to Linux 5.7. (clone(2))
@@ -37,7 +39,7 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// start makes the system call, and runs the child's steps in the child. The parent returns at once, and calls afterFork.
+// start makes the system call, and runs the child's steps in the child. The parent returns at once; run calls afterFork.
 //
 // The child shares all memory with this program, whose other threads go on. The child may neither allocate, nor grow
 // the stack, nor call Go functions other than assembly and nosplit functions. It may write to p.failed, p.errno and p.mounted alone.
@@ -181,8 +183,8 @@ type process struct {
 	mounted int
 }
 
-// Start starts a. Start returns when the program is executed, or could not be. The calling thread does not wait for other
-// goroutines. If the error is an *Error, a process was made, has ended, and was reaped.
+// Start starts a. Start returns when the program is executed, or could not be. Start takes no lock, and blocks its thread until
+// the exec. If the error is an *Error, a process was made, has ended, and was reaped.
 func Start(a *Attr) (pid int, err error) {
 	p := &process{
 		session: a.Session, deathSignal: a.DeathSignal, terminal: a.Terminal,
@@ -241,15 +243,13 @@ func (p *process) run(flags uintptr, cgroup int) (child int, err error) {
 
 func reap(child int) {
 	var ws syscall.WaitStatus
-	for err := error(syscall.EINTR); err == syscall.EINTR; {
-		_, err = syscall.Wait4(child, &ws, 0, nil)
-	}
+	kernel.Retry(func() (int, error) { return syscall.Wait4(child, &ws, 0, nil) })
 }
 
 // ReadOnly returns a descriptor of the file on a mount of its own, which is read-only and in no directory. A process that
-// executes the descriptor (Attr.Binary) can change the file neither by /proc/self/exe, nor its mode or times. The mount lives as long as the
-// descriptor and such processes. ReadOnly needs the right to make namespaces, no other. The caller checks that path still leads to
-// the file that it means. If the error is no *Error, the system made no namespaces.
+// executes the descriptor (Attr.Binary) can change the file neither by /proc/self/exe, nor its mode or times. The mount lives as
+// long as the descriptor and such processes. ReadOnly needs the right to make namespaces, no other. The caller checks that path
+// still leads to the file that it means. If the error is no *Error, the system made no namespaces.
 func ReadOnly(path string) (fd int, err error) {
 	p := &process{
 		mounts: true, mounted: -1, parent: uintptr(unix.Getpid()), umask: -1,
