@@ -14,7 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 )
 
-// A Kind names a disturbance.
+// A Kind names a disturbance, as plan.Rate does. For the meanings see plan.Chaos.
 type Kind string
 
 const (
@@ -64,22 +64,15 @@ const maxAt = math.MaxInt64 / float64(time.Second)
 // Acts returns the acts of a run in their order, without end. The same chaos and seed give the same acts. Without chaos there are no acts.
 // The acts of a kind do not depend on the rates of other kinds.
 func Acts(c plan.Chaos, seed uint64) iter.Seq[Act] {
-	rates := []struct {
-		kind Kind
-		rate float64
-	}{
-		{FIN, c.FIN}, {RST, c.RST}, {HalfOpen, c.HalfOpen}, {MidFrame, c.MidFrame}, {Handshake, c.Handshake}, {Resume, c.Resume},
-		{Stall, c.Stall}, {Takeover, c.Takeover}, {Kill, c.Kill}, {Freeze, c.Freeze}, {Stop, c.Stop},
-	}
 	return func(yield func(Act) bool) {
 		var sources []*source
-		for _, r := range rates {
-			if !(r.rate > 0) {
+		for _, r := range c.Rates() {
+			if !(*r.PerSecond > 0) {
 				continue
 			}
 			name := fnv.New64a()
-			name.Write([]byte(r.kind))
-			s := &source{kind: r.kind, rate: r.rate, rand: rand.New(rand.NewPCG(seed, name.Sum64()))}
+			name.Write([]byte(r.Name))
+			s := &source{kind: Kind(r.Name), rate: *r.PerSecond, rand: rand.New(rand.NewPCG(seed, name.Sum64()))}
 			s.advance()
 			sources = append(sources, s)
 		}

@@ -150,7 +150,7 @@ func view(r *result.Result, o Options, width int) []line {
 		lines = append(append(lines, nil), table...)
 	}
 	lines = append(lines, nil,
-		joined(n.verdict(), part{text: "checked " + show.Bytes(n.Counts[result.CheckedBytes]+n.Counts[result.StdinBytes])}, n.fact(show.Warn, "late", result.Late),
+		joined(n.verdict(), part{text: "checked " + show.Bytes(n.Counts[result.CheckedBytes])}, n.fact(show.Warn, "late", result.Late),
 			n.fact(show.Warn, "starts refused", result.StartsRefused)),
 		joined(n.cuts(), n.fact(show.Plain, "resumed", result.Resumes), n.fact(show.Warn, "sessions lost", result.LostSessions), n.fact(show.Plain, "takeovers", result.Takeovers),
 			n.fact(show.Plain, "stalls", result.Stalls), n.fact(show.Plain, "kills", result.Kills), n.fact(show.Plain, "freezes", result.Freezes), n.fact(show.Plain, "server stops", result.Stops)),
@@ -265,7 +265,7 @@ func Line(r *result.Result, o Options) string {
 			facts = append(facts, part{text: show.Harmless(name) + " p99 " + show.Latency(s.P99)})
 		}
 	}
-	facts = append(facts, n.cuts(), n.fact(show.Plain, "sessions lost", result.LostSessions), part{text: "checked " + show.Bytes(n.Counts[result.CheckedBytes]+n.Counts[result.StdinBytes])}, n.verdict())
+	facts = append(facts, n.cuts(), n.fact(show.Plain, "sessions lost", result.LostSessions), part{text: "checked " + show.Bytes(n.Counts[result.CheckedBytes])}, n.verdict())
 	if v := n.Count(result.Errors); v > 0 {
 		facts = append(facts, part{text: "errors " + show.Number(v)})
 	}

@@ -316,9 +316,9 @@ func (c *Chaos) waits() bool { return c.Stall > 0 || c.Freeze > 0 || c.Stop > 0 
 func (c *Chaos) check() error {
 	var errs []error
 	fault := func(format string, a ...any) { errs = append(errs, fmt.Errorf("chaos."+format, a...)) }
-	for _, k := range c.kinds() {
-		if v := *k.rate; !(v >= 0 && v <= maxActs) {
-			fault("%s is %v, expected 0 to %d per second", k.name, v, maxActs)
+	for _, k := range c.Rates() {
+		if v := *k.PerSecond; !(v >= 0 && v <= maxActs) {
+			fault("%s is %v, expected 0 to %d per second", k.Name, v, maxActs)
 		}
 	}
 	if c.StallFor < 0 || c.StallFor > maxStall {

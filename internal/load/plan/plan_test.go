@@ -210,6 +210,27 @@ phases:
       - profile: echo
 `
 
+// TestRates: Rates has each rate of Chaos once.
+func TestRates(t *testing.T) {
+	var c Chaos
+	want := make(map[any]bool)
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		if p, ok := v.Field(i).Addr().Interface().(*float64); ok && p != &c.Loss {
+			want[p] = true
+		}
+	}
+	for _, r := range c.Rates() {
+		if !want[r.PerSecond] {
+			t.Errorf("%s is no rate, or comes twice", r.Name)
+		}
+		delete(want, r.PerSecond)
+	}
+	if len(want) > 0 {
+		t.Errorf("%d rates are missing", len(want))
+	}
+}
+
 func TestParse(t *testing.T) {
 	p := Plan{Sessions: 1, Processes: 9, Encoding: "json"}
 	if err := Parse([]byte(file), "f.yaml", &p); err != nil {

@@ -85,16 +85,16 @@ func (p *Part) set(text string) error {
 	return fmt.Errorf("%q is no setting: there are size, every, life, viewers and restarts, as in lines:every=50ms", text)
 }
 
-// A kindOf is a kind of chaos with its rate.
-type kindOf struct {
-	name string
-	rate *float64
-	cut  float64 // its share of "cut"
+// A Rate is the rate of a kind of chaos.
+type Rate struct {
+	Name      string
+	PerSecond *float64
+	cut       float64 // its share of "cut"
 }
 
-// kinds has all rates. Half-open connections are rare among cuts: a client needs seconds to notice one.
-func (c *Chaos) kinds() []kindOf {
-	return []kindOf{
+// Rates returns all rates of c. Half-open connections are rare among cuts: a client needs seconds to notice one.
+func (c *Chaos) Rates() []Rate {
+	return []Rate{
 		// The acts handshake and resume begin with a cut by FIN or RST: with these shares, 25 % of all cuts are of each.
 		{"fin", &c.FIN, 0.15}, {"rst", &c.RST, 0.15}, {"mid-frame", &c.MidFrame, 0.25},
 		{"handshake", &c.Handshake, 0.1}, {"resume", &c.Resume, 0.1}, {"half-open", &c.HalfOpen, 0.05},
@@ -105,8 +105,8 @@ func (c *Chaos) kinds() []kindOf {
 // ChaosNames are the names that ParseChaos knows.
 func ChaosNames() (names []string) {
 	names = append(names, "cut")
-	for _, k := range new(Chaos).kinds() {
-		names = append(names, k.name)
+	for _, k := range new(Chaos).Rates() {
+		names = append(names, k.Name)
 	}
 	return append(names, "stall-for", "delay", "speed", "loss")
 }
@@ -136,8 +136,8 @@ func (c *Chaos) set(name, value string) (err error) {
 		if err != nil {
 			return fmt.Errorf("cut: %w", err)
 		}
-		for _, k := range c.kinds() {
-			*k.rate += rate * k.cut
+		for _, k := range c.Rates() {
+			*k.PerSecond += rate * k.cut
 		}
 		return nil
 	case "stall-for":
@@ -152,10 +152,10 @@ func (c *Chaos) set(name, value string) (err error) {
 		c.Loss, err = parseShare(value, name)
 		return err
 	}
-	for _, k := range c.kinds() {
-		if k.name == name {
+	for _, k := range c.Rates() {
+		if k.Name == name {
 			rate, err := ParseRate(value)
-			*k.rate += rate
+			*k.PerSecond += rate
 			return named(name, err)
 		}
 	}

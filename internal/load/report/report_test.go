@@ -87,16 +87,16 @@ func TestHeadline(t *testing.T) {
 		r    *result.Result
 		want headline
 	}{
-		{checked(func(r *result.Result) { r.Counts[result.Cuts] = 1203 }), headline{"good", "0 wrong bytes", "in 4.0 GiB checked byte by byte, with up to 1,000 processes at once, through 1,203 cuts"}},
-		{checked(func(r *result.Result) { r.Counts[result.Wrong], r.Counts[result.WrongBytes] = 2, 1 }), headline{"bad", "1 wrong byte", "2 findings, in 4.0 GiB checked byte by byte, with up to 1,000 processes at once"}},
-		{checked(func(r *result.Result) { r.Counts[result.Wrong] = 1 }), headline{"bad", "1 finding", "0 wrong bytes in 4.0 GiB checked byte by byte, with up to 1,000 processes at once"}},
-		{checked(func(r *result.Result) { r.SLOs = []result.Verdict{{Met: true}, {}} }), headline{"bad", "0 wrong bytes", "in 4.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 of 2 SLOs missed"}},
-		{checked(func(r *result.Result) { r.Problems = []string{"x"} }), headline{"bad", "0 wrong bytes", "in 4.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 problem"}},
+		{checked(func(r *result.Result) { r.Counts[result.Cuts] = 1203 }), headline{"good", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, through 1,203 cuts"}},
+		{checked(func(r *result.Result) { r.Counts[result.Wrong], r.Counts[result.WrongBytes] = 2, 1 }), headline{"bad", "1 wrong byte", "2 findings, in 3.0 GiB checked byte by byte, with up to 1,000 processes at once"}},
+		{checked(func(r *result.Result) { r.Counts[result.Wrong] = 1 }), headline{"bad", "1 finding", "0 wrong bytes in 3.0 GiB checked byte by byte, with up to 1,000 processes at once"}},
+		{checked(func(r *result.Result) { r.SLOs = []result.Verdict{{Met: true}, {}} }), headline{"bad", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 of 2 SLOs missed"}},
+		{checked(func(r *result.Result) { r.Problems = []string{"x"} }), headline{"bad", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 problem"}},
 		{&result.Result{Took: time.Second, Problems: []string{"x"}, Commands: &result.Commands{Codes: map[string]int64{"0": 3}}}, headline{"bad", "3 of 3 commands", "ended with exit code 0, within 1 s, but 1 problem"}},
-		{checked(func(r *result.Result) { r.Counts[result.LostSessions] = 2 }), headline{"bad", "0 wrong bytes", "in 4.0 GiB checked byte by byte, with up to 1,000 processes at once, but 2 lost sessions"}},
+		{checked(func(r *result.Result) { r.Counts[result.LostSessions] = 2 }), headline{"bad", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, but 2 lost sessions"}},
 		{checked(func(r *result.Result) {
 			r.Problems, r.SLOs, r.Counts[result.LostSessions] = []string{"x"}, []result.Verdict{{}}, 1
-		}), headline{"bad", "0 wrong bytes", "in 4.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 lost session, 1 problem and 1 of 1 SLO missed"}},
+		}), headline{"bad", "0 wrong bytes", "in 3.0 GiB checked byte by byte, with up to 1,000 processes at once, but 1 lost session, 1 problem and 1 of 1 SLO missed"}},
 		{&result.Result{}, headline{"nothing", "0 wrong bytes", "but nothing was checked"}},
 		{&result.Result{Took: time.Second, Commands: &result.Commands{Codes: map[string]int64{"0": 2000}}}, headline{"good", "2,000 of 2,000 commands", "ended with exit code 0, within 1 s"}},
 		{&result.Result{Took: time.Second, Commands: &result.Commands{Codes: map[string]int64{"0": 3, "SIGKILL": 1}}}, headline{"bad", "3 of 4 commands", "ended with exit code 0, within 1 s"}},

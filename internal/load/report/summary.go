@@ -18,7 +18,7 @@ type headline struct {
 
 func headlineOf(r *result.Result) headline {
 	n := func(name string) int64 { return r.Counts[name] }
-	checked, findings := n(result.CheckedBytes)+n(result.StdinBytes), max(n(result.Wrong), int64(len(r.Findings)))
+	checked, findings := n(result.CheckedBytes), max(n(result.Wrong), int64(len(r.Findings)))
 	if c := r.Commands; c != nil && checked == 0 {
 		total := int64(0)
 		for _, v := range c.Codes {
@@ -125,7 +125,7 @@ func tiles(r *result.Result) []tile {
 		add("", "output checked", show.Bytes(v), perSecond(r.Rate(result.CheckedBytes)), eventsText(n(result.Events)))
 	}
 	if v := n(result.StdinBytes); v > 0 {
-		add("", "stdin checked", show.Bytes(v), perSecond(r.Rate(result.StdinBytes)))
+		add("", "stdin accepted", show.Bytes(v), perSecond(r.Rate(result.StdinBytes)))
 	}
 	if v := n(result.Cuts); v > 0 {
 		class := ""

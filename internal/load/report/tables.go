@@ -266,13 +266,9 @@ func planTable(r *result.Result) *table {
 
 func chaosText(c plan.Chaos) string {
 	var parts []string
-	for _, k := range []struct {
-		name string
-		rate float64
-	}{{"FIN", c.FIN}, {"RST", c.RST}, {"half-open", c.HalfOpen}, {"mid-frame", c.MidFrame}, {"handshake", c.Handshake}, {"resume", c.Resume}, {"stall", c.Stall},
-		{"takeover", c.Takeover}, {"kill", c.Kill}, {"freeze", c.Freeze}, {"stop", c.Stop}} {
-		if k.rate > 0 {
-			parts = append(parts, k.name+" "+short(k.rate)+"/s")
+	for _, r := range c.Rates() {
+		if *r.PerSecond > 0 {
+			parts = append(parts, r.Name+" "+short(*r.PerSecond)+"/s")
 		}
 	}
 	if c.StallFor > 0 {

@@ -46,9 +46,10 @@ type Result struct {
 	Commands *Commands `json:"commands,omitempty"`
 }
 
-// NothingChecked reports whether no byte was checked. The bytes of commands are counted, and not checked.
+// NothingChecked reports whether no byte of output was checked: programs report what they read of stdin as output. The bytes of commands are
+// counted, and not checked.
 func (r *Result) NothingChecked() bool {
-	return r.Commands == nil && r.Counts[CheckedBytes]+r.Counts[StdinBytes] == 0
+	return r.Commands == nil && r.Counts[CheckedBytes] == 0
 }
 
 // Right reports whether every check was made, and nothing was wrong.

@@ -306,7 +306,7 @@ func TestRight(t *testing.T) {
 		want   bool
 	}{
 		"all is right":     {func(r *Result) {}, true},
-		"stdin only":       {func(r *Result) { r.Counts = map[string]int64{StdinBytes: 1} }, true},
+		"stdin only":       {func(r *Result) { r.Counts = map[string]int64{StdinBytes: 1} }, false},
 		"a command":        {func(r *Result) { r.Counts, r.Commands = nil, &Commands{} }, true},
 		"nothing checked":  {func(r *Result) { delete(r.Counts, CheckedBytes) }, false},
 		"a finding":        {func(r *Result) { r.Counts[Wrong] = 1 }, false},

@@ -50,8 +50,10 @@ func Split(p plan.Plan, n int) ([]plan.Plan, error) {
 			part.Phases[j].Rate *= share
 		}
 		c := &part.Chaos
-		for _, rate := range []*float64{&c.FIN, &c.RST, &c.HalfOpen, &c.MidFrame, &c.Handshake, &c.Resume, &c.Stall, &c.Takeover, &c.Kill, &c.Freeze} {
-			*rate *= share
+		for _, rate := range c.Rates() {
+			if rate.PerSecond != &c.Stop {
+				*rate.PerSecond *= share
+			}
 		}
 		if p.Command != nil {
 			command := *p.Command
