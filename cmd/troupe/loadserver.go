@@ -112,13 +112,19 @@ func atLeast(n, m int) string { return strconv.Itoa(max(n, m)) }
 // log returns the last lines of the server's log as one line.
 func (s *loadServer) log() string {
 	const most = 2 << 10
-	data, err := os.ReadFile(filepath.Join(s.dir.path, "log"))
+	f, err := os.Open(filepath.Join(s.dir.path, "log"))
 	if err != nil {
 		return err.Error()
 	}
-	if len(data) > most {
-		data = data[len(data)-most:]
-		_, data, _ = bytes.Cut(data, []byte("\n"))
+	defer f.Close()
+	_, err = f.Seek(-most-1, io.SeekEnd) // and the byte before, which may end a line
+	cut := err == nil                    // otherwise the log is shorter
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return err.Error()
+	}
+	if _, lines, ok := bytes.Cut(data, []byte("\n")); ok && cut {
+		data = lines
 	}
 	text := strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", "; ")
 	if text == "" {

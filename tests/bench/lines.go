@@ -41,13 +41,18 @@ func (b *bench) linePrinter() (string, error) {
 // printed checks the output of a line printer, which is written to it.
 type printed struct {
 	lines   uint64 // number of correct lines received
-	wrong   bool   // the output was wrong: no more is checked
+	wrong   bool   // the output was wrong: Write drops what follows
 	ended   bool
 	latency times  // of each line received since the last reset
 	rest    []byte // the received part of the next line
 }
 
-func (p *printed) Write(data []byte) (int, error) {
+// Write returns an error once, for the first wrong line.
+func (p *printed) Write(data []byte) (n int, err error) {
+	if p.wrong {
+		return len(data), nil
+	}
+	defer func() { p.wrong = err != nil }()
 	now := time.Now().UnixNano()
 	p.rest = append(p.rest, data...)
 	for {
@@ -76,9 +81,9 @@ func (p *printed) Write(data []byte) (int, error) {
 	}
 }
 
-// End returns nil if the whole output has come.
+// End returns nil if the whole output has come, or if Write has returned an error.
 func (p *printed) End() error {
-	if !p.ended || len(p.rest) > 0 {
+	if !p.wrong && (!p.ended || len(p.rest) > 0) {
 		return fmt.Errorf("after line %d nothing came, not even the end", p.lines)
 	}
 	return nil
@@ -132,9 +137,8 @@ func (b *bench) print(n int, tty bool, while time.Duration) (r printing, err err
 			closed++
 			wrong = p.End()
 		}
-		if wrong != nil && !p.wrong {
+		if wrong != nil {
 			fmt.Fprintf(b.progress, "line printer %s of %d: %v\n", m.process, n, wrong)
-			p.wrong = true
 			r.lost++
 		}
 		return nil
