@@ -600,6 +600,10 @@ func endReading(conn link, failed error, stop <-chan struct{}) {
 // because the server waits for them.
 func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 	c.mu.Lock()
+	if c.hello.Server.Name == "" { // the peer's server ends the connection after a notification that it does not know
+		clear(c.acks)
+		c.ackBytes, c.ackDue = 0, false
+	}
 	if c.ackDue {
 		msg, err := wire.AppendNotification(buf, protocol.MethodSessionAck, protocol.SessionAckParams{Processes: c.acks})
 		clear(c.acks)
