@@ -85,7 +85,8 @@ func binaryError(err error, plan *jail.Plan) error {
 	return namespaceError(err, plan)
 }
 
-// intact reports whether nobody has changed the mode of a copy, as a jail can before Linux 6.3.
+// intact reports whether nobody has changed the mode of a copy. A jail can change it, from Linux 6.3 on without the permission to
+// execute.
 func (b *ownBinary) intact() bool {
 	if !b.copy {
 		return true
