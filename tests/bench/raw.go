@@ -17,21 +17,24 @@ import (
 // This file measures the raw limits: the same work without a server.
 
 // rawStart forks, execs and waits for a program with three descriptors of /dev/null.
-func rawStart(null *os.File) error {
+func rawStart(null *os.File, argv []string) error {
 	fd := null.Fd()
-	pid, err := syscall.ForkExec(trueProgram, []string{trueProgram}, &syscall.ProcAttr{Files: []uintptr{fd, fd, fd}})
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Files: []uintptr{fd, fd, fd}})
 	if err != nil {
 		return err
 	}
-	_, err = syscall.Wait4(pid, nil, 0, nil)
+	var status syscall.WaitStatus
+	if _, err = syscall.Wait4(pid, &status, 0, nil); err == nil && status != 0 {
+		err = fmt.Errorf("%s has ended with status %#x", argv[0], status)
+	}
 	return err
 }
 
 const trueProgram = "/bin/true"
 
-// rawStarts starts n programs, inFlight at a time. rawStarts returns the time of each start and the
+// rawStarts starts a program n times, inFlight at a time. rawStarts returns the time of each start and the
 // time of all together.
-func (b *bench) rawStarts(n, inFlight int) (each times, all time.Duration, err error) {
+func (b *bench) rawStarts(n, inFlight int, argv ...string) (each times, all time.Duration, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, 0, err
@@ -53,7 +56,7 @@ func (b *bench) rawStarts(n, inFlight int) (each times, all time.Duration, err e
 					return
 				}
 				begun := time.Now()
-				failed := rawStart(null)
+				failed := rawStart(null, argv)
 				mu.Lock()
 				each = append(each, time.Since(begun))
 				if failed != nil {

@@ -17,7 +17,7 @@ var latencyRows = []row{
 		},
 		measure: func(b *bench) ([]reading, error) {
 			n := b.n(1000, 30)
-			raw, _, err := b.rawStarts(n, 1)
+			raw, _, err := b.rawStarts(n, 1, trueProgram)
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +77,7 @@ func inFlightRow() row {
 
 // startRates returns the number of starts per second, with a server and without.
 func (b *bench) startRates(n, inFlight int) (ours, raw float64, err error) {
-	_, without, err := b.rawStarts(n, inFlight)
+	_, without, err := b.rawStarts(n, inFlight, trueProgram)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -19,8 +19,11 @@ import (
 // sandbox. Both have the same view: everything is read-only except a workspace, and there is no network. Bubblewrap has no
 // Landlock and no filter of system calls here, and leaves its placeholders behind.
 
-// bubblewrap names the raw limit. Where bwrap is not in PATH, or fails, the limit is missing.
-const bubblewrap = "in bubblewrap"
+// These name the raw limits. Where bwrap is not in PATH, or fails, the limits are missing.
+const (
+	bubblewrap     = "in bubblewrap"
+	bareBubblewrap = "bubblewrap without a server"
+)
 
 var sandboxRows = []row{
 	{
@@ -29,6 +32,7 @@ var sandboxRows = []row{
 			{what: "start to closed of /bin/true in a sandbox, one at a time, p50", unit: "ms", target: atMostOfRaw(1), raw: []string{bubblewrap}},
 			{what: "the same, p99", unit: "ms", raw: []string{bubblewrap}},
 			{what: "the same without a sandbox, p50", unit: "ms"},
+			{what: "the same in a sandbox, beside no server, p50", unit: "ms", raw: []string{bareBubblewrap}},
 		},
 		measure: func(b *bench) ([]reading, error) {
 			y, err := b.workspace()
@@ -45,10 +49,18 @@ var sandboxRows = []row{
 				return nil, err
 			}
 			wrapped, _, err := b.wrappedStarts(y, n, 1)
+			if err != nil {
+				return nil, err
+			}
+			var bare times
+			if bwrap := b.bwrap(y); bwrap != "" {
+				bare, _, err = b.rawStarts(n, 1, y.wrapped(bwrap, trueProgram)...)
+			}
 			return []reading{
 				{confined.percentile(0.5), ofTimes(wrapped, 0.5)},
 				{confined.percentile(0.99), ofTimes(wrapped, 0.99)},
 				{plain.percentile(0.5), nil},
+				{confined.percentile(0.5), ofTimes(bare, 0.5)},
 			}, err
 		},
 	},
