@@ -29,11 +29,12 @@ const (
 
 // realClient imitates the peer's client.
 type realClient struct {
-	t    *testing.T
-	s    *server
-	work string        // the directory of the commands
-	mode obj           // permissions of the commands; nil: full access, which is sandbox null
-	quit chan struct{} // closed when the client exits
+	t     *testing.T
+	s     *server
+	work  string        // the directory of the commands
+	mode  obj           // permissions of the commands; nil: full access, which is sandbox null
+	roots []string      // workspace roots beside work, if there is a mode
+	quit  chan struct{} // closed when the client exits
 
 	facts                  // guards the fields below
 	away     chan struct{} // the client stays away until away is closed
@@ -516,7 +517,11 @@ func (c *realClient) exec(script string, tty bool) *command {
 	var sandbox any
 	kind := "none"
 	if c.mode != nil {
-		sandbox, kind = sandboxOf(c.mode, c.work), "linuxSeccomp"
+		confined := sandboxOf(c.mode, c.work)
+		for _, root := range c.roots {
+			confined["workspaceRoots"] = append(confined["workspaceRoots"].([]any), fileURI(root))
+		}
+		sandbox, kind = confined, "linuxSeccomp"
 		if c.mode["network"] == "restricted" {
 			env["CODEX_SANDBOX_NETWORK_DISABLED"] = "1"
 		}
