@@ -33,6 +33,12 @@ var refusingMachines = []refusingMachine{
 // withoutUserNamespaces makes cmd run in a user namespace that permits no further ones.
 func withoutUserNamespaces(t *testing.T, w *warden, cmd *exec.Cmd) {
 	t.Helper()
+	w.inUserNamespace(t, cmd, "echo 0 >/proc/sys/user/max_user_namespaces")
+}
+
+// inUserNamespace makes a command run as the user of the warden in a new user namespace, after a script with rights there.
+func (w *warden) inUserNamespace(t *testing.T, cmd *exec.Cmd, script string) {
+	t.Helper()
 	testnamespaces.Need(t, os.Geteuid())
 	ids := []syscall.SysProcIDMap{{ContainerID: w.uid, HostID: w.uid, Size: 1}}
 	as := []string{"--inh-caps=-all", "--ambient-caps=-all"}
@@ -47,7 +53,7 @@ func withoutUserNamespaces(t *testing.T, w *warden, cmd *exec.Cmd) {
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_RESOURCE}
 	}
-	args := append([]string{"sh", "-c", `echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv "$@"`, "sh"}, as...)
+	args := append([]string{"sh", "-c", script + ` && exec setpriv "$@"`, "sh"}, as...)
 	cmd.Args = append(append(args, cmd.Path), cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
