@@ -136,21 +136,97 @@ var lifeRows = []struct {
 				y.t.Error("a user may have more processes than its limit")
 			}
 		}
-		if info := y.c.call("server/info", nil); info["containment"] == "cgroup" {
-			answer := y.c.reply(y.c.request("process/start", y.params("pids", `for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; for i in 11 12 13 14 15 16 17 18 19 20; do sleep 1000 & done; echo all`, obj{"limits": obj{"pids": 20}})))
-			if errorOf(answer) == nil {
-				if r := y.end(y.c.process("pids")); r.out == "all\n" && r.errors == "" {
-					y.t.Error("a tree may have more processes than its limit")
+	}},
+	{"cgroup", func(y *yard) {
+		contained := y.c.call("server/info", nil)["containment"] == "cgroup"
+		p := y.start(`echo up; exec sleep 1000`, nil)
+		p.awaitOutput("stdout", "up\n")
+		controllers := ""
+		if contained {
+			// "0::/…" is the directory of the process in cgroup v2.
+			leaf := map[int]string{}
+			for _, pid := range append(childrenOf(p.pid()), p.pid()) {
+				text, err := os.ReadFile(inProc(pid, "cgroup"))
+				if err != nil {
+					y.t.Fatal(err)
+				}
+				_, rest, _ := strings.Cut("\n"+string(text), "\n0::")
+				leaf[pid], _, _ = strings.Cut(rest, "\n")
+			}
+			var dirs []string // the leaves of the server
+			for _, dir := range cgroupsOf(y.t, y.warden.cmd.Process.Pid) {
+				leaves, err := filepath.Glob(dir + "/*/cgroup.procs")
+				if err != nil {
+					y.t.Fatal(err)
+				}
+				for _, file := range leaves {
+					dirs = append(dirs, filepath.Dir(file))
 				}
 			}
+			i := slices.IndexFunc(dirs, func(dir string) bool { return strings.HasSuffix(dir, leaf[p.pid()]) })
+			if i < 0 || leaf[p.pid()] == "" || len(leaf) < 2 {
+				y.t.Fatalf("the jail and its program are in %v, and the server has the leaves %q", leaf, dirs)
+			}
+			for pid, of := range leaf {
+				if of != leaf[p.pid()] {
+					y.t.Errorf("process %d is in the cgroup %s, and its jail in %s", pid, of, leaf[p.pid()])
+				}
+			}
+			procs, err := os.ReadFile(dirs[i] + "/cgroup.procs")
+			if n := len(strings.Fields(string(procs))); err != nil || n != len(leaf) {
+				y.t.Errorf("the leaf has %d processes, want the %d of the sandbox; %v", n, len(leaf), err)
+			}
+			text, _ := os.ReadFile(dirs[i] + "/cgroup.controllers")
+			controllers = " " + strings.TrimSpace(string(text)) + " "
+		}
+		y.c.call("process/terminate", obj{"processId": p.id})
+		y.end(p)
+		for _, limit := range []struct {
+			controller, name, script string
+			limits                   obj
+		}{
+			{"pids", "pids", `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 1000 & done; echo all`, obj{"pids": 20}},
+			{"memory", "memoryBytes", `x=x; while :; do x=$x$x; done`, obj{"memoryBytes": 32 << 20}},
+		} {
+			id := "limited by " + limit.name
+			answer := y.c.reply(y.c.request("process/start", y.params(id, limit.script, obj{"limits": limit.limits})))
+			if !strings.Contains(controllers, " "+limit.controller+" ") {
+				text := fmt.Sprint(errorOf(answer)["message"])
+				if num(errorOf(answer)["code"]) != -32603 || !strings.Contains(text, "limits."+limit.name+" needs the "+limit.controller+" controller of cgroup v2") {
+					y.t.Errorf("%s without its controller (there are%s): %s", limit.name, controllers, jsonText(answer))
+				}
+				y.check()
+				continue
+			}
+			if errorOf(answer) != nil {
+				y.t.Errorf("%s: %s", limit.name, jsonText(answer))
+				continue
+			}
+			switch r := y.end(y.c.process(id)); limit.name {
+			case "pids":
+				if r.out == "all\n" && r.errors == "" {
+					y.t.Error("a tree may have more processes than its limit")
+				}
+			case "memoryBytes": // the kernel kills the program, or its jail
+				if end := y.c.process(id).awaitExit(); r.signal != "SIGKILL" || end["oomKilled"] != true {
+					y.t.Errorf("beyond memoryBytes: %s", jsonText(end))
+				}
+			}
+			y.check()
 		}
 	}},
 	{"usage", func(y *yard) {
 		p := y.start(`i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done; read x`, obj{"pipeStdin": true})
 		p.awaitOutput("stdout", "done\n")
-		usage, _ := y.c.call("process/info", obj{"processId": p.id})["usage"].(obj)
-		if usage["of"] == "tree" && (num(usage["userMs"]) < 10 || num(usage["memoryBytes"]) < 100<<10) {
-			y.t.Errorf("the usage of a loop is %s", jsonText(usage))
+		info := y.c.call("process/info", obj{"processId": p.id})
+		usage, _ := info["usage"].(obj)
+		of := "program"
+		if info["containment"] == "cgroup" {
+			of = "tree"
+		}
+		// Without a cgroup the usage is that of the process that process/list shows, which is the jail.
+		if usage["of"] != of || of == "tree" && num(usage["userMs"]) < 10 || num(usage["memoryBytes"]) < 100<<10 {
+			y.t.Errorf("the usage of a loop is %s, and its containment is %v", jsonText(usage), info["containment"])
 		}
 		p.write("\n")
 		y.end(p)
@@ -175,7 +251,7 @@ var lifeRows = []struct {
 			p := y.start(`trap 'echo got; exit 5' `+script+`; echo set; while :; do sleep 0.05; done`, nil)
 			p.awaitOutput("stdout", "set\n")
 			if answer := y.c.reply(y.c.request("process/signal", obj{"processId": p.id, "signal": signal})); errorOf(answer) != nil {
-				y.t.Logf("signal %s: %s", signal, jsonText(errorOf(answer)))
+				y.t.Errorf("signal %s: %s", signal, jsonText(errorOf(answer)))
 				y.c.call("process/terminate", obj{"processId": p.id})
 				y.end(p)
 				continue
@@ -318,7 +394,6 @@ var lifeRows = []struct {
 			`echo "PERMISSION DENIED"; exit 1`:                             true,
 			`echo "operation not permitted"; exit 127`:                     true,
 			`printf "read-only fi"; sleep 0.1; printf "le system"; exit 1`: true,
-			`printf "land" ; printf "lock" >&2; exit 1`:                    true, // both streams in the order of their output
 			`echo seccomp; exit 2`:                                         true,
 			`echo Sandbox; exit 126`:                                       true,
 			`echo failed to write file; exit 3`:                            true,
@@ -332,9 +407,6 @@ var lifeRows = []struct {
 			`head -c 200000 /dev/zero; echo landlock; head -c 200000 /dev/zero; exit 1`: true,
 		} {
 			r := y.run(script, nil)
-			if strings.HasPrefix(script, `printf "land"`) {
-				continue // two pipes have no order: only that nothing breaks
-			}
 			if r.denied != want {
 				y.t.Errorf("%s: sandboxDenied is %v, want %v", script, r.denied, want)
 			}
@@ -343,6 +415,7 @@ var lifeRows = []struct {
 			}
 		}
 		y.run(`echo "Permission denied"; exit 1`, obj{"tty": true}).wantCode(1, true)
+		y.run(`printf "land"; printf "lock" >&2; exit 1`, obj{"tty": true}).wantCode(1, true) // one pty for both streams
 		p := y.c.start("plain", obj{"argv": sh(`echo "Permission denied"; exit 1`)})
 		y.end(p).wantCode(1, false)
 	}},

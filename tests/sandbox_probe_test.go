@@ -136,7 +136,24 @@ var probes = map[string]func(args []string) error{
 	"ptrace-init":  func([]string) error { return trace(1) },
 	"ptrace-child": probeTraceChild,
 	"vm-init":      func([]string) error { return copyMemory(1, unix.ProcessVMReadv) },
+	"int80":        foreignCall,
 	"kill":         func(a []string) error { return unix.Kill(atoi(a[0]), 0) },
+}
+
+// foreignCall makes getpid(2) of i386: mov $20, %eax; int $0x80; ret. A kernel without i386 gives SIGSEGV.
+func foreignCall([]string) error {
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	copy(page, []byte{0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3})
+	if err := unix.Mprotect(page, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		return err
+	}
+	start := &page[0]
+	code := unsafe.Pointer(&start)
+	(*(*func())(unsafe.Pointer(&code)))()
+	return nil
 }
 
 func atoi(text string) (n int) {

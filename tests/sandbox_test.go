@@ -12,7 +12,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,7 +74,11 @@ var sandboxRows = []struct {
 	}},
 	{"07 missing metadata", func(y *yard) {
 		const script = `mkdir .codex; echo x > .codex/config.toml; rmdir .codex; mv .codex q`
-		for _, name := range []string{".codex", ".agents", ".aws"} {
+		if err := os.RemoveAll(y.w + "/.git"); err != nil {
+			y.t.Fatal(err)
+		}
+		y.prepared()
+		for _, name := range []string{".codex", ".agents", ".aws", ".git"} {
 			r := y.run(strings.ReplaceAll(script, ".codex", name), nil)
 			r.wantErrors(exist, erofs, ebusy, ebusy)
 			y.check()
@@ -81,6 +87,19 @@ var sandboxRows = []struct {
 		p.awaitOutput("stdout", "up\n")
 		y.c.call("process/terminate", obj{"processId": p.id})
 		y.end(p)
+		y.check()
+		// Somebody outside kills the jail.
+		p = y.start(`trap '' TERM; echo up; setsid sleep 1000 & sleep 1000`, nil)
+		p.awaitOutput("stdout", "up\n")
+		if _, err := os.Lstat(y.w + "/.git"); err != nil {
+			y.t.Errorf("while the program runs there is no placeholder: %v", err)
+		}
+		if err := unix.Kill(p.pid(), unix.SIGKILL); err != nil {
+			y.t.Error(err)
+		}
+		if r := y.end(p); r.code != 137 || r.signal != "SIGKILL" {
+			y.t.Errorf("after the SIGKILL of its jail: %d %q, want 137 SIGKILL", r.code, r.signal)
+		}
 		y.check()
 	}},
 	{"08 moves the workspace", func(y *yard) {
@@ -111,6 +130,33 @@ var sandboxRows = []struct {
 		if !strings.Contains(r.errors, "No such process") {
 			y.t.Errorf("kill of the server: %s", r.errors)
 		}
+		// kill(-1) reaches all but the caller and process 1: of the sandbox.
+		bystander := exec.Command("/bin/sleep", "1000")
+		if y.warden.uid != os.Geteuid() {
+			bystander.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(y.warden.uid), Gid: uint32(y.warden.uid)}}
+		}
+		if err := bystander.Start(); err != nil {
+			y.t.Fatal(err)
+		}
+		defer bystander.Wait()
+		defer bystander.Process.Kill()
+		beside := y.start(`echo up; sleep 1000`, nil) // another sandbox of the same server
+		beside.awaitOutput("stdout", "up\n")
+		victim := y.run(`sleep 1000 & kill -9 -1; echo alive; wait $!; echo $?`, nil)
+		victim.wantOut("alive\n137\n")
+		results := y.try(nil, fmt.Sprint("kill ", bystander.Process.Pid), fmt.Sprint("kill ", y.warden.cmd.Process.Pid), fmt.Sprint("kill ", beside.pid()))
+		for try, result := range results {
+			if result != "ESRCH" {
+				y.t.Errorf("%s: %s, want ESRCH", try, result)
+			}
+		}
+		for who, pid := range map[string]int{"the server": y.warden.cmd.Process.Pid, "a process beside": bystander.Process.Pid, "another sandbox": beside.pid()} {
+			if !alive(pid) {
+				y.t.Errorf("after kill -9 -1 in a sandbox %s is dead", who)
+			}
+		}
+		y.c.call("process/terminate", obj{"processId": beside.id})
+		y.end(beside)
 	}},
 	{"14 processes", func(y *yard) {
 		r := y.run(`ls /proc/$HOSTPID; ls /proc | grep -c '^[0-9]'; echo $PPID`, nil)
@@ -138,6 +184,18 @@ var sandboxRows = []struct {
 	{"17 system calls with a history", func(y *yard) {
 		for _, network := range []string{"restricted", "enabled"} {
 			y.wantTries(obj{"permissions": workspace(network)}, "iouring: EPERM", "keyctl: EPERM", "addkey: EPERM", "bpf: EPERM", "perf: EPERM", "userfaultfd: EPERM", "x32: ENOSYS")
+		}
+	}},
+	{"17 system call of another architecture", func(y *yard) {
+		if runtime.GOARCH != "amd64" {
+			y.t.Skip("only amd64 has another architecture's calls everywhere")
+		}
+		for _, permissions := range []obj{readOnly(), workspace("restricted"), workspace("enabled"), {"type": "external", "network": "restricted"}} {
+			r := y.run("", obj{"argv": probeArgv(y.t, "int80"), "permissions": permissions})
+			r.wantCode(128+int64(unix.SIGSYS), true)
+			if r.signal != "SIGSYS" || r.out != "" {
+				y.t.Errorf("signal %q, stdout %q; want SIGSYS before the probe prints", r.signal, r.out)
+			}
 		}
 	}},
 	{"18 FIFO outside", func(y *yard) {
@@ -234,6 +292,12 @@ var sandboxRows = []struct {
 		y.run(script, obj{"permissions": minimal}).wantErrors(wants...)
 		if _, err := os.Stat(y.w + "/w"); err != nil {
 			y.t.Error(err)
+		}
+		// Each directory above the workspace shows the next one alone.
+		for dir := filepath.Dir(y.w); dir != "/"; dir = filepath.Dir(dir) {
+			rest, _ := strings.CutPrefix(y.w, dir+"/")
+			next, _, _ := strings.Cut(rest, "/")
+			y.run(`ls -A `+dir, obj{"permissions": minimal}).wantOut(next + "\n")
 		}
 		y.run(`cat .git/config; echo x >.git/config; cat a/s`, obj{"permissions": minimal}).wantOut("[core]\ninner\n")
 	}},
@@ -577,24 +641,12 @@ func TestSandboxRace(t *testing.T) {
 			t.Fatal(err)
 		}
 		y.prepared()
-		stop, done := make(chan struct{}), make(chan int)
-		go func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					done <- n
-					return
-				default:
-					unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-				}
-			}
-		}()
+		x := exchange(t, sub, link)
 		permissions := managed("restricted", specialEntry("read", "root"), pathEntry("write", sub), pathEntry("read", sub+"/ro"))
 		const starts = 150
 		answers, ran := map[string]int{}, 0
 		for i := range starts {
+			x.turn(i)
 			answer := y.c.reply(y.c.request("process/start", y.params(nth("race", i), `echo x > sub/evil; echo x > sub/ro/evil`, obj{"permissions": permissions})))
 			if e := errorOf(answer); e != nil {
 				answers[fmt.Sprint(num(e["code"]))]++
@@ -603,22 +655,23 @@ func TestSandboxRace(t *testing.T) {
 			ran++
 			y.c.process(nth("race", i)).awaitClosed()
 		}
-		close(stop)
-		t.Logf("%d starts, %d exchanges: %d ran, and the refusals by code are %v", starts, <-done, ran, answers)
+		exchanges := x.end()
+		t.Logf("%d starts, %d exchanges: %d ran, and the refusals by code are %v", starts, exchanges, ran, answers)
+		if exchanges < 300 || ran == 0 || ran == starts {
+			t.Error("nothing has raced: want at least 300 exchanges, a start that ran, and a start that was refused")
+		}
 		for code := range answers {
 			if code != "-32602" && code != "-32603" {
 				t.Errorf("a refusal has the code %s", code)
-			}
-		}
-		if linked, err := os.Readlink(sub); err == nil && linked == y.o {
-			if err := unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
-				t.Fatal(err)
 			}
 		}
 		y.c.call("session/close", obj{})
 		y.check()
 		if _, err := os.Lstat(sub + "/ro/evil"); err == nil {
 			t.Error("a program has written where it may only read")
+		}
+		if text, err := os.ReadFile(sub + "/evil"); string(text) != "x\n" {
+			t.Errorf("%d programs ran, and what they write is %q, %v", ran, text, err)
 		}
 	})
 }
@@ -628,7 +681,8 @@ func TestSandboxRace(t *testing.T) {
 func TestSandboxEndsWithServer(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
+		// Only the kernel may end the programs. No other server finds them: they have neither a cgroup nor a marker.
+		w := startWarden(t, uid, "--containment", "group")
 		y := w.yard(t)
 		token := newToken(t)
 		for _, script := range []string{`exec sleep ` + token, `setsid sleep ` + token + ` & trap '' HUP TERM; sleep ` + token} {
@@ -638,10 +692,16 @@ func TestSandboxEndsWithServer(t *testing.T) {
 		terminal := y.start(`echo up; trap '' HUP TERM; sleep `+token+`; :`, obj{"tty": true})
 		terminal.awaitOutput("pty", "up")
 		eventually(t, "all sleep", func() bool { return sleepers(token) == 4 })
+		if _, err := os.Lstat(y.w + "/.codex"); err != nil {
+			t.Errorf("while programs run there is no placeholder: %v", err)
+		}
+		began := time.Now()
 		w.signal(unix.SIGKILL)
 		w.exitCode()
 		awaitNoKin(t, token)
+		t.Logf("%v after the kill of the server its programs are gone", time.Since(began))
 		w.server = startServerWith(t, w.as)
+		y.check() // before a new sandbox of the same directory
 		y.c = w.in(t).session(nil)
 		y.run(`mkdir .codex`, nil).wantErrors(exist)
 		y.c.call("session/close", obj{})
@@ -722,36 +782,169 @@ func TestSandboxFiles(t *testing.T) {
 	})
 }
 
-// TestSandboxFilesRace exchanges a directory with a link that leads out, while files are written through the name.
+// TestSandboxFilesRace: while another process exchanges a directory with a link that leads out, calls about files through the name
+// change only the directory.
 func TestSandboxFilesRace(t *testing.T) {
 	t.Parallel()
-	w := startWarden(t, os.Geteuid())
-	y := w.yard(t)
-	sub, link := w.mkdir(t, y.w, "sub"), y.w+"/link"
-	if err := os.Symlink(y.o, link); err != nil {
-		t.Fatal(err)
+	eachUser(t, func(t *testing.T, uid int) {
+		w := startWarden(t, uid)
+		y := w.yard(t)
+		sub, link := w.mkdir(t, y.w, "sub"), y.w+"/link"
+		if err := os.Symlink(y.o, link); err != nil {
+			t.Fatal(err)
+		}
+		y.file(y.o+"/stays", "stays\n") // through the link, fs/remove of the name would remove it
+		y.prepared()
+		x := exchange(t, sub, link)
+		sandbox := sandboxOf(workspace("restricted"), y.w)
+		done := map[string]int{}
+		const rounds = 80
+		for i := range rounds {
+			x.turn(i)
+			y.remake(sub, link, "stays")
+			name := fmt.Sprint(i)
+			for _, call := range []struct {
+				method string
+				params obj
+			}{
+				{"fs/writeFile", obj{"path": fileURI(sub, "evil"), "dataBase64": b64("x")}},
+				{"fs/remove", obj{"path": fileURI(sub, "stays"), "force": false}},
+				{"fs/copy", obj{"sourcePath": fileURI(y.w, "f"), "destinationPath": fileURI(sub, "copy"+name), "recursive": false}},
+				{"fs/createDirectory", obj{"path": fileURI(sub, "dir"+name), "recursive": false}},
+			} {
+				call.params["sandbox"] = sandbox
+				if e := errorOf(y.c.reply(y.c.request(call.method, call.params))); e == nil {
+					done[call.method]++
+				}
+			}
+		}
+		exchanges := x.end()
+		t.Logf("%d rounds beside %d exchanges; done: %v", rounds, exchanges, done)
+		if exchanges < 300 {
+			t.Error("nothing has raced: want at least 300 exchanges")
+		}
+		for _, method := range []string{"fs/writeFile", "fs/remove", "fs/copy", "fs/createDirectory"} {
+			if done[method] == 0 || done[method] == rounds {
+				t.Errorf("%s succeeded %d times of %d, want some successes and some refusals", method, done[method], rounds)
+			}
+		}
+		copies, _ := filepath.Glob(sub + "/copy*")
+		dirs, _ := filepath.Glob(sub + "/dir*")
+		if len(copies) < done["fs/copy"] || len(dirs) < done["fs/createDirectory"] {
+			t.Errorf("the directory has %d copies and %d directories; done: %v", len(copies), len(dirs), done)
+		}
+		if text, err := os.ReadFile(sub + "/evil"); string(text) != "x" {
+			t.Errorf("the file has %q, %v", text, err)
+		}
+		y.c.call("session/close", obj{})
+		y.check()
+	})
+}
+
+// remake makes a file in the directory that is at the time sub or link.
+func (y *yard) remake(sub, link, name string) {
+	y.t.Helper()
+	for range 1000 {
+		for _, dir := range []string{sub, link} {
+			fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_PATH|unix.O_CLOEXEC, 0)
+			if err != nil {
+				continue // the link at the moment
+			}
+			file, err := unix.Openat(fd, name, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+			if err == nil {
+				err = unix.Fchown(file, y.warden.uid, y.warden.uid)
+				unix.Close(file)
+			}
+			unix.Close(fd)
+			if err != nil {
+				y.t.Fatal(err)
+			}
+			return
+		}
 	}
-	stop := make(chan struct{})
-	var exchanging sync.WaitGroup
-	exchanging.Go(func() {
+	y.t.Fatal("neither name is the directory")
+}
+
+// An exchanger exchanges a directory and a link all the time.
+type exchanger struct {
+	t         *testing.T
+	dir, link string
+	mu        sync.Mutex // held during an exchange
+	stop      chan struct{}
+	stopped   sync.WaitGroup
+	exchanges int // all of them succeeded
+	pauses    int
+}
+
+// exchange starts an exchanger. The test must call end.
+func exchange(t *testing.T, dir, link string) *exchanger {
+	x := &exchanger{t: t, dir: dir, link: link, stop: make(chan struct{})}
+	x.stopped.Go(func() {
 		for {
 			select {
-			case <-stop:
+			case <-x.stop:
 				return
 			default:
-				unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+				x.mu.Lock()
+				x.swap()
+				x.mu.Unlock()
+				time.Sleep(10 * time.Microsecond) // leaves the CPU to the server
 			}
 		}
 	})
-	sandbox, done := sandboxOf(workspace("restricted"), y.w), 0
-	for range 300 {
-		if e := errorOf(y.c.reply(y.c.request("fs/writeFile", obj{"path": fileURI(sub, "evil"), "dataBase64": b64("x"), "sandbox": sandbox}))); e == nil {
-			done++
+	t.Cleanup(func() { x.end() })
+	return x
+}
+
+// swap exchanges once. The caller holds the lock.
+func (x *exchanger) swap() {
+	if err := unix.Renameat2(unix.AT_FDCWD, x.dir, unix.AT_FDCWD, x.link, unix.RENAME_EXCHANGE); err != nil {
+		x.t.Errorf("the exchange: %v", err)
+	}
+	x.exchanges++
+}
+
+// turn stops the exchanges during each 10th attempt, with both names at their places, so some attempts succeed. During the next
+// attempt the names are exchanged, so some are refused. All other attempts race.
+func (x *exchanger) turn(attempt int) {
+	x.resume()
+	if attempt%10 > 1 {
+		return
+	}
+	x.mu.Lock()
+	x.pauses++
+	if x.isExchanged() != (attempt%10 == 1) {
+		x.swap()
+	}
+}
+
+func (x *exchanger) resume() {
+	if x.pauses > 0 {
+		x.pauses = 0
+		x.mu.Unlock()
+	}
+}
+
+func (x *exchanger) isExchanged() bool {
+	info, err := os.Lstat(x.dir)
+	if err != nil {
+		x.t.Error(err)
+		return false
+	}
+	return !info.IsDir()
+}
+
+// end ends the exchanges with both names at their places, and returns how many there were.
+func (x *exchanger) end() int {
+	x.resume()
+	select {
+	case <-x.stop:
+	default:
+		close(x.stop)
+		x.stopped.Wait()
+		if x.isExchanged() {
+			x.swap()
 		}
 	}
-	close(stop)
-	exchanging.Wait()
-	t.Logf("%d of 300 files were written", done)
-	y.c.call("session/close", obj{})
-	y.check()
+	return x.exchanges
 }
