@@ -17,7 +17,7 @@ func (m *Map[K, V]) Get(key K) (v V, ok bool) {
 }
 
 // Put sets the value of a key. With more than most keys, Put forgets the oldest key: the key that was put first. Every call for a
-// Map passes the same most.
+// Map passes the same most, 1 or more.
 func (m *Map[K, V]) Put(key K, v V, most int) {
 	if m.values == nil {
 		m.values = make(map[K]V)

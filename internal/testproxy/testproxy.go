@@ -42,7 +42,7 @@ func New(t testing.TB, scheme string, route func(address string) string) *Proxy 
 			return
 		}
 		if address == "" {
-			t.Errorf("a client of the %s proxy asked for something that the proxy has not", scheme)
+			t.Errorf("a client of the %s proxy sent no CONNECT, or no IPv4 address", scheme)
 			return
 		}
 		if route != nil {

@@ -71,8 +71,9 @@ func (d *Dialer) NetDial(ctx context.Context, network, addr string) (net.Conn, e
 	return l, nil
 }
 
-// Do applies an Act that cuts or stalls to the newest connection, and reports whether that connection was open. Do does not block. An act of
-// Handshake or Resume ends the newest connection with FIN or RST, and cuts the next connection in its handshake or after its resume.
+// Do applies an Act that cuts or stalls to the newest connection, and reports whether that connection was open: false for other kinds. Do does
+// not block. An act of Handshake or Resume ends the newest connection with FIN or RST, and cuts the next connection in its handshake or
+// after its resume.
 func (d *Dialer) Do(a Act, stallFor time.Duration) bool {
 	d.mu.Lock()
 	l := d.newest

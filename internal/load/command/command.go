@@ -32,18 +32,18 @@ const (
 	keptOutput = 4 << 10                // bytes of the end of the output, as result.Failure has them
 )
 
-// Access is how servers are reached.
+// Access says how to reach the servers.
 type Access struct {
 	// Dial opens a session with o on a server of the plan, with the credentials of the person.
 	Dial func(ctx context.Context, server string, o *client.Options) (*client.Client, error)
-	// Stop ends the run at once when it is closed: commands get no time to end. nil: it never is.
+	// Stop is closed to end the run at once: commands get no time to end. nil: never.
 	Stop <-chan struct{}
-	// Prepare sets the environment and the like of a command; nil: nothing more is set.
+	// Prepare sets, for example, the environment of a command. nil: nothing.
 	Prepare func(server string, cmd *client.Cmd)
 }
 
-// Run runs the command of p, and returns how its runs ended. The end of ctx ends the commands, and Run returns when they have ended. The error says
-// why no command could be run; what went wrong with single commands is in the outcome.
+// Run runs the command of p and returns how each run ended. When ctx ends, Run stops the commands and waits for them. An error means that no
+// command could run.
 //
 // Each of Sessions*Processes slots has a goroutine and the end of its command's output, so they bound the memory.
 func Run(ctx context.Context, p plan.Plan, a Access, rec *figures.Recorder) (*result.Commands, error) {

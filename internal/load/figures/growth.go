@@ -55,7 +55,7 @@ func growth(r *result.Result) []string {
 		before, after := mean(early, memory), mean(late, memory)
 		if before > 0 && after > growthFactor*before+room {
 			notes = append(notes, fmt.Sprintf("The memory of server %d grows: it was %s in the second quarter of the load and %s in the last one, with no more sessions or processes. "+
-				"A longer run shows whether that goes on.", i+1, show.Bytes(int64(before)), show.Bytes(int64(after))))
+				"Run longer to see whether the memory keeps growing.", i+1, show.Bytes(int64(before)), show.Bytes(int64(after))))
 		}
 	}
 	return notes

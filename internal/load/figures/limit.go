@@ -46,15 +46,15 @@ func limits(r *result.Result) []string {
 			"The server may hold more than this run shows: use more machines (--workers).", host.Name, most, host.CPUs, 100*ownLimit, own, n))
 	case isOften(machine):
 		notes = append(notes, fmt.Sprintf("The machine %s was the limit: all of its programs together used %.0f %% or more of its CPUs in %d of %d steps, the load generator "+
-			"%.1f of %d CPUs meanwhile. What else runs there slows what is measured.", host.Name, 100*machineLimit, machine, n, cpuBusy/float64(machine), host.CPUs))
+			"%.1f of %d CPUs meanwhile. Other programs on %s slow the measurement.", host.Name, 100*machineLimit, machine, n, cpuBusy/float64(machine), host.CPUs, host.Name))
 	}
 	if h := r.Latency[result.Hiccup]; h != nil && h.Quantile(.99) >= hiccupLimit {
-		notes = append(notes, fmt.Sprintf("Timers of the load generator on %s fired up to %s late (p99; at most %s): so much of the other latencies may be its own.",
+		notes = append(notes, fmt.Sprintf("Timers of the load generator on %s fired up to %s late (p99; at most %s): the other latencies may include this delay.",
 			host.Name, show.Latency(h.Quantile(.99)), show.Latency(h.Max())))
 	}
 	if late, all := r.Counts[result.Late], r.Counts[result.Operations]; late > 0 && float64(late) >= lateLimit*float64(all) {
 		notes = append(notes, fmt.Sprintf("The load generator on %s itself began %d of %d operations more than 10 ms later than they were due. "+
-			"Their latencies count from when they were due, so they have that delay in them.", host.Name, late, all))
+			"These latencies include the delay.", host.Name, late, all))
 	}
 	if host.Files > 0 && float64(files) >= filesLimit*float64(host.Files) {
 		notes = append(notes, fmt.Sprintf("The load generator on %s had %d of at most %d descriptors open: raise the limit (ulimit -n).", host.Name, files, host.Files))

@@ -37,7 +37,7 @@ func (r *Recorder) Use(servers []usage.Meter) (used []result.Usage) {
 	for i, m := range servers {
 		u, err := m.Read()
 		if err != nil {
-			r.Note(fmt.Sprintf("the use of server %d is not known all the time: %v", i+1, err))
+			r.Note(fmt.Sprintf("server %d could not be measured at some moments: %v", i+1, err))
 		}
 		used = append(used, u)
 	}

@@ -185,7 +185,7 @@ type Bucket struct {
 	N        int64
 }
 
-// Buckets are the buckets that are not empty, in ascending order.
+// Buckets returns the nonempty buckets in ascending order.
 func (h *H) Buckets() iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {
 		for i, n := range h.counts {

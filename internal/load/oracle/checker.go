@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	Nothing Form = ""
+	Nothing Form = ""        // no output is expected
 	Plain   Form = "plain"   // the bytes of the run's key
 	Lines   Form = "lines"   // lines with a clock; their bodies are the bytes of the run's key
 	Echo    Form = "echo"    // the typed bytes: the bytes of the key of stdin

@@ -29,12 +29,12 @@ const (
 	minPhase = Duration(10 * time.Millisecond)
 )
 
-// Profiles are the profiles in the order of the documentation.
+// Profiles returns all profiles, also Mixed, in the order of the documentation.
 func Profiles() []Profile {
 	return []Profile{Spawn, Lines, Flood, Echo, Idle, Restart, Upload, Viewers, Attach, Mixed}
 }
 
-// Default returns what the zeros of a Part of this profile mean. A zero in the result stays a zero: it means "none" or "has no meaning".
+// Default returns the values that replace zeros in a Part with profile p. A zero stays if the profile has no such setting.
 func Default(p Profile) Part {
 	part := Part{Profile: p, Weight: 1}
 	switch p {
@@ -114,7 +114,7 @@ func (p Part) complete() Part {
 	return p
 }
 
-// Took is how long the phases take together.
+// Took returns the sum of the durations of all phases.
 func (p *Plan) Took() time.Duration {
 	var sum Duration
 	for _, ph := range p.Phases {

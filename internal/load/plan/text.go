@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,7 @@ func ParseMix(text string) ([]Part, error) {
 		if name == "" {
 			return nil, fmt.Errorf("%q lacks the name of a profile: write mixed, lines, or lines=3,echo=1", text)
 		}
-		if !isProfile(part.Profile) {
+		if !slices.Contains(Profiles(), part.Profile) {
 			return nil, noProfile(name)
 		}
 		if weighs {
@@ -40,15 +41,6 @@ func ParseMix(text string) ([]Part, error) {
 		mix = append(mix, part)
 	}
 	return mix, nil
-}
-
-func isProfile(p Profile) bool {
-	for _, one := range Profiles() {
-		if one == p {
-			return true
-		}
-	}
-	return false
 }
 
 // set reads a setting such as every=50ms.

@@ -125,7 +125,7 @@ func (p *process) written(n int64, err error) {
 		p.checker.Typed(accepted)
 		p.Rec.Add(result.StdinBytes, n)
 	case wrong:
-		p.checker.Report(oracle.Answer, "stdin of a program that was told nothing about its end was refused: "+err.Error(), time.Now())
+		p.checker.Report(oracle.Answer, "the server refused stdin of a running program: "+err.Error(), time.Now())
 	}
 	p.tell()
 }

@@ -420,7 +420,7 @@ var countMeanings = map[string]string{
 	result.Output:        "output of the commands",
 	result.Failed:        "commands that ended with another exit code than 0, or were not started",
 	result.Stopped:       "commands that the load generator ended, because its time was over",
-	result.Events:        "output, exited, closed and restarted, as received",
+	result.Events:        "events of processes, as received",
 	result.Sessions:      "opened",
 	result.LostSessions:  "could not be resumed",
 	result.Starts:        "processes started",

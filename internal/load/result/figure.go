@@ -151,7 +151,7 @@ func (r *Result) Count(name string) int64 {
 	return all
 }
 
-// Loaded returns the steps of which at least half is between LoadBegan and LoadEnded; all steps if there is none.
+// Loaded returns the steps that lie at least half between LoadBegan and LoadEnded. Without such a step, Loaded returns all steps.
 func (r *Result) Loaded() []Second {
 	ended := r.LoadEnded
 	if ended == 0 {

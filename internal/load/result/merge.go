@@ -46,7 +46,7 @@ func (u Usage) plus(o Usage) Usage {
 	return Usage{CPU: u.CPU + o.CPU, Memory: u.Memory + o.Memory, Files: u.Files + o.Files, Threads: u.Threads + o.Threads}
 }
 
-// Coarser joins each n of seconds, one after the other, to one.
+// Coarser joins every n neighbouring steps to one. n below 1 means 1.
 func Coarser(seconds []Second, n int) []Second {
 	joined := make([]Second, 0, len(seconds)/max(n, 1)+1)
 	for group := range slices.Chunk(seconds, max(n, 1)) {

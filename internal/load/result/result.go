@@ -80,7 +80,7 @@ const (
 	WrongBytes    = "wrong bytes"    // bytes missing, doubled, reordered, altered or foreign
 	CheckedBytes  = "checked bytes"  // output compared byte by byte
 	StdinBytes    = "stdin bytes"    // accepted by the server
-	Events        = "events"         // output, exited, closed and restarted, as received
+	Events        = "events"         // of processes, as received
 	Sessions      = "sessions"       // opened
 	Starts        = "starts"         // processes started
 	StartsRefused = "starts refused" // by the server
@@ -168,7 +168,7 @@ type Usage struct {
 // probability.
 type Commands struct {
 	Argv     []string         `json:"argv"`
-	Codes    map[string]int64 `json:"codes"`    // by exit code, signal ("SIGKILL"), "stopped" or "not started"
+	Codes    map[string]int64 `json:"codes"`    // by exit code, signal ("SIGKILL"), "stopped", "not started" or "no exit code"
 	Failures []Failure        `json:"failures"` // the first MaxFailures
 	Memory   []int64          `json:"memory"`   // the peak of each, in bytes, sorted
 	CPU      []time.Duration  `json:"cpu"`      // of each, sorted

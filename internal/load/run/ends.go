@@ -310,7 +310,7 @@ func (v interval) best() time.Duration {
 // leave ends the sessions, and looks for remains of the run.
 func (e *engine) leave(servers []*server) {
 	if e.hard.Err() != nil {
-		e.rec.Problem("the run was stopped: what it has started was not ended, and nobody looked for what is left")
+		e.rec.Problem("the run was stopped at once: its programs and sessions may be left on the servers")
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.hard, leaveFor)
@@ -337,7 +337,7 @@ func (e *engine) leave(servers []*server) {
 	}
 	wait.Wait()
 	for url, errs := range l.unknown {
-		e.rec.Problem(fmt.Sprintf("%s: which processes are left is not known for %d sessions: %v", url, len(errs), errs[0]))
+		e.rec.Problem(fmt.Sprintf("%s: the process lists of %d sessions are not known, so processes may be left: %v", url, len(errs), errs[0]))
 	}
 	for _, s := range servers {
 		wait.Go(func() { e.leaveServer(ctx, s, l.closed) })
@@ -388,11 +388,11 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 	left := func(session, format string, a ...any) {
 		e.rec.Found(oracle.Finding{Kind: oracle.Left, Server: s.url, Session: session, At: time.Since(e.began), Detail: fmt.Sprintf(format, a...)})
 	}
-	failed := func(what string, err error) { e.rec.Problem(fmt.Sprintf("%s: %s is not known: %v", s.url, what, err)) }
+	failed := func(what string, err error) { e.rec.Problem(fmt.Sprintf("%s: cannot look for %s: %v", s.url, what, err)) }
 	var err error
 	if s.ours {
 		if err = e.leaveSessions(ctx, s, closed, left); err != nil {
-			failed("which sessions are left", err)
+			failed("sessions that are left", err)
 		}
 	}
 	var pids []int
@@ -406,7 +406,7 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 	lost := e.rec.Now().Counts[result.LostSessions]
 	switch {
 	case err != nil:
-		failed("which programs are left", err)
+		failed("programs that are left", err)
 	case len(pids) > 0 && lost > 0 && !s.ours:
 		e.rec.Note(fmt.Sprintf("%s: %d programs are left, and %d sessions were lost: the server ends their programs later", s.url, len(pids), lost))
 	case len(pids) > 0:
@@ -423,7 +423,7 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 	s.alone = err == nil && s.before.Sessions == 1 && after.Sessions == 1
 	switch {
 	case err != nil:
-		failed("what the server says of itself after the run", err)
+		failed("children and descriptors that are left", err)
 	case !s.alone:
 		e.rec.Note(fmt.Sprintf("%s has other sessions (%d before the run, %d after): nobody compared its children and descriptors with those before the run",
 			s.url, s.before.Sessions-1, after.Sessions-1))
@@ -438,7 +438,7 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 // tellFailures reports failures within a server during the run.
 func (e *engine) tellFailures(s *server, after *protocol.ServerInfoResult) {
 	if n := after.Panics - s.before.Panics; n > 0 {
-		e.rec.Found(oracle.Finding{Kind: oracle.Answer, Server: s.url, At: time.Since(e.began), Detail: fmt.Sprintf("the server failed within (a panic) %d times: its log says where", n)})
+		e.rec.Found(oracle.Finding{Kind: oracle.Answer, Server: s.url, At: time.Since(e.began), Detail: fmt.Sprintf("the server had %d panics during the run: see its log", n)})
 	}
 	restarts, givenUp := after.ActorRestarts-s.before.ActorRestarts, after.ActorsGivenUp-s.before.ActorsGivenUp
 	if restarts > 0 || givenUp > 0 {

@@ -65,7 +65,7 @@ func TestLostAtTheEnd(t *testing.T) {
 	if len(r.Findings) > 0 {
 		t.Errorf("findings %+v", r.Findings)
 	}
-	wantSaid(t, "problems", r.Problems, "which sessions are left is not known", "what the server says of itself after the run is not known")
+	wantSaid(t, "problems", r.Problems, "cannot look for sessions that are left", "cannot look for children and descriptors that are left")
 }
 
 // TestProcessesUnknown: if a server does not list the processes of a session, that is a problem.
@@ -100,7 +100,7 @@ func TestNeverOpen(t *testing.T) {
 		return nil, nil
 	}}
 	r := runPlan(t.Context(), t, p, a, nil)
-	wantSaid(t, "problems", r.Problems, "3 of 4 sessions were never open", "which programs are left is not known")
+	wantSaid(t, "problems", r.Problems, "3 of 4 sessions were never open", "cannot look for programs that are left")
 	if !strings.Contains(fmt.Sprint(r.Notes), "only 1 of 4 sessions were open when the phases began") {
 		t.Errorf("notes %q", r.Notes)
 	}

@@ -295,7 +295,7 @@ func TestFailures(t *testing.T) {
 	after.Panics, after.ActorsGivenUp = 7, 3
 	e.tellFailures(s, &after)
 	r := e.rec.Now()
-	if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.Answer || !strings.Contains(r.Findings[0].Detail, "(a panic) 2 times") {
+	if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.Answer || !strings.Contains(r.Findings[0].Detail, "had 2 panics") {
 		t.Errorf("findings %+v", r.Findings)
 	}
 	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "restarted actors of its own 0 times, and given up 1:") {

@@ -69,7 +69,8 @@ func (k Key) AppendLine(p []byte, n int64, at time.Time, body []byte) []byte {
 	return append(p, '\n')
 }
 
-// ParseLine reads a line from p, which is the whole line with its newline. body is a part of p. ok is false if the check sum is wrong.
+// ParseLine reads a line from p, which is the whole line with its newline. body is a part of p. ok is false if the form, a number or
+// the check sum is wrong.
 func (k Key) ParseLine(p []byte) (n int64, at time.Time, body []byte, ok bool) {
 	if len(p) < LineExtra || p[len(p)-1] != '\n' || p[numberSize] != ' ' || p[numberSize+1+clockSize] != ' ' || p[len(p)-2-sumSize] != ' ' {
 		return 0, time.Time{}, nil, false
@@ -98,7 +99,7 @@ func parseNumber(p []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// FillBody fills p with the body of line n of lines whose content is the stream k: line after line its next bytes.
+// FillBody fills p with the body of line n: the bytes of k from n*len(p) on.
 func (k Key) FillBody(p []byte, n int64) { k.Fill(p, n*int64(len(p))) }
 
 // AppendHello appends a hello of a run. k is the key of the process for run 0, and run is the number that the run gave itself, not 0.

@@ -1,5 +1,4 @@
-// Package stream has the bytes that programs under load write: from the key and the position every byte is known, and from any 31 bytes
-// in the middle the position can be told.
+// Package stream generates the output of programs under load. The key and a position give each byte; any 31 bytes give their position.
 //
 // A stream is a row of cells of 16 characters. The first half of a cell is the number of the cell, scrambled. The second half is the key
 // of the stream, mixed with the first half. A character has 6 bits and is one of the 64 from '0' to 'o', so two strange halves pass for a
@@ -96,8 +95,8 @@ func (k Key) cell(number uint64) (a, b uint64) {
 	return spread(s), spread((mix(s) ^ uint64(k)) & mask48)
 }
 
-// Whose returns the key and the position of the cell that p begins with, which has Cell bytes or more. Whatever the bytes are, they are
-// a cell of some key, unless ok is false: they mean something only if the key is known from elsewhere.
+// Whose decodes the cell at the begin of p. p has Cell bytes or more. ok is false if a byte is outside '0' to 'o'. Random characters decode
+// to a random key: compare k with known keys.
 func Whose(p []byte) (k Key, at int64, ok bool) {
 	a, ok1 := gather(binary.LittleEndian.Uint64(p))
 	b, ok2 := gather(binary.LittleEndian.Uint64(p[8:]))

@@ -34,7 +34,7 @@ const (
 
 // ErrBusy means that MaxPending requests wait for their answers, or that MaxQueued bytes wait for the kernel. The server or the link is
 // slower than the caller.
-var ErrBusy = errors.New("the connection takes no more requests at the moment: too many wait for their answers")
+var ErrBusy = errors.New("the connection takes no more requests now: too many requests or bytes wait; try again later")
 
 // ErrClosed is the end of a connection after Close.
 var ErrClosed = errors.New("this side closed the connection")
@@ -57,11 +57,11 @@ type Options struct {
 	// At unix+frames://PATH, Initialize sends the bearer token of Header.
 	Transport *transport.DialOptions
 
-	// Event gets the events of processes in their order, on the reading goroutine. The Event and its Data are valid until Event returns.
+	// Event gets the events of processes in their order, on the reading goroutine; nil: not called. The Event and its Data are valid until Event returns.
 	// Every server sends output, exited and closed. Our server also sends evicted, and restarted, gap and ready if InitializeParams ask for them.
 	Event func(process string, e *oracle.Event, at time.Time)
 
-	// Ended gets the end of the connection, once, on the reading goroutine, after all calls of done.
+	// Ended gets the end of the connection, once, on the reading goroutine, after all calls of done; nil: not called.
 	Ended func(error)
 }
 
@@ -103,7 +103,7 @@ type queue struct {
 	ends  []int
 }
 
-// Dial connects to a URL, as transport.Dial does, and sends no message.
+// Dial connects to a URL, as transport.Dial does, and sends no message. The caller calls Close.
 func Dial(ctx context.Context, url string, o Options) (*Conn, error) {
 	var t transport.DialOptions
 	if o.Transport != nil {

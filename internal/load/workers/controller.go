@@ -224,7 +224,7 @@ func (r *remote) take(u *update) error {
 		return nil
 	}
 	if u.Seconds < 0 || u.Seconds > len(r.seen.Seconds) || u.Findings < 0 || u.Findings > len(r.seen.Findings) {
-		return errors.New("its figures have a gap: seconds or findings between two of its messages are missing")
+		return fmt.Errorf("it sent seconds from %d and findings from %d on, but only %d and %d are here", u.Seconds, u.Findings, len(r.seen.Seconds), len(r.seen.Findings))
 	}
 	seconds := append(r.seen.Seconds[:u.Seconds:u.Seconds], u.Result.Seconds...) // copies: Now may have handed out the old ones
 	findings := append(r.seen.Findings[:u.Findings:u.Findings], u.Result.Findings...)
