@@ -119,7 +119,8 @@ func (c *Checker) reader(s protocol.Stream) *reader {
 
 // Event checks an event. e and its Data are used until Event returns. The caller hands over events in the order of seq; for the peer's
 // server, the caller sorts the events first. An event "resumed" says that the events after its Seq follow. Events received before the cut
-// are then repeats, and must be equal.
+// are then repeats, and must be equal. The Checker remembers the last 64 events. Of repeats of older events, it compares the output of the
+// present run, from the first bytes that tell their place on.
 func (c *Checker) Event(e *Event, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
