@@ -388,7 +388,9 @@ func (e *engine) leaveServer(ctx context.Context, s *server, closed map[string]b
 	left := func(session, format string, a ...any) {
 		e.rec.Found(oracle.Finding{Kind: oracle.Left, Server: s.url, Session: session, At: time.Since(e.began), Detail: fmt.Sprintf(format, a...)})
 	}
-	failed := func(what string, err error) { e.rec.Problem(fmt.Sprintf("%s: cannot look for %s: %v", s.url, what, err)) }
+	failed := func(what string, err error) {
+		e.rec.Problem(fmt.Sprintf("%s: cannot look for %s: %v", s.url, what, err))
+	}
 	var err error
 	if s.ours {
 		if err = e.leaveSessions(ctx, s, closed, left); err != nil {
