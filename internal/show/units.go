@@ -85,13 +85,13 @@ func Latency(d time.Duration) string {
 		if v < 0.9995 && u.size > 1 {
 			continue
 		}
-		return significant(v) + " " + u.name
+		return Significant(v) + " " + u.name
 	}
 	return ""
 }
 
-// significant returns a number from 1 to 999 in at most three digits, without zeros at the end of its fraction.
-func significant(v float64) string {
+// Significant returns a number from 0 to 999 in at most three digits, without zeros at the end of its fraction.
+func Significant(v float64) string {
 	digits := 0
 	switch {
 	case v < 9.995:

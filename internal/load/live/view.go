@@ -163,14 +163,7 @@ func view(r *result.Result, o Options, width int) []line {
 }
 
 func (n now) title() line {
-	var names []string
-	for _, p := range n.Plan.Phases {
-		for _, m := range p.Mix {
-			if name := string(m.Profile); !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
+	names := n.Plan.Named()
 	if n.Plan.Command != nil {
 		names = []string{strings.Join(n.Plan.Command.Argv, " ")}
 	}

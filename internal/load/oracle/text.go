@@ -173,11 +173,11 @@ func (t *text) fillLine(p []byte, r region, begin, from int64) {
 		}
 		from--
 		body = append(make([]byte, 0, 24), "end "...)
-		body = appendNumber(body, t.endAt-t.hello, 20)
+		body = stream.AppendNumber(body, t.endAt-t.hello, 20)
 		bodyLen = int64(len(body))
 	}
 	var number [10]byte
-	appendNumber(number[:0], n, 10)
+	stream.AppendNumber(number[:0], n, 10)
 	for i := 0; i < len(p); {
 		o := from + int64(i)
 		switch {
@@ -208,18 +208,6 @@ func (t *text) fillLine(p []byte, r region, begin, from int64) {
 
 // answerBody is the body of an answer.
 var answerBody = append([]byte{aLetter}, bytes.Repeat([]byte{aHex}, stream.AnswerSize-1)...)
-
-// appendNumber appends n in decimal, with zeros in front up to a width.
-func appendNumber(p []byte, n int64, width int) []byte {
-	for range width {
-		p = append(p, '0')
-	}
-	for i := len(p) - 1; n > 0 && i >= len(p)-width; i-- {
-		p[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return p
-}
 
 // match returns how many bytes at the begin of p fit at position at. Of plain content, match compares all bytes; of a line, the predictable
 // bytes.

@@ -114,6 +114,18 @@ func (p Part) complete() Part {
 	return p
 }
 
+// Named returns the profiles of all phases, each once.
+func (p *Plan) Named() (names []string) {
+	for _, ph := range p.Phases {
+		for _, part := range ph.Mix {
+			if name := string(part.Profile); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // Took returns the sum of the durations of all phases.
 func (p *Plan) Took() time.Duration {
 	var sum Duration

@@ -165,34 +165,13 @@ func count(v float64) string {
 		name string
 	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
 		if v >= u.size*0.9995 {
-			return short(v/u.size) + u.name
+			return show.Significant(v/u.size) + u.name
 		}
 	}
-	return short(v)
-}
-
-// short returns v with three digits or fewer.
-func short(v float64) string {
-	digits := 2
-	switch {
-	case v >= 99.95:
-		digits = 0
-	case v >= 9.995:
-		digits = 1
-	}
-	s := strconv.FormatFloat(v, 'f', digits, 64)
-	if digits > 0 {
-		for s[len(s)-1] == '0' {
-			s = s[:len(s)-1]
-		}
-		if s[len(s)-1] == '.' {
-			s = s[:len(s)-1]
-		}
-	}
-	return s
+	return show.Significant(v)
 }
 
 // size returns bytes for an axis or a cell, and perSecond bytes each second.
 func size(v float64) string      { return show.Bytes(uint64(max(0, min(v, 1<<62)))) }
 func perSecond(v float64) string { return size(v) + "/s" }
-func cores(v float64) string     { return short(v) }
+func cores(v float64) string     { return show.Significant(v) }

@@ -106,7 +106,7 @@ func kicker(r *result.Result) string {
 	case r.Commands != nil:
 		parts = append(parts, show.Cut(strings.Join(r.Commands.Argv, " "), 60))
 	case len(r.Plan.Phases) > 0:
-		parts = append(parts, show.Cut(profiles(r), 60))
+		parts = append(parts, show.Cut(strings.Join(r.Plan.Named(), ", "), 60))
 	}
 	if !r.Began.IsZero() {
 		parts = append(parts, r.Began.UTC().Format("2 January 2006 15:04 UTC"))
@@ -131,21 +131,6 @@ func loadTime(r *result.Result) time.Duration {
 		return r.LoadEnded - r.LoadBegan
 	}
 	return r.Took
-}
-
-// profiles names the profiles of the plan, each once.
-func profiles(r *result.Result) string {
-	var names []string
-	seen := make(map[string]bool)
-	for _, p := range r.Plan.Phases {
-		for _, m := range p.Mix {
-			if name := string(m.Profile); !seen[name] {
-				seen[name] = true
-				names = append(names, name)
-			}
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 func harmless(texts []string) []string {

@@ -211,7 +211,7 @@ func usageTable(r *result.Result) *table {
 			took := loaded[i].Took.Seconds()
 			sum, length = sum+of(&loaded[i])*took, length+took
 		}
-		t.row(name, short(sum/max(length, 1e-9))+" cores", short(high.CPU)+" cores", show.Bytes(high.Memory), show.Number(high.Files), show.Number(high.Threads))
+		t.row(name, show.Significant(sum/max(length, 1e-9))+" cores", show.Significant(high.CPU)+" cores", show.Bytes(high.Memory), show.Number(high.Files), show.Number(high.Threads))
 	}
 	for i := range most.Servers {
 		name := "server"
@@ -268,7 +268,7 @@ func chaosText(c plan.Chaos) string {
 	var parts []string
 	for _, r := range c.Rates() {
 		if *r.PerSecond > 0 {
-			parts = append(parts, r.Name+" "+short(*r.PerSecond)+"/s")
+			parts = append(parts, r.Name+" "+show.Significant(*r.PerSecond)+"/s")
 		}
 	}
 	if c.StallFor > 0 {
@@ -281,7 +281,7 @@ func chaosText(c plan.Chaos) string {
 		parts = append(parts, "at most "+show.Bytes(c.Speed)+"/s")
 	}
 	if c.Loss > 0 {
-		parts = append(parts, "loss "+short(c.Loss*100)+" %")
+		parts = append(parts, "loss "+show.Significant(c.Loss*100)+" %")
 	}
 	return strings.Join(parts, ", ")
 }

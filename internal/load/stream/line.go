@@ -57,9 +57,9 @@ func (k Key) sum(p []byte) uint32 {
 // AppendLine appends a line. n is from 0 to 9,999,999,999; at is the time that the line tells.
 func (k Key) AppendLine(p []byte, n int64, at time.Time, body []byte) []byte {
 	begin := len(p)
-	p = appendNumber(p, n, numberSize)
+	p = AppendNumber(p, n, numberSize)
 	p = append(p, ' ')
-	p = appendNumber(p, at.UnixMicro(), clockSize)
+	p = AppendNumber(p, at.UnixMicro(), clockSize)
 	p = append(p, ' ')
 	p = append(p, body...)
 	p = append(p, ' ')
@@ -110,7 +110,7 @@ func (k Key) AppendHello(p []byte, run uint64, pid int, at time.Time) []byte {
 	binary.BigEndian.PutUint64(number[:], run)
 	body = hex.AppendEncode(body, number[:])
 	body = append(body, ' ')
-	body = appendNumber(body, int64(pid), 10)
+	body = AppendNumber(body, int64(pid), 10)
 	return k.AppendLine(p, 0, at, body)
 }
 
@@ -129,7 +129,7 @@ func (k Key) ParseHello(p []byte) (run uint64, pid int, at time.Time, ok bool) {
 // AppendEnd appends the end of a content of n bytes.
 func (k Key) AppendEnd(p []byte, n int64, at time.Time) []byte {
 	body := append(make([]byte, 0, EndSize), endWord...)
-	return k.AppendLine(append(p, '\n'), 0, at, appendNumber(body, n, 20))
+	return k.AppendLine(append(p, '\n'), 0, at, AppendNumber(body, n, 20))
 }
 
 // ParseEnd reads an end from p, EndSize bytes. ok is false if p is no end of k.
@@ -145,8 +145,8 @@ func (k Key) ParseEnd(p []byte) (n int64, at time.Time, ok bool) {
 	return n, at, err == nil
 }
 
-// appendNumber appends n in decimal, with zeros in front up to a width.
-func appendNumber(p []byte, n int64, width int) []byte {
+// AppendNumber appends n in decimal, with zeros in front up to a width.
+func AppendNumber(p []byte, n int64, width int) []byte {
 	var text [20]byte
 	s := strconv.AppendInt(text[:0], n, 10)
 	for range width - len(s) {
