@@ -54,8 +54,8 @@ it comes from the seed, so a run can be repeated.
 From several machines: troupe load --worker on each, and one troupe load --workers with all else. The workers share
 the sessions, the rates and the chaos, begin together, and reach the servers with tokens and certificates of their own.
 
-With a COMMAND, that command runs instead: sessions × processes times at once, each once; with --duration again and
-again. In its arguments, {n} is its number from 1 on, and {worker} the number of the worker.
+With a COMMAND, troupe load runs the command sessions × processes times at once. With --duration, a new run follows
+each ended run. {n} in the arguments is the number of the run from 1 on, {worker} the number of the worker.
 
 The exit code is 0 if every check was made and nothing was wrong; 1 if a byte or an event was wrong, a session was lost
 or never opened, a check could not be made, nothing was checked, an SLO was missed or a command failed; 125 if the run
@@ -92,7 +92,7 @@ could not be done; and 130 after ^C, which ends a run early and still prints the
 	return cmd
 }
 
-// reach finds the servers of the plan, and starts one if none is named. The stop function ends the server that was started.
+// reach finds the servers of the plan. If no server is named, reach starts a server for the load; otherwise own is nil.
 func (o *loadFlags) reach(ctx context.Context, p *plan.Plan, note func(string)) (own *loadServer, err error) {
 	o.servers = make(map[string]*target.Target)
 	var all []*target.Flags

@@ -75,8 +75,8 @@ func (o *loadFlags) secret() ([]byte, error) {
 	if data = bytes.TrimSpace(data); len(data) < workers.MinSecret {
 		return nil, fmt.Errorf("--secret-file %s: the secret has %d bytes, expected %d or more", o.secretFile, len(data), workers.MinSecret)
 	}
-	if info, err := os.Stat(o.secretFile); err == nil && info.Mode().Perm()&0o006 != 0 {
-		return nil, fmt.Errorf("--secret-file %s: other users of this machine can use the secret, and run programs as you: chmod o= it", o.secretFile)
+	if othersMay(0o006, o.secretFile) {
+		return nil, fmt.Errorf("--secret-file %s: other users of this machine can use the secret, and run programs as you: run chmod o= %[1]s", o.secretFile)
 	}
 	return data, nil
 }

@@ -60,7 +60,7 @@ func TestView(t *testing.T) {
 		"output 4.0 MiB/s · operations 1,234/s\n",
 		"echo          1 ms      2 ms      3 ms      4 ms",
 		"b\\x1b]0…         -         -         -         -",
-		"wrong 0 · checked 64 MiB",
+		"findings 0 · checked 64 MiB",
 		"cuts 12 (1/s) · resumed 11 · sessions lost 1",
 		"2 servers 1.50 cores, 2.0 MiB, 7 descriptors · generator 0.50 cores, 80 MiB, 230 descriptors",
 		"errors 4, mostly: connection \\x1b[31mclosed",
@@ -126,7 +126,7 @@ func TestFindingsAreSeen(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	want := "5 s of 2m0s: processes 1,000, output 4.0 MiB/s, operations 1,234/s, echo p99 3 ms, cuts 12 (1/s), sessions lost 1, checked 64 MiB, wrong 0, errors 4"
+	want := "5 s of 2m0s: processes 1,000, output 4.0 MiB/s, operations 1,234/s, echo p99 3 ms, cuts 12 (1/s), sessions lost 1, checked 64 MiB, findings 0, errors 4"
 	if got := Line(after(5*time.Second), Options{}); got != want {
 		t.Errorf("Line:\n%s\nwant\n%s", got, want)
 	}

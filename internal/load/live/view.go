@@ -100,7 +100,7 @@ func (n now) verdict() part {
 	if v := n.Counts[result.Wrong]; v > 0 {
 		return part{show.Bad, "findings " + show.Number(v) + ", wrong bytes " + show.Number(n.Counts[result.WrongBytes])}
 	}
-	return part{show.Good, "wrong 0"}
+	return part{show.Good, "findings 0"}
 }
 
 // total returns how long the run takes; 0: unknown.

@@ -265,9 +265,9 @@ var serverClasses = []string{"c1", "c2", "c3", "c4"}
 // commandCharts returns the charts of commands: memory, CPU and output of each, sorted.
 func commandCharts(c *result.Commands) []*chart {
 	return []*chart{
-		sorted("command-memory", "Peak memory of each", "resident", c.Memory, bytesScale(size)),
-		sorted("command-cpu", "CPU time of each", "duration", c.CPU, func(lowest, highest float64) axis { return logarithmic(time.Duration(lowest), time.Duration(highest)) }),
-		sorted("command-output", "Output of each", "bytes", c.Output, bytesScale(size)),
+		sorted("command-memory", "Peak memory of each command", "resident", c.Memory, bytesScale(size)),
+		sorted("command-cpu", "CPU time of each command", "duration", c.CPU, func(lowest, highest float64) axis { return logarithmic(time.Duration(lowest), time.Duration(highest)) }),
+		sorted("command-output", "Output of each command", "bytes", c.Output, bytesScale(size)),
 	}
 }
 

@@ -338,7 +338,7 @@ func codeTable(r *result.Result) *table {
 }
 
 func commandTable(r *result.Result) *table {
-	t := tableOf("commands", "Each command", append([]column{{Title: "of each"}}, right("least", "p50", "p90", "p99", "most", "mean")...)...)
+	t := tableOf("commands", "Each command", append([]column{{Title: "of each command"}}, right("least", "p50", "p90", "p99", "most", "mean")...)...)
 	if c := r.Commands; c != nil {
 		eachRow(t, "peak memory", c.Memory, func(v int64) string { return show.Bytes(v) })
 		eachRow(t, "CPU time", c.CPU, show.Latency)
@@ -421,17 +421,17 @@ var countMeanings = map[string]string{
 	result.Failed:        "commands that ended with another exit code than 0, or were not started",
 	result.Stopped:       "commands that the load generator ended, because its time was over",
 	result.Events:        "events of processes, as received",
-	result.Sessions:      "opened",
-	result.LostSessions:  "could not be resumed",
+	result.Sessions:      "sessions opened",
+	result.LostSessions:  "sessions that could not be resumed",
 	result.Starts:        "processes started",
-	result.StartsRefused: "by the server",
+	result.StartsRefused: "starts refused by the server",
 	result.Ends:          "processes that have closed",
 	result.Runs:          "of programs, with restarts",
-	result.Operations:    "of the profiles",
+	result.Operations:    "operations of the profiles",
 	result.Late:          "operations that the load generator itself began late",
 	result.Missed:        "operations due before the end of their phase that never began or got no answer",
 	result.Cuts:          "connections cut by chaos",
-	result.Resumes:       "that succeeded",
+	result.Resumes:       "resumes that succeeded",
 	result.Takeovers:     "of a session by a second client",
 	result.Stalls:        "times that a client read nothing",
 	result.Kills:         "programs that got SIGKILL",
