@@ -244,9 +244,12 @@ func TestDoubledDigits(t *testing.T) {
 			for from := begin; from < begin+5; from += 2 {
 				n := begin + 10 - from // the rest of the number
 				w := watchOf(t, s)
-				for _, c := range tampers[Doubled](p, from, n) {
-					w.output([]byte{c})
+				q := tampers[Doubled](p, from, n)
+				w.output(q[:from])
+				for i := from; i < from+2*n; i++ {
+					w.output(q[i : i+1])
 				}
+				w.output(q[from+2*n:])
 				w.end()
 				if len(w.found) != 1 || !w.found[0].explains(s, Doubled, p, nil, from, n) || w.found[0].Kind != Doubled || w.found[0].Bytes != int64(n) {
 					t.Errorf("%s: %d bytes doubled at %d: found\n%s", name, n, from, w.text())
