@@ -302,7 +302,7 @@ func TestLoadOnAPeer(t *testing.T) {
 			"viewers": append(cut, "--profile", "viewers"),
 			"attach":  append(cut, "--profile", "attach"),
 			"acts":    {"--profile", "lines,echo", "--chaos", "takeover=4/s,freeze=4/s,kill=2/s,stall=2/s,stall-for=100ms"},
-			"command": {"--", "sh", "-c", "echo {n}"},
+			"command": {"--", "sh", "-c", "echo {n}; sleep 0.5"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
