@@ -309,7 +309,7 @@ var mutants = []mutant{
 	{file: "actors/process/process.go", old: `if p.logged != in {
 				p.confined`, new: `if true {
 				p.confined`, breaks: "output is searched once, also after a failure of the actor"},
-	{file: "actors/process/denial/denial.go", old: `all, _ := m.run(s.all, data[:min(len(data), longest)])`, new: `all := s.all`, breaks: "a word over two streams is found"},
+	{file: "actors/process/denial/denial.go", old: `all, crossed := m.run(s.all, data[:min(len(data), longest)])`, new: `all, crossed := s.all, false`, breaks: "a word over two streams is found"},
 	{file: "actors/process/denial/denial.go", old: `if len(data) >= longest {`, new: `if false {`, breaks: "a word after a long chunk of another stream is found"},
 	{file: "actors/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
 	{file: "protocol/value.go", old: `if !ok && tab.closed {`, new: `if false {`, breaks: "an unknown member of the permissions of a sandbox is refused"},
@@ -326,4 +326,168 @@ var mutants = []mutant{
 	{file: "tests/licences/licences.go", old: `case rule != "":`, new: `case false:`, breaks: "a known licence with a condition more is refused"},
 	{file: "tests/licences/licences.go", old: `case strings.Count(rest, " ") > maxOtherWords:`, new: `case false:`, breaks: "a known licence with much other text is refused"},
 	{file: "tests/licences/licences.go", old: `filepath.Dir(path) == m.root`, new: `true`, breaks: "the licence of a package is none of its module"},
+	{file: "internal/sandbox/jail/mounts_linux.go", old: `	if uint64(stat.Dev) != p.Dev || stat.Ino != p.Ino {`, new: `	if false {`, breaks: "a jail mounts the file that the server has looked at, and no other"},
+	{file: "internal/sandbox/jail/mounts_linux.go", old: `p.Ino != 0 && (uint64(stat.Dev) != p.Dev || stat.Ino != p.Ino)`, new: `false`, breaks: "a jail covers the placeholder that the server has made, and no other directory"},
+	{file: "internal/sandbox/jail/mounts_linux.go", old: `	if accessInView(p.Path) != sandbox.Write {`, new: `	if false {`, breaks: "what a sandbox may only read is a read-only mount"},
+	{file: "internal/sandbox/jail/mounts_linux.go", old: `	return unix.Fchmodat(v.pool, directory, 0o111, 0)`, new: `	return nil`, breaks: "a denied directory with an allowed path below cannot be listed"},
+	{file: "internal/sandbox/jail/enter_linux.go", old: `unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS`, new: `unix.RESOLVE_NO_MAGICLINKS`, breaks: "a jail follows no link to a path of its policy"},
+	{file: "internal/sandbox/jail/root_linux.go", old: `uint64(plain | unix.MOUNT_ATTR_RDONLY)
+		if`, new: `uint64(plain)
+		if`, breaks: "a sandbox writes nowhere but where it may"},
+	{file: "internal/sandbox/jail/root_linux.go", old: `unix.MS_REC|unix.MS_PRIVATE`, new: `unix.MS_REC|unix.MS_SLAVE`, breaks: "mounts that the host makes later are not in a sandbox"},
+	{file: "internal/sandbox/jail/root_linux.go", old: `	if v.policy.Root == sandbox.Write {
+		return v.protectSys()`, new: `	if false {
+		return v.protectSys()`, breaks: "/sys is read-only also where everything else is writable"},
+	{file: "internal/sandbox/jail/root_linux.go", old: `unix.Unmount(".", unix.MNT_DETACH)`, new: `error(nil)`, breaks: "the tree of the host is not below the one of a sandbox"},
+	{file: "internal/sandbox/jail/proc_linux.go", old: `, stat.Mode&unix.S_IFMT == unix.S_IFDIR:`, new: `:`, breaks: "/proc/sys is read-only"},
+	{file: "internal/sandbox/jail/proc_linux.go", old: `owner && stat.Mode&0o222 != 0 || stat.Mode&0o022 != 0`, new: `false`, breaks: "files of the kernel in /proc are read-only"},
+	{file: "internal/sandbox/jail/proc_linux.go", old: `owner && stat.Mode&0o444 == 0o400 || telling[name]`, new: `telling[name]`, breaks: "files in /proc that only root may read are empty"},
+	{file: "internal/sandbox/jail/dev_linux.go", old: `unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err`, new: `unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err`, breaks: "no sandbox changes the mode of a device"},
+	{file: "internal/sandbox/jail/landlock_linux.go", old: `	if !r.made {
+		return nil
+	}
+	if _, _, errno`, new: `	if true {
+		return nil
+	}
+	if _, _, errno`, breaks: "Landlock refuses a second time"},
+	{file: "internal/sandbox/jail/landlock_linux.go", old: `		rights &= fileRights
+`, new: ``, breaks: "a writable file has the rights of a file only"},
+	{file: "internal/sandbox/jail/landlock_linux.go", old: `Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS, //`, new: `Resolve: unix.RESOLVE_NO_MAGICLINKS, //`, breaks: "Landlock permits nothing through a link"},
+	{file: "internal/sandbox/jail/landlock_linux.go", old: `attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL`, new: `attr.Scoped = 0`, breaks: "Landlock keeps signals in the sandbox"},
+	{file: "internal/sandbox/jail/caps_linux.go", old: `	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&noCapabilities)), 0)
+`, new: `	errno, _ := syscall.Errno(0), unsafe.Pointer(nil)
+`, breaks: "a program in a sandbox has no capabilities"},
+	{file: "internal/sandbox/jail/caps_linux.go", old: `unix.PR_CAPBSET_DROP`, new: `unix.PR_CAPBSET_READ`, breaks: "the bounding set of a sandbox is empty"},
+	{file: "internal/sandbox/jail/caps_linux.go", old: `unix.PR_SET_SECUREBITS, secureBits|secureBitsLocks`, new: `unix.PR_SET_SECUREBITS, 0`, breaks: "the secure bits of a sandbox are locked"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // fails for bad arguments only
+	name`, new: `	name`, breaks: "a program in a sandbox does not read the memory of its jail", in: "tests", run: "^TestSandbox$/^root$/^12"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `	if stat.Dev != plan.DirDev || stat.Ino != plan.DirIno {`, new: `	if false {`, breaks: "a program starts in the directory that the server has allowed"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // fails for bad arguments only
+	return`, new: `	return`, breaks: "a jail of another user is not dumpable either", equivalent: "unless fs.suid_dumpable is 1, which no test may set for the whole system, the kernel does the same"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `	if err := syscall.Setgroups(groups); err != nil {`, new: `	if err := error(nil); err != nil {`, breaks: "a jail of another user has the groups of that user", in: "actors/child", run: "^TestJailOfAnotherUser$"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `		if err := ownNull(); err != nil {`, new: `		if err := error(nil); err != nil {`, breaks: "a sandbox has no descriptor of the host's /dev/null", in: "tests", run: "^TestSandboxDevNull$"},
+	{file: "internal/sandbox/jail/main_linux.go", old: `	report(Report{Exit: reap(program)})
+`, new: `	reap(program)
+`, breaks: "a jail tells how its program has ended", in: "actors/child", run: "^TestJail"},
+	{file: "internal/sandbox/jail/plan.go", old: `	d.DisallowUnknownFields()
+`, new: ``, breaks: "a jail refuses a plan with a member that it does not know"},
+	{file: "internal/sandbox/jail/plan.go", old: `	if j.Policy == nil {`, new: `	if j.Policy == nil {
+		j.Policy = new(sandbox.Policy)
+	}
+	if false {`, breaks: "a jail refuses a plan without a policy"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `search(spans)), killProcess))`, new: `search(spans)), permit))`, breaks: "a call of another architecture ends the program"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `	add(lastCall+1, enosys)
+`, new: ``, breaks: "calls that are newer than the filter are refused"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `unix.SYS_CLONE)`, new: `0xffff)`, breaks: "no clone(2) makes a namespace in a sandbox"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `	r.set(enosys, unix.SYS_CLONE3) //`, new: `	//`, breaks: "clone3(2), whose flags no filter sees, is refused"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `[]uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}`, new: `[]uint32{unix.TIOCLINUX, unix.TIOCSETD}`, breaks: "a sandbox types nothing into its terminal"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `	r.set(setUser(1), unix.SYS_FCHMOD)
+`, new: ``, breaks: "a sandbox makes no set-user-ID file by fchmod(2)"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `	r.set(enosys, unix.SYS_OPENAT2)
+`, new: ``, breaks: "openat2(2), whose mode no filter sees, is refused"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER`, new: `unix.SYS_IO_URING_ENTER`, breaks: "no io_uring makes sockets for a sandbox"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `r.set(noAddress(permit, eperm), unix.SYS_SENDTO)`, new: `_ = noAddress`, breaks: "without the network, a sandbox sends to no address"},
+	{file: "internal/sandbox/jail/seccomp_linux.go", old: `	allThreads = unix.SECCOMP_FILTER_FLAG_TSYNC`, new: `	allThreads = 0`, breaks: "the filter holds for all threads of a jail"},
+	{file: "internal/sandbox/vfork/vfork.go", old: `unix.SYS_CLOSE_RANGE, p.above, math.MaxUint32`, new: `unix.SYS_CLOSE_RANGE, math.MaxUint32, math.MaxUint32`, breaks: "a program has no descriptor that the server has inherited"},
+	{file: "internal/sandbox/vfork/vfork.go", old: `Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID`, new: `Attr_set: unix.MOUNT_ATTR_NOSUID`, breaks: "the binary of a jail is on a read-only mount"},
+	{file: "internal/sandbox/vfork/vfork.go", old: `		reap(child)
+		return 0, &Error{`, new: `		return 0, &Error{`, breaks: "a process that executes nothing is reaped"},
+	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	remove := func() error { return unix.Unlinkat(dir, p.name, unix.AT_REMOVEDIR) }`, new: `	remove := func() error { return nil }`, breaks: "the last user of a placeholder removes it"},
+	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	last := p.users == 0`, new: `	last := true`, breaks: "a placeholder stays for its other users"},
+	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},
+	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if found.foreign { // the`, new: `	if false { // the`, breaks: "a placeholder with files of a person loses its mark"},
+	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `len(h.places) >= most {`, new: `false {`, breaks: "placeholders leave descriptors to the rest of the server"},
+	{file: "internal/sandbox/placeholder/attempt_linux.go", old: `p.made = a.made && found.empty() || found.made || sticky(&st)`, new: `p.made = a.made || sticky(&st)`, breaks: "what a server of ours has made is known by its stone"},
+	{file: "internal/sandbox/placeholder/attempt_linux.go", old: `errors.Is(err, unix.EACCES) && owns:`, new: `false:`, breaks: "the owner of a directory that is not writable could make it so"},
+	{file: "internal/sandbox/resolve/carve.go", old: `".git", ".agents", ".codex", ".aws"}`, new: `".git", ".agents", ".codex"}`, breaks: "the credentials of a cloud in a workspace are not writable"},
+	{file: "internal/sandbox/resolve/carve.go", old: `	if linked {`, new: `	if linked && false {`, breaks: "a link in place of .git is refused"},
+	{file: "internal/sandbox/resolve/carve.go", old: `path.Base(real) == ".git" && p.info`, new: `false && p.info`, breaks: "the directory that a file .git names is not writable"},
+	{file: "internal/sandbox/resolve/carve.go", old: `	case p.state == missing && !r.named[real]:
+		r.keepAbsent(real)
+`, new: `	case p.state == missing && !r.named[real]:
+`, breaks: "a missing .git cannot be created"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `(new.access == sandbox.Deny || new.access > old.access)`, new: `new.access > old.access`, breaks: "deny comes before write"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `old.access != sandbox.Deny && (`, new: `(`, breaks: "no later entry opens a denied path"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `p.real == "/" && w.optional:`, new: `false:`, breaks: "no TMPDIR makes everything writable"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `bytes > maxBytes {`, new: `false {`, breaks: "the paths of a policy are bounded in bytes"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `			named[dir] = pathOf(dir, sandbox.Write, info)
+`, new: `			_ = info
+`, breaks: "the directories above a protected path cannot be moved"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `		r.hide,
+`, new: ``, breaks: "a sandbox reads no file of the server"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `		r.hideKernel,
+`, new: ``, breaks: "other mounts of /proc are hidden"},
+	{file: "internal/sandbox/resolve/resolve.go", old: `		r.checkLinks, // after all rules
+`, new: ``, breaks: "a path that crosses a link in a writable directory is refused"},
+	{file: "internal/sandbox/resolve/protect.go", old: `c.write && paths.Parent(c.link.Path) != "/"`, new: `false`, breaks: "no link chooses what a sandbox may write"},
+	{file: "internal/sandbox/resolve/protect.go", old: `	for _, l := range r.ownLinks {`, new: `	for _, l := range r.ownLinks[:0] {`, breaks: "a sandbox changes no link on the way to a file of the server"},
+	{file: "internal/sandbox/resolve/protect.go", old: `		case p.state == missing:
+			r.keepAbsent(p.at)
+`, new: `		case p.state == missing:
+`, breaks: "a missing path that is denied cannot be created"},
+	{file: "internal/sandbox/mode/mode.go", old: `with && net != Net`, new: `with && net == ""`, breaks: "a word after the comma of a sandbox is net or wrong"},
+	{file: "internal/sandbox/mode/mode.go", old: `path.Clean(root) == "/"`, new: `false`, breaks: "a sandbox that may write everywhere is not called workspace-write"},
+	{file: "actors/files/remote/pool.go", old: `case began, m.view.key == v.key && m.jail.Intact():`, new: `case began, m.view.key == v.key:`, breaks: "a jail that has lost a mount gets no more calls"},
+	{file: "actors/files/remote/pool.go", old: `			if time.Since(m.born) < maxAge {`, new: `			if true {`, breaks: "a jail that serves files gets calls for a minute"},
+	{file: "actors/files/remote/pool.go", old: `		if m.idle == timer {
+			p.end(m)
+		}`, new: ``, breaks: "an idle jail ends"},
+	{file: "actors/files/remote/pool.go", old: `	if len(p.all) >= maxJails {`, new: `	if false {`, breaks: "the jails that serve files are bounded"},
+	{file: "actors/files/remote/intact_linux.go", old: `uint64(st.Dev) != place.Dev || st.Ino != place.Ino`, new: `false`, breaks: "a placeholder that somebody has exchanged is noticed"},
+	{file: "actors/files/remote/intact_linux.go", old: `m.lost || err != nil || n > 0`, new: `m.lost || err != nil || n > 1`, breaks: "a mount that somebody has taken away is noticed"},
+	{file: "actors/files/remote/serve_linux.go", old: `	err := s.lock()
+`, new: `	err := error(nil)
+	if first {
+		err = s.lock()
+	}
+`, breaks: "each thread of a jail gives up its rights before it makes calls"},
+	{file: "actors/files/remote/serve_linux.go", old: `	if err != nil {
+		s.socket.close() // ends serve
+		return
+	}`, new: ``, breaks: "a thread that keeps its rights makes no call"},
+	{file: "internal/load/oracle/checker.go", old: `	case from > c.next:
+		c.seq`, new: `	case false:
+		c.seq`, breaks: "a seq that is left out is found"},
+	{file: "internal/load/oracle/checker.go", old: `	case from < c.next:
+		c.seq`, new: `	case false:
+		c.seq`, breaks: "a seq that comes twice is found"},
+	{file: "internal/load/oracle/checker.go", old: ` || e.Code != s.Code {`, new: ` {`, breaks: "a wrong exit code is found"},
+	{file: "internal/load/oracle/repeat.go", old: `	if n < len(data) {
+		r.since`, new: `	if false {
+		r.since`, breaks: "an event that comes again after a resume has the same bytes"},
+	{file: "internal/load/oracle/repeat.go", old: `*at > r.front && r.bad == nil`, new: `false && r.bad == nil`, breaks: "an event that comes again after a resume has no more bytes"},
+	{file: "internal/load/oracle/checker.go", old: `c.exited && !c.st.Closed && !c.spec.LateOutput`, new: `false && !c.spec.LateOutput`, breaks: "output after exited is found"},
+	{file: "internal/load/oracle/checker.go", old: `	case !c.exited && !c.given:
+		c.report`, new: `	case false:
+		c.report`, breaks: "closed without exited is found"},
+	{file: "internal/load/oracle/checker.go", old: `	case !c.st.Closed:
+		detail`, new: `	case false:
+		detail`, breaks: "a process that never ends is found"},
+	{file: "internal/load/oracle/stdin.go", old: `	if s.digest != a.Digest {`, new: `	if false {`, breaks: "other stdin than was sent is found"},
+	{file: "internal/load/oracle/checker.go", old: `	if got != c.typed && !c.answers.wrong {`, new: `	if false {`, breaks: "stdin that the program has not read is found"},
+	{file: "internal/load/oracle/finish.go", old: `	case t.endAt < 0 && !r.over:`, new: `	case false:`, breaks: "a stream without its end is found"},
+	{file: "internal/load/hist/hist.go", old: `	if every <= 0 {
+		return`, new: `	if true {
+		return`, breaks: "a histogram corrects coordinated omission"},
+	{file: "internal/load/figures/figures.go", old: `h.RecordCorrected(d, every)`, new: `h.Record(d)`, breaks: "latencies of a closed run are corrected"},
+	{file: "internal/load/figures/figures.go", old: `	r.Add(result.Wrong, 1)
+`, new: ``, breaks: "each finding counts"},
+	{file: "internal/load/figures/limit.go", old: `	case isOften(own):`, new: `	case false:`, breaks: "a run says that the load generator was the limit"},
+	{file: "internal/load/workers/controller.go", old: `		if w.err != nil {
+			r.Problems`, new: `		if false {
+			r.Problems`, breaks: "a lost worker is a problem of the run"},
+	{file: "internal/load/workers/split.go", old: `part.Phases[j].Rate *= share`, new: `part.Phases[j].Rate *= max(share, 1)`, breaks: "workers share the rate"},
+	{file: "internal/load/result/slo.go", old: `	if missing != "" {
+		return v`, new: `	if v.Met = missing != ""; v.Met {
+		return v`, breaks: "an SLO about a figure that is missing is not met"},
+	{file: "internal/load/result/merge.go", old: `			m.Latency[name].Merge(h)
+`, new: `			_ = h
+`, breaks: "the latencies of all workers count"},
+	{file: "internal/load/result/merge.go", old: `		m.Findings = append(m.Findings, r.Findings...)
+`, new: ``, breaks: "the findings of all workers count"},
+	{file: "actors/child/jailreport_linux.go", old: `	if r.Failure != nil {
+		return r.Failure
+	}
+	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", run: "^TestJail"},
+	{file: "actors/child/jailreport_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", run: "^TestJail"},
 }

@@ -1,5 +1,5 @@
 // Mutants breaks the code in small ways, one change at a time, and runs the tests of the changed
-// package. If these tests do not notice a change, the mutant survives, and the program exits with 1.
+// package, or of another one that the list names. If these tests do not notice a change, the mutant survives, and the program exits with 1.
 //
 //	go run ./tests/mutants [-run REGEXP]
 //
@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -24,6 +25,9 @@ type mutant struct {
 	file     string // path from the root of the module
 	old, new string // old occurs once in the file
 	breaks   string // the rule broken by the mutant, in words
+	// in is the directory whose tests must notice the mutant, and run is -run of go test. "": the directory of the file, and all
+	// tests. A jail, for one, is a process that package child starts.
+	in, run string
 	// equivalent is the reason why no test can notice the mutant; "": a test must notice.
 	equivalent string
 }
@@ -116,8 +120,10 @@ func (m mutant) try(root string) (killer string, err error) {
 	if err := errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, files, 0o600)); err != nil {
 		return "", err
 	}
-	test := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", timeout.String(), "./"+filepath.Dir(m.file))
+	test := exec.Command("go", "test", "-count=1", "-failfast", "-timeout", timeout.String(), "-run", m.run, "./"+cmp.Or(m.in, filepath.Dir(m.file)))
 	test.Dir = root
+	// The tests may build programs, too. A mutant leaves no files.
+	test.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "RAPID_NOFAILFILE=true")
 	out, err := test.CombinedOutput()
 	if err == nil {
 		return "", nil
