@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 				plan.Part{Profile: plan.Spawn, Weight: 2}, plan.Part{Profile: plan.Echo, Weight: 1, Every: plan.Duration(10 * time.Millisecond), Life: plan.Duration(time.Second)},
 				plan.Part{Profile: plan.Lines, Weight: 1, Life: plan.Duration(time.Second)})
 			p.Sessions, p.Processes = 4, 3
-			p.Chaos = plan.Chaos{FIN: 3, RST: 5, MidFrame: 3, Handshake: 2, Resume: 3, Takeover: 3, Kill: 2, Stall: 1, StallFor: plan.Duration(50 * time.Millisecond)}
+			p.Chaos = plan.Chaos{FIN: 3, RST: 5, MidFrame: 3, Handshake: 2, Resume: 3, Takeover: 3, Kill: 10, Stall: 1, StallFor: plan.Duration(50 * time.Millisecond)}
 			r := runPlan(t.Context(), t, p, Access{}, nil)
 			wantRight(t, r)
 			c := r.Counts
