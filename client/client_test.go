@@ -371,6 +371,27 @@ func TestLostAck(t *testing.T) {
 	}
 }
 
+// TestAckNeedsAName: the client acknowledges only to a server that says its name. Another server ends the connection after session/ack.
+func TestAckNeedsAName(t *testing.T) {
+	for _, name := range []string{"fake", ""} {
+		f := newFake(programs)
+		f.name = name
+		c := connect(t, f, nil)
+		cmd := c.Command("flood")
+		if err := cmd.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Command("hello").Run(t.Context()); err != nil { // after an acknowledgement of the flood
+			t.Fatal(err)
+		}
+		f.lock(func() {
+			if acked := f.acks > 0; acked != (name != "") {
+				t.Errorf("server %q got %d acknowledgements", name, f.acks)
+			}
+		})
+	}
+}
+
 // An ackEater loses the first ack, and then the connection.
 type ackEater struct {
 	transport.Conn

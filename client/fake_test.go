@@ -32,6 +32,7 @@ type fake struct {
 	busy     int    // how many resumes to refuse as attached elsewhere
 	closed   bool   // session/close was called
 	evicts   bool   // session/evicted precedes the answer to session/close
+	name     string // of the server; "": the server does not say its name
 	acks     int
 	programN sync.WaitGroup
 }
@@ -68,7 +69,7 @@ type fakeConn struct {
 var wire = protocol.JSON
 
 func newFake(programs map[string]func(*fakeProcess)) *fake {
-	f := &fake{programs: programs, procs: make(map[string]*fakeProcess)}
+	f := &fake{programs: programs, name: "fake", procs: make(map[string]*fakeProcess)}
 	f.changed = sync.NewCond(&f.mu)
 	return f
 }
@@ -258,7 +259,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		return protocol.InitializeResult{
 			SessionID:       "s1",
 			Limits:          protocol.Limits{RetentionBytes: int64(f.window), MaxMessageBytes: f.most},
-			Server:          protocol.ServerInfo{Name: "fake", Version: "1"},
+			Server:          protocol.ServerInfo{Name: f.name, Version: "1"},
 			EnvironmentInfo: &protocol.EnvironmentInfo{Cwd: "file:///srv", PrependPathDirs: []string{}, TemporaryDirectories: []string{}, Capabilities: map[string]bool{}},
 		}, nil
 	case protocol.MethodProcessStart:
