@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -143,10 +144,12 @@ func (c *searches) scan(canWait bool) (*census, error) {
 // markers is true, takeCensus also reads the markers of processes for which tells returns false.
 // The error says why the list may be incomplete.
 func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, error) {
-	proc, err := os.Open("/proc")
+	// Not os.Open, which notes the name for go test in a file. The thread of spare has not this file.
+	fd, err := kernel.Retry(func() (int, error) { return unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open /proc: %w", err)
 	}
+	proc := os.NewFile(uintptr(fd), "/proc")
 	defer proc.Close()
 	names, err := proc.Readdirnames(-1)
 	if err != nil {
