@@ -349,6 +349,7 @@ func (h *Host) began(p *process, spec *Spec, ends *ends) {
 	p.tree.started(p.pid)
 	p.adopt(ends, spec)
 	p.sandbox = mode.Of(spec.Sandbox)
+	p.isInit = spec.policy != nil && spec.policy.Files
 	h.mu.Lock()
 	p.held, spec.held = spec.held, nil
 	h.live[p] = struct{}{}

@@ -33,7 +33,7 @@ const (
 // after the exit. Each goroutine does its part and calls settle. Only settle decides when Exited
 // and Closed are due.
 type process struct {
-	// host to sandbox are fixed before watch.
+	// host to isInit are fixed before watch.
 	host  *Host
 	in    *Intake
 	tree  tree
@@ -43,6 +43,7 @@ type process struct {
 	stdin stdin
 
 	sandbox string // for people, as of mode.Of
+	isInit  bool   // the child is process 1 of a sandbox, and the program its first child
 
 	closed chan struct{} // closed after Intake.Closed
 
@@ -296,7 +297,7 @@ func (p *process) Release() error {
 }
 
 func (p *process) Usage(pressures bool, done func(*protocol.Usage)) {
-	go func() { done(p.tree.usage(pressures)) }()
+	go func() { done(p.usage(pressures)) }()
 }
 
 func (p *process) Finish(done func(error)) {

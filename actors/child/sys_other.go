@@ -204,6 +204,7 @@ func (*group) running()                                              {}
 func (*group) pins() bool                                            { return false }
 func (*group) cheap() bool                                           { return true }
 func (*group) soon() bool                                            { return false }
+func (p *process) usage(pressures bool) *protocol.Usage              { return p.tree.usage(pressures) }
 func (*group) usage(bool) *protocol.Usage                            { return nil }
 func (*group) oomKilled() bool                                       { return false }
 func (*group) remove() error                                         { return nil }

@@ -67,11 +67,45 @@ func (t *search) usage(bool) *protocol.Usage {
 	if !ok || leader.start != 0 && leader.start != u.start { // 0: not known yet
 		return nil
 	}
+	return u.ofProgram()
+}
+
+func (u *use) ofProgram() *protocol.Usage {
 	usage := &protocol.Usage{Of: protocol.UsageOfProgram, UserMs: u.userMs, SystemMs: u.systemMs}
 	if u.bytes > 0 { // 0: the process has no memory yet, in the middle of its exec
 		usage.MemoryBytes = &u.bytes
 	}
 	return usage
+}
+
+// usage is the usage of the tree, or of the program if the child has no cgroup; nil if unknown. usage reads files.
+func (p *process) usage(pressures bool) *protocol.Usage {
+	u := p.tree.usage(pressures)
+	if u == nil || u.Of != protocol.UsageOfProgram || !p.isInit {
+		return u
+	}
+	program, ok := firstChild(p.pid)
+	if !ok {
+		return nil
+	}
+	now, ok := lookUse(program)
+	if !ok {
+		return nil
+	}
+	return now.ofProgram()
+}
+
+// firstChild returns the oldest child that the main thread of a process has forked. Orphans that the process has adopted come after it.
+func firstChild(pid int) (child int, ok bool) {
+	buf := statBuffers.Get().(*[2 << 10]byte)
+	defer statBuffers.Put(buf)
+	raw, err := readShort(buf[:], "/proc/", pid, "/task/"+strconv.Itoa(pid)+"/children") // proc_tid_children(5)
+	if err != nil {
+		return 0, false
+	}
+	first, _, _ := bytes.Cut(raw, []byte(" "))
+	child, err = strconv.Atoi(string(first))
+	return child, err == nil
 }
 
 // resident is the sum of the resident memory of the processes in the cgroup; nil if there are none, or if there are
