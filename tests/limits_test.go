@@ -218,10 +218,10 @@ func TestLimitsRefused(t *testing.T) {
 	})
 }
 
-// cgroupTree returns the directories inside the cgroups of a server.
+// cgroupTree returns the lists of the cgroups inside those of a server.
 func cgroupTree(t *testing.T, s *server) (dirs []string) {
 	for _, dir := range cgroupsOf(t, s.cmd.Process.Pid) {
-		leaves, err := filepath.Glob(dir + "/*/")
+		leaves, err := filepath.Glob(dir + "/*/cgroup.procs")
 		if err != nil {
 			t.Fatal(err)
 		}
