@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"hash/crc32"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -42,16 +43,18 @@ const (
 // stderr or stdin. The run of stdin is 0, because the client writes before it knows the run.
 func (k Key) Run(run uint64, name string) Key { return Of(uint64(k), "", "", int(run), name) }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made at the first use: each start in a sandbox executes this program, and waits for the variables of all packages.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // sum returns the check sum of the 8 bytes of the key, big-endian, and p. The key is added byte by byte, since a slice of it would be an
 // allocation for each line.
 func (k Key) sum(p []byte) uint32 {
+	table := castagnoli()
 	crc := ^uint32(0)
 	for shift := 56; shift >= 0; shift -= 8 {
-		crc = castagnoli[byte(crc)^byte(k>>shift)] ^ crc>>8
+		crc = table[byte(crc)^byte(k>>shift)] ^ crc>>8
 	}
-	return crc32.Update(^crc, castagnoli, p)
+	return crc32.Update(^crc, table, p)
 }
 
 // AppendLine appends a line. n is from 0 to 9,999,999,999; at is the time that the line tells.
