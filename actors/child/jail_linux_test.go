@@ -463,11 +463,16 @@ func TestJailCosts(t *testing.T) {
 		return files, goroutines
 	}
 	jailed(t, h, inJail(script(""))).untilClosed()
-	files, goroutines := measure(func() Spec { return script("exec sleep 1000") })
-	more, others := measure(func() Spec { return inJail(script("exec sleep 1000")) })
-	if more > files+n+1 || others > goroutines+1 {
-		t.Errorf("%d files and %d goroutines, without a sandbox %d and %d", more, others, files, goroutines)
+	var seen []string
+	for range 5 { // goroutines of earlier children may end during a measurement
+		files, goroutines := measure(func() Spec { return script("exec sleep 1000") })
+		more, others := measure(func() Spec { return inJail(script("exec sleep 1000")) })
+		if more <= files+n+1 && others <= goroutines+1 {
+			return
+		}
+		seen = append(seen, fmt.Sprintf("%d files and %d goroutines, without a sandbox %d and %d", more, others, files, goroutines))
 	}
+	t.Errorf("in each measurement too much:\n%s", strings.Join(seen, "\n"))
 }
 
 func TestJailGivenUp(t *testing.T) {
