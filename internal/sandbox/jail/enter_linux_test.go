@@ -352,7 +352,7 @@ func inspect(t testing.TB, uid int, in inspection, stdin *os.File) facts {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &stdout, &stderr, "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), "GORACE=" + os.Getenv("GORACE")}
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s%s", err, stderr.Bytes(), stdout.Bytes())
 	}
