@@ -472,7 +472,7 @@ func TestJailCosts(t *testing.T) {
 		}
 		seen = append(seen, fmt.Sprintf("%d files and %d goroutines, without a sandbox %d and %d", more, others, files, goroutines))
 	}
-	t.Errorf("in each measurement too much:\n%s", strings.Join(seen, "\n"))
+	t.Errorf("each measurement shows more than one descriptor for a sandbox, or more goroutines:\n%s", strings.Join(seen, "\n"))
 }
 
 func TestJailGivenUp(t *testing.T) {

@@ -144,7 +144,7 @@ func (c *searches) scan(canWait bool) (*census, error) {
 // markers is true, takeCensus also reads the markers of processes for which tells returns false.
 // The error says why the list may be incomplete.
 func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, error) {
-	// Not os.Open, which notes the name for go test in a file. The thread of spare has not this file.
+	// Not os.Open: under go test, os.Open writes the name to a file, and the spare thread does not have that file open.
 	fd, err := kernel.Retry(func() (int, error) { return unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("open /proc: %w", err)

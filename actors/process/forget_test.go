@@ -11,15 +11,21 @@ import (
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
+// fakeParent is fakeProcess whose child has descendants, until the test closes tree.
+func fakeParent(spawn func(actor.Producer) *actor.PID) (pid *actor.PID, record *processRecord, c *fake.Child, tree chan struct{}) {
+	pid, record, c = fakeProcess(protocol.ProcessStartParams{}, spawn)
+	tree = make(chan struct{})
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Tree = tree
+	return pid, record, c, tree
+}
+
 // A closed process forgets its child, with the files and the cgroup, once no descendant lives. The process
 // still answers, and ends when its session does.
 func TestClosedForgetsItsChild(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
-		tree := make(chan struct{})
-		c.Mu.Lock()
-		c.Tree = tree
-		c.Mu.Unlock()
+		pid, record, c, tree := fakeParent(spawn)
 		has := func(want bool) {
 			t.Helper()
 			synctest.Wait()
@@ -72,11 +78,7 @@ func TestClosedForgetsItsChild(t *testing.T) {
 // A closed process keeps its child while its tree is being killed: the answer comes from the child.
 func TestKilledKeepsItsChild(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		pid, record, c := fakeProcess(protocol.ProcessStartParams{}, spawn)
-		tree := make(chan struct{})
-		c.Mu.Lock()
-		c.Tree = tree
-		c.Mu.Unlock()
+		pid, record, c, tree := fakeParent(spawn)
 		c.End()
 		synctest.Wait()
 		system.Root.Send(pid, message.Request{Params: protocol.ProcessTerminateParams{Tree: true}})

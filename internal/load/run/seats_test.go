@@ -65,16 +65,22 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// evenEngine returns an engine without a server, whose only phase has 100 moments in its second.
+func evenEngine(t *testing.T) *engine {
+	t.Helper()
+	p := testPlan("ws://localhost:1", time.Second, plan.Part{Profile: plan.Spawn, Weight: 1})
+	p.Phases[0].Rate, p.Phases[0].Arrival = 100, plan.Even
+	rec, err := figures.New(p, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &engine{plan: &p, rec: rec}
+}
+
 // TestDeal: moments keep their times, even if a task takes them late. Moments without a task are counted.
 func TestDeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := testPlan("ws://localhost:1", time.Second, plan.Part{Profile: plan.Spawn, Weight: 1})
-		p.Phases[0].Rate, p.Phases[0].Arrival = 100, plan.Even
-		rec, err := figures.New(p, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := &engine{plan: &p, rec: rec}
+		e := evenEngine(t)
 		begin := time.Now()
 		ph := makePhases(e, begin)[0]
 		go ph.deal(t.Context(), e)
@@ -96,7 +102,7 @@ func TestDeal(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		counts := rec.Now().Counts
+		counts := e.rec.Now().Counts
 		if want := int64(99 - taken); counts[result.Missed] != want || counts[result.Late] != 0 {
 			t.Errorf("%d missed, %d late; want %d and 0", counts[result.Missed], counts[result.Late], want)
 		}
@@ -106,16 +112,10 @@ func TestDeal(t *testing.T) {
 // TestDealOverdue: if a phase ends just after a task has taken a moment, the overdue moments after it are missed.
 func TestDealOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := testPlan("ws://localhost:1", time.Second, plan.Part{Profile: plan.Spawn, Weight: 1})
-		p.Phases[0].Rate, p.Phases[0].Arrival = 100, plan.Even
-		rec, err := figures.New(p, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := &engine{plan: &p, rec: rec}
+		e := evenEngine(t)
 		ph := makePhases(e, time.Now().Add(-time.Minute))[0] // has ended: ctx is done before the first moment
 		ph.deal(t.Context(), e)
-		if n := rec.Now().Counts[result.Missed]; n != 99 {
+		if n := e.rec.Now().Counts[result.Missed]; n != 99 {
 			t.Errorf("%d missed, want 99", n)
 		}
 	})
