@@ -1000,6 +1000,57 @@ func TestAttach(t *testing.T) {
 	}(), 3)
 }
 
+// A slowConn takes a second to close, and is read meanwhile.
+type slowConn struct{ transport.Conn }
+
+func (c slowConn) Close(code int, reason string) error {
+	time.Sleep(time.Second)
+	return c.Conn.Close(code, reason)
+}
+
+// Attach ignores what the connection before the resume still brings: it has begun in the middle of the stream.
+func TestAttachDuringOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		first := connect(t, f, nil)
+		program := first.Command("echo")
+		stdin, _ := program.StdinPipe()
+		if err := program.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first.Close()
+
+		second := connect(t, f, &Options{Session: first.SessionID(), Dialer: func(ctx context.Context) (transport.Conn, error) {
+			conn, err := f.dial(ctx)
+			return slowConn{conn}, err
+		}})
+		write := func(text string) {
+			if err := second.Process(program.ID).Write(t.Context(), []byte(text)); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		write("one, ")
+		again := second.Attach(program.ID, 0)
+		var got strings.Builder
+		again.Stdout = &got
+		if err := again.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		write("two, ")
+		time.Sleep(2 * time.Second)
+		write("three")
+		stdin.Close()
+		if err := second.Process(program.ID).CloseStdin(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantExit(t, again.Wait(t.Context()), 3)
+		if got.String() != "one, two, three" {
+			t.Errorf("%q", got.String())
+		}
+	})
+}
+
 func TestDialErrors(t *testing.T) {
 	f := newFake(programs)
 	dial := func(o Options) error {

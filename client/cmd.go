@@ -330,7 +330,7 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	if !slices.ContainsFunc(list, func(info protocol.ProcessInfo) bool { return info.ProcessID == p.id }) {
 		return fmt.Errorf("%w: %q; Client.Processes lists the processes of the session", ErrProcessGone, p.id)
 	}
-	p.last, p.acked, p.started = after, after, true
+	p.last, p.acked, p.started, p.unnamed = after, after, true, true
 	if err := p.register(); err != nil {
 		return err
 	}

@@ -249,6 +249,11 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 				return nil, protocol.Errorf(protocol.KindAttached, protocol.CodeAlreadyAttached, "session s1 is already attached to another connection")
 			}
 		}
+		if p.Role == "" { // an owner gets processes that it does not name, too
+			for id, proc := range f.procs {
+				conn.cursor[id] = proc.acked
+			}
+		}
 		for id, seq := range p.ResumeFrom {
 			if f.repeats {
 				seq = 0

@@ -401,7 +401,7 @@ func (c *Client) handshake(conn link) error {
 }
 
 // introduction returns the parameters of initialize: the session to resume, and the last seq received
-// from each process.
+// from each process. The reader of the connection before has ended.
 func (c *Client) introduction() protocol.InitializeParams {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -426,6 +426,7 @@ func (c *Client) introduction() protocol.InitializeParams {
 			p.ResumeFrom = make(map[string]uint64)
 		}
 		p.ResumeFrom[id] = proc.last
+		proc.unnamed = false
 	}
 	c.recycle = false
 	return p
@@ -769,8 +770,8 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 }
 
 // event applies the event at from..to in the sequence of a process, if this event is the next. The
-// client ignores a process to which nobody attached, and does not acknowledge its output: the output
-// stays on the server for a later attach.
+// client ignores a process to which nobody attached, or which no resume has named yet, and does not
+// acknowledge its output: the output stays on the server for the resume, or for a later attach.
 func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -780,7 +781,7 @@ func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 		c.room.Wait() // this server does not wait for acknowledgements, so stop reading
 	}
 	c.away.Store(false)
-	if p == nil || !p.advance(from, to) {
+	if p == nil || p.unnamed || !p.advance(from, to) {
 		return
 	}
 	c.progress = true
