@@ -165,6 +165,10 @@ type ProcessStartParams struct {
 	ManagedNetwork        json.RawMessage `json:"managedNetwork,omitempty"`
 	NetworkProxy          json.RawMessage `json:"networkProxy,omitempty"`
 
+	// By these, a command/exec gets a sandbox. A start of a process refuses them: see Unsupported. Nil means absent or null.
+	SandboxPolicy     json.RawMessage `json:"sandboxPolicy,omitempty"`
+	PermissionProfile json.RawMessage `json:"permissionProfile,omitempty"`
+
 	ShellSnapshot *ShellSnapshot `json:"shellSnapshot,omitempty"` // nil: the command runs as it is
 
 	Metadata *Metadata `json:"metadata,omitempty"` // for logs
@@ -209,19 +213,24 @@ func (p ProcessStartParams) Validate() error {
 }
 
 // Unsupported returns an *Error with CodeInvalidParams if the client asks for a managed network, which this
-// server lacks: the server never runs a process less confined than asked.
-// exec-server runs enforceManagedNetwork without a sandbox unconfined. (exec-server wire §3.)
+// server lacks, or asks for a sandbox as for a command/exec: the server never runs a process less confined than asked.
+// exec-server runs enforceManagedNetwork without a sandbox unconfined, and ignores SandboxPolicy and PermissionProfile.
+// (exec-server wire §3.)
 func (p ProcessStartParams) Unsupported() error {
+	const network, policy = "leave it out", "use `sandbox`"
 	for _, asked := range []struct {
 		field string
 		is    bool
+		todo  string
 	}{
-		{"enforceManagedNetwork", p.EnforceManagedNetwork},
-		{"managedNetwork", p.ManagedNetwork != nil},
-		{"networkProxy", p.NetworkProxy != nil},
+		{"enforceManagedNetwork", p.EnforceManagedNetwork, network},
+		{"managedNetwork", p.ManagedNetwork != nil, network},
+		{"networkProxy", p.NetworkProxy != nil, network},
+		{"sandboxPolicy", p.SandboxPolicy != nil, policy},
+		{"permissionProfile", p.PermissionProfile != nil, policy},
 	} {
 		if asked.is {
-			return Errorf(KindUnsupported, CodeInvalidParams, "%s is not supported by this server, which runs nothing less confined than asked: leave it out", asked.field)
+			return Errorf(KindUnsupported, CodeInvalidParams, "%s is not supported by this server in the start of a process, and nothing runs less confined than asked: %s", asked.field, asked.todo)
 		}
 	}
 	return nil

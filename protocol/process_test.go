@@ -18,6 +18,9 @@ func TestUnsupported(t *testing.T) {
 		{`"enforceManagedNetwork":true}`, "enforceManagedNetwork"},
 		{`"managedNetwork":{}}`, "managedNetwork"},
 		{`"networkProxy":{}}`, "networkProxy"},
+		{`"sandboxPolicy":null,"permissionProfile":null}`, ""},
+		{`"sandboxPolicy":{"type":"readOnly"}}`, "sandboxPolicy"},
+		{`"permissionProfile":":read-only"}`, "permissionProfile"},
 		{`"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}}}`, ""},
 	} {
 		var p ProcessStartParams

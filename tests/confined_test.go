@@ -80,6 +80,8 @@ func TestUnconfinedIsRefused(t *testing.T) {
 		{"managedNetwork", false, "managedNetwork" + none},
 		{"networkProxy", obj{"proxy": "http://127.0.0.1:1"}, "networkProxy" + none},
 		{"networkProxy", obj{}, "networkProxy" + none},
+		{"sandboxPolicy", obj{"type": "readOnly"}, "sandboxPolicy" + none},
+		{"permissionProfile", ":read-only", "permissionProfile" + none},
 	}
 	n := 0
 	start := func(tty bool) obj {
