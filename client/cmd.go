@@ -147,6 +147,11 @@ type ExitError struct {
 	Status    protocol.ExitStatus
 	Stderr    []byte // of Output: the last 32 KiB of the program's stderr, if Cmd.Stderr was nil
 	GivenUp   string // why the server no longer runs the program again; "": no other run was due
+
+	// SandboxDenied says that the sandbox of the program has probably denied something to the last run. The server
+	// guesses this from the output and the exit code, so a caller may ask a person, and must not decide.
+	// (PROTOCOL.md, section 4.9.)
+	SandboxDenied bool
 }
 
 // Is reports whether target is ErrGivenUp and the server has given the process up.
@@ -164,6 +169,8 @@ func (e *ExitError) Error() string {
 		s += " (out of memory)"
 	case e.Status.CoreDumped:
 		s += " (core dumped)"
+	case e.SandboxDenied:
+		s += " (the sandbox has probably denied something)"
 	}
 	if e.Status.Reason != "" {
 		s += ": " + e.Status.Reason
@@ -287,8 +294,8 @@ func (p *process) abandon() {
 
 // exit records the end of the program. Once WaitDelay has passed, exit kills the descendants that still
 // hold the output open.
-func (p *process) exit(status protocol.ExitStatus) {
-	p.status = &status
+func (p *process) exit(status protocol.ExitStatus, denied bool) {
+	p.status, p.denied = &status, denied
 	if p.delay == 0 {
 		return
 	}
@@ -467,7 +474,7 @@ func (p *process) result() error {
 	case p.failure != nil:
 		return fmt.Errorf("process %s: %w", p.id, p.failure)
 	case p.status != nil && (p.status.ExitCode != 0 || p.gaveUp != ""):
-		errs = append(errs, &ExitError{ProcessID: p.id, Status: *p.status, GivenUp: p.gaveUp})
+		errs = append(errs, &ExitError{ProcessID: p.id, Status: *p.status, SandboxDenied: p.denied, GivenUp: p.gaveUp})
 	}
 	if p.lost != nil {
 		errs = append(errs, p.lost)

@@ -711,7 +711,7 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {
 			return err
 		}
-		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.ExitStatus) })
+		c.event(n.ProcessID, n.Seq, n.Seq, func(p *process) { p.exit(n.ExitStatus, n.SandboxDenied) })
 	case protocol.NotifyRestarted:
 		var n protocol.RestartedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

@@ -56,6 +56,7 @@ type process struct {
 	discard bool   // the rest of the output is not wanted
 	piped   bool   // the current run got SIGPIPE
 	status  *protocol.ExitStatus
+	denied  bool   // with status: the sandbox has probably denied something to the run
 	gaveUp  string // why the server does not run the program again; "": no restart was due
 	closed  bool   // the server has no more to send
 	failure error  // why the client will receive no more

@@ -61,6 +61,9 @@ func TestSandboxOfClientAndUp(t *testing.T) {
 				continue
 			}
 			check(fmt.Sprintf("the Go client with %q", mode.name), exit.Status.ExitCode, mode.want)
+			if exit.SandboxDenied != (mode.sandbox != nil) {
+				t.Errorf("the Go client with %q: SandboxDenied is %t", mode.name, exit.SandboxDenied)
+			}
 		}
 		for _, mode := range modes {
 			key := ""

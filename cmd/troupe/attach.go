@@ -130,11 +130,13 @@ func (a *attacher) run(name string) (int, error) {
 		<-a.broken
 		a.leave(left{how: "nobody reads the output", code: exitSignal + int(syscall.SIGPIPE)})
 	}()
-	code, why, ok := over(cmd.Wait(a.ctx))
+	err = cmd.Wait(a.ctx)
+	code, why, ok := over(err)
 	if !ok {
-		return a.ending(cmd.Wait(a.ctx))
+		return a.ending(err)
 	}
 	a.con.Restore()
+	a.noteDenied(err)
 	c.Close()
 	return code, why
 }

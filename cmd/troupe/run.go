@@ -136,6 +136,7 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 		return r.failed(err)
 	}
 	r.con.Restore()
+	r.noteDenied(err)
 	return r.close(c, code, why)
 }
 

@@ -59,6 +59,32 @@ func TestRunSandbox(t *testing.T) {
 	}
 }
 
+// A person reads that the sandbox is probably why a program has failed. A program that reads stderr does not.
+func TestRunSandboxDenied(t *testing.T) {
+	testnamespaces.Need(t, os.Getuid())
+	url, _ := startServer(t)
+	const note = "the sandbox of the program has probably denied something to it"
+	fails := []string{"--cwd", t.TempDir(), "--sandbox", "read-only", "--", "sh", "-c", "read line; echo x >f || exit 5"}
+	run := append([]string{"run", "--url", url, "--name", "writer"}, fails...)
+	d := atDesk(t, 30, 100, run...)
+	d.enter("\r")
+	if code, rest := d.exit(); code != 5 || !strings.Contains(rest, note) {
+		t.Errorf("at a terminal: exit %d with %q, want 5 with %q", code, rest, note)
+	}
+	if code, _, stderr := confined(t, t.TempDir(), run...); code != 5 || strings.Contains(stderr, note) {
+		t.Errorf("without a terminal: exit %d with %q, want 5 without %q", code, stderr, note)
+	}
+
+	if code, _, stderr := confined(t, t.TempDir(), append([]string{"run", "--detach", "--tty", "--url", url, "--name", "later"}, fails...)...); code != 0 {
+		t.Fatalf("exit %d, %q", code, stderr)
+	}
+	d = atDesk(t, 30, 100, "attach", "--url", url, "later")
+	d.enter("\r")
+	if code, rest := d.exit(); code != 5 || !strings.Contains(rest, note) {
+		t.Errorf("attach: exit %d with %q, want 5 with %q", code, rest, note)
+	}
+}
+
 // Who is in a directory by way of a link, as PWD says, gets a sandbox of that directory. A link in --cwd is refused.
 func TestRunSandboxBehindALink(t *testing.T) {
 	testnamespaces.Need(t, os.Getuid())

@@ -442,6 +442,13 @@ func (v *viewer) ending(err error) (int, error) {
 	return code, fmt.Errorf("%w; the program goes on as long as the server keeps a session without a client. Come back with: %s", err, back)
 }
 
+// noteDenied tells the person that the sandbox is probably the reason for err, the end of the program.
+func (v *viewer) noteDenied(err error) {
+	if exit, ok := errors.AsType[*client.ExitError](err); ok && exit.SandboxDenied {
+		v.con.Note("the sandbox of the program has probably denied something to it")
+	}
+}
+
 // over returns the exit code of the program, and why the server ended it; ok is false if the program has not ended.
 func over(err error) (code int, why error, ok bool) {
 	exit, failed := errors.AsType[*client.ExitError](err)
