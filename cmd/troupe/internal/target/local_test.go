@@ -19,6 +19,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -328,6 +329,17 @@ func TestAdvise(t *testing.T) {
 	f := &Flags{URL: "unix:///nowhere/x.sock"}
 	if _, err := f.Dial(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "does troupe serve run there?") {
 		t.Error(err)
+	}
+	for err, want := range map[error]string{
+		&transport.RefusedError{Status: 401}:                                                       "set TROUPE_TOKEN",
+		&transport.RefusedError{Status: 403}:                                                       "",
+		protocol.Errorf(protocol.KindUnauthorized, protocol.CodeUnauthorized, "no credential"):     "set TROUPE_TOKEN",
+		protocol.Errorf(protocol.KindAttached, protocol.CodeAlreadyAttached, "attached elsewhere"): "",
+	} {
+		wrapped := fmt.Errorf("client: %w", err)
+		if got := strings.TrimPrefix(new(Target).Advise(wrapped).Error(), wrapped.Error()); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%v: the advice is %q, want %q", err, got, want)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -284,6 +285,7 @@ func (f *Flags) Servers() []string {
 func (t *Target) Advise(err error) error {
 	advice := ""
 	var refused *transport.RefusedError
+	var answer *protocol.Error
 	switch {
 	case isA[x509.UnknownAuthorityError](err) && (t.TLS == nil || t.TLS.RootCAs == nil):
 		advice = "if the server made its certificate itself, name a copy of it with --tls-ca"
@@ -293,7 +295,8 @@ func (t *Target) Advise(err error) error {
 		advice = "is the address of the server wss:// instead of ws://?"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT) && strings.HasPrefix(t.URL, "unix"):
 		advice = "does troupe serve run there?"
-	case errors.As(err, &refused) && refused.Status == 401:
+	case errors.As(err, &refused) && refused.Status == 401, // over frames:
+		errors.As(err, &answer) && answer.Code == protocol.CodeUnauthorized:
 		advice = "the server asks who you are: set TROUPE_TOKEN or TROUPE_TOKEN_FILE, or token_file in the config file"
 	default:
 		return err
