@@ -42,7 +42,7 @@ func install(t *testing.T, dir, program string, mode os.FileMode) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, filepath.Base(program))
-	if err := os.WriteFile(path, data, 0o700); err != nil {
+	if err := writeProgram(path, data, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(path, mode); err != nil {

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -88,6 +89,36 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}))
 }
+
+// writeProgram writes a file that some process is to execute, as os.WriteFile does. A child that this process forks meanwhile has the
+// file open until the child executes its own program, and the system executes no file that is open for writing: "text file busy"
+// (go.dev/issue/22315). So writeProgram lets nobody fork meanwhile.
+func writeProgram(path string, text []byte, mode fs.FileMode) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, mode)
+}
+
+// copyOfTests is a copy of this test binary that every user may execute: see spyArg and probeArg.
+var copyOfTests = sync.OnceValues(func() (string, error) {
+	troupe, err := troupeBinary()
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(troupe), "tests")
+	if err := writeProgram(path, data, 0o700); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(path, 0o755) // whatever the umask
+})
 
 // --- facts ---
 

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"unicode"
 
@@ -188,33 +187,12 @@ func spyMain(args []string) {
 // spy returns the argv of a spy that every user may run.
 func spy(t *testing.T, args ...string) []string {
 	t.Helper()
-	path, err := spyBinary()
+	path, err := copyOfTests()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return append([]string{path, spyArg}, args...)
 }
-
-// spyBinary copies this test binary to a place where any user can run it.
-var spyBinary = sync.OnceValues(func() (string, error) {
-	troupe, err := troupeBinary()
-	if err != nil {
-		return "", err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	data, err := os.ReadFile(self)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(filepath.Dir(troupe), "spy")
-	if err := os.WriteFile(path, data, 0o700); err != nil {
-		return "", err
-	}
-	return path, os.Chmod(path, 0o755) // whatever the umask
-})
 
 // needRoot skips a test that only root can make. In CI such a test must run.
 func needRoot(t *testing.T) {

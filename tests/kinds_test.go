@@ -97,7 +97,7 @@ func TestKindsOverTheWire(t *testing.T) {
 	at := func(name string) string { return (&url.URL{Scheme: "file", Path: filepath.Join(dir, name)}).String() }
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		if err := writeProgram(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -80,7 +80,7 @@ func TestPolicyOfPrograms(t *testing.T) {
 	t.Parallel()
 	dir := realDir(t)
 	script := filepath.Join(dir, "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho hi\n"), 0o755); err != nil {
+	if err := writeProgram(script, []byte("#!/bin/sh\necho hi\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	toID, toTrue := linkTo(t, "/usr/bin/id", filepath.Join(dir, "to-id")), linkTo(t, "/usr/bin/true", filepath.Join(dir, "to-true"))

@@ -321,7 +321,7 @@ func TestRestartFails(t *testing.T) {
 	} {
 		for code, want := range cells {
 			program := filepath.Join(t.TempDir(), "program")
-			if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nrm $0; exit %d", code), 0o700); err != nil {
+			if err := writeProgram(program, fmt.Appendf(nil, "#!/bin/sh\nrm $0; exit %d", code), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			p := c.start(fmt.Sprintf("%s %d", policy, code), obj{"argv": []string{program}, "restart": restart(policy, 2)})

@@ -223,7 +223,7 @@ func (w *warden) yard(t *testing.T) *yard {
 
 func (y *yard) file(path, text string) {
 	y.t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := writeProgram(path, []byte(text), 0o644); err != nil {
 		y.t.Fatal(err)
 	}
 	y.warden.own(y.t, path)

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"unsafe"
 
@@ -21,27 +19,10 @@ import (
 // workspace of its test.
 const probeArg = "probe"
 
-// probeBinary is a copy of this test binary that every user may run.
-var probeBinary = sync.OnceValues(func() (string, error) {
-	bin, err := troupeBinary()
-	if err != nil {
-		return "", err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(filepath.Dir(bin), "probe")
-	if out, err := exec.Command("cp", self, path).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, os.Chmod(path, 0o755)
-})
-
 // probeArgv returns the argv of a probe.
 func probeArgv(t testing.TB, tries ...string) []string {
 	t.Helper()
-	path, err := probeBinary()
+	path, err := copyOfTests()
 	if err != nil {
 		t.Fatal(err)
 	}

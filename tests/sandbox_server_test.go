@@ -249,7 +249,7 @@ func TestSandboxKeepsServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		own := w.dir + "/server"
-		if err := os.WriteFile(own, text, 0o755); err != nil {
+		if err := writeProgram(own, text, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		w.own(t, own)

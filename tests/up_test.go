@@ -76,7 +76,7 @@ func newShop(t *testing.T) *shop {
 	}
 	for _, name := range []string{"db", "migrate", "web", "worker"} {
 		script := fmt.Sprintf("#!/bin/sh\nexec '%s' %s %s \"$@\"\n", self, shopArg, name)
-		if err := os.WriteFile(filepath.Join(dir, "bin", name), []byte(script), 0o755); err != nil {
+		if err := writeProgram(filepath.Join(dir, "bin", name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -101,21 +101,7 @@ func TestNoNewPrivsGainsNothing(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
 	openTo(t, dir)
-	suid := filepath.Join(dir, "id")
-	id, err := exec.LookPath("id")
-	if err != nil {
-		t.Skip(err)
-	}
-	data, err := os.ReadFile(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(suid, data, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(suid, 0o4755|os.ModeSetuid); err != nil {
-		t.Fatal(err)
-	}
+	suid := install(t, dir, "id", os.ModeSetuid|0o755)
 	c := startServer(t, "--users-file", usersFile(t, "* "+stranger)).session(nil)
 	wantSays(t, c, "gains", suid+" -u", "0", obj{"user": stranger})
 	wantSays(t, c, "gains nothing", suid+" -u", "54321", obj{"user": stranger, "noNewPrivs": true})
