@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -63,5 +67,40 @@ func TestLoadSeesAStopOfTheServer(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("the report:\n%s", load.stdout)
+	}
+}
+
+// A load generator that cannot keep its rate says so: this one stands still for 1 s, and its operations begin late. The report has it for
+// people and for programs.
+func TestLoadSaysWhenItIsTheLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a load generator and a server of their own for some seconds")
+	}
+	t.Parallel()
+	s := startServer(t)
+	c := s.session(nil)
+	file := filepath.Join(t.TempDir(), "result.json")
+	load := startTroupe(t, nil, "load", "--url", s.url, "--sessions", "2", "--processes", "2", "--profile", "echo",
+		"--rate", "200", "--arrival", "even", "--duration", "8s", "--json", file, "--quiet")
+	eventually(t, "the programs under load run", func() bool {
+		n := int64(0)
+		for _, session := range c.call("session/list", obj{})["sessions"].([]any) {
+			n += num(session.(obj)["processes"])
+		}
+		return n == 4
+	})
+	time.Sleep(500 * time.Millisecond) // as far as the load
+	load.signal(syscall.SIGSTOP)
+	time.Sleep(time.Second)
+	load.signal(syscall.SIGCONT)
+	if code := load.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	want := regexp.MustCompile(`The load generator on \S+ itself began \d+ of \d+ operations more than 10 ms later than they were due`)
+	if r := loadResultIn(t, file); !slices.ContainsFunc(r.Notes, want.MatchString) {
+		t.Errorf("the notes are %q, want %s", r.Notes, want)
+	}
+	if text := strings.Join(strings.Fields(load.stdout.String()), " "); !want.MatchString(text) {
+		t.Errorf("the report does not say %s:\n%s", want, load.stdout)
 	}
 }
