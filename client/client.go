@@ -403,6 +403,11 @@ func (c *Client) refusal(method string) error {
 func (c *Client) withdraw(k *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.take(k)
+}
+
+// take is withdraw for a caller that holds c.mu.
+func (c *Client) take(k *call) bool {
 	if c.pending[k.id] != k {
 		return false
 	}

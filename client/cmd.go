@@ -262,34 +262,79 @@ func (cmd *Cmd) start(ctx context.Context, p *process) error {
 	if err := p.register(); err != nil {
 		return err
 	}
-	err = c.call(ctx, protocol.MethodProcessStart, params, nil)
+	return c.launch(ctx, protocol.MethodProcessStart, params, p)
+}
+
+// launch sends the request that starts processes, and waits for the answer. If ctx ends first, the client takes back a
+// request that it has not sent. Otherwise the client kills the processes after the answer, and only if the server has
+// started them: the ids may be those of other processes.
+func (c *Client) launch(ctx context.Context, method string, params any, processes ...*process) error {
+	answered, late := make(chan struct{}), false // Client.mu guards late
+	k := &call{method: method, params: params}
+	k.done = func() {
+		c.mu.Lock()
+		for _, p := range processes {
+			p.launched(k, late)
+		}
+		c.mu.Unlock()
+		close(answered)
+	}
+	c.send(k)
+	select {
+	case <-answered:
+		return k.err
+	case <-ctx.Done():
+	}
 	c.mu.Lock()
+	if c.pending[k.id] != k {
+		c.mu.Unlock()
+		<-answered
+		return k.err
+	}
 	defer c.mu.Unlock()
-	if err == nil {
-		p.started = true
-		return nil
+	err := fmt.Errorf("client: %s: %w", method, context.Cause(ctx))
+	late = true
+	for _, p := range processes {
+		p.fail(err)
+		if !k.sent {
+			p.forget()
+		}
 	}
-	if ctx.Err() == nil {
-		delete(c.processes, p.id)
-		return err
+	if !k.sent {
+		c.take(k)
 	}
-	go p.abandon() // the program may be running
 	return err
 }
 
-// abandon kills a process for which nobody waits. The process may never have started. abandon leaves
-// the process registered until its end comes: the client still takes and discards the output, so the
-// window does not fill.
-func (p *process) abandon() {
-	c := p.c
-	var result protocol.ProcessTerminateResult
-	params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable()}
-	err := c.call(c.ctx, protocol.MethodProcessTerminate, params, &result)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil && !result.Running && !p.started && p.last == 0 {
-		delete(c.processes, p.id) // the process never started
+// launched takes the answer to the start of p. late says that the caller no longer waits for p.
+func (p *process) launched(k *call, late bool) {
+	if k.err != nil {
+		p.forget()
+		return
 	}
+	p.started = true
+	if p.missed && k.sends > 1 {
+		p.c.reattach() // an earlier connection has started p, and the events that came before this answer were of p
+	} else {
+		p.unnamed = false
+	}
+	if late {
+		go p.abandon()
+	}
+}
+
+// forget makes the client ignore the events of the id of p.
+func (p *process) forget() {
+	if p.c.processes[p.id] == p {
+		delete(p.c.processes, p.id)
+	}
+}
+
+// abandon kills a process for which nobody waits. abandon leaves the process registered until its end comes: the client
+// still takes and discards the output, so the window does not fill.
+func (p *process) abandon() {
+	params := protocol.ProcessTerminateParams{ProcessID: p.id, Tree: true, Repeatable: repeatable()}
+	_ = p.c.call(p.c.ctx, protocol.MethodProcessTerminate, params, nil)
 }
 
 // exit records the end of the program. Once WaitDelay has passed, exit kills the descendants that still
@@ -322,6 +367,9 @@ func (p *process) register() error {
 	if p.c.processes[p.id] != nil {
 		return fmt.Errorf("client: process id %q is in use; choose another, or none", p.id)
 	}
+	// Until its start is answered, the id may be that of another process. The peer's server, which has no name, may send
+	// events before the answer.
+	p.unnamed = p.unnamed || p.c.hello.Server.Name != ""
 	p.c.processes[p.id] = p
 	p.c.unsettled[p] = struct{}{}
 	return nil
@@ -343,11 +391,16 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.c.recycle = true
-	if conn := p.c.conn; conn != nil {
+	p.c.reattach()
+	return nil
+}
+
+// reattach ends the connection, so that the next resume names all processes. Client.mu is held.
+func (c *Client) reattach() {
+	c.recycle = true
+	if conn := c.conn; conn != nil {
 		go conn.Close(1000, "") // Close may take a while
 	}
-	return nil
 }
 
 // confine sets the sandbox of p.

@@ -24,18 +24,17 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 	}
 	params := &protocol.GroupStartParams{GroupID: g.ID, Strategy: g.Strategy, Intensity: g.Intensity, Processes: []protocol.ProcessStartParams{}, StartToken: rand.Text()}
 	var registered []*process
+	launched := false
 	defer func() {
+		if err == nil {
+			return
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, p := range registered {
-			if p.started = err == nil; p.started {
-				continue
-			}
 			p.fail(err)
-			if ctx.Err() != nil {
-				go p.abandon() // the program may be running
-			} else {
-				delete(c.processes, p.id)
+			if !launched {
+				p.forget()
 			}
 		}
 	}()
@@ -55,7 +54,8 @@ func (c *Client) StartGroup(ctx context.Context, g *Group, cmds ...*Cmd) (err er
 		}
 		registered = append(registered, cmd.process)
 	}
-	if err := c.call(ctx, protocol.MethodGroupStart, params, nil); err != nil {
+	launched = true
+	if err := c.launch(ctx, protocol.MethodGroupStart, params, registered...); err != nil {
 		return err
 	}
 	for _, cmd := range cmds {

@@ -426,7 +426,9 @@ func (c *Client) introduction() protocol.InitializeParams {
 			p.ResumeFrom = make(map[string]uint64)
 		}
 		p.ResumeFrom[id] = proc.last
-		proc.unnamed = false
+		if proc.missed = false; proc.started {
+			proc.unnamed = false
+		}
 	}
 	c.recycle = false
 	return p
@@ -770,8 +772,9 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 }
 
 // event applies the event at from..to in the sequence of a process, if this event is the next. The
-// client ignores a process to which nobody attached, or which no resume has named yet, and does not
-// acknowledge its output: the output stays on the server for the resume, or for a later attach.
+// client ignores a process to which nobody attached, whose start is not answered, or which no resume has
+// named yet, and does not acknowledge its output: the output stays on the server for the resume, or for a
+// later attach.
 func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -781,7 +784,11 @@ func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 		c.room.Wait() // this server does not wait for acknowledgements, so stop reading
 	}
 	c.away.Store(false)
-	if p == nil || p.unnamed || !p.advance(from, to) {
+	if p != nil && p.unnamed {
+		p.missed = true
+		return
+	}
+	if p == nil || !p.advance(from, to) {
 		return
 	}
 	c.progress = true

@@ -48,7 +48,8 @@ type process struct {
 	out, err *lane // for stdout or the PTY, and for stderr; may be the same; nil: discarded
 
 	started bool   // the server has confirmed the process
-	unnamed bool   // no resume has named the process yet: the connection may be anywhere in its events, and none counts
+	unnamed bool   // the events on this connection may be those of another process, or from the middle: none counts
+	missed  bool   // events came while unnamed
 	run     uint64 // the current run, as far as received; 0: unknown
 	last    uint64 // seq of the last event received
 	acked   uint64 // all events up to this seq were delivered

@@ -1,0 +1,114 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
+)
+
+// A slowStart takes a second to send process/start, and is read meanwhile.
+type slowStart struct{ transport.Conn }
+
+func (c slowStart) WriteMessage(msg []byte, binary bool) error {
+	if bytes.Contains(msg, []byte(protocol.MethodProcessStart)) {
+		time.Sleep(time.Second)
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
+// web starts the program echo with the id web, and leaves.
+func web(t *testing.T, f *fake) *fakeProcess {
+	t.Helper()
+	c := connect(t, f, nil)
+	cmd := c.Command("echo")
+	cmd.ID, cmd.StdinOpen = "web", true
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	return f.procs["web"]
+}
+
+// While Start waits for the answer, another process with the same id may write. A refused Start must neither take its
+// output nor acknowledge it.
+func TestStartOfATakenID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		old := web(t, f)
+		c := connect(t, f, &Options{Session: "s1", Dialer: func(ctx context.Context) (transport.Conn, error) {
+			conn, err := f.dial(ctx)
+			return slowStart{conn}, err
+		}})
+		cmd := c.Command("hello")
+		cmd.ID = "web"
+		var got strings.Builder
+		cmd.Stdout = &got
+		started := make(chan error, 1)
+		go func() { started <- cmd.Start(t.Context()) }()
+		synctest.Wait()
+		f.lock(func() { old.stdin.WriteString("one, ") })
+		if err := <-started; !errors.Is(err, fs.ErrExist) {
+			t.Errorf("Start: %v", err)
+		}
+		time.Sleep(time.Second)
+		if got.Len() > 0 {
+			t.Errorf("the refused Cmd got %q of another process", got.String())
+		}
+		if f.lock(func() {}); old.acked > 0 {
+			t.Errorf("the client acknowledged output of another process up to %d", old.acked)
+		}
+		f.lock(func() { old.stdin.WriteString("two"); old.eof = true })
+		again := c.Attach("web", 0)
+		var all strings.Builder
+		again.Stdout = &all
+		if err := again.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantExit(t, again.Wait(t.Context()), 3)
+		if all.String() != "one, two" {
+			t.Errorf("%q", all.String())
+		}
+	})
+}
+
+// When the context of Start ends before a refusal comes, the process that has the id lives on.
+func TestStartOfATakenIDCancelled(t *testing.T) {
+	for _, group := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(programs)
+			old := web(t, f)
+			hold := make(chan struct{})
+			c := connect(t, f, &Options{Session: "s1", Dialer: func(ctx context.Context) (transport.Conn, error) {
+				conn, err := f.dial(ctx)
+				return &heldConn{Conn: conn, hold: hold}, err
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			cmd := c.Command("hello")
+			cmd.ID = "web"
+			start := cmd.Start
+			if group {
+				start = func(ctx context.Context) error { return c.StartGroup(ctx, &Group{}, cmd) }
+			}
+			if err := start(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Start: %v", err)
+			}
+			close(hold)
+			time.Sleep(time.Second)
+			if f.lock(func() {}); old.killed {
+				t.Error("the client killed a process that it has not started")
+			}
+			cmd = c.Command("hello")
+			cmd.ID = "other"
+			wantExit(t, cmd.Run(t.Context()), 0)
+		})
+	}
+}
