@@ -382,8 +382,13 @@ func (p *process) join(ctx context.Context, after uint64) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(list, func(info protocol.ProcessInfo) bool { return info.ProcessID == p.id }) {
+	i := slices.IndexFunc(list, func(info protocol.ProcessInfo) bool { return info.ProcessID == p.id })
+	switch {
+	case i < 0:
 		return fmt.Errorf("%w: %q; Client.Processes lists the processes of the session", ErrProcessGone, p.id)
+	case after > 0 && after >= list[i].NextSeq: // in a resume, the server would take this for a breach of the protocol
+		return fmt.Errorf("client: Attach to process %q after event %d: the process has events up to %d; attach after 0 for all that the server holds",
+			p.id, after, list[i].NextSeq-1)
 	}
 	p.last, p.acked, p.started, p.unnamed = after, after, true, true
 	if err := p.register(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -205,6 +206,11 @@ func notification(n any) []byte {
 func (f *fake) notified(conn *fakeConn, m protocol.Message) {
 	switch m.Method {
 	case protocol.MethodInitialized:
+		for id, seq := range conn.cursor {
+			if p := f.procs[id]; p != nil && seq > uint64(len(p.log)) {
+				conn.Close(transport.CloseProtocolError, fmt.Sprintf("resumeFrom: process %s has no seq %d yet", id, seq))
+			}
+		}
 		conn.live = true
 	case protocol.MethodSessionAck:
 		var a protocol.SessionAckParams

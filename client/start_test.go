@@ -112,3 +112,14 @@ func TestStartOfATakenIDCancelled(t *testing.T) {
 		})
 	}
 }
+
+// An Attach after an event that the process does not have fails alone: the server would end the connection for good.
+func TestAttachBeyondTheEnd(t *testing.T) {
+	f := newFake(programs)
+	web(t, f)
+	c := connect(t, f, &Options{Session: "s1"})
+	if err := c.Attach("web", 1).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "up to 0") {
+		t.Errorf("Attach: %v", err)
+	}
+	wantExit(t, c.Command("hello").Run(t.Context()), 0)
+}
