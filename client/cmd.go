@@ -507,7 +507,8 @@ func InheritEnv() *protocol.EnvPolicy {
 //   - *ExitError: the program failed. With a restart policy, its last run failed, or the server gave the
 //     process up (ErrGivenUp).
 //   - *GapError: output was lost.
-//   - ErrProcessGone: the server gave the process up without an exit of the program.
+//   - ErrProcessGone: the server gave the process up without an exit of the program, or no longer has the exit
+//     status, because an observer or a retention that evicts fell behind.
 //   - ErrClosed: Close or CloseSession was called.
 //   - ErrSessionGone, or the reason why the session could not be resumed: the session was lost.
 func (cmd *Cmd) Wait(ctx context.Context) error {
@@ -531,7 +532,9 @@ func (p *process) result() error {
 	switch {
 	case p.failure != nil:
 		return fmt.Errorf("process %s: %w", p.id, p.failure)
-	case p.status != nil && (p.status.ExitCode != 0 || p.gaveUp != ""):
+	case p.status == nil:
+		errs = append(errs, fmt.Errorf("process %s: %w: the process has ended, and the server no longer had its exit status", p.id, ErrProcessGone))
+	case p.status.ExitCode != 0 || p.gaveUp != "":
 		errs = append(errs, &ExitError{ProcessID: p.id, Status: *p.status, SandboxDenied: p.denied, GivenUp: p.gaveUp})
 	}
 	if p.lost != nil {

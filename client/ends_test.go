@@ -168,3 +168,25 @@ func TestReasonAfterFailedWrite(t *testing.T) {
 		}
 	})
 }
+
+// If a gap covers the exit, nobody knows how the program ended: Wait must not say that all is well.
+func TestExitInAGap(t *testing.T) {
+	c := connect(t, newFake(map[string]func(*fakeProcess){"lost": func(p *fakeProcess) {
+		p.print(protocol.Stdout, "out")
+		p.exitCode, p.exitLost = 7, true
+	}}), nil)
+	for _, told := range []bool{false, true} {
+		cmd := c.Command("lost")
+		gaps := 0
+		if told {
+			cmd.OnGap = func(GapError) { gaps++ }
+		}
+		err := cmd.Run(t.Context())
+		if !errors.Is(err, ErrProcessGone) || told != (gaps == 1) {
+			t.Errorf("OnGap %v: %v after %d gaps", told, err, gaps)
+		}
+		if _, ok := errors.AsType[*GapError](err); ok == told {
+			t.Errorf("OnGap %v: %v", told, err)
+		}
+	}
+}

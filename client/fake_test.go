@@ -54,6 +54,7 @@ type fakeProcess struct {
 	tree     bool   // whether terminate asked for the whole tree
 	run      uint64 // of terminate
 	exitCode int
+	exitLost bool   // the server no longer has the exit
 	gaveUp   string // why the server does not run the program again; "": it never wanted to
 	ended    bool
 }
@@ -434,7 +435,11 @@ func (p *fakeProcess) exit() {
 	if p.killed {
 		status = protocol.ExitStatus{ExitCode: 137, Signal: "SIGKILL"}
 	}
-	p.append(protocol.ExitedNotification{ProcessID: id, Seq: seq + 1, ExitStatus: status}, 0)
+	if p.exitLost {
+		p.append(protocol.GapNotification{ProcessID: id, Seq: seq + 1, FromSeq: seq + 1, ToSeq: seq + 1, Reason: "too slow"}, 0)
+	} else {
+		p.append(protocol.ExitedNotification{ProcessID: id, Seq: seq + 1, ExitStatus: status}, 0)
+	}
 	if p.gaveUp != "" {
 		seq++
 		p.append(protocol.EvictedNotification{ProcessID: id, Seq: seq + 1, Reason: p.gaveUp}, 0)
