@@ -721,6 +721,9 @@ func TestProcessGone(t *testing.T) {
 	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) {
 		t.Errorf("Wait: %v", err)
 	}
+	next := c.Command("hello") // the id is free again, and counts from 1
+	next.ID = cmd.ID
+	wantExit(t, next.Run(t.Context()), 0)
 }
 
 // The test runs in a bubble, so the waits cost nothing and can be counted.

@@ -545,6 +545,7 @@ func (c *Client) compare(held []*process, list []protocol.ProcessInfo) {
 		case p.closed:
 		case i < 0:
 			p.fail(ErrProcessGone)
+			p.forget()
 		default:
 			if p.status == nil && list[i].Status != nil {
 				p.status = list[i].Status
