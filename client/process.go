@@ -341,6 +341,9 @@ func (p *process) acknowledge() {
 	}
 	p.acked = seq
 	c := p.c
+	if other := c.processes[p.id]; other != nil && other != p {
+		return // p has closed, and another process has the id
+	}
 	c.acks[p.id] = seq
 	switch {
 	case c.ackDue:

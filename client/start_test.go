@@ -123,3 +123,41 @@ func TestAttachBeyondTheEnd(t *testing.T) {
 	}
 	wantExit(t, c.Command("hello").Run(t.Context()), 0)
 }
+
+// A Writer of a process that has ended may take long. Its progress must not acknowledge events of a later process that has
+// the id.
+func TestAckOfAnEarlierProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		c := connect(t, f, nil)
+		first := c.Command("hello")
+		first.ID = "web"
+		slow := newGate()
+		first.Stdout = slow
+		if err := first.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-slow.entered
+		synctest.Wait()
+		f.lock(func() { delete(f.procs, "web") }) // the server forgets a process that its owner does not read
+		second := c.Command("wait")
+		second.ID = "web"
+		stuck := newGate()
+		second.Stdout = stuck
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-stuck.entered
+		close(slow.open)
+		wantExit(t, first.Wait(t.Context()), 0)
+		time.Sleep(time.Second)
+		if f.lock(func() {}); f.procs["web"].acked > 0 {
+			t.Errorf("the client acknowledged up to %d, and the Writer has taken nothing", f.procs["web"].acked)
+		}
+		close(stuck.open)
+		if err := second.Kill(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantExit(t, second.Wait(t.Context()), 137)
+	})
+}
