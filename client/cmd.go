@@ -632,8 +632,8 @@ func (cmd *Cmd) gather(ctx context.Context, out *bytes.Buffer) ([]byte, error) {
 }
 
 // StdinPipe returns a pipe to the program's stdin. A Write returns when its bytes are on their way, at
-// most four writes ahead of the server, and fails once the process has ended. Closing the pipe closes
-// the program's stdin.
+// most four writes ahead of the server, and fails once the process has ended or has closed its stdin
+// (ErrStdinClosed). Closing the pipe closes the program's stdin.
 func (cmd *Cmd) StdinPipe() (io.WriteCloser, error) {
 	if cmd.Stdin != nil || cmd.process != nil {
 		return nil, errors.New("client: StdinPipe: Stdin is set, or the process was started")
@@ -771,7 +771,10 @@ func (p *process) feed(r io.Reader) {
 				WriteID:   id + "-" + strconv.Itoa(n),
 			}
 			w.call = call{method: protocol.MethodProcessWrite, params: &w.params, result: &w.result}
-			w.done = func() { free <- w }
+			w.done = func() {
+				p.inputRefused(r, w.refusal())
+				free <- w
+			}
 			p.c.send(&w.call)
 		} else {
 			free <- w
@@ -791,15 +794,41 @@ func (p *process) feed(r io.Reader) {
 	}
 }
 
+// refusal returns why the server has not taken the write; nil: it has.
+func (w *stdinWrite) refusal() error {
+	if w.err == nil && w.result.Status != "" && w.result.Status != protocol.WriteAccepted {
+		return ErrStdinClosed
+	}
+	return w.err
+}
+
 // answered waits for the answer to a write and returns the write for reuse. nil: another write would be
 // useless.
 func (p *process) answered(free <-chan *stdinWrite) *stdinWrite {
 	select {
 	case w := <-free:
-		if w.err == nil && (w.result.Status == "" || w.result.Status == protocol.WriteAccepted) {
+		if w.refusal() == nil {
 			return w
 		}
 	case <-p.done:
 	}
 	return nil
+}
+
+// inputRefused ends the pipe of StdinPipe, if r is its other end, because the server takes no more input. Like os/exec,
+// Wait tells why, unless the program has closed its stdin or has ended, or the caller may only watch.
+func (p *process) inputRefused(r io.Reader, why error) {
+	if why == nil {
+		return
+	}
+	if own, ok := r.(*io.PipeReader); ok && slices.Contains(p.pipes, pipe(own)) {
+		own.CloseWithError(why)
+	}
+	if errors.Is(why, ErrStdinClosed) || errors.Is(why, ErrProcessGone) || errors.Is(why, ErrSessionGone) ||
+		slices.Contains([]protocol.ErrorKind{protocol.KindEnded, protocol.KindRole}, Kind(why)) {
+		return
+	}
+	p.c.mu.Lock()
+	p.input = fmt.Errorf("client: Stdin: %w", why)
+	p.c.mu.Unlock()
 }

@@ -28,6 +28,8 @@ type fake struct {
 	hellos   []protocol.InitializeParams
 	gone     bool   // the fake no longer knows the session
 	repeats  bool   // a resume replays everything, ignoring resumeFrom
+	refuses  string // a request with this method is refused
+	refused  int    // how many were
 	poison   string // a request with this method cuts the connection
 	most     int64  // bytes of a message, as announced; zero: not announced
 	busy     int    // how many resumes to refuse as attached elsewhere
@@ -48,6 +50,7 @@ type fakeProcess struct {
 	acked    uint64
 	stdin    bytes.Buffer
 	eof      bool
+	shut     bool // the program has closed its stdin
 	writes   map[string]bool
 	signals  []protocol.Signal
 	killed   bool
@@ -240,6 +243,9 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		return nil, protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "%s before initialized", m.Method)
 	}
 	switch m.Method {
+	case f.refuses:
+		f.refused++
+		return nil, protocol.Errorf(protocol.KindPolicy, protocol.CodeInvalidRequest, "%s is not allowed here", m.Method)
 	case f.poison:
 		conn.Close(1006, "poison")
 		return protocol.Empty{}, nil
@@ -302,7 +308,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		switch {
 		case p == nil:
 			return protocol.ProcessWriteResult{Status: protocol.WriteUnknownProcess}, nil
-		case p.ended:
+		case p.ended, p.shut:
 			return protocol.ProcessWriteResult{Status: protocol.WriteStdinClosed}, nil
 		case !p.writes[w.WriteID]:
 			if p.eof {
