@@ -181,6 +181,13 @@ func (e *ExitError) Error() string {
 	return s
 }
 
+// A CopyError reports a program that ended with exit status 0, while not all of its input or output was copied: a Read from
+// Stdin or a Write to Stdout or Stderr failed, or the server refused the input.
+type CopyError struct{ Err error }
+
+func (e *CopyError) Error() string { return e.Err.Error() }
+func (e *CopyError) Unwrap() error { return e.Err }
+
 // Start starts the program and returns when the server has started it. ctx bounds only Start: if ctx
 // ends first and the process starts nevertheless, the client kills the process. If the server refuses,
 // the error is a *protocol.Error with the reason: errors.Is tells a missing program (exec.ErrNotFound) from a
@@ -507,6 +514,7 @@ func InheritEnv() *protocol.EnvPolicy {
 //   - *ExitError: the program failed. With a restart policy, its last run failed, or the server gave the
 //     process up (ErrGivenUp).
 //   - *GapError: output was lost.
+//   - *CopyError: the program succeeded, and its input or output was not copied to the end.
 //   - ErrProcessGone: the server gave the process up without an exit of the program, or no longer has the exit
 //     status, because an observer or a retention that evicts fell behind.
 //   - ErrClosed: Close or CloseSession was called.
@@ -543,7 +551,7 @@ func (p *process) result() error {
 	if len(errs) == 0 { // as in os/exec, the exit status has precedence over copy errors
 		for _, err := range []error{p.out.failed(), p.err.failed(), p.input} {
 			if err != nil {
-				return err
+				return &CopyError{err}
 			}
 		}
 	}

@@ -219,6 +219,7 @@ func (r *runner) close(c *client.Client, code int, err error) (int, error) {
 // leaveRunning starts the program, and returns when it is ready.
 func (r *runner) leaveRunning(c *client.Client, cmd *client.Cmd) (int, error) {
 	ready := make(chan struct{}, 1)
+	cmd.OnGap = func(client.GapError) {} // nobody reads the output here
 	cmd.OnReady = func(int) {
 		select {
 		case ready <- struct{}{}:

@@ -291,6 +291,41 @@ func TestRunLeavesNothing(t *testing.T) {
 	}
 }
 
+// A program that has ended has ended, also if its output or its input could not be copied: nothing is left, and nobody is
+// told to come back.
+func TestRunCannotCopy(t *testing.T) {
+	url, _ := startServer(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for want, set := range map[string]func(*exec.Cmd){
+		"no space left on device": func(cmd *exec.Cmd) { cmd.Stdout = full },
+		"is a directory":          func(cmd *exec.Cmd) { cmd.Stdin = dir },
+	} {
+		file := filepath.Join(t.TempDir(), "pid")
+		var stderr bytes.Buffer
+		cmd := troupe(t, "run", "--url", url, "--", "sh", "-c", "trap '' PIPE; sleep 1000 >/dev/null 2>&1 & echo $! >"+file+"; echo out; cat; exit 0")
+		cmd.Stderr = &stderr
+		set(cmd)
+		code := exitCode(t, cmd.Run())
+		if code != exitFailed || !strings.Contains(stderr.String(), want) || strings.Contains(stderr.String(), "goes on") {
+			t.Errorf("code %d, stderr %q; want %q", code, stderr.String(), want)
+		}
+		pid, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone(t, strings.TrimSpace(string(pid)))
+	}
+}
+
 func TestRunBrokenPipe(t *testing.T) {
 	cmd := troupe(t, "run", "--", "sh", "-c", `echo $$; exec yes`)
 	stdout, _ := cmd.StdoutPipe()

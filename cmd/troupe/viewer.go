@@ -452,11 +452,17 @@ func (v *viewer) noteDenied(err error) {
 // over returns the exit code of the program, and why the server ended it; ok is false if the program has not ended.
 func over(err error) (code int, why error, ok bool) {
 	exit, failed := errors.AsType[*client.ExitError](err)
+	gap, lost := errors.AsType[*client.GapError](err)
+	_, uncopied := errors.AsType[*client.CopyError](err)
 	switch {
 	case err == nil:
 		return 0, nil, true
+	case !failed && (lost || uncopied) && !errors.Is(err, client.ErrProcessGone):
+		return exitFailed, err, true // the program has succeeded, and this command has not
 	case !failed:
 		return 0, nil, false
+	case lost:
+		return exit.Status.ExitCode, gap, true
 	case exit.Status.Reason != "": // the program did not end by itself
 		return exit.Status.ExitCode, exit, true
 	}
