@@ -26,16 +26,17 @@ type fake struct {
 	procs    map[string]*fakeProcess
 	conn     *fakeConn // the attached connection
 	hellos   []protocol.InitializeParams
-	gone     bool   // the fake no longer knows the session
-	repeats  bool   // a resume replays everything, ignoring resumeFrom
-	refuses  string // a request with this method is refused
-	refused  int    // how many were
-	poison   string // a request with this method cuts the connection
-	most     int64  // bytes of a message, as announced; zero: not announced
-	busy     int    // how many resumes to refuse as attached elsewhere
-	closed   bool   // session/close was called
-	evicts   bool   // session/evicted precedes the answer to session/close
-	name     string // of the server; "": the server does not say its name
+	gone     bool                                        // the fake no longer knows the session
+	repeats  bool                                        // a resume replays everything, ignoring resumeFrom
+	checks   map[string]func(p *fakeProcess, seq uint64) // by process id: called for each ack
+	refuses  string                                      // a request with this method is refused
+	refused  int                                         // how many were
+	poison   string                                      // a request with this method cuts the connection
+	most     int64                                       // bytes of a message, as announced; zero: not announced
+	busy     int                                         // how many resumes to refuse as attached elsewhere
+	closed   bool                                        // session/close was called
+	evicts   bool                                        // session/evicted precedes the answer to session/close
+	name     string                                      // of the server; "": the server does not say its name
 	acks     int
 	programN sync.WaitGroup
 }
@@ -225,6 +226,9 @@ func (f *fake) notified(conn *fakeConn, m protocol.Message) {
 				if seq > uint64(len(p.log)) {
 					panic("ack of what was never sent")
 				}
+				if check := f.checks[id]; check != nil {
+					check(p, seq)
+				}
 				p.acked = max(p.acked, seq)
 			}
 		}
@@ -293,13 +297,7 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		if program == nil {
 			return nil, protocol.Errorf(protocol.KindNoProgram, protocol.CodeInternal, "no such program %q", p.Argv[0])
 		}
-		proc := &fakeProcess{f: f, params: p, writes: make(map[string]bool)}
-		f.procs[p.ProcessID] = proc
-		conn.cursor[p.ProcessID] = 0
-		f.programN.Go(func() {
-			program(proc)
-			proc.exit()
-		})
+		f.start(p)
 		return protocol.ProcessStartResult{ProcessID: p.ProcessID, SandboxType: "none"}, nil
 	case protocol.MethodProcessWrite:
 		var w protocol.ProcessWriteParams
@@ -358,6 +356,23 @@ func (f *fake) handle(conn *fakeConn, m protocol.Message) (any, *protocol.Error)
 		return protocol.Empty{}, nil
 	}
 	return nil, protocol.Errorf(protocol.KindMethod, protocol.CodeMethodNotFound, "%s", m.Method)
+}
+
+// start starts a program, and shows it to the attached connection. f.mu is held.
+func (f *fake) start(params protocol.ProcessStartParams) {
+	p := &fakeProcess{f: f, params: params, writes: make(map[string]bool)}
+	f.procs[params.ProcessID] = p
+	f.conn.cursor[params.ProcessID] = 0
+	program := f.programs[params.Argv[0]]
+	f.programN.Go(func() {
+		program(p)
+		p.exit()
+	})
+}
+
+// spawn starts a program for another client.
+func (f *fake) spawn(program, id string) {
+	f.lock(func() { f.start(protocol.ProcessStartParams{ProcessID: id, Argv: []string{program}}) })
 }
 
 // lock runs do with f.mu held, and then wakes everybody who waits.
