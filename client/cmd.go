@@ -385,6 +385,9 @@ func (p *process) register() error {
 // join attaches to a process of the session. Only a resume can name a process, so join closes the
 // connection to force a resume.
 func (p *process) join(ctx context.Context, after uint64) error {
+	if p.c.opts.Ephemeral {
+		return errors.New("client: Attach: an ephemeral session ends with its connection, and Attach needs another connection: leave Options.Ephemeral out")
+	}
 	list, err := p.c.Processes(ctx)
 	if err != nil {
 		return err

@@ -190,3 +190,16 @@ func TestExitInAGap(t *testing.T) {
 		}
 	}
 }
+
+// An ephemeral session ends with its connection, and Attach needs another connection.
+func TestAttachInAnEphemeralSession(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, &Options{Ephemeral: true})
+	f.spawn("echo", "web")
+	if err := c.Attach("web", 0).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "phemeral") {
+		t.Errorf("Attach: %v", err)
+	}
+	if n := len(f.hellos); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
