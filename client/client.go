@@ -234,7 +234,7 @@ type Client struct {
 	ackTimed  bool                  // a timer will set ackDue
 	askDue    bool                  // the writer must ask the server for a sign of life
 	question  *call                 // the last request that asked for a sign of life; nil: none
-	room      *sync.Cond            // signalled when a Writer has written, or ctx is done
+	room      *sync.Cond            // signalled when a Writer has written, a process has failed, or ctx is done
 }
 
 // Dial connects to the server at a URL, and opens or resumes a session. ctx bounds only Dial. See
@@ -306,6 +306,7 @@ func (c *Client) CloseSession(ctx context.Context) error {
 	c.mu.Lock()
 	c.closing = true
 	c.giveUp(ErrClosed)
+	c.endBodies(ErrClosed)
 	c.mu.Unlock()
 	err := c.call(ctx, protocol.MethodSessionClose, protocol.SessionCloseParams{}, nil)
 	if errors.Is(err, ErrSessionGone) {

@@ -191,6 +191,59 @@ func TestExitInAGap(t *testing.T) {
 	}
 }
 
+// CloseSession ends although the reader waits for a Writer that never returns, and its processes are given up.
+func TestCloseSessionWhileTheReaderWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]func(*fakeProcess){"large": func(p *fakeProcess) {
+			for range 100 {
+				p.print(protocol.Stdout, strings.Repeat("x", 100<<10))
+			}
+		}})
+		c := connect(t, f, nil)
+		cmd := c.Command("large")
+		stuck := newGate()
+		cmd.Stdout = stuck
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !c.away.Load() {
+			t.Fatal("the reader does not wait")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.CloseSession(ctx); err != nil {
+			t.Errorf("CloseSession: %v", err)
+		}
+		close(stuck.open)
+	})
+}
+
+// CloseSession ends although the reader waits for somebody to read the body of a response.
+func TestCloseSessionWithAnUnreadBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		c := connect(t, f, nil)
+		b := c.expect(t.Context(), "r", 1)
+		defer b.Close()
+		for i := range 10 {
+			f.tell(protocol.HTTPBodyDeltaNotification{RequestID: "r", Seq: uint64(i + 1), Delta: make([]byte, 1<<20)})
+		}
+		synctest.Wait()
+		if !c.away.Load() {
+			t.Fatal("the reader does not wait")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.CloseSession(ctx); err != nil {
+			t.Errorf("CloseSession: %v", err)
+		}
+		if _, err := io.Copy(io.Discard, b); !errors.Is(err, ErrClosed) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+}
+
 // An ephemeral session ends with its connection, and Attach needs another connection.
 func TestAttachInAnEphemeralSession(t *testing.T) {
 	f := newFake(programs)

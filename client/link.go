@@ -780,7 +780,7 @@ func (c *Client) event(id string, from, to uint64, apply func(*process)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.processes[id]
-	for p != nil && !p.lossy && p.queued > p.maxQueued() && c.ctx.Err() == nil {
+	for p != nil && !p.lossy && !p.discard && p.queued > p.maxQueued() && c.ctx.Err() == nil {
 		c.away.Store(true)
 		c.room.Wait() // this server does not wait for acknowledgements, so stop reading
 	}

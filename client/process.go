@@ -250,6 +250,7 @@ func (p *process) fail(err error) {
 		return
 	}
 	p.failure, p.discard = err, true
+	p.c.room.Broadcast()
 	p.settle()
 }
 
