@@ -229,12 +229,19 @@ type Client struct {
 	closing   bool                  // CloseSession was called
 	ended     bool                  // the server has answered session/close
 	acks      map[string]uint64     // process id → seq, not yet sent
+	lastAcks  map[string]lastAck    // by process id: the acknowledgements of closed processes that a cut may yet lose
 	ackBytes  int                   // bytes delivered since the last ack
 	ackDue    bool                  // the writer must send acks now
 	ackTimed  bool                  // a timer will set ackDue
 	askDue    bool                  // the writer must ask the server for a sign of life
 	question  *call                 // the last request that asked for a sign of life; nil: none
 	room      *sync.Cond            // signalled when a Writer has written, a process has failed, or ctx is done
+}
+
+// A lastAck acknowledges the last event of a closed process.
+type lastAck struct {
+	seq  uint64
+	sent int64 // the answer to a call with this number, or a higher one, shows that the server has it; 0: not sent on this connection
 }
 
 // Dial connects to the server at a URL, and opens or resumes a session. ctx bounds only Dial. See
@@ -248,6 +255,7 @@ func Dial(ctx context.Context, server string, o *Options) (*Client, error) {
 		processes: make(map[string]*process),
 		unsettled: make(map[*process]struct{}),
 		acks:      make(map[string]uint64),
+		lastAcks:  make(map[string]lastAck),
 	}
 	if o != nil {
 		c.opts = *o

@@ -489,7 +489,7 @@ func (c *Client) serve(conn link) error {
 
 // attach makes conn the connection of the session. The client sends every call without an answer again,
 // in the original order, and acknowledges all delivered output again: nothing else would make up for a
-// lost ack of an idle process. attach returns false if a process was registered too late for
+// lost ack of an idle or closed process. attach returns false if a process was registered too late for
 // introduction to name it.
 func (c *Client) attach(conn link) bool {
 	c.mu.Lock()
@@ -499,6 +499,13 @@ func (c *Client) attach(conn link) bool {
 	}
 	c.conn = conn.Conn
 	c.connN++
+	for id, last := range c.lastAcks {
+		if c.processes[id] != nil { // a later process, and so the server has forgotten the closed one
+			delete(c.lastAcks, id)
+			continue
+		}
+		c.acks[id], c.lastAcks[id] = last.seq, lastAck{seq: last.seq}
+	}
 	var held []*process
 	for _, p := range c.processes {
 		if p.acked > 0 {
@@ -606,10 +613,16 @@ func (c *Client) message(wire protocol.Codec, buf []byte) []byte {
 	c.mu.Lock()
 	if c.hello.Server.Name == "" { // the peer's server ends the connection after a notification that it does not know
 		clear(c.acks)
+		clear(c.lastAcks)
 		c.ackBytes, c.ackDue = 0, false
 	}
 	if c.ackDue {
 		msg, err := wire.AppendNotification(buf, protocol.MethodSessionAck, protocol.SessionAckParams{Processes: c.acks})
+		for id, last := range c.lastAcks {
+			if c.acks[id] == last.seq {
+				c.lastAcks[id] = lastAck{last.seq, c.nextID + 1}
+			}
+		}
 		clear(c.acks)
 		c.ackBytes, c.ackDue = 0, false
 		if err == nil {
@@ -683,6 +696,7 @@ func (c *Client) answered(wire protocol.Codec, m protocol.Message) {
 	}
 	delete(c.pending, m.ID)
 	k.on = c.connN
+	maps.DeleteFunc(c.lastAcks, func(_ string, last lastAck) bool { return last.sent > 0 && last.sent <= k.n })
 	c.progress = c.progress || !k.once
 	c.ended = c.ended || k.method == protocol.MethodSessionClose && m.Kind == protocol.Response
 	c.mu.Unlock()

@@ -346,6 +346,9 @@ func (p *process) acknowledge() {
 		return // p has closed, and another process has the id
 	}
 	c.acks[p.id] = seq
+	if p.closed && seq == p.last {
+		c.lastAcks[p.id] = lastAck{seq: seq}
+	}
 	switch {
 	case c.ackDue:
 	case c.ackBytes >= ackEvery || p.retention > 0 && uint64(c.ackBytes) >= p.retention/4:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,5 +160,54 @@ func TestAckOfAnEarlierProcess(t *testing.T) {
 			t.Error(err)
 		}
 		wantExit(t, second.Wait(t.Context()), 137)
+	})
+}
+
+// A deafConn loses acknowledgements while lost is true.
+type deafConn struct {
+	transport.Conn
+	lost *atomic.Bool
+}
+
+func (c deafConn) WriteMessage(msg []byte, binary bool) error {
+	if c.lost.Load() && bytes.Contains(msg, []byte(protocol.MethodSessionAck)) {
+		return nil
+	}
+	return c.Conn.WriteMessage(msg, binary)
+}
+
+// If a cut loses the last acknowledgement of a process that has closed, the client sends it again: the server keeps a closed
+// process until its owner has it.
+func TestLostAckOfAClosedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		var lost atomic.Bool
+		lost.Store(true)
+		c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
+			conn, err := f.dial(ctx)
+			return deafConn{conn, &lost}, err
+		}})
+		cmd := c.Command("hello")
+		if err := cmd.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		for range 2 { // the second cut finds the acknowledgement lost once more
+			f.cut()
+			time.Sleep(time.Second)
+		}
+		lost.Store(false)
+		f.cut()
+		time.Sleep(time.Second)
+		p := f.procs[cmd.ID]
+		if f.lock(func() {}); p.acked != uint64(len(p.log)) {
+			t.Errorf("acknowledged up to %d of %d", p.acked, len(p.log))
+		}
+		if _, err := c.Processes(t.Context()); err != nil { // its answer shows that the server has the acknowledgement
+			t.Error(err)
+		}
+		if n := len(c.lastAcks); n > 0 {
+			t.Errorf("%d acknowledgements are kept", n)
+		}
 	})
 }
