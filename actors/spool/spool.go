@@ -3,6 +3,7 @@
 package spool
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -138,12 +139,8 @@ func (f *File) Open() error {
 	if done {
 		return nil
 	}
-	file, err := os.CreateTemp(f.disk.dir, "troupe-spool-")
+	file, err := nameless(cmp.Or(f.disk.dir, os.TempDir()))
 	if err != nil {
-		return fmt.Errorf("spool: %w", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		file.Close()
 		return fmt.Errorf("spool: %w", err)
 	}
 	f.mu.Lock()
@@ -151,6 +148,19 @@ func (f *File) Open() error {
 	f.closeLocked()
 	f.mu.Unlock()
 	return nil
+}
+
+// removed makes a file in dir, and removes its name.
+func removed(dir string) (*os.File, error) {
+	file, err := os.CreateTemp(dir, "troupe-spool-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // Reserve returns how many bytes may be written, at most want. Reserve returns 0 if the file or the disk is

@@ -153,6 +153,26 @@ func TestLostExtent(t *testing.T) {
 	put(t, f, 'y', 1000).Release()
 }
 
+// Programs of the server's user watch the directory, which may be /tmp. Whoever opens the file by a name reads and changes
+// the output of others.
+func TestFileNeverHasAName(t *testing.T) {
+	dir := t.TempDir()
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_CREATE|unix.IN_MOVED_TO); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, NewDisk(dir, 1<<20), 1<<20)
+	defer put(t, f, 'x', 100).Release()
+	events := make([]byte, 4<<10)
+	if n, err := unix.Read(watch, events); !errors.Is(err, unix.EAGAIN) {
+		t.Fatalf("the directory had a name for the file: %q, %v", events[:max(n, 0)], err)
+	}
+}
+
 func TestNoSuchDirectory(t *testing.T) {
 	f := NewDisk(filepath.Join(t.TempDir(), "none"), 1000).New(1000)
 	if err := f.Open(); !errors.Is(err, os.ErrNotExist) {
