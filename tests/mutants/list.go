@@ -397,7 +397,7 @@ var mutants = []mutant{
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if flock(p.fd, unix.LOCK_EX) != nil {`, new: `	if flock(p.fd, unix.LOCK_EX); false {`, breaks: "a placeholder stays for other servers"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `	if found.foreign { // the`, new: `	if false { // the`, breaks: "a placeholder with files of a person loses its mark"},
 	{file: "internal/sandbox/placeholder/placeholder_linux.go", old: `len(h.places) >= most {`, new: `false {`, breaks: "placeholders leave descriptors to the rest of the server"},
-	{file: "internal/sandbox/placeholder/attempt_linux.go", old: `p.made = a.made && found.empty() || found.made || sticky(&st)`, new: `p.made = a.made || sticky(&st)`, breaks: "what a server of ours has made is known by its stone"},
+	{file: "internal/sandbox/placeholder/attempt_linux.go", old: `p.made = a.made && found.empty() || found.ours(&st)`, new: `p.made = a.made || sticky(&st)`, breaks: "what a server of ours has made is known by its stone"},
 	{file: "internal/sandbox/placeholder/attempt_linux.go", old: `errors.Is(err, unix.EACCES) && owns:`, new: `false:`, breaks: "the owner of a directory that is not writable could make it so"},
 	{file: "internal/sandbox/resolve/carve.go", old: `".git", ".agents", ".codex", ".aws"}`, new: `".git", ".agents", ".codex"}`, breaks: "the credentials of a cloud in a workspace are not writable"},
 	{file: "internal/sandbox/resolve/carve.go", old: `	if linked {`, new: `	if linked && false {`, breaks: "a link in place of .git is refused"},

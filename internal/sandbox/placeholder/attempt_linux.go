@@ -75,7 +75,7 @@ func (h *Holder) try(a *attempt) (*place, error) {
 		p.leave()
 		return nil, err
 	}
-	p.made = a.made && found.empty() || found.made || sticky(&st)
+	p.made = a.made && found.empty() || found.ours(&st)
 	if found.foreign {
 		p.leave()
 		return changed("there is a directory with files now")

@@ -163,6 +163,6 @@ func cleanPath(path string) {
 		p.close()
 		return
 	}
-	p.id, p.made = idOf(&st), found.made || sticky(&st)
+	p.id, p.made = idOf(&st), found.ours(&st)
 	p.leave()
 }

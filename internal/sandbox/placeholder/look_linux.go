@@ -20,7 +20,7 @@ import (
 type contents struct {
 	stones  []string // this server may remove them under an exclusive lock
 	here    bool     // there is a stone of this boot
-	made    bool     // there is a stone with stonePrefix: a server of ours has made the directory
+	made    bool     // there is a stone with stonePrefix: see ours
 	alien   bool     // there is a stone of another machine, perhaps
 	foreign bool     // there is something else
 }

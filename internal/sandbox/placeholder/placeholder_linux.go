@@ -232,6 +232,9 @@ func (p *place) leave() {
 	}
 }
 
+// ours reports whether a server of ours has made the directory. Where others may write, as in /tmp, anybody can have made the stone.
+func (c *contents) ours(st *unix.Stat_t) bool { return c.made && st.Mode&0o022 == 0 || sticky(st) }
+
 // sticky reports whether a directory has the mode of a placeholder.
 func sticky(st *unix.Stat_t) bool { return st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 == 0 }
 

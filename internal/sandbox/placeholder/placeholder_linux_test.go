@@ -568,6 +568,35 @@ func TestRootMakesItForTheOwner(t *testing.T) {
 	wantGone(t, dir+"/.codex")
 }
 
+// A program can make a stone in a directory where everybody may write, such as /tmp. A server that is root must not take the directory
+// for a placeholder: it would take the sticky bit away, which keeps users from each other's files, or remove the directory.
+func TestStoneInADirectoryOfEverybody(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		dir := shared(t, 0, 0o755)
+		tmp := dir + "/tmp"
+		stone := tmp + "/" + stonePrefix + boot()
+		if err := errors.Join(os.Mkdir(tmp, 0o755), os.Chmod(tmp, 0o777|os.ModeSticky), os.Mkdir(stone, 0o755), os.Chown(stone, alice, alice)); err != nil {
+			t.Fatal(err)
+		}
+		if !empty {
+			if err := os.WriteFile(tmp+"/file", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var h Holder
+		held := hold(t, &h, resolve(t, dir, "tmp"))
+		held.Release()
+		cleanPath(tmp) // as the next server does after this one was killed
+		info, err := os.Lstat(tmp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := os.ModeDir | os.ModeSticky | 0o777; info.Mode() != want {
+			t.Errorf("with a stone (empty: %v), the directory has mode %v, want %v", empty, info.Mode(), want)
+		}
+	}
+}
+
 func TestServersOfTwoUsers(t *testing.T) {
 	for _, mode := range []os.FileMode{0o777, 0o777 | os.ModeSticky} {
 		dir := shared(t, 0, mode)
