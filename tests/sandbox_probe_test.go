@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -119,6 +120,8 @@ var probes = map[string]func(args []string) error{
 	"vm-init":      func([]string) error { return copyMemory(1, unix.ProcessVMReadv) },
 	"int80":        foreignCall,
 	"kill":         func(a []string) error { return unix.Kill(atoi(a[0]), 0) },
+	"send-files":   func([]string) error { return probeSendFiles() },
+	"wait":         func([]string) error { select {} },
 }
 
 // foreignCall makes getpid(2) of i386: mov $20, %eax; int $0x80; ret. A kernel without i386 gives SIGSEGV.
@@ -202,6 +205,27 @@ func probeTraceChild([]string) error {
 	defer child.Wait()
 	defer child.Process.Kill()
 	return trace(child.Process.Pid)
+}
+
+// probeSendFiles sends descriptors that nobody receives, as many as the kernel permits to the user. They stay until the probe ends.
+func probeSendFiles() error {
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	most := slices.Repeat([]int{null}, 253) // SCM_MAX_FD
+	for {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		for err == nil {
+			err = unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(most...), nil, 0)
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+	}
 }
 
 func probeMain(tries []string) {

@@ -291,3 +291,25 @@ func TestSandboxKeepsServer(t *testing.T) {
 		y.check()
 	})
 }
+
+// The kernel counts the descriptors that a user has sent and nobody has received, and refuses to send more of them. A confined program that
+// sends many must leave some to the server, which sends descriptors to each jail and gets open files from the jails of calls.
+func TestSandboxLeavesDescriptorsInFlight(t *testing.T) {
+	t.Parallel()
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = ordinary() // the count of root is that of the whole machine
+	}
+	w := startWarden(t, uid)
+	y := w.yard(t)
+	sender := y.start("", obj{"argv": probeArgv(t, "send-files", "wait")})
+	sender.awaitOutput("stdout", "send-files: ETOOMANYREFS\n")
+	y.run("echo on", nil).wantOut("on\n")
+	sandbox := sandboxOf(workspace("restricted", pathEntry("deny", y.o)), y.w)
+	if text := y.c.call("fs/readFile", obj{"path": fileURI(y.w, "f"), "sandbox": sandbox})["dataBase64"]; text != b64("file\n") {
+		t.Errorf("fs/readFile: %v", text)
+	}
+	y.c.call("process/terminate", obj{"processId": sender.id})
+	sender.awaitClosed()
+	y.check()
+}

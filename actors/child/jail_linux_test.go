@@ -381,7 +381,7 @@ func TestJailHasItsLimitsBeforeTheProgram(t *testing.T) {
 		// As without a sandbox. RLIMIT_LOCKS is the tag of the child, and a child without a sandbox gets RLIMIT_NPROC only after its start.
 		limits := make(map[bool]string)
 		for _, confined := range []bool{true, false} {
-			spec := script("ulimit -n; ulimit -Hn; ulimit -a | grep -vE '^(locks|process)'; umask; grep -i ^sig[bic] /proc/self/status; echo /proc/self/fd/*")
+			spec := script("ulimit -a | grep -vE '^(locks|process|nofiles)'; umask; grep -i ^sig[bic] /proc/self/status; echo /proc/self/fd/*")
 			if confined {
 				spec = inJail(spec)
 			}
@@ -389,6 +389,12 @@ func TestJailHasItsLimitsBeforeTheProgram(t *testing.T) {
 		}
 		if limits[true] != limits[false] {
 			t.Errorf("in a sandbox:\n%s\nwithout:\n%s", limits[true], limits[false])
+		}
+		// Less than the server: see mostFiles.
+		var soft, most uint64
+		out := start(t, h, inJail(script("ulimit -n; ulimit -Hn"))).output()
+		if _, err := fmt.Sscan(out, &soft, &most); err != nil || soft > most || most != hard.Cur-min(hard.Cur/4, 4096) {
+			t.Errorf("descriptors in a sandbox: %q, want at most %d", out, hard.Cur-min(hard.Cur/4, 4096))
 		}
 		spec = inJail(script("ulimit -n"))
 		spec.Limits.NoFile = number(hard.Max + 1)

@@ -132,9 +132,27 @@ func planOf(j *job, argv, env []string) (*jail.Plan, error) {
 				return nil, err
 			}
 		}
-		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: unix.RLIMIT_NOFILE, Cur: now.Cur, Max: now.Max})
+		most := now.Max
+		if plan.Policy.Files {
+			if most, err = mostFiles(); err != nil {
+				return nil, err
+			}
+		}
+		plan.Limits = append(plan.Limits, jail.Rlimit{Resource: unix.RLIMIT_NOFILE, Cur: min(now.Cur, most), Max: min(now.Max, most)})
 	}
 	return plan, nil
+}
+
+// mostFiles is how many descriptors a confined program may have, unless its client names a limit. The kernel counts the descriptors that a
+// user has sent over sockets and nobody has received. It refuses to send more to whoever may not have as many open. So a program
+// that may have fewer than the server cannot keep the server and its jails from sending. The distance is for threads of the program
+// that send at the same moment, each up to 253.
+func mostFiles() (uint64, error) {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
+		return 0, err
+	}
+	return own.Cur - min(own.Cur/4, 4096), nil
 }
 
 // planFile returns a file in memory with plan.
