@@ -62,6 +62,22 @@ func TestLoadOnEveryWire(t *testing.T) {
 	}
 }
 
+// TestLoadOnServerThatEndsPrograms: a server that ends programs itself, and says so, is no liar.
+func TestLoadOnServerThatEndsPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a load generator and a server of their own for some seconds")
+	}
+	s := startServer(t, "--max-run-time", "500ms")
+	file := filepath.Join(t.TempDir(), "result.json")
+	load := startTroupe(t, nil, "load", "--url", s.url, "--sessions", "2", "--processes", "4", "--profile", "lines,idle,echo,upload", "--duration", "2s",
+		"--seed", "3", "--json", file, "--quiet")
+	code := load.exitCode()
+	r := loadResultIn(t, file)
+	if code != 1 || r.Counts["wrong"] > 0 || len(r.Problems) != 1 || !strings.HasSuffix(r.Problems[0], "nobody checked their ends: timed out") {
+		t.Errorf("exit code %d, counts %v, problems %q; the report:\n%s", code, r.Counts, r.Problems, load.stdout)
+	}
+}
+
 // startServerOn starts a server of a wire with a TMPDIR of its own, and returns the flags and the environment for its clients. wss
 // has a certificate that only a flag makes known, and wss and unix+frames need a token.
 func startServerOn(t *testing.T, wire string) (s *server, flags, env []string) {

@@ -29,10 +29,12 @@ type Checker struct {
 	over    bool   // End or Abandon was called
 	killed  bool   // the present run
 	given   bool   // the server gave the process up
-	exited  bool   // the present run
-	late    bool   // output after exited was found
-	strange bool   // there was output of an unexpected stream
-	typed   int64  // bytes of stdin accepted by the server; -1: unknown
+	ended   bool   // the server says that it ended the present run
+	refused *refusal
+	exited  bool  // the present run
+	late    bool  // output after exited was found
+	strange bool  // there was output of an unexpected stream
+	typed   int64 // bytes of stdin accepted by the server; -1: unknown
 	out     *reader
 	err     *reader
 	numbers [2]uint64 // of the present run and of the run before
@@ -54,6 +56,12 @@ type Checker struct {
 	// The present event.
 	now time.Time
 	seq uint64
+}
+
+// A refusal is a refused write of the present run.
+type refusal struct {
+	detail string
+	seen   seen
 }
 
 // maxBody bounds the body of a line, since a Checker may hold a line.
@@ -85,7 +93,7 @@ func New(s Spec, o Options) (*Checker, error) {
 
 // begin begins a run.
 func (c *Checker) begin(run int) {
-	c.st.Run, c.st.PID, c.exited, c.late, c.killed, c.strange = run, 0, false, false, false, false
+	c.st.Run, c.st.PID, c.exited, c.late, c.killed, c.ended, c.strange = run, 0, false, false, false, false, false
 	c.first = c.next
 	c.repeats = [2]int64{-1, -1}
 	kind := protocol.Stdout
@@ -193,6 +201,12 @@ func (c *Checker) apply(e *Event) {
 		} else if e.Run != 0 && e.Run != c.st.Run {
 			c.order(e, fmt.Sprintf("exited is of run %d, but the present run is %d", e.Run, c.st.Run))
 		}
+		if e.Reason != "" {
+			c.ended = true
+			if c.o.Ended != nil {
+				c.o.Ended(e.Reason)
+			}
+		}
 		c.checkExit(e)
 		c.exited, c.st.Exited = true, true
 	case "restarted":
@@ -239,7 +253,7 @@ func (c *Checker) lose() {
 
 func (c *Checker) checkExit(e *Event) {
 	s := &c.spec
-	if c.given || c.killed && (e.Signal == "SIGKILL" || e.Signal == "" && s.KilledCode != 0 && e.Code == s.KilledCode) {
+	if c.given || c.ended || c.killed && (e.Signal == "SIGKILL" || e.Signal == "" && s.KilledCode != 0 && e.Code == s.KilledCode) {
 		return
 	}
 	if s.Signal != "" {
@@ -265,10 +279,11 @@ func (c *Checker) finish() {
 	if c.st.Closed {
 		return
 	}
-	any := c.killed || c.given
+	any := c.excused()
 	for _, r := range c.readers() {
 		r.finish(any)
 	}
+	c.tellRefused()
 	if any || c.out.fresh || c.typed < 0 {
 		return
 	}
@@ -287,6 +302,17 @@ func (c *Checker) finish() {
 		c.report(Finding{Kind: Stdin, Run: c.st.Run, Offset: min(got, c.typed), Bytes: max(got-c.typed, c.typed-got),
 			Detail: fmt.Sprintf("the server accepted %d bytes of stdin, and the program read %d", c.typed, got)}, c.present())
 	}
+}
+
+// excused reports whether the present run may end at any place of its streams.
+func (c *Checker) excused() bool { return c.killed || c.given || c.ended }
+
+// tellRefused reports the refused write, unless the end of the run excuses it.
+func (c *Checker) tellRefused() {
+	if r := c.refused; r != nil && !c.excused() {
+		c.report(Finding{Kind: Answer, Run: c.st.Run, Detail: r.detail}, r.seen)
+	}
+	c.refused = nil
 }
 
 // hello takes the number and the pid of the present run from its hello.
@@ -329,6 +355,19 @@ func (c *Checker) Typed(total int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.typed = total
+}
+
+// Refused says that the server refused stdin of the run. The answer may overtake the exited of a run that the server itself has ended, so the
+// finding waits for the end of the run.
+func (c *Checker) Refused(detail string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = at
+	c.refused = &refusal{detail, c.present()}
+	c.refused.seen.seq = c.st.Seq
+	if c.st.Closed || c.over {
+		c.tellRefused()
+	}
 }
 
 // Killed says that the present run was killed, or will be killed soon. A killed run may end at any place of its streams, by SIGKILL or

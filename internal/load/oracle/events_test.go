@@ -108,6 +108,31 @@ func TestEvents(t *testing.T) {
 		}, []Kind{SeqHole, Missing}},
 		"no end":      {func(w *watch) { w.output(p[:len(p)-stream.EndSize]); w.event(exited); w.event(closed) }, []Kind{Missing}},
 		"half an end": {func(w *watch) { w.output(p[:len(p)-9]); w.event(exited); w.event(closed) }, []Kind{Missing}},
+		"an end by the server itself": {func(w *watch) {
+			w.output(p[:300])
+			w.Refused("the server refused stdin", began)
+			w.event(Event{Kind: "exited", Signal: "SIGTERM", Code: 143, Reason: "timed out"})
+			w.event(closed)
+		}, nil},
+		"a wrong byte before an end by the server itself": {func(w *watch) {
+			q := bytes.Clone(p[:300])
+			q[150] ^= 1
+			w.output(q)
+			w.event(Event{Kind: "exited", Signal: "SIGTERM", Code: 143, Reason: "timed out"})
+			w.event(closed)
+		}, []Kind{Altered}},
+		"refused stdin": {func(w *watch) {
+			w.Refused("the server refused stdin", began)
+			w.output(p)
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Answer}},
+		"refused stdin, told after closed": {func(w *watch) {
+			w.output(p)
+			w.event(exited)
+			w.event(closed)
+			w.Refused("the server refused stdin", began)
+		}, []Kind{Answer}},
 		"a wrong stream": {func(w *watch) {
 			w.event(Event{Kind: "output", Stream: protocol.Stderr, Data: p})
 			w.output(p)

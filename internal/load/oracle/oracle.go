@@ -56,7 +56,8 @@ type Event struct {
 	Code   int             `json:"code,omitempty"`
 	Signal string          `json:"signal,omitempty"`
 	Run    int             `json:"run,omitempty"`
-	From   uint64          `json:"from,omitempty"` // of gap: the first dropped seq; Seq is the last dropped seq
+	Reason string          `json:"reason,omitempty"` // of exited: why the server ended the run, or that the kernel did for want of memory
+	From   uint64          `json:"from,omitempty"`   // of gap: the first dropped seq; Seq is the last dropped seq
 
 	// Only in the replay of a finding, in an event "begin": the state at the begin of the check.
 	Offset int64  `json:"offset,omitempty"` // of the next byte of Stream in the run

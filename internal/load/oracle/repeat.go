@@ -23,7 +23,7 @@ func sumOf(e *Event) uint64 {
 		return 0
 	}
 	sum := maphash.Bytes(seed, e.Data[:min(len(e.Data), maxSummed)])
-	for _, n := range [...]uint64{uint64(len(e.Data)), maphash.String(seed, e.Kind), maphash.String(seed, e.Signal), uint64(e.Stream), uint64(e.Code), uint64(e.Run)} {
+	for _, n := range [...]uint64{uint64(len(e.Data)), maphash.String(seed, e.Kind), maphash.String(seed, e.Signal), maphash.String(seed, e.Reason), uint64(e.Stream), uint64(e.Code), uint64(e.Run)} {
 		sum = sum*31 + n
 	}
 	return max(sum, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/load/figures"
 	"github.com/b6f6fdd7/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -83,7 +84,7 @@ func newProcess(ctx context.Context, t *Task) (*process, error) {
 		began: make(chan struct{}), closed: make(chan struct{}), given: make(chan struct{}), news: make(chan struct{}, 1),
 	}
 	var err error
-	p.checker, err = oracle.New(p.spec, oracle.Options{Began: t.Began, Found: t.Rec.Found, Cuts: t.Session.Cuts, Line: p.line, Answer: p.answer})
+	p.checker, err = oracle.New(p.spec, oracle.Options{Began: t.Began, Found: t.Rec.Found, Cuts: t.Session.Cuts, Line: p.line, Ended: p.ended, Answer: p.answer})
 	return p, err
 }
 
@@ -153,6 +154,12 @@ func (p *process) count(has oracle.State) {
 		}
 	}
 	p.has = has
+}
+
+// ended takes the reason of a server that ended a run itself, as with --max-run-time or at its own end. Such a server is no liar, and nobody
+// can check the end of such a run.
+func (p *process) ended(reason string) {
+	p.Rec.Problem("The server ended programs itself, and nobody checked their ends: " + show.Cut(reason, 200))
 }
 
 // line takes a line with a clock, during an event.

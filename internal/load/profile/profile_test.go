@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -264,6 +265,36 @@ func TestFindings(t *testing.T) {
 				t.Errorf("found %q, want %q", kinds, test.want)
 			}
 		})
+	}
+}
+
+// A server that says that it ended a program itself is no liar. Nobody can check the end of such a program, which is a problem.
+func TestEndedByServer(t *testing.T) {
+	for _, profile := range []plan.Profile{plan.Lines, plan.Upload, plan.Viewers} {
+		s := newFake(t)
+		end := func(e oracle.Event) []oracle.Event {
+			if e.Kind == "exited" {
+				e.Reason = "timed out"
+			}
+			return []oracle.Event{e}
+		}
+		s.change, s.toObserver = end, end
+		task := newTask(t, s, plan.Part{Profile: profile})
+		if profile == plan.Upload { // the refusal of a write may overtake exited
+			s.write = func(_ []byte, done func(error)) error {
+				done(errors.New("the server answered stdinClosed"))
+				return nil
+			}
+		}
+		s.running.Go(func() {
+			<-until(t, task.Rec, map[string]int64{result.CheckedBytes: 50}, nil).Done()
+			s.program("p0.0").signal(syscall.SIGKILL)
+		})
+		r := runTask(t, t.Context(), task)
+		want := "The server ended programs itself, and nobody checked their ends: timed out"
+		if len(r.Findings) > 0 || len(r.Problems) != 1 || r.Problems[0] != want {
+			t.Errorf("%s: findings %+v, problems %q, want %q", profile, r.Findings, r.Problems, want)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/load/program"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -125,7 +124,7 @@ func (p *process) written(n int64, err error) {
 		p.checker.Typed(accepted)
 		p.Rec.Add(result.StdinBytes, n)
 	case wrong:
-		p.checker.Report(oracle.Answer, "the server refused stdin of a running program: "+err.Error(), time.Now())
+		p.checker.Refused("the server refused stdin of a running program: "+err.Error(), time.Now())
 	}
 	p.tell()
 }

@@ -27,7 +27,7 @@ func (p *process) watch(ctx context.Context) {
 	spec.Observer = true
 	for i := range p.observers {
 		w := &watcher{process: p, closed: make(chan struct{})}
-		o := oracle.Options{Began: p.Began, Cuts: p.Session.Cuts, Line: p.line, Found: func(f oracle.Finding) {
+		o := oracle.Options{Began: p.Began, Cuts: p.Session.Cuts, Line: p.line, Ended: p.ended, Found: func(f oracle.Finding) {
 			f.Detail = fmt.Sprintf("observer %d: %s", i+1, f.Detail)
 			p.Rec.Found(f)
 		}}

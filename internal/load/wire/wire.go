@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -412,7 +413,10 @@ func (c *Conn) notified(m protocol.Message, at time.Time) error {
 		var n protocol.ExitedNotification
 		err = c.codec.Unmarshal(m.Payload, &n)
 		process = n.ProcessID
-		e.Kind, e.Seq, e.Code, e.Signal, e.Run = "exited", n.Seq, n.ExitCode, n.Signal, n.Run
+		e.Kind, e.Seq, e.Code, e.Signal, e.Run, e.Reason = "exited", n.Seq, n.ExitCode, n.Signal, n.Run, n.Reason
+		if n.OOMKilled {
+			e.Reason = cmp.Or(e.Reason, "out of memory")
+		}
 	case protocol.NotifyClosed:
 		var n protocol.ClosedNotification
 		err = c.codec.Unmarshal(m.Payload, &n)

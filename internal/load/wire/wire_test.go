@@ -87,6 +87,9 @@ func (l *listener) event(process string, e *oracle.Event, at time.Time) {
 		process += " of another time"
 	}
 	l.events = append(l.events, fmt.Sprintf("%s: %s seq %d stream %d %q code %d %q run %d from %d", process, e.Kind, e.Seq, e.Stream, e.Data, e.Code, e.Signal, e.Run, e.From))
+	if e.Reason != "" {
+		l.events[len(l.events)-1] += " reason " + e.Reason
+	}
 }
 
 // end waits for Ended.
@@ -174,6 +177,8 @@ func TestSession(t *testing.T) {
 			f.notify(protocol.NotifyGap, protocol.GapNotification{ProcessID: "a", Seq: 5, FromSeq: 2, ToSeq: 5})
 			f.notify(protocol.NotifyReady, protocol.ReadyNotification{ProcessID: "a", Seq: 6, Run: 1})
 			f.notify(protocol.NotifyExited, protocol.ExitedNotification{ProcessID: "a", Seq: 7, ExitStatus: protocol.ExitStatus{ExitCode: 137, Signal: "KILL", Run: 1}})
+			f.notify(protocol.NotifyExited, protocol.ExitedNotification{ProcessID: "a", Seq: 7, ExitStatus: protocol.ExitStatus{ExitCode: 143, TimedOut: true, Reason: "timed out"}})
+			f.notify(protocol.NotifyExited, protocol.ExitedNotification{ProcessID: "a", Seq: 7, ExitStatus: protocol.ExitStatus{ExitCode: 137, OOMKilled: true}})
 			f.notify(protocol.NotifyRestarted, protocol.RestartedNotification{ProcessID: "a", Seq: 8, Run: 2})
 			f.notify(protocol.NotifyEvicted, protocol.EvictedNotification{ProcessID: "a", Seq: 9})
 			f.notify(protocol.NotifyClosed, protocol.ClosedNotification{ProcessID: "a", Seq: 10})
@@ -203,6 +208,8 @@ func TestSession(t *testing.T) {
 			`a: gap seq 5 stream 0 "" code 0 "" run 0 from 2`,
 			`a: ready seq 6 stream 0 "" code 0 "" run 1 from 0`,
 			`a: exited seq 7 stream 0 "" code 137 "KILL" run 1 from 0`,
+			`a: exited seq 7 stream 0 "" code 143 "" run 0 from 0 reason timed out`,
+			`a: exited seq 7 stream 0 "" code 137 "" run 0 from 0 reason out of memory`,
 			`a: restarted seq 8 stream 0 "" code 0 "" run 2 from 0`,
 			`a: evicted seq 9 stream 0 "" code 0 "" run 0 from 0`,
 			`a: closed seq 10 stream 0 "" code 0 "" run 0 from 0`,
