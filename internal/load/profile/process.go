@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	// killedFor is how long a killed program may take to end.
-	killedFor = 10 * time.Second
-
 	// maxTyped bounds the operations of a task without an answer in an open run.
 	maxTyped = 16
+	// maxBacklog bounds the output of a program that may still come after the request to end: more than a server keeps by default.
+	maxBacklog = 4 << 20
 	// pause is the wait of a task after a failed try to type.
 	pause = 10 * time.Millisecond
 )
@@ -31,6 +30,8 @@ const (
 var (
 	// patience is how long a request or the end of a program may take before it counts as lost. A session may take 90 s to resume.
 	patience = 2 * time.Minute
+	// killedFor is how long a killed program may take to end.
+	killedFor = 10 * time.Second
 	// viewersFor is how long an observer may take to see the end of a program after its owner, before that end counts as lost.
 	viewersFor = 2 * time.Minute
 	// lookEvery is how often a task waiting for the end of its program checks whether its session is lost.
@@ -68,6 +69,7 @@ type process struct {
 	mu       sync.Mutex
 	has      oracle.State
 	closedAt time.Time
+	printed  time.Time // of the last line, by our clock
 	killed   bool
 	typed    []operation // without an answer; at most maxTyped
 	position int64       // in stdin, of the next operation
@@ -169,7 +171,8 @@ func (p *process) line(printed, received time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.latency(result.Lag, printed.Add(p.Clock), received, 0)
+	p.printed = printed.Add(p.Clock)
+	p.latency(result.Lag, p.printed, received, 0)
 }
 
 // latency records a latency. A latency during which the client itself was away is left out, since it does not measure the server. A cut of
@@ -319,6 +322,8 @@ func (p *process) finish(ctx context.Context) (closed bool) {
 	defer look.Stop()
 	late := time.NewTimer(patience)
 	defer late.Stop()
+	first := p.checker.State()
+	last := first
 	for {
 		select {
 		case <-p.closed:
@@ -330,9 +335,23 @@ func (p *process) finish(ctx context.Context) (closed bool) {
 				return false
 			}
 		case <-late.C:
-			return p.force()
+			now := p.checker.State()
+			if !p.behind(&first, &last, &now) {
+				return p.force()
+			}
+			last = now
+			late.Reset(patience)
 		}
 	}
+}
+
+// behind reports whether what the program printed before its end is still coming, over a slow link or from a server with a limit of output.
+// The states are those of the request that ends the program, of the last call, and of now.
+func (p *process) behind(first, last, now *oracle.State) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	goesOn := p.lag && time.Since(p.printed) < patience
+	return now.Events > last.Events && now.Checked-first.Checked <= maxBacklog && !goesOn
 }
 
 // awaitExited waits for the exited of a process that has closed. Usually exited has come before.

@@ -127,7 +127,9 @@ func Run(ctx context.Context, t *Task) error {
 	if whole {
 		p.awaitExited()
 	}
-	t.Session.Unfollow(t.Name) // from here on, the session reports events of the process
+	if closed { // otherwise more events may come, and are no finding
+		t.Session.Unfollow(t.Name) // from here on, the session reports events of the process
+	}
 	if !whole {
 		p.checker.Abandon(time.Now())
 		if closed {

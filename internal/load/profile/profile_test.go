@@ -312,6 +312,47 @@ func TestProgramThatGoesOn(t *testing.T) {
 	if s.program("p0.0").over != true {
 		t.Error("the program goes on")
 	}
+	s = newFake(t)
+	s.mute = true
+	r = runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Lines, Every: lifetime(time.Millisecond), Life: lifetime(10 * time.Millisecond)}))
+	if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.LostExit {
+		t.Errorf("a program that prints on: findings %+v", r.Findings)
+	}
+}
+
+// TestSlowOutput: the end of a program may come late, since all output comes before it: over a slow link, or from a server with a limit of output.
+func TestSlowOutput(t *testing.T) {
+	before := patience
+	patience = 2 * time.Second // between two events, also on a busy machine
+	defer func() { patience = before }()
+	s := newFake(t)
+	s.change = func(e oracle.Event) []oracle.Event {
+		time.Sleep(60 * time.Millisecond)
+		return []oracle.Event{e}
+	}
+	r := runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Flood, Life: lifetime(200 * time.Millisecond)}))
+	wantCounts(t, r, map[string]int64{result.Ends: 1, result.CheckedBytes: -60_000})
+}
+
+// TestNeverClosed: what comes of a process after the client has given it up is no event after its end.
+func TestNeverClosed(t *testing.T) {
+	before, killed := patience, killedFor
+	patience, killedFor = 100*time.Millisecond, 10*time.Millisecond
+	defer func() { patience, killedFor = before, killed }()
+	s := newFake(t)
+	s.mute = true
+	s.change = func(e oracle.Event) []oracle.Event {
+		if e.Kind == "exited" || e.Kind == "closed" {
+			return nil
+		}
+		return []oracle.Event{e}
+	}
+	r := runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Idle, Life: lifetime(10 * time.Millisecond)}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(r.Findings) != 1 || r.Findings[0].Kind != oracle.LostExit || s.followers["p0.0"] == nil {
+		t.Errorf("findings %+v, followers %v", r.Findings, s.followers)
+	}
 }
 
 // TestObserverRefused: without its observers a run checks less than it was asked to, which is a problem. A run may lose observers by its own cuts.
