@@ -256,15 +256,15 @@ func (c *Checker) checkExit(e *Event) {
 	if c.given || c.ended || c.killed && (e.Signal == "SIGKILL" || e.Signal == "" && s.KilledCode != 0 && e.Code == s.KilledCode) {
 		return
 	}
-	if s.Signal != "" {
-		if e.Signal != s.Signal {
-			c.report(Finding{Kind: Exit, Run: c.st.Run, Want: s.Signal, Got: ending(e), Detail: "how the run ended"}, c.eventSeen(e))
-		}
+	want := s.Signal
+	if want == "" {
+		want = fmt.Sprintf("exit code %d", s.Code)
+	}
+	if got := ending(e); got != want {
+		c.report(Finding{Kind: Exit, Run: c.st.Run, Want: want, Got: got, Detail: "how the run ended"}, c.eventSeen(e))
 		return
 	}
-	if e.Signal != "" || e.Code != s.Code {
-		c.report(Finding{Kind: Exit, Run: c.st.Run, Want: fmt.Sprintf("exit code %d", s.Code), Got: ending(e), Detail: "how the run ended"}, c.eventSeen(e))
-	}
+	c.killed = false // the kill came too late: the streams must be whole
 }
 
 func ending(e *Event) string {
@@ -370,12 +370,12 @@ func (c *Checker) Refused(detail string, at time.Time) {
 	}
 }
 
-// Killed says that the present run was killed, or will be killed soon. A killed run may end at any place of its streams, by SIGKILL or
-// as the Spec says.
+// Killed says that the present run was killed, or will be killed soon. A killed run may end by SIGKILL at any place of its streams, or as the
+// Spec says, at the end of its streams.
 func (c *Checker) Killed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.killed = true
+	c.killed = c.killed || !c.exited
 }
 
 // End ends the check. Without closed, End reports a LostExit; without exited, too, unless the server gave the process up.

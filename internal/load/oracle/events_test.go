@@ -77,6 +77,18 @@ func TestEvents(t *testing.T) {
 			w.event(exited)
 			w.event(closed)
 		}, nil},
+		"a kill that came too late, and a missing end": {func(w *watch) {
+			w.output(p[:300])
+			w.Killed()
+			w.event(exited)
+			w.event(closed)
+		}, []Kind{Missing}},
+		"a kill after exited, and a missing end": {func(w *watch) {
+			w.output(p[:300])
+			w.event(exited)
+			w.Killed()
+			w.event(closed)
+		}, []Kind{Missing}},
 		"no exited":                 {func(w *watch) { w.output(p); w.event(closed) }, []Kind{LostExit}},
 		"a lost exited":             {func(w *watch) { w.output(p); w.at(3, closed) }, []Kind{SeqHole, LostExit}},
 		"no closed":                 {func(w *watch) { w.output(p); w.event(exited) }, []Kind{LostExit}},
