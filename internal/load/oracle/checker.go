@@ -429,6 +429,7 @@ type State struct {
 	Seq     uint64 // the last seq; 0: no event so far
 	Exited  bool   // the present run
 	Closed  bool
+	Told    bool  // the server has told why it ended the present run, or gave the process up
 	Checked int64 // compared bytes, over all runs and streams
 	Events  int64
 	Wrong   int64 // findings
@@ -443,7 +444,7 @@ func (c *Checker) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.st
-	st.Number = c.out.text.number
+	st.Number, st.Told = c.out.text.number, c.given || c.ended
 	for _, r := range c.readers() {
 		st.Content[r.stream] = r.came()
 	}

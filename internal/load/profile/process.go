@@ -70,6 +70,7 @@ type process struct {
 	has      oracle.State
 	closedAt time.Time
 	printed  time.Time // of the last line, by our clock
+	lastRun  time.Time // when the client asked the server for no more runs; zero: not yet
 	killed   bool
 	typed    []operation // without an answer; at most maxTyped
 	position int64       // in stdin, of the next operation
@@ -354,6 +355,16 @@ func (p *process) behind(first, last, now *oracle.State) bool {
 	return now.Events > last.Events && now.Checked-first.Checked <= maxBacklog && !goesOn
 }
 
+// checkRestarts reports a process that has closed before the client asked for its last run.
+func (p *process) checkRestarts() {
+	p.mu.Lock()
+	early := p.end == endsRestarts && (p.lastRun.IsZero() || p.closedAt.Before(p.lastRun))
+	p.mu.Unlock()
+	if early && !p.checker.State().Told {
+		p.checker.Report(oracle.Order, "closed came, but the server had to restart the program after each of its runs", p.closedAt)
+	}
+}
+
 // awaitExited waits for the exited of a process that has closed. Usually exited has come before.
 func (p *process) awaitExited() {
 	for begun := time.Now(); !p.checker.State().Exited && time.Since(begun) < exitedWithin; {
@@ -387,6 +398,9 @@ func (p *process) ask() (asked time.Time) {
 			err = p.endStdin()
 		}
 	case endsRestarts:
+		p.mu.Lock()
+		p.lastRun = time.Now()
+		p.mu.Unlock()
 		err = p.call(protocol.MethodProcessSetRestart, protocol.ProcessSetRestartParams{
 			ProcessID: p.Name, Restart: protocol.Restart{Policy: protocol.RestartTemporary},
 		}, nil)

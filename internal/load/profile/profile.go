@@ -126,6 +126,7 @@ func Run(ctx context.Context, t *Task) error {
 	whole := closed && !p.starved.Load()
 	if whole {
 		p.awaitExited()
+		p.checkRestarts()
 	}
 	if closed { // otherwise more events may come, and are no finding
 		t.Session.Unfollow(t.Name) // from here on, the session reports events of the process

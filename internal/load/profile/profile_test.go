@@ -203,6 +203,7 @@ func TestFindings(t *testing.T) {
 	}
 	lines := plan.Part{Profile: plan.Lines, Every: lifetime(5 * time.Millisecond)}
 	upload := plan.Part{Profile: plan.Upload, Size: 1000}
+	over := false // closed has come
 	for name, test := range map[string]struct {
 		part   plan.Part
 		change func(oracle.Event) []oracle.Event
@@ -228,6 +229,16 @@ func TestFindings(t *testing.T) {
 			if e.Kind == "closed" {
 				e.Seq--
 			}
+			return []oracle.Event{e}
+		}},
+		"a restart that never comes": {part: plan.Part{Profile: plan.Restart, Restarts: 1000}, want: oracle.Order, change: func(e oracle.Event) []oracle.Event {
+			switch {
+			case e.Kind == "restarted":
+				e.Kind, e.Run = "closed", 0
+			case over:
+				return nil
+			}
+			over = over || e.Kind == "closed"
 			return []oracle.Event{e}
 		}},
 		"an altered byte of stdin": {part: upload, want: oracle.Stdin, spoil: func(p []byte) []byte { p[100] ^= 1; return p }},
