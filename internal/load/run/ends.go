@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,14 +175,19 @@ type tool struct {
 
 const maxOutput = 1 << 20
 
-// start starts a tool. The caller calls t.session.Unfollow(t.name).
+// start starts a tool. While a limit of the server refuses the start, start tries again. The caller calls t.session.Unfollow(t.name).
 func (c *session) start(ctx context.Context, argv []string) (*tool, error) {
 	t := &tool{session: c, name: "tool" + strconv.FormatInt(time.Now().UnixNano(), 36), news: make(chan struct{}, 1)}
 	c.Follow(t.name, t.event)
-	err := c.Call(ctx, protocol.MethodProcessStart, protocol.ProcessStartParams{
-		ProcessID: t.name, Argv: argv, Cwd: "file:///", Env: map[string]string{}, PipeStdin: true,
-	}, &protocol.ProcessStartResult{})
-	if err != nil {
+	var err error
+	waited := c.until(ctx, func() (bool, error) {
+		err = c.Call(ctx, protocol.MethodProcessStart, protocol.ProcessStartParams{
+			ProcessID: t.name, Argv: argv, Cwd: "file:///", Env: map[string]string{}, PipeStdin: true,
+		}, &protocol.ProcessStartResult{})
+		refused, ok := errors.AsType[*protocol.Error](err)
+		return !ok || refused.Kind() != protocol.KindLimit, nil
+	})
+	if err = cmp.Or(err, waited); err != nil {
 		c.Unfollow(t.name)
 		return nil, err
 	}

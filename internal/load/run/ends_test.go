@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/load/profile"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
@@ -106,6 +107,16 @@ func TestNeverOpen(t *testing.T) {
 	}
 	if r.Counts[result.LostSessions] != 0 || r.Counts[result.CheckedBytes] == 0 || r.Right() {
 		t.Errorf("counts %v, right is %v", r.Counts, r.Right())
+	}
+}
+
+// TestStartsLimited: a server that limits starts refuses the programs of the engine, too, and the engine tries again.
+func TestStartsLimited(t *testing.T) {
+	url := serveWith(t, "ws", actors.Config{MaxStartsEach: 4, StartsBurst: 1})
+	r := runPlan(t.Context(), t, testPlan(url, time.Second, plan.Part{Profile: plan.Spawn, Weight: 1}), Access{Version: "v1.2.3"}, nil)
+	wantSaid(t, "problems", r.Problems)
+	if r.Counts[result.StartsRefused] == 0 || len(r.Findings) > 0 {
+		t.Errorf("counts %v, findings %+v", r.Counts, r.Findings)
 	}
 }
 

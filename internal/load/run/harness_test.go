@@ -36,12 +36,15 @@ func TestMain(m *testing.M) {
 }
 
 // serve runs a server in this process, and returns its URL. scheme is ws or unix+frames.
-func serve(t *testing.T, scheme string) string {
+func serve(t *testing.T, scheme string) string { return serveWith(t, scheme, actors.Config{}) }
+
+func serveWith(t *testing.T, scheme string, config actors.Config) string {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
 		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
-	troupe, err := actors.Start(system, actors.Config{Log: quiet})
+	config.Log = quiet
+	troupe, err := actors.Start(system, config)
 	if err != nil {
 		t.Fatal(err)
 	}
