@@ -165,11 +165,13 @@ func (s *session) connectFor(old *link) (*link, error) {
 		case s.ctx.Err() != nil:
 			return nil, context.Cause(s.ctx)
 		case hopeless(err):
+			s.failed.Store(true) // e.lost records the error
 			return nil, err
 		}
 		// A server without takeovers may not have noticed the end of the old connection yet.
 		refused, ok := errors.AsType[*protocol.Error](err)
 		if attached := ok && refused.Code == protocol.CodeAlreadyAttached; !attached && !s.excused(l, err) {
+			s.failed.Store(true)
 			s.rec.Error(fmt.Errorf("connect: %w", err))
 		}
 		if old == nil && s.control {

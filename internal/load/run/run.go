@@ -241,14 +241,20 @@ func (e *engine) work(ctx context.Context) {
 
 // tellNeverOpen reports the sessions that were never open.
 func (e *engine) tellNeverOpen() {
-	n := 0
+	failed, late := 0, 0
 	for _, s := range e.seats {
-		if s.neverOpen() {
-			n++
+		switch tried, failures := s.neverOpen(); {
+		case failures:
+			failed++
+		case tried:
+			late++
 		}
 	}
-	if n > 0 {
-		e.rec.Problem(fmt.Sprintf("%d of %d sessions were never open, and checked nothing: the table of errors says why", n, len(e.seats)))
+	if failed > 0 {
+		e.rec.Problem(fmt.Sprintf("%d of %d sessions were never open, and checked nothing: the table of errors says why", failed, len(e.seats)))
+	}
+	if late > 0 {
+		e.rec.Problem(fmt.Sprintf("%d of %d sessions were not open before the phases ended, and checked nothing: choose a shorter ramp, or more time", late, len(e.seats)))
 	}
 }
 

@@ -127,6 +127,7 @@ type seat struct {
 	session    *session      // nil: no session at the moment
 	tried      bool          // keep has begun
 	opened     bool          // a session was open once
+	failed     bool          // an attempt to open a session has failed, and the table of errors says why
 	changed    chan struct{} // closed when session changes
 	generation int
 }
@@ -177,11 +178,11 @@ func (s *seat) set(now *session) {
 	s.mu.Unlock()
 }
 
-// neverOpen reports whether the seat tried to open a session, and never had one.
-func (s *seat) neverOpen() bool {
+// neverOpen reports whether the seat tried to open a session and never had one, and whether an attempt has failed.
+func (s *seat) neverOpen() (tried, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tried && !s.opened
+	return s.tried && !s.opened, s.failed && !s.opened
 }
 
 // abandon ends the session at once.
@@ -241,7 +242,9 @@ func (s *seat) keep(ctx context.Context, ready chan<- bool) {
 			delay = 0
 			s.set(session)
 		case <-session.ctx.Done():
+			s.fail(session)
 		case <-ctx.Done():
+			s.fail(session)
 			session.cancel(errDone)
 			return
 		}
@@ -260,6 +263,13 @@ func (s *seat) keep(ctx context.Context, ready chan<- bool) {
 			return
 		}
 	}
+}
+
+// fail remembers whether an attempt to open a session has failed.
+func (s *seat) fail(session *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = s.failed || session.failed.Load()
 }
 
 // lost records why a session has ended, unless the run itself has ended the session.

@@ -70,7 +70,8 @@ type session struct {
 	// after the initialize of a later attempt. Then the server gives the session to a connection that the client has closed.
 	ghosts int
 
-	cuts atomic.Int64
+	cuts   atomic.Int64
+	failed atomic.Bool // an attempt to connect has failed, and no cut of the chaos explains it
 
 	mu      sync.Mutex
 	sid     string // of the session on the server
