@@ -231,22 +231,36 @@ func (c *Checker) apply(e *Event) {
 		c.finish()
 		c.st.Closed = true
 	case "gap":
+		if e.From > e.Seq {
+			c.order(e, fmt.Sprintf("a gap from seq %d to %d", e.From, e.Seq))
+		}
 		if c.spec.Observer {
-			c.lose()
+			c.lose(e)
 			return
 		}
 		c.report(Finding{Kind: Missing, Run: c.st.Run, Offset: c.out.front, Detail: fmt.Sprintf("the server says that it dropped seq %d to %d; how many bytes that was shows later", e.From, e.Seq)}, c.eventSeen(e))
-		c.lose()
+		c.lose(e)
 	case "ready":
 	default:
 		c.order(e, fmt.Sprintf("there is no event %q", e.Kind))
 	}
 }
 
-// lose makes the streams accept any place for their next bytes.
-func (c *Checker) lose() {
+// lose makes the streams accept any place for their next bytes after a gap. If the process has a single stream, a gap with its bytes says
+// which place that must be.
+func (c *Checker) lose(gap *Event) {
 	for _, r := range c.readers() {
 		r.flush()
+		at := r.after // of a gap without output after it
+		if !r.fresh {
+			at = -1
+			if r.bad == nil && r.pos == r.front {
+				at = r.pos
+			}
+		}
+		if r.after = -1; at >= 0 && gap.Bytes > 0 && c.err == nil && !c.spec.Restarts {
+			r.after = at + int64(gap.Bytes)
+		}
 		r.bad, r.fresh = nil, true
 	}
 }
@@ -343,7 +357,7 @@ func (c *Checker) learn(number uint64) {
 			r.bad = nil
 			if lost > 0 {
 				r.found(Altered, r.pos, lost, nil, nil, "too much came before the run was known, and could not be compared")
-				r.fresh = true
+				r.fresh, r.after = true, -1
 			}
 			r.take(again)
 		}

@@ -279,6 +279,48 @@ func TestRepeats(t *testing.T) {
 	w.want(t, SeqHole, Missing)
 }
 
+// A gap says how many bytes are missing. A gap of nothing, or of another number of bytes, is found.
+func TestGapBytes(t *testing.T) {
+	for _, name := range []string{"plain", "lines"} {
+		s := specs[name]
+		s.Observer = true
+		p := makeRun(s, 5, 2500)
+		for test, do := range map[string]func(w *watch) (want []Kind){
+			"right":   func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2, Bytes: 400}); return nil },
+			"unknown": func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2}); return nil },
+			"two": func(w *watch) []Kind {
+				w.at(20, Event{Kind: "gap", From: 2, Bytes: 100})
+				w.event(Event{Kind: "gap", Bytes: 300})
+				return nil
+			},
+			"two, and one unknown": func(w *watch) []Kind {
+				w.at(20, Event{Kind: "gap", From: 2, Bytes: 100})
+				w.event(Event{Kind: "gap"})
+				return nil
+			},
+			"less": func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2, Bytes: 10}); return []Kind{Missing} },
+			"more": func(w *watch) []Kind { w.at(20, Event{Kind: "gap", From: 2, Bytes: 4000}); return []Kind{Order} },
+			"of no event": func(w *watch) []Kind {
+				w.Event(&Event{Kind: "gap", From: 2, Seq: 1}, began)
+				return []Kind{Order}
+			},
+		} {
+			w := watchOf(t, s)
+			w.output(p[:900])
+			want := do(w)
+			w.output(p[1300:])
+			w.end()
+			w.want(t, want...)
+			if t.Failed() {
+				t.Fatalf("%s: %s", name, test)
+			}
+			if len(w.found) == 1 && want[0] == Missing && (w.found[0].Offset != 910 || w.found[0].Bytes != 390) {
+				t.Errorf("found %s", w.text())
+			}
+		}
+	}
+}
+
 // An observer may miss the output of a gap, also at the begin, and nothing else.
 func TestObserver(t *testing.T) {
 	for _, name := range []string{"plain", "lines", "short"} {

@@ -58,6 +58,7 @@ type Event struct {
 	Run    int             `json:"run,omitempty"`
 	Reason string          `json:"reason,omitempty"` // of exited: why the server ended the run, or that the kernel did for want of memory
 	From   uint64          `json:"from,omitempty"`   // of gap: the first dropped seq; Seq is the last dropped seq
+	Bytes  uint64          `json:"bytes,omitempty"`  // of gap: how much output was dropped; 0: unknown
 
 	// Only in the replay of a finding, in an event "begin": the state at the begin of the check.
 	Offset int64  `json:"offset,omitempty"` // of the next byte of Stream in the run

@@ -46,7 +46,8 @@ type reader struct {
 	pos   int64 // of the next byte
 	front int64 // no byte at front or later has arrived
 	holes []hole
-	fresh bool // pos is unknown: the next bytes may have any place from front on
+	fresh bool  // pos is unknown: the next bytes may have any place from front on
+	after int64 // the place of the next bytes by the gaps before; -1: unknown. Of no use unless fresh
 
 	// The repeated or late bytes in the present piece of the stream.
 	span struct {

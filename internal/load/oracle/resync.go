@@ -128,6 +128,9 @@ func (r *reader) settle(bad []byte, to int64) {
 		if n := r.lost + int64(len(bad)); n > 0 {
 			r.found(Foreign, max(r.front, to-n), n, nil, bad, "after a gap")
 		}
+		if r.after >= 0 && r.lost == 0 && len(bad) == 0 {
+			r.checkGap(to)
+		}
 		if to >= r.front {
 			r.pos, r.front = to, to
 			return
@@ -161,6 +164,16 @@ func (r *reader) settle(bad []byte, to int64) {
 	if again := end - to; again > 0 {
 		r.c.st.Checked -= again
 		r.advance(again)
+	}
+}
+
+// checkGap compares the place of the first byte after a gap with the place that the gap has told.
+func (r *reader) checkGap(to int64) {
+	switch {
+	case to > r.after:
+		r.found(Missing, r.after, to-r.after, nil, nil, "the gap before this event says that fewer bytes were dropped")
+	case to < r.after:
+		r.found(Order, to, 0, nil, nil, fmt.Sprintf("the gap before this event says that %d bytes more were dropped", r.after-to))
 	}
 }
 

@@ -437,7 +437,7 @@ func (c *Conn) notified(m protocol.Message, at time.Time) error {
 		var n protocol.GapNotification
 		err = c.codec.Unmarshal(m.Payload, &n)
 		process = n.ProcessID
-		e.Kind, e.From, e.Seq = "gap", n.FromSeq, n.ToSeq
+		e.Kind, e.From, e.Seq, e.Bytes = "gap", n.FromSeq, n.ToSeq, n.Bytes
 	case protocol.NotifyEvicted:
 		var n protocol.EvictedNotification
 		err = c.codec.Unmarshal(m.Payload, &n)
