@@ -321,6 +321,36 @@ func TestGapBytes(t *testing.T) {
 	}
 }
 
+// After whole lines are missing, the begin of a line before them and the end of a line after them are no line.
+func TestWholeLinesMissing(t *testing.T) {
+	s := specs["lines"]
+	line := stream.LineExtra + s.Stdout.Body
+	p := makeRun(s, 5, 50*line)
+	for at := stream.HelloSize + 10*line; at < stream.HelloSize+11*line; at++ {
+		for _, gap := range []bool{false, true} {
+			if !gap && (at-stream.HelloSize)%line >= line-10 {
+				continue // nobody can tell that the rest of a check sum is of another line
+			}
+			s.Observer = gap
+			w := watchOf(t, s)
+			w.output(p[:at])
+			want := []Kind{SeqHole, Missing}
+			if gap {
+				w.at(3, Event{Kind: "gap", From: 2, Bytes: uint64(2 * line)})
+				want = nil
+			} else {
+				w.seq = 3
+			}
+			w.output(p[at+2*line:])
+			w.end()
+			w.want(t, want...)
+			if t.Failed() {
+				t.Fatalf("from %d on, gap %v", at, gap)
+			}
+		}
+	}
+}
+
 // An observer may miss the output of a gap, also at the begin, and nothing else.
 func TestObserver(t *testing.T) {
 	for _, name := range []string{"plain", "lines", "short"} {

@@ -122,6 +122,9 @@ func (r *reader) equal(a, b, n int64) bool {
 
 // settle judges a fault. After the right bytes up to pos came lost bytes, the bytes bad, and then the right bytes from position to on.
 func (r *reader) settle(bad []byte, to int64) {
+	if to != r.pos { // the next bytes belong to another line, or to another part of the line
+		r.cur, r.begun = r.cur[:0], -1
+	}
 	if r.fresh {
 		r.fresh = false
 		r.flush()
