@@ -129,6 +129,12 @@ func differences(a, b plan.Plan) []string {
 // flat has the fields of a plan by their paths, such as phases[0].mix[1].weight.
 func flat(p plan.Plan) map[string]string {
 	p.Servers, p.Program, p.Metrics, p.PIDs, p.Seed = nil, "", "", nil, 0
+	if p.Command != nil { // the profiles of its phases have no meaning
+		p.Phases = slices.Clone(p.Phases)
+		for i := range p.Phases {
+			p.Phases[i].Mix = nil
+		}
+	}
 	fields := map[string]string{}
 	var walk func(path string, v any)
 	walk = func(path string, v any) {

@@ -535,3 +535,16 @@ func TestCompare(t *testing.T) {
 		t.Errorf("the same plans differ: %q", c.Differences)
 	}
 }
+
+// TestCompareCommands: a command runs no profiles, so their settings are no difference.
+func TestCompareCommands(t *testing.T) {
+	once := &Result{Plan: plan.Plan{Command: &plan.Command{Argv: []string{"true"}}}}
+	again := &Result{Plan: plan.Plan{
+		Command: &plan.Command{Argv: []string{"true"}, Again: true},
+		Phases:  []plan.Phase{{Duration: plan.Duration(time.Second), Mix: []plan.Part{{Profile: plan.Spawn, Weight: 6}}}},
+	}}
+	want := []string{"command.again: none before, true after", "phases[0].duration: none before, 1s after"}
+	if c := Compare(once, again); !slices.Equal(c.Differences, want) {
+		t.Errorf("the differences are %q, want %q", c.Differences, want)
+	}
+}
