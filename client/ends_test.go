@@ -141,9 +141,9 @@ func (c *leftUnread) ReadMessage() ([]byte, error) {
 		return r.msg, r.err
 	case <-c.closed:
 	}
-	time.Sleep(time.Second) // of the fake clock
+	time.Sleep(lastWords / 10) // of the fake clock
 	select {
-	case r := <-came: // the client has closed the connection
+	case r := <-came: // an earlier message; or the client has closed the connection
 		return r.msg, r.err
 	default:
 		return c.last, nil
