@@ -207,8 +207,10 @@ func TestLimitsRefused(t *testing.T) {
 				wantNoKin(t, "once a start was refused", token)
 			}
 		}
-		if after := cgroupTree(t, s); !slices.Equal(after, cgroups) {
-			t.Errorf("there are the cgroups %v, before %v", after, cgroups)
+		for _, cgroup := range cgroupTree(t, s) { // the one of warm-up may go meanwhile
+			if !slices.Contains(cgroups, cgroup) {
+				t.Errorf("there is %s, and before only %v", cgroup, cgroups)
+			}
 		}
 		awaitNoZombies(t, s)
 		eventually(t, "no more files are open than before", func() bool { return openFiles(t, s) <= files })
