@@ -256,3 +256,23 @@ func TestAttachInAnEphemeralSession(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 }
+
+// If another process got the id of a process during a cut, the error says so, and does not speak of versions.
+func TestResumeOfAReplacedProcess(t *testing.T) {
+	f := newFake(programs)
+	c := connect(t, f, nil)
+	cmd := c.Command("wait")
+	cmd.ID = "web"
+	if err := cmd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.await(func() bool { return f.procs["web"].acked == 1 })
+	f.lock(func() {
+		f.procs["web"].killed = true
+		f.start(protocol.ProcessStartParams{ProcessID: "web", Argv: []string{"echo"}})
+	})
+	f.cut()
+	if err := cmd.Wait(t.Context()); !errors.Is(err, ErrProcessGone) || strings.Contains(err.Error(), "matching versions") {
+		t.Errorf("Wait: %v", err)
+	}
+}

@@ -130,6 +130,8 @@ func final(lost error) error {
 		return nil
 	case closed.Code == closeEvicted: // the connection ended before session/evicted came
 		return fmt.Errorf("%w: %w", ErrSessionGone, lost)
+	case closed.Code == transport.CloseProtocolError && strings.HasPrefix(closed.Reason, "resumeFrom: "):
+		return fmt.Errorf("%w: while the connection was lost, another process got its id: %w", ErrProcessGone, lost)
 	case closed.Code == transport.CloseProtocolError:
 		return fmt.Errorf("client: the server refuses the protocol of this client; use matching versions of client and server: %w", lost)
 	}
