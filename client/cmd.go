@@ -227,16 +227,17 @@ func (cmd *Cmd) prepare() error {
 		cmd.ID = rand.Text()
 	}
 	p := &process{
-		c:       cmd.client,
-		id:      cmd.ID,
-		onGap:   cmd.OnGap,
-		delay:   cmd.WaitDelay,
-		onRun:   cmd.OnRestart,
-		onReady: cmd.OnReady,
-		pipes:   cmd.pipes,
-		done:    make(chan struct{}),
-		sigpipe: !cmd.attach && !cmd.TTY,
-		lossy:   cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
+		c:        cmd.client,
+		id:       cmd.ID,
+		onGap:    cmd.OnGap,
+		delay:    cmd.WaitDelay,
+		onRun:    cmd.OnRestart,
+		onReady:  cmd.OnReady,
+		pipes:    cmd.pipes,
+		done:     make(chan struct{}),
+		sigpipe:  !cmd.attach && !cmd.TTY,
+		restarts: cmd.Restart != nil,
+		lossy:    cmd.client.opts.beside() || cmd.Retention != nil && cmd.Retention.OnFull == protocol.OnFullEvict,
 	}
 	if p.retention = uint64(max(0, cmd.client.lastHello().Limits.RetentionBytes)); cmd.Retention != nil && cmd.Retention.Bytes != nil {
 		p.retention = *cmd.Retention.Bytes

@@ -276,3 +276,19 @@ func TestResumeOfAReplacedProcess(t *testing.T) {
 		t.Errorf("Wait: %v", err)
 	}
 }
+
+// After a gap that may cover a restart and the last exit, the exit of an earlier run is not the end of the process.
+func TestExitOfTheLastRunInAGap(t *testing.T) {
+	c := connect(t, newFake(map[string]func(*fakeProcess){"restarts": func(p *fakeProcess) {
+		p.f.mu.Lock()
+		p.append(protocol.ExitedNotification{ProcessID: p.params.ProcessID, Seq: 1, ExitStatus: protocol.ExitStatus{Run: 1}}, 0)
+		p.f.mu.Unlock()
+		p.exitCode, p.exitLost = 7, true
+	}}), nil)
+	cmd := c.Command("restarts")
+	cmd.Restart = &protocol.Restart{Policy: protocol.RestartPermanent}
+	cmd.OnGap = func(GapError) {}
+	if err := cmd.Run(t.Context()); !errors.Is(err, ErrProcessGone) {
+		t.Errorf("Run: %v", err)
+	}
+}

@@ -754,7 +754,7 @@ func (c *Client) notified(wire protocol.Codec, m protocol.Message, out *protocol
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {
 			return err
 		}
-		c.event(n.ProcessID, n.FromSeq, n.ToSeq, func(p *process) { p.gap(n) })
+		c.event(n.ProcessID, n.FromSeq, n.ToSeq, func(p *process) { p.skip(); p.gap(n) })
 	case protocol.NotifyEvicted:
 		var n protocol.EvictedNotification
 		if err := wire.Unmarshal(m.Payload, &n); err != nil {

@@ -43,6 +43,7 @@ type process struct {
 
 	retention uint64 // bytes kept by the server, and so the most it sends before an acknowledgement; 0: unknown
 	sigpipe   bool   // the program gets SIGPIPE when a Writer has failed
+	restarts  bool   // the process may have several runs; false also if this is unknown
 	lossy     bool   // the caller prefers losing output to waiting
 
 	out, err *lane // for stdout or the PTY, and for stderr; may be the same; nil: discarded
@@ -194,8 +195,15 @@ func (p *process) inOrder(seq uint64, call func()) {
 	p.push(p.out, mark{first: seq, call: call})
 }
 
+// skip records that the server no longer had some events: another run may have begun, and ended.
+func (p *process) skip() {
+	p.run = 0
+	if p.restarts {
+		p.status, p.denied = nil, false
+	}
+}
+
 func (p *process) gap(n protocol.GapNotification) {
-	p.run = 0 // another run may have begun
 	g := &GapError{p.id, n.FromSeq, n.ToSeq, n.Bytes, n.Reason}
 	if p.onGap == nil {
 		if p.lost == nil {
