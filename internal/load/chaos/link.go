@@ -253,7 +253,7 @@ func (l *link) Write(p []byte) (n int, err error) {
 		case err != nil:
 			continue
 		case l.state == silent:
-			room = min(room, silentBytes-l.swallowed)
+			room = max(0, min(room, silentBytes-l.swallowed)) // put may have swallowed more
 			waits = room == 0
 		case l.shape != nil && l.shape.out.over:
 			if err = l.shape.out.err; err == nil {

@@ -229,6 +229,19 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
+// A write that is under way when its link becomes half-open is swallowed whole, however large. Later writes wait.
+func TestHalfOpenDuringWrite(t *testing.T) {
+	d, _, near, _ := pair(t, "tcp", plan.Chaos{})
+	d.Do(Act{Kind: HalfOpen}, 0)
+	if n, err := near.(*link).put(make([]byte, silentBytes+1)); n != silentBytes+1 || err != nil { // as Write does after it has looked at the state
+		t.Errorf("the write under way: %d, %v", n, err)
+	}
+	near.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	if n, err := near.Write([]byte("lost")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the next write: %d, %v", n, err)
+	}
+}
+
 // Reads waiting on a half-open link end when the link is closed.
 func TestHalfOpenClose(t *testing.T) {
 	d, _, near, _ := pair(t, "tcp", plan.Chaos{})
