@@ -143,17 +143,21 @@ func (a *tenant) step() {
 
 // leave ends all sessions, and then counts: everything is free.
 func (a *tenant) leave() {
-	for _, s := range a.sessions {
-		s.peer.call("session/close", "{}")
-		s.peer.close()
-	}
+	a.end()
 	a.sessions = []*tenancy{a.connect("")}
 	s := a.sessions[0]
 	for i := range processesEach + 1 {
 		a.start(s, "process/start", fmt.Sprint(i), startOf(fmt.Sprint(i), "", "sleep", "1000"), 1, true)
 	}
-	s.peer.call("session/close", "{}")
-	s.peer.close()
+}
+
+// end ends all sessions.
+func (a *tenant) end() {
+	for _, s := range a.sessions {
+		s.peer.call("session/close", "{}")
+		s.peer.close()
+	}
+	a.sessions = nil
 }
 
 // Whatever two identities do, each runs as many processes as its limit allows, and neither counts for the
@@ -164,6 +168,8 @@ func TestPlacesOfTenants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		alice := &tenant{t: rt, test: t, troupe: troupe, name: "alice"}
 		bob := &tenant{t: rt, test: t, troupe: troupe, name: "bob"}
+		defer alice.end() // also after a failure: the next check begins with nothing
+		defer bob.end()
 		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
 			rapid.SampledFrom([]*tenant{alice, bob}).Draw(rt, "who").step()
 		}

@@ -1,13 +1,16 @@
 package process
 
 import (
+	"os/exec"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
+	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -63,3 +66,35 @@ func TestPlaceOfTheStopped(t *testing.T) {
 		}
 	})
 }
+
+// A process whose start fails gives its place back before the session hears of it: the client may start another at once.
+func TestPlaceOfAFailedStart(t *testing.T) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
+		places, _ := q.Start("alice", 1, time.Now())
+		told := 0
+		fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) {
+			r.place = placeOf(places[0])
+			r.env.StartChild = func(_ child.Spec, _ *child.Intake, done func(child.Handle, error)) { done(nil, exec.ErrNotFound) }
+			r.session, _ = system.ProcessRegistry.Add(hears(func(m any) {
+				if _, ok := m.(message.ProcessStarted); !ok {
+					return
+				}
+				told++
+				if _, err := q.Start("alice", 1, time.Now()); err != nil {
+					t.Error(err)
+				}
+			}), "session")
+		})
+		if told != 1 {
+			t.Errorf("the session was told %d times", told)
+		}
+	})
+}
+
+// hears is called with each message before Send returns.
+type hears func(message any)
+
+func (h hears) SendUserMessage(_ *actor.PID, m any) { h(actor.UnwrapEnvelopeMessage(m)) }
+func (hears) SendSystemMessage(*actor.PID, any)     {}
+func (hears) Stop(*actor.PID)                       {}

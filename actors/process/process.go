@@ -266,6 +266,8 @@ func (p *process) announce(ctx actor.Context) {
 		err = nil // the first run has started; the error, if any, is of a later run
 	case err == nil:
 		return // not known yet
+	default:
+		p.place.leave() // before the client is told, which may start another process at once
 	}
 	ctx.Send(p.session, message.ProcessStarted{ID: p.id, Name: p.name, Ref: p.ref(ctx), Err: wireerr.From(err), Sandbox: p.confined.kind()})
 	if p.life.Phase() >= life.Closed {
