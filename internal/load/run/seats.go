@@ -66,20 +66,28 @@ func (ph *phase) deal(ctx context.Context, e *engine) {
 	ctx, cancel := context.WithDeadline(ctx, ph.end)
 	defer cancel()
 	next := ph.schedule(rand.New(rand.NewPCG(e.plan.Seed, uint64(ph.n)<<32|0xa1)))
-	waited := false // a moment had to wait for a task since the last moment on time
+	waited := false      // a moment had to wait for a task since the last moment on time
+	var behind time.Time // when the load generator last woke up late: it is itself the reason for the delay of all moments before
 	at := next()
 	for ; at.Before(ph.end); at = next() {
-		if sleep(ctx, time.Until(at)) != nil {
+		wait := time.Until(at)
+		if sleep(ctx, wait) != nil {
 			break
 		}
 		late := time.Since(at) > lateBy
 		if !late {
 			waited = false
+		} else if wait > 0 {
+			behind = time.Now()
+		}
+		own := at.Before(behind)
+		if own {
+			e.rec.Add(result.Late, 1)
 		}
 		select {
 		case ph.moments <- at:
-			if late && !waited {
-				e.rec.Add(result.Late, 1) // the load generator itself was late
+			if late && !waited && !own {
+				e.rec.Add(result.Late, 1) // the load generator itself was late, too
 			}
 			continue
 		default:
