@@ -191,6 +191,20 @@ func TestExitInAGap(t *testing.T) {
 	}
 }
 
+// closeWhileTheReaderWaits calls CloseSession of a client whose reader waits for somebody to take what came.
+func closeWhileTheReaderWaits(t *testing.T, c *Client) {
+	t.Helper()
+	synctest.Wait()
+	if !c.away.Load() {
+		t.Fatal("the reader does not wait")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.CloseSession(ctx); err != nil {
+		t.Errorf("CloseSession: %v", err)
+	}
+}
+
 // CloseSession ends although the reader waits for a Writer that never returns, and its processes are given up.
 func TestCloseSessionWhileTheReaderWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -206,15 +220,7 @@ func TestCloseSessionWhileTheReaderWaits(t *testing.T) {
 		if err := cmd.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if !c.away.Load() {
-			t.Fatal("the reader does not wait")
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := c.CloseSession(ctx); err != nil {
-			t.Errorf("CloseSession: %v", err)
-		}
+		closeWhileTheReaderWaits(t, c)
 		close(stuck.open)
 	})
 }
@@ -229,15 +235,7 @@ func TestCloseSessionWithAnUnreadBody(t *testing.T) {
 		for i := range 10 {
 			f.tell(protocol.HTTPBodyDeltaNotification{RequestID: "r", Seq: uint64(i + 1), Delta: make([]byte, 1<<20)})
 		}
-		synctest.Wait()
-		if !c.away.Load() {
-			t.Fatal("the reader does not wait")
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := c.CloseSession(ctx); err != nil {
-			t.Errorf("CloseSession: %v", err)
-		}
+		closeWhileTheReaderWaits(t, c)
 		if _, err := io.Copy(io.Discard, b); !errors.Is(err, ErrClosed) {
 			t.Errorf("Read: %v", err)
 		}

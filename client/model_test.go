@@ -155,31 +155,38 @@ func (m *model) wait(cmd *Cmd, code int) bool {
 	return true
 }
 
-// lines is what the program lines writes.
-func lines(n int) (stdout, stderr string) {
-	var out, errs strings.Builder
-	for i := range n {
-		if i%3 == 2 {
-			fmt.Fprintf(&errs, "error %d\n", i)
-		} else {
-			fmt.Fprintf(&out, "line %d\n", i)
-		}
+// linesN is how many lines the program lines writes.
+const linesN = 60
+
+// line is line i of the program lines.
+func line(i int) (protocol.Stream, string) {
+	if i%3 == 2 {
+		return protocol.Stderr, fmt.Sprintf("error %d\n", i)
 	}
-	return out.String(), errs.String()
+	return protocol.Stdout, fmt.Sprintf("line %d\n", i)
 }
 
-func (m *model) program(n int) func(*fakeProcess) {
-	return func(p *fakeProcess) {
-		for i := range n {
-			m.pause(50 * time.Millisecond)
-			if i%3 == 2 {
-				p.print(protocol.Stderr, fmt.Sprintf("error %d\n", i))
-			} else {
-				p.print(protocol.Stdout, fmt.Sprintf("line %d\n", i))
-			}
-		}
-		p.exitCode = 7
+// lines is a program that writes to both streams, and ends with exit code 7.
+func (m *model) lines(p *fakeProcess) {
+	for i := range linesN {
+		m.pause(50 * time.Millisecond)
+		p.print(line(i))
 	}
+	p.exitCode = 7
+}
+
+// wantLines waits for the end of a process of the program lines, and compares what its Writers got.
+func (m *model) wantLines(cmd *Cmd, stdout, stderr *modelWriter) {
+	if !m.wait(cmd, 7) {
+		return
+	}
+	want := make(map[protocol.Stream]string)
+	for i := range linesN {
+		stream, text := line(i)
+		want[stream] += text
+	}
+	m.equal("stdout of "+cmd.ID, stdout.String(), want[protocol.Stdout])
+	m.equal("stderr of "+cmd.ID, stderr.String(), want[protocol.Stderr])
 }
 
 func (m *model) equal(what, got, want string) {
@@ -223,14 +230,8 @@ func (m *model) run(id string) {
 		m.Errorf("Start of %s: %v", id, err)
 		return
 	}
-	if m.wait(cmd, 7) {
-		out, errs := lines(linesN)
-		m.equal("stdout of "+id, stdout.String(), out)
-		m.equal("stderr of "+id, stderr.String(), errs)
-	}
+	m.wantLines(cmd, stdout, stderr)
 }
-
-const linesN = 60
 
 // attach attaches to a process of somebody else, after a Start that is refused.
 func (m *model) attach(id string) {
@@ -254,11 +255,7 @@ func (m *model) attach(id string) {
 		m.Errorf("Attach to %s: %v", id, err)
 		return
 	}
-	if m.wait(cmd, 7) {
-		out, errs := lines(linesN)
-		m.equal("stdout of "+id, stdout.String(), out)
-		m.equal("stderr of "+id, stderr.String(), errs)
-	}
+	m.wantLines(cmd, stdout, stderr)
 }
 
 // cancel starts a program with little time. In the end it runs, was never started, or was killed.
@@ -300,7 +297,7 @@ func TestModel(t *testing.T) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &model{T: t, random: rand.New(rand.NewPCG(seed, 0))}
-				m.f = newFake(map[string]func(*fakeProcess){"echo": programs["echo"], "wait": programs["wait"], "lines": m.program(linesN)})
+				m.f = newFake(map[string]func(*fakeProcess){"echo": programs["echo"], "wait": programs["wait"], "lines": m.lines})
 				m.f.checks = make(map[string]func(*fakeProcess, uint64))
 				m.f.window = []uint64{0, 100, 3000}[m.below(3)]
 				m.c = connect(t, m.f, &Options{Dialer: m.dial, ReconnectFor: Forever})

@@ -180,7 +180,7 @@ func setNice(pid, nice int) error {
 
 func setOOMScoreAdj(pid, value int) error {
 	path := "/proc/" + strconv.Itoa(pid) + "/oom_score_adj"
-	// Not package os: under go test, it writes the name to a file, and the thread of a forker does not have that file open.
+	// Not os.WriteFile: under go test, package os writes the name to a file, and the thread of a forker does not have that file open.
 	err := writeFile(path, strconv.Itoa(value))
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -349,7 +349,8 @@ func TestThreeAtVim(t *testing.T) {
 	for _, d := range []*desk{two, one, reader} {
 		d.want(t, "the other")
 	}
-	// The size is that of the terminal in which somebody typed last. Vim is not asked: it misses a new size now and then.
+	// The size is that of the terminal in which somebody typed last. The kernel is asked, because vim misses a new size now and then.
+	tty := ttyOf(t, url, "editor")
 	for _, typist := range []struct {
 		d    *desk
 		rows int
@@ -359,7 +360,7 @@ func TestThreeAtVim(t *testing.T) {
 			typist.d.enter("\x0c")
 			rows := 0
 			for soon := time.Now().Add(time.Second); rows != typist.rows && time.Now().Before(soon); time.Sleep(10 * time.Millisecond) {
-				rows = rowsOf(t, url, "editor")
+				rows = rowsOf(t, tty)
 			}
 			if rows == typist.rows {
 				break
@@ -380,8 +381,8 @@ func TestThreeAtVim(t *testing.T) {
 	}
 }
 
-// rowsOf returns the height of the terminal of a process, as the kernel has it.
-func rowsOf(t *testing.T, url, process string) int {
+// ttyOf returns the path of the terminal of a process.
+func ttyOf(t *testing.T, url, process string) string {
 	t.Helper()
 	out, err := troupe(t, "info", "--json", "--url", url, process).Output()
 	var infos []protocol.ProcessInfo
@@ -391,7 +392,17 @@ func rowsOf(t *testing.T, url, process string) int {
 	if err != nil || len(infos) != 1 {
 		t.Fatalf("%v: %s", err, out)
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", infos[0].PID), os.O_RDWR|syscall.O_NOCTTY, 0)
+	tty, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", infos[0].PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tty
+}
+
+// rowsOf returns the height of a terminal. rowsOf closes the terminal: while a terminal is open, the server sees no end of its output.
+func rowsOf(t *testing.T, path string) int {
+	t.Helper()
+	tty, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

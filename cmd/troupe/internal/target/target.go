@@ -295,8 +295,8 @@ func (t *Target) Advise(err error) error {
 		advice = "is the address of the server wss:// instead of ws://?"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT) && strings.HasPrefix(t.URL, "unix"):
 		advice = "does troupe serve run there?"
-	case errors.As(err, &refused) && refused.Status == 401, // over frames:
-		errors.As(err, &answer) && answer.Code == protocol.CodeUnauthorized:
+	case errors.As(err, &refused) && refused.Status == 401,
+		errors.As(err, &answer) && answer.Code == protocol.CodeUnauthorized: // on a socket with frames
 		advice = "the server asks who you are: set TROUPE_TOKEN or TROUPE_TOKEN_FILE, or token_file in the config file"
 	default:
 		return err
