@@ -357,10 +357,7 @@ func TestSlowWriterStallsOnlyItself(t *testing.T) {
 func TestLostAck(t *testing.T) {
 	f := newFake(programs)
 	var lost atomic.Bool
-	c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
-		conn, err := f.dial(ctx)
-		return &ackEater{conn, &lost}, err
-	}})
+	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return &ackEater{conn, &lost} })})
 	cmd := c.Command("wait")
 	if err := cmd.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -834,10 +831,7 @@ func TestStartCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	// The client hears only the handshake until ctx is done.
 	hold := make(chan struct{})
-	c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
-		conn, err := f.dial(ctx)
-		return &heldConn{Conn: conn, hold: hold}, err
-	}})
+	c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return &heldConn{Conn: conn, hold: hold} })})
 	cmd := c.Command("wait")
 	go func() {
 		f.await(func() bool { return len(f.procs) == 1 })
@@ -1023,10 +1017,7 @@ func TestAttachDuringOutput(t *testing.T) {
 		}
 		first.Close()
 
-		second := connect(t, f, &Options{Session: first.SessionID(), Dialer: func(ctx context.Context) (transport.Conn, error) {
-			conn, err := f.dial(ctx)
-			return slowConn{conn}, err
-		}})
+		second := connect(t, f, &Options{Session: first.SessionID(), Dialer: f.through(func(conn transport.Conn) transport.Conn { return slowConn{conn} })})
 		write := func(text string) {
 			if err := second.Process(program.ID).Write(t.Context(), []byte(text)); err != nil {
 				t.Error(err)

@@ -158,10 +158,9 @@ func TestReasonAfterFailedWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := newFake(programs)
-		c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
-			conn, err := f.dial(ctx)
-			return &leftUnread{Conn: conn, last: last, closed: make(chan struct{})}, err
-		}, Lost: func(err error) { t.Errorf("lost: %v", err) }})
+		c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn {
+			return &leftUnread{Conn: conn, last: last, closed: make(chan struct{})}
+		}), Lost: func(err error) { t.Errorf("lost: %v", err) }})
 		_, err = c.Environment(t.Context())
 		if evicted, ok := errors.AsType[*EvictedError](err); !ok || evicted.Reason != "the share was revoked" {
 			t.Errorf("the call ends with %v", err)

@@ -86,6 +86,14 @@ func (f *fake) dial(context.Context) (transport.Conn, error) {
 	return a, nil
 }
 
+// through is dial for a client that uses its connections by way of wrap.
+func (f *fake) through(wrap func(transport.Conn) transport.Conn) func(context.Context) (transport.Conn, error) {
+	return func(ctx context.Context) (transport.Conn, error) {
+		conn, err := f.dial(ctx)
+		return wrap(conn), err
+	}
+}
+
 func (f *fake) serve(conn *fakeConn) {
 	sent := make(chan struct{})
 	go func() {

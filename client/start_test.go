@@ -44,10 +44,7 @@ func TestStartOfATakenID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(programs)
 		old := web(t, f)
-		c := connect(t, f, &Options{Session: "s1", Dialer: func(ctx context.Context) (transport.Conn, error) {
-			conn, err := f.dial(ctx)
-			return slowStart{conn}, err
-		}})
+		c := connect(t, f, &Options{Session: "s1", Dialer: f.through(func(conn transport.Conn) transport.Conn { return slowStart{conn} })})
 		cmd := c.Command("hello")
 		cmd.ID = "web"
 		var got strings.Builder
@@ -87,10 +84,7 @@ func TestStartOfATakenIDCancelled(t *testing.T) {
 			f := newFake(programs)
 			old := web(t, f)
 			hold := make(chan struct{})
-			c := connect(t, f, &Options{Session: "s1", Dialer: func(ctx context.Context) (transport.Conn, error) {
-				conn, err := f.dial(ctx)
-				return &heldConn{Conn: conn, hold: hold}, err
-			}})
+			c := connect(t, f, &Options{Session: "s1", Dialer: f.through(func(conn transport.Conn) transport.Conn { return &heldConn{Conn: conn, hold: hold} })})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			cmd := c.Command("hello")
@@ -183,10 +177,7 @@ func TestLostAckOfAClosedProcess(t *testing.T) {
 		f := newFake(programs)
 		var lost atomic.Bool
 		lost.Store(true)
-		c := connect(t, f, &Options{Dialer: func(ctx context.Context) (transport.Conn, error) {
-			conn, err := f.dial(ctx)
-			return deafConn{conn, &lost}, err
-		}})
+		c := connect(t, f, &Options{Dialer: f.through(func(conn transport.Conn) transport.Conn { return deafConn{conn, &lost} })})
 		cmd := c.Command("hello")
 		if err := cmd.Run(t.Context()); err != nil {
 			t.Fatal(err)
