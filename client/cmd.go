@@ -794,6 +794,9 @@ func (p *process) feed(r io.Reader) {
 		if err == nil {
 			continue
 		}
+		if err == io.ErrClosedPipe && p.owns(r) {
+			return // inputRefused has closed the pipe and recorded why, or the process has ended
+		}
 		if err != io.EOF {
 			p.c.mu.Lock()
 			p.input = fmt.Errorf("client: Stdin: %w", err)
@@ -827,14 +830,20 @@ func (p *process) answered(free <-chan *stdinWrite) *stdinWrite {
 	return nil
 }
 
+// owns reports whether r is this client's end of StdinPipe.
+func (p *process) owns(r io.Reader) bool {
+	own, ok := r.(*io.PipeReader)
+	return ok && slices.Contains(p.pipes, pipe(own))
+}
+
 // inputRefused ends the pipe of StdinPipe, if r is its other end, because the server takes no more input. Like os/exec,
 // Wait tells why, unless the program has closed its stdin or has ended, or the caller may only watch.
 func (p *process) inputRefused(r io.Reader, why error) {
 	if why == nil {
 		return
 	}
-	if own, ok := r.(*io.PipeReader); ok && slices.Contains(p.pipes, pipe(own)) {
-		own.CloseWithError(why)
+	if p.owns(r) {
+		r.(*io.PipeReader).CloseWithError(why)
 	}
 	if errors.Is(why, ErrStdinClosed) || errors.Is(why, ErrProcessGone) || errors.Is(why, ErrSessionGone) ||
 		slices.Contains([]protocol.ErrorKind{protocol.KindEnded, protocol.KindRole}, Kind(why)) {

@@ -46,6 +46,34 @@ func TestStdinPipeOfAProgramThatClosesIt(t *testing.T) {
 	})
 }
 
+// The server's refusal of a Write finds the client reading StdinPipe for more. Wait still tells how the program ended.
+func TestStdinRefusedBetweenWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(programs)
+		c := connect(t, f, nil)
+		cmd := c.Command("wait")
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.lock(func() { f.procs[cmd.ID].shut = true })
+		if _, err := io.WriteString(stdin, "x"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := io.WriteString(stdin, "y"); !errors.Is(err, ErrStdinClosed) {
+			t.Errorf("Write: %v", err)
+		}
+		if err := cmd.Kill(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantExit(t, cmd.Wait(t.Context()), 137)
+	})
+}
+
 // If the server refuses input, Wait says so.
 func TestStdinRefused(t *testing.T) {
 	f := newFake(programs)

@@ -126,8 +126,8 @@ func newRealClientIn(t *testing.T, s *server, work string) *realClient {
 	}
 	for i, answer := range asked {
 		m := c.await(l, answer)
-		if _, err := os.Stat(missing[i]); err == nil {
-			continue // a machine may have a /.git
+		if filepath.Dir(missing[i]) != c.work {
+			continue // a machine may have a /.git, and a sandbox of another test that may write /tmp makes /tmp/.git for a while
 		}
 		if e := errorOf(m); num(e["code"]) != -32004 || e["message"] != "No such file or directory (os error 2)" {
 			t.Errorf("%s: %s", missing[i], jsonText(m))
