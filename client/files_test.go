@@ -510,3 +510,32 @@ func TestAwait(t *testing.T) {
 		t.Errorf("after the end of the context: %v", err)
 	}
 }
+
+// A cut before the server answers a request for a watch: the client makes one watch on the next connection, and not two.
+func TestAwaitCutBeforeTheAnswer(t *testing.T) {
+	h := newHost(t, actors.Config{})
+	f, dir := filesOf(t, h)
+	watches := func() (n int) {
+		for _, m := range h.methods() {
+			if m == protocol.MethodFsWatchMissing {
+				n++
+			}
+		}
+		return n
+	}
+	h.mu.Lock()
+	h.onMessage = func(_ int, method string) bool { return method == protocol.MethodFsWatchMissing && watches() == 1 }
+	h.mu.Unlock()
+	result := make(chan error, 1)
+	go func() { result <- f.Await([]string{"a"}, nil) }()
+	eventually(t, "the watch after the cut", func() bool { return watches() > 1 })
+	if err := os.WriteFile(dir+"/a", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if n := watches(); n != 2 {
+		t.Errorf("%d requests for a watch, want 2", n)
+	}
+}

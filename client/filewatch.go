@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -40,6 +41,10 @@ func (f *FS) Await(missing, present []string) error {
 
 // watch waits for the end of one watch. changed is false if the connection ended first.
 func (c *Client) watch(ctx context.Context, params protocol.FsWatchMissingParams) (changed bool, err error) {
+	conn, err := c.connection(ctx)
+	if err != nil {
+		return false, err
+	}
 	w := &fileWatch{over: make(chan struct{})}
 	c.mu.Lock()
 	if c.watches == nil {
@@ -54,22 +59,17 @@ func (c *Client) watch(ctx context.Context, params protocol.FsWatchMissingParams
 		defer c.mu.Unlock()
 		delete(c.watches, params.WatchID)
 	}()
-	if _, err := c.connection(ctx); err != nil {
+	// A request that the client repeated on the next connection would make a watch there that nobody waits for.
+	switch err := c.begin(conn, protocol.MethodFsWatchMissing, params, nil).wait(ctx, c); {
+	case errors.Is(err, errOldLink):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
-	k := c.begin(0, protocol.MethodFsWatchMissing, params, nil)
-	if err := k.wait(ctx, c); err != nil {
-		return false, err
-	}
-	c.mu.Lock()
-	lost := c.conn == nil || k.on != c.connN
-	c.mu.Unlock()
-	if !lost {
-		select {
-		case <-w.over:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
+	select {
+	case <-w.over:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
