@@ -328,6 +328,28 @@ func TestWriterAborts(t *testing.T) {
 	}
 }
 
+// A Writer ends with its context, although the server answers in time.
+func TestWriterEndsWithItsContext(t *testing.T) {
+	f, dir := filesOf(t, newHost(t, actors.Config{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w, err := f.WithContext(ctx).Create("new", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := pattern(256 << 10)
+	if _, err := w.Write(block); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := w.Write(block); !errors.Is(err, context.Canceled) {
+		t.Errorf("Write: %v", err)
+	}
+	if got := names(t, dir); len(got) > 0 {
+		t.Errorf("left are %q", got)
+	}
+}
+
 // TestFilesOverCuts: a large file goes to the server and back over many cuts, in any place, and is the same.
 func TestFilesOverCuts(t *testing.T) {
 	h := newHost(t, actors.Config{})

@@ -177,6 +177,9 @@ func (w *Writer) send(b *blockWrite) {
 
 // flush sends the buffer, and waits until at most fileBlocks are under way.
 func (w *Writer) flush() error {
+	if err := context.Cause(w.fs.ctx); err != nil { // await may find an answer and the end of the context at once
+		return pathError("write", w.name, err)
+	}
 	if w.temp == "" {
 		if err := w.open(); err != nil {
 			return err
