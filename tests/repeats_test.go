@@ -135,7 +135,7 @@ var repeated = map[string]again{
 	},
 	"process/start": {
 		begin: func(c *conn, file string) (obj, func(*conn) bool) {
-			return startParams("p", obj{"argv": append(sh("echo x >>$0; exec sleep 1000"), file), "startToken": "once"}), func(*conn) bool { return lines(file) == 1 }
+			return startParams("p", obj{"argv": append(sh("echo x >>$0; exec sleep 1000"), file), "startToken": "once"}), func(c *conn) bool { return lines(file) == 1 && runs(1)(c) }
 		},
 		check: func(t *testing.T, c *conn, file, _ string) {
 			if !runs(1)(c) || lines(file) != 1 {
@@ -158,7 +158,7 @@ var repeated = map[string]again{
 	"group/start": {
 		begin: func(c *conn, file string) (obj, func(*conn) bool) {
 			member := startParams("p", obj{"argv": append(sh("echo x >>$0; exec sleep 1000"), file)})
-			return obj{"groupId": "g", "processes": []obj{member}, "startToken": "once"}, func(*conn) bool { return lines(file) == 1 }
+			return obj{"groupId": "g", "processes": []obj{member}, "startToken": "once"}, func(c *conn) bool { return lines(file) == 1 && runs(1)(c) } // the program is faster than the news that it runs
 		},
 		check: func(t *testing.T, c *conn, file, _ string) {
 			if !runs(1)(c) || lines(file) != 1 {
