@@ -267,7 +267,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	}
 
 	wires := map[string]func() *conn{
-		"exec-server": func() *conn { return s.as(mallorys, nil) },
+		"exec-server": func() *conn { return s.as(mallorys, knowing) }, // its program may be restarted
 		"app-server":  func() *conn { return s.asApp(mallorys) },
 	}
 	for wire, dial := range wires {
