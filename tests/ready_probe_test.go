@@ -49,17 +49,12 @@ func TestReadyProbe(t *testing.T) {
 	c.awaitStand("g", "ready: command running 1 r request running 1 r")
 }
 
-// A request as a probe of liveness ends a process that does not answer.
+// A request as a probe of liveness ends a process that does not answer. Nobody listens at port 1.
 func TestLivenessByRequest(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // nobody listens
 	c.call("process/start", startParams("p", obj{"argv": []string{"sleep", "1000"}, "killGraceMs": 0,
-		"liveness": obj{"probe": obj{"http": "http://" + l.Addr().String(), "delayMs": 0, "everyMs": 10, "failures": 2}}}))
+		"liveness": obj{"probe": obj{"http": "http://127.0.0.1:1", "delayMs": 0, "everyMs": 10, "failures": 2}}}))
 	if st := c.call("process/wait", obj{"processId": "p"})["status"].(obj); st["reason"] == nil || st["reason"].(string)[:25] != "its probe failed 2 times:" {
 		t.Errorf("the process has ended with %s", jsonText(st))
 	}
