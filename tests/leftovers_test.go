@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,6 +92,7 @@ type litter struct {
 	script   string
 	tty      bool
 	sleepers int
+	more     obj // of the start
 }
 
 var litters = []litter{
@@ -110,7 +112,9 @@ var litters = []litter{
 func (l litter) drop(t testing.TB, c *conn) (p *proc, token string) {
 	t.Helper()
 	token = newToken(t)
-	p = c.start(l.name, obj{"argv": []string{"/bin/bash", "-c", l.script, token}, "tty": l.tty})
+	params := obj{"argv": []string{"/bin/bash", "-c", l.script, token}, "tty": l.tty}
+	maps.Copy(params, l.more)
+	p = c.start(l.name, params)
 	eventually(t, fmt.Sprintf("%s: %d processes sleep", l.name, l.sleepers), func() bool { return sleepers(token) == l.sleepers })
 	return p, token
 }
@@ -241,6 +245,7 @@ func TestBackgroundOutlivesItsProcess(t *testing.T) {
 		if code, _ := p.awaitClosed(); code != 5 {
 			t.Errorf("exit code %d, want 5", code)
 		}
+		eventually(t, "the background process sleeps", func() bool { return sleepers(token) == 1 }) // the shell does not wait for it
 		eventually(t, "the process is forgotten", func() bool {
 			return len(c.call("process/list", obj{})["processes"].([]any)) == 0
 		})
@@ -264,13 +269,14 @@ func TestNothingLeftOfServer(t *testing.T) {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
 			t.Parallel()
 			eachContainment(t, func(t *testing.T, containment string) {
-				s := startServer(t, "--containment", containment, "--kill-grace", "200ms")
+				s := startServer(t, "--containment", containment, "--kill-grace", "1h") // for polite
 				c := s.session(nil)
 				observer := s.session(obj{"resumeSessionId": c.sessionID, "role": "observer"})
 				polite := c.start("polite", obj{"argv": sh(`trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done`)})
 				polite.awaitOutput("stdout", "up")
 				var tokens []string
 				for _, l := range litters {
+					l.more = obj{"killGraceMs": 200}
 					_, token := l.drop(t, c)
 					tokens = append(tokens, token)
 				}
