@@ -287,6 +287,7 @@ func TestHTTPEndsWithItsConnection(t *testing.T) {
 	c.request("http/request", get(remote.URL+"/silent", "a", nil))
 	c.call("http/request", streamed(remote.URL+"/flood", "flood"))
 	c.awaitFact("the stream flows", func() bool { return len(c.other) > 100 })
+	eventually(t, "the other request arrives, too", func() bool { return under.Load() == 5 })
 	s.session(obj{"resumeSessionId": c.sessionID, "takeover": true})
 	if code, _ := c.awaitClose(); code != 4001 {
 		t.Errorf("Close %d, want 4001", code)
