@@ -146,7 +146,7 @@ func TestLimitsOfRuns(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	probed := c.start("probed", obj{"argv": sh("exec sleep 1000"), "limits": limits,
-		"liveness": obj{"probe": obj{"argv": sh("ulimit -n >" + file + "; exit 1"), "everyMs": 1, "failures": 1}}})
+		"liveness": obj{"probe": obj{"argv": sh("ulimit -n >" + file + "; exit 1"), "everyMs": 1, "timeoutMs": 60_000, "failures": 1}}})
 	probed.awaitClosed()
 	if had, err := os.ReadFile(file); string(had) != "50\n" {
 		t.Errorf("the probe had %q, %v; want 50", had, err)
