@@ -806,7 +806,8 @@ func TestRealClientServerRestarts(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t)
+			// At another address than 127.0.0.1, nobody else gets the port between the two servers.
+			s := startServer(t, "--listen", "ws://127.7.7.7:0")
 			c := newRealClient(t, s)
 			p := c.exec("echo up; exec sleep 600", false)
 			p.await("stdout", "up\n")
