@@ -216,10 +216,11 @@ var bareEnv = []string{
 
 // serverEnv is the environment of the servers and commands under test: bareEnv, and raceOptions with the race detector.
 var serverEnv = func() []string {
+	env := bareEnv
 	if underRace() {
-		return append(bareEnv[:len(bareEnv):len(bareEnv)], raceVar+"="+raceOptions)
+		env = slices.Concat(bareEnv, []string{raceVar + "=" + raceOptions})
 	}
-	return bareEnv[:len(bareEnv):len(bareEnv)]
+	return slices.Clip(env) // tests append to it at the same time
 }()
 
 // raceVar and raceOptions are for programs built with the race detector. Without them each of these programs sleeps 1 s
