@@ -144,7 +144,9 @@ func TestOneConnectionManyStalls(t *testing.T) {
 	for i := range 3 {
 		w.start(fmt.Sprintf("victim %d", i), obj{"argv": []string{"/bin/sleep", token}})
 	}
-	w.start("tty", obj{"argv": sh(`trap 'stty size' WINCH; while :; do sleep 0.01; done`), "tty": true})
+	w.start("tty", obj{"argv": sh(`trap 'stty size' WINCH; echo up; while :; do sleep 0.01; done`), "tty": true})
+	up := ""
+	w.until(func(f frame) bool { up += string(f.chunk); return strings.Contains(up, "up") })
 
 	stall := w.stall(token)
 	signal := w.request("process/signal", obj{"processId": "victim 0", "signal": "interrupt"})
