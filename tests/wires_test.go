@@ -37,7 +37,7 @@ func onEveryWire(t *testing.T, test func(*testing.T, *server)) {
 }
 
 // startFramed starts a server of length-prefixed frames.
-func startFramed(t testing.TB) *server {
+func startFramed(t testing.TB, args ...string) *server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
 	if err != nil {
@@ -45,7 +45,7 @@ func startFramed(t testing.TB) *server {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	s := startServer(t, "--listen", "unix://"+path, "--framing", "length")
+	s := startServer(t, append([]string{"--listen", "unix://" + path, "--framing", "length"}, args...)...)
 	if want := "unix+frames://" + path; s.url != want {
 		t.Fatalf("the server says that it listens at %s, want %s", s.url, want)
 	}
@@ -192,7 +192,7 @@ func TestAnswerOverTheFrame(t *testing.T) {
 		t.Skip("starts thousands of processes")
 	}
 	const n = 2200 // of 4 KiB each
-	s := startFramed(t)
+	s := startFramed(t, "--closed-retention", "1h")
 	s.packed = true
 	c := s.session(nil)
 	long := strings.Repeat("x", 4<<10)
