@@ -513,7 +513,7 @@ func TestSandboxShutdown(t *testing.T) {
 		w.server = nil
 		y.check()
 
-		w.server = startServerWith(t, w.as)
+		w.server = startServerWith(t, w.as, "--kill-grace", "1m")
 		y = w.yard(t)
 		p := y.start(`trap 'echo x >saved; exit 0' TERM; echo up; while :; do sleep 0.05; done`, nil)
 		p.awaitOutput("stdout", "up\n")

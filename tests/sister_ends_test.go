@@ -133,7 +133,7 @@ func TestCommandStdinIsClosedOnce(t *testing.T) {
 func TestCommandsHaveTheirGrace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := startServer(t)
+	s := startServer(t, "--kill-grace", "1m")
 	c := s.session(nil)
 	script := func(name string) []string {
 		return sh(fmt.Sprintf(`trap 'sleep 0.1; touch %[1]s.end; exit 0' TERM; touch %[1]s; while :; do sleep 0.01; done`, dir+"/"+name))
