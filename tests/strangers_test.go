@@ -182,7 +182,7 @@ func TestLeftSessionsRefuseNobody(t *testing.T) {
 	}
 	owned.call("process/list", obj{})
 	back := s.session(obj{"resumeSessionId": working.sessionID})
-	p := back.proc("cat")
+	p := back.process("cat")
 	p.write("still there\n")
 	p.awaitOutput("stdout", "still there\n")
 	refused := s.dial()
