@@ -252,6 +252,9 @@ func (l *Log) awake() {
 func (l *Log) write() {
 	defer close(l.over)
 	for range l.wake {
+		l.mu.Lock()
+		closed := l.closed // nothing comes into the queue any more
+		l.mu.Unlock()
 		for {
 			e, lost := l.next()
 			if e == nil && lost.Lines == 0 {
@@ -261,9 +264,6 @@ func (l *Log) write() {
 				break // the next tick tries again
 			}
 		}
-		l.mu.Lock()
-		closed := l.closed
-		l.mu.Unlock()
 		if closed {
 			if err := l.sink.Close(); err != nil {
 				l.Log.Error("close the audit log", "err", err)

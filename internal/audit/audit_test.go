@@ -211,6 +211,38 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// What is put just before Close is written, also if the writer has seen an empty queue and was held up since.
+func TestCloseWritesTheLast(t *testing.T) {
+	m := &memory{err: syscall.ENOSPC}
+	closed := make(chan error)
+	var l *Log
+	writes := 0
+	l, _ = newLog(sinkFunc(func(line []byte) error {
+		if writes++; writes == 2 { // of the number of lost lines, when the queue is empty
+			l.Put(started("b"))
+			go func() { closed <- l.Close() }()
+			for over := false; !over; time.Sleep(time.Millisecond) {
+				l.mu.Lock()
+				over = l.closed
+				l.mu.Unlock()
+			}
+			defer m.fail(nil)
+		}
+		return m.Write(line)
+	}), true)
+	l.Put(started("a"))
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	want(t, m.lines(t), `{"error":"no space left on device","event":"audit.lost","lines":1}`, bStarted)
+}
+
+// A sinkFunc is a Sink with this Write.
+type sinkFunc func(line []byte) error
+
+func (f sinkFunc) Write(line []byte) error { return f(line) }
+func (f sinkFunc) Close() error            { return nil }
+
 // A filesystem hangs: no start waits for ever, and nothing that waits is lost.
 func TestHangs(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
