@@ -14,7 +14,7 @@ import (
 )
 
 // forkApart forks the child of j, which may hang before executing its program, and waits for the
-// exec for answerTime at most. The error ErrNoAnswer means: the child was killed, but has not
+// exec for its answerTime at most. The error ErrNoAnswer means: the child was killed, but has not
 // ended.
 //
 // The function is long because each step needs the clean-up of those before.
@@ -49,7 +49,7 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
-		return pid, h.noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir))
+		return pid, noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir), j.answerTime)
 	case n > 0:
 		h.bury(pid)
 		err = stepError(binary.NativeEndian.Uint64(buf), &j.spec)
@@ -66,9 +66,9 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 		if s.stopped || s.zombie || !ok {
 			break
 		}
-		if time.Since(begun) > h.answerTime {
+		if time.Since(begun) > j.answerTime {
 			unix.Kill(pid, unix.SIGKILL)
-			return pid, h.noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir))
+			return pid, noAnswer(fmt.Sprintf("execution of %q in working directory %q", j.path, j.spec.Dir), j.answerTime)
 		}
 	}
 	if err := f.confine(pid, j.spec.Limits); err != nil {
@@ -78,9 +78,9 @@ func (h *Host) forkApart(f *forker, j *job, argv []string, attr *syscall.ProcAtt
 	return pid, nil
 }
 
-// cutting limits the reads of status to answerTime, and lets giveUp end them. The caller calls over with its result.
+// cutting limits the reads of status to the answerTime of j, and lets giveUp end them. The caller calls over with its result.
 func (h *Host) cutting(j *job, status *os.File) (over func(*error)) {
-	status.SetReadDeadline(time.Now().Add(h.answerTime))
+	status.SetReadDeadline(time.Now().Add(j.answerTime))
 	var why error
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -23,7 +24,7 @@ func TestExitIsPolled(t *testing.T) {
 				w.Write([]byte("\n")) // the script waits for this line, so the start is over and the child has its tag
 				w.untilOutput(protocol.Stdout, "there\n")
 				if name == "after the start" {
-					h.exits.set.Close()
+					closeExits(h)
 					h.exits.watch(w.Handle.(*process))
 				}
 				w.Write([]byte("\n"))
@@ -40,6 +41,16 @@ func TestExitIsPolled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// closeExits closes the epoll set when no start is under way: a start watches its child, too, and holds the lock of the child meanwhile.
+func closeExits(h *Host) {
+	for starting := true; starting; time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		starting = len(h.starts) > 0
+		h.mu.Unlock()
+	}
+	h.exits.set.Close()
 }
 
 // The warning about polling is logged without the lock of the process. A slow log handler thus
@@ -59,7 +70,7 @@ func TestExitIsPolledWithoutLock(t *testing.T) {
 		asked <- free
 	}))})
 	w = start(t, h, script("exec sleep 1000"))
-	h.exits.set.Close()
+	closeExits(h)
 	h.exits.watch(w.Handle.(*process))
 	if !<-asked {
 		t.Error("the process is locked while a line is logged")

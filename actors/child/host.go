@@ -29,7 +29,7 @@ type Host struct {
 	log         *slog.Logger
 	fault       func(point string)
 	containment containment
-	answerTime  time.Duration
+	answerTime  time.Duration // of new jobs
 	noNewPrivs  bool
 	hidden      []string
 	places      *placeholder.Holder

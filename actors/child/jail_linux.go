@@ -23,7 +23,7 @@ import (
 // jailer is the server's side of a jail: the socket.
 type jailer struct{ socket *os.File }
 
-// forkJail forks the jail of j, and waits until the program runs, for answerTime at most. The error ErrNoAnswer means: the
+// forkJail forks the jail of j, and waits until the program runs, for its answerTime at most. The error ErrNoAnswer means: the
 // jail was killed, but has not ended.
 func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr, m mark) (pid int, _ *jailer, err error) {
 	spec := &j.spec
@@ -66,7 +66,7 @@ func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr
 		return pid, nil, nil // the jail has become the program
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		unix.Kill(pid, unix.SIGKILL)
-		return pid, nil, h.noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", j.path, spec.Dir))
+		return pid, nil, noAnswer(fmt.Sprintf("sandbox and execution of %q in working directory %q", j.path, spec.Dir), j.answerTime)
 	}
 	return 0, nil, jailError(err, spec, h.bury(pid))
 }

@@ -36,7 +36,7 @@ func (h *Host) resolve(spec *Spec, step func(string)) error {
 		ctx = context.Background()
 	}
 	// The start fails at its deadline, so a look-up beyond that is for nobody.
-	ctx, cancel := context.WithTimeoutCause(ctx, h.answerTime, h.noAnswer("look-up of the paths of the sandbox"))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.answerTime, noAnswer("look-up of the paths of the sandbox", h.answerTime))
 	defer cancel()
 	for range maxResolves {
 		if err = h.resolveOnce(ctx, spec, facts, step); !errors.Is(err, placeholder.ErrChanged) {

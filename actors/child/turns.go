@@ -26,6 +26,8 @@ type job struct {
 	in   *Intake
 	done func(Handle, error)
 	ask  func() error // see Host.Ask; nil: a start
+	// answerTime is for the look-up, and then again until the child executes the program. Fixed by enter.
+	answerTime time.Duration
 
 	path     string      // of the program; "": the look-up has not ended, or has failed
 	lookedUp bool        // the look-up has ended, and changes spec no more
@@ -83,6 +85,7 @@ func (h *Host) enter(j *job) {
 		return
 	}
 	h.starts[j] = struct{}{}
+	j.answerTime = h.answerTime
 	if spec.Context != nil {
 		j.unwatch = context.AfterFunc(spec.Context, func() { h.giveUp(j, context.Cause(spec.Context)) })
 	}
@@ -116,7 +119,7 @@ func (h *Host) take(name string, o *owner) {
 			o.running++
 			t.running++
 			j.turn = o
-			j.deadline = time.AfterFunc(h.answerTime, func() { h.overdue(j) })
+			j.deadline = time.AfterFunc(j.answerTime, func() { h.overdue(j) })
 			go h.lookUp(j)
 		default:
 			h.end(j, fmt.Errorf("%w: %d starts of this session and %d starts in all wait for an answer", ErrNoAnswer, o.late, t.late))
@@ -197,12 +200,12 @@ func (h *Host) overdue(j *job) {
 	}
 	h.hangs(j)
 	if !j.over {
-		h.end(j, h.noAnswer(j.step))
+		h.end(j, noAnswer(j.step, j.answerTime))
 	}
 }
 
-func (h *Host) noAnswer(what string) error {
-	return fmt.Errorf("%w: the %s took longer than %v", ErrNoAnswer, what, h.answerTime)
+func noAnswer(what string, after time.Duration) error {
+	return fmt.Errorf("%w: the %s took longer than %v", ErrNoAnswer, what, after)
 }
 
 // giveUp fails a start, unless the child has executed its program or is about to.
