@@ -111,6 +111,9 @@ func sh(t interface{ Fatalf(string, ...any) }, dir, script string) {
 	}
 }
 
+// settle stands between two changes of which the second comes when the watch has seen the first.
+const settle = "; settle; "
+
 func TestWatch(t *testing.T) {
 	for _, c := range []struct {
 		name, before, watched, quiet, change, want string
@@ -119,7 +122,7 @@ func TestWatch(t *testing.T) {
 		{"a file gets another mode", "touch a", "a", "", "chmod 600 a", "a"},
 		{"a file is removed", "touch a", "a", "", "rm a", "a"},
 		{"a file is replaced", "touch a", "a", "echo 2 >b", "mv b a", "a"},
-		{"a file is written after it was replaced", "touch a b", "a", "", "mv b a; sleep 0.1; echo 3 >a", "a"},
+		{"a file is written after it was replaced", "touch a b", "a", "", "mv b a" + settle + "echo 3 >a", "a"},
 		{"a missing file", "", "a", "touch b; mv b c", "touch a", "a"},
 		{"a missing file is renamed into place", "", "a", "touch a.lock", "mv a.lock a", "a"},
 		{"a missing directory with its entry", "", "d/a", "mkdir d; touch d/b", "touch d/a", "d/a"},
@@ -129,14 +132,14 @@ func TestWatch(t *testing.T) {
 		{"an entry of an entry", "mkdir -p d/e; touch d/e/a", "d", "echo 2 >d/e/a; touch d/e/b", "chmod 700 d/e", "d/e"},
 		{"the mode of a directory", "mkdir d", "d", "", "chmod 700 d", "d"},
 		{"a directory is removed", "mkdir d", "d", "", "rmdir d", "d"},
-		{"a directory is made again", "mkdir d", "d", "", "rmdir d; sleep 0.1; mkdir d; sleep 0.1; touch d/a", "d d/a"},
-		{"a directory is replaced", "mkdir d e", "d", "", "mv d x; mv e d; sleep 0.1; touch d/a x/b", "d d/a"},
+		{"a directory is made again", "mkdir d", "d", "", "rmdir d" + settle + "mkdir d" + settle + "touch d/a", "d d/a"},
+		{"a directory is replaced", "mkdir d e", "d", "", "mv d x; mv e d" + settle + "touch d/a x/b", "d d/a"},
 		{"an ancestor is renamed away", "mkdir -p d/e; touch d/e/a", "d/e/a", "", "mv d x", "d/e/a"},
-		{"an ancestor is replaced", "mkdir -p d/e x/e; touch d/e/a x/e/a", "d/e/a", "", "mv d y; mv x d; sleep 0.1; echo 2 >d/e/a", "d/e/a"},
+		{"an ancestor is replaced", "mkdir -p d/e x/e; touch d/e/a x/e/a", "d/e/a", "", "mv d y; mv x d" + settle + "echo 2 >d/e/a", "d/e/a"},
 		{"an ancestor is touched", "mkdir -p d/e", "d/e/a", "chmod 700 d; mkdir x; mv x d", "touch d/e/a", "d/e/a"},
 		{"behind a link", "mkdir d; touch d/a; ln -s d/a l", "l", "touch d/b", "echo 2 >d/a", "l"},
 		{"a directory behind a link", "mkdir d; ln -s d l", "l", "touch a", "touch d/a", "l/a"},
-		{"a link is turned", "mkdir d e; touch d/a e/a; ln -s d l", "l/a", "touch e/b", "ln -s e m; mv -T m l; sleep 0.1; echo 2 >e/a", "l/a"},
+		{"a link is turned", "mkdir d e; touch d/a e/a; ln -s d l", "l/a", "touch e/b", "ln -s e m; mv -T m l" + settle + "echo 2 >e/a", "l/a"},
 		{"a link to nothing", "ln -s x a", "a", "touch y", "touch x", "a"},
 		{"a dot-dot", "mkdir d", "d/../a", "touch d/a", "touch a", "a"},
 		{"a loop of links", "ln -s a a", "a", "", "rm a; touch a", "a"},
@@ -152,8 +155,10 @@ func TestWatch(t *testing.T) {
 			sh(t, dir, c.quiet)
 			r.settled(t, side)
 			wantPaths(t, told(w))
-			sh(t, dir, c.change)
-			r.settled(t, side)
+			for part := range strings.SplitSeq(c.change, settle) {
+				sh(t, dir, part)
+				r.settled(t, side)
+			}
 			var want []string
 			for name := range strings.FieldsSeq(c.want) {
 				want = append(want, filepath.Join(dir, name))
