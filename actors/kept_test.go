@@ -43,17 +43,13 @@ func TestKeptEnvironmentsAreBounded(t *testing.T) {
 		p.close()
 		p = connect(t, troupe)
 		p.open(fmt.Sprintf(`,"resumeSessionId":%q,"takeover":true`, session))
-		if used := inUse() - before; used > limit+slack {
-			t.Errorf("round %d: %d MiB are held after the cut", round, used>>20)
-		}
+		waitFor(t, "no more to be held after the cut than is kept", func() bool { return inUse()-before <= limit+slack })
 		for i := range accepted {
 			if m := p.call("group/stop", fmt.Sprintf(`{"groupId":"g%d"}`, round*100+i)); m.Error != nil {
 				t.Fatalf("%+v", m.Error)
 			}
 		}
-		if used := inUse() - before; used > slack {
-			t.Errorf("round %d: %d MiB are held after all have ended", round, used>>20)
-		}
+		waitFor(t, "what ended processes held to be given back", func() bool { return inUse()-before <= slack })
 	}
 }
 

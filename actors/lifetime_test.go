@@ -1,12 +1,15 @@
 package actors_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // untilEvicted waits for the end of the session, and returns the reason.
@@ -23,6 +26,18 @@ func (p *peer) untilEvicted() string {
 	}
 }
 
+// untilDetached waits until a session of the identity of p has no owner: the end of a connection is heard of some time later.
+func (p *peer) untilDetached(id string) {
+	p.t.Helper()
+	waitFor(p.t, "the session to be detached", func() bool {
+		var list protocol.SessionListResult
+		if err := json.Unmarshal(p.call("session/list", `{}`).Result, &list); err != nil {
+			p.t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Sessions, func(s protocol.SessionSummary) bool { return s.SessionID == id && s.State == protocol.SessionDetached })
+	})
+}
+
 // A session with keepRunning outlives its TTL while a program runs, and not its end.
 func TestSessionKeepsRunning(t *testing.T) {
 	troupe := start(t, actors.Config{KillGrace: -1})
@@ -31,8 +46,9 @@ func TestSessionKeepsRunning(t *testing.T) {
 	owner.start("over", "", "true")
 	owner.start("a", `,"restart":{"policy":"transient"}`, "sleep", "1000")
 	owner.close()
-	time.Sleep(30 * time.Millisecond)
 	c := controller(t, troupe, id, "")
+	c.untilDetached(id)
+	time.Sleep(30 * time.Millisecond) // far longer than the TTL
 	if m := c.call("session/list", `{}`); !strings.Contains(string(m.Result), `"keepRunning":true`) || !strings.Contains(string(m.Result), `"detached"`) {
 		t.Errorf("%s, %+v", m.Result, m.Error)
 	}

@@ -96,6 +96,7 @@ func TestSessionListHasProcesses(t *testing.T) {
 	bob := connectAs(t, troupe, identity.Identity{Name: "bob"})
 	bob.open("")
 	bob.start("secret", "", "sleep", "1000")
+	two.untilDetached(first)
 
 	var plain map[string][]map[string]any
 	if m := two.call("session/list", `{}`); json.Unmarshal(m.Result, &plain) != nil || len(plain["sessions"]) != 2 || plain["sessions"][0]["list"] != nil {
