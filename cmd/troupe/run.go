@@ -116,11 +116,13 @@ func (r *runner) run(server func(user string) (dialer, func(), error)) (code int
 	if r.raw.Load() {
 		err = r.con.Raw()
 	}
+	if err == nil {
+		r.start(cmd) // before output is shown: whoever has seen it may stop the program
+	}
 	close(ready)
 	if err != nil {
 		return r.close(c, exitFailed, err)
 	}
-	r.start(cmd)
 	go r.endBroken(cmd)
 	err = cmd.Wait(r.ctx)
 	code, why, ended := over(err)
