@@ -199,11 +199,18 @@ func TestSilentLinkSignals(t *testing.T) {
 	proxy := newSwallower(t, url)
 	cmd, stderr := runOn(t, proxy.url(), `echo ready; exec sleep 1000`)
 	proxy.silent.Store(true)
-	cmd.Process.Signal(syscall.SIGTERM)
-	time.Sleep(10 * time.Millisecond) // two signals at once are a single one
-	cmd.Process.Signal(syscall.SIGTERM)
-	if code := exitCode(t, cmd.Wait()); code < 128 || !comeBack.MatchString(stderr.String()) {
-		t.Errorf("exit code %d, %q", code, stderr.String())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		cmd.Process.Signal(syscall.SIGTERM) // two signals at once are a single one
+		select {
+		case err := <-ended:
+			if code := exitCode(t, err); code < 128 || !comeBack.MatchString(stderr.String()) {
+				t.Errorf("exit code %d, %q", code, stderr.String())
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 
