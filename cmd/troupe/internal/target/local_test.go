@@ -101,14 +101,19 @@ func ownServer(t *testing.T, version string) (f *Flags, dir string) {
 
 func dirIsOurs(dir string) bool { return checkSocket(filepath.Join(dir, socketFile)) == nil }
 
-// serverPID returns the process of the user's own server.
+// serverPID returns the process of the user's own server. The command that starts a server notes its process a little later,
+// and others may use the server earlier.
 func serverPID(t *testing.T, f *Flags) int {
 	t.Helper()
-	o, err := f.Own()
-	if err != nil || o.PID == 0 || !o.Runs {
-		t.Fatalf("%+v, %v: want a server that runs", o, err)
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		o, err := f.Own()
+		switch {
+		case err == nil && o.PID != 0 && o.Runs:
+			return o.PID
+		case time.Now().After(deadline):
+			t.Fatalf("%+v, %v: want a server that runs", o, err)
+		}
 	}
-	return o.PID
 }
 
 // waitUnlocked waits until no server holds the lock.
