@@ -41,7 +41,7 @@ func loadPlan(t *testing.T, args ...string) (plan.Plan, error) {
 	}
 	o.target.Register(cmd.Flags())
 	o.register(cmd.Flags())
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the test binary
 	return p, cmd.Execute()
 }
 
