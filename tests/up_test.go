@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // shopArg as the first argument makes this test binary a program of docs/example/troupe.yaml: db, web, migrate or worker.
@@ -45,13 +49,43 @@ func shopMain(args []string) {
 	case "db", "web":
 		http.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {})
 		go func() {
-			fmt.Println(http.ListenAndServe("127.0.0.1:"+args[1], nil))
+			l, err := (&net.ListenConfig{Control: sharePort}).Listen(context.Background(), "tcp", "127.0.0.1:"+args[1])
+			if err == nil {
+				err = http.Serve(l, nil)
+			}
+			fmt.Println(err)
 			os.Exit(4)
 		}()
 	}
 	fmt.Println(name, "says", os.Getenv("GREETING"))
 	<-stop
 	say("stop")
+}
+
+// sharePort lets a socket have the port of keepPort.
+func sharePort(_, _ string, c syscall.RawConn) error {
+	var err error
+	failed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+	return cmp.Or(failed, err)
+}
+
+// keepPort returns a port of 127.0.0.1 at which nobody can listen but a program of this user with sharePort. The socket that keeps the
+// port does not listen, so connections to the port are refused until the program listens.
+func keepPort(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := cmp.Or(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1), unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name.(*unix.SockaddrInet4).Port
 }
 
 // A shop is a directory with the example and its programs.
@@ -87,12 +121,7 @@ func newShop(t *testing.T) *shop {
 	s.write(string(example))
 	ports := ""
 	for _, name := range []string{"DB_PORT", "WEB_PORT"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports += fmt.Sprintf("%s=%d\n", name, l.Addr().(*net.TCPAddr).Port)
-		defer l.Close()
+		ports += fmt.Sprintf("%s=%d\n", name, keepPort(t))
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".env"), []byte(ports), 0o600); err != nil {
 		t.Fatal(err)
