@@ -185,6 +185,7 @@ func TestSpoolEnds(t *testing.T) {
 		c := s.session(knowing)
 		c.mutePongs.Store(true)
 		observer := s.observe(c.sessionID, nil)
+		// The owner asks for itself: it must not be silent for 30 s.
 		for _, id := range []string{"ended", "writes"} {
 			tail := "sleep 1000"
 			if id == "ended" {
@@ -192,8 +193,8 @@ func TestSpoolEnds(t *testing.T) {
 			}
 			c.request("process/start", startParams(id, obj{"argv": sh(script + "; " + tail), "retention": obj{"bytes": 64 << 10, "onFull": "spool"}}))
 		}
-		eventually(t, "both have written all", func() bool { return spooled(t, other) > int64(2*len(want))*8/10 })
-		eventually(t, "the log has the output of the ended one", func() bool { return describe(t, observer, "ended")["state"] == "closed" })
+		eventually(t, "both have written all", func() bool { return spooled(t, c) > int64(2*len(want))*8/10 })
+		eventually(t, "the log has the output of the ended one", func() bool { return describe(t, c, "ended")["state"] == "closed" })
 		var reads []int64
 		for range 50 {
 			reads = append(reads, observer.request("process/read", obj{"processId": "ended", "afterSeq": 3, "maxBytes": 1 << 20}))
