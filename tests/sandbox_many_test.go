@@ -145,8 +145,8 @@ func wantRemains(t *testing.T, w *warden, before remains) {
 	eventually(t, "the server holds what it held before; see the log", func() bool {
 		now = remainsOf(t, w)
 		same := now
-		same.files, same.kinds = before.files, before.kinds
-		return same == before && now.files <= before.files
+		same.files, same.kinds, same.cgroups = before.files, before.kinds, before.cgroups
+		return same == before && now.files <= before.files && now.cgroups <= before.cgroups
 	})
 	// A thread of Go that was once needed stays. The number of them must not grow with the programs.
 	if n := procNumber(t, w.cmd.Process.Pid, "Threads:"); n > 60 {
