@@ -265,7 +265,7 @@ func leavers(ctx context.Context, t *target) error {
 		}
 		params := t.leaver("leaver")
 		if e.name == "timeoutMs" {
-			params["timeoutMs"] = 1000
+			params["timeoutMs"] = 5000 // once it has its daemon
 		}
 		if err := p.call(ctx, "process/start", params, nil); err != nil {
 			return err
