@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -45,6 +46,7 @@ type victim struct {
 	session, process string
 	run              int
 	last             int64            // the last seq
+	got              int64            // the last seq that the client has certainly read
 	at               map[string]int64 // the number of bytes until now, by stream
 	changed          map[int64]change // events, by seq
 	written          int64            // bytes of stdin
@@ -86,8 +88,9 @@ func startLiar(t *testing.T, server, fault string, seed uint64, cuts bool) *liar
 			return
 		}
 		defer from.Close()
-		c := &lyingConn{liar: l}
+		c := &lyingConn{liar: l, passed: map[string]int64{}, pings: map[string]map[string]int64{}}
 		join(to, from)
+		c.listen(to, from)
 		var up sync.WaitGroup
 		defer up.Wait()
 		defer from.Close()
@@ -153,6 +156,30 @@ type lyingConn struct {
 	session string // its name; "": unknown so far
 	lied    bool   // about a repeat
 	held    map[string][]byte
+	passed  map[string]int64            // the last seq on this connection, by process
+	pings   map[string]map[string]int64 // passed at each Ping of the server without a Pong, by payload
+}
+
+// listen learns from Pongs what the client has read. A client that opens another connection may never read the last events of this one:
+// what then comes is no repeat for the client.
+func (c *lyingConn) listen(server, client *websocket.Conn) {
+	ping, pong := server.PingHandler(), client.PongHandler()
+	server.SetPingHandler(func(data string) error {
+		c.mu.Lock()
+		c.pings[data] = maps.Clone(c.passed)
+		c.mu.Unlock()
+		return ping(data)
+	})
+	client.SetPongHandler(func(data string) error {
+		c.mu.Lock()
+		for process, seq := range c.pings[data] {
+			v := c.victim(process)
+			v.got = max(v.got, seq)
+		}
+		delete(c.pings, data)
+		c.mu.Unlock()
+		return pong(data)
+	})
 }
 
 // victim returns a process of the session.
@@ -297,8 +324,9 @@ func (c *lyingConn) tell(data []byte) [][]byte {
 	v, seq := c.victim(id), int64(m.Params["seq"].(float64))
 	again := seq <= v.last
 	v.last = max(v.last, seq)
+	c.passed[id] = seq
 	// The client remembers 64 events.
-	if again && !c.lied && v.last-seq < 32 && c.changeRepeat(v, m.Method, m.Params, seq) {
+	if again && seq <= v.got && !c.lied && v.last-seq < 32 && c.changeRepeat(v, m.Method, m.Params, seq) {
 		c.lied = true
 		data, _ = json.Marshal(m)
 		return [][]byte{data}
