@@ -68,7 +68,8 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 				}
 			}()
 		}
-		for last := int64(-1); last == -1 || last != pool.Used(); time.Sleep(300 * time.Millisecond) {
+		last := int64(-1) // a stall of this program looks like the end, too, and so at least max/2 must have come
+		for deadline := time.Now().Add(30 * time.Second); (last != pool.Used() || last < max/2) && time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
 			last = pool.Used()
 		}
 		most := int64(max + 2*16<<20) // a single message may exceed the limit
