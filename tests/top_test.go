@@ -3,9 +3,11 @@ package tests
 import (
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 // topScreen is a troupe top in a terminal.
 type topScreen struct {
 	t    testing.TB
+	cmd  *exec.Cmd
 	keys io.Writer
 	out  tap // everything that top has drawn
 }
@@ -28,14 +31,13 @@ func startTop(t testing.TB, url string, args ...string) *topScreen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &topScreen{t: t}
 	cmd := exec.Command(bin, append([]string{"top", "--url", url}, args...)...)
 	cmd.Env = append(serverEnv, "TERM=xterm", "NO_COLOR=1")
 	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 120})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.keys = master
+	x := &topScreen{t: t, cmd: cmd, keys: master}
 	var reading sync.WaitGroup
 	reading.Go(func() { io.Copy(&x.out, master) })
 	t.Cleanup(func() {
@@ -90,6 +92,27 @@ func TestTop(t *testing.T) {
 	x.await("stop web: done")
 	x.await("ended")
 	x.press("q")
+}
+
+// TestTopSignals: the SIGINT of a ^C that was typed into a command in place of the screen may reach top when the screen is back, and
+// ends nothing. SIGTERM ends top, and the terminal is as before.
+func TestTopSignals(t *testing.T) {
+	t.Parallel()
+	x := startTop(t, startServer(t).url)
+	x.await("0 sessions, 0 processes")
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if err := x.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if sig == syscall.SIGINT {
+			x.press("?")
+			x.await("follow its output")
+		}
+	}
+	x.await("\x1b[?1049l")
+	if err := x.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestTopHeals: a server that goes and comes back is shown again, without a key.

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -49,8 +51,13 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 			}
 			defer s.close()
 			o.Server, o.Colour = s.name, show.To(os.Stdout).Colour
-			_, err = tea.NewProgram(top.New(&topSource{s}, o), tea.WithAltScreen(), tea.WithContext(cmd.Context())).Run()
-			if err != nil && !errors.Is(err, tea.ErrInterrupted) {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
+			defer stop()
+			// On the screen, ^C is a key. The SIGINT of a ^C is for the command that runs in place of the screen, and may reach top
+			// only after the command has ended.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+			_, err = tea.NewProgram(top.New(&topSource{s}, o), tea.WithAltScreen(), tea.WithContext(ctx), tea.WithoutSignalHandler()).Run()
+			if err != nil && ctx.Err() == nil {
 				return exitError{1, err}
 			}
 			return nil
