@@ -171,7 +171,7 @@ func TestUser(t *testing.T) {
 		wantSays(t, c, "streams", "echo out >/dev/stdout; echo err >/dev/stderr; ls /proc/self/fd | wc -w", "out\nerr\n4", as(nil))
 	})
 	t.Run("terminal", func(t *testing.T) {
-		p := c.start("tty", as(obj{"argv": sh("stat -c '%u %a' $(tty); stty size; set -m; sleep 1000 & jobs; kill %1; echo typed >/dev/tty; read x; stty size; trap 'echo got; exit 7' INT; echo set; while :; do sleep 0.1; done"), "tty": true, "size": obj{"rows": 30, "cols": 90}}))
+		p := c.start("tty", as(obj{"argv": sh("stat -c '%u %a' $(tty); stty size; set -m; sleep 1000 & jobs; kill %1; set +m; echo typed >/dev/tty; read x; stty size; trap 'echo got; exit 7' INT; echo set; while :; do sleep 0.1; done"), "tty": true, "size": obj{"rows": 30, "cols": 90}}))
 		p.awaitOutput("pty", "typed")
 		if out := p.outputSoFar("pty"); !strings.Contains(out, "54321 6") || !strings.Contains(out, "30 90") || !strings.Contains(out, "Running") {
 			t.Errorf("on the terminal: %q", out)
