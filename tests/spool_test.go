@@ -201,6 +201,7 @@ func TestSpoolEnds(t *testing.T) {
 		}
 		first := ""
 		for _, id := range reads {
+			spooled(t, c)
 			chunks := jsonText(observer.reply(id)["result"].(obj)["chunks"])
 			if first == "" {
 				first = chunks
