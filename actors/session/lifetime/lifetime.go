@@ -175,12 +175,12 @@ func (l *Life) Tick(now, wrote time.Time) []Action {
 	if l.limits.Age > 0 {
 		reason := "session reached its maximum age of " + l.limits.Age.String()
 		left := l.created.Add(l.limits.Age).Sub(now)
+		if left <= l.warning() && !l.warned { // also on a busy machine, which is late for the warning
+			l.warned = true
+			return append([]Action{{Warn, max(left, 0), reason}}, l.Tick(now, wrote)...)
+		}
 		if left <= 0 {
 			return l.end(reason)
-		}
-		if left <= l.warning() && !l.warned {
-			l.warned = true
-			return append([]Action{{Warn, left, reason}}, l.Tick(now, wrote)...)
 		}
 	}
 	if !l.expires.IsZero() && !now.Before(l.expires) {

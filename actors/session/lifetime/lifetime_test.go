@@ -133,6 +133,10 @@ func TestAge(t *testing.T) {
 		want(t, "no second warning", l.Tick(at(test.age-1), never))
 		wantNext(t, l, test.age)
 		want(t, "the end, with an owner", l.Tick(at(test.age), never), Action{End, 0, reason})
+
+		late := New(begin, Limits{TTL: -1, Age: test.age})
+		late.Attached(at(0), true, 0)
+		want(t, "the end, long after the time of the warning", late.Tick(at(test.age+time.Second), never), Action{Warn, 0, reason}, Action{End, 0, reason})
 	}
 }
 
