@@ -737,8 +737,10 @@ func TestEvict(t *testing.T) {
 		b := firm()
 		c := r.connect(b)
 		witness := s.observe(r.sessionID, nil)
-		r.start(c, "p", program)
+		gated, open := behindGate(t, program, "true")
+		r.start(c, "p", gated)
 		b.hold()
+		open() // now: before the hold, the client could read all of it
 		witness.process("p").awaitClosed()
 		b.release()
 		r.finish(c, "p stdout") // with the bytes of the gaps the total is right
@@ -898,30 +900,23 @@ func TestLiveFromTheAnswer(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		s := startServer(t)
 		c := s.session(nil)
-		flag := filepath.Join(t.TempDir(), "flag")
-		gated, open := behindGate(t, obj{"argv": sh("printf one; touch " + flag + "; read _ < " + flag + ".2; printf two")}, "true")
-		if err := syscall.Mkfifo(flag+".2", 0o600); err != nil {
+		witness := s.observe(c.sessionID, nil)
+		second := filepath.Join(t.TempDir(), "second")
+		if err := syscall.Mkfifo(second, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		gated, open := behindGate(t, obj{"argv": sh("printf one; read _ < " + second + "; printf two")}, "true")
 		c.start("p", gated)
 		c.cutRST()
 		open()
-		eventually(t, "the program has written", func() bool { _, err := os.Stat(flag); return err == nil })
-		eventually(t, "that is in the log", func() bool {
-			c = s.session(obj{"resumeSessionId": c.sessionID})
-			p := c.call("process/list", obj{})["processes"].([]any)[0].(obj)
-			if num(p["nextSeq"]) == 2 && c.process("p").lastSeq() == 0 {
-				return true
-			}
-			c.cutRST()
-			return false
-		})
+		witness.process("p").awaitOutput("stdout", "one") // and so it is in the log
+		c = s.session(obj{"resumeSessionId": c.sessionID})
 		var read int64
 		if waits {
 			read = c.request("process/read", obj{"processId": "p", "afterSeq": 1, "waitMs": 600_000})
 			c.call("process/list", obj{}) // the read is parked
 		}
-		if err := os.WriteFile(flag+".2", []byte("\n"), 0); err != nil {
+		if err := os.WriteFile(second, []byte("\n"), 0); err != nil {
 			t.Fatal(err)
 		}
 		if waits {
