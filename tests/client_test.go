@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -67,20 +68,24 @@ func TestClientGroup(t *testing.T) {
 	if run := <-ready; run != 1 {
 		t.Errorf("the web server is ready in run %d", run)
 	}
-	for { // the worker starts after the server
-		groups, err := c.Groups(ctx)
-		if err != nil || len(groups) != 1 {
-			t.Fatalf("%+v, %v", groups, err)
-		}
-		if groups[0].State == "ready" {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	workerRuns := func(run int) { // the worker starts after the server
+		t.Helper()
+		eventually(t, fmt.Sprintf("the worker is in run %d", run), func() bool {
+			groups, err := c.Groups(ctx)
+			if err != nil || len(groups) != 1 {
+				t.Fatalf("%+v, %v", groups, err)
+			}
+			return groups[0].State == "ready" && slices.ContainsFunc(groups[0].Processes, func(p protocol.GroupMember) bool {
+				return p.ProcessID == worker.ID && p.Run == run
+			})
+		})
 	}
+	workerRuns(1)
 	stdin.Write([]byte("end\n"))
 	if run := <-ready; run != 2 {
 		t.Errorf("the web server is ready in run %d", run)
 	}
+	workerRuns(2)
 	if err := c.StopGroup(ctx, group.ID); err != nil {
 		t.Errorf("stop: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -75,12 +74,7 @@ func TestGroup(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(knowing)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := ownAddress(t)
 	order := filepath.Join(t.TempDir(), "order")
 	web, webEnv := webServer(address)
 	result := c.call("group/start", obj{"groupId": "site", "strategy": "rest_for_one", "processes": []obj{
@@ -121,6 +115,7 @@ func TestGroup(t *testing.T) {
 	}
 
 	// The connection is lost, the web server is killed, and comes back with its worker.
+	c.awaitFact("the worker is ready", func() bool { return len(worker.readies) == 1 }) // else the next connection has this event
 	c.cutRST()
 	last := worker.lastSeq()
 	syscall.Kill(c.process("web").pidOf(s), syscall.SIGKILL)
@@ -217,7 +212,7 @@ func TestGroupStopsInReverse(t *testing.T) {
 	if got := statusOf(deaf.exited); got != "137 SIGKILL" || deaf.exited["reason"] != "stopped by request" {
 		t.Errorf("what does not listen ended with %s", jsonText(deaf.exited))
 	}
-	if got := statusOf(c.process("a").exited); got != "0" {
+	if got := statusOf(c.process("a").awaitExit()); got != "0" {
 		t.Errorf("what listens ended with %s", got)
 	}
 	c.call("group/stop", obj{"groupId": "g"}) // the group has stopped already
@@ -551,7 +546,8 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 	c := startServer(t, "--kill-grace", "60s").session(knowing)
 	probed := filepath.Join(t.TempDir(), "probed")
 	terms := filepath.Join(t.TempDir(), "terms")
-	polite := `trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; exit 7' TERM; echo up; while :; do sleep 0.01; done`
+	// The program is neither silent nor ill until it is asked to end.
+	polite := `trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; exit 7' TERM; while echo up; do sleep 0.01; done`
 	for _, end := range []struct {
 		reason string
 		call   func(id string)
@@ -565,14 +561,14 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 		os.Remove(terms)
 		c.call("group/start", obj{"groupId": "group of " + end.reason, "processes": []obj{memberOf(end.reason, obj{
 			"argv":     append(sh(polite), terms, probed),
-			"liveness": obj{"silenceMs": 400, "probe": obj{"argv": sh("exit 1"), "everyMs": 200, "failures": 1}},
+			"liveness": obj{"silenceMs": 1000, "probe": obj{"argv": append(sh("[ ! -e $0 ]"), terms), "everyMs": 200, "failures": 1}},
 		})}})
 		p := c.process(end.reason)
 		p.awaitOutput("stdout", "up\n")
 		end.call(p.id)
 		eventually(t, "it is told", func() bool { _, err := os.Stat(terms); return err == nil })
 		// In this time the silence and the failing probes would have ended the process.
-		c.start("clock of "+p.id, obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 600}}).awaitClosed()
+		c.start("clock of "+p.id, obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 1500}}).awaitClosed()
 		if err := os.WriteFile(probed, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1072,6 +1072,17 @@ func (p *proc) pid() int {
 	return 0
 }
 
+// ownAddress returns a free address for a listener. Its IP address is random, because another test could take a free port of 127.0.0.1.
+func ownAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // members describes the processes of a POSIX session (setsid(2)): their states, and what they wait for.
 func members(session int) string {
 	out, err := exec.Command("ps", "-o", "pid,ppid,pgid,tpgid,stat,time,wchan:24,pending,blocked,ignored,caught,args", "-s", fmt.Sprint(session)).CombinedOutput()

@@ -70,10 +70,10 @@ func TestHeldBackIsNotLate(t *testing.T) {
 	c := s.session(knowing)
 	token := newToken(t)
 	c.start("q", obj{"argv": append(sh("echo first $0; yes | head -c 4000000; echo; echo up; exec sleep 1000"), token), "restart": restart("permanent", 100),
-		"ready": obj{"line": "^up$", "timeoutMs": 1500}})
+		"ready": obj{"line": "^up$", "timeoutMs": 4000}})
 	c.process("q").awaitOutput("stdout", token)
 	c.cutRST()
-	for i := range 3 { // for this long
+	for i := range 3 { // for longer than that
 		s.session(nil).start(fmt.Sprint("r", i), obj{"argv": []string{"sleep", "1000"}, "ready": obj{"line": "never", "timeoutMs": 1600}}).awaitClosed()
 	}
 	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"q": 0}, "capabilities": knowing["capabilities"]})

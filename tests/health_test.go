@@ -74,12 +74,7 @@ func TestReadyByOthers(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).session(knowing)
 	dir := t.TempDir()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := ownAddress(t)
 	listen := func(network, address string) func() {
 		return func() {
 			l, err := net.Listen(network, address)
