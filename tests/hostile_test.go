@@ -410,6 +410,7 @@ func TestFullLog(t *testing.T) {
 	c, other := s.session(nil), s.session(nil)
 	before := s.rss()
 	c.mutePongs.Store(true)
+	c.speaks(t)
 	for i := range 8 {
 		c.start(nth("full", i), obj{"user": user, "argv": sh("yes; yes >&2")})
 	}

@@ -281,6 +281,24 @@ func TestUnaskedPong(t *testing.T) {
 	}
 }
 
+// speaks lets a client that reads nothing, or acknowledges nothing, give a sign of life until the test ends: the server gives up a
+// connection from which nothing has come for 30 s. The Pongs are unasked, and acknowledge nothing.
+func (c *conn) speaks(t *testing.T) {
+	stop := make(chan struct{})
+	var speaking sync.WaitGroup
+	speaking.Go(func() {
+		for {
+			c.sendRaw(websocket.PongMessage, nil)
+			select {
+			case <-time.After(time.Second):
+			case <-stop:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); speaking.Wait() })
+}
+
 // TestSlowViewersGetTheEnd: a viewer that does not read and may miss output still gets the end after a
 // gap. An observer gets the end even if the process was forgotten meanwhile; for an owner, the process
 // is kept.
@@ -308,6 +326,7 @@ func TestSlowViewersGetTheEnd(t *testing.T) {
 			gated, open := behindGate(t, streamProgram(t, obj{"retention": obj{"onFull": retention}}, "source", fmt.Sprint(4<<20)), ":")
 			starter.start("p", gated)
 			b.hold()
+			c.speaks(t)
 			release := sync.OnceFunc(b.release)
 			defer release()
 			open()

@@ -366,6 +366,7 @@ func TestRoomOfOthers(t *testing.T) {
 	memory := func() obj { return obj{"retention": obj{"bytes": 1 << 20}} }
 	disk := func() obj { return obj{"retention": obj{"bytes": 64 << 10, "onFull": "spool"}} }
 	alice, of := unread("the-token-of-alice", 200_000, memory(), memory(), memory(), disk(), disk(), disk())
+	alice.speaks(t)
 	for _, id := range []string{"0", "1", "2"} {
 		info := of.awaitWait(id, "budget")
 		reason := info["waitsFor"].([]any)[0].(obj)["reason"]
