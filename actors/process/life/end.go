@@ -79,6 +79,8 @@ func (l *Life) killTree(now Now) {
 	switch {
 	case !now.Child:
 		l.do(AnswerTrees{}) // no child was started
+	case l.stopping != nil && l.stopping.treeDone && l.stopping.survivors == nil:
+		l.treeGone(now, nil) // as before; the answer to another KillTree could come after the actor has stopped
 	case !l.ending.killing:
 		l.ending.killing = true
 		l.do(KillTree{l.run})
@@ -191,9 +193,9 @@ func (l *Life) Retire(now Now) {
 	switch {
 	case !l.forgotten: // said again until the session has heard it
 		l.do(TellRetired{})
-	case now.TreeEmpty && !l.leaving:
+	case now.TreeEmpty && !l.leaving && !(l.ending.killing && now.Child): // else treeGone follows
 		l.leaving = true
-		l.Report(now) // the answer to KillTree may come too late
+		l.Report(now)
 		l.do(StopActor{})
 	}
 	l.lingers = min(max(2*l.lingers, minLinger), maxLinger)

@@ -269,9 +269,30 @@ func TestStopTwice(t *testing.T) {
 	s.Now.Watched = true
 	s.ends(137)
 	s.want("Unwatch, LogExited, Abandon, LogClosed, AnswerTrees, Abandon")
+	s.Stop(s.Now, "enough", time.Second) // no KillTree: its answer could come after the actor has stopped
+	s.Terminate(s.Now, 0, true)
+	s.want("AnswerTrees, Abandon, AnswerTrees, Abandon")
 	s.pass(FlushTime)
 	s.Now.Watched = false
 	s.want("DropViewers, StopActor")
+}
+
+// A forgotten process stays until KillTree is answered, also if its tree was seen empty before.
+func TestForgottenWhileKilled(t *testing.T) {
+	s := begin(t, Config{})
+	s.spawned()
+	s.want("Spawn1, Announce, Begin")
+	s.Terminate(s.Now, 0, true)
+	s.want("KillTree")
+	s.exits(137)
+	s.check(s.StreamsEnded(s.Now))
+	s.want("Unwatch, LogExited, Abandon, LogClosed, DropLog, TellRetired")
+	s.TreeEmpty = true
+	s.Forgotten(s.Now)
+	s.want("")
+	s.TreeGone(s.Now, 1, nil)
+	s.pass(maxLinger)
+	s.want("AnswerTrees, StopActor")
 }
 
 // If a process is terminated while its next run is being started, the run ends as soon as its child is there.
