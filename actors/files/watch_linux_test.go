@@ -293,23 +293,34 @@ func TestWatchKeepsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// wantPlaces wants this number of places, each in a directory of its own, and the kernel to watch
-// these directories.
+// wantPlaces wants this number of places, each in a directory of its own, and the kernel to watch these directories. The kernel
+// hears last what is no longer watched.
 func wantPlaces(t *testing.T, r *Watcher, want int) {
 	t.Helper()
+	for deadline := time.Now().Add(watchTime); ; time.Sleep(time.Millisecond) {
+		places, watched := r.counts(t)
+		if places == want && watched == want {
+			return
+		}
+		if places != want || time.Now().After(deadline) {
+			t.Errorf("%d places, and the kernel watches %d directories, want %d", places, watched, want)
+			return
+		}
+	}
+}
+
+// counts returns the number of places, and of directories that the kernel watches.
+func (r *Watcher) counts(t *testing.T) (places, watched int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	info := ""
 	r.in.conn.Control(func(fd uintptr) {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+		info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 		if err != nil {
 			t.Fatal(err)
 		}
-		info = string(data)
+		watched = strings.Count(string(info), "inotify wd:")
 	})
-	if n := strings.Count(info, "inotify wd:"); r.places != want || n != want {
-		t.Errorf("%d places, and the kernel watches %d directories, want %d", r.places, n, want)
-	}
+	return r.places, watched
 }
 
 // A directory without read permission is passed, and not watched.
