@@ -118,7 +118,7 @@ func TestResumeWhileForgotten(t *testing.T) {
 	var retire, forget sync.Once
 	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	subscribes := 0 // of a single process: its actor counts
-	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
+	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: 3 * time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
 		switch kindOf(self) + " " + fake.TypeName(m) {
 		case "process wakeDue":
 			retire.Do(func() { <-attached })
