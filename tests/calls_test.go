@@ -558,14 +558,14 @@ func TestMergeStderr(t *testing.T) {
 
 	const n = 40
 	token := newToken(t)
-	// Other descriptors are open for a moment, so each number must come again at rest.
-	open := func(id string, merge bool) (before int) {
-		before = openFiles(t, s)
+	start := func(id string, merge bool) {
 		startAll(c, id, n, obj{"argv": []string{"/bin/sleep", token}, "mergeStderr": merge})
-		return before
 	}
-	none := open("apart", false)
-	apart := open("merged", true)
+	none := openFiles(t, s)
+	start("apart", false)
+	apart := openFiles(t, s)
+	start("merged", true)
+	// Other descriptors are open for a moment.
 	eventually(t, fmt.Sprintf("%d processes with one stream have %d files less than with two (%d and %d were open before)", n, n, none, apart), func() bool {
 		return apart-none-(openFiles(t, s)-apart) >= n*9/10
 	})

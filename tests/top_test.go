@@ -65,6 +65,13 @@ func (x *topScreen) press(keys string) {
 	}
 }
 
+func (x *topScreen) signal(sig os.Signal) {
+	x.t.Helper()
+	if err := x.cmd.Process.Signal(sig); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 // TestTop: top shows what runs, acts on it, runs attach and logs in its place, and comes back.
 func TestTop(t *testing.T) {
 	t.Parallel()
@@ -100,15 +107,10 @@ func TestTopSignals(t *testing.T) {
 	t.Parallel()
 	x := startTop(t, startServer(t).url)
 	x.await("0 sessions, 0 processes")
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		if err := x.cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-		if sig == syscall.SIGINT {
-			x.press("?")
-			x.await("follow its output")
-		}
-	}
+	x.signal(syscall.SIGINT)
+	x.press("?")
+	x.await("follow its output")
+	x.signal(syscall.SIGTERM)
 	x.await("\x1b[?1049l")
 	if err := x.cmd.Wait(); err != nil {
 		t.Error(err)
