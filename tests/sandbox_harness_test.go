@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // The tests of sandboxes run with a server that is root, and with a server that is an ordinary user. If the tests
@@ -118,7 +118,7 @@ func (w *warden) own(t *testing.T, path string) {
 // needsSandbox skips the test if this machine permits no sandbox to the user of the warden. TestSandboxRefused tests such a machine.
 func (w *warden) needsSandbox(t *testing.T) {
 	t.Helper()
-	testnamespaces.Need(t, w.uid)
+	needs.NewProc(t, w.uid)
 }
 
 // --- policies ---

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,7 +39,7 @@ func withoutUserNamespaces(t *testing.T, w *warden, cmd *exec.Cmd) {
 // inUserNamespace makes a command run as the user of the warden in a new user namespace, after a script with rights there.
 func (w *warden) inUserNamespace(t *testing.T, cmd *exec.Cmd, script string) {
 	t.Helper()
-	testnamespaces.Need(t, os.Geteuid())
+	needs.NewProc(t, os.Geteuid())
 	ids := []syscall.SysProcIDMap{{ContainerID: w.uid, HostID: w.uid, Size: 1}}
 	as := []string{"--inh-caps=-all", "--ambient-caps=-all"}
 	if w.uid != os.Geteuid() {
@@ -169,7 +169,7 @@ func with(params, more obj) obj {
 // tells compares what people are told.
 func (m refusingMachine) tells(t *testing.T, w *warden, enter func(*exec.Cmd)) {
 	info, _ := w.in(t).session(nil).call("server/info", nil)["sandbox"].(obj)
-	if info["available"] != false || num(info["landlock"]) != int64(testnamespaces.LandlockABI()) {
+	if info["available"] != false || num(info["landlock"]) != int64(needs.LandlockABI()) {
 		t.Errorf("server/info: sandbox is %s", jsonText(info))
 	}
 	m.wants(t, "server/info", fmt.Sprint(info["why"]))
@@ -181,7 +181,7 @@ func (m refusingMachine) tells(t *testing.T, w *warden, enter func(*exec.Cmd)) {
 	text := startTroupe(t, enter, "doctor", "--url", w.url)
 	text.exitCode()
 	m.wants(t, "troupe doctor without --json", strings.Join(strings.Fields(text.stdout.String()), " "))
-	if testnamespaces.Probe(w.uid) != nil {
+	if needs.ProbeNewProc(w.uid) != nil {
 		return
 	}
 	// From another machine.
@@ -215,7 +215,7 @@ func TestSandboxAvailable(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := startWarden(t, uid)
-		abi := testnamespaces.LandlockABI()
+		abi := needs.LandlockABI()
 		info, _ := w.in(t).session(nil).call("server/info", nil)["sandbox"].(obj)
 		if _, why := info["why"]; info["available"] != true || why || num(info["landlock"]) != int64(abi) {
 			t.Errorf("server/info: sandbox is %s, and Landlock has ABI %d", jsonText(info), abi)

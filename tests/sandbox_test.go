@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // TestSandbox tries what a confined program must not be able to do, and what it must be able to do, through the real
@@ -205,7 +205,7 @@ var sandboxRows = []struct {
 		}
 		defer fifo.Close()
 		r := y.run(`timeout 20 sh -c 'echo x > $O/fifo'`, nil)
-		testnamespaces.NeedLandlock(y.t, 2) // else the FIFO is open: docs/SANDBOX.md
+		needs.Landlock(y.t, 2) // else the FIFO is open: docs/SANDBOX.md
 		r.wantErrors(eacce)
 		r.wantCode(2, true)
 		var pending int

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // withoutNamespaces is the argv[0] of this test binary as root of a user namespace of its own, without any further namespaces.
@@ -55,7 +55,7 @@ func init() {
 
 // TestTrySandbox: the trial succeeds where a jail does, and leaves no process behind. Without user namespaces, the error names the limit to raise.
 func TestTrySandbox(t *testing.T) {
-	testnamespaces.Need(t, os.Getuid())
+	needs.NewProc(t, os.Getuid())
 	if s := TrySandbox(time.Minute); s.Err != nil {
 		t.Fatal(s.Err)
 	}

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -34,7 +34,7 @@ func asBoth(t *testing.T, test func(t *testing.T)) {
 		return
 	}
 	t.Run("ordinary user", func(t *testing.T) {
-		testnamespaces.Need(t, unusedID)
+		needs.NewProc(t, unusedID)
 		dir, err := os.MkdirTemp("/tmp", "child-test-")
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func inJail(spec Spec) Spec {
 // jailed starts spec, which needs namespaces.
 func jailed(t *testing.T, h *Host, spec Spec) *watched {
 	t.Helper()
-	testnamespaces.Need(t, os.Getuid())
+	needs.NewProc(t, os.Getuid())
 	w, err := tryStart(t, h, spec, 1<<20)
 	if err != nil {
 		t.Fatal(err)

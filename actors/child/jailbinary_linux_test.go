@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -77,7 +77,7 @@ func TestJailKeepsItsBinary(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				testnamespaces.Need(t, int(uid))
+				needs.NewProc(t, int(uid))
 				cmd := exec.Command(path, "-test.run=^TestJailKeepsItsBinary$", "-test.v", "-test.timeout=2m")
 				cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR="+dir, "CHILD_TEST_BINARY="+how)
 				if uid != uint32(os.Geteuid()) {

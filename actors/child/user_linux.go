@@ -20,19 +20,19 @@ import (
 // exec. The parent can do nothing then: setting limits of another user's process takes
 // CAP_SYS_RESOURCE, and vfork(2) would make the server's own memory undumpable.
 
-// needs are the capabilities of a server that starts a child as another user: CAP_KILL ends the child,
+// becoming are the capabilities of a server that starts a child as another user: CAP_KILL ends the child,
 // and CAP_CHOWN gives the child its terminal and pipes.
-var needs = []struct {
+var becoming = []struct {
 	bit  uint
 	name string
 }{
 	{unix.CAP_SETUID, "CAP_SETUID"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_KILL, "CAP_KILL"}, {unix.CAP_CHOWN, "CAP_CHOWN"},
 }
 
-// dropAmbient keeps the capabilities in needs from children of this thread that do not change their user. A child
+// dropAmbient keeps the capabilities in becoming from children of this thread that do not change their user. A child
 // inherits only ambient capabilities; the thread itself keeps the capabilities.
 func dropAmbient() {
-	for _, need := range needs {
+	for _, need := range becoming {
 		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, uintptr(need.bit), 0, 0) // fails before Linux 4.3, which has none
 	}
 }
@@ -44,7 +44,7 @@ func mayBecome(u *User) error {
 		return fmt.Errorf("%w %s: capget: %w", ErrUser, u.Name, err)
 	}
 	var lacks []string
-	for _, need := range needs {
+	for _, need := range becoming {
 		if data[0].Effective&(1<<need.bit) == 0 {
 			lacks = append(lacks, need.name)
 		}

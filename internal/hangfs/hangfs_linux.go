@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,15 +54,12 @@ type FS struct {
 // is a directory; the others are executable. Without the right to mount the test is skipped.
 func Mount(t testing.TB, files map[string]string) *FS {
 	t.Helper()
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skip("no FUSE here: ", err)
-	}
+	fd := needs.FUSE(t)
 	f := &FS{Dir: t.TempDir(), t: t}
 	options := "fd=" + strconv.Itoa(fd) + ",rootmode=40000,user_id=0,group_id=0,allow_other"
 	if err := unix.Mount("hangfs", f.Dir, "fuse", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		unix.Close(fd)
-		t.Skip("no mount(2) here: ", err)
+		t.Fatal("mount: ", err)
 	}
 	dev := os.NewFile(uintptr(fd), "/dev/fuse")
 	defer dev.Close()
@@ -75,7 +73,7 @@ func Mount(t testing.TB, files map[string]string) *FS {
 	out, _ := server.StdoutPipe()
 	f.ask, f.say = in, bufio.NewReader(out)
 	runtime.LockOSThread() // the server ends with the thread
-	err = server.Start()
+	err := server.Start()
 	f.server = server
 	t.Cleanup(func() {
 		defer runtime.UnlockOSThread()

@@ -20,8 +20,8 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/files"
 	"github.com/b6f6fdd7/troupe/actors/files/remote"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/rules"
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -36,7 +36,7 @@ type jailed struct {
 // newJailed skips the test if the system permits no namespaces. hidden are names of files of the server.
 func newJailed(t testing.TB, hidden ...string) *jailed {
 	t.Helper()
-	testnamespaces.Need(t, os.Getuid())
+	needs.NewProc(t, os.Getuid())
 	dir, err := os.MkdirTemp("/var/tmp", "files-in-a-jail-") // not below /tmp, which sandboxes may write
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })

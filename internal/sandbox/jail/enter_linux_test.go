@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
 )
 
 // The tests of enter run the test binary again, in the namespaces of a jail. It enters the view, gives up its capabilities, and
@@ -319,7 +319,7 @@ func probeCommand(host bool) *exec.Cmd {
 // inspect runs the inspection as the user and returns what the probe saw. The stdin may be nil.
 func inspect(t testing.TB, uid int, in inspection, stdin *os.File) facts {
 	t.Helper()
-	testnamespaces.Need(t, uid)
+	needs.NewProc(t, uid)
 	question, err := os.CreateTemp("", "question")
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
 )
 
 // These tests run this test binary again, as a jail and its program, with the argv[0] lockTest.
@@ -488,9 +488,9 @@ func (r results) want(t *testing.T, want results) {
 // namespaces skips the test if the users of eachUser get no namespaces here.
 func namespaces(t *testing.T) {
 	t.Helper()
-	testnamespaces.Need(t, os.Getuid())
+	needs.NewProc(t, os.Getuid())
 	if os.Getuid() == 0 && !testing.Short() {
-		testnamespaces.Need(t, ordinary)
+		needs.NewProc(t, ordinary)
 	}
 }
 
@@ -510,7 +510,7 @@ func eachUser(t *testing.T, do func(*testing.T, int)) {
 // TestLock: a program with every layer, but for the mounts, fails in every attempt.
 func TestLock(t *testing.T) {
 	namespaces(t)
-	testnamespaces.NeedLandlock(t, 6)
+	needs.Landlock(t, 6)
 	always := results{
 		"CapInh": noCaps, "CapPrm": noCaps, "CapEff": noCaps, "CapBnd": noCaps, "CapAmb": noCaps, "NoNewPrivs": "1", "Seccomp": "2",
 		"filter of the threads of the jail": "", "capabilities of the threads of the jail": "", "end": "",
@@ -595,7 +595,7 @@ func TestLockOnly(t *testing.T) {
 					"socket inet": "EPERM", "socket unix datagram": "EPERM", "connect abstract": "EPERM",
 					"pidfd_getfd": "EPERM", "process_vm_writev": "EPERM", "ptrace attach 1": "EPERM",
 				})
-				testnamespaces.NeedLandlock(t, 6)
+				needs.Landlock(t, 6)
 				got.want(t, results{"/proc/same/mem": "refused", "/proc/same/fd/0": "refused", "/proc/same/root": "refused"})
 			})
 		}
@@ -628,7 +628,7 @@ func foreignCall() {
 
 // TestLandlockScopes: without any namespace, the rules alone keep a process from signals and abstract sockets outside.
 func TestLandlockScopes(t *testing.T) {
-	testnamespaces.NeedLandlock(t, 6)
+	needs.Landlock(t, 6)
 	for _, net := range []bool{false, true} {
 		c := newRig(t, os.Getuid())
 		c.Stage, c.Network = "scopes", net
@@ -645,7 +645,7 @@ func TestLandlockScopes(t *testing.T) {
 // TestLockThread: a thread is locked while the others are not, and serves files by its descriptors.
 func TestLockThread(t *testing.T) {
 	namespaces(t)
-	testnamespaces.NeedLandlock(t, 2)
+	needs.Landlock(t, 2)
 	c := newRig(t, os.Getuid())
 	c.Stage = "thread"
 	out, err := os.CreateTemp(t.TempDir(), "out")
@@ -665,7 +665,7 @@ func TestLockThread(t *testing.T) {
 
 // TestLockRefusesLink: a link in the place of a writable path makes an error, and no rule for its target.
 func TestLockRefusesLink(t *testing.T) {
-	testnamespaces.NeedLandlock(t, 2)
+	needs.Landlock(t, 2)
 	c := newRig(t, os.Getuid())
 	p := c.plan()
 	must(os.Rename(c.Work, c.Work+"2"))

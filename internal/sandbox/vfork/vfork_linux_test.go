@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/b6f6fdd7/troupe/internal/testnamespaces"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 func wait(t testing.TB, pid int) (ws syscall.WaitStatus) {
@@ -64,7 +64,7 @@ func TestStart(t *testing.T) {
 }
 
 func TestStartInNamespaces(t *testing.T) {
-	testnamespaces.Need(t, os.Getuid())
+	needs.NewProc(t, os.Getuid())
 	out := run(t, Attr{Umask: -1, Namespaces: namespaces, Session: true, DeathSignal: true, Ambient: 1 << unix.CAP_SYS_ADMIN},
 		`echo $$; grep -E 'Cap(Prm|Amb)' /proc/self/status`)
 	if want := "1\nCapPrm:\t0000000000200000\nCapAmb:\t0000000000200000\n"; out != want {
@@ -157,7 +157,7 @@ func TestReadOnly(t *testing.T) {
 	if err := os.WriteFile(name, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	testnamespaces.Need(t, os.Getuid())
+	needs.NewProc(t, os.Getuid())
 	fd, err := ReadOnly(name)
 	if err != nil {
 		t.Fatal(err)

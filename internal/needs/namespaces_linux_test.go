@@ -1,4 +1,4 @@
-package testnamespaces
+package needs
 
 import (
 	"os"
@@ -10,22 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const withNone = "TESTNAMESPACES_NONE"
+const withNone = "NEEDS_NO_NAMESPACES"
 
-// TestProbe: what util-linux can do, the probe can, too. In a user namespace that permits no further ones, the probe fails.
-func TestProbe(t *testing.T) {
+// TestProbeNewProc: what util-linux can do, the probe can, too. In a user namespace that permits no further ones, the probe fails.
+func TestProbeNewProc(t *testing.T) {
 	if os.Getenv(withNone) != "" {
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := Probe(os.Getuid()); err == nil || !strings.Contains(err.Error(), "no space left") {
+		if err := ProbeNewProc(os.Getuid()); err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("without user namespaces the probe says %v", err)
 		}
 		return
 	}
-	if _, err := exec.LookPath("unshare"); err != nil {
-		t.Skip(err)
-	}
+	Program(t, "unshare")
 	const other = 64309
 	uids := map[int]*syscall.Credential{os.Getuid(): nil}
 	if os.Getuid() == 0 {
@@ -35,12 +33,12 @@ func TestProbe(t *testing.T) {
 		cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--mount-proc", "true")
 		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: credential}
 		out, want := cmd.CombinedOutput()
-		if err := Probe(uid); (err == nil) != (want == nil) {
+		if err := ProbeNewProc(uid); (err == nil) != (want == nil) {
 			t.Errorf("user %d: the probe says %v, and unshare(1) %v %s", uid, err, want, out)
 		}
 	}
-	Need(t, os.Getuid())
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbe$")
+	NewProc(t, os.Getuid())
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeNewProc$")
 	cmd.Env = append(os.Environ(), withNone+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
