@@ -1,8 +1,9 @@
 // Suite runs `go test` and tells by chance from broken: a test that is red runs again, alone.
 //
-//	go run ./tests/suite [FLAG…] PACKAGE…
+//	go run ./tests/suite [-slow] [FLAG…] PACKAGE…
 //
-// Each FLAG is one of go test, in one word (-race, -tags=slow, -timeout=20m). A test that turns red is repeated alone, up to twice.
+// With -slow, only the tests in files with the build tag slow run; without, all others.
+// Each FLAG is one of go test, in one word (-race, -timeout=20m). A test that turns red is repeated alone, up to twice.
 // Suite exits with 1 if a test is red three times, if more than five are red in the first run, or if a package does not build.
 // Otherwise the last lines name each test that was red at first and green later, with the output of all of its runs: its fault
 // is mended before other work begins.
@@ -27,16 +28,28 @@ const attempts, maxRed = 3, 5
 
 func main() {
 	var flags, packages []string
+	slow := false
 	for _, arg := range os.Args[1:] {
-		if strings.HasPrefix(arg, "-") {
+		switch {
+		case arg == "-slow":
+			slow = true
+		case strings.HasPrefix(arg, "-"):
 			flags = append(flags, arg)
-		} else {
+		default:
 			packages = append(packages, arg)
 		}
 	}
 	if len(packages) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: suite [FLAG…] PACKAGE…, with the flags of go test, each in one word (-tags=slow)")
+		fmt.Fprintln(os.Stderr, "usage: suite [-slow] [FLAG…] PACKAGE…, with the flags of go test, each in one word (-timeout=20m)")
 		os.Exit(2)
+	}
+	if slow {
+		pattern, of, err := slowTests(packages)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "suite:", err)
+			os.Exit(2)
+		}
+		flags, packages = append(flags, "-tags=slow", "-run="+pattern), of
 	}
 	s := suite{out: os.Stdout, test: func(args []string, each func(event)) error { return goTest(append(flags, args...), each) }}
 	if !s.run(packages) {

@@ -109,7 +109,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestReal: with the real `go test`, a test that fails in its first run is green for suite, and named.
+// TestReal: with the real `go test`, a test that fails in its first run is green for suite, and named. With -slow, only the tests
+// with the build tag slow run.
 func TestReal(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -124,6 +125,16 @@ func TestByChance(t *testing.T) {
 
 func TestPasses(t *testing.T) {}
 `,
+		"slow_test.go": `//go:build slow
+
+package m
+
+import "testing"
+
+func TestMain(m *testing.M) { m.Run() }
+
+func TestSlow(t *testing.T) {}
+`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -133,15 +144,23 @@ func TestPasses(t *testing.T) {}
 	if out, err := exec.Command("go", "build", "-o", suite, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for i, named := range []bool{true, false} {
-		cmd := exec.Command(suite, "-count=1", "./...")
+	for i, c := range []struct {
+		args   []string
+		named  bool
+		counts string
+	}{
+		{[]string{"-count=1", "./..."}, true, "2 passed, 0 failed, 0 skipped"},
+		{[]string{"-count=1", "./..."}, false, "2 passed, 0 failed, 0 skipped"},
+		{[]string{"-slow", "-count=1", "./..."}, false, "1 passed, 0 failed, 0 skipped"},
+	} {
+		cmd := exec.Command(suite, c.args...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.HasSuffix(string(out), "\ntests: 2 passed, 0 failed, 0 skipped\n") {
+		if err != nil || !strings.HasSuffix(string(out), "\ntests: "+c.counts+"\n") {
 			t.Errorf("run %d: %v\n%s", i+1, err, out)
 		}
-		if strings.Contains(string(out), "== TestByChance of m is red, and green when repeated\n") != named {
-			t.Errorf("run %d: names the test: %v, want %v\n%s", i+1, !named, named, out)
+		if strings.Contains(string(out), "== TestByChance of m is red, and green when repeated\n") != c.named {
+			t.Errorf("run %d: names the test: %v, want %v\n%s", i+1, !c.named, c.named, out)
 		}
 	}
 }
