@@ -186,7 +186,7 @@ var troupeBinary = sync.OnceValues(func() (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // servers run as other users, too
 		return "", err
 	}
-	args := []string{"build", "-o", filepath.Join(dir, "troupe")}
+	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(dir, "troupe")}
 	if underRace() {
 		args = append(args, "-race")
 	}

@@ -111,7 +111,7 @@ func try(p probe) error {
 	if p.uid == os.Getuid() {
 		return run(namespaces(p.init))
 	}
-	own, err := os.Open("/proc/self/exe") // its path is often one that only its builder may follow
+	own, err := os.Open("/proc/self/exe") // the user may lack access to its path
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 const withNone = "NEEDS_NO_NAMESPACES"
 
-// TestProbeNewProc: what util-linux can do, the probe can, too. In a user namespace that permits no further ones, the probe fails.
+// TestProbeNewProc: the probe agrees with unshare(1) of util-linux. In a user namespace that permits no further ones, the probe fails.
 func TestProbeNewProc(t *testing.T) {
 	if os.Getenv(withNone) != "" {
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {

@@ -1,5 +1,5 @@
-// Package needs is how a test asks for what not every machine has: root, mounts, cgroups, namespaces, a program.
-// A test asks by what the test needs, never by who runs it or where:
+// Package needs lets a test ask for features that some machines lack: root, mounts, cgroups, namespaces, a program.
+// A test names the feature, never the user or the place of its run:
 //
 //	needs.Root(t)
 //	dir := needs.Cgroup(t, "pids")
@@ -77,8 +77,8 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
-// Feature ends a test of something that only some kernels and filesystems have, after the test has tried it: err is what the
-// test got. A nil err goes on.
+// Feature ends a test of a feature that only some kernels and filesystems have. The test has tried the feature and got err.
+// A nil err goes on.
 func Feature(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
