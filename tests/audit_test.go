@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
@@ -210,7 +211,7 @@ func TestAudit(t *testing.T) {
 
 // TestAuditUsers: the record says as whom a program was to run, before it runs.
 func TestAuditUsers(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	r := newRecord(t)
 	s := startServer(t, "--audit", r.path, "--users-file", usersFile(t, "* default nobody\n* "+stranger+" @server 4294967295\n"))
 	r.want(`{"event":"server.start","version":"devel","pid":0,"listen":"` + s.url + `","auditFull":"refuse"}`)
@@ -248,10 +249,11 @@ func TestAuditFull(t *testing.T) {
 	for _, mode := range []string{"refuse", "continue"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
+			needs.Mount(t)
 			r := newRecord(t)
 			dir := filepath.Dir(r.path)
 			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-				t.Skip("no file system can be mounted here: ", err)
+				t.Fatal(err)
 			}
 			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 			s := startServer(t, "--audit", r.path, "--audit-full", mode)

@@ -561,13 +561,13 @@ func TestMergeStderr(t *testing.T) {
 	start := func(id string, merge bool) {
 		startAll(c, id, n, obj{"argv": []string{"/bin/sleep", token}, "mergeStderr": merge})
 	}
-	none := openFiles(t, s)
+	none := s.openFiles()
 	start("apart", false)
-	apart := openFiles(t, s)
+	apart := s.openFiles()
 	start("merged", true)
 	// Other descriptors are open for a moment.
 	eventually(t, fmt.Sprintf("%d processes with one stream have %d files less than with two (%d and %d were open before)", n, n, none, apart), func() bool {
-		return apart-none-(openFiles(t, s)-apart) >= n*9/10
+		return apart-none-(s.openFiles()-apart) >= n*9/10
 	})
 	c.call("session/close", obj{})
 	wantNoKin(t, "after session/close", token)

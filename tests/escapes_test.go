@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,10 +34,7 @@ func openDir(t *testing.T) string {
 // install copies a program into dir.
 func install(t *testing.T, dir, program string, mode os.FileMode) string {
 	t.Helper()
-	program, err := exec.LookPath(program)
-	if err != nil {
-		t.Skip(err)
-	}
+	program = needs.Program(t, program)
 	data, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +52,7 @@ func install(t *testing.T, dir, program string, mode os.FileMode) string {
 // startAsNobody starts a server as an ordinary user.
 func startAsNobody(t *testing.T, dir string, args ...string) *server {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can start a server as another user")
-	}
+	needs.Root(t)
 	bin, err := troupeBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -68,30 +64,11 @@ func startAsNobody(t *testing.T, dir string, args ...string) *server {
 	}, args...)
 }
 
-// cgroup2Root returns the mount point of cgroup v2.
-func cgroup2Root(t *testing.T) string {
-	t.Helper()
-	mounts, err := os.ReadFile("/proc/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); f[2] == "cgroup2" && unix.Access(f[1]+"/cgroup.procs", unix.W_OK) == nil {
-			return f[1]
-		}
-	}
-	t.Skip("no cgroup v2 that can be written to")
-	return ""
-}
-
 // TestLeaverOfItsCgroup: a program that moves to another cgroup, as root may, still ends with its
 // session or process.
 func TestLeaverOfItsCgroup(t *testing.T) {
 	t.Parallel()
-	if !cgroupsOffered(t) {
-		t.Skip("no cgroup v2 that can be written to")
-	}
-	leave := `echo $BASHPID >` + cgroup2Root(t) + `/cgroup.procs || exit 9; `
+	leave := `echo $BASHPID >` + needs.Cgroup(t) + `/cgroup.procs || exit 9; `
 	s := startServer(t, "--containment", "cgroup", "--closed-retention", "300ms")
 	for _, l := range []litter{
 		{name: "leader", script: leave + `sleep $0; :`, sleepers: 1},
@@ -241,7 +218,7 @@ func TestStrays(t *testing.T) {
 	eachContainment(t, func(t *testing.T, containment string) {
 		leave := "ulimit -S -x 5; "
 		if containment == "cgroup" {
-			leave += "echo $$ >" + cgroup2Root(t) + "/cgroup.procs; "
+			leave += "echo $$ >" + needs.Cgroup(t) + "/cgroup.procs; "
 		}
 		l := litter{name: "stray", script: `(setsid env -i /bin/bash -c '` + leave + `exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`, sleepers: 2}
 		s := startServer(t, "--containment", containment)

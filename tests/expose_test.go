@@ -9,16 +9,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
 // TestExpose does what docs/EXPOSE.md says: the commands in blocks marked sh, and the command of the systemd unit. The
 // server has a loopback address and the user nobody, and the programs have users of the test.
 func TestExpose(t *testing.T) {
-	asRoot(t)
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip(err)
-	}
+	needs.Root(t)
+	needs.Program(t, "openssl")
 	text, err := os.ReadFile("../docs/EXPOSE.md")
 	if err != nil {
 		t.Fatal(err)

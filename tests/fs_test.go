@@ -207,7 +207,7 @@ func TestFilesNotWritten(t *testing.T) {
 	if code, text := c.callError("fs/writeFile", obj{"path": fileURI(path), "dataBase64": b64(strings.Repeat("x", 200_000))}); code != -32603 || text != tooLarge {
 		t.Errorf("fs/writeFile: %d %s", code, text)
 	}
-	open := openFiles(t, s)
+	open := s.openFiles()
 	var asked []int64
 	ask := func(method string, params obj) {
 		params["handleId"] = "h"
@@ -232,7 +232,7 @@ func TestFilesNotWritten(t *testing.T) {
 		t.Errorf("answers %q, want %q", got, want)
 	}
 	c.call("fs/writeFile", obj{"path": fileURI(dir, "small"), "dataBase64": b64("new")})
-	eventually(t, fmt.Sprintf("no more files are open than the %d before", open), func() bool { return openFiles(t, s) <= open })
+	eventually(t, fmt.Sprintf("no more files are open than the %d before", open), func() bool { return s.openFiles() <= open })
 	entries, err := os.ReadDir(dir)
 	if data, readErr := os.ReadFile(path); len(entries) != 2 || string(data) != "old" || err != nil || readErr != nil {
 		t.Errorf("there are %v, the file has %d bytes; %v, %v", entries, len(data), err, readErr)
@@ -464,7 +464,7 @@ func TestFilesOfConnections(t *testing.T) {
 	c := s.session(nil)
 	c.call("fs/open", obj{"handleId": "w", "path": fileURI(dir, "a"), "mode": "replace"})
 	c.call("fs/writeBlock", obj{"handleId": "w", "offset": 0, "chunk": b64("half")})
-	files := openFiles(t, s)
+	files := s.openFiles()
 	o := s.observe(c.sessionID, nil)
 	for method, params := range map[string]obj{
 		"fs/writeFile":       {"path": fileURI(dir, "o"), "dataBase64": ""},
@@ -482,7 +482,7 @@ func TestFilesOfConnections(t *testing.T) {
 	}
 	o.hangUp()
 	c.cutRST()
-	eventually(t, "the file of a connection that has ended to be closed", func() bool { return openFiles(t, s) < files })
+	eventually(t, "the file of a connection that has ended to be closed", func() bool { return s.openFiles() < files })
 	eventually(t, "nothing is left behind", func() bool {
 		entries, err := os.ReadDir(dir)
 		return err == nil && len(entries) == 0
@@ -506,21 +506,6 @@ func (c *conn) told(watch int64) (n int) {
 func (c *conn) awaitTold(watch int64, what string) {
 	c.t.Helper()
 	c.awaitFact("fs/missingChanged after "+what, func() bool { return c.told(watch) > 0 })
-}
-
-// inotifies counts the server's instances of inotify.
-func inotifies(t testing.TB, s *server) (n int) {
-	t.Helper()
-	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err == nil && strings.Contains(target, "inotify") {
-			n++
-		}
-	}
-	return n
 }
 
 // TestWatchMissing: a watch notifies once, when one of its paths appears or disappears.
@@ -558,16 +543,18 @@ func TestWatchMissing(t *testing.T) {
 	}
 	observer := s.observe(owner.sessionID, nil)
 	s.packed = true
+	one := 0
 	for _, c := range []*conn{owner, observer, s.session(nil)} {
 		watch(c, 1, obj{"missing": uris("none", "a/b/c/d"), "present": nil})
 		watch(c, 2, obj{"missing": uris("place")})
 		watch(c, 3, obj{"missing": uris("none"), "present": uris("gone"), "sandbox": nil})
 		watch(c, 4, obj{"missing": []string{}, "present": fileURI(dir, "one")})
 		watch(c, 1<<62, obj{"missing": uris("none")})
+		if one == 0 {
+			one = s.openFiles()
+		}
 	}
-	if n := inotifies(t, s); n != 1 {
-		t.Errorf("%d instances of inotify for three connections, want one", n)
-	}
+	eventually(t, "three connections share one instance of inotify", func() bool { return s.openFiles() <= one })
 	all := func(id int64, what string) {
 		t.Helper()
 		owner.awaitTold(id, what)
@@ -683,11 +670,17 @@ func TestWatchMissingRefuses(t *testing.T) {
 	}
 }
 
-// endWatches ends the connections of watches, the first one last, and wants nothing to be left in the server.
-// Meanwhile it makes the file that the last connection watches, and told waits for the notification. before
-// is how many files the server had open without watches.
-func endWatches(t *testing.T, s *server, before int, conns []*conn, file string, told func(last *conn)) {
+// endWatches makes connections with watches and ends them, the first one last, and wants nothing to be left in the server.
+// Meanwhile it makes the file that the last connection watches, and told waits for the notification.
+func endWatches(t *testing.T, s *server, connect func() *conn, file string, told func(last *conn)) {
 	t.Helper()
+	none := s.openFiles()
+	conns := []*conn{connect()}
+	one := s.openFiles()
+	for range 19 {
+		conns = append(conns, connect())
+	}
+	eventually(t, "the watches share one instance of inotify", func() bool { return s.openFiles() <= one })
 	last := conns[0]
 	for i, c := range conns[1:] {
 		if i%2 == 0 {
@@ -696,15 +689,12 @@ func endWatches(t *testing.T, s *server, before int, conns []*conn, file string,
 			c.close()
 		}
 	}
-	if n := inotifies(t, s); n != 1 {
-		t.Errorf("%d instances of inotify while there are watches, want one", n)
-	}
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	told(last)
 	last.cutFIN()
-	eventually(t, "no instance of inotify is left, nor another file", func() bool { return inotifies(t, s) == 0 && openFiles(t, s) <= before })
+	eventually(t, "no instance of inotify is left, nor another file", func() bool { return s.openFiles() <= none })
 }
 
 // TestWatchMissingEnds: a connection's watches end with the connection, and leave nothing in the
@@ -714,15 +704,13 @@ func TestWatchMissingEnds(t *testing.T) {
 	dir := t.TempDir()
 	s := startServer(t)
 	s.session(nil).call("fs/readDirectory", obj{"path": fileURI(dir)})
-	before := openFiles(t, s)
-	var conns []*conn
-	for range 20 {
+	watching := func() *conn {
 		c := s.session(nil)
 		c.call("fs/watchMissing", obj{"watchId": 1, "missing": []string{fileURI(dir, "none"), fileURI(dir, "a/b")}})
 		c.request("fs/watchMissing", obj{"watchId": 2, "missing": []string{fileURI(dir, "c")}}) // the cut may come while this watch begins
-		conns = append(conns, c)
+		return c
 	}
-	endWatches(t, s, before, conns, filepath.Join(dir, "c"), func(last *conn) { last.awaitTold(2, "others have ended") })
+	endWatches(t, s, watching, filepath.Join(dir, "c"), func(last *conn) { last.awaitTold(2, "others have ended") })
 }
 
 // TestWatchMissingRaces: a file that appears while its watch begins is notified, even if its

@@ -41,6 +41,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/slots"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
@@ -326,6 +328,26 @@ func procNumber(t testing.TB, pid int, field string) int64 {
 	return n
 }
 
+// descriptors returns how many descriptors the program has open. Only CAP_SYS_PTRACE permits listing those of a process that is not
+// dumpable, as servers are. Everybody may know their number: since Linux 6.2 it is the size of the directory.
+func (p *program) descriptors() int {
+	p.t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	info, err := os.Stat(dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if info.Size() > 0 {
+		return int(info.Size())
+	}
+	needs.Descriptors(p.t)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return len(fds)
+}
+
 // server is a running `troupe serve`.
 type server struct {
 	*program
@@ -397,6 +419,29 @@ func (s *server) stop() {
 	if code := s.exitCode(); code != 0 {
 		s.t.Errorf("after SIGTERM the server exited with %d, want 0; its stderr:\n%s", code, s.stderr)
 	}
+}
+
+// openFiles returns how many descriptors the server has open, without those of TCP connections to the server.
+func (s *server) openFiles() int {
+	s.t.Helper()
+	files := s.descriptors()
+	_, port, found := strings.Cut(s.url, "ws://127.0.0.1:")
+	n, err := strconv.ParseUint(port, 10, 16)
+	if !found || err != nil {
+		s.t.Fatalf("the connections of %s cannot be counted", s.url)
+	}
+	sockets, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	local := fmt.Sprintf("0100007F:%04X", n)
+	for line := range strings.Lines(string(sockets)) {
+		// A socket that no process has open has the inode 0: its connection awaits accept(2), or has been closed.
+		if f := strings.Fields(line); f[1] == local && f[9] != "0" {
+			files--
+		}
+	}
+	return files
 }
 
 // in returns the server for a subtest.

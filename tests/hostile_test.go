@@ -16,6 +16,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
 )
@@ -194,18 +195,6 @@ func spy(t *testing.T, args ...string) []string {
 	return append([]string{path, spyArg}, args...)
 }
 
-// needRoot skips a test that only root can make. In CI such a test must run.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("programs as users need root: run the checks as root")
-	}
-	t.Skip("only root can start programs as other users")
-}
-
 // spied runs a spy and returns its results: for each argument, the ways that got in.
 func spied(t *testing.T, c *conn, params obj, args ...string) map[string][]string {
 	t.Helper()
@@ -247,7 +236,7 @@ func uids(n int) (users []string) {
 // TestHostileProgramAsUser: a program as a user of its own gets into no other process and to no file of
 // the server. Two programs of the same user get into each other, whatever their sessions and identities.
 func TestHostileProgramAsUser(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	dir := openDir(t)
 	users := uids(3)
 	own, shared, other := users[0], users[1], users[2]
@@ -366,7 +355,7 @@ func cgroupOf(t *testing.T, pid int) string {
 	}
 	for line := range strings.Lines(string(text)) {
 		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok && strings.Contains(path, "troupe-") {
-			return cgroup2Root(t) + path
+			return needs.Cgroup(t) + path
 		}
 	}
 	return ""
@@ -375,7 +364,7 @@ func cgroupOf(t *testing.T, pid int) string {
 // TestHostileProgramOfTheServersUser: without users, the server's memory, environment and descriptors are
 // closed to its programs. Everything that belongs to the user is open to them: docs/HOSTILE_PROGRAMS.md.
 func TestHostileProgramOfTheServersUser(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	dir := openDir(t)
 	tokens := filepath.Join(dir, "tokens")
 	if err := os.WriteFile(tokens, []byte("alice token-of-alice-in-plain\nbob token-of-bob-in-plain\n"), 0o600); err != nil {
@@ -404,7 +393,7 @@ func TestHostileProgramOfTheServersUser(t *testing.T) {
 
 // TestFullLog: a program that nobody reads waits, and others go on.
 func TestFullLog(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	user := uids(1)[0]
 	s := startServer(t, "--users-file", usersFile(t, "* "+user))
 	c, other := s.session(nil), s.session(nil)
@@ -438,7 +427,7 @@ func TestFullLog(t *testing.T) {
 // TestForksAsUser: the limit on processes of its user holds a fork bomb, and the end of its session ends
 // the bomb. So does a program that forks and exits again and again.
 func TestForksAsUser(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	perl, err := exec.LookPath("perl")
 	if err != nil {
 		t.Skip(err)
@@ -480,7 +469,7 @@ func TestForksAsUser(t *testing.T) {
 // TestClosedStreams: a program that closes its streams and goes on is still a process, and ends with its
 // session.
 func TestClosedStreams(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	user := uids(1)[0]
 	s := startServer(t, "--users-file", usersFile(t, "* "+user))
 	for name, tty := range map[string]bool{"pipes": false, "terminal": true} {
@@ -514,7 +503,7 @@ func TestClosedStreams(t *testing.T) {
 // troupe run without a character that a terminal obeys. On the wire, names stay as they are: whoever prints
 // them must escape them.
 func TestNamesControlNoTerminal(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	const evil = "\x1b[2J\x1b]0;title\x07\x7f\u009b31m\u202eevil"
 	user := uids(1)[0]
 	audit := filepath.Join(t.TempDir(), "audit")

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
@@ -124,25 +125,12 @@ func eachContainment(t *testing.T, test func(t *testing.T, containment string)) 
 	for _, containment := range []string{"cgroup", "marker", "group"} {
 		t.Run(containment, func(t *testing.T) {
 			t.Parallel()
-			if containment == "cgroup" && !cgroupsOffered(t) {
-				t.Skip("no cgroup v2 that can be written to")
+			if containment == "cgroup" {
+				needs.Cgroup(t)
 			}
 			test(t, containment)
 		})
 	}
-}
-
-// cgroupsOffered asks a server, because a server must not later change its containment silently.
-func cgroupsOffered(t *testing.T) bool {
-	t.Helper()
-	p := startTroupe(t, nil, "serve", "--listen", "ws://127.0.0.1:0", "--containment", "cgroup")
-	p.stdout.await(factTimeout, func() bool { return strings.Contains(string(p.stdout.data), "\n") || p.hasEnded() })
-	if p.hasEnded() {
-		return false
-	}
-	p.signal(syscall.SIGTERM)
-	p.exitCode()
-	return true
 }
 
 func (p *program) hasEnded() bool {
@@ -387,7 +375,7 @@ func TestServerKilled(t *testing.T) {
 		all := litters
 		if containment == "cgroup" {
 			all = append(slices.Clone(all), litter{name: "leaver of its cgroup", sleepers: 2,
-				script: `(setsid env -i /bin/sh -c 'echo $$ >` + cgroup2Root(t) + `/cgroup.procs && exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`})
+				script: `(setsid env -i /bin/sh -c 'echo $$ >` + needs.Cgroup(t) + `/cgroup.procs && exec /bin/sleep $0 <&- >&- 2>&-' $0 &); sleep $0; :`})
 		}
 		for _, l := range all {
 			p, token := l.drop(t, c)

@@ -178,7 +178,7 @@ func TestLimitsRefused(t *testing.T) {
 		c := s.session(nil)
 		token := newToken(t)
 		c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()
-		files, cgroups := openFiles(t, s), cgroupTree(t, s)
+		files, cgroups := s.openFiles(), cgroupTree(t, s)
 		for i := range 20 {
 			for _, test := range []struct {
 				limits obj
@@ -213,7 +213,7 @@ func TestLimitsRefused(t *testing.T) {
 			}
 		}
 		awaitNoZombies(t, s)
-		eventually(t, "no more files are open than before", func() bool { return openFiles(t, s) <= files })
+		eventually(t, "no more files are open than before", func() bool { return s.openFiles() <= files })
 		if code, _ := c.start("p", obj{"argv": sh("exit 4"), "limits": obj{"nofile": 50}}).awaitClosed(); code != 4 {
 			t.Errorf("under the id that was refused: exit code %d, want 4", code)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // policyFile is the file of --policy-file.
@@ -614,7 +615,7 @@ func TestPolicyOfFiles(t *testing.T) {
 // TestPolicyOfUsers: the policy binds programs of other users, who can see neither its file nor its links.
 func TestPolicyOfUsers(t *testing.T) {
 	t.Parallel()
-	asRoot(t)
+	needs.Root(t)
 	closed := realDir(t)
 	if err := os.Chmod(closed, 0o700); err != nil {
 		t.Fatal(err)

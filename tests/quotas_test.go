@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,14 +25,6 @@ func twoIdentities(t *testing.T, flags ...string) (s *server, bob *conn, echo fu
 		p.write(line + "\n")
 		p.awaitOutput("pty", line+"\r\n"+line+"\r\n") // the terminal echoes, and then cat
 	}
-}
-
-func (p *program) descriptors() int {
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return len(fds)
 }
 
 // TestConnectionsOfOthers: a storm of connections beyond the limit of an identity gets HTTP 503, and

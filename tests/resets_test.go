@@ -168,11 +168,7 @@ func TestResets(t *testing.T) {
 				t.Fatalf("the server is not at rest: %s", jsonText(info))
 			}
 		}
-		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return num(info["goroutines"]), len(fds)
+		return num(info["goroutines"]), s.descriptors()
 	}
 	goroutines, descriptors := rest()
 	n := *resetsFlag

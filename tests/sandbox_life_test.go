@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // TestSandboxLife: what a server does for a program, it does for a confined program, too.
@@ -486,7 +488,7 @@ func stoppedTree(pid int) bool {
 
 // TestSandboxOnTmpfs: a workspace may be a mount itself. The server has a mount namespace of its own.
 func TestSandboxOnTmpfs(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // TestSandboxPaths: entries of every form mean the same to the server as to the kernel.
@@ -119,7 +121,7 @@ func TestSandboxDirectoryIsNoDescriptor(t *testing.T) {
 
 // TestSandboxKernelMounts: the /proc and /sys of a chroot in a workspace are no way out.
 func TestSandboxKernelMounts(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)

@@ -25,7 +25,7 @@ var refusingMachines = []refusingMachine{
 	{"no user namespaces", withoutUserNamespaces, "namespaces", "no space left on device",
 		"/proc/sys/user/max_user_namespaces is 0, so there can be no namespaces: raise it, such as with sysctl -w user.max_user_namespaces="},
 	{"covered proc", func(t *testing.T, w *warden, cmd *exec.Cmd) {
-		asRoot(t)
+		needs.Root(t)
 		w.afterMounts(t, cmd, `mount -t tmpfs none /proc/sys`, "")
 	}, "new /proc", "operation not permitted", "something is mounted over parts of /proc"},
 }

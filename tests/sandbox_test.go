@@ -579,7 +579,7 @@ func hasChild(parent int, name string) bool {
 // TestSandboxSubmounts is row 30: what is mounted below a directory is as writable as the directory. The server has a
 // mount namespace of its own, where the test may mount.
 func TestSandboxSubmounts(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)

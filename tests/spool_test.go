@@ -179,7 +179,7 @@ func TestSpoolEnds(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	other := s.session(nil)
-	files := openFiles(t, s)
+	files := s.openFiles()
 	want, script := counting(400_000)
 	for range 2 {
 		c := s.session(knowing)
@@ -213,5 +213,5 @@ func TestSpoolEnds(t *testing.T) {
 		c.call("session/close", obj{})
 		eventually(t, "nothing is on disk", func() bool { return spooled(t, other) == 0 })
 	}
-	eventually(t, "no file is open", func() bool { return openFiles(t, s) <= files })
+	eventually(t, "no file is open", func() bool { return s.openFiles() <= files })
 }

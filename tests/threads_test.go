@@ -2,8 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 )
 
@@ -21,7 +19,7 @@ func TestManyAtOnce(t *testing.T) {
 	s := startServer(t)
 	c := s.session(nil)
 	c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()
-	files, before := openFiles(t, s), s.rss()
+	files, before := s.openFiles(), s.rss()
 
 	// The terminal itself echoes typed bytes.
 	token := newToken(t)
@@ -50,7 +48,7 @@ func TestManyAtOnce(t *testing.T) {
 	wantNoKin(t, "once session/close was answered", token)
 	c.awaitClose()
 	again := s.session(nil)
-	eventually(t, "no more files are open than at the start", func() bool { return openFiles(t, s) <= files })
+	eventually(t, "no more files are open than at the start", func() bool { return s.openFiles() <= files })
 	again.call("process/list", obj{})
 }
 
@@ -100,20 +98,4 @@ func writeAll(c *conn, kind string, n int) {
 			c.t.Fatalf("process/write: %v", result)
 		}
 	}
-}
-
-// openFiles counts the server's descriptors of pipes, PTYs and processes, without the descriptors of
-// connections.
-func openFiles(t testing.TB, s *server) (n int) {
-	dir := fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		if target, err := os.Readlink(dir + "/" + entry.Name()); err == nil && !strings.HasPrefix(target, "socket:") {
-			n++
-		}
-	}
-	return n
 }

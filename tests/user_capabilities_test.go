@@ -8,13 +8,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
 // TestUserByCapabilities: a server that is not root, and has the four capabilities that it asks for, starts and ends
 // programs of other users. No program has the capabilities, not even as the user of the server.
 func TestUserByCapabilities(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	dir := openDir(t)
 	users := filepath.Join(dir, "users")
 	if err := os.WriteFile(users, []byte("* @server\n* default "+stranger+"\n"), 0o644); err != nil {

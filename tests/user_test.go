@@ -16,16 +16,11 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // stranger is a user without an entry in the system's database.
 const stranger = "54321:54322"
-
-func asRoot(t testing.TB) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start programs as other users")
-	}
-}
 
 // usersFile returns the path of a file for --users-file.
 func usersFile(t testing.TB, text string) string {
@@ -81,7 +76,7 @@ func TestUmaskAndNoNewPrivs(t *testing.T) {
 
 // TestNoNewPrivsByPolicy: the policy decides for all programs of an identity, at each run.
 func TestNoNewPrivsByPolicy(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	const nnp = `grep NoNewPrivs /proc/self/status | tr -d '\t'`
 	users := usersFile(t, "* default @server\n* "+stranger)
 	c := startServer(t, "--users-file", users).session(nil)
@@ -98,7 +93,7 @@ func TestNoNewPrivsByPolicy(t *testing.T) {
 
 // TestNoNewPrivsGainsNothing: a set-user-ID program of root stays the user.
 func TestNoNewPrivsGainsNothing(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	dir := t.TempDir()
 	openTo(t, dir)
 	suid := install(t, dir, "id", os.ModeSetuid|0o755)
@@ -118,7 +113,7 @@ func openTo(t testing.TB, dir string) {
 
 // TestUser: a program has the user's ids, groups and permissions, and nothing of the server's.
 func TestUser(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	s := startServer(t, "--users-file", usersFile(t, "* default @server\n* "+stranger+" 54321 54329:54329 nobody daemon"))
 	c := s.session(nil)
 	const ids = "Uid: 54321 54321 54321 54321\nGid: 54322 54322 54322 54322\nGroups:\nCapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 0"
@@ -262,7 +257,7 @@ func TestUser(t *testing.T) {
 
 // TestUsersPolicy: only users that the file has now are accepted; everything else is refused.
 func TestUsersPolicy(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	refused := func(t *testing.T, c *conn, name string, code int64, text string) {
 		t.Helper()
 		params := obj{"argv": sh("id -u")}
@@ -340,7 +335,7 @@ func TestUsersPolicy(t *testing.T) {
 // TestStartsAsUsers: with a default user, each method that starts a program starts it as that user. The test finds the
 // methods by their params.
 func TestStartsAsUsers(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	s := startServer(t, "--users-file", usersFile(t, "* default "+stranger))
 	c := s.session(nil)
 	const want = "54321 54322 54322\n"
@@ -414,7 +409,7 @@ func startsProgram(of reflect.Type) bool {
 // TestRunsAsUsers: every run, every probe and every look of a process is that of its user, and process/info and
 // process/list tell the user.
 func TestRunsAsUsers(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	path := usersFile(t, "* default "+stranger+"\n* nobody\n")
 	c := startServer(t, "--users-file", path).session(obj{"capabilities": obj{"restarted": true, "ready": true, "gap": true}})
 	dir := t.TempDir()
@@ -496,7 +491,7 @@ func TestRunsAsUsers(t *testing.T) {
 
 // TestSnapshotsOfUsers: the state of a shell is captured as the user of the program, and no other user gets it.
 func TestSnapshotsOfUsers(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	c := startServer(t, "--users-file", usersFile(t, "* default "+stranger+"\n* 54329:54329 @server")).session(nil)
 	home := snapshotHome(t, "id -u >>$HOME/users; export WHO=$(id -u)")
 	openTo(t, home)
@@ -600,7 +595,7 @@ func TestFilesOfUsers(t *testing.T) {
 
 // TestGroupsOfUsers: a program has no group of the server.
 func TestGroupsOfUsers(t *testing.T) {
-	asRoot(t)
+	needs.Root(t)
 	c := startServerWith(t, func(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4, 27, 54400}}}
 	}, "--users-file", usersFile(t, "* default @server\n* nobody "+stranger)).session(nil)
@@ -613,7 +608,7 @@ func TestGroupsOfUsers(t *testing.T) {
 // BenchmarkStartAsUser compares starts as a user with starts as the server, one after the other. A start with a umask
 // forks as a start as a user does, with a copy of memory, and changes no ids.
 func BenchmarkStartAsUser(b *testing.B) {
-	asRoot(b)
+	needs.Root(b)
 	c := startServer(b, "--closed-retention", "0", "--users-file", usersFile(b, "* default @server\n* nobody "+stranger)).session(nil)
 	kinds := []struct {
 		name   string
