@@ -2,13 +2,13 @@ package tests
 
 import (
 	"fmt"
-
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // bomb forks until fork fails, prints this, and tries again for some seconds.
@@ -30,7 +30,7 @@ func TestForkBomb(t *testing.T) {
 	for _, containment := range []string{"cgroup", "marker"} {
 		t.Run(containment, func(t *testing.T) {
 			fs := hangfs.Mount(t, nil)
-			dir := pidsCgroup(t, 200)
+			dir := needs.Controller(t, "pids", "200")
 			inside := func(cmd *exec.Cmd) {
 				cmd.Args = append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
 				cmd.Path = "/bin/sh"

@@ -81,8 +81,13 @@ func TestMain(m *testing.M) {
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
 	}
-	// Nor must SIGHUP ignored by nohup(1). A caught signal is not inherited.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// Nor must signals that a caller ignores: nohup(1) ignores SIGHUP, and a shell SIGINT and SIGQUIT for a job in the background.
+	// A caught signal is not inherited.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	slots.Widen()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir := buildDir.Load(); dir != nil {

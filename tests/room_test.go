@@ -7,30 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// pidsCgroup makes a cgroup with room for max processes and threads.
-func pidsCgroup(t *testing.T, max int) (dir string) {
-	t.Helper()
-	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		dir = filepath.Join(root, fmt.Sprintf("troupe-test-%d", os.Getpid()))
-		if os.Mkdir(dir, 0o755) != nil {
-			continue
-		}
-		t.Cleanup(func() { os.Remove(dir) })
-		if os.WriteFile(filepath.Join(dir, "pids.max"), fmt.Append(nil, max), 0o644) == nil {
-			return dir
-		}
-	}
-	t.Skip("no cgroup with the pids controller can be made here")
-	return ""
-}
+	"github.com/b6f6fdd7/troupe/internal/needs"
+)
 
 // TestProcessesRefused: if the number of processes is limited, the server refuses starts before the
 // last processes, because it may need them itself. The error names the limit.
 func TestProcessesRefused(t *testing.T) {
 	const max = 120
-	dir := pidsCgroup(t, max)
+	dir := needs.Controller(t, "pids", fmt.Sprint(max))
 	configure := func(cmd *exec.Cmd) { // before the server looks for limits
 		cmd.Args = append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = "/bin/sh"

@@ -71,7 +71,7 @@ func TestUmaskAndNoNewPrivs(t *testing.T) {
 
 	c = startServer(t, "--no-new-privs").session(nil)
 	wantSays(t, c, "by the server", nnp, "NoNewPrivs:1", obj{"noNewPrivs": false})
-	wantSays(t, c, "in a tree", "sh -c 'sh -c \"grep NoNewPrivs /proc/self/status | tr -d [:blank:]\"'", "NoNewPrivs:1", nil)
+	wantSays(t, c, "in a tree", "sh -c 'sh -c \"grep NoNewPrivs /proc/self/status\"' | tr -d '\t'", "NoNewPrivs:1", nil)
 }
 
 // TestNoNewPrivsByPolicy: the policy decides for all programs of an identity, at each run.
@@ -131,7 +131,7 @@ func TestUser(t *testing.T) {
 	})
 	t.Run("all attributes", func(t *testing.T) {
 		wantSays(t, c, "attributes", "umask; ulimit -n; cut -d ' ' -f 19 /proc/self/stat; cat /proc/self/oom_score_adj; ulimit -t",
-			"0027\n99\n5\n321\n100", as(obj{"umask": "27", "limits": obj{"nofile": 99, "nice": 5, "oomScoreAdj": 321, "cpuSeconds": 100}}))
+			"0027\n99\n19\n321\n100", as(obj{"umask": "27", "limits": obj{"nofile": 99, "nice": 19, "oomScoreAdj": 321, "cpuSeconds": 100}}))
 	})
 	t.Run("files", func(t *testing.T) {
 		secret := filepath.Join(t.TempDir(), "secret")

@@ -102,7 +102,7 @@ func Controller(t testing.TB, name, limit string) (dir string) {
 			reasons = append(reasons, err.Error())
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(limit), 0); err != nil {
+		if err := set(filepath.Join(dir, file), limit); err != nil {
 			os.Remove(dir)
 			reasons = append(reasons, err.Error())
 			continue
@@ -112,6 +112,16 @@ func Controller(t testing.TB, name, limit string) (dir string) {
 	}
 	lack(t, needController, name+": "+strings.Join(reasons, "; "))
 	return ""
+}
+
+// set writes to a file of a cgroup. In a directory that is no cgroup the file does not exist, and set does not make it.
+func set(path, limit string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(limit)
+	return errors.Join(err, f.Close())
 }
 
 // Descriptors asks for the right to list the open descriptors of a process that is not dumpable, as servers are.
