@@ -12,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/transport"
 )
 
@@ -23,9 +24,14 @@ var fuzzStarts = []string{
 
 // FuzzConnection sends any input to a server, a message a line, with a handshake and without. Every
 // answer must be a message of the wire, the connection must answer on or be closed, and the next
-// connection must work. With -fuzz, use -fuzzminimizetime 1x: concurrency makes runs differ, and the
+// connection must work. The server can write only to a directory of the test, whatever an input names, also with -fuzz: see package
+// testroot. With -fuzz, use -fuzzminimizetime 1x: concurrency makes runs differ, and the
 // fuzzer would spend its time on shortening inputs.
 func FuzzConnection(f *testing.F) {
+	if !testroot.Inside(f) {
+		f.Fuzz(func(*testing.T, []byte) {}) // each fuzzer must call Fuzz
+		return
+	}
 	for _, name := range transcripts(f) {
 		var input []byte
 		for _, l := range readTranscript(f, name) {
@@ -55,6 +61,17 @@ func FuzzConnection(f *testing.F) {
 		f.Add([]byte(hello + fuzzStarts[0] + "\n" + request + "\n" + fuzzStarts[1] + "\n" + request))
 	}
 
+	troupe := serverInside(f)
+	f.Fuzz(func(t *testing.T, input []byte) {
+		talk(t, troupe, bytes.Split(input, []byte("\n")))
+		if !talk(t, troupe, [][]byte{[]byte(`{"id":1,"method":"initialize","params":{"clientName":"next"}}`)}) {
+			t.Error("the next connection was closed")
+		}
+	})
+}
+
+// serverInside starts a server in this program, which testroot.Inside has confined.
+func serverInside(t testing.TB) *actors.Troupe {
 	log := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }),
@@ -65,19 +82,14 @@ func FuzzConnection(f *testing.F) {
 		DetachedTTL: time.Millisecond, // nobody resumes
 	})
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	f.Cleanup(func() {
+	t.Cleanup(func() {
 		if err := troupe.Shutdown(context.Background()); err != nil {
-			f.Error(err)
+			t.Error(err)
 		}
 	})
-	f.Fuzz(func(t *testing.T, input []byte) {
-		talk(t, troupe, bytes.Split(input, []byte("\n")))
-		if !talk(t, troupe, [][]byte{[]byte(`{"id":1,"method":"initialize","params":{"clientName":"next"}}`)}) {
-			t.Error("the next connection was closed")
-		}
-	})
+	return troupe
 }
 
 // talk sends the messages on a new connection, and then a request that the server answers at once in

@@ -16,10 +16,13 @@ import (
 // Mount asks for the right to mount a filesystem where the test runs.
 func Mount(t testing.TB) {
 	t.Helper()
-	if err := mounts(); err != nil {
+	if err := ProbeMount(); err != nil {
 		lack(t, needMount, err.Error())
 	}
 }
+
+// ProbeMount mounts a filesystem. Nil: this works.
+func ProbeMount() error { return mounts() }
 
 // mounts mounts a tmpfs in a mount namespace that ends with a thread, so nobody else sees it.
 var mounts = sync.OnceValue(func() error {
