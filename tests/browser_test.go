@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -15,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // An attempt of a page to reach a server: a websocket, or with Init a fetch.
@@ -121,15 +125,7 @@ func (s *site) visit(t *testing.T, name string, attempts ...attempt) []string {
 // after its name was bound to the address, and not with a token in the URL or among the subprotocols. Its fetches
 // change nothing, and the page reads no answer but that of its own name.
 func TestWebPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("no race to find: TestHTTP of transport sends origins without a browser")
-	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("chromium is not installed")
-	}
+	needs.Program(t, "chromium")
 	t.Parallel()
 	k := newKeyring(t)
 	const token = "token-of-alice-in-plain"

@@ -496,7 +496,9 @@ var modes = []struct {
 // TestCutsOfOutput cuts connections under output. Three processes write as fast as they can: to a pipe,
 // to both streams, to a PTY. The connection breaks in every way at every place, and the client gets
 // each byte once.
-func TestCutsOfOutput(t *testing.T) {
+func TestCutsOfOutput(t *testing.T) { testCutsOfOutput(t, 20) }
+
+func testCutsOfOutput(t *testing.T, cuts int) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -516,7 +518,7 @@ func TestCutsOfOutput(t *testing.T) {
 			c.awaitEnd()
 			r.absorb(c)
 
-			for i := range scaled(200) {
+			for i := range cuts {
 				most := int64(400_000)
 				if i%8 == 0 {
 					most = 2_000 // the handshake, and little more
@@ -617,7 +619,9 @@ func (in *input) run(c *conn, sizes *rand.Rand) error {
 // TestCutsOfInput breaks the connection while many writes are in flight. The client sends writes
 // without an answer again. The program, a slow reader or cat with its output on the same connection,
 // gets each byte once, in order.
-func TestCutsOfInput(t *testing.T) {
+func TestCutsOfInput(t *testing.T) { testCutsOfInput(t, 400<<10) }
+
+func testCutsOfInput(t *testing.T, size int64) {
 	t.Parallel()
 	cat := obj{"argv": []string{"/bin/cat"}, "pipeStdin": true, "retention": obj{"bytes": 64 << 10}}
 	for _, test := range []struct {
@@ -642,7 +646,7 @@ func TestCutsOfInput(t *testing.T) {
 			b := firm()
 			c := r.connect(b)
 			r.start(c, "p", test.program)
-			in := &input{id: "p", size: int64(scaled(4 << 20)), piece: 12 << 10, flight: 64}
+			in := &input{id: "p", size: size, piece: 12 << 10, flight: 64}
 			b.snap()
 			c.awaitEnd()
 
@@ -697,7 +701,9 @@ func (s *server) observe(sessionID string, params obj) *conn {
 }
 
 // TestAway: output and exit during an absence wait for the client.
-func TestAway(t *testing.T) {
+func TestAway(t *testing.T) { testAway(t, 2<<20) }
+
+func testAway(t *testing.T, size int) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -708,7 +714,7 @@ func TestAway(t *testing.T) {
 			b := firm()
 			c := r.connect(b)
 			witness := s.observe(r.sessionID, nil)
-			much, open := behindGate(t, streamProgram(t, nil, "source", fmt.Sprint(scaled(20<<20))), "true")
+			much, open := behindGate(t, streamProgram(t, nil, "source", fmt.Sprint(size)), "true")
 			r.start(c, "much", much)
 			r.start(c, "little", streamProgram(t, nil, "source", "100000", "both"))
 			b.snap()
@@ -968,14 +974,16 @@ func TestParkedIsForgotten(t *testing.T) {
 
 // TestStartAcrossCut: the client repeats a start with a lost answer, with the same token. The program
 // runs once, and all of its output comes.
-func TestStartAcrossCut(t *testing.T) {
+func TestStartAcrossCut(t *testing.T) { testStartAcrossCut(t, 12) }
+
+func testStartAcrossCut(t *testing.T, starts int) {
 	t.Parallel()
 	rnd := random(t)
 	s := startServer(t)
 	r := newResumer(t, s, true)
 	r.connect(firm())
 	dir := t.TempDir()
-	for i := range scaled(60) {
+	for i := range starts {
 		id := fmt.Sprint("p", i)
 		params := startParams(id, streamProgram(t, nil, "source", "10000"))
 		params["argv"] = append([]string{"/bin/sh", "-c", `echo run >>"$0"; exec "$@"`, filepath.Join(dir, id)}, params["argv"].([]string)...)
@@ -987,7 +995,7 @@ func TestStartAcrossCut(t *testing.T) {
 		c := r.connect(b)
 		switch i % 3 {
 		case 0:
-			b.up.Store(1 + rnd.Int64N(400)) // within the start
+			b.up.Store(1 + rnd.Int64N(int64(len(jsonText(params))))) // within the start
 		case 1:
 			b.down.Store(1 + rnd.Int64N(200)) // within the answer, or after
 		}
@@ -1018,12 +1026,13 @@ func TestStartAcrossCut(t *testing.T) {
 
 // TestAck: with the capability, only session/ack acknowledges. After a crash of the client,
 // unacknowledged output is still there, even if it was read.
-func TestAck(t *testing.T) { onEveryWire(t, testAck) }
+func TestAck(t *testing.T) {
+	onEveryWire(t, func(t *testing.T, s *server) { testAck(t, s, 2<<20) })
+}
 
-func testAck(t *testing.T, s *server) {
+func testAck(t *testing.T, s *server, size int) {
 	acks := obj{"ack": true}
 	c := s.session(obj{"capabilities": acks})
-	size := scaled(10 << 20)
 	p := c.start("p", streamProgram(t, nil, "source", fmt.Sprint(size)))
 	c.awaitFact("most of what the server may keep", func() bool { return len(p.join("stdout")) > nearlyFull })
 	eventually(t, "the process waits", func() bool { return unacked(c, "p") > nearlyFull })
@@ -1060,7 +1069,7 @@ func testAck(t *testing.T, s *server) {
 	for range 2000 { // many more than may be parked: these do not wait
 		c.notify("session/ack", obj{"processes": obj{"p": acked}})
 	}
-	if first := num(c.call("process/read", obj{"processId": "p", "maxBytes": 1})["firstSeq"]); !testing.Short() && first < 2 {
+	if first := num(c.call("process/read", obj{"processId": "p", "maxBytes": 1})["firstSeq"]); first < 2 {
 		t.Errorf("firstSeq %d: nothing of %d bytes has gone, though all was acknowledged", first, size)
 	}
 }

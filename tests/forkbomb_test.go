@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -23,10 +25,7 @@ sleep 1000`
 // TestForkBomb: a fork bomb takes every process allowed for programs, and leaves the server its own
 // share. The server answers other clients, makes threads for calls that hang, and ends the bomb.
 func TestForkBomb(t *testing.T) {
-	perl, err := exec.LookPath("perl")
-	if err != nil {
-		t.Skip(err)
-	}
+	perl := needs.Program(t, "perl")
 	for _, containment := range []string{"cgroup", "marker"} {
 		t.Run(containment, func(t *testing.T) {
 			fs := hangfs.Mount(t, nil)

@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -13,9 +15,6 @@ import (
 
 // TestGovulncheck runs .ci/govulncheck against databases of the test. None of them is on a network.
 func TestGovulncheck(t *testing.T) {
-	if testing.Short() {
-		t.Skip("no race to find: the test only runs another program")
-	}
 	t.Parallel()
 	database := func(file, data string) string {
 		dir := t.TempDir()

@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -7,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // A failure is a system call of the server that fails, as injected by strace(1). when selects calls in
@@ -35,19 +39,12 @@ var failures = []failure{
 // Each request is answered, the events of a started program come in order, and session/close answers {}
 // only if nothing is left. When calls succeed again, everything works.
 func TestSystemCallsFail(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("strace is not installed, and .ci/run installs it")
-		}
-		t.Skip("strace is not installed")
-	}
+	needs.Program(t, "strace")
+	needs.Descriptors(t) // strace(1) traces the server
 	t.Parallel()
 	s := startServer(t, "--kill-grace", "0s")
 	for _, f := range failures {
 		t.Run(f.call+" "+f.errno+" "+f.when, func(t *testing.T) {
-			if testing.Short() && f.call != "openat" && f.call != "clone3" {
-				t.Skip("short: openat and clone3 alone")
-			}
 			s := s.in(t)
 			token := newToken(t)
 			c := s.session(obj{"capabilities": obj{"restarted": true, "gap": true}})

@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -22,6 +24,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/load/report"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -279,15 +282,7 @@ func coloured(m image.Image, part image.Rectangle) (n int) {
 // A report of `troupe load` opens in a browser without a network: nothing on the console, no request, each picture with its lines, and no
 // text outside of its place, in a wide window and in a narrow one.
 func TestLoadReportInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("no race to find: a browser opens files")
-	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("chromium is not installed")
-	}
+	needs.Program(t, "chromium")
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -281,9 +283,6 @@ func only(members map[string]json.RawMessage, has []string) {
 // `troupe load` works with a server that has none of our extensions: nothing is wrong in any profile, with cuts, and the report lists what
 // docs/LOADTEST.md says.
 func TestLoadOnAPeer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes load generators and a server for some seconds")
-	}
 	s := startServer(t)
 	l, url := startLikeness(t, s.url, false)
 	_, inOrder := startLikeness(t, s.url, true)

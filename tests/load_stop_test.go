@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -17,9 +19,6 @@ import (
 // number of slow operations is the rate, not the number of clients. (A load generator that waits for each answer would measure a few slow ones:
 // the coordinated omission.)
 func TestLoadSeesAStopOfTheServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a load generator and a server of their own for some seconds")
-	}
 	const rate = 200
 	s := startServer(t)
 	file := filepath.Join(t.TempDir(), "result.json")
@@ -73,9 +72,6 @@ func TestLoadSeesAStopOfTheServer(t *testing.T) {
 // A load generator that cannot keep its rate says so: this one stands still for a while, and its operations begin late. The report has it for
 // people and for programs.
 func TestLoadSaysWhenItIsTheLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a load generator and a server of their own for some seconds")
-	}
 	t.Parallel()
 	s := startServer(t)
 	c := s.session(nil)

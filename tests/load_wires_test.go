@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -12,9 +14,6 @@ import (
 // TestLoadOnEveryWire: the load generator works on each transport, in both encodings, with pipes and with terminals, also over cuts. Each
 // two values are together in one of the runs.
 func TestLoadOnEveryWire(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a load generator and a server of their own for some seconds")
-	}
 	const cuts = "fin=2/s,rst=1/s,mid-frame=1/s,handshake=1/s,resume=1/s"
 	for i, c := range []struct {
 		wire, encoding string
@@ -64,9 +63,6 @@ func TestLoadOnEveryWire(t *testing.T) {
 
 // TestLoadOnServerThatEndsPrograms: a server that ends programs itself, and says so, is no liar.
 func TestLoadOnServerThatEndsPrograms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a load generator and a server of their own for some seconds")
-	}
 	s := startServer(t, "--max-run-time", "500ms")
 	file := filepath.Join(t.TempDir(), "result.json")
 	load := startTroupe(t, nil, "load", "--url", s.url, "--sessions", "2", "--processes", "4", "--profile", "lines,idle,echo,upload", "--duration", "2s",

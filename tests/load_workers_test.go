@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -29,9 +31,6 @@ func startLoadWorker(t *testing.T, secret string) string {
 // TestLoadTwoWorkersTwoServers: two workers share the load on two servers. The controller adds up all counts and histograms, and a merged
 // finding names the server that lied.
 func TestLoadTwoWorkersTwoServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes two load generators and two servers of their own for some seconds")
-	}
 	t.Parallel()
 	const seed, sessions, each = 7, 4, 8
 	wrong := startLiar(t, startServer(t).url, "lose exited", seed, false)

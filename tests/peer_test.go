@@ -60,16 +60,25 @@ import (
 // value, "*" stands for any value, a string that ends with … for any text with this beginning, and a member
 // "..." for any further members.
 
-func TestPeer(t *testing.T) {
-	names, err := filepath.Glob("testdata/peer/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
+func TestPeer(t *testing.T) { testPeer(t, false) }
+
+// longPeerFiles wait for time to pass, or make many files.
+var longPeerFiles = []string{"app_fs_watch", "fs_readDirectory", "fs_walk", "process_spawn", "shell_snapshot"}
+
+func testPeer(t *testing.T, long bool) {
+	paths, err := filepath.Glob("testdata/peer/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
 	}
 	topics := topicsOfAppendixA(t)
-	for _, name := range names {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txt")
+		if slices.Contains(longPeerFiles, name) != long {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			head, cases := readPeerFile(t, name)
+			head, cases := readPeerFile(t, path)
 			f := &peerFile{topics: topics}
 			f.start(t, head)
 			for _, c := range cases {

@@ -11,11 +11,10 @@ const maxThreads = 40
 
 // TestManyAtOnce holds many terminals and many pipes at once. Each is answered, none costs a thread,
 // and in the end nothing is left.
-func TestManyAtOnce(t *testing.T) {
-	n := 1000
-	if testing.Short() {
-		n = 100
-	}
+func TestManyAtOnce(t *testing.T) { testManyAtOnce(t, 100) }
+
+// testManyAtOnce holds n terminals and n pipes.
+func testManyAtOnce(t *testing.T, n int) {
 	s := startServer(t)
 	c := s.session(nil)
 	c.start("warm-up", obj{"argv": sh("exit 0")}).awaitClosed()

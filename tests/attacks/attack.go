@@ -23,7 +23,7 @@ type attack struct {
 	// bound is how long the whole attack may take. Zero: a minute. bound is a timeout, not a
 	// measurement.
 	bound time.Duration
-	// short attacks are part of go test, smoke attacks also of go test -short.
+	// smoke attacks are part of go test, short attacks of go test -tags slow.
 	short, smoke bool
 
 	// An attack with any of flags, configure, own or mayEnd gets a new server.

@@ -22,8 +22,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAttacks makes the short attacks with small numbers. The attacks wait more than they work.
+// TestAttacks makes the smoke attacks with small numbers.
 func TestAttacks(t *testing.T) {
+	makeAttacks(t, func(a *attack) bool { return a.smoke })
+}
+
+// makeAttacks makes attacks with small numbers. The attacks wait more than they work.
+func makeAttacks(t *testing.T, which func(*attack) bool) {
 	r, err := newRunner(t.Context(), "", t.Output())
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +43,10 @@ func TestAttacks(t *testing.T) {
 		r.close()
 	})
 	for _, a := range attacks {
-		if !a.short || testing.Short() && !a.smoke {
+		if !which(a) {
 			continue
 		}
 		waits := slices.Contains(pending, a.name)
-		if waits && testing.Short() {
-			continue
-		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			res := r.attack(t.Context(), a)
