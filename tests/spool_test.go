@@ -180,7 +180,7 @@ func TestSpoolEnds(t *testing.T) {
 	s := startServer(t)
 	other := s.session(nil)
 	files := s.openFiles()
-	want, script := counting(400_000)
+	want, script := counting(200_000)
 	for range 2 {
 		c := s.session(knowing)
 		c.mutePongs.Store(true)
@@ -196,8 +196,8 @@ func TestSpoolEnds(t *testing.T) {
 		eventually(t, "both have written all", func() bool { return spooled(t, c) > int64(2*len(want))*8/10 })
 		eventually(t, "the log has the output of the ended one", func() bool { return describe(t, c, "ended")["state"] == "closed" })
 		var reads []int64
-		for range 50 {
-			reads = append(reads, observer.request("process/read", obj{"processId": "ended", "afterSeq": 3, "maxBytes": 1 << 20}))
+		for range 20 {
+			reads = append(reads, observer.request("process/read", obj{"processId": "ended", "afterSeq": 3, "maxBytes": 256 << 10}))
 		}
 		first := ""
 		for _, id := range reads {
