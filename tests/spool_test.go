@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // counting returns the output of `seq 1 n`, and a script that prints this output.
@@ -68,6 +70,11 @@ func TestSpool(t *testing.T) {
 	if !strings.HasPrefix(want, got) {
 		t.Error("process/read gives other bytes than were written")
 	}
+	t.Cleanup(func() {
+		if t.Failed() { // does its log wait, the limit of missed output, or the connection?
+			t.Logf("process/info of p: %s", jsonText(observer.call("process/info", obj{"processId": "p"})))
+		}
+	})
 	var stdout, stderr strings.Builder
 	last := int64(0)
 	for cut, over := 1, false; !over; cut++ {
@@ -129,9 +136,10 @@ func TestSpoolFull(t *testing.T) {
 // TestSpoolFails: a full disk loses no byte. The program waits, and process/info gives the reason.
 func TestSpoolFails(t *testing.T) {
 	t.Parallel()
+	needs.Mount(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("no file system can be mounted here: ", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	s := startServer(t, "--spool-dir", dir)
