@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -287,8 +288,9 @@ func TestPolicyOfDirectories(t *testing.T) {
 
 // TestPolicyOfVariables: no program gets a hidden variable, wherever it comes from.
 func TestPolicyOfVariables(t *testing.T) {
-	t.Setenv("HIDDEN_BY_SERVER", "1")
-	s := startServer(t, "--policy-file", newPolicy(t, "* run /**\n* cwd /\n* hide HIDDEN_* *_pass?").path)
+	t.Parallel()
+	dirtyServer := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "HIDDEN_BY_SERVER=1") }
+	s := startServerWith(t, dirtyServer, "--policy-file", newPolicy(t, "* run /**\n* cwd /\n* hide HIDDEN_* *_pass?").path)
 	c := s.session(nil)
 	dirty := obj{"PATH": "/usr/bin", "KEPT": "1", "HIDDEN_A": "1", "hidden_b": "1", "X_PASSW": "1"}
 	policy := obj{"inherit": "all", "exclude": []string{}, "set": obj{"HIDDEN_SET": "1"}, "includeOnly": []string{}, "ignoreDefaultExcludes": true}

@@ -292,24 +292,14 @@ func seqOutput(n int) string {
 // for their answers. Nothing is lost, everything else is answered, and others do not notice.
 func TestRatesOfOthers(t *testing.T) {
 	t.Parallel()
-	const rate = 16 << 10
-	const written = 10 * rate // for some seconds, as the flood: a test that stands still for a while still sees both wait
+	const rate = 64 << 10
 	s, _, echo := twoIdentities(t, "--max-output-rate-each", strconv.Itoa(rate), "--max-stdin-rate-each", strconv.Itoa(rate))
 	first, second := s.as("the-token-of-alice", nil), s.as("the-token-of-alice", nil)
 	begun := time.Now()
 	counted := first.start("wc", obj{"argv": []string{"wc", "-c"}, "pipeStdin": true})
 	flood := second.start("seq", obj{"argv": []string{"seq", "30000"}}) // 168,894 bytes
-	large := counted.writeParams(strings.Repeat("x", written))
-	id := first.request("process/write", large)
-	second.awaitWait("seq", "rate")
-	first.call("process/list", obj{})
-	if w := first.awaitWait("wc", "itself"); num(w["pendingWrites"]) != 1 {
-		t.Errorf("while the write waits: %s", jsonText(w))
-	}
-	echo("alice uses up her rates")
-	shell := second.start("shell", obj{"argv": []string{"cat"}, "tty": true})
-	shell.write("key") // beside the flood and the large write
-	shell.awaitOutput("pty", "key")
+	const written = 3 * rate
+	id := first.request("process/write", counted.writeParams(strings.Repeat("x", written)))
 	if status := first.reply(id)["result"].(obj)["status"]; status != "accepted" {
 		t.Errorf("the write: %v", status)
 	}
@@ -327,10 +317,27 @@ func TestRatesOfOthers(t *testing.T) {
 	if took := time.Since(begun); float64(len(want)) > rate*(1+took.Seconds()) {
 		t.Errorf("%d bytes came in %v", len(want), took)
 	}
+
+	// These wait for as long as the test looks.
 	endless := second.start("yes", obj{"argv": []string{"yes"}})
+	reader := first.start("reader", obj{"argv": sh("exec cat >/dev/null"), "pipeStdin": true})
+	for range 40 {
+		first.request("process/write", reader.writeParams(strings.Repeat("x", written)))
+	}
 	second.awaitWait("yes", "rate")
-	second.call("process/terminate", obj{"processId": "yes", "tree": true}) // the rate delays no end
-	endless.awaitExit()
+	first.call("process/list", obj{})
+	eventually(t, "a write waits", func() bool {
+		waits, info := first.waitsFor("reader")
+		return strings.Join(waits, " ") == "itself" && num(info["pendingWrites"]) > 0
+	})
+	echo("alice uses up her rates")
+	shell := second.start("shell", obj{"argv": []string{"cat"}, "tty": true})
+	shell.write("key") // beside the flood and the large writes
+	shell.awaitOutput("pty", "key")
+	for p, id := range map[*proc]string{endless: "yes", reader: "reader"} { // the rates delay no end
+		p.c.call("process/terminate", obj{"processId": id, "tree": true})
+		p.awaitExit()
+	}
 	echo("after")
 }
 

@@ -250,6 +250,7 @@ func TestRepeatsAreDoneOnce(t *testing.T) {
 			continue
 		}
 		t.Run(method, func(t *testing.T) {
+			t.Parallel()
 			s := s.in(t)
 			c := s.session(knowing)
 			resume := obj{"resumeSessionId": c.sessionID, "takeover": true, "resumeFrom": obj{"p": 0}, "capabilities": knowing["capabilities"]}

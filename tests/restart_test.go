@@ -3,12 +3,12 @@ package tests
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,34 +47,40 @@ func TestRestartPolicies(t *testing.T) {
 		name := unix.SignalName(number)
 		ends = append(ends, end{name, fmt.Sprintf("ulimit -c 0; kill -%d $$", number), nil, fmt.Sprintf("%d %s", 128+number, name), true})
 	}
-	s := startServer(t)
-	c := s.session(restarted)
+	c := startServer(t).session(restarted)
+	type row struct {
+		*proc
+		policy string
+		end    end
+	}
+	var rows []row
 	for _, policy := range []string{"temporary", "transient", "permanent"} {
 		for _, end := range ends {
 			for _, tty := range []bool{false, true} {
-				p := c.process(fmt.Sprintf("%s, %s, tty %v", policy, end.name, tty))
 				params := obj{"argv": sh(end.script), "tty": tty, "restart": restart(policy, 2)}
 				for k, v := range end.params {
 					params[k] = v
 				}
-				c.start(p.id, params)
-				p.awaitClosed()
-				want := once
-				if policy == "permanent" || policy == "transient" && end.failed {
-					want = given
-				}
-				if got := p.story(); got != want {
-					t.Errorf("%s: %s, want %s", p.id, got, want)
-				}
-				for i, exited := range p.ends {
-					if got := statusOf(exited); got != end.status || num(exited["run"]) != int64(i+1) {
-						t.Errorf("%s: run %d ended with %s: %s, want %s", p.id, i+1, got, jsonText(exited), end.status)
-					}
-				}
-				if reason, _ := p.evicted["reason"].(string); want == given && !strings.Contains(reason, "no more than 2 restarts") {
-					t.Errorf("%s: evicted: %q, want a reason that says how many are allowed", p.id, reason)
-				}
+				rows = append(rows, row{c.start(fmt.Sprintf("%s, %s, tty %v", policy, end.name, tty), params), policy, end})
 			}
+		}
+	}
+	for _, p := range rows {
+		p.awaitClosed()
+		want := once
+		if p.policy == "permanent" || p.policy == "transient" && p.end.failed {
+			want = given
+		}
+		if got := p.story(); got != want {
+			t.Errorf("%s: %s, want %s", p.id, got, want)
+		}
+		for i, exited := range p.ends {
+			if got := statusOf(exited); got != p.end.status || num(exited["run"]) != int64(i+1) {
+				t.Errorf("%s: run %d ended with %s: %s, want %s", p.id, i+1, got, jsonText(exited), p.end.status)
+			}
+		}
+		if reason, _ := p.evicted["reason"].(string); want == given && !strings.Contains(reason, "no more than 2 restarts") {
+			t.Errorf("%s: evicted: %q, want a reason that says how many are allowed", p.id, reason)
 		}
 	}
 }
@@ -289,9 +295,7 @@ func describe(t *testing.T, c *conn, id string) obj {
 // run begins, and those of the last run with the session.
 func TestRestartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("pgrep"); err != nil && os.Getenv("CI") == "" {
-		t.Skip("pgrep is not installed: the Debian package is procps")
-	}
+	needs.Program(t, "pgrep")
 	eachContainment(t, func(t *testing.T, containment string) {
 		c := startServer(t, "--containment", containment).session(restarted)
 		token := newToken(t)

@@ -240,9 +240,7 @@ func TestUser(t *testing.T) {
 	})
 	t.Run("names", func(t *testing.T) {
 		u, err := user.Lookup("nobody")
-		if err != nil {
-			t.Skip(err)
-		}
+		needs.Feature(t, err)
 		groups, _ := exec.Command("id", "-G", "nobody").Output()
 		inherit := obj{"user": "nobody", "envPolicy": obj{"inherit": "core", "ignoreDefaultExcludes": false, "exclude": []string{}, "set": obj{"LOGNAME": "set"}, "includeOnly": []string{}}, "env": obj{}}
 		wantSays(t, c, "name", "id -u; id -g; id -G", u.Uid+"\n"+u.Gid+"\n"+strings.TrimSpace(string(groups)), obj{"user": "nobody"})

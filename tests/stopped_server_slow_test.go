@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -10,9 +12,6 @@ import (
 // client for the silence. The test waits for the real timeout of the binary.
 func TestStoppedServerBlamesNobody(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes 31 s, in which it does nothing")
-	}
 	s := startServer(t)
 	idle, busy := s.session(nil), s.session(nil)
 	p := busy.start("flood", flood(2<<30))
