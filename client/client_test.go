@@ -223,6 +223,7 @@ func runEcho(t *testing.T, c *Client, n int) {
 // A cut between any two messages, with or without the loss of the first, loses and doubles no byte of
 // output or input.
 func TestCutAnywhere(t *testing.T) {
+	t.Parallel()
 	const size = 2000
 	const handshake = 3 // during the handshake, a cut makes Dial fail
 	total := handshake + 1
@@ -273,7 +274,9 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-func TestManyCuts(t *testing.T) {
+func TestManyCuts(t *testing.T) { synctest.Test(t, testManyCuts) }
+
+func testManyCuts(t *testing.T) {
 	f := newFake(programs)
 	random := rand.New(rand.NewPCG(1, 2))
 	k := &knife{dial: f.dial}
@@ -318,6 +321,7 @@ func (g *gate) Write(b []byte) (int, error) {
 }
 
 func TestSlowWriterStallsOnlyItself(t *testing.T) {
+	t.Parallel()
 	f := newFake(programs)
 	f.window = 64 << 10
 	c := connect(t, f, nil)

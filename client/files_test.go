@@ -17,6 +17,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors"
@@ -56,6 +57,7 @@ func names(t *testing.T, dir string) (all []string) {
 }
 
 func TestFS(t *testing.T) {
+	t.Parallel()
 	f, dir := filesOf(t, newHost(t, actors.Config{}))
 	for name, content := range map[string][]byte{"a": []byte("hello"), "empty": nil, "d/e/f": []byte("deep"), "longer": pattern(3001)} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
@@ -115,6 +117,7 @@ func mustFS(f fs.FS, err error) fs.FS {
 }
 
 func TestFileChanges(t *testing.T) {
+	t.Parallel()
 	f, dir := filesOf(t, newHost(t, actors.Config{}))
 	when := time.UnixMilli(1_500_000_000_123)
 	must := func(err error) {
@@ -213,6 +216,7 @@ func TestFileErrors(t *testing.T) {
 // TestWriter: until Close a file has its old content, and a file that already existed keeps its mode, its other
 // names, and the link to it.
 func TestWriter(t *testing.T) {
+	t.Parallel()
 	f, dir := filesOf(t, newHost(t, actors.Config{}))
 	for _, size := range []int{0, 5, 256<<10 - 1, 256 << 10, 256<<10 + 1, 3<<20 + 5} {
 		content := pattern(size)
@@ -285,6 +289,7 @@ func TestWriter(t *testing.T) {
 
 // A Writer that ends without Close leaves nothing, also when its context has ended.
 func TestWriterAborts(t *testing.T) {
+	t.Parallel()
 	f, dir := filesOf(t, newHost(t, actors.Config{}))
 	if err := os.WriteFile(dir+"/old", []byte("before"), 0o644); err != nil {
 		t.Fatal(err)
@@ -351,7 +356,10 @@ func TestWriterEndsWithItsContext(t *testing.T) {
 }
 
 // TestFilesOverCuts: a large file goes to the server and back over many cuts, in any place, and is the same.
-func TestFilesOverCuts(t *testing.T) {
+func TestFilesOverCuts(t *testing.T) { synctest.Test(t, testFilesOverCuts) }
+
+func testFilesOverCuts(t *testing.T) {
+	t.Cleanup(func() { time.Sleep(time.Second) }) // the system's throttle goroutine after the last dead letter
 	h := newHost(t, actors.Config{})
 	f, dir := filesOf(t, h)
 	content := pattern(12 << 20)
@@ -421,6 +429,7 @@ func TestFilesOverCuts(t *testing.T) {
 
 // A file that changed during a cut is an error, and not a mixture.
 func TestFileChangesDuringCut(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, actors.Config{})
 	f, dir := filesOf(t, h)
 	if err := os.WriteFile(dir+"/a", pattern(4<<20), 0o644); err != nil {
@@ -451,6 +460,7 @@ func TestFileChangesDuringCut(t *testing.T) {
 }
 
 func TestSeek(t *testing.T) {
+	t.Parallel()
 	f, dir := filesOf(t, newHost(t, actors.Config{}))
 	content := pattern(1 << 20)
 	if err := os.WriteFile(dir+"/a", content, 0o644); err != nil {
@@ -487,6 +497,7 @@ func TestSeek(t *testing.T) {
 
 // Await hears of files that come and go, also after a cut.
 func TestAwait(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, actors.Config{})
 	f, dir := filesOf(t, h)
 	if err := f.Await(nil, []string{"none"}); err != nil { // it is so already

@@ -145,6 +145,7 @@ func serveFake(t *testing.T, scheme string) (*fake, string, *tls.Config) {
 func onRelay(t *testing.T, test func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client)) {
 	for _, scheme := range []string{"ws://", "wss://", "unix://", "unix+frames://"} {
 		t.Run(strings.TrimSuffix(scheme, "://"), func(t *testing.T) {
+			t.Parallel()
 			f, url, config := serveFake(t, scheme)
 			network := "tcp"
 			if strings.HasPrefix(scheme, "unix") {
@@ -180,6 +181,7 @@ func dialFake(t *testing.T, f *fake, url string, o *Options) *Client {
 
 // A link that carries nothing any more, without FIN or RST, is told, cut, and replaced.
 func TestHalfOpenLink(t *testing.T) {
+	t.Parallel()
 	onRelay(t, func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client) {
 		silent, lost, resumed := make(chan time.Duration, 100), make(chan error, 100), make(chan bool, 100)
 		c := dial(&Options{
@@ -229,20 +231,21 @@ func TestHalfOpenLink(t *testing.T) {
 // Close ends a client whose writer waits, because the network takes nothing any more. The transport would
 // give up only after 30 s.
 func TestCloseWithFullSocket(t *testing.T) {
+	t.Parallel()
 	onRelay(t, func(t *testing.T, f *fake, r *relay, dial func(*Options) *Client) {
 		c := dial(&Options{DeadAfter: -1, ReconnectFor: Forever})
 		r.set(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		started := make(chan error, 1)
+		begin := time.Now()
 		go func() { started <- c.Command("wait", strings.Repeat("x", 7<<20)).Start(ctx) }()
 		time.Sleep(200 * time.Millisecond) // usually the writer waits by now
-		begin := time.Now()
 		cancel()
 		if err := <-started; !errors.Is(err, context.Canceled) {
 			t.Errorf("Start: %v", err)
 		}
 		c.Close()
-		if d := time.Since(begin); d > transport.DefaultWriteTimeout/2 {
+		if d := time.Since(begin); d >= transport.DefaultWriteTimeout {
 			t.Errorf("Close took %v", d)
 		}
 	})

@@ -27,6 +27,7 @@ func newWeb(t *testing.T, handle http.HandlerFunc) (h *host, web *http.Client, u
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	large := pattern(9 << 20)
 	_, web, url := newWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -74,6 +75,7 @@ func TestHTTP(t *testing.T) {
 
 // A body that is closed or given up in the middle does not hold up the connection, however much of it comes.
 func TestHTTPBodyGivenUp(t *testing.T) {
+	t.Parallel()
 	_, web, url := newWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		for range 400 {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
@@ -108,6 +110,7 @@ func TestHTTPBodyGivenUp(t *testing.T) {
 }
 
 func TestHTTPErrors(t *testing.T) {
+	t.Parallel()
 	hang := make(chan struct{})
 	_, web, url := newWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -150,6 +153,7 @@ func TestHTTPErrors(t *testing.T) {
 
 // After a cut a GET is sent again, and a POST is not, unless the server did not get it.
 func TestHTTPOverCuts(t *testing.T) {
+	t.Parallel()
 	var posts, gets atomic.Int64
 	arrived := make(chan struct{}, 10)
 	h, web, url := newWeb(t, func(w http.ResponseWriter, r *http.Request) {

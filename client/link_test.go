@@ -19,6 +19,7 @@ import (
 
 // The client speaks the subprotocol chosen by the server, and JSON if the choice is unknown.
 func TestSpeaksWhatTheServerChooses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		options Options
@@ -73,6 +74,7 @@ func idOf(codec protocol.Codec, frame []byte) protocol.ID {
 
 // At frames the client sends its token in initialize, and each connection has the token of its time.
 func TestTokenInFrames(t *testing.T) {
+	t.Parallel()
 	file, socket := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "s")
 	if err := os.WriteFile(file, []byte("alice alice-has-a-token"), 0o600); err != nil {
 		t.Fatal(err)

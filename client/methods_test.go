@@ -152,6 +152,7 @@ var viaCall = map[string]string{
 
 // TestClientHasAllMethods: for each method of the wire, a method of the client sends it.
 func TestClientHasAllMethods(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, actors.Config{})
 	c := h.client(t, nil)
 	ctx := within(t)
@@ -259,6 +260,7 @@ func TestInfo(t *testing.T) {
 
 // TestProcessHandle: a handle does with a process what its Cmd could do, without attaching.
 func TestProcessHandle(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, actors.Config{})
 	owner := h.client(t, nil)
 	ctx := within(t)

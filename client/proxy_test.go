@@ -14,6 +14,7 @@ import (
 // The client reaches a server through a proxy, also when it comes back after a cut. For a socket on this
 // machine no proxy is asked.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"ws://", "wss://", "unix://"} {
 		for _, kind := range []string{"http", "socks5"} {
 			t.Run(strings.TrimSuffix(scheme, "://")+" "+kind, func(t *testing.T) {
@@ -46,6 +47,7 @@ func TestProxy(t *testing.T) {
 // Without Options.Proxy the environment names the proxy. net/http reads the environment only once, so another
 // process dials.
 func TestProxyOfEnvironment(t *testing.T) {
+	t.Parallel()
 	const host = "troupe.invalid" // no name server knows this name
 	if os.Getenv("TROUPE_TEST_DIAL") != "" {
 		c, err := Dial(t.Context(), "ws://"+host, &Options{JSON: true})

@@ -69,7 +69,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 			}()
 		}
 		last := int64(-1) // a stall of this program looks like the end, too, and so at least max/2 must have come
-		for deadline := time.Now().Add(30 * time.Second); (last != pool.Used() || last < max/2) && time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); (last != pool.Used() || last < max/2) && time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
 			last = pool.Used()
 		}
 		most := int64(max + 2*16<<20) // a single message may exceed the limit
@@ -102,7 +102,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 				t.Error("an unfinished message was read")
 			}
 		}
-		for deadline := time.Now().Add(30 * time.Second); pool.Used() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); pool.Used() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		}
 		if used := pool.Used(); used != 0 {
 			t.Errorf("framed %v: %d bytes are taken when all have gone", framed, used)
@@ -135,6 +135,7 @@ func (i impatient) Take(n int, _ time.Duration) error { return i.Account.Take(n,
 
 // Neither a byte now and then nor pongs keep an unfinished message alive.
 func TestSlowMessage(t *testing.T) {
+	t.Parallel()
 	s, accepted := servePaced(t, "ws://127.0.0.1:0", nil, 300*time.Millisecond)
 	for _, fragments := range []bool{false, true} {
 		p := newPeer(t, s.URL())

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/testca"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport/auth"
@@ -117,7 +119,7 @@ func TestTokensInAURLAreNoCredential(t *testing.T) {
 
 func TestDoorOfUnixUsers(t *testing.T) {
 	if os.Getuid() == 65534 {
-		t.Skip("the user of this test is a user of another namespace")
+		needs.Feature(t, errors.New("the user 65534 stands for all users of other namespaces"))
 	}
 	door, _ := openDoor(t)
 	door.UnixUsers = true
@@ -255,17 +257,11 @@ func TestDoorOfFrames(t *testing.T) {
 // Until its token is right, a client of frames is a guest of the lobby and has no place of any identity. A full lobby
 // keeps nobody with a right token out, and a client beyond a limit is told the limit.
 func TestStrangersAtFrames(t *testing.T) {
+	t.Parallel()
 	door, _ := openDoor(t)
 	s, accepted := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Framed: true, Door: door, MaxConnectionsEach: 1})
-	lobby := s.listener.lobby
-	guests := func() int {
-		lobby.mu.Lock()
-		defer lobby.mu.Unlock()
-		return lobby.n
-	}
-	lobby.mu.Lock()
-	lobby.max = 2
-	lobby.mu.Unlock()
+	guests := s.listener.lobby.guests
+	s.listener.lobby.hold(2)
 	const initialize = `{"id":1,"method":"initialize","params":{"clientName":"c","token":"alice-has-a-token"}}`
 	silent := []Conn{dial(t, s.URL(), nil), dial(t, s.URL(), nil)}
 	client := dial(t, s.URL(), nil)
@@ -290,14 +286,14 @@ func TestStrangersAtFrames(t *testing.T) {
 	mustWrite(t, third, initialize)
 	select {
 	case server = <-accepted:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("a closed connection keeps its place")
 	}
 	wantMessage(t, server, initialize)
 
 	silent[1].Close(CloseNormal, "")
 	server.Close(CloseNormal, "")
-	for deadline := time.Now().Add(10 * time.Second); guests() > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); guests() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d guests are left", guests())
 		}

@@ -139,7 +139,7 @@ func TestBytesWait(t *testing.T) {
 			}
 			far.Write([]byte("x"))
 			near.SetReadDeadline(time.Unix(1, 0)) // the deadline of a connection taken for dead
-			until := time.Now().Add(30 * time.Second)
+			until := time.Now().Add(patience)
 			for !bytesWait(raw) {
 				if time.Now().After(until) {
 					t.Fatal("the byte does not wait")
@@ -209,9 +209,10 @@ func TestSlowIsNotDead(t *testing.T) {
 
 // Gone reports a vanished peer to a caller that does not read.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	is := func(what string, c Conn, want bool) {
 		t.Helper()
-		until := time.Now().Add(30 * time.Second)
+		until := time.Now().Add(patience)
 		for c.(interface{ Gone() bool }).Gone() != want {
 			if time.Now().After(until) {
 				t.Fatalf("%s: gone is not %v", what, want)

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -271,6 +270,7 @@ func TestKeyOf(t *testing.T) {
 // Silent strangers, and strangers that say almost nothing, shut nobody out, whether from their own
 // address or from another.
 func TestSilentStrangersShutNobodyOut(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		from func(i int) string
@@ -286,8 +286,10 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, accepted := serveAll(t)
+			const most = 64
+			s.listener.lobby.hold(most)
 			host := strings.TrimPrefix(s.URL(), "ws://")
-			for i := range maxGuests + 100 {
+			for i := range 2 * most {
 				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from(i))}}
 				stranger, err := dialer.Dial("tcp", host)
 				if err != nil {
@@ -297,20 +299,15 @@ func TestSilentStrangersShutNobodyOut(t *testing.T) {
 				c.say(stranger)
 			}
 			for range 3 {
-				client, err := Dial(context.Background(), s.URL(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				mustWrite(t, client, "hello")
+				mustWrite(t, dial(t, s.URL(), nil), "hello")
 				(<-accepted).(*webSocket).Admit()
-				defer client.Close(CloseNormal, "")
 				resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + host + "/healthz")
 				if err != nil {
 					t.Fatal(err)
 				}
 				resp.Body.Close()
 			}
-			if n := s.listener.lobby.guests(); n > maxGuests {
+			if n := s.listener.lobby.guests(); n > most {
 				t.Errorf("%d guests", n)
 			}
 		})
@@ -332,11 +329,18 @@ func TestBrokenHandshakeLeaves(t *testing.T) {
 		io.Copy(io.Discard, c)
 	}
 	left := s.listener.lobby.guests
-	for deadline := time.Now().Add(30 * time.Second); left() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); left() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	if n := left(); n != 0 {
 		t.Errorf("%d guests have no connection any more", n)
 	}
+}
+
+// hold makes the lobby hold at most max guests.
+func (l *lobby) hold(max int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.max = max
 }
 
 func (l *lobby) guests() int {

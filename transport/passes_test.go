@@ -54,6 +54,7 @@ func wantOpen(t *testing.T, client, server Conn) {
 // A connection ends when its token is revoked. Other tokens of the file stay right, and a file that cannot
 // be read or parsed ends nobody.
 func TestRevokedTokensEndConnections(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{"tcp": "ws://127.0.0.1:0", "unix": "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(name, func(t *testing.T) {
 			door, file := openDoor(t)
@@ -177,6 +178,7 @@ func TestLostRolesEndConnections(t *testing.T) {
 
 // A server that does not read a connection, because the client has asked for too much, notices its end.
 func TestUnreadConnectionsEnd(t *testing.T) {
+	t.Parallel()
 	door, file := openDoor(t)
 	framed, acceptedFramed := serve(t, "unix://"+filepath.Join(t.TempDir(), "f"), &ServerOptions{Door: door, CheckEvery: time.Millisecond, Framed: true})
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{Door: door, CheckEvery: time.Millisecond})
@@ -188,7 +190,7 @@ func TestUnreadConnectionsEnd(t *testing.T) {
 			t.Errorf("%s is gone", c.RemoteAddr())
 		}
 		defer func() {
-			for deadline := time.Now().Add(10 * time.Second); !gone(c); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); !gone(c); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Errorf("%s is still there", c.RemoteAddr())
 					return

@@ -41,6 +41,7 @@ func TestPipe(t *testing.T) {
 }
 
 func TestPipeClose(t *testing.T) {
+	t.Parallel()
 	a, b := Pipe("")
 	reading, writing := make(chan error), fill(a)
 	go func() {

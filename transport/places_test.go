@@ -123,13 +123,14 @@ func TestPlacesOfTheSilent(t *testing.T) {
 // Beyond a limit the server answers with 503 before the upgrade, and closes frames. Whoever is connected
 // does not notice, and each way to end a connection makes room.
 func TestFullServer(t *testing.T) {
+	t.Parallel()
 	door, _ := openDoor(t)
 	for name, url := range map[string]string{"tcp": "ws://127.0.0.1:0", "unix": "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(name, func(t *testing.T) {
 			s, accepted := serve(t, url, &ServerOptions{Door: door, MaxConnectionsEach: 1})
 			wait := func() {
 				t.Helper()
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+				for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 					s.handler.places.mu.Lock()
 					n := len(s.handler.places.tallies)
 					s.handler.places.mu.Unlock()
@@ -194,7 +195,8 @@ func TestFullServer(t *testing.T) {
 
 // A client whose network was cut resumes long before the server has given up the old connection.
 func TestCutClientFindsAPlace(t *testing.T) {
-	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{MaxConnectionsEach: 1})
+	t.Parallel()
+	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{MaxConnectionsEach: 1, DeadAfter: time.Hour})
 	r := newRelay(t, s.URL())
 	scheme, _, _ := strings.Cut(s.URL(), "://")
 	mustWrite(t, dial(t, scheme+"://"+r.Addr().String(), nil), "hello")
@@ -204,7 +206,7 @@ func TestCutClientFindsAPlace(t *testing.T) {
 		}
 	}()
 	r.cut.Store(true)
-	for deadline := time.Now().Add(DefaultDeadAfter / 2); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		c, err := Dial(context.Background(), s.URL(), nil)
 		if err == nil {
 			defer c.Close(CloseNormal, "")

@@ -253,7 +253,10 @@ func TestServerClose(t *testing.T) {
 
 // The number of strangers is bounded; admitted connections do not count.
 func TestAdmittedAreNoStrangers(t *testing.T) {
+	t.Parallel()
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
+	const most = 20
+	s.listener.lobby.hold(most)
 	for range 3 {
 		dial(t, s.URL(), nil)
 		(<-accepted).(*webSocket).Admit()
@@ -267,22 +270,18 @@ func TestAdmittedAreNoStrangers(t *testing.T) {
 		dial(t, s.URL(), nil)
 		(<-accepted).Close(CloseNormal, "")
 	}
-	guests := func() int {
-		s.listener.lobby.mu.Lock()
-		defer s.listener.lobby.mu.Unlock()
-		return s.listener.lobby.n
-	}
+	guests := s.listener.lobby.guests
 	for guests() > 0 {
 		runtime.Gosched()
 	}
-	for range maxGuests + 1 {
+	for range most + 1 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "ws://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 	}
-	for guests() < maxGuests {
+	for guests() < most {
 		runtime.Gosched()
 	}
 	if err := s.Close(); err != nil { // Serve must end although Accept waits for a place

@@ -27,7 +27,7 @@ func newTLSPair(t *testing.T) *tlsPair {
 // Everything that holds without TLS holds with it.
 func TestOverTLS(t *testing.T) {
 	overTLS = newTLSPair(t)
-	defer func() { overTLS = nil }()
+	t.Cleanup(func() { overTLS = nil }) // after the subtests that run in parallel
 	for name, test := range map[string]func(*testing.T){
 		"messages of all sizes":     TestMessagesOfAllSizes,
 		"limits":                    TestLimits,

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -15,6 +16,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -27,11 +29,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is how long a test waits for a fact.
+const patience = time.Minute
+
 // serve starts a server and returns it with a channel of accepted connections. The end of the test
 // closes the server.
 func serve(t testing.TB, url string, o *ServerOptions) (*Server, <-chan Conn) {
 	t.Helper()
-	return servePaced(t, url, o, paceTime)
+	return servePaced(t, url, o, patience)
 }
 
 // servePaced is serve with another pace for messages.
@@ -72,15 +77,15 @@ func servePaced(t testing.TB, url string, o *ServerOptions, pace time.Duration) 
 
 func dial(t testing.TB, url string, o *DialOptions) Conn {
 	t.Helper()
-	if overTLS != nil && strings.HasPrefix(url, "wss://") {
-		with := DialOptions{}
-		if o != nil {
-			with = *o
-		}
-		with.TLS = overTLS.client
-		o = &with
+	with := DialOptions{}
+	if o != nil {
+		with = *o
 	}
-	c, err := Dial(context.Background(), url, o)
+	with.HandshakeTimeout = cmp.Or(with.HandshakeTimeout, patience)
+	if overTLS != nil && strings.HasPrefix(url, "wss://") {
+		with.TLS = overTLS.client
+	}
+	c, err := Dial(context.Background(), url, &with)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +208,7 @@ func mustWrite(t testing.TB, c Conn, msg string) {
 }
 
 func TestMessagesOfAllSizes(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{"ws://127.0.0.1:0", "ws://[::1]:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(url[:4], func(t *testing.T) {
 			s, accepted := serve(t, url, nil)
@@ -229,6 +235,7 @@ func TestMessagesOfAllSizes(t *testing.T) {
 
 // Each limit holds at its real size, for a whole message and for fragments.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	const frame, message = DefaultMaxFrame, DefaultMaxMessage
 	frameReason := fmt.Sprintf("frame over the limit of %d bytes", 16<<20)
 	messageReason := fmt.Sprintf("message over the limit of %d bytes", 64<<20)
@@ -399,6 +406,7 @@ func fill(c Conn) <-chan error {
 }
 
 func TestWriteToOneThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{WriteTimeout: 50 * time.Millisecond})
 	newPeer(t, s.URL())
 	err := <-fill(<-accepted)
@@ -408,6 +416,7 @@ func TestWriteToOneThatDoesNotRead(t *testing.T) {
 }
 
 func TestCloseEndsBlockedCalls(t *testing.T) {
+	t.Parallel()
 	s, accepted := serve(t, "ws://127.0.0.1:0", nil)
 	p := newPeer(t, s.URL())
 	server := <-accepted
@@ -428,6 +437,7 @@ func TestCloseEndsBlockedCalls(t *testing.T) {
 
 // A peer that does not read its pongs can still send messages.
 func TestPingsDoNotStopTheReader(t *testing.T) {
+	t.Parallel()
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{WriteTimeout: time.Hour})
 	p := newPeer(t, s.URL())
 	server := <-accepted
@@ -710,6 +720,7 @@ func (r *relay) forward(from, to net.Conn) {
 }
 
 func TestHalfOpenIsDeadAtBothEnds(t *testing.T) {
+	t.Parallel()
 	const every, after = 20 * time.Millisecond, time.Second
 	s, accepted := serve(t, "ws://127.0.0.1:0", &ServerOptions{PingEvery: every, DeadAfter: after})
 	r := newRelay(t, s.URL())
@@ -719,11 +730,15 @@ func TestHalfOpenIsDeadAtBothEnds(t *testing.T) {
 	mustWrite(t, client, "hello")
 	wantMessage(t, server, "hello")
 	r.cut.Store(true)
+	var ends sync.WaitGroup
 	for _, c := range []Conn{client, server} {
-		if _, err := c.ReadMessage(); !errors.Is(err, ErrDead) || !strings.Contains(err.Error(), after.String()) {
-			t.Error(err)
-		}
+		ends.Go(func() {
+			if _, err := c.ReadMessage(); !errors.Is(err, ErrDead) || !strings.Contains(err.Error(), after.String()) {
+				t.Error(err)
+			}
+		})
 	}
+	ends.Wait()
 }
 
 func TestDial(t *testing.T) {

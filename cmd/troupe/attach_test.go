@@ -20,6 +20,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/console"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -166,6 +167,7 @@ func (d *desk) hint(text string) []string {
 // A link that falls silent is told. ^C twice leaves at once, and the command that is printed goes on with the program behind
 // what was shown.
 func TestSilentLink(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	proxy := newSwallower(t, url)
 	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--name", "reader", "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
@@ -195,6 +197,7 @@ func TestSilentLink(t *testing.T) {
 
 // Without a terminal, a second signal ends the command on a silent link, before anything is said about the link.
 func TestSilentLinkSignals(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	proxy := newSwallower(t, url)
 	cmd, stderr := runOn(t, proxy.url(), `echo ready; exec sleep 1000`)
@@ -214,39 +217,9 @@ func TestSilentLinkSignals(t *testing.T) {
 	}
 }
 
-// Keys typed while the link is silent reach the program once, in order, and the line about the link goes away.
-func TestTypingOverACut(t *testing.T) {
-	url, _ := startServer(t)
-	proxy := newSwallower(t, url)
-	d := atDesk(t, 30, 100, "run", "--url", proxy.url(), "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "<$l>"; done`)
-	d.want(t, "ready")
-	var want strings.Builder
-	for i := range 20 {
-		if i == 5 {
-			proxy.silent.Store(true)
-		}
-		if i == 10 {
-			d.want(t, "connection lost, reconnecting (")
-		}
-		if i == 15 {
-			proxy.silent.Store(false)
-		}
-		d.enter(fmt.Sprintf("line %d\r", i))
-		fmt.Fprintf(&want, "<line %d>\r\n", i)
-	}
-	d.enter("\x04")
-	code, _ := d.exit()
-	var got strings.Builder
-	for _, m := range regexp.MustCompile(`<line \d+>`).FindAllString(d.all(), -1) {
-		got.WriteString(m + "\r\n")
-	}
-	if code != 0 || got.String() != want.String() {
-		t.Errorf("exit code %d, the program got %q", code, got.String())
-	}
-}
-
 // Enter ~. leaves on a live link, too, and so does ^P^Q; the program goes on.
 func TestLeave(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	for keys, want := range map[string]int{"\r~.": exitFailed, "\x10\x11": 0, "\r~d": 0} {
 		d := atDesk(t, 30, 100, "run", "--url", url, "--", "sh", "-c", `stty -echo; echo ready; while read l; do echo "got $l"; done`)
@@ -269,6 +242,7 @@ func TestLeave(t *testing.T) {
 // The keys work without Enter, too, at a program that was detached and has no terminal: ^P^Q in the middle of a line, and
 // where nothing is typed but watched.
 func TestLeavePipes(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "loop", "--", "sh", "-c", `echo ready; while :; do sleep 1; done`).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -285,6 +259,7 @@ func TestLeavePipes(t *testing.T) {
 
 // At a terminal, attach shows stdout and stderr in the order in which the server has them.
 func TestAttachOrder(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	if out, err := troupe(t, "run", "--detach", "--url", url, "--name", "both", "--", "sh", "-c",
 		`for i in $(seq 40); do echo o$i.; sleep 0.01; echo e$i. >&2; sleep 0.01; done; exec sleep 1000`).CombinedOutput(); err != nil {
@@ -307,6 +282,7 @@ func TestAttachOrder(t *testing.T) {
 
 // troupe up --wait ends at once at ^C, and the programs go on.
 func TestUpWaitInterrupted(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	file := filepath.Join(t.TempDir(), "troupe.yaml")
 	if err := os.WriteFile(file, []byte("name: never\nprocesses: {a: {command: exec sleep 1000, readiness_probe: {file: /never}}}\n"), 0o600); err != nil {
@@ -334,15 +310,14 @@ func TestUpWaitInterrupted(t *testing.T) {
 
 // Three terminals at one vim: all see everything, two type, one only reads. One that comes late sees the whole screen.
 func TestThreeAtVim(t *testing.T) {
-	if _, err := exec.LookPath("vim"); err != nil {
-		t.Skip("there is no vim")
-	}
+	t.Parallel()
+	vim := needs.Program(t, "vim")
 	url, _ := startServer(t)
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, []byte("first words\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	one := atDesk(t, 30, 100, "run", "--url", url, "--name", "editor", "--", "vim", "-u", "NONE", "-N", "-c", "set ttimeout ttimeoutlen=10", file)
+	one := atDesk(t, 30, 100, "run", "--url", url, "--name", "editor", "--", vim, "-u", "NONE", "-N", "-c", "set ttimeout ttimeoutlen=10", file)
 	one.want(t, "first words")
 	one.enter("Othe one\x1b")
 	one.want(t, "the one")
@@ -423,6 +398,7 @@ func rowsOf(t *testing.T, path string) int {
 
 // The terminal closes, the detached program goes on, and another terminal attaches.
 func TestTerminalCloses(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	out, err := troupe(t, "run", "--detach", "--tty", "--name", "shell", "--url", url, "--", "sh", "-c", `stty -echo; while read l; do echo "got $l"; done`).Output()
 	if err != nil || string(out) != "shell\n" {
@@ -443,6 +419,7 @@ func TestTerminalCloses(t *testing.T) {
 
 // A program whose child holds the output open ends with --no-wait-for-children, and without it only with the child.
 func TestNoWaitForChildren(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	out, err := troupe(t, "run", "--url", url, "--no-wait-for-children", "--", "sh", "-c", "sleep 1000 & echo hi").Output()
 	if err != nil || string(out) != "hi\n" {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -174,10 +175,7 @@ func TestManPages(t *testing.T) {
 			t.Errorf("%s has not the date of SOURCE_DATE_EPOCH", name)
 		}
 	}
-	man, err := exec.LookPath("man")
-	if err != nil {
-		t.Skip("there is no man(1) to read them")
-	}
+	man := needs.Program(t, "man")
 	for _, name := range []string{"troupe.1", "troupe-run.1", "troupe-serve.1", "troupe-server-stop.1"} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(pages[name]), 0o600); err != nil {
@@ -199,6 +197,7 @@ func TestManPages(t *testing.T) {
 
 // Names in errors change nothing in the terminal.
 func TestErrorsAreHarmless(t *testing.T) {
+	t.Parallel()
 	const name = "x\x1b[2J\u202ey"
 	for _, args := range [][]string{
 		{"--server", name, "ps"}, {"run", "--", "/nowhere/" + name}, {"run", "--cwd", "/" + name, "--", "true"}, {"cat", "/" + name},
@@ -213,6 +212,7 @@ func TestErrorsAreHarmless(t *testing.T) {
 
 // A command that looks or acts exits with 128+N when signal N ends the command, also while its server does not answer.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/spf13/cobra"
 
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 func TestArgumentsOf(t *testing.T) {
@@ -33,7 +35,9 @@ func TestArgumentsOf(t *testing.T) {
 }
 
 // Each argument is completed by the word for it in the usage line.
-func TestCompletionOfArguments(t *testing.T) {
+func TestCompletionOfArguments(t *testing.T) { synctest.Test(t, testCompletionOfArguments) }
+
+func testCompletionOfArguments(t *testing.T) {
 	completers["A"] = func(_ context.Context, _ *target.Flags, begin string) []string {
 		return beginning([]string{"one", "once", "two", "with blank", "with$dollar"}, begin)
 	}
@@ -111,10 +115,8 @@ func TestCompletionIsQuiet(t *testing.T) {
 
 // The completion works in a bash without the package bash-completion.
 func TestCompletionInBash(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("there is no bash")
-	}
+	t.Parallel()
+	bash := needs.Program(t, "bash")
 	script, err := troupe(t, "completion", "bash", "--no-descriptions").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -123,6 +123,7 @@ func loads(t *testing.T, args ...string) (code int, out, errs string) {
 
 // A wrong plan ends the command before anything is started.
 func TestLoadWrongPlan(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string]string{
 		"--sessions 0":             "sessions is 0, expected 1",
 		"--ramp -1s":               "ramp is -1s, expected 0 to",
@@ -214,6 +215,7 @@ func TestLoadIsRight(t *testing.T) {
 
 // The exit code tells of failed commands and missed SLOs. With --json -, stdout has JSON only.
 func TestLoadExitCodes(t *testing.T) {
+	t.Parallel()
 	code, out, errs := loads(t, "--processes", "2", "--json", "-", "--", "sh", "-c", "exit {n}")
 	var r result.Result
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 1 || r.Counts[result.Failed] != 2 || !strings.Contains(errs, "exit code 2") {
@@ -227,6 +229,7 @@ func TestLoadExitCodes(t *testing.T) {
 
 // A server that asks who comes, or that is not there: the error says what to do.
 func TestLoadAdvice(t *testing.T) {
+	t.Parallel()
 	asks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer asks.Close()
 	for url, advice := range map[string]string{
@@ -243,6 +246,7 @@ func TestLoadAdvice(t *testing.T) {
 
 // The program is copied to the servers, runs there, and is removed.
 func TestLoadUpload(t *testing.T) {
+	t.Parallel()
 	first, _ := startServer(t)
 	second, _ := startServer(t)
 	o := &loadFlags{servers: map[string]*target.Target{first: {URL: first}, second: {URL: second}}}
@@ -266,6 +270,7 @@ func TestLoadUpload(t *testing.T) {
 
 // Servers that do not answer hold up the end of a run for a short time together, once it ends at once.
 func TestLoadUploadToDeadServers(t *testing.T) {
+	t.Parallel()
 	stopped := make(chan struct{})
 	close(stopped)
 	o := &loadFlags{servers: map[string]*target.Target{}, stopped: stopped}
@@ -289,6 +294,7 @@ func TestLoadUploadToDeadServers(t *testing.T) {
 
 // The load goes to the servers that are named, each with its sessions, and no server is started.
 func TestLoadNamedServers(t *testing.T) {
+	t.Parallel()
 	first, _ := startServer(t)
 	second, server := startServer(t)
 	code, out, errs := loads(t, "--url", first, "--also", second, "--sessions", "2", "--processes", "1", "--server-pid", strconv.Itoa(server.Process.Pid),
@@ -307,6 +313,7 @@ func TestLoadNamedServers(t *testing.T) {
 
 // ^C ends the run early. The report comes nevertheless, and the server is gone.
 func TestLoadInterrupted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cmd := troupe(t, "load", "--processes", "2", "--", "sh", "-c", `mkdir "$0/{n}"; sleep 1000`, dir)
 	var out, errs bytes.Buffer
@@ -332,6 +339,7 @@ func TestLoadInterrupted(t *testing.T) {
 
 // A server that ends during the run is said, with its log, and is no success.
 func TestLoadServerEnds(t *testing.T) {
+	t.Parallel()
 	code, out, errs := loads(t, "--processes", "1", "--", "sh", "-c", "kill -9 $PPID; sleep 1000")
 	if code != 1 || !strings.Contains(errs, "the server ended during the run (signal: killed)") || !strings.Contains(out, "problem: the server ended during the run") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)

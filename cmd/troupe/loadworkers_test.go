@@ -44,6 +44,7 @@ func startWorker(t *testing.T, secret string) (addr string, end func()) {
 
 // Two workers run commands together. Each command has a number of its own.
 func TestLoadWorkers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	secret, other := filepath.Join(dir, "secret"), filepath.Join(dir, "other")
 	os.WriteFile(secret, []byte("a secret of the test\n"), 0o600)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/creack/pty"
 	"go.uber.org/goleak"
@@ -124,6 +125,7 @@ func exitCode(t *testing.T, err error) int {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	plain := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(plain, nil, 0o644); err != nil {
@@ -199,9 +201,7 @@ func TestRunEnvironment(t *testing.T) {
 
 // TestRunUser: the program has the user, the mask and the privileges of the flags, here and on a server.
 func TestRunUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can run programs as other users")
-	}
+	needs.Root(t)
 	users := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(users, []byte("* 54321:54322 nobody\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestRunUser(t *testing.T) {
 			}
 		}
 	}
-	if out, err := troupe(t, "run", "--here", "--user", "54321", "sh", "-c", "echo $A_KEY").Output(); err != nil || string(out) != "passed\n" {
+	if out, err := troupe(t, "run", "--here", "--cwd", "/", "--user", "54321", "sh", "-c", "echo $A_KEY").Output(); err != nil || string(out) != "passed\n" {
 		t.Errorf("a variable of troupe's own environment: %q, %v", out, err)
 	}
 }
@@ -296,9 +296,7 @@ func TestRunLeavesNothing(t *testing.T) {
 func TestRunCannotCopy(t *testing.T) {
 	url, _ := startServer(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.Feature(t, err)
 	defer full.Close()
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -496,6 +494,7 @@ func (c *cutter) proxy(conn net.Conn) {
 }
 
 func TestRunResumes(t *testing.T) {
+	t.Parallel()
 	url, _ := startServer(t)
 	c := newCutter(t, url)
 	input := make([]byte, 3<<20)
@@ -555,6 +554,7 @@ func runOn(t *testing.T, url, script string) (cmd *exec.Cmd, stderr *bytes.Buffe
 
 // While the connection is lost, a signal ends troupe and not the program.
 func TestRunInterruptedWhileLost(t *testing.T) {
+	t.Parallel()
 	url, server := startServer(t)
 	cmd, stderr := runOn(t, url, `trap '' INT; echo ready; exec sleep 1000`)
 	server.Process.Kill()
@@ -586,6 +586,7 @@ func TestRunEndedByServer(t *testing.T) {
 // A user who waits in vain for a connection can leave, and the shell does not get the keys typed
 // meanwhile.
 func TestRunLeavesLostTerminal(t *testing.T) {
+	t.Parallel()
 	url, server := startServer(t)
 	master, slave, err := pty.Open()
 	if err != nil {
@@ -648,6 +649,7 @@ func TestClientRestarts(t *testing.T) {
 // A second signal ends the command if nobody reads its output, or if the program has ended and a descendant of it holds
 // the output open. Else only SIGKILL would.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"output that nobody reads": "head -c 3000000 /dev/zero",
 		"descendant":               `setsid sh -c "while kill -0 $$; do sleep 0.01; done 2>/dev/null; head -c 65536 /dev/zero; exec sleep 1000" & exit 3`,

@@ -22,6 +22,7 @@ func confined(t *testing.T, dir string, args ...string) (code int, stdout, stder
 }
 
 func TestRunSandbox(t *testing.T) {
+	t.Parallel()
 	needs.NewProc(t, os.Getuid())
 	base, err := os.MkdirTemp("/var/tmp", "troupe-cmd-") // workspace-write writes to /tmp
 	if err != nil {
@@ -61,6 +62,7 @@ func TestRunSandbox(t *testing.T) {
 
 // A person reads that the sandbox is probably why a program has failed. A program that reads stderr does not.
 func TestRunSandboxDenied(t *testing.T) {
+	t.Parallel()
 	needs.NewProc(t, os.Getuid())
 	url, _ := startServer(t)
 	const note = "the sandbox of the program has probably denied something to it"

@@ -10,6 +10,7 @@ import (
 
 // Several commands at once start each program of a file once.
 func TestUpAtOnce(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "troupe.yaml")
 	if err := os.WriteFile(file, []byte("name: at-once\nprocesses:\n  a: {command: sleep 1000}\n  b: {command: sleep 1000}\n"), 0o600); err != nil {
 		t.Fatal(err)

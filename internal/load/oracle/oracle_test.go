@@ -197,6 +197,7 @@ func TestTampered(t *testing.T) {
 	for name, s := range specs {
 		for kind, tamper := range tampers {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				t.Parallel()
 				p := makeRun(s, 5, contentOf(name))
 				rapid.Check(t, func(t *rapid.T) {
 					n := rapid.SampledFrom([]int{1, 2, 7, 40, 200, 700}).Draw(t, "bytes")

@@ -331,20 +331,6 @@ func TestProgramThatGoesOn(t *testing.T) {
 	}
 }
 
-// TestSlowOutput: the end of a program may come late, since all output comes before it: over a slow link, or from a server with a limit of output.
-func TestSlowOutput(t *testing.T) {
-	before := patience
-	patience = 2 * time.Second // between two events, also on a busy machine
-	defer func() { patience = before }()
-	s := newFake(t)
-	s.change = func(e oracle.Event) []oracle.Event {
-		time.Sleep(60 * time.Millisecond)
-		return []oracle.Event{e}
-	}
-	r := runTask(t, t.Context(), newTask(t, s, plan.Part{Profile: plan.Flood, Life: lifetime(200 * time.Millisecond)}))
-	wantCounts(t, r, map[string]int64{result.Ends: 1, result.CheckedBytes: -60_000})
-}
-
 // TestNeverClosed: what comes of a process after the client has given it up is no event after its end.
 func TestNeverClosed(t *testing.T) {
 	before, killed := patience, killedFor

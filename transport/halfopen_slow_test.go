@@ -1,3 +1,5 @@
+//go:build slow
+
 package transport
 
 import (
@@ -30,9 +32,6 @@ func clientHello(t *testing.T, config *tls.Config) []byte {
 // 10,000 handshakes that one address begins and never finishes, in TCP, TLS and HTTP, keep no client of another
 // address out, at no time. Each of them counts in the lobby.
 func TestHalfOpenHandshakes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10,000 connections")
-	}
 	const handshakes, attackers = 10_000, 8
 	pair := newTLSPair(t)
 	hello := clientHello(t, pair.client)
@@ -55,7 +54,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 			for i := range attackers {
 				attack.Go(func() {
 					for j := range handshakes / attackers {
-						c, err := net.DialTimeout("tcp", host, 20*time.Second)
+						c, err := net.DialTimeout("tcp", host, patience)
 						if err != nil {
 							continue // the attacker's trouble
 						}
@@ -71,7 +70,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 			dialer := websocket.Dialer{
 				NetDialContext:   (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
 				TLSClientConfig:  pair.client,
-				HandshakeTimeout: DefaultHandshakeTimeout,
+				HandshakeTimeout: patience,
 			}
 			clients, slowest := 0, time.Duration(0)
 			for attacked := true; attacked; clients++ { // at least one when all handshakes are open
@@ -91,7 +90,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 				select {
 				case c := <-accepted:
 					c.(*webSocket).Admit()
-				case <-time.After(DefaultHandshakeTimeout):
+				case <-time.After(patience):
 					t.Fatalf("client %d, beside %d handshakes: its message did not arrive", clients, begun.Load())
 				}
 				slowest = max(slowest, time.Since(start))
