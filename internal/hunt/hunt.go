@@ -104,6 +104,9 @@ func (h *Hunt) confine(method string, params any) {
 			member.(obj)["sandbox"] = h.sandbox()
 		}
 	case method == protocol.MethodCommandExec && p["command"] != nil:
+		// The working directory is the workspace of this sandbox, so it must not be that of the server: the server makes places like
+		// .git unwritable there, and these are seen outside.
+		p["cwd"] = h.Dir
 		p["sandboxPolicy"] = obj{"type": pick(h, "readOnly", "workspaceWrite", "externalSandbox", "dangerFullAccess", "unknown")}
 	}
 }
