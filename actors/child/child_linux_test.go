@@ -567,15 +567,19 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 	}
 }
 
-// A server may itself run under another server. Its children do not get the other server's marker.
-func TestMarkerIsOurs(t *testing.T) {
-	tree, err := (&searches{mode: ContainMarker, server: server{pid: 7}}).tree("p", protocol.ProcessLimits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := tree.prepare(nil, []string{"A=b", markerName + "=another/q", "C=d"})
-	if want := []string{"A=b", "C=d", markerName + "=0-7-0-0/p"}; !slices.Equal(got, want) {
-		t.Errorf("environment %q, want %q", got, want)
+// Containment adds nothing to the environment of a program, and takes nothing from it.
+func TestEnvironmentIsExact(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode})
+			for _, umask := range []*uint32{nil, new(uint32(0o22))} { // the second is a fork of another kind
+				spec := script("")
+				spec.Argv, spec.Env, spec.Umask = []string{"/usr/bin/env"}, []string{"A=b", "TROUPE_PROCESS=web"}, umask
+				if got, want := start(t, h, spec).output(), "A=b\nTROUPE_PROCESS=web\n"; got != want {
+					t.Errorf("the environment is %q, want %q", got, want)
+				}
+			}
+		})
 	}
 }
 
