@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -1146,6 +1148,45 @@ func TestStartErrors(t *testing.T) {
 	}
 	if h.Live() != 0 {
 		t.Errorf("%d live", h.Live())
+	}
+}
+
+// A directory of PATH that the user may not search is skipped. A path to a program is refused for it.
+func TestLookupInClosedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	closed, open := dir+"/closed", dir+"/open"
+	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, dir: 0o755, closed: 0, open: 0o755} {
+		if err := cmp.Or(os.MkdirAll(path, 0o755), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{"plain": 0o644, "good": 0o755} {
+		if err := cmp.Or(os.WriteFile(open+"/"+name, nil, mode), os.Chmod(open+"/"+name, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var user *User
+	if os.Geteuid() == 0 {
+		user = &User{UID: 54321, GID: 54321}
+	}
+	for _, tt := range []struct {
+		name, want string
+		is         error
+	}{
+		{"good", open + "/good", nil},
+		{"plain", "", ErrPermission},
+		{"nowhere", "", ErrNoProgram},
+		{closed + "/nowhere", closed + "/nowhere", ErrPermission},
+	} {
+		spec := &Spec{Name: "p", Argv: []string{tt.name}, Env: []string{"PATH=" + closed + ":" + open}}
+		var got string
+		var err error
+		if refused := LookAs(user, func() { got, err = program(spec, func(string) {}) }); refused != nil {
+			t.Fatal(refused)
+		}
+		if got != tt.want || !errors.Is(err, tt.is) {
+			t.Errorf("%s: %q, %v, want %q, %v", tt.name, got, err, tt.want, tt.is)
+		}
 	}
 }
 
