@@ -216,7 +216,7 @@ func TestKillsWithoutDescriptors(t *testing.T) {
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	eachContainment(t, func(t *testing.T, containment string) {
-		leave := "ulimit -S -x 5; "
+		leave := "ulimit -S -x 5 -R 5; "
 		if containment == "cgroup" {
 			leave += "echo $$ >" + needs.Cgroup(t) + "/cgroup.procs; "
 		}

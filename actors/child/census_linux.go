@@ -11,7 +11,7 @@ import (
 type census struct {
 	all    []stat // sorted by pid
 	tagged map[tag][]*stat
-	marked map[string][]*stat
+	marked map[tag][]*stat
 	strays []*stat // see isStray
 
 	// Most trees are empty; then these indexes are not built.
@@ -19,14 +19,14 @@ type census struct {
 }
 
 func newCensus(all []stat) *census {
-	c := &census{all: all, tagged: make(map[tag][]*stat), marked: make(map[string][]*stat)}
+	c := &census{all: all, tagged: make(map[tag][]*stat), marked: make(map[tag][]*stat)}
 	slices.SortFunc(all, func(a, b stat) int { return cmp.Compare(a.pid, b.pid) })
 	for i := range all {
 		s := &all[i]
 		if s.tag.given() {
 			c.tagged[s.tag] = append(c.tagged[s.tag], s)
 		}
-		if s.marker != "" {
+		if s.marker.given() {
 			c.marked[s.marker] = append(c.marked[s.marker], s)
 		}
 	}

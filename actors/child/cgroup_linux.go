@@ -204,9 +204,8 @@ func (l *leaf) limit(limits protocol.ProcessLimits) error {
 	return nil
 }
 
-func (l *leaf) prepare(sys *syscall.SysProcAttr, env []string) []string {
+func (l *leaf) prepare(sys *syscall.SysProcAttr) {
 	sys.UseCgroupFD, sys.CgroupFD = true, l.fd
-	return env
 }
 
 func (l *leaf) mark() mark { return l.kin.mark() }

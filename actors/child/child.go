@@ -104,7 +104,7 @@ const (
 	// ContainCgroup puts each child into a cgroup (v2) of its own. The kernel kills a cgroup as a
 	// unit. Root and the owner of the cgroup can leave the cgroup.
 	ContainCgroup Containment = "cgroup"
-	// ContainMarker gives each child an environment variable and searches /proc for the variable.
+	// ContainMarker gives each child a second tag (RLIMIT_RTTIME), also within another server.
 	ContainMarker Containment = "marker"
 	// ContainGroup finds the process group and the session of the child.
 	ContainGroup Containment = "group"
@@ -120,7 +120,7 @@ type HostConfig struct {
 	Containment Containment
 	// Subreaper says the Host may act for the whole program. Orphaned descendants then become
 	// children of this program instead of init's, those that end are reaped, Close kills the
-	// others, and RLIMIT_LOCKS of this program changes.
+	// others, and RLIMIT_LOCKS and RLIMIT_RTTIME of this program change.
 	Subreaper bool
 	// AnswerTime is how long a filesystem may take to find the program and the working directory.
 	// The execution of the program may take as long again. A start taking longer fails. Zero or

@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -567,15 +569,19 @@ func TestLeftoversOfAKilledServer(t *testing.T) {
 	}
 }
 
-// A server may itself run under another server. Its children do not get the other server's marker.
-func TestMarkerIsOurs(t *testing.T) {
-	tree, err := (&searches{mode: ContainMarker, server: server{pid: 7}}).tree("p", protocol.ProcessLimits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := tree.prepare(nil, []string{"A=b", markerName + "=another/q", "C=d"})
-	if want := []string{"A=b", "C=d", markerName + "=0-7-0-0/p"}; !slices.Equal(got, want) {
-		t.Errorf("environment %q, want %q", got, want)
+// Containment adds nothing to the environment of a program, and takes nothing from it.
+func TestEnvironmentIsExact(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode})
+			for _, umask := range []*uint32{nil, new(uint32(0o22))} { // the second is a fork of another kind
+				spec := script("")
+				spec.Argv, spec.Env, spec.Umask = []string{"/usr/bin/env"}, []string{"A=b", "TROUPE_PROCESS=web"}, umask
+				if got, want := start(t, h, spec).output(), "A=b\nTROUPE_PROCESS=web\n"; got != want {
+					t.Errorf("the environment is %q, want %q", got, want)
+				}
+			}
+		})
 	}
 }
 
@@ -1142,6 +1148,45 @@ func TestStartErrors(t *testing.T) {
 	}
 	if h.Live() != 0 {
 		t.Errorf("%d live", h.Live())
+	}
+}
+
+// A directory of PATH that the user may not search is skipped. A path to a program is refused for it.
+func TestLookupInClosedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	closed, open := dir+"/closed", dir+"/open"
+	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, dir: 0o755, closed: 0, open: 0o755} {
+		if err := cmp.Or(os.MkdirAll(path, 0o755), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{"plain": 0o644, "good": 0o755} {
+		if err := cmp.Or(os.WriteFile(open+"/"+name, nil, mode), os.Chmod(open+"/"+name, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var user *User
+	if os.Geteuid() == 0 {
+		user = &User{UID: 54321, GID: 54321}
+	}
+	for _, tt := range []struct {
+		name, want string
+		is         error
+	}{
+		{"good", open + "/good", nil},
+		{"plain", "", ErrPermission},
+		{"nowhere", "", ErrNoProgram},
+		{closed + "/nowhere", closed + "/nowhere", ErrPermission},
+	} {
+		spec := &Spec{Name: "p", Argv: []string{tt.name}, Env: []string{"PATH=" + closed + ":" + open}}
+		var got string
+		var err error
+		if refused := LookAs(user, func() { got, err = program(spec, func(string) {}) }); refused != nil {
+			t.Fatal(refused)
+		}
+		if got != tt.want || !errors.Is(err, tt.is) {
+			t.Errorf("%s: %q, %v, want %q, %v", tt.name, got, err, tt.want, tt.is)
+		}
 	}
 }
 

@@ -43,6 +43,11 @@ func (h *Host) newContainment(cfg HostConfig) (containment, error) {
 	default:
 		return nil, fmt.Errorf("containment %q is unknown: use %q, %q or %q", cfg.Containment, ContainCgroup, ContainMarker, ContainGroup)
 	}
+	if c.mode == ContainMarker {
+		if c.tags.mark = rttime.free(self); !c.tags.mark {
+			log.Info("RLIMIT_RTTIME is set: descendants are found without a marker")
+		}
+	}
 	c.killLeftovers(log)
 	return c, nil
 }
@@ -102,10 +107,9 @@ type stat struct {
 	zombie         bool
 	stopped        bool     // by its tracer
 	kernel         bool     // a kernel thread
-	execing        bool     // has no environment yet
 	name           [15]byte // as in the kernel, padded with zeros
 	tag            tag      // set only if read
-	marker         string   // value of the variable markerName; set only if read
+	marker         tag      // set only if read
 }
 
 // String returns the pid and the name.
@@ -144,7 +148,7 @@ func parseStat(pid int, raw []byte) (stat, error) {
 	s := stat{pid: pid}
 	copy(s.name[:], raw[open+1:shut])
 	fields := bytes.TrimPrefix(raw[shut+1:], []byte(" "))
-	for n := 3; n <= 51; n++ { // n counts as in proc_pid_stat(5)
+	for n := 3; n <= 22; n++ { // n counts as in proc_pid_stat(5)
 		field, rest, more := bytes.Cut(fields, []byte(" "))
 		if !more {
 			return stat{}, statError(pid, raw)
@@ -163,8 +167,6 @@ func parseStat(pid int, raw []byte) (stat, error) {
 			s.kernel = number(field)&0x200000 != 0 // PF_KTHREAD
 		case 22:
 			s.start = uint64(number(field))
-		case 51:
-			s.execing = number(field) == 0 // env_end; also 0 for a process this server may not inspect
 		}
 	}
 	return s, nil

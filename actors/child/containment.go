@@ -23,9 +23,8 @@ type containment interface {
 
 // tree is one child with its descendants. Any goroutine may call its methods.
 type tree interface {
-	// prepare changes sys so that the next fork uses the containment. The result is the child's
-	// environment.
-	prepare(sys *syscall.SysProcAttr, env []string) []string
+	// prepare changes sys so that the next fork uses the containment.
+	prepare(sys *syscall.SysProcAttr)
 	// mark returns the mark for the next fork to put on the child.
 	mark() mark
 	// started tells the tree the pid of the forked child.

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 )
 
 // Package syscall calls these functions around a fork. Other packages may call them, too.
@@ -37,9 +39,10 @@ func forkApart(path string, argv []string, attr *syscall.ProcAttr, status int, n
 		status: status,
 		nofile: nofile,
 		self:   unix.Getpid(),
+		mark:   m.limits,
 		clone:  cloneArgs{exitSignal: uint64(unix.SIGCHLD)},
 	}
-	if err := a.steps(spec, m); err != nil {
+	if err := a.steps(spec); err != nil {
 		return 0, err
 	}
 	if a.path, err = syscall.BytePtrFromString(path); err != nil {
@@ -82,20 +85,16 @@ type apart struct {
 	self        int // the server's pid
 	clone       cloneArgs
 
+	mark       []vfork.Limit
 	umask      int // below 0: keep the mask
 	noNewPrivs bool
 	// The fields below are for a child as another user. user is nil for the server's own.
 	user      *User
-	rlimits   []rlimit
+	rlimits   []vfork.Limit
 	nice      *int
 	score     []byte // for oom_score_adj; empty: keep
 	capHeader unix.CapUserHeader
 	noCaps    [2]unix.CapUserData
-}
-
-type rlimit struct {
-	resource int
-	limit    unix.Rlimit
 }
 
 // oomScoreAdj is a path with its NUL.
@@ -148,12 +147,15 @@ func (a *apart) fork() (pid uintptr, errno syscall.Errno) {
 	if a.nofile != nil {
 		syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(a.nofile)), 0, 0, 0)
 	}
+	for i = range a.mark {
+		syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(a.mark[i].Resource), uintptr(unsafe.Pointer(&a.mark[i].Limit)), 0, 0, 0)
+	}
 	if a.umask >= 0 {
 		syscall.RawSyscall(unix.SYS_UMASK, uintptr(a.umask), 0, 0) // never fails
 	}
 	if a.user != nil {
 		for i = range a.rlimits {
-			if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(a.rlimits[i].resource), uintptr(unsafe.Pointer(&a.rlimits[i].limit)), 0, 0, 0); errno != 0 {
+			if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(a.rlimits[i].Resource), uintptr(unsafe.Pointer(&a.rlimits[i].Limit)), 0, 0, 0); errno != 0 {
 				step = uint64(stepLimit + i)
 				goto failed
 			}

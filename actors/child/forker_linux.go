@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -174,11 +176,11 @@ func (f *forker) forkApart(path string, argv []string, attr *syscall.ProcAttr, s
 		attr.Files = attr.Files[:len(files)]
 		fork := func() (int, error) { return forkApart(path, argv, attr, status, noFileOfChildren.Load(), spec, m) }
 		if !spec.traced() {
-			pid, err = m.fork(fork)
+			pid, err = fork()
 			return
 		}
 		attr.Sys.Ptrace = true
-		pid, f.mask, err = withSignalsBlocked(func() (int, error) { return m.fork(fork) })
+		pid, f.mask, err = withSignalsBlocked(fork)
 	})
 	return pid, err
 }
@@ -253,6 +255,11 @@ func (f *forker) borrow(attr *syscall.ProcAttr) (borrowed []int, err error) {
 
 func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protocol.ProcessLimits, m mark) (pid int, err error) {
 	if !ofProcess(limits) {
+		if m.alone && !m.before {
+			if pid, err = forkMarked(path, argv, attr, m); err != unix.ENOSYS {
+				return pid, err
+			}
+		}
 		return m.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
 	}
 	attr.Sys.Ptrace = true
@@ -270,3 +277,40 @@ func forkHere(path string, argv []string, attr *syscall.ProcAttr, limits protoco
 	}
 	return 0, err
 }
+
+// forkMarked is syscall.ForkExec for a child that sets the limits of m itself, before its program runs. The error is
+// ENOSYS on some architectures.
+func forkMarked(path string, argv []string, attr *syscall.ProcAttr, m mark) (pid int, err error) {
+	var mask unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &mask); err != nil {
+		return 0, err
+	}
+	limits := m.limits
+	learnNoFile()
+	if nofile := noFileOfChildren.Load(); nofile != nil {
+		limits = append(slices.Clone(limits), vfork.Limit{Resource: unix.RLIMIT_NOFILE, Limit: *nofile})
+	}
+	pid, err = vfork.Start(&vfork.Attr{
+		Path: path, Dir: attr.Dir, Argv: argv, Env: attr.Env, Files: attr.Files,
+		Session: attr.Sys.Setsid, Terminal: attr.Sys.Setctty, DeathSignal: attr.Sys.Pdeathsig == syscall.SIGKILL,
+		Umask: -1, Limits: limits, Blocked: uint64(mask.Val[0]),
+	})
+	if failed, ok := errors.AsType[*vfork.Error](err); ok {
+		err = failed.Errno
+	}
+	return pid, err
+}
+
+// learnNoFile sets noFileOfChildren, by a child that runs no instruction of its program.
+var learnNoFile = sync.OnceFunc(func() {
+	attr := &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}}
+	pid, _, err := forkStopped("/proc/self/exe", []string{""}, attr, mark{})
+	if err != nil {
+		return // ptrace(2) is forbidden here
+	}
+	defer kill(pid)
+	var has unix.Rlimit
+	if awaitStop(pid) && unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &has) == nil {
+		noFileOfChildren.CompareAndSwap(nil, &has)
+	}
+})

@@ -375,7 +375,8 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 			}
 			defer r.Close()
 			attr := forkAttr()
-			attr.Env = tree.prepare(attr.Sys, []string{"PATH=/bin:/usr/bin"})
+			tree.prepare(attr.Sys)
+			attr.Env = []string{"PATH=/bin:/usr/bin"}
 			attr.Files = []uintptr{h.null.Fd(), w.Fd(), 2}
 			pid, err := tree.mark().fork(func() (int, error) {
 				return syscall.ForkExec("/bin/sh", []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"}, attr)

@@ -313,7 +313,8 @@ func (h *Host) spawn(f *forker, j *job, stuck *bool) (_ *process, err error) {
 	}
 	sys := &syscall.SysProcAttr{Setsid: true, Setctty: spec.TTY}
 	p := &process{host: h, in: j.in, tree: tree, tty: spec.TTY, closed: make(chan struct{})}
-	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: tree.prepare(sys, spec.Env), Files: ends.theirs[:], Sys: sys}
+	tree.prepare(sys)
+	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: ends.theirs[:], Sys: sys}
 	if j.apart {
 		if spec.policy != nil {
 			p.pid, p.jail, err = h.forkJail(f, j, argv, attr, tree.mark())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -80,7 +79,7 @@ func (f *forker) forkJail(attr *syscall.ProcAttr, n *newJail, m mark) (pid int, 
 	f.onThread(&err, func() {
 		var borrowed []int
 		if borrowed, err = f.borrow(attr); err == nil {
-			a := n.attr(marker(attr.Env)...)
+			a := n.attr()
 			a.Files = attr.Files[:4]
 			if n.binary > 0 {
 				a.Binary = int(attr.Files[4])
@@ -89,23 +88,14 @@ func (f *forker) forkJail(attr *syscall.ProcAttr, n *newJail, m mark) (pid int, 
 			if attr.Sys.UseCgroupFD {
 				a.Cgroup = attr.Sys.CgroupFD
 			}
-			pid, err = m.fork(func() (int, error) { return vfork.Start(a) })
+			a.Limits = m.limits
+			pid, err = vfork.Start(a)
 		}
 		for _, fd := range borrowed {
 			unix.Close(fd)
 		}
 	})
 	return pid, err
-}
-
-// marker is the variable of env that ContainMarker looks for.
-func marker(env []string) []string {
-	for i, v := range env {
-		if strings.HasPrefix(v, markerName+"=") {
-			return env[i : i+1]
-		}
-	}
-	return nil
 }
 
 // newJail is a jail on its way: its plan, and both ends of the socket between the jail and the server.
@@ -170,9 +160,9 @@ func (n *newJail) forked() {
 
 // attr is how the jail is forked, but for its descriptors: 0 to 2, and theirs as 3. env is added to the environment of the
 // jail's runtime.
-func (n *newJail) attr(env ...string) *vfork.Attr {
+func (n *newJail) attr() *vfork.Attr {
 	a := &vfork.Attr{
-		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: append(jailEnv(n.plan), env...),
+		Path: "/proc/self/exe", Binary: n.binary, Argv: []string{jail.Name}, Env: jailEnv(n.plan),
 		Umask: -1, Blocked: jail.Blocked,
 	}
 	if n.plan.Policy.Files {

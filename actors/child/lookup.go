@@ -111,7 +111,7 @@ func checkProgram(dir, path string) error {
 	info, err := os.Stat(full)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: program %q", ErrPermission, path)
+		return closedDir{fmt.Errorf("%w: program %q", ErrPermission, path)}
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w %q: a part of its path is %w", ErrNoProgram, path, syscall.ENOTDIR)
 	case errors.Is(err, fs.ErrNotExist) && filepath.IsAbs(path):
@@ -132,9 +132,15 @@ func checkProgram(dir, path string) error {
 	return nil
 }
 
-// lookPath searches the PATH of the child, as execvp(3) in the child would. An empty element is the
-// working directory. A file without execute permission, or an unreadable directory, does not end
-// the search.
+// closedDir is the error about a path with a directory that the user may not search. Nobody knows whether there is a file.
+type closedDir struct{ error }
+
+func (e closedDir) Unwrap() error { return e.error }
+
+// lookPath searches the PATH of the child. An empty element is the working directory. A file without execute
+// permission does not end the search, but is the reason of the failure if there is no other file. A directory
+// that the user may not search counts as empty, as in shells: they exit with 127, "not found" (POSIX.1-2024, XCU 2.8.2).
+// execvp(3) says "permission denied" then, also of a program that is nowhere.
 func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 	path, found := defaultPath, false
 	for _, entry := range spec.Env {
@@ -157,7 +163,7 @@ func lookPath(spec *Spec, name string, step func(what string)) (string, error) {
 		if err == nil {
 			return file, nil
 		}
-		if why == nil && !errors.Is(err, ErrNoProgram) {
+		if _, closed := err.(closedDir); why == nil && !closed && !errors.Is(err, ErrNoProgram) {
 			why = err
 		}
 	}

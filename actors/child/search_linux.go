@@ -1,14 +1,12 @@
 package child
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,10 +16,6 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/kernel"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// markerName is the environment variable used as marker. Its value is <server>/<name of the
-// process>.
-const markerName = "TROUPE_PROCESS"
 
 // searches finds the processes of trees in /proc. It is the containment on systems without cgroups.
 // With cgroups, searches finds the processes that left their cgroup.
@@ -80,7 +74,7 @@ func (c *searches) tree(name string, _ protocol.ProcessLimits) (tree, error) {
 }
 
 func (c *searches) search(name string) *search {
-	t := &search{searches: c, name: name, born: ticks(), given: c.tags.next(c.mode != ContainCgroup), marker: c.server.String() + "/" + name}
+	t := &search{searches: c, name: name, born: ticks(), given: c.tags.next(c.mode != ContainCgroup)}
 	c.trees.Store(t.given.tag, t)
 	return t
 }
@@ -164,8 +158,8 @@ func takeCensus(since uint64, markers bool, tells func(*stat) bool) (*census, er
 		}
 		s, err := lookStat(pid)
 		if err == nil && !s.kernel && s.start >= since {
-			if s.tag, err = readTag(pid); (err == nil || hidden(err)) && markers && !s.zombie && !tells(&s) {
-				s.marker, err = readMarker(&s)
+			if s.tag, err = locks.read(pid); err == nil && markers && !tells(&s) {
+				s.marker, err = rttime.read(pid)
 			}
 		}
 		switch {
@@ -185,41 +179,6 @@ func parsePID(name string) (pid int, ok bool) {
 	}
 	pid, err := strconv.Atoi(name)
 	return pid, err == nil
-}
-
-// readMarker returns the marker in a process's environment, or "" if there is none. An environment
-// unreadable for this user counts as having no marker.
-func readMarker(s *stat) (string, error) {
-	var pause backoff
-	for before := *s; ; pause.wait() {
-		env, err := readFile("/proc/" + strconv.Itoa(s.pid) + "/environ")
-		switch {
-		case len(env) > 0:
-			return findMarker(env), nil
-		case hidden(err), gone(err):
-			return "", nil
-		case err != nil:
-			return "", err
-		}
-		// During an exec a process has no environment for a moment. Taking such a process for
-		// unmarked would let the process escape, so look again.
-		after, err := lookStat(s.pid)
-		if err != nil || after.zombie || after.kernel || !before.execing && !after.execing || pause == maxBackoff {
-			return "", err
-		}
-		before = after
-	}
-}
-
-func findMarker(env []byte) string {
-	for len(env) > 0 {
-		var entry []byte
-		entry, env, _ = bytes.Cut(env, []byte{0})
-		if value, ok := bytes.CutPrefix(entry, []byte(markerName+"=")); ok {
-			return string(value)
-		}
-	}
-	return ""
 }
 
 // pack is a set of processes with their descendants. A process stays in the pack until it is gone,
@@ -338,9 +297,7 @@ func killAll(spare *spare, find func() ([]*stat, error)) error {
 func (c *searches) killLeftovers(log *slog.Logger) {
 	var leftovers pack
 	of := func(s *stat) bool {
-		id, _, _ := strings.Cut(s.marker, "/")
-		owner, ok := parseServer(id)
-		return ok && owner.dead(c.server) || s.tag.dead(c.server)
+		return s.marker.dead(c.server) || s.tag.dead(c.server)
 	}
 	err := killAll(c.spare, func() (found []*stat, err error) {
 		err = c.spare.do(func() error {

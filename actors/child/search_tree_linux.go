@@ -3,8 +3,6 @@ package child
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -14,11 +12,10 @@ import (
 // search is the tree of one child, found in /proc.
 type search struct {
 	*searches
-	pack   pack
-	name   string
-	born   uint64 // in the unit of stat.start
-	given  mark
-	marker string
+	pack  pack
+	name  string
+	born  uint64 // in the unit of stat.start
+	given mark
 
 	mu     sync.Mutex
 	leader stat // pid: set at the start; start: set at the first kill, if the leader still runs
@@ -26,14 +23,7 @@ type search struct {
 
 func (t *search) mark() mark { return t.given }
 
-func (t *search) prepare(_ *syscall.SysProcAttr, env []string) []string {
-	if t.mode != ContainMarker {
-		return env
-	}
-	// This server may itself run under another server and have that server's marker.
-	env = slices.DeleteFunc(slices.Clone(env), func(s string) bool { return strings.HasPrefix(s, markerName+"=") })
-	return append(env, markerName+"="+t.marker)
-}
+func (*search) prepare(*syscall.SysProcAttr) {}
 
 func (t *search) started(pid int) {
 	t.mu.Lock()
@@ -69,17 +59,12 @@ func (t *search) heads(seen *census) (heads []*stat) {
 	if s := seen.pid(leader.pid); s != nil && leader.start != 0 && s.start == leader.start {
 		heads = append(heads, s)
 	}
-	if t.given.given() {
-		for _, s := range seen.tagged[t.given.tag] {
-			if t.inLeaf == nil || !t.inLeaf(s, t.name) {
-				heads = append(heads, s)
-			}
+	for _, s := range t.marked(seen) {
+		if t.inLeaf == nil || !t.inLeaf(s, t.name) {
+			heads = append(heads, s)
 		}
 	}
-	switch {
-	case t.mode == ContainMarker:
-		heads = append(heads, seen.marked[t.marker]...)
-	case t.mode == ContainGroup:
+	if t.mode == ContainGroup {
 		heads = append(heads, seen.group(leader.pid)...)
 		heads = append(heads, seen.session(leader.pid)...)
 	}
@@ -124,14 +109,23 @@ func (t *search) empty(canWait bool) (bool, error) {
 	return true, nil
 }
 
+// marked returns the processes with the tag or the marker of the tree.
+func (t *search) marked(seen *census) (list []*stat) {
+	if t.given.tag.given() {
+		list = append(list, seen.tagged[t.given.tag]...)
+	}
+	if t.given.marker.given() {
+		list = append(list, seen.marked[t.given.marker]...)
+	}
+	return list
+}
+
 // zombies returns the start by pid of the ended members that nobody has reaped.
 func (t *search) zombies(seen *census) map[int]uint64 {
 	ended := make(map[int]uint64)
-	if t.given.given() {
-		for _, s := range seen.tagged[t.given.tag] {
-			if s.zombie {
-				ended[s.pid] = s.start
-			}
+	for _, s := range t.marked(seen) {
+		if s.zombie {
+			ended[s.pid] = s.start
 		}
 	}
 	return ended

@@ -197,17 +197,17 @@ func (groups) allows(limits protocol.ProcessLimits) error {
 // group is the process group of a child.
 type group struct{ leader int }
 
-func (*group) prepare(_ *syscall.SysProcAttr, env []string) []string { return env }
-func (g *group) started(pid int)                                     { g.leader = pid }
-func (*group) mark() mark                                            { return mark{} }
-func (*group) running()                                              {}
-func (*group) pins() bool                                            { return false }
-func (*group) cheap() bool                                           { return true }
-func (*group) soon() bool                                            { return false }
-func (p *process) usage(pressures bool) *protocol.Usage              { return p.tree.usage(pressures) }
-func (*group) usage(bool) *protocol.Usage                            { return nil }
-func (*group) oomKilled() bool                                       { return false }
-func (*group) remove() error                                         { return nil }
+func (*group) prepare(*syscall.SysProcAttr)             {}
+func (g *group) started(pid int)                        { g.leader = pid }
+func (*group) mark() mark                               { return mark{} }
+func (*group) running()                                 {}
+func (*group) pins() bool                               { return false }
+func (*group) cheap() bool                              { return true }
+func (*group) soon() bool                               { return false }
+func (p *process) usage(pressures bool) *protocol.Usage { return p.tree.usage(pressures) }
+func (*group) usage(bool) *protocol.Usage               { return nil }
+func (*group) oomKilled() bool                          { return false }
+func (*group) remove() error                            { return nil }
 
 func (g *group) empty(bool) (bool, error) {
 	return errors.Is(syscall.Kill(-g.leader, 0), syscall.ESRCH), nil

@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 )
 
-// tag identifies one run of a child, and the server that started the child. The tag is
-// RLIMIT_LOCKS: the kernel hands RLIMIT_LOCKS down at each fork and exec and has ignored the value
-// since Linux 2.4.25 (getrlimit(2)). A process keeps its tag despite a cleaned environment, setsid,
-// a lost parent, another cgroup or another user, and the server can read the tag of a process that
-// is not dumpable. A program that sets RLIMIT_LOCKS itself loses its tag.
+// tag identifies one run of a child, and the server that started the child. The tag is the value of a
+// resource limit: the kernel hands resource limits down at each fork and exec. A process keeps its tag
+// despite a cleaned environment, setsid, a lost parent, another cgroup or another user, and the server
+// can read the tag of a process that is not dumpable. A program that sets the limit itself loses its tag.
 type tag struct {
 	run    uint64 // soft limit: PID namespace, 28 bits, and count of the run, 34 bits
 	server uint64 // hard limit: 1, start of the server, 40 bits, and pid of the server, 22 bits
@@ -56,26 +57,50 @@ func (t tag) dead(self server) bool {
 	return st.zombie || st.start&tagStart != t.server>>tagPidBits&tagStart
 }
 
-// readTag returns the tag of a process. If the process has none, given returns false for the
-// result.
-func readTag(pid int) (tag, error) {
-	var limit unix.Rlimit
-	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) // needs no descriptor
-	if err == unix.EPERM {                                   // the process has another user
-		return readTagFile(pid)
-	}
-	return tag{limit.Cur, limit.Max}, err
+// A carrier is a resource limit that carries tags.
+type carrier struct {
+	resource int
+	line     string // of /proc/PID/limits
+	later    bool   // of two servers, the one that started later has the smaller hard limit
 }
 
-func readTagFile(pid int) (t tag, err error) {
+var (
+	// locks carries the tag of the outermost server. The kernel has ignored RLIMIT_LOCKS since Linux
+	// 2.4.25. (getrlimit(2))
+	locks = &carrier{resource: unix.RLIMIT_LOCKS, line: "Max file locks"}
+	// rttime carries the marker of ContainMarker, a tag of the innermost server. A limit of the CPU time
+	// of realtime processes concerns no process when it is hours long. A hard limit may be lowered, but
+	// only root raises it, so a server within another can replace the other's marker.
+	rttime = &carrier{resource: unix.RLIMIT_RTTIME, line: "Max realtime timeout", later: true}
+)
+
+// swap turns the tag t into the values of the limit, and these into the tag.
+func (c *carrier) swap(t tag) tag {
+	if c.later && t.server != tagInfinity {
+		t.server ^= tagStart << tagPidBits
+	}
+	return t
+}
+
+// read returns the tag of a process. If the process has none, given returns false for the result.
+func (c *carrier) read(pid int) (tag, error) {
+	var limit unix.Rlimit
+	err := unix.Prlimit(pid, c.resource, nil, &limit) // needs no descriptor
+	if err == unix.EPERM {                            // the process has another user
+		return c.readFile(pid)
+	}
+	return c.swap(tag{limit.Cur, limit.Max}), err
+}
+
+func (c *carrier) readFile(pid int) (t tag, err error) {
 	text, err := readFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
 		return tag{}, err
 	}
-	_, line, _ := strings.Cut(string(text), "\nMax file locks")
+	_, line, _ := strings.Cut(string(text), "\n"+c.line)
 	fields := strings.Fields(line)
 	if len(fields) < 2 {
-		return tag{}, fmt.Errorf("/proc/%d/limits has no line %q", pid, "Max file locks")
+		return tag{}, fmt.Errorf("/proc/%d/limits has no line %q", pid, c.line)
 	}
 	for i, limit := range []*uint64{&t.run, &t.server} {
 		if *limit = tagInfinity; fields[i] != "unlimited" {
@@ -84,64 +109,91 @@ func readTagFile(pid int) (t tag, err error) {
 			}
 		}
 	}
-	return t, nil
+	return c.swap(t), nil
 }
 
-// tags makes the tags for the children of a host.
+// limit is the limit of a process with tag t.
+func (c *carrier) limit(t tag) vfork.Limit {
+	t = c.swap(t)
+	return vfork.Limit{Resource: c.resource, Limit: unix.Rlimit{Cur: t.run, Max: t.server}}
+}
+
+// free reports whether server s can give tags with c. The program of s itself may have another's.
+func (c *carrier) free(s server) bool {
+	own, err := c.read(s.pid)
+	return err == nil && c.swap(own).server >= c.swap(s.tagged(0)).server
+}
+
+// tags makes the marks for the children of a host.
 type tags struct {
 	self server
 	// whole says the host may act for the whole program: then a fork may change the program's own
-	// limit.
+	// limits.
 	whole bool
 	off   bool // this server itself has the tag of another server, and keeps it
+	mark  bool // children get a marker, too
 }
 
 var runs atomic.Uint64
 
 func newTags(self server, whole bool) tags {
-	own, err := readTag(self.pid)
-	none := self.tagged(0)
-	return tags{self: self, whole: whole, off: err != nil || own.server < none.server || own.given() && own.server != none.server}
+	own, err := locks.read(self.pid)
+	return tags{self: self, whole: whole, off: err != nil || !locks.free(self) || own.given() && own.server != self.tagged(0).server}
 }
 
 // next is the mark of the next child. alone says no other mark distinguishes the descendants of two
 // children forked at the same time.
 func (t *tags) next(alone bool) mark {
-	if t.off {
-		return mark{}
+	next := t.self.tagged(runs.Add(1))
+	m := mark{before: t.whole, alone: alone}
+	if !t.off {
+		m.tag = next
+		m.limits = append(m.limits, locks.limit(next))
 	}
-	return mark{tag: t.self.tagged(runs.Add(1)), before: t.whole, alone: alone}
+	if t.mark {
+		m.marker = next
+		m.limits = append(m.limits, rttime.limit(next))
+	}
+	return m
 }
 
-// mark is the tag for a child about to be forked. The zero mark gives no tag.
+// mark is for a child about to be forked.
 type mark struct {
-	tag
-	before bool // set the tag before the fork, as this program's own limit; else after the fork
-	alone  bool // no other fork may run at the same time
+	tag                  // zero: none
+	marker tag           // zero: none
+	limits []vfork.Limit // that carry tag and marker
+	before bool          // set the limits before the fork, as this program's own; else after the fork
+	alone  bool          // no other fork may run at the same time
 }
 
 // tagging is held during a fork with mark.alone.
 var tagging sync.Mutex
 
-// fork calls the function fork; the new child gets the tag. If m.alone is false, a child may have
-// another child's tag in its first moments, and so may processes it forks then. Any other mark
-// distinguishing the two children therefore takes precedence over the tag.
+// fork calls the function fork, whose child cannot set its limits itself; the new child gets the mark.
+// If m.alone is false, a child may have another child's mark in its first moments, and so may processes
+// it forks then. Any other mark distinguishing the two children therefore takes precedence.
 func (m mark) fork(fork func() (pid int, err error)) (pid int, err error) {
-	if !m.given() {
-		return fork()
+	if m.before && m.alone {
+		tagging.Lock()
+		defer tagging.Unlock()
 	}
-	limit := unix.Rlimit{Cur: m.run, Max: m.server}
 	if m.before {
-		if m.alone {
-			tagging.Lock()
-			defer tagging.Unlock()
-		}
-		if err := unix.Prlimit(0, unix.RLIMIT_LOCKS, &limit, nil); err != nil {
-			return 0, fmt.Errorf("RLIMIT_LOCKS: %w", err)
+		if err := m.set(0); err != nil {
+			return 0, err
 		}
 	}
 	if pid, err = fork(); err == nil && !(m.before && m.alone) {
-		unix.Prlimit(pid, unix.RLIMIT_LOCKS, &limit, nil) // refused if the program is set-user-ID
+		m.set(pid) // refused if the program is set-user-ID
 	}
 	return pid, err
+}
+
+// set sets the limits of a process; 0: of this program.
+func (m mark) set(pid int) error {
+	for _, r := range m.limits {
+		if err := unix.Prlimit(pid, r.Resource, &r.Limit, nil); err != nil {
+			return fmt.Errorf("resource limit %d: %w", r.Resource, err)
+		}
+	}
+	return nil
 }

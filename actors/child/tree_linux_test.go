@@ -55,28 +55,87 @@ func TestTag(t *testing.T) {
 	}
 }
 
-// A child and all its descendants have the child's tag, under any user.
+// A child and all its descendants have the child's tag, under any user. With ContainMarker they have the marker, too.
 func TestTagIsHandedDown(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		h := newHost(t, HostConfig{Subreaper: whole})
+		h := newHost(t, HostConfig{Subreaper: whole, Containment: ContainMarker})
 		if searchesOf(h).tags.off {
 			t.Skip("RLIMIT_LOCKS is in use")
 		}
 		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`)))
 		w.Write([]byte("\n")) // the script waits for this line, so the start is over and the child has its tag
-		want := searchOf(w).given.tag
+		given := searchOf(w).given
 		for _, pid := range w.pids(protocol.Stdout, 2) {
-			byCall, err := readTag(pid)
-			if err != nil || byCall != want {
-				t.Errorf("prlimit says %v, %v of %d, want %v", byCall, err, pid, want)
-			}
-			byFile, err := readTagFile(pid)
-			if err != nil || byFile != want {
-				t.Errorf("/proc says %v, %v of %d, want %v", byFile, err, pid, want)
+			for carrier, want := range map[*carrier]tag{locks: given.tag, rttime: given.marker} {
+				byCall, err := carrier.read(pid)
+				if err != nil || byCall != want {
+					t.Errorf("%s: prlimit says %v, %v of %d, want %v", carrier.line, byCall, err, pid, want)
+				}
+				byFile, err := carrier.readFile(pid)
+				if err != nil || byFile != want {
+					t.Errorf("%s: /proc says %v, %v of %d, want %v", carrier.line, byFile, err, pid, want)
+				}
 			}
 		}
-		if none, err := readTagFile(os.Getppid()); err != nil || none.given() {
-			t.Errorf("of our parent /proc says %v, %v", none, err)
+		for _, carrier := range []*carrier{locks, rttime} {
+			if none, err := carrier.readFile(os.Getppid()); err != nil || none.given() {
+				t.Errorf("of our parent /proc says %v, %v", none, err)
+			}
+		}
+	}
+}
+
+// A daemon that has changed either limit is found by the other one.
+func TestEitherLimitIsEnough(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainMarker})
+	if searchesOf(h).tags.off {
+		t.Skip("RLIMIT_LOCKS is in use")
+	}
+	for _, lost := range []*carrier{locks, rttime} {
+		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; read line; exec sleep 1000' &); exec sleep 1000`)))
+		w.Write([]byte("\n"))
+		left := w.pids(protocol.Stdout, 1)[0]
+		if err := unix.Prlimit(left, lost.resource, &unix.Rlimit{Cur: 5, Max: 5}, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.Kill()
+		w.until(w.has(FactExited))
+		if err := w.killTree(); err != nil || running(left) {
+			t.Errorf("without %s: %v, and the daemon runs: %v", lost.line, err, running(left))
+			unix.Kill(left, unix.SIGKILL)
+		}
+	}
+}
+
+// A server that started within another can replace the other's marker, and no other of its tags.
+func TestMarkerOfTheInnerServer(t *testing.T) {
+	for _, tt := range []struct {
+		carrier *carrier
+		start   uint64 // another test may have set our limits; those of the outer server are lower
+		want    bool
+	}{{locks, 100, false}, {rttime, tagStart - 100, true}} {
+		outer := server{pidns: 4026531836, pid: 4000, start: tt.start}
+		inner := server{pidns: 4026532000, pid: 30, start: tt.start + 1}
+		sleep := exec.Command("sleep", "1000")
+		if err := sleep.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer sleep.Wait()
+		defer sleep.Process.Kill()
+		own := inner
+		own.pid = sleep.Process.Pid
+		limit := tt.carrier.limit(outer.tagged(7))
+		if err := unix.Prlimit(own.pid, limit.Resource, &limit.Limit, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tt.carrier.read(own.pid); err != nil || got != outer.tagged(7) {
+			t.Errorf("%s: %v, %v, want the tag of the outer server", tt.carrier.line, got, err)
+		}
+		if got := tt.carrier.free(own); got != tt.want {
+			t.Errorf("%s: free for the inner server: %v, want %v", tt.carrier.line, got, tt.want)
+		}
+		if fits := tt.carrier.limit(inner.tagged(1)).Limit.Max <= limit.Limit.Max; fits != tt.want {
+			t.Errorf("%s: the limits of the inner server are lower: %v, want %v", tt.carrier.line, fits, tt.want)
 		}
 	}
 }
@@ -103,7 +162,7 @@ func TestTagsAreApart(t *testing.T) {
 	}
 	defer sleep.Wait()
 	defer sleep.Process.Kill()
-	if got, err := readTag(pid); err != nil || got != m.tag {
+	if got, err := locks.read(pid); err != nil || got != m.tag {
 		t.Errorf("the child has %v, %v, want %v", got, err, m.tag)
 	}
 	tags.next(true).fork(func() (int, error) {
@@ -281,7 +340,7 @@ func TestTagOfAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := server{pidns: me.pidns, pid: st.pid, start: st.start}
-	if own, _ := readTag(st.pid); own.server == tagInfinity && newTags(other, true).off { // else another test has set our limit
+	if own, _ := locks.read(st.pid); own.server == tagInfinity && newTags(other, true).off { // else another test has set our limit
 		t.Error("a server without a tag gives none")
 	}
 	outer := server{pidns: me.pidns, pid: me.pid, start: 1}.tagged(1) // less than any hard limit of ours

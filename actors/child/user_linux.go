@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
 )
 
 // A child as another user gets its limits, its groups and its ids by steps of its own between fork and
@@ -179,7 +181,7 @@ func stepError(report uint64, spec *Spec) error {
 }
 
 // steps prepares the steps of the child for spec.
-func (a *apart) steps(spec *Spec, m mark) error {
+func (a *apart) steps(spec *Spec) error {
 	a.umask = -1
 	if spec.Umask != nil {
 		a.umask = int(*spec.Umask)
@@ -195,10 +197,7 @@ func (a *apart) steps(spec *Spec, m mark) error {
 		if err := unix.Getrlimit(r.resource, &now); err != nil {
 			return err
 		}
-		a.rlimits = append(a.rlimits, rlimit{r.resource, around(r.resource, r.value, now)})
-	}
-	if m.given() {
-		a.rlimits = append(a.rlimits, rlimit{unix.RLIMIT_LOCKS, unix.Rlimit{Cur: m.run, Max: m.server}})
+		a.rlimits = append(a.rlimits, vfork.Limit{Resource: r.resource, Limit: around(r.resource, r.value, now)})
 	}
 	if nice := spec.Limits.Nice; nice != nil {
 		a.nice = nice

@@ -11,7 +11,8 @@ import (
 
 // Attr is a process to start. The exec closes all descriptors but Files.
 type Attr struct {
-	Path      string   // a relative path begins at the working directory of this program
+	Path      string   // a relative path begins at Dir
+	Dir       string   // the working directory; empty: that of this program
 	Binary    int      // descriptor of the file to execute instead of Path, not less than len(Files); 0 or less: Path
 	Argv, Env []string // Argv has an element at least
 
@@ -45,6 +46,7 @@ const (
 	StepCapabilities
 	StepExec
 	StepMount
+	StepDir
 	StepLimit // and more: StepLimit+n is the limit n of setrlimit(2)
 )
 
@@ -61,6 +63,8 @@ func (s Step) String() string {
 		return "execve"
 	case StepMount:
 		return "read-only mount"
+	case StepDir:
+		return "chdir"
 	}
 	if s >= StepLimit {
 		return fmt.Sprintf("setrlimit %d", int(s-StepLimit))

@@ -120,6 +120,12 @@ func (p *process) start(trap, a1, a2 uintptr) (pid uintptr, errno syscall.Errno)
 			goto failed
 		}
 	}
+	if p.dir != nil {
+		step = StepDir
+		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(p.dir)), 0, 0); errno != 0 {
+			goto failed
+		}
+	}
 	step = StepCapabilities
 	if p.ambient != 0 {
 		if _, _, errno = syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps[0])), 0); errno != 0 {
@@ -156,7 +162,7 @@ failed:
 
 // process is everything that the child needs.
 type process struct {
-	path      *byte
+	path, dir *byte
 	binary    uintptr // 0: path
 	argv, env []*byte
 	empty     byte // the path of a descriptor itself
@@ -193,6 +199,11 @@ func Start(a *Attr) (pid int, err error) {
 	}
 	if p.path, err = syscall.BytePtrFromString(a.Path); err != nil {
 		return 0, err
+	}
+	if a.Dir != "" {
+		if p.dir, err = syscall.BytePtrFromString(a.Dir); err != nil {
+			return 0, err
+		}
 	}
 	if a.Binary > 0 {
 		p.binary = uintptr(a.Binary)
