@@ -250,6 +250,7 @@ func (p *peer) untilClosed(id string, after uint64) (output string, code int) {
 }
 
 func TestRunsAProgram(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{}))
 	p.open("")
 	p.start("a", "", "sh", "-c", "echo out; exit 3")
@@ -259,6 +260,7 @@ func TestRunsAProgram(t *testing.T) {
 }
 
 func TestShutdownIsIdempotent(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	p := connect(t, troupe)
 	p.open("")
@@ -272,6 +274,7 @@ func TestShutdownIsIdempotent(t *testing.T) {
 
 // A session closes while a process is being started: the process ends with the session.
 func TestCloseWhileStarting(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	for range 20 {
 		p := connect(t, troupe)
@@ -285,6 +288,7 @@ func TestCloseWhileStarting(t *testing.T) {
 
 // A request after a start, sent before the answer of the start, waits for the start.
 func TestRequestsBehindTheStart(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	for range 20 {
 		p := connect(t, troupe)
@@ -303,6 +307,7 @@ func TestRequestsBehindTheStart(t *testing.T) {
 
 // The TTL counts from the end of the last owner, and never while there is an owner.
 func TestDetachedTTL(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = time.Minute
 		t.Cleanup(func() { time.Sleep(time.Second) }) // a goroutine of protoactor ends by the clock
@@ -345,6 +350,7 @@ func TestDetachedTTL(t *testing.T) {
 
 // A client is refused with a reason.
 func TestConfiguredLimits(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{MaxSessions: 1, MaxProcesses: 1, Retention: 8 << 10, MaxRetention: 16 << 10, MaxDetachedTTL: time.Minute})
 	p := connect(t, troupe)
 	refused := func(p *peer, method, params string, code int) {
@@ -370,6 +376,7 @@ func TestConfiguredLimits(t *testing.T) {
 }
 
 func TestEnvPolicyIsBounded(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{}))
 	p.open("")
 	globs := func(n int) string { return strings.Repeat(`"B*",`, n) + `"A*"` }
@@ -400,6 +407,7 @@ func TestEnvPolicyIsBounded(t *testing.T) {
 
 // What is kept of a start for as long as its process is not what the client made long.
 func TestKeptOfAStart(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{}))
 	p.open("")
 	with := func(id, cwd, more string) string {
@@ -418,6 +426,7 @@ func TestKeptOfAStart(t *testing.T) {
 
 // A slow owner loses nothing when the actor of its process fails.
 func TestFaultBehindASlowOwner(t *testing.T) {
+	t.Parallel()
 	const size = 400_000
 	var armed atomic.Bool
 	troupe := start(t, actors.WithFaults(actors.Config{Window: 64 << 10}, func(self *actor.PID, m any) {
@@ -468,6 +477,7 @@ func TestFaultBehindASlowOwner(t *testing.T) {
 // A process that has closed stays until its owner has had its end, however short
 // the retention and however slow the owner.
 func TestSlowOwnerGetsTheEnd(t *testing.T) {
+	t.Parallel()
 	const size = 400_000
 	troupe := start(t, actors.Config{ClosedRetention: -1, Window: 64 << 10})
 	ours, theirs := transport.Pipe("")

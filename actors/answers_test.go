@@ -34,6 +34,7 @@ func spawnProcess(t *testing.T, system *actor.ActorSystem, e *env.Env, session *
 
 // The actor of a process answers every method about a process, except the start.
 func TestProcessesAnswerTheirMethods(t *testing.T) {
+	t.Parallel()
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		e := fake.Env(func() *fake.Child { return &fake.Child{Born: time.Now()} })
 		asked := 0

@@ -14,6 +14,7 @@ import (
 // A client is not attached after its Attach has failed half-way: the client may open another session over
 // the same connection, and anybody may attach to the first session.
 func TestAttachFailsHalfWay(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
 		if p, ok := m.(actors.Place); ok && p == "the session has an owner, who was not told" && armed.CompareAndSwap(true, false) {
@@ -47,6 +48,7 @@ func TestAttachFailsHalfWay(t *testing.T) {
 // A token that no transport has read is refused: the client may think that the token says who it is. The
 // refusal does not repeat the token, and the client may try again without.
 func TestTokenThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	for params, code := range map[string]int{
 		`{"clientName":"test","token":"hush"}`:                                            protocol.CodeInvalidParams,

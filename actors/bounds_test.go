@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,11 +89,11 @@ func (s *stiff) start(id, more string, argv ...string) {
 	s.answer(`"start"`)
 }
 
-// measured skips a test of how much memory something takes: with -short, and so under the race
-// detector, which takes memory of its own.
+// measured skips a test of how much memory something takes under the race detector, which takes memory of its own.
 func measured(t *testing.T) {
-	if testing.Short() {
-		t.Skip("memory is measured without -short")
+	info, ok := debug.ReadBuildInfo()
+	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("memory is measured without the race detector")
 	}
 }
 
@@ -173,6 +175,7 @@ func TestUnreadReadsAreBounded(t *testing.T) {
 // However many process/list are asked for, two are gathered while nobody takes
 // the answers.
 func TestUnreadListsAreShared(t *testing.T) {
+	t.Parallel()
 	const n, processes = 100, 5
 	var described, requests atomic.Int64
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(_ *actor.PID, m any) {
@@ -220,6 +223,7 @@ func (c narrow) WriteMessage(msg []byte, binary bool) error {
 
 // An error fits the transport, however long the text of the client in the error.
 func TestLongErrors(t *testing.T) {
+	t.Parallel()
 	ours, theirs := transport.Pipe("")
 	start(t, actors.Config{}).Accept(narrow{theirs})
 	defer ours.Close(transport.CloseNormal, "")
@@ -242,6 +246,7 @@ func TestLongErrors(t *testing.T) {
 
 // Requests before a broken end of the input are answered, and the log says how the input ended.
 func TestInputEndsBadly(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	in, _ := protocol.JSON.AppendRequest(nil, protocol.IntID(1), protocol.MethodInitialize, protocol.InitializeParams{ClientName: "test"})
 	in = append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(in))), in...), "{\"id\":2}\n"...)
@@ -259,6 +264,7 @@ func TestInputEndsBadly(t *testing.T) {
 }
 
 func TestMaxConnections(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{MaxConnections: 2})
 	first, second := connect(t, troupe), connect(t, troupe)
 	sessionID := first.open("")
@@ -289,6 +295,7 @@ func TestMaxConnections(t *testing.T) {
 
 // As many strangers as a transport may have take no place from a client that resumes.
 func TestSilentStrangersLeaveRoomToResume(t *testing.T) {
+	t.Parallel()
 	const strangers = 1024
 	troupe := start(t, actors.Config{MaxConnections: 1})
 	owner := connect(t, troupe)
@@ -304,6 +311,7 @@ func TestSilentStrangersLeaveRoomToResume(t *testing.T) {
 
 // However little a server is told to keep, output moves.
 func TestSmallRetention(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{Retention: 3}))
 	p.open("")
 	p.start("a", "", "echo", "hello")

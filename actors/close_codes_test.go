@@ -48,6 +48,7 @@ func (c *brokenConn) Close(code int, reason string) error {
 
 // Only a mistake of the client closes a connection with 1002: clients give up after 1002.
 func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
+	t.Parallel()
 	troupe, err := actors.Start(newSystem(t), actors.Config{Log: newLog(t), KillGrace: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +88,7 @@ func TestWhatBreaksAConnectionIsNoViolation(t *testing.T) {
 
 // However often clients break the protocol, the log gets a few lines, and how many there were.
 func TestViolationsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
 	const n = 10_000
 	var b bytes.Buffer // slog locks the buffer; the test reads it at the end
 	troupe, err := actors.Start(newSystem(t), actors.Config{Log: slog.New(slog.NewTextHandler(&b, nil)), KillGrace: -1})

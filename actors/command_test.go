@@ -13,6 +13,7 @@ import (
 
 // A failed command costs its program only, and the client is told the end of the program.
 func TestCommandFails(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.WithFaults(actors.Config{}, func(self *actor.PID, m any) {
 		if _, ok := m.(actors.Delivery); ok && kindOf(self) == "command" {
 			panic("injected")

@@ -16,6 +16,7 @@ import (
 
 // TestShutdownClosesIdleHTTP: connections that are kept for the next request go with the troupe.
 func TestShutdownClosesIdleHTTP(t *testing.T) {
+	t.Parallel()
 	states := make(chan http.ConnState, 10)
 	remote := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	remote.Config.ConnState = func(_ net.Conn, s http.ConnState) { states <- s }
@@ -87,6 +88,7 @@ func (s *stepped) Subprotocol() string         { return "" }
 
 // TestStreamsHoldUpNoOutput: however many bodies flow to a slow client, output has its turn.
 func TestStreamsHoldUpNoOutput(t *testing.T) {
+	t.Parallel()
 	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for piece := make([]byte, 32<<10); ; {
 			if _, err := w.Write(piece); err != nil {

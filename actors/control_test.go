@@ -23,6 +23,7 @@ func controller(t *testing.T, troupe *actors.Troupe, session, more string) *peer
 // A controller starts programs, writes to them and ends them. Everybody attached gets their output, and the
 // owner is not disturbed.
 func TestControllerCommands(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	owner := connect(t, troupe)
 	id := owner.open("")
@@ -64,6 +65,7 @@ func TestControllerCommands(t *testing.T) {
 
 // The output of a program of a controller comes live to everybody attached, from its first byte.
 func TestOutputForAll(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	owner := connect(t, troupe)
 	id := owner.open("")
@@ -79,6 +81,7 @@ func TestOutputForAll(t *testing.T) {
 // A controller acknowledges nothing: neither by Pongs, nor by session/ack, process/read or resumeFrom. The
 // owner gets everything later.
 func TestControllerAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	owner := connect(t, troupe)
 	id := owner.open("")
@@ -107,6 +110,7 @@ func TestControllerAcknowledgesNothing(t *testing.T) {
 // A repeat is recognized by its id, whichever client of the session sends it. A request of a controller
 // that ends its connection is forgotten, like a request of the owner after a cut.
 func TestRepeatsOfControllers(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	owner := connect(t, troupe)
 	id := owner.open("")
@@ -137,6 +141,7 @@ func listed(t *testing.T, m message) []protocol.ProcessInfo {
 // A client beside the owner that asks for named processes only gets nothing of the others, answers all its
 // requests, and gets the processes that it starts.
 func TestOnlyNamed(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	owner := connect(t, troupe)
 	id := owner.open("")
@@ -185,6 +190,7 @@ func TestOnlyNamed(t *testing.T) {
 
 // process/info names the role of each viewer.
 func TestViewersHaveRoles(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{})
 	owner := connect(t, troupe)
 	id := owner.open("")

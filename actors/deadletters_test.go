@@ -37,6 +37,7 @@ func (r *records) Handle(_ context.Context, record slog.Record) error {
 // TestNormalClosesLoseNoMessage: when sessions and connections are closed, taken over or expire, programs end and the troupe is
 // stopped, the logger of the host hears of no message to an actor that has stopped, neither of ours nor of protoactor's own.
 func TestNormalClosesLoseNoMessage(t *testing.T) {
+	t.Parallel()
 	log := &records{Handler: slog.DiscardHandler}
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(log) }),

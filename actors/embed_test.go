@@ -86,6 +86,7 @@ func under(t *testing.T, system *actor.ActorSystem, config actors.Config) (host 
 }
 
 func TestStartAndPropsSideBySide(t *testing.T) {
+	t.Parallel()
 	system := newSystem(t)
 	top, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1})
 	if err != nil {
@@ -118,6 +119,7 @@ func TestStartAndPropsSideBySide(t *testing.T) {
 }
 
 func TestShutdownConcurrently(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	p := connect(t, troupe)
 	p.open("")
@@ -139,6 +141,7 @@ func TestShutdownConcurrently(t *testing.T) {
 
 // A host stops its actor and forgets Shutdown: no process is left behind.
 func TestHostStops(t *testing.T) {
+	t.Parallel()
 	system := newSystem(t)
 	host, troupe := under(t, system, actors.Config{})
 	r := newResumer(t, troupe, protocol.RoleOwner, "")
@@ -189,6 +192,7 @@ func TestTouchesNothingGlobal(t *testing.T) {
 // TestSessionChangesHands opens a session as an actor of the host, goes on with it
 // as a client of the wire, and then as an actor again.
 func TestSessionChangesHands(t *testing.T) {
+	t.Parallel()
 	system := newSystem(t)
 	root := system.Root
 	host, below := under(t, system, actors.Config{KillGrace: -1})
@@ -308,6 +312,7 @@ func owner(t *testing.T) (root *actor.RootContext, m mailbox, self *actor.PID, a
 // An owner reads acknowledged output again, while the log fills up: the log drops nothing after the cursor of
 // the owner.
 func TestOwnerReadsAgain(t *testing.T) {
+	t.Parallel()
 	root, m, self, ask := owner(t)
 	retention := uint64(4 << 10)
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
@@ -341,6 +346,7 @@ func TestOwnerReadsAgain(t *testing.T) {
 // An owner subscribes again because the actor of its process has failed. This acknowledges nothing: entries
 // on their way to the owner may yet be lost.
 func TestResubscribingAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
 	root, m, self, ask := owner(t)
 	process := ask(take[actors.Attached](t, m).Session, protocol.ProcessStartParams{
 		ProcessID: "a", Argv: []string{"sh", "-c", "echo hello; exec cat"}, PipeStdin: true, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"},
@@ -378,6 +384,7 @@ func TestResubscribingAcknowledgesNothing(t *testing.T) {
 
 // A client that closes its session gets the answer before Evicted: a connection ends with Evicted.
 func TestCloseIsAnsweredBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	root, m, self, _ := owner(t)
 	session := take[actors.Attached](t, m).Session
 	root.RequestWithCustomSender(session, actors.Request{Token: 1, Params: protocol.SessionCloseParams{}}, self)

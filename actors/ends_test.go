@@ -115,6 +115,7 @@ func TestInputEnds(t *testing.T) {
 // An owner that comes back with all that there was, while the process is being
 // forgotten, has done nothing wrong.
 func TestResumeWhileForgotten(t *testing.T) {
+	t.Parallel()
 	var retire, forget sync.Once
 	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	subscribes := 0 // of a single process: its actor counts

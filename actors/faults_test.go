@@ -528,9 +528,13 @@ func numbers(n int) string {
 	return b.String()
 }
 
-// TestFaults injects a panic wherever the scenario comes by, one at a time; with -short at every
-// fourth of these points.
+// TestFaults injects a panic at every fourth of the points that the scenario comes by, one at a time. TestFaultsEverywhere has the others.
 func TestFaults(t *testing.T) {
+	t.Parallel()
+	faults(t, func(point int) bool { return point%4 == 0 })
+}
+
+func faults(t *testing.T, chosen func(point int) bool) {
 	var clean saboteur
 	if !t.Run("clean", func(t *testing.T) {
 		if lost := scenario(t, &clean, true); lost > 0 {
@@ -548,7 +552,7 @@ func TestFaults(t *testing.T) {
 		return strings.Compare(a.kind+a.what, b.kind+b.what)
 	})
 	for i, at := range points {
-		if testing.Short() && i%4 > 0 {
+		if !chosen(i) {
 			continue
 		}
 		saboteurs := []*saboteur{{at: at, nth: 1}}
@@ -570,6 +574,7 @@ func TestFaults(t *testing.T) {
 // up after a bounded number of restarts, or restarted ever more slowly, and what
 // is beside them goes on.
 func TestFloodOfFaults(t *testing.T) {
+	t.Parallel()
 	for _, at := range []point{
 		{"process", "factsReady"},
 		{"process", "request"},
@@ -681,6 +686,7 @@ func TestFloodOfFaults(t *testing.T) {
 // A group whose actor fails again and again leaves nobody waiting: its processes end,
 // and say why.
 func TestGroupGivenUp(t *testing.T) {
+	t.Parallel()
 	failing := point{"group", "memberEnded"}
 	troupe := start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
 		if (point{kindOf(self), fake.TypeName(m)}) == failing {
@@ -706,6 +712,7 @@ func TestGroupGivenUp(t *testing.T) {
 // A process whose actor fails again and again before it could say that it has started is given
 // up: its start is answered, its id is free, and no program is left.
 func TestStartGivenUp(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	armed.Store(true)
 	token := fmt.Sprintf("100000.%d", os.Getpid())

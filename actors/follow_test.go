@@ -52,6 +52,7 @@ func (r *reader) Receive(ctx actor.Context) {
 
 // An actor of the host follows a program over its runs with one type of message, and gets everything once and in order.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	system := newSystem(t)
 	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1, Retention: 16 << 10})
 	if err != nil {
@@ -122,6 +123,7 @@ func (r *idler) Receive(ctx actor.Context) {
 
 // A host that does not answer gets nothing more, and the program waits.
 func TestFollowWithoutAnswers(t *testing.T) {
+	t.Parallel()
 	system := newSystem(t)
 	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1, Retention: 256 << 10})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 // Clients choose ids, even an empty id. When the process with an empty id goes, only requests about this
 // process are answered.
 func TestEmptyIDs(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	p := connect(t, troupe)
 	p.open("")
@@ -41,6 +42,7 @@ func TestEmptyIDs(t *testing.T) {
 // An initialize at the end of its session is answered at once: the client is attached, or there is no such
 // session.
 func TestAttachMeetsTheEnd(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	for range 300 {
 		owner, other := connect(t, troupe), connect(t, troupe)

@@ -27,7 +27,7 @@ func TestKeptEnvironmentsAreBounded(t *testing.T) {
 		w := fmt.Sprintf(`{"processId":"w%d","argv":["true"],"cwd":"file:///","env":{"A":%q,"B":"%d"},"tty":false,"dependsOn":["s%d"]}`, i, env, i, i)
 		return fmt.Sprintf(`{"groupId":"g%d","processes":[%s,%s]}`, i, member(fmt.Sprint("s", i), `,"ready":{"exit":true}`), w)
 	}
-	for round := range 3 {
+	for round := range 2 {
 		accepted := 0
 		for i := range 12 {
 			m := p.call("group/start", waiting(round*100+i, large))
@@ -55,6 +55,7 @@ func TestKeptEnvironmentsAreBounded(t *testing.T) {
 
 // Restartable processes count, and plain ones only until they have been started.
 func TestKeptArguments(t *testing.T) {
+	t.Parallel()
 	const size = 4 << 20
 	p := connect(t, start(t, actors.Config{KillGrace: -1}))
 	p.open("")
@@ -107,6 +108,7 @@ func TestEqualEnvironmentsAreShared(t *testing.T) {
 // All sessions together keep a part of the server's budget, and each a little beside; a
 // session that has ended gives its part back.
 func TestKeptOfAllSessions(t *testing.T) {
+	t.Parallel()
 	const size, budget = 4 << 20, 128 << 20 // an eighth is for this
 	troupe := start(t, actors.Config{KillGrace: -1, Budget: budget})
 	member := func(id, env string) string {
@@ -146,6 +148,7 @@ func TestKeptOfAllSessions(t *testing.T) {
 
 // A start keeps nothing if the parent of the actor fails to spawn it.
 func TestFailedSpawnKeepsNothing(t *testing.T) {
+	t.Parallel()
 	const size, limit = 4 << 20, 32 << 20
 	p := connect(t, start(t, actors.WithFaults(actors.Config{KillGrace: -1}, func(self *actor.PID, m any) {
 		if kindOf(self) == "supervisor" && fake.TypeName(m) == "spawnRequest" {

@@ -40,6 +40,7 @@ func (p *peer) untilDetached(id string) {
 
 // A session with keepRunning outlives its TTL while a program runs, and not its end.
 func TestSessionKeepsRunning(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	owner := connect(t, troupe)
 	id := owner.open(`,"session":{"detachedTtlMs":1,"keepRunning":true}`)
@@ -62,6 +63,7 @@ func TestSessionKeepsRunning(t *testing.T) {
 
 // A client renames its session and changes how long the session lives. A controller may, an observer may not.
 func TestSessionUpdate(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	owner := connect(t, troupe)
 	id := owner.open("")
@@ -84,6 +86,7 @@ func TestSessionUpdate(t *testing.T) {
 
 // An ephemeral session is in no list, and ends with the connection of its owner, programs included.
 func TestEphemeralSession(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1, DetachedTTL: -1})
 	owner := connect(t, troupe)
 	id := owner.open(`,"session":{"ephemeral":true,"name":"look"}`)

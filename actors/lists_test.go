@@ -24,6 +24,7 @@ func names(t *testing.T, m message) string {
 
 // process/list has the processes in the order of their starts, and only those that its params choose.
 func TestProcessListChooses(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{KillGrace: -1}))
 	p.open("")
 	var want []string
@@ -65,6 +66,7 @@ func TestProcessListChooses(t *testing.T) {
 
 // Lists with other params are other lists, though they wait for the same processes.
 func TestListsAreNotMixedUp(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{KillGrace: -1}))
 	p.open("")
 	for i := range 3 {
@@ -82,6 +84,7 @@ func TestListsAreNotMixedUp(t *testing.T) {
 
 // session/list with detail has the processes of all sessions of the identity, and of no other, attached or not.
 func TestSessionListHasProcesses(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{KillGrace: -1})
 	alice := identity.Identity{Name: "alice"}
 	one := connectAs(t, troupe, alice)
@@ -139,6 +142,7 @@ func TestSessionListHasProcesses(t *testing.T) {
 
 // outputBytes counts output that was dropped, too.
 func TestOutputBytes(t *testing.T) {
+	t.Parallel()
 	p := connect(t, start(t, actors.Config{}))
 	p.open("")
 	p.start("a", `,"retention":{"bytes":65536,"onFull":"evict"}`, "head", "-c", "1000000", "/dev/zero")

@@ -16,6 +16,7 @@ import (
 // A program beyond its retention waits for the acknowledgement of its owner, and not for a pause in its own
 // output.
 func TestSmallRetentionDoesNotPause(t *testing.T) {
+	t.Parallel()
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const kept, all = 16 << 10, 1 << 20
 		c := &fake.Child{Born: time.Now()}

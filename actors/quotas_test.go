@@ -2,9 +2,11 @@ package actors_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -164,6 +166,15 @@ func (a *tenant) end() {
 // other: no place is lost by a failed start, a reset or the end of a session, and none is won.
 func TestPlacesOfTenants(t *testing.T) {
 	t.Parallel()
+	placesOfTenants(t, 15)
+}
+
+// placesOfTenants checks n random runs. With the flag -rapid.checks it checks as many as the flag says.
+func placesOfTenants(t *testing.T, n int) {
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		checks.Value.Set(strconv.Itoa(n))
+		defer checks.Value.Set(checks.DefValue)
+	}
 	troupe := start(t, actors.Config{KillGrace: -1, MaxProcessesEach: processesEach})
 	rapid.Check(t, func(rt *rapid.T) {
 		alice := &tenant{t: rt, test: t, troupe: troupe, name: "alice"}

@@ -38,6 +38,7 @@ func exists(t *testing.T, troupe *actors.Troupe, sessionID string) bool {
 
 // Only a session without an owner and without a process makes room for a new session.
 func TestLeftSessionsMakeRoom(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{MaxSessions: 4})
 	attached := newStiff(t, troupe)
 	kept := []string{attached.open(""), leave(t, troupe, "sleep", "1000")}
@@ -86,6 +87,7 @@ func TestLeftSessionsMakeRoom(t *testing.T) {
 
 // Each address has a limit, and only sessions of the same address make room.
 func TestSessionsOfOneAddress(t *testing.T) {
+	t.Parallel()
 	troupe := start(t, actors.Config{MaxSessions: 10, MaxSessionsEach: 2})
 	one := newStiff(t, troupe)
 	one.open("")

@@ -26,7 +26,7 @@ import (
 func TestResets(t *testing.T) {
 	t.Parallel()
 	v := &vandal{recent: make(map[string][]time.Time)}
-	resets(t, v)
+	resets(t, v, 100)
 	if n := v.fired.Load(); n > 0 {
 		t.Errorf("%d panics of ours", n)
 	}
@@ -37,16 +37,13 @@ func TestResetsAmongFailures(t *testing.T) {
 	t.Parallel()
 	v := &vandal{recent: make(map[string][]time.Time), pause: 10 * time.Millisecond}
 	v.armed.Store(true)
-	resets(t, v)
+	resets(t, v, 100)
 	t.Logf("%d panics", v.fired.Load())
 }
 
-func resets(t *testing.T, v *vandal) {
+// resets has clients connect n times in all.
+func resets(t *testing.T, v *vandal, n int) {
 	const most = 20 // processes of an identity
-	n := 500
-	if testing.Short() {
-		n = 150
-	}
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "a beginning")
 		w.(http.Flusher).Flush()

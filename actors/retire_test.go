@@ -59,6 +59,7 @@ func (r *retirement) wantRetired() {
 
 // A troupe without connections and sessions retires, and closes further connections before their first message.
 func TestIdleTroupeRetires(t *testing.T) {
+	t.Parallel()
 	r := retiring(t, actors.Config{})
 	r.wantRetired()
 	late := connect(t, r.troupe)
@@ -69,6 +70,7 @@ func TestIdleTroupeRetires(t *testing.T) {
 
 // A troupe does not retire while there is a connection, with or without a session.
 func TestConnectionsKeepTheTroupe(t *testing.T) {
+	t.Parallel()
 	r := retiring(t, actors.Config{DetachedTTL: -1})
 	stranger := connect(t, r.troupe)
 	if m := stranger.call("process/list", `{}`); m.Error == nil {
@@ -83,6 +85,7 @@ func TestConnectionsKeepTheTroupe(t *testing.T) {
 
 // A troupe does not retire while a session knows a process, running or ended.
 func TestProcessesKeepTheTroupe(t *testing.T) {
+	t.Parallel()
 	r := retiring(t, actors.Config{DetachedTTL: -1, ClosedRetention: time.Hour, KillGrace: -1})
 	owner := connect(t, r.troupe)
 	id := owner.open("")
@@ -102,8 +105,14 @@ func TestProcessesKeepTheTroupe(t *testing.T) {
 
 // A client that comes as the troupe retires is either served to the end, or closed before it gets any answer.
 func TestNobodyIsLostAsTheTroupeRetires(t *testing.T) {
+	t.Parallel()
+	retireUnderClients(t, 30)
+}
+
+// retireUnderClients has n clients come, each to another troupe that retires.
+func retireUnderClients(t *testing.T, n int) {
 	served, refused := 0, 0
-	for i := range 150 {
+	for i := range n {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := retiring(t, actors.Config{})
 			time.Sleep(time.Duration(rand.N(3000)) * time.Microsecond)

@@ -15,6 +15,7 @@ import (
 
 // The registry reads its list of sessions while the actor that made the list goes on.
 func TestSessionListStaysAsItIs(t *testing.T) {
+	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),

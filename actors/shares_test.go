@@ -34,6 +34,7 @@ func guestOf(t *testing.T, troupe *actors.Troupe, book *share.Book, token string
 
 // A guest needs to know the token only. For a guest no other session exists, and none is opened.
 func TestGuestKnowsTheTokenOnly(t *testing.T) {
+	t.Parallel()
 	book := share.NewBook(time.Hour)
 	troupe := start(t, actors.Config{KillGrace: -1, Shares: book})
 	owner := connectAs(t, troupe, identity.Identity{Name: "alice"})

@@ -1,0 +1,11 @@
+//go:build slow
+
+package actors_test
+
+import "testing"
+
+// TestFaultsEverywhere is TestFaults at all points that TestFaults leaves out.
+func TestFaultsEverywhere(t *testing.T) {
+	t.Parallel()
+	faults(t, func(point int) bool { return point%4 > 0 })
+}
