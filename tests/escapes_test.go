@@ -49,10 +49,12 @@ func install(t *testing.T, dir, program string, mode os.FileMode) string {
 	return path
 }
 
-// startAsNobody starts a server as an ordinary user.
-func startAsNobody(t *testing.T, dir string, args ...string) *server {
+// startOrdinary starts a server as an ordinary user: as the user of the test, and if this is root, as nobody.
+func startOrdinary(t *testing.T, dir string, args ...string) *server {
 	t.Helper()
-	needs.Root(t)
+	if os.Geteuid() != 0 {
+		return startServer(t, args...)
+	}
 	bin, err := troupeBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +120,7 @@ func TestLeaverOfItsCgroup(t *testing.T) {
 func TestUndumpable(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
-	s := startAsNobody(t, dir, "--containment", "marker")
+	s := startOrdinary(t, dir, "--containment", "marker")
 	sleep := install(t, dir, "sleep", 0o111) // an unreadable program is not dumpable
 	for name, script := range map[string]string{
 		"with its environment": `(setsid ` + sleep + ` $0 <&- >&- 2>&- &); exec sleep $0`,
@@ -147,7 +149,8 @@ func TestUndumpable(t *testing.T) {
 func TestSurvivorsAreTold(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
-	s := startAsNobody(t, dir, "--containment", "marker")
+	needs.Root(t)
+	s := startOrdinary(t, dir, "--containment", "marker")
 	setpriv := install(t, dir, "setpriv", os.ModeSetuid|0o755)
 	l := litter{name: "p", script: `setsid ` + setpriv + ` --reuid=0 --regid=0 --clear-groups sleep $0 </dev/null >/dev/null 2>&1 & sleep $0; :`, sleepers: 2}
 

@@ -372,7 +372,7 @@ func TestHostileProgramOfTheServersUser(t *testing.T) {
 	if err := os.Chown(tokens, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	s := startAsNobody(t, dir, "--auth-token-file", tokens)
+	s := startOrdinary(t, dir, "--auth-token-file", tokens)
 	alice, bob := s.as("token-of-alice-in-plain", nil), s.as("token-of-bob-in-plain", nil)
 	sibling := bob.start("sibling", obj{"argv": sh("echo up; exec sleep 1000")})
 	sibling.awaitOutput("stdout", "up")

@@ -67,7 +67,14 @@ func TestLimits(t *testing.T) {
 		return all
 	}
 	plain := told("plain", obj{})[0]
-	processes := min(12345, hardLimit(t, unix.RLIMIT_NPROC))
+	hard := hardLimit(t, unix.RLIMIT_NPROC)
+	processes := min(12345, hard)
+	const ofProcesses = "Max processes"
+	// Just after the start of a program, a server of an ordinary user lowers this limit, to keep some processes for itself.
+	lowered := os.Geteuid() != 0
+	if lowered {
+		plain[ofProcesses] = fmt.Sprint(hard, " ", hard)
+	}
 	for _, test := range []struct {
 		limits     obj
 		name, want string
@@ -75,7 +82,7 @@ func TestLimits(t *testing.T) {
 		{obj{"nofile": 123}, "Max open files", "123 123"},
 		{obj{"cpuSeconds": 100}, "Max cpu time", "100 101"},
 		{obj{"addressSpaceBytes": 1 << 30}, "Max address space", "1073741824 1073741824"},
-		{obj{"processes": processes}, "Max processes", fmt.Sprint(processes, " ", processes)},
+		{obj{"processes": processes}, ofProcesses, fmt.Sprint(processes, " ", processes)},
 		{obj{"coreBytes": 4096}, "Max core file size", "4096 4096"},
 		{obj{"fileSizeBytes": 5000}, "Max file size", "5000 5000"},
 		{obj{"nice": 19}, "nice level", "0 19"}, // allowed to every user, however nice the test
@@ -89,6 +96,13 @@ func TestLimits(t *testing.T) {
 		want[test.name] = test.want
 		for _, tty := range []bool{false, true} {
 			for i, got := range told(fmt.Sprint(test.limits, tty), obj{"limits": test.limits, "tty": tty}) {
+				if lowered {
+					var n, most uint64
+					fmt.Sscan(got[ofProcesses], &n)
+					if fmt.Sscan(want[ofProcesses], &most); n <= most {
+						got[ofProcesses] = want[ofProcesses]
+					}
+				}
 				if !maps.Equal(got, want) {
 					t.Errorf("%v, tty %v, process %d has\n\t%v, want\n\t%v", test.limits, tty, i, got, want)
 				}

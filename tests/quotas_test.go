@@ -155,7 +155,15 @@ func TestProcessesOfOthers(t *testing.T) {
 	refused(second, "group/start", obj{"groupId": "g", "strategy": "one_for_one", "processes": []any{member}}, full)
 	refused(first, "command/exec", obj{"command": []string{"true"}}, full)
 	for i := range 4 {
-		bob.start(strconv.Itoa(i), obj{"argv": []string{"true"}}).awaitClosed()
+		id := strconv.Itoa(i)
+		eventually(t, "bob starts a program", func() bool { // his last one counts until the server knows that no descendant of it is left
+			e := errorOf(bob.reply(bob.request("process/start", startParams(id, obj{"argv": []string{"true"}}))))
+			if text := fmt.Sprint(e["message"]); e != nil && !strings.Contains(text, "bob runs ") {
+				t.Fatal(text)
+			}
+			return e == nil
+		})
+		bob.process(id).awaitClosed()
 		echo(fmt.Sprint("alice is full ", i))
 	}
 	second.call("process/terminate", obj{"processId": "b", "tree": true}) // ends the daemon

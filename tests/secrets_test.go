@@ -74,7 +74,7 @@ func TestCredentialsReachNoProgram(t *testing.T) {
 // TestServerIsHidden: a program of the same user cannot look into the server, and the server works as
 // usual.
 func TestServerIsHidden(t *testing.T) {
-	s := startAsNobody(t, openDir(t), "--verbose")
+	s := startOrdinary(t, openDir(t), "--verbose")
 	c := s.session(nil)
 	pid := s.cmd.Process.Pid
 	for _, file := range []string{"environ", "mem", "fd", "maps"} {
@@ -86,7 +86,7 @@ func TestServerIsHidden(t *testing.T) {
 			t.Errorf("a program has read %s of the server", file)
 		}
 	}
-	if _, out := c.start("self", obj{"argv": sh("cat /proc/self/environ | wc -c; id -u")}).awaitClosed(); !strings.Contains(out, fmt.Sprint(nobody)) || strings.HasPrefix(out, "0\n") {
+	if _, out := c.start("self", obj{"argv": sh("cat /proc/self/environ | wc -c; id -u")}).awaitClosed(); !strings.HasSuffix(out, fmt.Sprintf("\n%d\n", procNumber(t, pid, "Uid:"))) || strings.HasPrefix(out, "0\n") {
 		t.Errorf("a program about itself: %s", out)
 	}
 	limits := obj{"nofile": 77}
@@ -107,7 +107,7 @@ func TestForkedChildIsHidden(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(fs.Dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := startAsNobody(t, openDir(t))
+	s := startOrdinary(t, openDir(t))
 	t.Cleanup(fs.Free) // before the wait for the server's end
 	c := s.session(nil)
 	fs.Hang(hangfs.Open)
