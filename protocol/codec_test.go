@@ -33,6 +33,7 @@ func encoded(c Codec, v any) ([]byte, error) {
 // Every message decodes to its original value, by each codec and by both codecs in turn. An
 // independent decoder sees the same value in both encodings.
 func TestEveryTypeComesBackByEachCodec(t *testing.T) {
+	t.Parallel()
 	for _, sample := range wireTypes {
 		typ := reflect.TypeOf(sample)
 		t.Run(typ.Name(), rapid.MakeCheck(func(t *rapid.T) {
@@ -65,6 +66,7 @@ func TestEveryTypeComesBackByEachCodec(t *testing.T) {
 
 // A value encoded by an independent encoder decodes to the same value.
 func TestEveryTypeOfOthers(t *testing.T) {
+	t.Parallel()
 	for _, sample := range wireTypes {
 		typ := reflect.TypeOf(sample)
 		t.Run(typ.Name(), rapid.MakeCheck(func(t *rapid.T) {

@@ -385,6 +385,7 @@ func TestFsPaths(t *testing.T) {
 // Every message decodes to its original value, in this package and in the standard library. A
 // message encoded by the standard library decodes to the same value, too.
 func TestEveryTypeComesBack(t *testing.T) {
+	t.Parallel()
 	for _, sample := range wireTypes {
 		typ := reflect.TypeOf(sample)
 		t.Run(typ.Name(), rapid.MakeCheck(func(t *rapid.T) {

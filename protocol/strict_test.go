@@ -84,6 +84,7 @@ func TestRepeatedMembersAreRefused(t *testing.T) {
 
 // The message itself, elements and members count. Names do not.
 func TestValuesOfAMessageAreBounded(t *testing.T) {
+	t.Parallel()
 	const envelope = 3 // the message, id and method
 	members := func(n int) string {
 		var b strings.Builder
@@ -120,6 +121,7 @@ func TestValuesOfAMessageAreBounded(t *testing.T) {
 // The time grows with the number of members, not with its square: in half a minute these members
 // could not be compared in pairs.
 func TestManyMembersAreQuick(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	for i := range maxValues - 10 {
 		fmt.Fprintf(&b, `,"%d":0`, i)

@@ -21,6 +21,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // memory is a sink of a test.
@@ -390,9 +392,7 @@ func TestFileKeepsHalfALine(t *testing.T) {
 
 func TestDeviceThatIsFull(t *testing.T) {
 	sink, err := Open("/dev/full")
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.Feature(t, err)
 	if err := sink.Write([]byte("x\n")); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}

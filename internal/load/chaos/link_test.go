@@ -19,7 +19,7 @@ import (
 )
 
 // patience is for waits that end at once unless the code is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A heard collects the cuts reported by a Dialer.
 type heard struct {

@@ -92,7 +92,7 @@ func TestHiccups(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Step(nil)
-	for deadline := time.Now().Add(30 * time.Second); r.Now().Latency[result.Hiccup] == nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); r.Now().Latency[result.Hiccup] == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no hiccup was measured")
 		}

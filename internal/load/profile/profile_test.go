@@ -530,6 +530,9 @@ func TestUnfollow(t *testing.T) {
 
 // When the session is lost, a task ends at once and finds nothing.
 func TestLostSession(t *testing.T) {
+	before := killedFor
+	killedFor = patience // so that a task that waits for the end of its program takes longer than the deadline
+	t.Cleanup(func() { killedFor = before })
 	for _, profile := range []plan.Profile{plan.Spawn, plan.Lines, plan.Flood, plan.Echo, plan.Upload, plan.Idle, plan.Restart, plan.Viewers} {
 		for _, when := range []string{"while it lives", "while it ends"} {
 			t.Run(fmt.Sprintf("%s %s", profile, when), func(t *testing.T) {
@@ -558,9 +561,6 @@ func TestLostSession(t *testing.T) {
 				task := newTask(t, s, plan.Part{Profile: profile, Every: lifetime(time.Hour), Viewers: 1, Restarts: 10_000})
 				r := runTask(t, ctx, task)
 				wantCounts(t, r, map[string]int64{result.Ends: 0, result.Wrong: 0})
-				if n := r.Took; n > 10*time.Second {
-					t.Errorf("took %v", n)
-				}
 			})
 		}
 	}
@@ -707,7 +707,7 @@ func TestEndOfStdinWithoutAnswer(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(deadline):
 		t.Fatal("endStdin still waits for the answer")
 	}
 }

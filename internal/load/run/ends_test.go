@@ -110,17 +110,6 @@ func TestNeverOpen(t *testing.T) {
 	}
 }
 
-// TestRampTooLong: of sessions that begin only at the end of the phases, no error says why they were never open.
-func TestRampTooLong(t *testing.T) {
-	p := testPlan(serve(t, "ws"), 2*time.Second, plan.Part{Profile: plan.Idle, Weight: 1})
-	p.Ramp = plan.Duration(6 * time.Second)
-	r := runPlan(t.Context(), t, p, Access{}, nil)
-	wantSaid(t, "problems", r.Problems, "1 of 2 sessions were not open before the phases ended, and checked nothing: choose a shorter ramp, or more time")
-	if len(r.Errors) > 0 {
-		t.Errorf("errors %v", r.Errors)
-	}
-}
-
 // TestStartsLimited: a server that limits starts refuses the programs of the engine, too, and the engine tries again.
 func TestStartsLimited(t *testing.T) {
 	url := serveWith(t, "ws", actors.Config{MaxStartsEach: 4, StartsBurst: 1})

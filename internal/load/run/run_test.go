@@ -65,25 +65,6 @@ func wantRight(t *testing.T, r *result.Result) {
 	}
 }
 
-// TestRun: a run with cuts, takeovers, kills and stalls finds nothing wrong with a correct server, and leaves nothing behind.
-func TestRun(t *testing.T) {
-	for _, scheme := range []string{"ws", "unix+frames"} {
-		t.Run(scheme, func(t *testing.T) {
-			p := testPlan(serve(t, scheme), 2*time.Second,
-				plan.Part{Profile: plan.Spawn, Weight: 2}, plan.Part{Profile: plan.Echo, Weight: 1, Every: plan.Duration(10 * time.Millisecond), Life: plan.Duration(time.Second)},
-				plan.Part{Profile: plan.Lines, Weight: 1, Life: plan.Duration(time.Second)})
-			p.Sessions, p.Processes = 4, 3
-			p.Chaos = plan.Chaos{FIN: 3, RST: 5, MidFrame: 3, Handshake: 2, Resume: 3, Takeover: 3, Kill: 10, Stall: 1, StallFor: plan.Duration(50 * time.Millisecond)}
-			r := runPlan(t.Context(), t, p, Access{}, nil)
-			wantRight(t, r)
-			c := r.Counts
-			if c[result.Sessions] != 4 || c[result.Cuts] == 0 || c[result.Resumes] == 0 || c[result.Takeovers] == 0 || c[result.Kills] == 0 || c[result.Operations] == 0 || c[result.CheckedBytes] == 0 {
-				t.Errorf("counts: %v", c)
-			}
-		})
-	}
-}
-
 // TestOpenRun: an open run begins the operations of its rate, in two phases.
 func TestOpenRun(t *testing.T) {
 	p := testPlan(serve(t, "ws"), time.Second, plan.Part{Profile: plan.Spawn, Weight: 1})

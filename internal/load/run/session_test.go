@@ -39,8 +39,10 @@ func startCat(t *testing.T, s *session, name string) *log {
 
 // TestSessionSurvives: despite all cuts, all written bytes come back once and in order, and no seq is left out.
 func TestSessionSurvives(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"ws", "unix+frames"} {
 		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
 			url := serve(t, scheme)
 			e := newTestEngine(t, testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1}))
 			s := openSession(t, e, url)
@@ -112,6 +114,7 @@ func TestSessionSurvives(t *testing.T) {
 
 // TestSessionOfPeer: without replay and takeover, missed events are read and merged, and nothing is lost or doubled.
 func TestSessionOfPeer(t *testing.T) {
+	t.Parallel()
 	url := serve(t, "ws")
 	e := newTestEngine(t, testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1}))
 	e.plain = true
@@ -152,8 +155,12 @@ func TestSessionOfPeer(t *testing.T) {
 
 // TestHalfOpen: a client notices that its connection is half-open, even if unread bytes of the server wait there, and resumes.
 func TestHalfOpen(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"ws", "unix+frames"} {
-		t.Run(scheme, func(t *testing.T) { testHalfOpen(t, serve(t, scheme)) })
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			testHalfOpen(t, serve(t, scheme))
+		})
 	}
 }
 
@@ -182,18 +189,20 @@ func testHalfOpen(t *testing.T, url string) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("the session was not resumed in time")
+		case <-time.After(patience):
+			t.Fatal("the session was not resumed")
 		}
 		await(t, "the line", l.has(5*(i+1)))
 	}
-	if len(l.wrong) > 0 || s.Cuts() != 3 || len(e.rec.Now().Errors) > 0 {
+	// More than 3 cuts: on a busy machine a good connection is silent for deadAfter, too.
+	if len(l.wrong) > 0 || s.Cuts() < 3 || len(e.rec.Now().Errors) > 0 {
 		t.Errorf("%d cuts, wrong %q, errors %v", s.Cuts(), l.wrong, e.rec.Now().Errors)
 	}
 }
 
 // TestLostSession: when the session is over on the server, every request fails with ErrLost, and so does the context.
 func TestLostSession(t *testing.T) {
+	t.Parallel()
 	url := serve(t, "ws")
 	e := newTestEngine(t, testPlan(url, time.Second, plan.Part{Profile: plan.Idle, Weight: 1}))
 	s := openSession(t, e, url)

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is for waits that end at once unless the code is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A fake is the server's side of a connection.
 type fake struct {
