@@ -46,7 +46,7 @@ func newFence(c containment, log *slog.Logger) *fence {
 		f.dir = v2.dir
 	} else if err := f.make(); err != nil {
 		f.why = fmt.Sprintf("programs share the limits of processes and threads with the server, so a program that forks without end can end the server: no cgroup of the pids controller: %v", err)
-		log.Warn(f.why)
+		log.Info(f.why) // no warning: most users can change nothing about it
 		return f
 	}
 	var err error

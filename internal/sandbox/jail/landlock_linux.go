@@ -87,15 +87,21 @@ func newRuleset(p *Plan) (r ruleset, err error) {
 // scopeSockets restricts the calling thread to its own abstract sockets, and so to a Landlock domain of its own. Everything else
 // stays permitted. A process in a domain can neither trace a process outside, nor open its memory or its descriptors in
 // /proc. The kernel needs ABI 6.
+//
+// Landlock refuses renames across directories (EXDEV) as soon as one of several domains handles rights of files, and another
+// domain has no rule that permits REFER. So this domain has one, for programs with rules of their own.
 func scopeSockets() error {
 	if LandlockABI() < 6 {
 		return nil
 	}
-	r, err := makeRuleset(&unix.LandlockRulesetAttr{Scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET})
+	r, err := makeRuleset(&unix.LandlockRulesetAttr{Scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, Handled_access_fs: unix.LANDLOCK_ACCESS_FS_REFER})
 	if err != nil {
 		return err
 	}
 	defer r.close()
+	if err := r.allowBeneath("/", unix.LANDLOCK_ACCESS_FS_REFER); err != nil {
+		return err
+	}
 	return r.restrict()
 }
 

@@ -38,6 +38,7 @@ type Facts struct {
 
 	Containment   string   // the best working way here: cgroup, marker or group
 	NoCgroup      string   // why not cgroup; "": cgroup works
+	Shared        string   // why programs share the limits of processes with the server; "": they do not
 	NoLimits      []string // controllers of cgroup v2 missing for a server: cpu, memory, pids
 	Sandbox       string   // why programs cannot be confined, and what helps; "": they can be
 	Landlock      int      // the ABI of Landlock; 0: none
@@ -77,6 +78,9 @@ const (
 func Check(f Facts) []Line {
 	lines := []Line{f.files(), f.processes()}
 	lines = append(lines, f.system()...)
+	if f.Shared != "" {
+		lines = append(lines, Line{"processes of programs", Warn, show.Harmless(f.Shared), "limit programs that you do not trust (troupe run --limit processes=N), or run the server in a unit with Delegate=yes"})
+	}
 	lines = append(lines, f.contained(), f.confined(), f.users(), f.port(), f.runtime(), f.config())
 	return append(lines, f.reach()...)
 }

@@ -76,6 +76,7 @@ func (f *Facts) lookAtContainment() {
 		}
 		defer h.Close(context.Background())
 		f.Containment = string(h.Containment())
+		_, f.Shared = h.ChildLimit()
 		many, whole := uint64(1<<40), 1.0
 		for name, limits := range map[string]protocol.ProcessLimits{
 			"memory": {MemoryBytes: &many}, "pids": {PIDs: &many}, "cpu": {CPUs: &whole},
