@@ -77,7 +77,7 @@ func anything(err error) bool {
 
 func withoutFiles(name, containment string) *attack {
 	return &attack{
-		name: name, short: true, flags: []string{"--containment", containment}, refusals: true, harms: anything,
+		name: name, short: true, skip: unlessContained(containment), flags: []string{"--containment", containment}, refusals: true, harms: anything,
 		does: "Leaves the server without a descriptor, and closes a session with four trees.",
 		must: "{} means that nothing is left; an error says what is.",
 		run:  closeWithoutFiles,
@@ -86,7 +86,7 @@ func withoutFiles(name, containment string) *attack {
 
 func afterKill(name, containment string) *attack {
 	return &attack{
-		name: name, short: containment == "cgroup", flags: []string{"--containment", containment}, mayEnd: true,
+		name: name, short: containment == "cgroup", skip: unlessContained(containment), flags: []string{"--containment", containment}, mayEnd: true,
 		does: "Kills a server whose programs have daemons without an environment, and starts the next server.",
 		must: "The next server ends them; the figures say what was left.",
 		run:  killed,
@@ -239,6 +239,14 @@ func noCgroup2() string {
 		return "there is no cgroup2 that may be written"
 	}
 	return ""
+}
+
+// unlessContained returns the skip of an attack on a server with the containment.
+func unlessContained(containment string) func() string {
+	if containment == "cgroup" {
+		return noCgroup2
+	}
+	return nil
 }
 
 // leaver returns a program that moves to the root cgroup, with an empty environment, and sleeps.

@@ -51,7 +51,7 @@ func newRunner(ctx context.Context, binary string, progress io.Writer) (r *runne
 	if binary != "" {
 		return r, copyProgram(r.binary, binary)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", r.binary, "github.com/b6f6fdd7/troupe/cmd/troupe")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", r.binary, "github.com/b6f6fdd7/troupe/cmd/troupe")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", build, err, out)
 	}
@@ -133,7 +133,7 @@ func (r *runner) attack(ctx context.Context, a *attack) (res result) {
 func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	bound := a.bound
 	if bound == 0 {
-		bound = time.Minute
+		bound = 5 * time.Minute
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bound+stopWithin+2*giveBackWithin, errors.New("the attack took too long"))
 	defer cancel()

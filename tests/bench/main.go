@@ -154,7 +154,7 @@ func serverBinary(ctx context.Context, given, dir string) (string, error) {
 		return filepath.Abs(given)
 	}
 	path := filepath.Join(dir, "troupe")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/b6f6fdd7/troupe/cmd/troupe")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path, "github.com/b6f6fdd7/troupe/cmd/troupe")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", build, err, out)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,12 +19,19 @@ type memory struct {
 	rss       float64 // resident memory, including pages mapped from files
 }
 
+// memoryOf reads the exact figures of smaps_rollup. Only privileged users may read those of a server, which is not dumpable; for others
+// memoryOf reads the figures of status, which lag behind by some pages a thread.
 func memoryOf(pid int) (memory, error) {
-	anonymous, err := system.Number(pid, "smaps_rollup", "Anonymous")
+	file, names := "smaps_rollup", [2]string{"Anonymous", "Rss"}
+	anonymous, err := system.Number(pid, file, names[0])
+	if errors.Is(err, fs.ErrPermission) {
+		file, names = "status", [2]string{"RssAnon", "VmRSS"}
+		anonymous, err = system.Number(pid, file, names[0])
+	}
 	if err != nil {
 		return memory{}, err
 	}
-	rss, err := system.Number(pid, "smaps_rollup", "Rss")
+	rss, err := system.Number(pid, file, names[1])
 	return memory{float64(anonymous), float64(rss)}, err
 }
 
