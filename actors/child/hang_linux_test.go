@@ -378,9 +378,8 @@ func TestProgramOfAGivenUpStart(t *testing.T) {
 			tree.prepare(attr.Sys)
 			attr.Env = []string{"PATH=/bin:/usr/bin"}
 			attr.Files = []uintptr{h.null.Fd(), w.Fd(), 2}
-			pid, err := tree.mark().fork(func() (int, error) {
-				return syscall.ForkExec("/bin/sh", []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"}, attr)
-			})
+			argv := []string{"sh", "-c", "sleep 1000 >/dev/null & echo $!; exec sleep 1000"}
+			pid, err := forkHere("/bin/sh", argv, attr, protocol.ProcessLimits{}, tree.mark())
 			w.Close()
 			if err != nil {
 				t.Fatal(err)
