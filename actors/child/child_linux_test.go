@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -97,11 +98,11 @@ func newHost(t *testing.T, cfg HostConfig) *Host {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
+	if cfg.Containment == ContainCgroup {
+		needs.Cgroup(t)
+	}
 	h, err := NewHost(cfg)
 	if err != nil {
-		if cfg.Containment == ContainCgroup {
-			t.Skip("no cgroup v2 here:", err)
-		}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

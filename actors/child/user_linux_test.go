@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // TestLookAs: a look has the permissions of its user alone, on whatever thread it begins, and the other threads keep
 // theirs.
 func TestLookAs(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can look as other users")
-	}
+	needs.Root(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -96,9 +95,7 @@ func TestAsk(t *testing.T) {
 
 // TestGroups: a child has exactly the groups of its user.
 func TestGroups(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start children as other users")
-	}
+	needs.Root(t)
 	h := newHost(t, HostConfig{})
 	spec := script("id -u; id -g; id -G")
 	spec.User = &User{Name: "u", UID: 54321, GID: 54322, Groups: []uint32{54400, 54401, 54402}}

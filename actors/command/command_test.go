@@ -27,7 +27,7 @@ type world struct {
 	pool    *budget.Pool
 }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func begin(t *testing.T, params any) *world {
 	t.Helper()

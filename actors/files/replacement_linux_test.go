@@ -10,17 +10,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // as runs f with the rights of a user in a directory of this user. Only root can do that.
 func as(t *testing.T, user int, f func(dir string)) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can take the rights of another user")
-	}
+	needs.Root(t)
 	dir := t.TempDir()
-	for up := dir; up != os.TempDir() && up != "/"; up = filepath.Dir(up) {
+	for up := dir; up != filepath.Clean(os.TempDir()) && up != "/"; up = filepath.Dir(up) {
 		os.Chmod(up, 0o755)
 	}
 	done := make(chan struct{})
@@ -107,10 +106,11 @@ func asRoot(f func()) {
 
 // A file that is a mount point cannot be replaced.
 func TestWriteMountPoint(t *testing.T) {
+	needs.Mount(t)
 	dir := tree(t, map[string]string{"a": "old", "b": "below"})
 	path := filepath.Join(dir, "b")
 	if err := unix.Mount(filepath.Join(dir, "a"), path, "", unix.MS_BIND, ""); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Unmount(path, unix.MNT_DETACH) })
 	wantText(t, Write(path, []byte("new")), "")

@@ -19,7 +19,7 @@ import (
 )
 
 // watchTime is how long news may take to come; no passing test waits so long.
-const watchTime = 30 * time.Second
+const watchTime = time.Minute
 
 // watch begins a watch, until the test ends.
 func watch(t *testing.T, r *Watcher, missing, present []string) (told chan struct{}) {
@@ -419,13 +419,11 @@ func TestWatchFollows(t *testing.T) {
 }
 
 // A file created while the watch begins is not missed, even if its directories are new, too.
-func TestWatchRaces(t *testing.T) {
+func TestWatchRaces(t *testing.T) { watchRaces(t, 100) }
+
+func watchRaces(t *testing.T, rounds int) {
 	dir := tree(t, nil)
 	r := NewWatcher()
-	rounds := 500
-	if testing.Short() {
-		rounds = 100
-	}
 	watch(t, r, []string{dir + "/none"}, nil) // keeps the instance open, because closing takes the kernel 10 ms
 	for i := range rounds {
 		top := filepath.Join(dir, fmt.Sprint(i))
@@ -450,7 +448,7 @@ func TestWatchRaces(t *testing.T) {
 func TestWatchesNeedFewInstances(t *testing.T) {
 	noneLeft := func() {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); instances(t) > 0; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(watchTime); instances(t) > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d instances are left", instances(t))
 			}
@@ -491,7 +489,9 @@ func instances(t *testing.T) (n int) {
 }
 
 // A watch beginning or ending in a directory does not disturb other watches there.
-func TestWatchesShare(t *testing.T) {
+func TestWatchesShare(t *testing.T) { watchesShare(t, 100) }
+
+func watchesShare(t *testing.T, rounds int) {
 	dir := tree(t, map[string]string{"d/": ""})
 	r := NewWatcher()
 	watch(t, r, []string{dir + "/none"}, nil)
@@ -509,10 +509,6 @@ func TestWatchesShare(t *testing.T) {
 				r.in.forget(r.unused(r.in, wd))
 			}
 		})
-	}
-	rounds := 500
-	if testing.Short() {
-		rounds = 100
 	}
 	for i := range rounds {
 		name := fmt.Sprint("d/", i)

@@ -40,7 +40,7 @@ func TestForgetEnded(t *testing.T) {
 		}
 	}))
 	<-ended
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for n := range children {
 		for left := true; left; {
 			select {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -263,6 +264,7 @@ func TestWorktree(t *testing.T) {
 
 // The files of a worktree that git itself makes.
 func TestWorktreeOfGit(t *testing.T) {
+	needs.Program(t, "git")
 	dir, places := machine(t, map[string]string{"codex/config.toml": "[projects.'DIR/main']\ntrust_level = 'trusted'\n"})
 	for _, script := range []string{
 		"git init -q main && cd main && git -c user.name=n -c user.email=e commit -q --allow-empty -m c && git worktree add -q ../w",
@@ -271,7 +273,7 @@ func TestWorktreeOfGit(t *testing.T) {
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("%v: %s", err, out)
+			t.Fatalf("%v: %s", err, out)
 		}
 	}
 	if config, _ := read(t, places, dir+"/w", []string{"x"}); len(config.Layers) != 1 {
@@ -467,7 +469,7 @@ func TestHome(t *testing.T) {
 func TestHostname(t *testing.T) {
 	name, err := os.Hostname()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if got := Hostname(); got != plainName(name) && !strings.HasPrefix(got, plainName(name)+".") && !strings.Contains(got, ".") {
 		t.Errorf("%q, the system says %q", got, name)
