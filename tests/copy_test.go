@@ -38,8 +38,8 @@ func (s *size) Set(text string) error {
 }
 
 var (
-	copyBytes = size(64 << 20)
-	copyCuts  = flag.Int("cuts", 30, "how often TestIOCopyOverCuts breaks the connection")
+	copyBytes = size(16 << 20)
+	copyCuts  = flag.Int("cuts", 6, "how often TestIOCopyOverCuts breaks the connection")
 )
 
 func init() { flag.Var(&copyBytes, "bytes", "how much TestIOCopyOverCuts copies, such as 1GiB") }

@@ -826,7 +826,7 @@ func TestTakeover(t *testing.T) {
 	if code, text := s.dial().callError("initialize", obj{"clientName": "other", "resumeSessionId": r.sessionID}); code != -32010 {
 		t.Errorf("resume of a session that is attached: %d %s, want -32010", code, text)
 	}
-	in := &input{id: "p", size: 8 << 20, piece: 12 << 10, flight: 500}
+	in := &input{id: "p", size: 4 << 20, piece: 12 << 10, flight: 500}
 	rounds := 0
 	for ; in.made < in.size; rounds++ {
 		in.sent = 0

@@ -517,7 +517,7 @@ func TestGroupOfTheUnread(t *testing.T) {
 func TestGroupPipelined(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--closed-retention", "50ms").session(knowing)
-	for i := range scaled(100) {
+	for i := range 20 {
 		id := fmt.Sprintf("g%d", i)
 		params := groupOf(id, "one_for_one", 5, memberOf(id+" a", obj{"argv": sh("exec sleep 1000")}), memberOf(id+" b", obj{"argv": sh("exit 1")}))
 		params["startToken"] = id
@@ -544,11 +544,12 @@ func TestGroupPipelined(t *testing.T) {
 func TestGroupStopKeepsItsGrace(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, "--kill-grace", "60s").session(knowing)
-	probed := filepath.Join(t.TempDir(), "probed")
-	terms := filepath.Join(t.TempDir(), "terms")
+	dir := t.TempDir()
+	probed := filepath.Join(dir, "probed")
+	terms := func(reason string) string { return filepath.Join(dir, reason) }
 	// The program is neither silent nor ill until it is asked to end.
 	polite := `trap 'echo >>$0; while [ ! -e $1 ]; do sleep 0.01; done; exit 7' TERM; while echo up; do sleep 0.01; done`
-	for _, end := range []struct {
+	ends := []struct {
 		reason string
 		call   func(id string)
 	}{
@@ -556,9 +557,9 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 		{"terminated by request", func(id string) {
 			c.call("process/terminate", obj{"processId": id, "graceMs": 60_000})
 		}},
-	} {
-		os.Remove(probed)
-		os.Remove(terms)
+	}
+	for _, end := range ends {
+		terms := terms(end.reason)
 		c.call("group/start", obj{"groupId": "group of " + end.reason, "processes": []obj{memberOf(end.reason, obj{
 			"argv":     append(sh(polite), terms, probed),
 			"liveness": obj{"silenceMs": 1000, "probe": obj{"argv": append(sh("[ ! -e $0 ]"), terms), "everyMs": 200, "failures": 1}},
@@ -567,16 +568,19 @@ func TestGroupStopKeepsItsGrace(t *testing.T) {
 		p.awaitOutput("stdout", "up\n")
 		end.call(p.id)
 		eventually(t, "it is told", func() bool { _, err := os.Stat(terms); return err == nil })
-		// In this time the silence and the failing probes would have ended the process.
-		c.start("clock of "+p.id, obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 1500}}).awaitClosed()
-		if err := os.WriteFile(probed, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	}
+	// In this time the silence and the failing probes would have ended the processes.
+	c.start("clock", obj{"argv": []string{"sleep", "1000"}, "liveness": obj{"silenceMs": 1500}}).awaitClosed()
+	if err := os.WriteFile(probed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range ends {
+		p := c.process(end.reason)
 		p.awaitClosed()
 		if got := statusOf(p.exited); got != "7" || p.exited["reason"] != end.reason {
 			t.Errorf("it ended with %s, want exit code 7 and the reason %q", jsonText(p.exited), end.reason)
 		}
-		if data, _ := os.ReadFile(terms); len(data) != 1 {
+		if data, _ := os.ReadFile(terms(end.reason)); len(data) != 1 {
 			t.Errorf("%s: %d SIGTERMs, want 1", end.reason, len(data))
 		}
 	}

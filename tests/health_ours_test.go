@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,28 +58,5 @@ func TestProbesWithoutDescriptors(t *testing.T) {
 	more("it is probed again")
 	if info := c.call("process/info", obj{"processId": "p"}); num(info["run"]) != 1 || info["probeError"] != nil {
 		t.Errorf("it is %s", jsonText(info))
-	}
-}
-
-// TestHeldBackIsNotLate: a program blocked in write because its owner is away does not count as late,
-// however long this lasts.
-func TestHeldBackIsNotLate(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := s.session(knowing)
-	token := newToken(t)
-	c.start("q", obj{"argv": append(sh("echo first $0; yes | head -c 4000000; echo; echo up; exec sleep 1000"), token), "restart": restart("permanent", 100),
-		"ready": obj{"line": "^up$", "timeoutMs": 4000}})
-	c.process("q").awaitOutput("stdout", token)
-	c.cutRST()
-	for i := range 3 { // for longer than that
-		s.session(nil).start(fmt.Sprint("r", i), obj{"argv": []string{"sleep", "1000"}, "ready": obj{"line": "never", "timeoutMs": 1600}}).awaitClosed()
-	}
-	again := s.session(obj{"resumeSessionId": c.sessionID, "resumeFrom": obj{"q": 0}, "capabilities": knowing["capabilities"]})
-	q := again.process("q")
-	q.awaitOutput("stdout", "\nup\n")
-	again.awaitFact("it is ready", func() bool { return len(q.readies) == 1 })
-	if len(q.restarts) > 0 || num(q.readies[0]["run"]) != 1 {
-		t.Errorf("it was restarted: %s", jsonText(q.restarts))
 	}
 }

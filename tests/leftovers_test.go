@@ -133,15 +133,6 @@ func eachContainment(t *testing.T, test func(t *testing.T, containment string)) 
 	}
 }
 
-func (p *program) hasEnded() bool {
-	select {
-	case <-p.exited:
-		return true
-	default:
-		return false
-	}
-}
-
 // wantContainment checks the containment in process/list.
 func wantContainment(t testing.TB, c *conn, want string) {
 	t.Helper()
