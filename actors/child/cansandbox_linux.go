@@ -118,7 +118,7 @@ func namespaceAdvice(err error) string {
 			advice = append(advice, "kernel.apparmor_restrict_unprivileged_userns is on: give the server's binary an AppArmor profile with the rule userns, or set it to 0")
 		}
 		if filtered() {
-			advice = append(advice, "the server runs under a seccomp filter, as in a container or a sandbox: it must permit clone(2) and unshare(2) with CLONE_NEWUSER, such as docker run --security-opt seccomp=unconfined")
+			advice = append(advice, "the server runs under a seccomp filter, as in a container or a sandbox: it must permit clone(2) and unshare(2) with CLONE_NEWUSER, as docs/seccomp/troupe.json of troupe does: docker run --security-opt seccomp=troupe.json (docs/SANDBOX.md, Containers)")
 		}
 		if len(advice) == 0 {
 			advice = append(advice, "a process in a chroot(8), or one that a security module confines, may not make user namespaces")

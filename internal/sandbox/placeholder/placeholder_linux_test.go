@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
 
@@ -524,9 +525,7 @@ func serve(t *testing.T, uid uint32, dir string) server {
 // shared returns a directory that every user may enter.
 func shared(t *testing.T, uid int, mode os.FileMode) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root acts as other users")
-	}
+	needs.Root(t)
 	base, err := os.MkdirTemp("/tmp", "troupe-placeholder-test")
 	if err != nil {
 		t.Fatal(err)

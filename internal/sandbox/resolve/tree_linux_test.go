@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -77,9 +78,8 @@ func TestLeasedFileDelaysNothing(t *testing.T) {
 	defer f.Close()
 	signal.Ignore(syscall.SIGIO) // the kernel tells the holder of the lease
 	defer signal.Reset(syscall.SIGIO)
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Skipf("this filesystem has no leases: %v", err)
-	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	needs.Feature(t, err)
 	s := &protocol.Sandbox{Restricted: true, Cwd: w, WorkspaceRoots: []string{w}, Entries: []protocol.SandboxEntry{
 		{Kind: protocol.SandboxRoot, Access: protocol.SandboxRead}, {Kind: protocol.SandboxProjectRoots, Access: protocol.SandboxWrite},
 	}}

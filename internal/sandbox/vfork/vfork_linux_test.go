@@ -56,9 +56,10 @@ func run(t *testing.T, a Attr, script string) string {
 }
 
 func TestStart(t *testing.T) {
-	out := run(t, Attr{Umask: 0o27, Session: true, Limits: []Limit{{unix.RLIMIT_NOFILE, unix.Rlimit{Cur: 50, Max: 60}}}},
-		`echo $A; umask; ulimit -n; ulimit -Hn; test $(cut -d' ' -f6 /proc/self/stat) -ne 0 && echo session`)
-	if want := "b\n0027\n50\n60\nsession\n"; out != want {
+	dir := t.TempDir()
+	out := run(t, Attr{Dir: dir, Umask: 0o27, Session: true, Limits: []Limit{{unix.RLIMIT_NOFILE, unix.Rlimit{Cur: 50, Max: 60}}}},
+		`echo $A; pwd; umask; ulimit -n; ulimit -Hn; test $(cut -d' ' -f6 /proc/self/stat) -ne 0 && echo session`)
+	if want := "b\n" + dir + "\n0027\n50\n60\nsession\n"; out != want {
 		t.Errorf("%q, want %q", out, want)
 	}
 }
@@ -83,6 +84,7 @@ func TestStartFails(t *testing.T) {
 		{Attr{Path: "/", Argv: []string{"x"}, Umask: -1}, StepExec, unix.EACCES},
 		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, Limits: []Limit{{unix.RLIMIT_CPU, unix.Rlimit{Cur: 2, Max: 1}}}}, StepLimit + unix.RLIMIT_CPU, unix.EINVAL},
 		{Attr{Path: "/bin/true", Argv: []string{"x"}, Umask: -1, Files: []uintptr{1 << 20}}, StepOther, unix.EBADF},
+		{Attr{Path: "/bin/true", Dir: "/nowhere", Argv: []string{"x"}, Umask: -1}, StepDir, unix.ENOENT},
 	} {
 		_, err := Start(&tt.attr)
 		got, ok := errors.AsType[*Error](err)
