@@ -26,8 +26,9 @@ import (
 // warden is a server, and the user of the server and its programs.
 type warden struct {
 	*server
-	uid int
-	dir string // a directory of the user: home, and the yards
+	uid     int
+	dir     string // a directory of the user: home, and the yards
+	oldProc bool   // the kernel permits no new /proc: sandboxes of the server have the level oldProc
 }
 
 // eachUser runs a test as root and as an ordinary user. Under the race detector root is left out: each jail is then a program
@@ -58,7 +59,7 @@ func startWarden(t *testing.T, uid int, args ...string) *warden {
 // newWarden returns a warden whose server does not run yet.
 func newWarden(t *testing.T, uid int) *warden {
 	t.Helper()
-	w := &warden{uid: uid, dir: strictDir(t)}
+	w := &warden{uid: uid, dir: strictDir(t), oldProc: needs.ProbeNewProc(uid) != nil}
 	w.mkdir(t, w.dir, "home")
 	w.own(t, w.dir)
 	return w
@@ -118,7 +119,7 @@ func (w *warden) own(t *testing.T, path string) {
 // needsSandbox skips the test if this machine permits no sandbox to the user of the warden. TestSandboxRefused tests such a machine.
 func (w *warden) needsSandbox(t *testing.T) {
 	t.Helper()
-	needs.NewProc(t, w.uid)
+	needs.Namespaces(t, w.uid)
 }
 
 // --- policies ---
