@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,5 +95,30 @@ func TestTrySandboxWithoutNamespaces(t *testing.T) {
 	}
 	if !strings.HasPrefix(string(out), "true true ") || !strings.Contains(string(out), "raise it, such as with sysctl -w user.max_user_namespaces=") {
 		t.Errorf("without user namespaces the trial says %s", out)
+	}
+}
+
+// TestTrySandboxWithoutSetfcap: root in a container without capabilities reads which one is missing.
+func TestTrySandboxWithoutSetfcap(t *testing.T) {
+	needs.Root(t)
+	needs.Namespaces(t, os.Getuid())
+	state := make(chan SandboxState)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var sets [2]unix.CapUserData
+		if err := unix.Capget(&header, &sets[0]); err != nil {
+			t.Error(err)
+		}
+		for _, set := range []*uint32{&sets[0].Effective, &sets[0].Permitted, &sets[0].Inheritable} {
+			*set &^= 1 << unix.CAP_SETFCAP
+		}
+		if err := unix.Capset(&header, &sets[0]); err != nil {
+			t.Error(err)
+		}
+		state <- TrySandbox(time.Minute, false)
+	}()
+	if s := <-state; !errors.Is(s.Err, unix.EPERM) || !strings.Contains(s.Err.Error(), "root without CAP_SETFCAP") {
+		t.Errorf("level %q, error %v", s.Level, s.Err)
 	}
 }
