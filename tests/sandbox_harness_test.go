@@ -65,8 +65,10 @@ func newWarden(t *testing.T, uid int) *warden {
 	return w
 }
 
-// as makes a command run as the user of the warden.
+// as makes a command run as the user of the warden, in its directory. In the package's directory, a program that gets the working
+// directory of its server as its workspace could write there.
 func (w *warden) as(cmd *exec.Cmd) {
+	cmd.Dir = w.dir
 	cmd.Env = append(slices.Clone(serverEnv), "HOME="+w.dir+"/home", "TMPDIR="+w.dir+"/home")
 	if w.uid != os.Geteuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}}
