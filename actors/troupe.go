@@ -90,14 +90,15 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	t.env, t.log = e, loglimit.New(e.Log.Handler())
 	e.Log = slog.New(t.log)
 	host, err := child.NewHost(child.HostConfig{
-		Spawners:    e.Spawners,
-		Containment: e.Containment,
-		Subreaper:   e.Subreaper,
-		NoNewPrivs:  e.NoNewPrivs,
-		StateDir:    e.StateDir,
-		Hidden:      e.Hidden,
-		Log:         e.Log,
-		Fault:       e.Faults.Child,
+		Spawners:        e.Spawners,
+		Containment:     e.Containment,
+		Subreaper:       e.Subreaper,
+		NoNewPrivs:      e.NoNewPrivs,
+		CompleteSandbox: e.CompleteSandbox,
+		StateDir:        e.StateDir,
+		Hidden:          e.Hidden,
+		Log:             e.Log,
+		Fault:           e.Faults.Child,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -546,15 +546,23 @@ type ProcessInfo struct {
 	// Sandbox says in a word how the run, or else the last run, is confined: read-only, workspace-write, custom (some files
 	// are hidden, or more is writable), seccomp (files are as outside) or disabled; with ",net" behind if it may use the
 	// network. Empty: not at all.
-	Sandbox     string      `json:"sandbox,omitempty"`
-	StartedAtMs int64       `json:"startedAtMs"`   // since the Unix epoch; 0: not yet
-	Containment string      `json:"containment"`   // the method for finding its descendants: cgroup, …
-	FirstSeq    uint64      `json:"firstSeq"`      // the oldest seq still held
-	NextSeq     uint64      `json:"nextSeq"`       // the next seq
-	Retained    int64       `json:"retainedBytes"` // bytes of its output held
-	Unacked     int64       `json:"unackedBytes"`  // bytes held and not acknowledged by the owner
-	Status      *ExitStatus `json:"status,omitempty"`
+	Sandbox string `json:"sandbox,omitempty"`
+	// SandboxLevel is the level of a sandbox that restricts files: SandboxComplete or SandboxOldProc; later servers may have others.
+	SandboxLevel string      `json:"sandboxLevel,omitempty"`
+	StartedAtMs  int64       `json:"startedAtMs"`   // since the Unix epoch; 0: not yet
+	Containment  string      `json:"containment"`   // the method for finding its descendants: cgroup, …
+	FirstSeq     uint64      `json:"firstSeq"`      // the oldest seq still held
+	NextSeq      uint64      `json:"nextSeq"`       // the next seq
+	Retained     int64       `json:"retainedBytes"` // bytes of its output held
+	Unacked      int64       `json:"unackedBytes"`  // bytes held and not acknowledged by the owner
+	Status       *ExitStatus `json:"status,omitempty"`
 }
+
+// The levels of sandboxes.
+const (
+	SandboxComplete = "complete" // lacks nothing
+	SandboxOldProc  = "oldProc"  // shows the /proc of the server, read-only: processes outside are visible, but closed
+)
 
 // RunUser is the user of the system as whom a program runs. (Ours.)
 type RunUser struct {

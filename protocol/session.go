@@ -203,6 +203,7 @@ type AboutServer struct {
 type SandboxInfo struct {
 	Available bool     `json:"available"`
 	Why       string   `json:"why,omitempty"`   // why not, and what helps; for people
+	Level     string   `json:"level,omitempty"` // SandboxComplete or SandboxOldProc; later servers may have others. Empty: not available
 	Landlock  int      `json:"landlock"`        // the ABI of Landlock; 0: none
 	Notes     []string `json:"notes,omitempty"` // protections that are missing in every sandbox; for people
 }

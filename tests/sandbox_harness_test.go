@@ -26,8 +26,9 @@ import (
 // warden is a server, and the user of the server and its programs.
 type warden struct {
 	*server
-	uid int
-	dir string // a directory of the user: home, and the yards
+	uid     int
+	dir     string // a directory of the user: home, and the yards
+	oldProc bool   // the kernel permits no new /proc: sandboxes of the server have the level oldProc
 }
 
 // eachUser runs a test as root and as an ordinary user. Under the race detector root is left out: each jail is then a program
@@ -58,14 +59,16 @@ func startWarden(t *testing.T, uid int, args ...string) *warden {
 // newWarden returns a warden whose server does not run yet.
 func newWarden(t *testing.T, uid int) *warden {
 	t.Helper()
-	w := &warden{uid: uid, dir: strictDir(t)}
+	w := &warden{uid: uid, dir: strictDir(t), oldProc: needs.ProbeNewProc(uid) != nil}
 	w.mkdir(t, w.dir, "home")
 	w.own(t, w.dir)
 	return w
 }
 
-// as makes a command run as the user of the warden.
+// as makes a command run as the user of the warden, in its directory. In the package's directory, a program that gets the working
+// directory of its server as its workspace could write there.
 func (w *warden) as(cmd *exec.Cmd) {
+	cmd.Dir = w.dir
 	cmd.Env = append(slices.Clone(serverEnv), "HOME="+w.dir+"/home", "TMPDIR="+w.dir+"/home")
 	if w.uid != os.Geteuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}}
@@ -118,7 +121,7 @@ func (w *warden) own(t *testing.T, path string) {
 // needsSandbox skips the test if this machine permits no sandbox to the user of the warden. TestSandboxRefused tests such a machine.
 func (w *warden) needsSandbox(t *testing.T) {
 	t.Helper()
-	needs.NewProc(t, w.uid)
+	needs.Namespaces(t, w.uid)
 }
 
 // --- policies ---

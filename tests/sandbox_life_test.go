@@ -488,7 +488,7 @@ func stoppedTree(pid int) bool {
 
 // TestSandboxOnTmpfs: a workspace may be a mount itself. The server has a mount namespace of its own.
 func TestSandboxOnTmpfs(t *testing.T) {
-	needs.Root(t)
+	needs.Mount(t)
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)

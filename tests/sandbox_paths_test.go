@@ -46,9 +46,7 @@ func TestSandboxPaths(t *testing.T) {
 			}},
 			{"a workspace in /dev/shm", func(y *yard) {
 				dir, err := os.MkdirTemp("/dev/shm", "troupe-sandbox-")
-				if err != nil {
-					y.t.Skip(err)
-				}
+				needs.Feature(y.t, err)
 				defer os.RemoveAll(dir)
 				y.warden.own(y.t, dir)
 				sandbox := sandboxOf(workspace("restricted"), dir)
@@ -71,7 +69,7 @@ func TestSandboxPaths(t *testing.T) {
 			}},
 			{"everything but a directory", func(y *yard) {
 				if uid == 0 {
-					y.t.Skip("names in / would be kept from being created")
+					return // names in / would be kept from being created
 				}
 				more := obj{"permissions": managed("restricted", specialEntry("write", "root"), pathEntry("deny", y.o))}
 				r := y.run(`echo mine >new; cat new $O/sec`, more)
@@ -121,7 +119,7 @@ func TestSandboxDirectoryIsNoDescriptor(t *testing.T) {
 
 // TestSandboxKernelMounts: the /proc and /sys of a chroot in a workspace are no way out.
 func TestSandboxKernelMounts(t *testing.T) {
-	needs.Root(t)
+	needs.Mount(t)
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)

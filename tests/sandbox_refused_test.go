@@ -18,16 +18,20 @@ import (
 type refusingMachine struct {
 	name                 string
 	enter                func(t *testing.T, w *warden, cmd *exec.Cmd) // makes cmd run there as the user of the warden
+	complete             bool                                         // the machine permits sandboxes, and the server demands complete ones
 	stage, cause, advice string                                       // parts of each refusal
 }
 
 var refusingMachines = []refusingMachine{
-	{"no user namespaces", withoutUserNamespaces, "namespaces", "no space left on device",
+	{"no user namespaces", withoutUserNamespaces, false, "namespaces", "no space left on device",
 		"/proc/sys/user/max_user_namespaces is 0, so there can be no namespaces: raise it, such as with sysctl -w user.max_user_namespaces="},
 	{"covered proc", func(t *testing.T, w *warden, cmd *exec.Cmd) {
-		needs.Root(t)
-		w.afterMounts(t, cmd, `mount -t tmpfs none /proc/sys`, "")
-	}, "new /proc", "operation not permitted", "something is mounted over parts of /proc"},
+		if w.oldProc {
+			w.as(cmd)
+		} else {
+			w.afterMounts(t, cmd, coverProc, "")
+		}
+	}, true, "new /proc", "operation not permitted", "something is mounted over parts of /proc"},
 }
 
 // withoutUserNamespaces makes cmd run in a user namespace that permits no further ones.
@@ -67,7 +71,11 @@ func TestSandboxRefused(t *testing.T) {
 			t.Run(m.name, func(t *testing.T) {
 				w := newWarden(t, uid)
 				enter := func(cmd *exec.Cmd) { m.enter(t, w, cmd) }
-				w.server = startServerWith(t, enter)
+				var args []string
+				if m.complete {
+					args = []string{"--require-sandbox=complete"}
+				}
+				w.server = startServerWith(t, enter, args...)
 				m.refuses(t, w)
 				m.tells(t, w, enter)
 			})
@@ -148,6 +156,12 @@ func (m refusingMachine) refuses(t *testing.T, w *warden) {
 		t.Error("a member of a group has run")
 	}
 	y.check()
+	if m.complete {
+		if code, text := y.c.callError("process/start", plain("plain")); code != -32602 {
+			t.Errorf("without a sandbox: %d %s, want -32602", code, text)
+		}
+		return
+	}
 	y.c.call("process/start", plain("plain"))
 	if r := y.end(y.c.process("plain")); r.code != 0 || r.out != "ran\n" {
 		t.Errorf("without a sandbox: exit code %d, %q %q", r.code, r.out, r.errors)
@@ -174,10 +188,17 @@ func (m refusingMachine) tells(t *testing.T, w *warden, enter func(*exec.Cmd)) {
 	}
 	m.wants(t, "server/info", fmt.Sprint(info["why"]))
 	lines := doctor(t, w, enter)
-	if l := lines["sandbox"]; l.Status != "warn" || !strings.Contains(l.Advice, "docs/SANDBOX.md") {
+	line := "sandbox"
+	if m.complete {
+		if l := lines[line]; !strings.HasPrefix(l.Found, "available, oldProc, but the system permits no new /proc") {
+			t.Errorf("troupe doctor on this machine: %+v", l)
+		}
+		line = "sandbox of the server"
+	}
+	if l := lines[line]; l.Status != "warn" || !strings.Contains(l.Advice, "docs/SANDBOX.md") {
 		t.Errorf("troupe doctor on this machine: %+v", l)
 	}
-	m.wants(t, "troupe doctor", lines["sandbox"].Found)
+	m.wants(t, "troupe doctor", lines[line].Found)
 	text := startTroupe(t, enter, "doctor", "--url", w.url)
 	text.exitCode()
 	m.wants(t, "troupe doctor without --json", strings.Join(strings.Fields(text.stdout.String()), " "))
@@ -215,21 +236,32 @@ func TestSandboxAvailable(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := startWarden(t, uid)
-		abi := needs.LandlockABI()
+		abi, level, first := needs.LandlockABI(), "complete", "available, complete, "
+		if w.oldProc {
+			level, first = "oldProc", "available, oldProc, but the system permits no new /proc"
+		}
 		info, _ := w.in(t).session(nil).call("server/info", nil)["sandbox"].(obj)
-		if _, why := info["why"]; info["available"] != true || why || num(info["landlock"]) != int64(abi) {
+		if _, why := info["why"]; info["available"] != true || info["level"] != level || why || num(info["landlock"]) != int64(abi) {
 			t.Errorf("server/info: sandbox is %s, and Landlock has ABI %d", jsonText(info), abi)
 		}
 		lines := doctor(t, w, w.as)
 		l := lines["sandbox"]
 		const full = 6 // the ABI without missing protections
 		notes, _ := info["notes"].([]any)
-		if abi >= full && (l.Status != "ok" || l.Found != fmt.Sprintf("available, with Landlock ABI %d", abi) || len(notes) > 0) ||
-			abi < full && (l.Status != "warn" || !strings.HasPrefix(l.Found, "available, but Landlock") || len(notes) == 0) {
+		whole := abi >= full && !w.oldProc
+		if whole && (l.Status != "ok" || l.Found != fmt.Sprintf("available, complete, with Landlock ABI %d", abi)) ||
+			!whole && (l.Status != "warn" || abi < full && !strings.Contains(l.Found, "but Landlock") || len(notes) == 0) || whole && len(notes) > 0 || !strings.HasPrefix(l.Found, first) {
 			t.Errorf("Landlock has ABI %d; troupe doctor says %+v, and server/info has the notes %s", abi, l, jsonText(notes))
 		}
 		if l, has := lines["sandbox of the server"]; has {
 			t.Errorf("troupe doctor says of the server: %+v", l)
 		}
+		y := w.yard(t)
+		p := y.start("sleep 1000", nil)
+		if info := y.c.call("process/info", obj{"processId": p.id}); info["sandboxLevel"] != level {
+			t.Errorf("process/info: sandboxLevel is %v, want %s", info["sandboxLevel"], level)
+		}
+		y.c.call("session/close", obj{})
+		y.check()
 	})
 }

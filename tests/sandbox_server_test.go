@@ -12,6 +12,7 @@ import (
 // TestSandboxHidesServer: a program in a sandbox, even with the network, reaches neither the socket of its server, nor the
 // directory of the user's own server, nor the files with its tokens, its roles and its record.
 func TestSandboxHidesServer(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
 		runtime := w.mkdir(t, w.dir, "runtime")
@@ -266,7 +267,11 @@ func TestSandboxKeepsServer(t *testing.T) {
 		y.prepared()
 		for _, permissions := range []obj{readOnly(), workspace("restricted"), managed("enabled", specialEntry("read", "minimal"), specialEntry("write", "project_roots"))} {
 			sandbox := sandboxOf(permissions, y.w)
-			for _, path := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/task/1/exe"} {
+			paths := []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe"}
+			if !w.oldProc { // there, thread 1 has another number
+				paths = append(paths, "/proc/self/task/1/exe")
+			}
+			for _, path := range paths {
 				for method, params := range map[string]obj{
 					"fs/setMetadata": {"mode": 0, "modifiedAtMs": 1000},
 					"fs/writeFile":   {"dataBase64": b64("x")},
@@ -311,5 +316,6 @@ func TestSandboxLeavesDescriptorsInFlight(t *testing.T) {
 	}
 	y.c.call("process/terminate", obj{"processId": sender.id})
 	sender.awaitClosed()
+	y.c.call("session/close", obj{}) // ends the jail of the call about a file
 	y.check()
 }

@@ -39,6 +39,31 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
+// TestSandboxOldProc: the rows about /proc, on a machine where the kernel permits no new /proc.
+func TestSandboxOldProc(t *testing.T) {
+	needs.Mount(t)
+	t.Parallel()
+	eachUser(t, func(t *testing.T, uid int) {
+		w := newWarden(t, uid)
+		startMounted(t, w, coverProc, "")
+		w.oldProc = true
+		for _, row := range sandboxRows {
+			if !slices.Contains([]string{"12", "13", "14", "20", "22", "24", "26", "34", "37"}, row.name[:2]) {
+				continue
+			}
+			t.Run(row.name, func(t *testing.T) {
+				y := w.yard(t)
+				row.test(y)
+				y.c.call("session/close", obj{})
+				y.check()
+			})
+		}
+	})
+}
+
+// coverProc is a script of root after which the kernel permits no new /proc.
+const coverProc = `mount -t tmpfs none /proc/irq`
+
 var sandboxRows = []struct {
 	name string
 	test func(y *yard)
@@ -119,7 +144,11 @@ var sandboxRows = []struct {
 	}},
 	{"12 process 1", func(y *yard) {
 		for _, network := range []string{"restricted", "enabled"} {
-			y.wantTries(obj{"permissions": workspace(network)}, "read /proc/1/mem: EACCES", "write /proc/1/mem: EACCES", "tasks: EACCES", "read /proc/1/fd/0: EACCES",
+			written := "EACCES"
+			if y.warden.oldProc && y.warden.uid == 0 { // process 1 is root's
+				written = "EROFS"
+			}
+			y.wantTries(obj{"permissions": workspace(network)}, "read /proc/1/mem: EACCES", "write /proc/1/mem: "+written, "tasks: EACCES", "read /proc/1/fd/0: EACCES",
 				"list /proc/1/root/: EACCES", "read /proc/1/environ: EACCES", "list /proc/1/cwd/: EACCES", "read /proc/1/fd/3: EACCES|ENOENT", "ptrace-init: EPERM", "vm-init: EPERM")
 		}
 	}},
@@ -131,26 +160,18 @@ var sandboxRows = []struct {
 			y.t.Errorf("kill of the server: %s", r.errors)
 		}
 		// kill(-1) reaches all but the caller and process 1: of the sandbox.
-		bystander := exec.Command("/bin/sleep", "1000")
-		if y.warden.uid != os.Geteuid() {
-			bystander.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(y.warden.uid), Gid: uint32(y.warden.uid)}}
-		}
-		if err := bystander.Start(); err != nil {
-			y.t.Fatal(err)
-		}
-		defer bystander.Wait()
-		defer bystander.Process.Kill()
+		bystander := y.bystander()
 		beside := y.start(`echo up; sleep 1000`, nil) // another sandbox of the same server
 		beside.awaitOutput("stdout", "up\n")
 		victim := y.run(`sleep 1000 & kill -9 -1; echo alive; wait $!; echo $?`, nil)
 		victim.wantOut("alive\n137\n")
-		results := y.try(nil, fmt.Sprint("kill ", bystander.Process.Pid), fmt.Sprint("kill ", y.warden.cmd.Process.Pid), fmt.Sprint("kill ", beside.pid()))
+		results := y.try(nil, fmt.Sprint("kill ", bystander), fmt.Sprint("kill ", y.warden.cmd.Process.Pid), fmt.Sprint("kill ", beside.pid()))
 		for try, result := range results {
 			if result != "ESRCH" {
 				y.t.Errorf("%s: %s, want ESRCH", try, result)
 			}
 		}
-		for who, pid := range map[string]int{"the server": y.warden.cmd.Process.Pid, "a process beside": bystander.Process.Pid, "another sandbox": beside.pid()} {
+		for who, pid := range map[string]int{"the server": y.warden.cmd.Process.Pid, "a process beside": bystander, "another sandbox": beside.pid()} {
 			if !alive(pid) {
 				y.t.Errorf("after kill -9 -1 in a sandbox %s is dead", who)
 			}
@@ -159,12 +180,45 @@ var sandboxRows = []struct {
 		y.end(beside)
 	}},
 	{"14 processes", func(y *yard) {
-		r := y.run(`ls /proc/$HOSTPID; ls /proc | grep -c '^[0-9]'; echo $PPID`, nil)
-		r.wantErrors(noent)
+		r := y.run(`ls -d /proc/$HOSTPID >&2; ls /proc | grep -c '^[0-9]'; echo $PPID`, nil)
 		var n, parent int
-		if fmt.Sscan(r.out, &n, &parent); n < 1 || n >= 10 || parent != 1 {
-			y.t.Errorf("%d processes, and the parent is %d; want less than 10, and 1", n, parent)
+		fmt.Sscan(r.out, &n, &parent)
+		if y.warden.oldProc {
+			r.wantErrors(fmt.Sprint("/proc/", y.warden.cmd.Process.Pid))
+		} else if r.wantErrors(noent); n < 1 || n >= 10 {
+			y.t.Errorf("%d processes, want less than 10", n)
 		}
+		if parent != 1 {
+			y.t.Errorf("the parent is %d, want 1", parent)
+		}
+	}},
+	{"14 what processes outside have", func(y *yard) {
+		beside := y.start(`echo up; sleep 1000`, nil) // another sandbox of the same server
+		beside.awaitOutput("stdout", "up\n")
+		closed, written := "ENOENT", "ENOENT"
+		if y.warden.oldProc {
+			closed, written = "EACCES|EPERM", "EROFS|EACCES"
+		}
+		for _, pid := range []int{y.bystander(), y.warden.cmd.Process.Pid, os.Getpid(), beside.pid()} {
+			var wants []string
+			for _, name := range []string{"environ", "mem", "auxv", "maps", "exe", "fd/0", "ns/mnt"} {
+				wants = append(wants, fmt.Sprintf("read /proc/%d/%s: %s", pid, name, closed), fmt.Sprintf("read /proc/%d/task/%d/%s: %s", pid, pid, name, closed))
+			}
+			for _, name := range []string{"cwd/", "root/", "map_files", "fdinfo"} {
+				wants = append(wants, fmt.Sprintf("list /proc/%d/%s: %s", pid, name, closed))
+			}
+			for _, name := range []string{"comm", "oom_score_adj", "mem", "uid_map"} {
+				wants = append(wants, fmt.Sprintf("write /proc/%d/%s: %s", pid, name, written))
+			}
+			for _, network := range []string{"restricted", "enabled"} {
+				y.wantTries(obj{"permissions": workspace(network)}, wants...)
+			}
+		}
+		if y.warden.oldProc {
+			y.wantTries(nil, "write /proc/self/comm: EROFS", "write /proc/self/oom_score_adj: EROFS")
+		}
+		y.c.call("process/terminate", obj{"processId": beside.id})
+		y.end(beside)
 	}},
 	{"15 network", func(y *yard) {
 		tcp, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -493,6 +547,12 @@ var sandboxRows = []struct {
 		}
 		for _, network := range []string{"restricted", "enabled"} {
 			inner := y.start("", obj{"argv": []string{bin, "serve", "--listen", "stdio", "--framing", "lines"}, "pipeStdin": true, "permissions": workspace(network), "env": obj{"HOME": y.w}})
+			if y.warden.oldProc { // where no server finds its programs
+				if r := y.end(inner); r.code != 1 || !strings.Contains(r.errors, "/proc is of another PID namespace") {
+					y.t.Errorf("a server with the /proc of another PID namespace: exit code %d, %s", r.code, r.errors)
+				}
+				continue
+			}
 			inner.write(jsonText(obj{"id": 1, "method": "initialize", "params": obj{"clientName": "tests"}}) + "\n" + jsonText(obj{"method": "initialized", "params": obj{}}) + "\n")
 			inner.write(jsonText(obj{"id": 2, "method": "process/start", "params": y.params("inner", `: >"$W/ran"`, nil)}) + "\n")
 			answer := inner.awaitOutput("stdout", `"id":2`)
@@ -510,6 +570,24 @@ var sandboxRows = []struct {
 			y.end(inner)
 		}
 	}},
+}
+
+// bystander starts a process of the user outside, which the user may trace, and returns its pid. It runs until the test ends.
+func (y *yard) bystander() int {
+	y.t.Helper()
+	sleep := exec.Command("/bin/sleep", "1000")
+	sleep.Dir = "/"
+	if y.warden.uid != os.Geteuid() {
+		sleep.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(y.warden.uid), Gid: uint32(y.warden.uid)}}
+	}
+	if err := sleep.Start(); err != nil {
+		y.t.Fatal(err)
+	}
+	y.t.Cleanup(func() {
+		sleep.Process.Kill()
+		sleep.Wait()
+	})
+	return sleep.Process.Pid
 }
 
 // listen listens on a unix socket until the test ends, and wants that nobody comes.
@@ -579,7 +657,7 @@ func hasChild(parent int, name string) bool {
 // TestSandboxSubmounts is row 30: what is mounted below a directory is as writable as the directory. The server has a
 // mount namespace of its own, where the test may mount.
 func TestSandboxSubmounts(t *testing.T) {
-	needs.Root(t)
+	needs.Mount(t)
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
@@ -611,20 +689,15 @@ func startMounted(t *testing.T, w *warden, script, dir string) {
 // the script is dir.
 func (w *warden) afterMounts(t *testing.T, cmd *exec.Cmd, script, dir string) {
 	t.Helper()
-	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
-		t.Skipf("root may make no mount namespace here: %v %s", err, out)
-	}
+	needs.Mount(t)
 	w.as(cmd)
 	cmd.SysProcAttr = nil
 	args := []string{"unshare", "-m", "--propagation", "private", "sh", "-c", script + ` && exec "$@"`, dir}
 	if w.uid != 0 {
 		args = append(args, "setpriv", "--reuid="+fmt.Sprint(w.uid), "--regid="+fmt.Sprint(w.uid), "--clear-groups")
 	}
-	var err error
 	cmd.Args = append(append(args, cmd.Path), cmd.Args[1:]...)
-	if cmd.Path, err = exec.LookPath("unshare"); err != nil {
-		t.Skip(err)
-	}
+	cmd.Path = needs.Program(t, "unshare")
 }
 
 // TestSandboxRace is row 32: while another process exchanges a directory that the policy names with a link that leads

@@ -9,6 +9,8 @@ import (
 type SandboxState struct {
 	// Err is the reason against sandboxes, with advice; nil: sandboxes work.
 	Err error
+	// Level is what sandboxes keep: protocol.SandboxComplete or another one of its constants. Empty: there is an Err.
+	Level string
 	// Landlock is the ABI of Landlock, 0 without it. Notes name missing protections of sandboxes, for people.
 	Landlock int
 	Notes    []string
@@ -41,7 +43,7 @@ func (h *Host) TrySandbox() SandboxState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at.IsZero() || s.known.Err != nil && time.Since(s.at) >= tryAgain {
-		s.known, s.at = TrySandbox(h.answerTime), time.Now()
+		s.known, s.at = TrySandbox(h.answerTime, h.completeSandbox), time.Now()
 	}
 	return s.known
 }

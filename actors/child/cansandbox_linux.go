@@ -14,12 +14,20 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // TrySandbox starts and ends a jail, and says whether the jail worked. The jail does everything for a program in a sandbox,
-// up to the exec. most bounds the wait for the answer, and again the wait for the end of the jail.
-func TrySandbox(most time.Duration) SandboxState {
-	s := SandboxState{Landlock: jail.LandlockABI(), Err: tryJail(most)}
+// up to the exec. most bounds the wait for the answer, and again the wait for the end of the jail. complete: as
+// HostConfig.CompleteSandbox.
+func TrySandbox(most time.Duration, complete bool) SandboxState {
+	s := SandboxState{Landlock: jail.LandlockABI()}
+	if s.Level, s.Err = tryJail(most, complete); s.Err != nil {
+		s.Level = ""
+	}
+	if s.Level == protocol.SandboxOldProc {
+		s.Notes = append(s.Notes, withOldProc)
+	}
 	switch {
 	case s.Landlock < jail.MinLandlock:
 		s.Notes = append(s.Notes, fmt.Sprintf("Landlock is missing (its ABI is %d, and %d is needed: Linux 5.19 with landlock in lsm= of the kernel's command line): "+
@@ -33,24 +41,29 @@ func TrySandbox(most time.Duration) SandboxState {
 const withoutScopes = "a program without the network, and with files as outside, can reach the network through the memory of another process of its user " +
 	"(/proc/PID/mem), if the system lets it trace that process"
 
-func tryJail(most time.Duration) error {
+const withOldProc = "the system permits no new /proc, as in most containers, so sandboxes show the existing one, read-only: programs in a sandbox see the arguments " +
+	"and the network connections of processes outside, though not their environment, memory and files; and programs that look for processes by number, such as ps and pgrep, fail or name others"
+
+// tryJail returns the level of the sandbox of a trial.
+func tryJail(most time.Duration, complete bool) (level string, err error) {
 	// The program of the plan is a directory. So the jail fails at the exec if all before went well.
 	plan := &jail.Plan{
 		Policy:  sandbox.Policy{Files: true, Root: sandbox.Read},
 		Program: "/", Argv: []string{"/"}, Dir: "/",
+		Complete: complete,
 	}
 	var binary ownBinary // a server without jails keeps none open
 	defer binary.close()
 	n, err := makeJail(plan, &binary)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer n.close()
 	defer n.ours.Close()
 	n.ours.SetDeadline(time.Now().Add(most))
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer null.Close()
 
@@ -58,7 +71,7 @@ func tryJail(most time.Duration) error {
 	pid, err := startTrial(null, n)
 	n.forked()
 	if err != nil {
-		return namespaceError(err, plan)
+		return "", namespaceError(err, plan)
 	}
 	defer func() {
 		unix.Kill(pid, unix.SIGKILL)
@@ -76,18 +89,18 @@ func tryJail(most time.Duration) error {
 		err = mapIDs(pid, nil)
 	}
 	if err == nil {
-		err = n.enter(nil)
+		level, err = n.enter(nil)
 	}
 	failure, ok := errors.AsType[*jail.Failure](err)
 	switch {
 	case ok && failure.Stage == jail.StageExec:
-		return nil
+		return level, nil
 	case err == nil:
-		return errors.New("the jail has run a directory")
+		return "", errors.New("the jail has run a directory")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &SandboxError{Stage: "start of the jail", Err: fmt.Errorf("no answer within %v", most)}
+		return "", &SandboxError{Stage: "start of the jail", Err: fmt.Errorf("no answer within %v", most)}
 	}
-	return jailError(err, &Spec{}, 0)
+	return "", jailError(err, &Spec{}, 0)
 }
 
 func startTrial(null *os.File, n *newJail) (pid int, err error) {

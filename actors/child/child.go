@@ -128,6 +128,8 @@ type HostConfig struct {
 	AnswerTime time.Duration
 	// NoNewPrivs sets Spec.NoNewPrivs for every child.
 	NoNewPrivs bool
+	// CompleteSandbox refuses a sandbox whose level is not protocol.SandboxComplete.
+	CompleteSandbox bool
 	// StateDir is where the Host notes which placeholders of sandboxes it has made, for the next Host if this one is
 	// killed. Only the user of the server may write there. Empty: such placeholders stay until the next sandbox of the same
 	// directory.
@@ -144,9 +146,9 @@ type HostConfig struct {
 type Handle interface {
 	PID() int
 	Containment() Containment
-	// Sandbox says in a word which sandbox the child has, also by the operator's demand; "": none. The words are those of
-	// ProcessInfo.Sandbox (docs/PROTOCOL.md).
-	Sandbox() string
+	// Sandbox says in a word which sandbox the child has, also by the operator's demand, and its level; "": none. The words are
+	// those of ProcessInfo.Sandbox and SandboxLevel (docs/PROTOCOL.md).
+	Sandbox() (name, level string)
 
 	// Write queues p for the child's stdin and returns how many bytes the queue took. The caller
 	// may reuse p after the return. If n is less than len(p), the queue was full, or Spec.StdinRate was

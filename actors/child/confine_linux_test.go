@@ -74,8 +74,12 @@ func TestOperatorsSandbox(t *testing.T) {
 			continue
 		}
 		wrote := w.output()
-		if got := w.Handle.(*process).Sandbox(); got != c.kind {
-			t.Errorf("%s: the sandbox is %q, want %q", c.name, got, c.kind)
+		wantLevel := ""
+		if c.kind != "" && c.kind != "disabled" {
+			wantLevel = level()
+		}
+		if got, level := w.Handle.(*process).Sandbox(); got != c.kind || level != wantLevel {
+			t.Errorf("%s: the sandbox is %q, %q, want %q, %q", c.name, got, level, c.kind, wantLevel)
 		}
 		want := map[string]string{"read-only": "", "workspace-write": "f\n", "disabled": "f\n.git/f\n", "": "f\n.git/f\n"}[c.kind]
 		if wrote != want {

@@ -72,9 +72,13 @@ func self() (server, error) {
 	if _, err := fmt.Sscanf(ns, "pid:[%d]", &s.pidns); err != nil {
 		return server{}, fmt.Errorf("/proc/self/ns/pid is %q: %w", ns, err)
 	}
+	// With another number for this process, no process that a search finds in /proc would be the one that a signal reaches.
+	if own, _ := os.Readlink("/proc/self"); own != strconv.Itoa(s.pid) {
+		return server{}, fmt.Errorf("/proc is of another PID namespace: it calls this process %q, and not %d; run the server where /proc is of its own namespace", own, s.pid)
+	}
 	st, err := lookStat(s.pid)
 	if err != nil {
-		return server{}, fmt.Errorf("is /proc of this PID namespace? %w", err)
+		return server{}, err
 	}
 	s.start = st.start
 	return s, nil

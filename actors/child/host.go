@@ -26,19 +26,20 @@ const defaultSpawners = 2
 //
 // A Host's spawners, each with a forking thread, end only when no child is left.
 type Host struct {
-	log         *slog.Logger
-	fault       func(point string)
-	containment containment
-	answerTime  time.Duration // of new jobs
-	noNewPrivs  bool
-	hidden      []string
-	places      *placeholder.Holder
-	leaving     sync.WaitGroup // removals of placeholders
-	spare       *spare
-	null        *os.File
-	exits       *exits
-	room        room
-	stopReaper  func() error
+	log             *slog.Logger
+	fault           func(point string)
+	containment     containment
+	answerTime      time.Duration // of new jobs
+	noNewPrivs      bool
+	completeSandbox bool
+	hidden          []string
+	places          *placeholder.Holder
+	leaving         sync.WaitGroup // removals of placeholders
+	spare           *spare
+	null            *os.File
+	exits           *exits
+	room            room
+	stopReaper      func() error
 	// endAll is called when all trees end: see searches.endAll.
 	endAll    func()
 	looking   sync.WaitGroup // goroutines that search for descendants
@@ -79,6 +80,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		begun:  make(chan struct{}, 1),
 	}
 	h.noNewPrivs = cfg.NoNewPrivs
+	h.completeSandbox = cfg.CompleteSandbox
 	h.hidden = cfg.Hidden
 	if h.answerTime = cfg.AnswerTime; h.answerTime <= 0 {
 		h.answerTime = defaultAnswerTime
@@ -350,6 +352,9 @@ func (h *Host) began(p *process, spec *Spec, ends *ends) {
 	p.tree.started(p.pid)
 	p.adopt(ends, spec)
 	p.sandbox = mode.Of(spec.Sandbox)
+	if p.jail != nil {
+		p.sandboxLevel = p.jail.level
+	}
 	p.isInit = spec.policy != nil && spec.policy.Files
 	h.mu.Lock()
 	p.held, spec.held = spec.held, nil

@@ -19,8 +19,11 @@ import (
 // jail. The pid of such a child is the jail's: the jail leads the session and the process group, and the program dies with
 // the jail. All that the child needs from outside is set between the fork and the Plan.
 
-// jailer is the server's side of a jail: the socket.
-type jailer struct{ socket *os.File }
+// jailer is the server's side of a jail that confines files.
+type jailer struct {
+	socket *os.File
+	level  string // of the sandbox
+}
 
 // forkJail forks the jail of j, and waits until the program runs, for its answerTime at most. The error ErrNoAnswer means: the
 // jail was killed, but has not ended.
@@ -30,6 +33,7 @@ func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr
 	if err != nil {
 		return 0, nil, err
 	}
+	plan.Complete = h.completeSandbox
 	n, err := makeJail(plan, &jailBinary)
 	if err != nil {
 		return 0, nil, err
@@ -55,12 +59,13 @@ func (h *Host) forkJail(f *forker, j *job, argv []string, attr *syscall.ProcAttr
 	if err != nil {
 		return 0, nil, namespaceError(err, plan)
 	}
+	var level string
 	if err = h.prepareJail(pid, spec, plan); err == nil {
-		err = n.enter(spec.Serve)
+		level, err = n.enter(spec.Serve)
 	}
 	switch {
 	case err == nil && plan.Policy.Files:
-		return pid, &jailer{n.ours}, nil
+		return pid, &jailer{n.ours, level}, nil
 	case err == nil:
 		return pid, nil, nil // the jail has become the program
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -175,10 +180,10 @@ func (n *newJail) attr() *vfork.Attr {
 	return a
 }
 
-// enter sends the plan, and the socket to serve if there is one, and waits until the program runs.
-func (n *newJail) enter(serve *os.File) error {
+// enter sends the plan, and the socket to serve if there is one, and waits until the program runs. See awaitJail.
+func (n *newJail) enter(serve *os.File) (level string, err error) {
 	if err := sendPlan(n.ours, n.memory, serve); err != nil {
-		return err
+		return "", err
 	}
 	return awaitJail(n.ours, n.plan)
 }

@@ -51,12 +51,23 @@ func mapIDs(pid int, user *User) error {
 		}
 	}
 	if err := writeFile(dir+"/uid_map", idMap(uid)); err != nil {
+		if uid == 0 && errors.Is(err, unix.EPERM) && !mayMapRoot() {
+			err = fmt.Errorf("%w (the server is root without CAP_SETFCAP, which the kernel demands for namespaces of root, from Linux 5.12 on: "+
+				"give the container this capability, as with --cap-add=SETFCAP, or run the server as another user)", err)
+		}
 		return &SandboxError{Stage: "user of the user namespace", Err: err}
 	}
 	if err := writeFile(dir+"/gid_map", idMap(append([]uint32{gid}, groups...)...)); err != nil {
 		return &SandboxError{Stage: "group of the user namespace", Err: err}
 	}
 	return nil
+}
+
+// mayMapRoot reports whether this program has CAP_SETFCAP. (user_namespaces(7))
+func mayMapRoot() bool {
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0])
+	return err != nil || sets[0].Effective&(1<<unix.CAP_SETFCAP) != 0
 }
 
 // awaitOwner waits until the files of a new jail in /proc belong to the user of the server. For a moment in the middle of

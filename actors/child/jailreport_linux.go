@@ -13,6 +13,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/vfork"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // sendPlan sends the descriptor of the plan, and the socket to serve if there is one.
@@ -35,29 +36,34 @@ func sendPlan(socket *os.File, plan int, serve *os.File) (err error) {
 	return err
 }
 
-// awaitJail waits until the program of a jail runs.
-func awaitJail(socket *os.File, plan *jail.Plan) error {
+// awaitJail waits until the program of a jail runs, and returns the level of its sandbox, also if only the exec has failed.
+func awaitJail(socket *os.File, plan *jail.Plan) (level string, err error) {
 	r, err := readReport(socket)
 	if err != nil {
-		return err
-	}
-	if r.Failure != nil {
-		return r.Failure
+		return "", err
 	}
 	if plan.Policy.Files {
-		return nil
+		if level = protocol.SandboxComplete; r.OldProc {
+			level = protocol.SandboxOldProc
+		}
+	}
+	if r.Failure != nil {
+		return level, r.Failure
+	}
+	if plan.Policy.Files {
+		return level, nil
 	}
 	// The jail becomes the program: the socket ends with the exec.
 	r, err = readReport(socket)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil
+		return "", nil
 	case err != nil:
-		return err
+		return "", err
 	case r.Failure != nil:
-		return r.Failure
+		return "", r.Failure
 	}
-	return errors.New("two reports of a jail")
+	return "", errors.New("two reports of a jail")
 }
 
 func readReport(socket *os.File) (r jail.Report, err error) {

@@ -42,8 +42,8 @@ type process struct {
 	out   []*stream // two if stderr is separate
 	stdin stdin
 
-	sandbox string // for people, as of mode.Of
-	isInit  bool   // the child is process 1 of a sandbox, and the program its first child
+	sandbox, sandboxLevel string // see Handle.Sandbox
+	isInit                bool   // the child is process 1 of a sandbox, and the program its first child
 
 	closed chan struct{} // closed after Intake.Closed
 
@@ -83,7 +83,8 @@ func (p *process) watch() {
 
 func (p *process) PID() int                 { return p.pid }
 func (p *process) Containment() Containment { return p.host.Containment() }
-func (p *process) Sandbox() string          { return p.sandbox }
+
+func (p *process) Sandbox() (name, level string) { return p.sandbox, p.sandboxLevel }
 
 // wait runs on the waiter goroutine once the child seems to have exited.
 func (p *process) wait() {

@@ -89,7 +89,7 @@ func (h *Host) forkApart(*forker, *job, []string, *syscall.ProcAttr, mark) (pid 
 }
 
 // jailer is empty here. On Linux, a jailer is the server's side of a sandbox.
-type jailer struct{}
+type jailer struct{ level string }
 
 func (h *Host) forkJail(*forker, *job, []string, *syscall.ProcAttr, mark) (pid int, _ *jailer, err error) {
 	return 0, nil, fmt.Errorf("%w: this system has no sandbox: leave sandbox out", errors.ErrUnsupported)

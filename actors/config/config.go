@@ -137,6 +137,8 @@ type Config struct {
 	DefaultSandbox func(dir string) *protocol.Sandbox
 	// RequireSandbox refuses programs and calls about files without a sandbox that confines files.
 	RequireSandbox bool
+	// CompleteSandbox refuses a sandbox that lacks something on this system, such as a /proc of its own.
+	CompleteSandbox bool
 	// StateDir is where the server notes which placeholders of sandboxes it has made, for the next server if this one is
 	// killed. Only the user of the server may write there. "": the server notes nothing.
 	StateDir string

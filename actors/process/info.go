@@ -27,9 +27,9 @@ func (p *process) describe() protocol.ProcessInfo {
 		NextSeq:     p.feed.Log.Last() + 1,
 		Retained:    retained,
 		Unacked:     unacked,
-		Sandbox:     p.confined.describe(),
 		Containment: string(p.containment),
 	}
+	info.Sandbox, info.SandboxLevel = p.confined.describe()
 	if u := p.user.user(); u != nil {
 		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}
 	}

@@ -10,6 +10,7 @@ import (
 // confined is the part of a record for a process with a sandbox, also a disabled one.
 type confined struct {
 	name      string        // for people, as of mode.Of; "": the process has not started
+	level     string        // of the present run, or else of the last one
 	byDefault bool          // the client asks for none
 	enforced  bool          // fixed at spawn; false: the sandbox is disabled
 	search    denial.Search // in the output of the present run
@@ -81,7 +82,7 @@ func filesError(member string) *protocol.Error {
 
 // started takes the child of a run: the operator may have given it a sandbox.
 func (p *processRecord) started(h child.Handle) {
-	name := h.Sandbox()
+	name, level := h.Sandbox()
 	switch {
 	case name == "":
 		if p.confined != nil && p.confined.byDefault {
@@ -91,15 +92,15 @@ func (p *processRecord) started(h child.Handle) {
 	case p.confined == nil:
 		p.confined = &confined{enforced: true, byDefault: true}
 	}
-	p.confined.name = name
+	p.confined.name, p.confined.level = name, level
 }
 
-// describe returns the name of the sandbox, for people.
-func (c *confined) describe() string {
+// describe returns the name of the sandbox, for people, and its level.
+func (c *confined) describe() (name, level string) {
 	if c == nil {
-		return ""
+		return "", ""
 	}
-	return c.name
+	return c.name, c.level
 }
 
 // kind returns the sandboxType in the answer to process/start.

@@ -88,7 +88,11 @@ func printInfo(out show.Out, e *psEntry) {
 		line("user", "%s (%d:%d)", p.User.Name, p.User.UID, p.User.GID)
 	}
 	if p.Sandbox != "" {
-		line("sandbox", "%s", p.Sandbox)
+		sandbox := p.Sandbox
+		if p.SandboxLevel == protocol.SandboxOldProc {
+			sandbox += ", with the /proc of the server"
+		}
+		line("sandbox", "%s", sandbox)
 	}
 	state := p.State
 	if p.Ready {

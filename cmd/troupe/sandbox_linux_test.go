@@ -23,7 +23,7 @@ func confined(t *testing.T, dir string, args ...string) (code int, stdout, stder
 
 func TestRunSandbox(t *testing.T) {
 	t.Parallel()
-	needs.NewProc(t, os.Getuid())
+	needs.Namespaces(t, os.Getuid())
 	base, err := os.MkdirTemp("/var/tmp", "troupe-cmd-") // workspace-write writes to /tmp
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestRunSandbox(t *testing.T) {
 // A person reads that the sandbox is probably why a program has failed. A program that reads stderr does not.
 func TestRunSandboxDenied(t *testing.T) {
 	t.Parallel()
-	needs.NewProc(t, os.Getuid())
+	needs.Namespaces(t, os.Getuid())
 	url, _ := startServer(t)
 	const note = "the sandbox of the program has probably denied something to it"
 	fails := []string{"--cwd", t.TempDir(), "--sandbox", "read-only", "--", "sh", "-c", "read line; echo x >f || exit 5"}
@@ -89,7 +89,7 @@ func TestRunSandboxDenied(t *testing.T) {
 
 // Who is in a directory by way of a link, as PWD says, gets a sandbox of that directory. A link in --cwd is refused.
 func TestRunSandboxBehindALink(t *testing.T) {
-	needs.NewProc(t, os.Getuid())
+	needs.Namespaces(t, os.Getuid())
 	real, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func readlink(t *testing.T, path string) string {
 
 // What an operator demands holds for every way to start a program or change a file.
 func TestServeSandbox(t *testing.T) {
-	needs.NewProc(t, os.Getuid())
+	needs.Namespaces(t, os.Getuid())
 	tokens, policy := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "policy")
 	write(t, tokens, "alice alicesecretalicesecretalicesecret\nbob bobsecretbobsecretbobsecretbobsecret\n")
 	write(t, policy, "* run /**\n* cwd /\n* write /\nalice run /**\nalice cwd /\nalice write /\nalice sandbox read-only required\n")

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -165,7 +166,16 @@ func (o *serveOptions) register(f *flag.FlagSet) {
 	f.StringVar(&o.users, "users-file", "", "as whom programs may run: lines of `FILE` are IDENTITY USER …, or IDENTITY default USER; the identity * is everybody, the user @server is this server's, and with @no-new-privs programs gain no privileges. Starts without a user and a default are refused, and calls about files for identities without @server. The file is read at each start. Needs a server that runs as root")
 	f.StringVar(&o.policy, "policy-file", "", "which programs, directories, files and variables identities may use: lines of `FILE` are IDENTITY WORD VALUE …, with the words run, never-run, cwd, read, write, hide and sandbox. Without a line for an identity, the lines of the identity * count; what no line allows is refused. The file is read at each use (docs/POLICY.md)")
 	f.BoolVar(&o.config.NoNewPrivs, "no-new-privs", false, "no program gains privileges, as with sudo and other set-user-ID programs")
-	f.BoolVar(&o.config.RequireSandbox, "require-sandbox", false, "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none")
+	f.BoolFunc("require-sandbox", "refuse programs and calls about files without a sandbox that confines files, whatever a client asks for. With --default-sandbox, programs get that one if their client names none. --require-sandbox=complete also refuses sandboxes that lack something here, as in most containers (troupe doctor tells)", func(s string) (err error) {
+		o.config.CompleteSandbox = s == "complete"
+		if o.config.RequireSandbox = o.config.CompleteSandbox; o.config.RequireSandbox {
+			return nil
+		}
+		if o.config.RequireSandbox, err = strconv.ParseBool(s); err != nil {
+			return errors.New("want --require-sandbox or --require-sandbox=complete")
+		}
+		return nil
+	})
 	f.Func("default-sandbox", "the sandbox of programs whose client names none: `SANDBOX` is read-only or workspace-write, each also with ,net; the workspace is the program's working directory (default: such programs are not confined)", func(s string) error {
 		m, err := mode.Parse(s)
 		o.config.DefaultSandbox = m.Sandbox

@@ -125,7 +125,7 @@ func (s *Env) sandbox() *protocol.SandboxInfo {
 	if !ok {
 		return nil
 	}
-	info := &protocol.SandboxInfo{Available: state.Err == nil, Landlock: state.Landlock, Notes: state.Notes}
+	info := &protocol.SandboxInfo{Available: state.Err == nil, Level: state.Level, Landlock: state.Landlock, Notes: state.Notes}
 	if state.Err != nil {
 		info.Why = state.Err.Error()
 	}

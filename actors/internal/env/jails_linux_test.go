@@ -36,7 +36,7 @@ type jailed struct {
 // newJailed skips the test if the system permits no namespaces. hidden are names of files of the server.
 func newJailed(t testing.TB, hidden ...string) *jailed {
 	t.Helper()
-	needs.NewProc(t, os.Getuid())
+	needs.Namespaces(t, os.Getuid())
 	dir, err := os.MkdirTemp("/var/tmp", "files-in-a-jail-") // not below /tmp, which sandboxes may write
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })

@@ -147,7 +147,7 @@ func (c *Child) TreeEmpty() bool {
 func (c *Child) Release() error { return nil }
 
 // Sandbox returns "".
-func (c *Child) Sandbox() string { return "" }
+func (c *Child) Sandbox() (name, level string) { return "", "" }
 
 // StdinUnread returns 0.
 func (c *Child) StdinUnread() int64 { return 0 }

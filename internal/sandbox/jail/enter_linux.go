@@ -16,10 +16,12 @@ import (
 // it, and pool and frozen lie on the old /proc, where no path of a policy leads. Lookups in the old tree begin at the
 // descriptor old, so none of them finds the view's root. Nothing else may lie on the old "/": leave would take away that instead.
 type view struct {
-	policy *sandbox.Policy
+	policy   *sandbox.Policy
+	complete bool // refuse the old /proc
+	oldProc  bool // proc is a copy of the old /proc
 
 	old    int // "/" as the server sees it
-	modes  int // the old /proc
+	modes  int // the old /proc, without what the view puts there
 	pool   int // a tmpfs outside the view, for everything that the view has of its own
 	frozen int // the same tmpfs, read-only. Clones of frozen are read-only from the start
 	root   int // "/" of the view
@@ -37,24 +39,28 @@ func enter(p *Plan) error {
 	}
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
-	v := &view{policy: &p.Policy, old: -1, modes: -1, pool: -1, frozen: -1, root: -1, dev: -1, proc: -1}
+	v := &view{policy: &p.Policy, complete: p.Complete, old: -1, modes: -1, pool: -1, frozen: -1, root: -1, dev: -1, proc: -1}
 	defer v.close()
 	for _, step := range []func() error{
 		v.makeRoot,
 		func() error { return v.makeDev(p.TTY) },
-		v.makeProc,
+		v.placeProc,
 		v.place,
 	} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
+	p.oldProc = v.oldProc
 	return v.leave(p.Dir)
 }
 
 // writable lists the paths where Landlock lets a program write. Mounts make narrower paths below them read-only.
 func writable(p *Plan) []string {
-	found := []string{"/dev", "/proc"}
+	found := []string{"/dev"}
+	if !p.oldProc {
+		found = append(found, "/proc")
+	}
 	if p.Policy.Root == sandbox.Write {
 		return append(found, "/")
 	}

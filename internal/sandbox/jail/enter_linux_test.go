@@ -35,6 +35,7 @@ type facts struct {
 	Failure *Failure
 	Before  []string
 	Results []string
+	OldProc bool
 	Took    time.Duration // enter alone
 }
 
@@ -76,11 +77,19 @@ func probe() {
 	}
 	var out facts
 	for _, step := range in.Before {
+		if step[0] == "look" { // as the server does: what the steps before have mounted gets other device numbers each time
+			for i := range in.Plan.Policy.Paths {
+				look(&in.Plan.Policy.Paths[i])
+			}
+			continue
+		}
 		out.Before = append(out.Before, do(step))
 	}
+	dropDAC()
 	began := time.Now()
 	err := enter(&in.Plan)
 	out.Took = time.Since(began)
+	out.OldProc = in.Plan.oldProc
 	if err != nil {
 		f := &Failure{}
 		if !errors.As(err, &f) {
@@ -122,6 +131,30 @@ func probeInside(in inspection) {
 	if err := cmd.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+func look(p *sandbox.Path) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(p.Path, &stat); err != nil {
+		fmt.Fprintln(os.Stderr, p.Path, err)
+		os.Exit(1)
+	}
+	p.Dev, p.Ino = stat.Dev, stat.Ino
+}
+
+// dropDAC takes CAP_DAC_OVERRIDE from this thread, which only the steps before enter have: see probeCommand.
+func dropDAC() {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		panic(err)
+	}
+	sets[0].Effective &^= 1 << unix.CAP_DAC_OVERRIDE
+	sets[0].Permitted &^= 1 << unix.CAP_DAC_OVERRIDE
+	sets[0].Inheritable &^= 1 << unix.CAP_DAC_OVERRIDE
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		panic(err)
 	}
 }
 
@@ -308,7 +341,8 @@ func probeCommand(host bool) *exec.Cmd {
 			unix.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT}, // CAP_SYS_CHROOT for the steps before enter
+		// CAP_SYS_CHROOT for the steps before enter, and CAP_DAC_OVERRIDE for the mode 0 of overlayfs's working directory
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE},
 	}
 	if host {
 		cmd.SysProcAttr.Cloneflags &^= unix.CLONE_NEWPID
@@ -319,7 +353,7 @@ func probeCommand(host bool) *exec.Cmd {
 // inspect runs the inspection as the user and returns what the probe saw. The stdin may be nil.
 func inspect(t testing.TB, uid int, in inspection, stdin *os.File) facts {
 	t.Helper()
-	needs.NewProc(t, uid)
+	needs.Namespaces(t, uid)
 	question, err := os.CreateTemp("", "question")
 	if err != nil {
 		t.Fatal(err)
@@ -444,10 +478,12 @@ func confined(root sandbox.Access, directory string, paths ...sandbox.Path) Plan
 type step struct {
 	try  []string
 	want []string
+	old  []string // with the old /proc; nil: want
 }
 
 func try(line ...string) step            { return step{try: line} }
 func (s step) gives(want ...string) step { s.want = want; return s }
+func (s step) ofOld(want ...string) step { s.old = want; return s }
 func (s step) right(result string) bool {
 	for _, want := range s.want {
 		if want == result || strings.HasPrefix(want, "~") && strings.Contains(result, want[1:]) {
@@ -477,12 +513,22 @@ func checkAfter(t *testing.T, uid int, outside [][]string, p Plan, steps ...step
 	if out.Failure != nil {
 		t.Fatalf("refused: %v", out.Failure)
 	}
+	old := needs.ProbeNewProc(uid) != nil || slices.ContainsFunc(outside, func(step []string) bool { return slices.Equal(step, coverProc) })
+	if out.OldProc != old {
+		t.Errorf("the view has the old /proc: %v, want %v", out.OldProc, old)
+	}
 	for i, s := range steps {
+		if old && s.old != nil {
+			s.want = s.old
+		}
 		if !s.right(out.Results[i]) {
 			t.Errorf("%q: %q, want one of %q", s.try, out.Results[i], s.want)
 		}
 	}
 }
+
+// coverProc is the step of an administrator after which the kernel permits no new /proc.
+var coverProc = []string{"mount", "tmpfs", "/proc/irq", "tmpfs"}
 
 // refused checks that enter fails, and that the text of the Failure contains the words.
 func refused(t *testing.T, uid int, in inspection, words ...string) {
@@ -588,6 +634,10 @@ func TestWritable(t *testing.T) {
 	}
 	p.Policy.Root = sandbox.Write
 	if got := fmt.Sprint(writable(&p)); got != "[/dev /proc /]" {
+		t.Error(got)
+	}
+	p.oldProc = true
+	if got := fmt.Sprint(writable(&p)); got != "[/dev /]" {
 		t.Error(got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
 
@@ -37,9 +38,7 @@ func TestEnterRefusesAnotherPlaceholder(t *testing.T) {
 
 // Landlock permits a single file.
 func TestRuleOfFile(t *testing.T) {
-	if LandlockABI() < MinLandlock {
-		t.Skip("this kernel has no Landlock")
-	}
+	needs.Landlock(t, MinLandlock)
 	name := t.TempDir() + "/file"
 	if err := os.WriteFile(name, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -54,9 +53,7 @@ func TestRuleOfFile(t *testing.T) {
 
 // Without a bounding set, a program gains no capability as user 0 either, and cannot change that.
 func TestSecureBits(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root may drop capabilities outside of a user namespace")
-	}
+	needs.Root(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

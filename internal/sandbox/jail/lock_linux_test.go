@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,6 +39,7 @@ type lockCase struct {
 	Socket  string // abstract name of a listening socket outside
 	Foreign bool   // make a call of another architecture, at the end
 	Time    bool   // tell how long lock took
+	OldProc bool   // the kernel permits the user no new /proc
 }
 
 // results are the results of attempts: "ok", or the name of the errno.
@@ -124,22 +124,24 @@ func (c lockCase) namespaced(out *os.File) error {
 func (c lockCase) plan() *Plan {
 	var st unix.Stat_t
 	must(unix.Stat(c.Work, &st))
-	return &Plan{Policy: sandbox.Policy{Files: c.Stage != "only", Network: c.Network, Root: sandbox.Read, Paths: []sandbox.Path{
+	return &Plan{oldProc: c.OldProc, Policy: sandbox.Policy{Files: c.Stage != "only", Network: c.Network, Root: sandbox.Read, Paths: []sandbox.Path{
 		{Path: c.Work, Access: sandbox.Write, Kind: sandbox.Directory, Dev: uint64(st.Dev), Ino: st.Ino},
 		{Path: c.Work + "/.codex", Access: sandbox.Read, Kind: sandbox.Missing},
 	}}}
 }
 
-// ownProc gives the process its own /proc.
-func ownProc() {
+// ownProc gives the process its own /proc, if the kernel permits that.
+func (c lockCase) ownProc() {
 	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	must(unix.Mount("proc", "/proc", "proc", 0, ""))
+	if !c.OldProc {
+		must(unix.Mount("proc", "/proc", "proc", 0, ""))
+	}
 	must(unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
 // jail is process 1: locks itself, and runs the program.
 func (c lockCase) jail(r results) {
-	ownProc()
+	c.ownProc()
 	started := time.Now()
 	must(lock(c.plan()))
 	took := time.Since(started)
@@ -380,7 +382,7 @@ func (c lockCase) scopes(r results) {
 
 // thread locks a single thread for serving files, while others are not locked.
 func (c lockCase) thread(r results) {
-	ownProc()
+	c.ownProc()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
 	must(err)
 	done := make(chan bool)
@@ -401,20 +403,20 @@ func (c lockCase) thread(r results) {
 		done <- true
 	}()
 	<-done
-	r["Seccomp of others"] = status("/proc/self/task/" + strconv.Itoa(unix.Gettid()) + "/status")["Seccomp"]
+	r["filters of others"] = status("/proc/thread-self/status")["Seccomp_filters"]
 }
 
 // newRig makes the directories, owned by the user.
 func newRig(t *testing.T, user int) lockCase {
 	t.Helper()
-	if user != os.Getuid() && os.Getuid() != 0 {
-		t.Skip("only root can be another user")
+	if user != os.Getuid() {
+		needs.Root(t)
 	}
 	base, err := os.MkdirTemp("", "lock")
 	must(err)
 	t.Cleanup(func() { os.RemoveAll(base) })
 	must(os.Chmod(base, 0o755))
-	c := lockCase{Work: base + "/work", Outside: base + "/outside", Host: os.Getpid(), Socket: base}
+	c := lockCase{Work: base + "/work", Outside: base + "/outside", Host: os.Getpid(), Socket: base, OldProc: needs.ProbeNewProc(user) != nil}
 	for _, dir := range []string{c.Work, c.Outside} {
 		must(os.Mkdir(dir, 0o777))
 	}
@@ -488,9 +490,9 @@ func (r results) want(t *testing.T, want results) {
 // namespaces skips the test if the users of eachUser get no namespaces here.
 func namespaces(t *testing.T) {
 	t.Helper()
-	needs.NewProc(t, os.Getuid())
+	needs.Namespaces(t, os.Getuid())
 	if os.Getuid() == 0 && !testing.Short() {
-		needs.NewProc(t, ordinary)
+		needs.Namespaces(t, ordinary)
 	}
 }
 
@@ -530,7 +532,7 @@ func TestLock(t *testing.T) {
 		"/proc/1/mem": "refused", "/proc/1/root": "refused", "/proc/1/environ": "refused", "/proc/1/fd/0": "refused",
 		"/proc/1/ns/user": "refused", "/proc/1/maps": "refused", "/proc/same/mem": "refused", "kill host": "ESRCH",
 
-		"write work": "ok", "mkdir work": "ok", "rename in work": "ok", "link in work": "ok", "/dev/null": "ok", "/proc/self/comm": "ok",
+		"write work": "ok", "mkdir work": "ok", "rename in work": "ok", "link in work": "ok", "/dev/null": "ok",
 		"write outside": "EACCES", "truncate outside": "EACCES", "truncate(2) outside": "EACCES", "create outside": "EACCES",
 		"FIFO outside": "EACCES", "mkdir outside": "EACCES", "symlink outside": "EACCES", "remove outside": "EACCES",
 		"socket file outside": "EACCES", "rename out of work": "EACCES or EXDEV", "rename into work": "EACCES or EXDEV",
@@ -557,6 +559,11 @@ func TestLock(t *testing.T) {
 					t.Log(stderr)
 				}
 				got.want(t, always)
+				own := "ok"
+				if c.OldProc { // Landlock permits writes to a new one only
+					own = "EACCES"
+				}
+				got.want(t, results{"/proc/self/comm": own})
 				if net {
 					got.want(t, network)
 				} else {
@@ -659,7 +666,7 @@ func TestLockThread(t *testing.T) {
 	got.want(t, results{
 		"CapEff": noCaps, "CapPrm": noCaps, "CapInh": noCaps, "CapAmb": noCaps, "NoNewPrivs": "1", "Seccomp": "2",
 		"write work": "ok", "write outside": "EACCES", "socket inet": "EPERM", "send descriptor": "ok", "mount": "EPERM",
-		"Seccomp of others": "0", "openat2": "ok",
+		"filters of others": status("/proc/self/status")["Seccomp_filters"], "openat2": "ok",
 	})
 }
 

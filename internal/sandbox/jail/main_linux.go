@@ -42,7 +42,7 @@ func run() {
 		err = begin(plan)
 	}
 	if err != nil {
-		report(Report{Failure: failureOf(err)})
+		report(Report{Failure: failureOf(err), OldProc: plan != nil && plan.oldProc})
 		syscall.Exit(1)
 	}
 }
@@ -94,7 +94,7 @@ func begin(plan *Plan) error {
 	for fd := range 3 { // only the program has its streams now
 		unix.Dup3(null, fd, 0)
 	}
-	if !report(Report{}) {
+	if !report(Report{OldProc: plan.oldProc}) {
 		syscall.Exit(1)
 	}
 	go forward(signals, program)

@@ -26,6 +26,8 @@ type Plan struct {
 	// Serve means that the jail runs no program. It serves files: see package actors/files/remote. Then the control message
 	// has a second descriptor, the socket to serve, and the jail ends with that socket.
 	Serve bool `json:"serve,omitempty"`
+	// Complete means that the jail refuses to show the old /proc. See Report.OldProc.
+	Complete bool `json:"complete,omitempty"`
 
 	Program string   `json:"-"` // a relative path begins at Dir
 	Dir     string   `json:"-"`
@@ -40,6 +42,8 @@ type Plan struct {
 	Umask  *uint32  `json:"umask,omitempty"`  // nil: that of the server
 	User   *User    `json:"user,omitempty"`   // nil: the user of the jail
 	Limits []Rlimit `json:"limits,omitempty"` // for the program alone
+
+	oldProc bool // as Report.OldProc; enter sets it
 }
 
 // The JSON of these strings is base64, because they may have any bytes but NUL, and a string of JSON may not.
@@ -119,6 +123,9 @@ type Report struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// Exit is nil in the first Report.
 	Exit *Exit `json:"exit,omitempty"`
+	// OldProc means, in the first Report, that the sandbox has the old /proc, which is the server's, read-only. The kernel has
+	// refused a new one.
+	OldProc bool `json:"oldProc,omitempty"`
 }
 
 // MaxReport is how many bytes of JSON a Report has at most.

@@ -42,6 +42,9 @@ func (v *view) makeRoot() error {
 	if v.modes, err = unix.Openat(v.old, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return unmounted("old /proc", err)
 	}
+	if err := v.makeProc(); err != nil { // before the pool lies on the old /proc: the copy would contain the pool
+		return err
+	}
 	if v.policy.Root > sandbox.Deny { // before the pool is mounted: the copy would contain the pool
 		attributes := uint64(plain | unix.MOUNT_ATTR_RDONLY)
 		if v.policy.Root == sandbox.Write {

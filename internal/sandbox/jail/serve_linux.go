@@ -24,5 +24,5 @@ func Ready(err error) bool {
 	if err != nil {
 		return report(Report{Failure: failureOf(err)})
 	}
-	return report(Report{})
+	return report(Report{OldProc: served.oldProc})
 }

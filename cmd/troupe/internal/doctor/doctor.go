@@ -41,6 +41,7 @@ type Facts struct {
 	Shared        string   // why programs share the limits of processes with the server; "": they do not
 	NoLimits      []string // controllers of cgroup v2 missing for a server: cpu, memory, pids
 	Sandbox       string   // why programs cannot be confined, and what helps; "": they can be
+	SandboxLevel  string   // as protocol.SandboxInfo.Level
 	Landlock      int      // the ABI of Landlock; 0: none
 	SandboxNotes  []string // protections that every sandbox here lacks
 	Root          bool     // this user may run programs as other users
@@ -160,13 +161,13 @@ func (f Facts) contained() Line {
 }
 
 func (f Facts) confined() Line {
-	l := Line{Check: "sandbox", Status: OK, Found: fmt.Sprintf("available, with Landlock ABI %d", f.Landlock)}
+	l := Line{Check: "sandbox", Status: OK, Found: fmt.Sprintf("available, %s, with Landlock ABI %d", f.SandboxLevel, f.Landlock)}
 	switch {
 	case f.Sandbox != "":
 		l.Status, l.Found = Warn, show.Harmless(f.Sandbox)
 		l.Advice = "every start with a sandbox is refused here (troupe run --sandbox, and agents that confine their commands): see docs/SANDBOX.md"
 	case len(f.SandboxNotes) > 0:
-		l.Status, l.Found = Warn, "available, but "+show.Harmless(strings.Join(f.SandboxNotes, "; "))
+		l.Status, l.Found = Warn, fmt.Sprintf("available, %s, but %s", f.SandboxLevel, show.Harmless(strings.Join(f.SandboxNotes, "; ")))
 		l.Advice = "see docs/SANDBOX.md"
 	}
 	return l
@@ -240,8 +241,13 @@ func (f Facts) reach() []Line {
 		}
 		lines = append(lines, v)
 	}
-	if s.Sandbox != nil && !s.Sandbox.Available && f.Sandbox == "" { // another machine, or another user
-		lines = append(lines, Line{"sandbox of the server", Warn, show.Harmless(s.Sandbox.Why), "the server refuses every start with a sandbox: see docs/SANDBOX.md"})
+	// The server may be on another machine, be of another user, or demand a complete sandbox.
+	switch box := s.Sandbox; {
+	case box == nil:
+	case !box.Available && f.Sandbox == "":
+		lines = append(lines, Line{"sandbox of the server", Warn, show.Harmless(box.Why), "the server refuses every start with a sandbox: see docs/SANDBOX.md"})
+	case box.Available && box.Level != f.SandboxLevel && len(box.Notes) > 0:
+		lines = append(lines, Line{"sandbox of the server", Warn, show.Harmless(box.Level + ", but " + strings.Join(box.Notes, "; ")), "see docs/SANDBOX.md"})
 	}
 	for _, note := range s.Notes {
 		lines = append(lines, Line{"note of the server", Warn, show.Harmless(note), "see docs/SECURITY.md"})

@@ -47,12 +47,21 @@ func TestCheck(t *testing.T) {
 		{"no cgroup", func(f *Facts) { f.Containment, f.NoCgroup = "marker", "not \x1b[2Jdelegated" }, "containment", Warn, `marker, no cgroup: not \x1b[2Jdelegated`, "Delegate=yes"},
 		{"no fence", func(f *Facts) { f.Shared = "no \x1b[2Jcgroup" }, "processes of programs", Warn, `no \x1b[2Jcgroup`, "Delegate=yes"},
 		{"no controllers", func(f *Facts) { f.NoLimits = []string{"cpu", "memory"} }, "containment", Warn, "cgroup, without the controllers cpu, memory", "Delegate=yes"},
-		{"sandbox", func(f *Facts) { f.Landlock = 7 }, "sandbox", OK, "available, with Landlock ABI 7", ""},
+		{"sandbox", func(f *Facts) { f.SandboxLevel, f.Landlock = "complete", 7 }, "sandbox", OK, "available, complete, with Landlock ABI 7", ""},
 		{"no sandbox", func(f *Facts) { f.Sandbox = "namespaces: \x1b[2Jno space left" }, "sandbox", Warn, `namespaces: \x1b[2Jno space left`, "docs/SANDBOX.md"},
-		{"sandbox with less", func(f *Facts) { f.SandboxNotes = []string{"Landlock is missing"} }, "sandbox", Warn, "available, but Landlock is missing", "docs/SANDBOX.md"},
+		{"sandbox with less", func(f *Facts) {
+			f.SandboxLevel, f.SandboxNotes = "oldProc", []string{"\x1b[2Jarguments are visible", "Landlock is missing"}
+		}, "sandbox", Warn,
+			`available, oldProc, but \x1b[2Jarguments are visible; Landlock is missing`, "docs/SANDBOX.md"},
 		{"no sandbox at the server", func(f *Facts) {
 			f.Server = server(func(s *protocol.ServerInfoResult) { s.Sandbox = &protocol.SandboxInfo{Why: "namespaces: no"} })
 		}, "sandbox of the server", Warn, "namespaces: no", "refuses every start"},
+		{"less of a sandbox at the server", func(f *Facts) {
+			f.SandboxLevel = "complete"
+			f.Server = server(func(s *protocol.ServerInfoResult) {
+				s.Sandbox = &protocol.SandboxInfo{Available: true, Level: "oldProc", Notes: []string{"arguments are visible"}}
+			})
+		}, "sandbox of the server", Warn, "oldProc, but arguments are visible", "docs/SANDBOX.md"},
 		{"root", func(f *Facts) { f.Root = true }, "users", OK, "--users-file", ""},
 		{"no root", func(f *Facts) {}, "users", OK, "run as you", ""},
 		{"port free", func(f *Facts) {}, "port", OK, "is free", ""},

@@ -100,8 +100,8 @@ func (f *Facts) lookAtContainment() {
 
 // lookAtSandbox tries a sandbox, as a server would.
 func (f *Facts) lookAtSandbox() {
-	s := child.TrySandbox(answerTime)
-	f.Landlock, f.SandboxNotes = s.Landlock, s.Notes
+	s := child.TrySandbox(answerTime, false)
+	f.SandboxLevel, f.Landlock, f.SandboxNotes = s.Level, s.Landlock, s.Notes
 	if s.Err != nil {
 		f.Sandbox = s.Err.Error()
 	}

@@ -1,3 +1,5 @@
+//go:build slow
+
 package tests
 
 import (
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/tests/internal/system"
 )
 
@@ -165,6 +168,7 @@ func TestSandboxedAtOnce(t *testing.T) {
 		if testing.Short() || underRace() {
 			n = 100
 		}
+		needs.Processes(t, 10*n+1000) // for the jail of each program up to 9 threads
 		w := startWarden(t, aloneUser(uid, 0))
 		y := w.yard(t)
 		y.run("true", nil)
