@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/connection"
 	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
 )
 
@@ -91,8 +93,8 @@ func TestCanaries(t *testing.T) {
 			wantPlanted(t, reflect.TypeOf(params))
 		}
 	}
-	r, web, dir := newRecord(t), dawdler(t), t.TempDir()
-	s := startServer(t, "--audit", r.path, "--allow-http", "--verbose", "--closed-retention", "0")
+	r, web, dir := newRecord(t), dawdler(t), testroot.Dir(t, "")
+	s := startConfined(t, nil, []string{dir, filepath.Dir(r.path)}, "--audit", r.path, "--allow-http", "--verbose", "--closed-retention", "0")
 	token := newToken(t)
 	var output atomic.Int64 // notifications with the canary, which a program has printed
 	seen := make(map[string]bool)

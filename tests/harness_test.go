@@ -51,6 +51,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/slots"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
@@ -390,6 +391,18 @@ func startServerWith(t testing.TB, configure func(*exec.Cmd), args ...string) *s
 	})
 	s.url = s.firstLine()
 	return s
+}
+
+// startConfined is startServerWith for a server that gets random or recorded requests: the server and its programs change files only
+// below dirs, which must exist, and in a /tmp of their own. configure may be nil.
+func startConfined(t testing.TB, configure func(*exec.Cmd), dirs []string, args ...string) *server {
+	t.Helper()
+	return startServerWith(t, func(cmd *exec.Cmd) {
+		if configure != nil {
+			configure(cmd)
+		}
+		testroot.Confine(t, cmd, dirs...)
+	}, args...)
 }
 
 // firstLine waits for the first line on stdout.

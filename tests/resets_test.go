@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/internal/hunt"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
 )
 
@@ -120,8 +121,8 @@ wait:
 func TestResets(t *testing.T) {
 	t.Parallel()
 	const hunters = 4
-	s := startServer(t, "--allow-http", "--detached-ttl", "100ms")
-	web, dir := dawdler(t), t.TempDir()
+	web, dir := dawdler(t), testroot.Dir(t, "")
+	s := startConfined(t, nil, []string{dir}, "--allow-http", "--detached-ttl", "100ms")
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()

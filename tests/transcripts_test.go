@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
 )
 
@@ -191,7 +192,11 @@ const keepalive = "keepalive_70s"
 
 func testTranscripts(t *testing.T, ofPings bool) {
 	t.Parallel()
-	shared := startServerWith(t, func(cmd *exec.Cmd) { cmd.Env = bareEnv }, "--allow-http")
+	root := testroot.Dir(t, "")
+	start := func(t *testing.T, env []string, args ...string) *server {
+		return startConfined(t, func(cmd *exec.Cmd) { cmd.Env = env }, []string{root}, args...)
+	}
+	shared := start(t, bareEnv, "--allow-http")
 	t.Run("all", func(t *testing.T) { // the server must outlive the parallel subtests
 		for _, name := range transcripts(t) {
 			if (name == keepalive) != ofPings {
@@ -204,12 +209,12 @@ func testTranscripts(t *testing.T, ofPings bool) {
 					startWarden(t, os.Geteuid())
 				}
 				if env := environments[name]; env != nil {
-					s = startServerWith(t, func(cmd *exec.Cmd) { cmd.Env = env })
+					s = start(t, env)
 				} else if name == "sigterm_connected" {
-					s = startServer(t)
+					s = start(t, serverEnv)
 				}
 				r := &replay{
-					t: t, name: name, lines: readTranscript(t, name), places: newPlaces(t),
+					t: t, name: name, lines: readTranscript(t, name), places: newPlaces(t, root), root: root,
 					dial: s.dial, sigterm: func() { s.signal(syscall.SIGTERM) },
 					awaitSleep: awaitSleep, awaitWait: awaitWait, explain: explain, timeout: factTimeout,
 				}
@@ -298,12 +303,9 @@ func awaitWait(c *conn, processID string) {
 
 // newPlaces makes the places mentioned in recordings: /srv with its files, and a web server for some of
 // the files.
-func newPlaces(t testing.TB) map[string]string {
+func newPlaces(t testing.TB, root string) map[string]string {
 	t.Helper()
-	srv, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := testroot.Dir(t, root)
 	for _, dir := range []string{"/fsd/sub", "/cwd/a b", "/cwd/é", "/a/b/work"} {
 		if err := os.MkdirAll(srv+dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -384,6 +386,7 @@ type replay struct {
 	name       string
 	lines      []line
 	places     map[string]string // recorded place → our place, from newPlaces; or empty
+	root       string            // the parent of what the replay makes; "": the directory for temporary files
 	dial       func() *conn
 	sigterm    func()
 	awaitSleep func(c *conn, processID string)
@@ -603,7 +606,7 @@ func (r *replay) prepare(c *conn, request obj, data []byte) []byte {
 	if !bytes.Contains(data, []byte("$GATE")) {
 		return data
 	}
-	path := filepath.Join(r.t.TempDir(), "gate")
+	path := filepath.Join(testroot.Dir(r.t, r.root), "gate")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		r.t.Fatal(err)
 	}

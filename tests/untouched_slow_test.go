@@ -8,11 +8,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
@@ -119,6 +123,15 @@ var wireWrites = map[string]func(path, uri, own string) []obj{
 		return oneCall("process/start", obj{"processId": "p", "argv": sh(`sleep 0.2`), "cwd": "file:///", "env": pathOnly, "tty": false,
 			"liveness": obj{"probe": obj{"argv": probe, "everyMs": 5}}})
 	},
+	// A program of a server of root has every capability in its namespaces, and so the right to change mounts.
+	"process/start, remount": func(path, _, _ string) []obj {
+		script := `cd "$0" && mount -o remount,bind,rw "$(stat -c %m .)"; mount -t tmpfs none dir; umount dir; ` + vandalScript
+		return oneCall("process/start", obj{"processId": "p", "argv": append(sh(script), path), "cwd": "file:///", "env": pathOnly, "tty": false})
+	},
+	"process/start, namespaces": func(path, _, _ string) []obj {
+		script := `cd "$0" && unshare -Urm sh -c 'mount -o remount,bind,rw "$(stat -c %m .)"; ` + strings.TrimSuffix(vandalScript, " 2>/dev/null") + `'; ` + vandalScript
+		return oneCall("process/start", obj{"processId": "p", "argv": append(sh(script), path), "cwd": "file:///", "env": pathOnly, "tty": false})
+	},
 	"group/start": func(_, uri, _ string) []obj {
 		return append(oneCall("group/start", obj{"groupId": "g", "strategy": "independent", "processes": []obj{
 			{"processId": "p", "argv": sh(vandalScript), "cwd": uri, "env": pathOnly, "tty": false, "restart": obj{"policy": "temporary"}},
@@ -146,8 +159,8 @@ var blocks = append(oneCall("fs/writeBlock", obj{"handleId": "h", "offset": 1, "
 
 func oneCall(method string, params obj) []obj { return []obj{{"method": method, "params": params}} }
 
-// victimsVar has the directory with the victims, for the process inside.
-const victimsVar = "TROUPE_TEST_VICTIMS"
+// For the process inside, victimsVar has the directory with the victims, and strangerVar the pid of a process of the same user outside.
+const victimsVar, strangerVar = "TROUPE_TEST_VICTIMS", "TROUPE_TEST_STRANGER"
 
 // TestUntouched: where fuzzers run (serverInside), no request changes a file outside of the directory of the test, by any method and any spelling of a
 // path. The same requests change files below that directory, or they would show nothing.
@@ -157,8 +170,16 @@ func TestUntouched(t *testing.T) {
 		victims := testroot.Dir(t, "/var/tmp") // visible inside, unlike /tmp
 		n := makeVictims(t, victims)
 		before := fingerprint(t, victims)
-		if testroot.Inside(t, victimsVar+"="+victims) {
+		stranger := exec.Command("sleep", "1000")
+		if err := stranger.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stranger.Process.Kill(); stranger.Wait() })
+		if testroot.Inside(t, victimsVar+"="+victims, fmt.Sprint(strangerVar, "=", stranger.Process.Pid)) {
 			t.Fatal("this process is inside, and nobody has made victims")
+		}
+		if !alive(stranger.Process.Pid) && needs.LandlockABI() >= 6 {
+			t.Error("a process outside was killed")
 		}
 		for name, after := range fingerprint(t, victims) {
 			if before[name] != after {
@@ -174,6 +195,11 @@ func TestUntouched(t *testing.T) {
 	}
 	if !testroot.Inside(t) {
 		t.Fatal("not inside")
+	}
+	if stranger, err := strconv.Atoi(os.Getenv(strangerVar)); err != nil {
+		t.Error(err)
+	} else if err := syscall.Kill(stranger, syscall.SIGKILL); err != syscall.EPERM && needs.LandlockABI() >= 6 {
+		t.Errorf("kill a process outside: %v, want %v", err, syscall.EPERM)
 	}
 	scratch := t.TempDir()
 	within := filepath.Join(scratch, "within")

@@ -160,6 +160,7 @@ func confine(cmd *exec.Cmd, dirs []string, locked bool) {
 		a.Cloneflags |= unix.CLONE_NEWUSER
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN} // otherwise a user other than 0 enters without any
 	}
 }
 
@@ -177,6 +178,9 @@ func enter(text string) error {
 		if err := v.lock(); err != nil {
 			return err
 		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
 	}
 	return fmt.Errorf("execute %s: %w", v.Path, syscall.Exec(v.Path, v.Args, os.Environ()))
 }
