@@ -27,6 +27,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/testca"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/go-jose/go-jose/v4"
 )
 
@@ -437,12 +438,7 @@ func TestCredentials(t *testing.T) {
 // shortPath returns a path for a socket: paths in t.TempDir() may be too long.
 func shortPath(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "troupe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return filepath.Join(dir, name)
+	return filepath.Join(testroot.Dir(t, ""), name)
 }
 
 // TestCertificates: each state of a client certificate. required is the answer of a server that takes nothing else, optional

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,15 +20,7 @@ const nobody = 65534
 // openDir returns a directory readable for every user, for programs that ordinary users run.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "troupe-escapes-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testroot.Dir(t, "")
 }
 
 // install copies a program into dir.

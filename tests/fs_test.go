@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,11 +124,7 @@ func TestFilesystem(t *testing.T) {
 // them. Opening a FIFO would block, and a device might act.
 func TestSpecialFiles(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testroot.Dir(t, "") // t.TempDir() may be too long for a socket
 	socket, err := net.Listen("unix", dir+"/socket")
 	if err != nil {
 		t.Fatal(err)

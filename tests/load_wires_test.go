@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // TestLoadOnEveryWire: the load generator works on each transport, in both encodings, with pipes and with terminals, also over cuts. Each
@@ -78,11 +80,7 @@ func TestLoadOnServerThatEndsPrograms(t *testing.T) {
 // has a certificate that only a flag makes known, and wss and unix+frames need a token.
 func startServerOn(t *testing.T, wire string) (s *server, flags, env []string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testroot.Dir(t, "") // t.TempDir() may be too long for a socket
 	args := []string{"--listen", wire + "://127.0.0.1:0"}
 	k := newKeyring(t)
 	k.file("mine", "token-of-alice-in-plain\n")

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
@@ -85,19 +86,7 @@ func strictDir(t *testing.T) string {
 	if parent == "/tmp" || strings.HasPrefix(parent, "/tmp/") {
 		parent = "/var/tmp"
 	}
-	dir, err := os.MkdirTemp(parent, "troupe-sandbox-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("the directory of the test cannot be removed: %v", err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testroot.Dir(t, parent)
 }
 
 func (w *warden) mkdir(t *testing.T, path ...string) string {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/client"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/gorilla/websocket"
 )
 
@@ -39,11 +40,7 @@ func onEveryWire(t *testing.T, test func(*testing.T, *server)) {
 // startFramed starts a server of length-prefixed frames.
 func startFramed(t testing.TB, args ...string) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "troupe") // t.TempDir() may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testroot.Dir(t, "") // t.TempDir() may be too long for a socket
 	path := filepath.Join(dir, "s")
 	s := startServer(t, append([]string{"--listen", "unix://" + path, "--framing", "length"}, args...)...)
 	if want := "unix+frames://" + path; s.url != want {

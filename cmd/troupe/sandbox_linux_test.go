@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // confined runs troupe with args in dir, and returns its exit code and what it printed.
@@ -24,11 +25,7 @@ func confined(t *testing.T, dir string, args ...string) (code int, stdout, stder
 func TestRunSandbox(t *testing.T) {
 	t.Parallel()
 	needs.Namespaces(t, os.Getuid())
-	base, err := os.MkdirTemp("/var/tmp", "troupe-cmd-") // workspace-write writes to /tmp
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(base)
+	base := testroot.Dir(t, "/var/tmp") // workspace-write writes to /tmp
 	outside := filepath.Join(base, "outside")
 	for _, here := range []string{"--here", "--no-tty"} {
 		for _, c := range []struct {

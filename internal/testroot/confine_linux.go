@@ -23,7 +23,7 @@ import (
 const (
 	// enterArg is argv[0] of this program when it enters a view and executes another program there.
 	enterArg = "troupe-test-view"
-	// insideVar is set in a process that Inside has started.
+	// insideVar is set in a process that Inside or Confined has started, and in a fuzz worker.
 	insideVar = "TROUPE_TEST_INSIDE"
 )
 
@@ -67,9 +67,29 @@ func Inside(t testing.TB, env ...string) bool {
 	}
 	needs.Namespaces(t, os.Getuid())
 	needs.Landlock(t, 3) // an older one permits to truncate
+	runInside(t, true, env)
+	return false
+}
+
+// Confined is Inside for a test whose server, in the process of the test, makes sandboxes and cgroups. What holds inside is the same as for
+// Confine. On a machine without namespaces the test runs where it is.
+func Confined(t testing.TB) bool {
+	t.Helper()
+	if os.Getenv(insideVar) != "" || needs.ProbeMount() != nil && needs.ProbeNamespaces(os.Getuid()) != nil {
+		return true
+	}
+	runInside(t, false, nil)
+	return false
+}
+
+// runInside runs the test in a view, and takes over the result.
+func runInside(t testing.TB, locked bool, env []string) {
+	t.Helper()
 	cmd := again("run|skip|list|v|count|shuffle|fuzz|bench", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v")
-	cmd.Env = append(os.Environ(), env...)
-	confine(cmd, []string{Dir(t, "")}, true)
+	dir := Dir(t, "")
+	cmd.Env = append(append(os.Environ(), env...), insideVar+"=1", "TMPDIR="+dir)
+	confine(cmd, []string{dir}, locked)
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	runtime.LockOSThread() // Pdeathsig means this thread
 	out, err := cmd.CombinedOutput()
 	runtime.UnlockOSThread()
@@ -83,7 +103,6 @@ func Inside(t testing.TB, env ...string) bool {
 	case testing.Verbose():
 		t.Logf("%s", out)
 	}
-	return false
 }
 
 // coordinates reports whether -fuzz chooses t, a fuzzer. This process then sends the inputs to workers, and runs none.
@@ -125,7 +144,9 @@ func fuzzWorker() (code int, err error) {
 	for fd := 3; fd < 6; fd++ { // two pipes and the memory with the inputs: see package internal/fuzz
 		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "of the coordinator"))
 	}
+	cmd.Env = append(os.Environ(), insideVar+"=1", "TMPDIR="+dir)
 	confine(cmd, []string{dir}, true)
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	runtime.LockOSThread()
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		return 0, err
@@ -137,9 +158,6 @@ func fuzzWorker() (code int, err error) {
 func confine(cmd *exec.Cmd, dirs []string, locked bool) {
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
-	}
-	if locked {
-		cmd.Env = append(cmd.Env, insideVar+"=1", "TMPDIR="+dirs[0])
 	}
 	v := view{Dirs: dirs, Tmp: dirs[0], Locked: locked, Path: cmd.Path, Args: cmd.Args}
 	text, err := json.Marshal(v)
@@ -154,7 +172,6 @@ func confine(cmd *exec.Cmd, dirs []string, locked bool) {
 	a.Cloneflags |= unix.CLONE_NEWNS
 	if locked {
 		a.Cloneflags |= unix.CLONE_NEWNET | unix.CLONE_NEWIPC
-		a.Pdeathsig = syscall.SIGKILL
 	}
 	if locked || needs.ProbeMount() != nil {
 		a.Cloneflags |= unix.CLONE_NEWUSER

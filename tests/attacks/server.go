@@ -22,7 +22,7 @@ const (
 
 // serverEnv is the whole environment of a server. Values with "hush" are secrets.
 var serverEnv = []string{
-	"HOME=/tmp", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh",
+	"HOME=/home/user", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh",
 	"SOME_TOKEN=hush", "DB_PASSWORD=hush", "DATABASE_URL=postgres://u:hush@db/x",
 }
 
@@ -79,6 +79,9 @@ func (t *tap) String() string {
 	defer t.mu.Unlock()
 	return string(t.last)
 }
+
+// An attack writes below the directory of its target. The server sees whatever its machine has mounted, because attacks mount disks while it runs, so no
+// private view of the files keeps it from others (as testroot.Confine would).
 
 // serve starts a server and waits for its address. configure changes the command, and may be nil.
 func serve(ctx context.Context, binary string, configure func(*exec.Cmd), args ...string) (*server, error) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
@@ -37,9 +38,7 @@ type jailed struct {
 func newJailed(t testing.TB, hidden ...string) *jailed {
 	t.Helper()
 	needs.Namespaces(t, os.Getuid())
-	dir, err := os.MkdirTemp("/var/tmp", "files-in-a-jail-") // not below /tmp, which sandboxes may write
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testroot.Dir(t, "/var/tmp") // not below /tmp, which sandboxes may write
 	for i, name := range hidden {
 		hidden[i] = filepath.Join(dir, name)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/load/oracle"
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/load/program"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 	"go.uber.org/goleak"
@@ -50,11 +51,7 @@ func serveWith(t *testing.T, scheme string, config actors.Config) string {
 	}
 	listen, o := "ws://127.0.0.1:0", &transport.ServerOptions{}
 	if scheme == "unix+frames" {
-		dir, err := os.MkdirTemp("", "run")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
+		dir := testroot.Dir(t, "") // short enough for a socket
 		listen, o.Framed = "unix://"+dir+"/s", true
 	}
 	server, err := transport.Listen(listen, o)

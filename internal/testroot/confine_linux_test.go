@@ -1,0 +1,51 @@
+package testroot
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
+)
+
+// TestConfine: a program writes to the directories that it was given and to a /tmp of its own, and nowhere else.
+func TestConfine(t *testing.T) {
+	t.Parallel()
+	if needs.ProbeMount() != nil {
+		needs.Namespaces(t, os.Getuid())
+	}
+	own, outside := Dir(t, ""), Dir(t, "/var/tmp")
+	inTmp := filepath.Join("/tmp", filepath.Base(own)+"-new")
+	cmd := exec.Command("/bin/sh", "-c", `echo x >"$0/new"; echo x >"$1/new"; echo x >/proc/self/root"$1/new"; echo x >"$2" && cat "$2"`, own, outside, inTmp)
+	Confine(t, cmd, own)
+	if out, err := cmd.Output(); err != nil || string(out) != "x\n" {
+		t.Errorf("%v, %q: no /tmp to write to", err, out)
+	}
+	for path, want := range map[string]bool{own + "/new": true, outside + "/new": false, inTmp: false} {
+		if _, err := os.Lstat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it made: %v", path, err, want)
+		}
+	}
+}
+
+// TestConfined: the test itself is confined, too.
+func TestConfined(t *testing.T) {
+	if needs.ProbeMount() != nil {
+		needs.Namespaces(t, os.Getuid())
+	}
+	if os.Getenv(insideVar) == "" {
+		t.Setenv("TROUPE_TEST_OUTSIDE", Dir(t, "/var/tmp"))
+	}
+	if !Confined(t) {
+		return
+	}
+	if err := os.WriteFile(os.Getenv("TROUPE_TEST_OUTSIDE")+"/new", nil, 0o600); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("write outside: %v, want %v", err, syscall.EROFS)
+	}
+	if err := os.WriteFile(t.TempDir()+"/new", nil, 0o600); err != nil {
+		t.Error(err)
+	}
+}
