@@ -23,6 +23,7 @@ func TestCommandLineDocument(t *testing.T) {
 		"LOADTEST.md":    {"ws-auth"},
 		"PERFORMANCE.md": {"rows", "runs"},
 		"PROTOCOL.md":    {"concurrent-requests"},
+		"SANDBOX.md":     {"cap-add", "security-opt"}, // of Docker and Podman
 	}
 	paths, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(paths) < len(least) {

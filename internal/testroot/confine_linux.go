@@ -27,7 +27,7 @@ const (
 	insideVar = "TROUPE_TEST_INSIDE"
 )
 
-// A view is what a process may write to.
+// A view lists the directories a process may write to.
 type view struct {
 	Dirs []string // writable, with everything below
 	Tmp  string   // the first of Dirs; also the process's /tmp
@@ -55,7 +55,7 @@ func init() {
 }
 
 // Inside reports whether the test runs where only directories that the test has made can be written. If not, Inside runs the test
-// there, in a process of its own, takes over the result, and returns false. The variables env are for that process.
+// there, in a process of its own, takes over the result, and returns false. That process has the variables env.
 //
 //	if !testroot.Inside(t) {
 //		return
@@ -181,7 +181,7 @@ func confine(cmd *exec.Cmd, dirs []string, locked bool) {
 	}
 }
 
-// enter makes a view for this process, which is the only one in its mount namespace, and executes the program.
+// enter makes a view for this process, alone in its mount namespace, and executes the program.
 func enter(text string) error {
 	var v view
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

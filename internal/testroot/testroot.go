@@ -1,6 +1,6 @@
-// Package testroot keeps a test from everything that the test has not made.
+// Package testroot keeps a test away from files not made by the test.
 //
-// Dir makes a directory for a test. Inside and Confine start a process that can write only to such directories, however a path is
+// Dir makes a directory for a test. Inside and Confine start a process able to write only to such directories, however a path is
 // spelled: with links, with .., through /proc, through its working directory or as the owner of a file. The kernel refuses, not the
 // code under test. A fuzzer of a server, and whatever else chooses requests at random, runs so.
 //
@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// Dir makes a directory and removes it at the end of the test. Unlike the path of t.TempDir, this path is short enough for a socket, has no
+// Dir makes a directory and removes it at the end of the test. Unlike the path of t.TempDir, the path is short enough for a socket, has no
 // links, and every user may follow it from its parent on. The parent "" is the directory for temporary files.
 func Dir(t testing.TB, parent string) string {
 	t.Helper()
@@ -41,7 +41,7 @@ func Dir(t testing.TB, parent string) string {
 	return dir
 }
 
-// remove is os.RemoveAll, and removes directories whose mode forbids it.
+// remove is os.RemoveAll, also for directories whose mode forbids removal.
 func remove(dir string) error {
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {

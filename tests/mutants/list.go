@@ -486,7 +486,7 @@ var mutants = []mutant{
 	{file: "internal/load/result/merge.go", old: `		m.Findings = append(m.Findings, r.Findings...)
 `, new: ``, breaks: "the findings of all workers count"},
 	{file: "actors/child/jailreport_linux.go", old: `	if r.Failure != nil {
-		return r.Failure
+		return level, r.Failure
 	}
 	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", run: "^TestJail"},
 	{file: "actors/child/jailreport_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", run: "^TestJail"},

@@ -3,10 +3,10 @@
 //	go run ./tests/suite [-slow] [FLAG…] PACKAGE…
 //
 // With -slow, only the tests in files with the build tag slow run; without, all others.
-// Each FLAG is one of go test, in one word (-race, -timeout=20m). A test that turns red is repeated alone, up to twice.
-// Suite exits with 1 if a test is red three times, if more than five are red in the first run, or if a package does not build.
-// Otherwise the last lines name each test that was red at first and green later, with the output of all of its runs: its fault
-// is mended before other work begins.
+// Each FLAG is a flag of go test in a single word (-race, -timeout=20m). Suite repeats a red test alone, up to twice.
+// Suite exits with 1 if a test is red three times, if more than five tests are red in the first run, or if a package does not build.
+// Otherwise the last lines name each test with a red first run and a green later run, with the output of all runs. Mend such a test
+// before you begin other work.
 //
 // Before these lines, suite prints the thirty slowest tests, and the skipped tests counted by the reason.
 package main
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// attempts is how often a test that is red runs in all, and maxRed how many red tests are repeated.
+// attempts is how often a red test runs in all, and maxRed how many red tests suite repeats.
 const attempts, maxRed = 3, 5
 
 func main() {
@@ -89,14 +89,14 @@ func goTest(args []string, each func(event)) error {
 	return nil
 }
 
-// suite is one run of all packages, and the repeated runs of what was red.
+// suite is a run of all packages, and the repeated runs of red tests.
 type suite struct {
 	out io.Writer
-	// test runs `go test` with arguments, and passes on what it says.
+	// test runs `go test` with arguments, and passes each event to each.
 	test func(args []string, each func(event)) error
 }
 
-// run reports whether everything was green, at the latest when repeated.
+// run reports whether each test was green, in its first run or when repeated.
 func (s *suite) run(packages []string) bool {
 	began := time.Now()
 	first := newResults()
@@ -142,7 +142,7 @@ func (s *suite) run(packages []string) bool {
 	return green
 }
 
-// again repeats a red test alone until it is green, and returns the output of each of its runs.
+// again repeats a red test alone until the test is green, and returns the output of each run.
 func (s *suite) again(r redTest) (green bool, outputs []string) {
 	outputs = []string{r.output}
 	for len(outputs) < attempts {

@@ -31,21 +31,21 @@ func (n name) String() string {
 	return n.test + " of " + n.pkg
 }
 
-// top returns the test that a subtest belongs to.
+// top returns the test of a subtest.
 func (n name) top() name {
 	n.test, _, _ = strings.Cut(n.test, "/")
 	return n
 }
 
-// A result is what is known of a test or a package.
+// A result is the end of a test or a package.
 type result struct {
-	action  string // pass, fail or skip; "": it began, and did not end
+	action  string // pass, fail or skip; "": begun, and not ended
 	elapsed time.Duration
-	output  strings.Builder // of a test: its subtests' output, too
+	output  strings.Builder // of a test: with the output of its subtests
 	reason  string          // of a skip
 }
 
-// results are those of one run of go test.
+// results has all results of a run of go test.
 type results struct {
 	of     map[name]*result
 	broken []string // packages that do not build
@@ -60,7 +60,7 @@ func (r *results) get(n name) *result {
 	return r.of[n]
 }
 
-// add takes an event, and returns what a person sees of it: a line for each package, and what does not build.
+// add takes an event, and returns the text for a person: a line for each package, failures, and errors of builds.
 func (r *results) add(e event) string {
 	switch e.Action {
 	case "build-output":
@@ -94,10 +94,10 @@ func (r *results) add(e event) string {
 	return ""
 }
 
-// said matches what a test logs: the place, and the text.
+// said matches a line logged by a test: the place, and the text.
 var said = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)\n$`)
 
-// reasonOf returns the text that a test logged last: of a test that is skipped, the reason.
+// reasonOf returns the last text logged by a test: the reason, if the test is skipped.
 func reasonOf(before, output string) string {
 	if m := said.FindStringSubmatch(output); m != nil {
 		return m[1]
@@ -105,14 +105,14 @@ func reasonOf(before, output string) string {
 	return before
 }
 
-// A redTest is a test that failed, or a package that failed without one.
+// A redTest is a failed test, or a failed package without a failed test.
 type redTest struct {
 	name
 	output string
 }
 
-// red returns what failed. A package that ended before all of its tests did is red as a whole, because nobody knows what the others
-// would have said.
+// red returns all failures. A package that ended before all of its tests is red as a whole, because nobody knows the results of
+// the other tests.
 func (r *results) red() (red []redTest) {
 	for n, got := range r.of {
 		if n.test != "" || got.action != "fail" {
@@ -131,7 +131,7 @@ func (r *results) red() (red []redTest) {
 				whole = true
 			}
 		}
-		// After a panic, go test calls the test that panicked failed, and says nothing of those that have not begun.
+		// After a panic, go test says nothing of the tests that have not begun.
 		if whole || len(tests) == 0 || strings.Contains(got.output.String(), "\npanic: ") {
 			tests = []redTest{{n, got.output.String()}}
 		}
@@ -162,7 +162,7 @@ func (r *results) counts() (passed, skipped int) {
 	return passed, skipped
 }
 
-// printSlowest prints the n slowest tests of all packages. A test that runs beside others counts their time, too.
+// printSlowest prints the n slowest tests of all packages.
 func (r *results) printSlowest(w io.Writer, n int) {
 	tests := slices.DeleteFunc(slices.Collect(maps.Keys(r.of)), func(n name) bool { return n.test == "" || n != n.top() })
 	slices.SortFunc(tests, func(a, b name) int { return cmp.Compare(r.of[b].elapsed, r.of[a].elapsed) })

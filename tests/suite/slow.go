@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// A goPackage is what `go list -json` says of a package.
+// A goPackage is a package in the output of `go list -json`.
 type goPackage struct {
 	Dir, ImportPath           string
 	TestGoFiles, XTestGoFiles []string
@@ -41,7 +41,7 @@ func list(packages []string, flags ...string) (found []goPackage, err error) {
 	}
 }
 
-// slowTests returns a pattern for -run that matches the tests in files with the build tag slow, and the packages of these files.
+// slowTests returns a pattern for -run, for the tests in files with the build tag slow, and the packages of these files.
 func slowTests(packages []string) (pattern string, of []string, err error) {
 	quick, err := list(packages)
 	if err != nil {
@@ -85,5 +85,5 @@ func slowTests(packages []string) (pattern string, of []string, err error) {
 	return "^(" + strings.Join(names, "|") + ")$", of, nil
 }
 
-// isTest matches the names of what `go test` runs, and TestMain.
+// isTest matches the names of tests, fuzzers and examples, and TestMain.
 var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)($|[^a-z])`)
