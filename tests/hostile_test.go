@@ -256,7 +256,7 @@ func TestHostileProgramAsUser(t *testing.T) {
 	s := startServer(t, "--auth-token-file", tokens, "--auth-roles-file", roles, "--users-file", policy, "--audit", audit, "--spool-dir", spools)
 	alice, bob := s.as("token-of-alice-in-plain", nil), s.as("token-of-bob-in-plain", nil)
 	wait := func(c *conn, id, user string, more obj) *proc {
-		params := obj{"argv": sh("echo up; exec sleep 1000"), "user": user}
+		params := obj{"argv": sh("tty; echo up; exec sleep 1000"), "user": user}
 		maps.Copy(params, more)
 		p := c.start(id, params)
 		stream := "stdout"
@@ -266,17 +266,18 @@ func TestHostileProgramAsUser(t *testing.T) {
 		p.awaitOutput(stream, "up")
 		return p
 	}
+	withTerminal := wait(bob, "terminal", other, obj{"tty": true})
+	terminal, _, _ := strings.Cut(withTerminal.outputSoFar("pty"), "\r")
 	others := map[string]int{
 		"the server":                    s.cmd.Process.Pid,
 		"the server's user, own":        wait(alice, "root", "@server", nil).pid(),
 		"the server's user, of bob":     wait(bob, "root", "@server", nil).pid(),
 		"another user":                  wait(bob, "other", other, nil).pid(),
-		"another user, with a terminal": wait(bob, "terminal", other, obj{"tty": true}).pid(),
+		"another user, with a terminal": withTerminal.pid(),
 	}
 	sameUser := pidArg(wait(bob, "shared", shared, nil).pid())
-	terminal, err := os.Readlink(inProc(others["another user, with a terminal"], "fd/0"))
-	if err != nil {
-		t.Fatal(err)
+	if !strings.HasPrefix(terminal, "/dev/pts/") {
+		t.Fatalf("tty(1) says %q", terminal)
 	}
 	// bob's program fills a spool, which bob does not read.
 	bob.mutePongs.Store(true)

@@ -22,8 +22,8 @@ const tellLimits = `for p in $$ self; do
 	echo "score adj 0 $(cat /proc/$p/oom_score_adj)"
 done`
 
-// limitsIn parses the output of tellLimits: for each process the soft and hard limit by name. The limit
-// of file locks is left out, because the server uses this limit as a tag, different for each program.
+// limitsIn parses the output of tellLimits: for each process the soft and hard limit by name. The limits of file locks and of
+// realtime are left out, because the server uses these limits as tags, different for each program.
 func limitsIn(output string) (all []map[string]string) {
 	for line := range strings.Lines(strings.ReplaceAll(output, "\r", "")) {
 		f := strings.Fields(line)
@@ -32,7 +32,7 @@ func limitsIn(output string) (all []map[string]string) {
 			continue
 		}
 		i := slices.IndexFunc(f, func(s string) bool { return s == "unlimited" || strings.Trim(s, "0123456789") == "" })
-		if name := strings.Join(f[:i], " "); name != "Max file locks" {
+		if name := strings.Join(f[:i], " "); name != "Max file locks" && name != "Max realtime timeout" {
 			all[len(all)-1][name] = f[i] + " " + f[i+1]
 		}
 	}
