@@ -56,8 +56,10 @@ Each refresh asks the server once. The pause after it is nine times as long as t
 			// On the screen, ^C is a key. The SIGINT of a ^C is for the command that runs in place of the screen, and may reach top
 			// only after the command has ended.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
-			_, err = tea.NewProgram(top.New(&topSource{s}, o), tea.WithAltScreen(), tea.WithContext(ctx), tea.WithoutSignalHandler()).Run()
-			if err != nil && ctx.Err() == nil {
+			p := tea.NewProgram(top.New(&topSource{s}, o), tea.WithAltScreen(), tea.WithoutSignalHandler())
+			// With tea.WithContext, the end of ctx would close the terminal's reader while the program reads from it.
+			defer context.AfterFunc(ctx, p.Quit)()
+			if _, err := p.Run(); err != nil {
 				return exitError{1, err}
 			}
 			return nil
