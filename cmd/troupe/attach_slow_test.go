@@ -40,3 +40,6 @@ func TestTypingOverACut(t *testing.T) {
 		t.Errorf("exit code %d, the program got %q", code, got.String())
 	}
 }
+
+// all returns everything that was on the terminal so far.
+func (s *screen) all() string { return s.before + s.text }

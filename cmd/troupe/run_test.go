@@ -348,9 +348,6 @@ type screen struct {
 	before string // looked at
 }
 
-// all returns everything that was on the terminal so far.
-func (s *screen) all() string { return s.before + s.text }
-
 func watchScreen(r io.Reader) *screen {
 	s := &screen{lines: make(chan string)}
 	go func() {
