@@ -197,34 +197,32 @@ func testTranscripts(t *testing.T, ofPings bool) {
 		return startConfined(t, func(cmd *exec.Cmd) { cmd.Env = env }, []string{root}, args...)
 	}
 	shared := start(t, bareEnv, "--allow-http")
-	t.Run("all", func(t *testing.T) { // the server must outlive the parallel subtests
-		for _, name := range transcripts(t) {
-			if (name == keepalive) != ofPings {
-				continue
-			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				s := shared.in(t)
-				if name == "misc_0169" { // has a sandbox
-					startWarden(t, os.Geteuid())
-				}
-				if env := environments[name]; env != nil {
-					s = start(t, env)
-				} else if name == "sigterm_connected" {
-					s = start(t, serverEnv)
-				}
-				r := &replay{
-					t: t, name: name, lines: readTranscript(t, name), places: newPlaces(t, root), root: root,
-					dial: s.dial, sigterm: func() { s.signal(syscall.SIGTERM) },
-					awaitSleep: awaitSleep, awaitWait: awaitWait, explain: explain, timeout: factTimeout,
-				}
-				r.expect(differences)
-				for _, m := range r.run() {
-					t.Error(m)
-				}
-			})
+	for _, name := range transcripts(t) {
+		if (name == keepalive) != ofPings {
+			continue
 		}
-	})
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := shared.in(t)
+			if name == "misc_0169" { // has a sandbox
+				startWarden(t, os.Geteuid())
+			}
+			if env := environments[name]; env != nil {
+				s = start(t, env)
+			} else if name == "sigterm_connected" {
+				s = start(t, serverEnv)
+			}
+			r := &replay{
+				t: t, name: name, lines: readTranscript(t, name), places: newPlaces(t, root), root: root,
+				dial: s.dial, sigterm: func() { s.signal(syscall.SIGTERM) },
+				awaitSleep: awaitSleep, awaitWait: awaitWait, explain: explain, timeout: factTimeout,
+			}
+			r.expect(differences)
+			for _, m := range r.run() {
+				t.Error(m)
+			}
+		})
+	}
 }
 
 // TestSessionExpires is session_ttl with a shorter time: the session, still resumable in the recording,

@@ -380,18 +380,18 @@ func TestJailHasItsLimitsBeforeTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		nice, score, mask := min(20-own+3, 19), 500, uint32(0o27)
-		spec := inJail(script(`ulimit -n; ulimit -Hn; ulimit -t; ulimit -v; ulimit -c; ulimit -f; nice; cat /proc/self/oom_score_adj; umask; grep NoNewPrivs /proc/self/status; cat /proc/1/status | grep -c Max`))
+		spec := inJail(script(`ulimit -n; ulimit -Hn; ulimit -t; ulimit -v; ulimit -c; ulimit -f; nice; cat /proc/self/oom_score_adj; umask; grep NoNewPrivs /proc/self/status; grep SigIgn /proc/self/status; cat /proc/1/status | grep -c Max`))
 		spec.Limits = protocol.ProcessLimits{NoFile: number(77), CPUSeconds: number(55), AddressSpaceBytes: number(50 << 20), CoreBytes: number(0), FileSizeBytes: number(1 << 20), Nice: &nice, OOMScoreAdj: &score}
 		spec.Umask = &mask
 		w := jailed(t, h, spec)
-		want := fmt.Sprintf("77\n77\n55\n51200\n0\n2048\n%d\n500\n0027\nNoNewPrivs:\t1\n0\n", nice)
+		want := fmt.Sprintf("77\n77\n55\n51200\n0\n2048\n%d\n500\n0027\nNoNewPrivs:\t1\nSigIgn:\t0000000000000000\n0\n", nice)
 		if out := w.output(); out != want {
 			t.Errorf("limits %q, want %q", out, want)
 		}
-		// As without a sandbox. RLIMIT_LOCKS is the tag of the child, and a child without a sandbox gets RLIMIT_NPROC only after its start.
+		// As without a sandbox, where signals that the test ignores (nohup) are ignored, too. RLIMIT_LOCKS is the tag of the child, and a child without a sandbox gets RLIMIT_NPROC only after its start.
 		limits := make(map[bool]string)
 		for _, confined := range []bool{true, false} {
-			spec := script("ulimit -a | grep -vE '^(locks|process|nofiles)'; umask; grep -i ^sig[bic] /proc/self/status; echo /proc/self/fd/*")
+			spec := script("ulimit -a | grep -vE '^(locks|process|nofiles)'; umask; grep -i ^sig[bc] /proc/self/status; echo /proc/self/fd/*")
 			if confined {
 				spec = inJail(spec)
 			}
