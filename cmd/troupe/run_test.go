@@ -648,11 +648,12 @@ func TestClientRestarts(t *testing.T) {
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"output that nobody reads": "head -c 3000000 /dev/zero",
-		"descendant":               `setsid sh -c "while kill -0 $$; do sleep 0.01; done 2>/dev/null; head -c 65536 /dev/zero; exec sleep 1000" & exit 3`,
+		"unread":     "head -c 3000000 /dev/zero",
+		"descendant": `setsid sh -c "while kill -0 $$; do sleep 0.01; done 2>/dev/null; head -c 65536 /dev/zero; exec sleep 1000" & exit 3`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := troupe(t, "run", "--name", "second", "--", "sh", "-c", script)
+			t.Parallel()
+			run := troupe(t, "run", "--name", name, "--", "sh", "-c", script)
 			stdout, err := run.StdoutPipe() // nobody reads it
 			if err != nil {
 				t.Fatal(err)
@@ -661,7 +662,7 @@ func TestSecondSignal(t *testing.T) {
 			if err := run.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer troupe(t, "sessions", "close", "second").Run()
+			defer troupe(t, "sessions", "close", name).Run()
 			const full = 64 << 10 // bytes that a pipe holds
 			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 				if n, err := unix.IoctlGetInt(int(stdout.(*os.File).Fd()), toBeRead); err == nil && n == full {
