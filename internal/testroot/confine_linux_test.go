@@ -2,9 +2,11 @@ package testroot
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,5 +49,29 @@ func TestConfined(t *testing.T) {
 	}
 	if err := os.WriteFile(t.TempDir()+"/new", nil, 0o600); err != nil {
 		t.Error(err)
+	}
+}
+
+// A record is a test that keeps its error, and stays green.
+type record struct {
+	testing.TB
+	text string
+}
+
+func (r *record) Errorf(format string, args ...any) { r.text = fmt.Sprintf(format, args...) }
+
+// TestRedInside: a test that is red inside is red.
+func TestRedInside(t *testing.T) {
+	if needs.ProbeMount() != nil {
+		needs.Namespaces(t, os.Getuid())
+	}
+	const fault = "a fault inside"
+	if os.Getenv(insideVar) != "" {
+		t.Fatal(fault)
+	}
+	r := &record{TB: t}
+	runInside(r, false, nil)
+	if !strings.Contains(r.text, fault) {
+		t.Errorf("the error is %q", r.text)
 	}
 }
