@@ -28,6 +28,8 @@ type mutant struct {
 	// in is the directory whose tests must notice the mutant, and run is -run of go test. "": the directory of the file, and all
 	// tests. A jail, for one, is a process that package child starts.
 	in, run string
+	// slow: the test that must notice the mutant has the build tag slow.
+	slow bool
 	// equivalent is the reason why no test can notice the mutant; "": a test must notice.
 	equivalent string
 }
@@ -120,7 +122,12 @@ func (m mutant) try(root string) (killer string, err error) {
 	if err := errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, files, 0o600)); err != nil {
 		return "", err
 	}
-	test := exec.Command("go", "test", "-count=1", "-failfast", "-timeout", timeout.String(), "-run", m.run, "./"+cmp.Or(m.in, filepath.Dir(m.file)))
+	tags := ""
+	if m.slow {
+		tags = "slow"
+	}
+	// go vet judges no mutant, and would take longer than many tests.
+	test := exec.Command("go", "test", "-count=1", "-failfast", "-vet=off", "-timeout", timeout.String(), "-tags", tags, "-run", m.run, "./"+cmp.Or(m.in, filepath.Dir(m.file)))
 	test.Dir = root
 	// The tests may build programs, too. A mutant leaves no files.
 	test.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "RAPID_NOFAILFILE=true")
