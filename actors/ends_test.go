@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,14 +117,31 @@ func TestInputEnds(t *testing.T) {
 // forgotten, has done nothing wrong.
 func TestResumeWhileForgotten(t *testing.T) {
 	t.Parallel()
+	for retention := 500 * time.Millisecond; !resumeWhileForgotten(t, retention); retention *= 4 {
+		t.Logf("%v is too short here", retention)
+	}
+}
+
+// resumeWhileForgotten returns false if the retention was over before the client had all output.
+func resumeWhileForgotten(t *testing.T, retention time.Duration) bool {
 	var retire, forget sync.Once
+	var had, early atomic.Bool
 	attached, retired, subscribed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	subscribes := 0 // of a single process: its actor counts
-	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: 3 * time.Second, KillGrace: -1}, func(self *actor.PID, m any) {
+	troupe := start(t, actors.WithFaults(actors.Config{ClosedRetention: retention, KillGrace: -1}, func(self *actor.PID, m any) {
 		switch kindOf(self) + " " + fake.TypeName(m) {
+		case "process request":
+			had.Store(true)
 		case "process wakeDue":
-			retire.Do(func() { <-attached })
+			if !had.Load() {
+				early.Store(true)
+			} else if !early.Load() {
+				retire.Do(func() { <-attached })
+			}
 		case "session processRetired":
+			if early.Load() {
+				return
+			}
 			forget.Do(func() { close(retired); <-subscribed })
 		case "process subscribe":
 			if subscribes++; subscribes == 2 {
@@ -136,6 +154,9 @@ func TestResumeWhileForgotten(t *testing.T) {
 	first.start("a", "", "echo", "hello")
 	first.untilClosed("a", 0)
 	first.call("process/read", `{"processId":"a","afterSeq":3,"waitMs":0}`) // the client has all output
+	if early.Load() {
+		return false
+	}
 	first.close()
 	s := newStiff(t, troupe)
 	s.send(`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":%q,"takeover":true,"resumeFrom":{"a":3}}}`, id)
@@ -145,4 +166,5 @@ func TestResumeWhileForgotten(t *testing.T) {
 	s.send(`{"method":"initialized"}`)
 	s.send(`{"id":2,"method":"session/info"}`)
 	s.answer("2")
+	return true
 }
