@@ -251,6 +251,10 @@ func (v *view) pivot() error {
 		return unmounted("pivot_root", err)
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {
+		if err == unix.EPERM {
+			return unmountedHelp("pivot_root", err, "the seccomp profile of the container must permit pivot_root(2), which Docker's refuses with every capability "+
+				"and docs/seccomp/troupe.json of troupe permits: docker run --security-opt seccomp=troupe.json (docs/SANDBOX.md, Containers)", unix.EPERM)
+		}
 		return unmountedHelp("pivot_root", err, noMountPoint, unix.EINVAL)
 	}
 	// The old root lies on the new one now. "." as the path of umount2(2) means what lies on top there.
