@@ -58,7 +58,7 @@ func startWarden(t *testing.T, uid int, args ...string) *warden {
 }
 
 // newWarden returns a warden whose server does not run yet.
-func newWarden(t *testing.T, uid int) *warden {
+func newWarden(t testing.TB, uid int) *warden {
 	t.Helper()
 	w := &warden{uid: uid, dir: strictDir(t), oldProc: needs.ProbeNewProc(uid) != nil}
 	w.mkdir(t, w.dir, "home")
@@ -77,7 +77,7 @@ func (w *warden) as(cmd *exec.Cmd) {
 }
 
 // strictDir returns a new directory without symlinks in its path and not below /tmp, which many sandboxes may write.
-func strictDir(t *testing.T) string {
+func strictDir(t testing.TB) string {
 	t.Helper()
 	parent, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -89,7 +89,7 @@ func strictDir(t *testing.T) string {
 	return testroot.Dir(t, parent)
 }
 
-func (w *warden) mkdir(t *testing.T, path ...string) string {
+func (w *warden) mkdir(t testing.TB, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
 	if err := os.MkdirAll(name, 0o755); err != nil {
@@ -100,7 +100,7 @@ func (w *warden) mkdir(t *testing.T, path ...string) string {
 }
 
 // own gives a path to the user of the warden.
-func (w *warden) own(t *testing.T, path string) {
+func (w *warden) own(t testing.TB, path string) {
 	t.Helper()
 	if err := os.Lchown(path, w.uid, w.uid); err != nil && os.Geteuid() == 0 {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func (w *warden) own(t *testing.T, path string) {
 }
 
 // needsSandbox skips the test if this machine permits no sandbox to the user of the warden. TestSandboxRefused tests such a machine.
-func (w *warden) needsSandbox(t *testing.T) {
+func (w *warden) needsSandbox(t testing.TB) {
 	t.Helper()
 	needs.Namespaces(t, w.uid)
 }

@@ -231,37 +231,52 @@ func doctor(t *testing.T, w *warden, configure func(*exec.Cmd)) map[string]docto
 	return byCheck
 }
 
-// TestSandboxAvailable: where a sandbox works, server/info and troupe doctor say so, with the Landlock of this kernel.
+// TestSandboxAvailable: where a sandbox works, server/info, process/info and troupe doctor say so, with its level and the Landlock of
+// this kernel.
 func TestSandboxAvailable(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
-		w := startWarden(t, uid)
-		abi, level, first := needs.LandlockABI(), "complete", "available, complete, "
-		if w.oldProc {
-			level, first = "oldProc", "available, oldProc, but the system permits no new /proc"
-		}
-		info, _ := w.in(t).session(nil).call("server/info", nil)["sandbox"].(obj)
-		if _, why := info["why"]; info["available"] != true || info["level"] != level || why || num(info["landlock"]) != int64(abi) {
-			t.Errorf("server/info: sandbox is %s, and Landlock has ABI %d", jsonText(info), abi)
-		}
-		lines := doctor(t, w, w.as)
-		l := lines["sandbox"]
-		const full = 6 // the ABI without missing protections
-		notes, _ := info["notes"].([]any)
-		whole := abi >= full && !w.oldProc
-		if whole && (l.Status != "ok" || l.Found != fmt.Sprintf("available, complete, with Landlock ABI %d", abi)) ||
-			!whole && (l.Status != "warn" || abi < full && !strings.Contains(l.Found, "but Landlock") || len(notes) == 0) || whole && len(notes) > 0 || !strings.HasPrefix(l.Found, first) {
-			t.Errorf("Landlock has ABI %d; troupe doctor says %+v, and server/info has the notes %s", abi, l, jsonText(notes))
-		}
-		if l, has := lines["sandbox of the server"]; has {
-			t.Errorf("troupe doctor says of the server: %+v", l)
-		}
-		y := w.yard(t)
-		p := y.start("sleep 1000", nil)
-		if info := y.c.call("process/info", obj{"processId": p.id}); info["sandboxLevel"] != level {
-			t.Errorf("process/info: sandboxLevel is %v, want %s", info["sandboxLevel"], level)
-		}
-		y.c.call("session/close", obj{})
-		y.check()
+		t.Run("as it is", func(t *testing.T) {
+			w := startWarden(t, uid)
+			w.tellsLevel(t, w.as)
+		})
+		t.Run("covered proc", func(t *testing.T) {
+			w := newWarden(t, uid)
+			startMounted(t, w, coverProc, "")
+			w.oldProc = true
+			w.tellsLevel(t, func(cmd *exec.Cmd) { w.afterMounts(t, cmd, coverProc, "") })
+		})
 	})
+}
+
+// tellsLevel checks what people are told. enter makes a command run where the server does.
+func (w *warden) tellsLevel(t *testing.T, enter func(*exec.Cmd)) {
+	t.Helper()
+	abi, level, first := needs.LandlockABI(), "complete", "available, complete, "
+	if w.oldProc {
+		level, first = "oldProc", "available, oldProc, but the system permits no new /proc"
+	}
+	info, _ := w.in(t).session(nil).call("server/info", nil)["sandbox"].(obj)
+	if _, why := info["why"]; info["available"] != true || info["level"] != level || why || num(info["landlock"]) != int64(abi) {
+		t.Errorf("server/info: sandbox is %s, and Landlock has ABI %d", jsonText(info), abi)
+	}
+	lines := doctor(t, w, enter)
+	l := lines["sandbox"]
+	const full = 6 // the ABI without missing protections
+	notes, _ := info["notes"].([]any)
+	whole := abi >= full && !w.oldProc
+	if whole && (l.Status != "ok" || l.Found != fmt.Sprintf("available, complete, with Landlock ABI %d", abi)) ||
+		!whole && (l.Status != "warn" || abi < full && !strings.Contains(l.Found, "but Landlock") || len(notes) == 0) || whole && len(notes) > 0 || !strings.HasPrefix(l.Found, first) {
+		t.Errorf("Landlock has ABI %d; troupe doctor says %+v, and server/info has the notes %s", abi, l, jsonText(notes))
+	}
+	if l, has := lines["sandbox of the server"]; has {
+		t.Errorf("troupe doctor says of the server: %+v", l)
+	}
+	y := w.yard(t)
+	p := y.start("sleep 1000", nil)
+	if info := y.c.call("process/info", obj{"processId": p.id}); info["sandboxLevel"] != level {
+		t.Errorf("process/info: sandboxLevel is %v, want %s", info["sandboxLevel"], level)
+	}
+	y.c.call("session/close", obj{})
+	y.check()
 }

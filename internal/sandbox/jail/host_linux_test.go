@@ -229,6 +229,8 @@ func TestEnterOldProc(t *testing.T) {
 		p := confined(sandbox.Read, directory)
 		p.Complete = true
 		refused(t, uid, inspection{Plan: p, Outside: outside}, "new /proc", "unmasked /proc", "--require-sandbox=complete")
+		// A tmpfs in place of /proc is not the old /proc.
+		refused(t, uid, inspection{Plan: confined(sandbox.Read, directory), Outside: outside, Before: [][]string{{"mount", "tmpfs", "/proc", "tmpfs"}}}, "new /proc", "unmasked /proc")
 
 		other := sleeper(t, uid)
 		of := func(name string) string { return fmt.Sprintf("/proc/%d/%s", other, name) }
