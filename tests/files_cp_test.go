@@ -28,8 +28,8 @@ func TestCpOverCuts(t *testing.T) {
 	s := startServer(t)
 	for _, c := range []struct {
 		source, target, file string
-		every                int64 // bytes from the server
-	}{{here, ":" + there, there, 1 << 10}, {":" + there, back, back, size / 5}} {
+		every                int64 // bytes from the server; of an upload these are 1,300 before the first block, and then 18 for each block
+	}{{here, ":" + there, there, 2 << 10}, {":" + there, back, back, size / 5}} {
 		cut := newCutter(t, strings.TrimPrefix(s.url, "ws://"), cuts, c.every)
 		p := startTroupe(t, nil, "cp", "--url", "ws://"+cut.listener.Addr().String(), c.source, c.target)
 		if code := p.exitCode(); code != 0 {
