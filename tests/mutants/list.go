@@ -511,4 +511,87 @@ var mutants = []mutant{
 	{file: "cmd/troupe/info.go", old: `if p.SandboxLevel == protocol.SandboxOldProc {`, new: `if false {`, breaks: "level: troupe info tells of the old /proc", run: "^TestInfoTellsLevel$"},
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `"available, %s, but %s", f.SandboxLevel`, new: `"available, %s, but %s", "complete"`, breaks: "level: troupe doctor has the level", run: "^TestCheck$"},
 	{file: "cmd/troupe/internal/doctor/doctor.go", old: `case box.Available && box.Level != f.SandboxLevel && len(box.Notes) > 0:`, new: `case false:`, breaks: "level: troupe doctor tells the level of another machine's server"},
+	// What the tests notice that were made smaller or slow.
+	{file: "actors/process/kept.go", old: `has+argv+env > maxKept`, new: `has > 0 && false`, breaks: "a session keeps at most 32 MiB of arguments and environments", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
+	{file: "actors/process/life.go", old: `		p.release()
+		ctx.Send(p.session, message.ProcessClosed`, new: `		ctx.Send(p.session, message.ProcessClosed`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
+	{file: "actors/process/end.go", old: `		p.forgetChild(h)
+`, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
+	{file: "actors/child/process.go", old: `	if drained && !p.toldExit {`, new: `	if !p.toldExit {`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
+	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
+	{file: "actors/session/groups.go", old: `g != nil && slices.Contains(g.tokens, params.StartToken) {`, new: `g != nil && false {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
+	{file: "actors/spool/spool.go", old: `	f.closed = true
+	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},
+	{file: "actors/outlog/outlog.go", old: `it.Spooled != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.Spooled != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},
+	{file: "actors/command/command.go", old: `p := message.Parcel{To: c.outcome.Last(), AckEvery`, new: `p := message.Parcel{To: 1, AckEvery`, breaks: "what a client acknowledges makes room for more output of a command", in: "tests", run: "^TestCommandFlood$"},
+	{file: "actors/files/watch_linux.go", old: `			w.dirty = true
+`, new: ``, breaks: "a watch misses no event while it looks", in: "tests", run: "^TestWatchMissingRaces$"},
+	{file: "actors/files/watch_linux.go", old: `		if wd == last {
+			return nil
+		}
+`, new: `		if last >= 0 || wd == last {
+			return nil
+		}
+		if wd >= 0 {
+			last = wd
+			w.keep(place{wd, name})
+			places[place{wd, name}] = true
+			return nil
+		}
+`, breaks: "a watch that begins holds its directory beside one that ends", run: "^TestWatchesShare$"},
+	{file: "client/link.go", old: `int(a.n - b.n)`, new: `int(b.n - a.n)`, breaks: "stdin that is sent again after a cut has its order", in: "tests", run: "^TestIOCopyOverCuts$"},
+	{file: "protocol/value.go", old: `decodeFree, bounded: true}`, new: `decodeFree}`, breaks: "the memory of a decoded message is bounded", in: "actors/connection", run: "^TestMessagesDoNotGrowInMemory$", slow: true},
+	{file: "actors/internal/quota/quota.go", old: `	if p.left {
+		return
+	}
+`, new: ``, breaks: "a place is left once", in: "actors", run: "^TestPlacesOfTenants$"},
+	{file: "actors/process/health.go", old: `(time.Since(h.heard) - heldBack)`, new: `(time.Since(h.heard) - 0*heldBack)`, breaks: "a program whose output is held back is not silent", run: "^TestHeldBackDoesNotCount$"},
+	{file: "actors/process/end.go", old: `		if err != nil {
+			p.reply(ctx, r, nil,`, new: `		if false {
+			p.reply(ctx, r, nil,`, breaks: "the answer to process/terminate tells the survivors", in: "tests", run: "^TestSurvivorsAreTold$", slow: true},
+	{file: "actors/internal/env/env.go", old: `		FileCallsHung: s.FileTurns.Hanging(),
+`, new: ``, breaks: "server/info counts the file calls that hang", in: "tests", run: "^TestFileCallsHang$", slow: true},
+	{file: "actors/child/limits_linux.go", old: `resource == unix.RLIMIT_CPU && value != now.Max`, new: `false`, breaks: "SIGXCPU comes a second before SIGKILL", in: "tests", run: "^TestProcessorTimeReached$", slow: true},
+	{file: "actors/files/watch_linux.go", old: `	if r.in == nil {
+`, new: `	if true {
+`, breaks: "the watches of all connections share an instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
+	{file: "actors/connection/writer.go", old: `protocol.KindTooLarge, protocol.CodeInvalidRequest, "the answer has`, new: `protocol.KindTooLarge, protocol.CodeInternal, "the answer has`, breaks: "an answer too large for a frame is an error of the request", in: "tests", run: "^TestAnswerOverTheFrame$"},
+	{file: "transport/lobby.go", old: `	if l.n >= l.max {
+`, new: `	if false {
+`, breaks: "half-open handshakes count as guests", run: "^TestHalfOpenHandshakes$", slow: true},
+	{file: "internal/load/profile/process.go", old: `			if !p.behind(&first, &last, &now) {`, new: `			if !p.behind(&first, &last, &now) || true {`, breaks: "a program whose output still comes may end late", run: "^TestSlowOutput$", slow: true},
+	{file: "internal/load/run/run.go", old: `			late++
+`, new: ``, breaks: "a run says that sessions were not open before its end", run: "^TestRampTooLong$", slow: true},
+	{file: "internal/load/run/disturb.go", old: `	s.takeover = true
+`, new: ``, breaks: "chaos takes sessions over", run: "^TestRun$", slow: true},
+	{file: "internal/load/workers/controller.go", old: `		if err := r.c.write(&message{Start: &in}); err != nil {`, new: `		if r != ctl.workers[0] {
+			in += plan.Duration(2 * time.Minute)
+		}
+		if err := r.c.write(&message{Start: &in}); err != nil {`, breaks: "the workers begin together", run: "^TestTwoWorkers$"},
+	{file: "internal/sandbox/jail/landlock_linux.go", old: `	if err := r.allowBeneath("/", unix.LANDLOCK_ACCESS_FS_REFER); err != nil {
+		return err
+	}
+`, new: ``, breaks: "programs with rules of Landlock rename files across directories", run: "^TestScopeKeepsRenames$"},
+	// What runs and confines the tests themselves.
+	{file: "tests/suite/main.go", old: `	case len(red) > maxRed:`, new: `	case false:`, breaks: "many red tests are no chance"},
+	{file: "tests/suite/main.go", old: `if err == nil && results.green(r) {`, new: `if err == nil {`, breaks: "a test that is red when repeated is red"},
+	{file: "tests/suite/results.go", old: `				whole = true
+`, new: ``, breaks: "a package that has ended before its tests is red"},
+	{file: "tests/suite/results.go", old: ` || strings.Contains(got.output.String(), "\npanic: ")`, new: ``, breaks: "a package runs again whole after a panic"},
+	{file: "tests/suite/slow.go", old: `			if always[path] {
+				continue
+			}
+`, new: `			_ = always[path]
+`, breaks: "with -slow only the slow tests run"},
+	{file: "internal/testroot/confine_linux.go", old: `unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}`, new: `unix.MountAttr{}`, breaks: "a confined program writes to its directories only"},
+	{file: "internal/testroot/confine_linux.go", old: `	if err := unix.Mount(v.Tmp, "/tmp", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s at /tmp: %w", v.Tmp, err)
+	}
+`, new: ``, breaks: "a confined program has a /tmp of its own"},
+	{file: "internal/needs/namespaces_linux.go", old: `	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) > 0 {`, new: `	out, err := cmd.CombinedOutput()
+	if err = nil; len(out) > 0 && err != nil {`, breaks: "a probe finds missing namespaces"},
+	{file: "internal/testroot/confine_linux.go", old: `		t.Errorf("inside: %v\n%s", err, out)
+	case strings`, new: `	case strings`, breaks: "a test that is red in its view is red"},
+	{file: "internal/needs/needs.go", old: `		} else if !slices.Contains(known, what) {`, new: `		} else if false && !slices.Contains(known, what) {`, breaks: "in CI a test that lacks a need fails"},
 }

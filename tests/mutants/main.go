@@ -34,8 +34,8 @@ type mutant struct {
 	equivalent string
 }
 
-// timeout is how long the tests of a package may take.
-const timeout = time.Minute
+// timeout is how long the tests of a package may take. A test that waits in vain says so after a minute.
+const timeout = 3 * time.Minute
 
 func main() {
 	run := flag.String("run", "", "only the mutants whose file or rule matches this regular expression")
