@@ -22,9 +22,7 @@ import (
 // HostConfig.CompleteSandbox.
 func TrySandbox(most time.Duration, complete bool) SandboxState {
 	s := SandboxState{Landlock: jail.LandlockABI()}
-	if s.Level, s.Err = tryJail(most, complete); s.Err != nil {
-		s.Level = ""
-	}
+	s.Level, s.Err = tryJail(most, complete)
 	if s.Level == protocol.SandboxOldProc {
 		s.Notes = append(s.Notes, withOldProc)
 	}
@@ -44,7 +42,7 @@ const withoutScopes = "a program without the network, and with files as outside,
 const withOldProc = "the system permits no new /proc, as in most containers, so sandboxes show the existing one, read-only: programs in a sandbox see the arguments " +
 	"and the network connections of processes outside, though not their environment, memory and files; and programs that look for processes by number, such as ps and pgrep, fail or name others"
 
-// tryJail returns the level of the sandbox of a trial.
+// tryJail returns the level of the sandbox of a trial; with an error, the level is empty.
 func tryJail(most time.Duration, complete bool) (level string, err error) {
 	// The program of the plan is a directory. So the jail fails at the exec if all before went well.
 	plan := &jail.Plan{

@@ -491,7 +491,7 @@ var mutants = []mutant{
 	if plan`, new: `	if plan`, breaks: "a jail that has failed runs no program", run: "^TestJail"},
 	{file: "actors/child/jailreport_linux.go", old: `	if failure.Stage == jail.StageExec {`, new: `	if false {`, breaks: "a program that cannot be executed is no fault of its sandbox", run: "^TestJail"},
 	// The levels of a sandbox.
-	{file: "internal/sandbox/jail/proc_linux.go", old: `cloneAll(v.modes, inert|unix.MOUNT_ATTR_RDONLY)`, new: `cloneAll(v.modes, inert)`, breaks: "level: the old /proc of a sandbox is read-only", run: "^TestEnterOldProc$"},
+	{file: "internal/sandbox/jail/proc_linux.go", old: `cloneAll(v.hostProc, inert|unix.MOUNT_ATTR_RDONLY)`, new: `cloneAll(v.hostProc, inert)`, breaks: "level: the old /proc of a sandbox is read-only", run: "^TestEnterOldProc$"},
 	{file: "internal/sandbox/jail/proc_linux.go", old: `case regular && (owner && stat.Mode&0o444`, new: `case !v.oldProc && regular && (owner && stat.Mode&0o444`, breaks: "level: telling files are empty in the old /proc, too", run: "^TestEnterOldProc$"},
 	{file: "internal/sandbox/jail/proc_linux.go", old: `v.complete || old.Type`, new: `old.Type`, breaks: "level: a jail that must be complete does not show the old /proc", run: "^TestEnterOldProc$"},
 	{file: "internal/sandbox/jail/proc_linux.go", old: `old.Type != unix.PROC_SUPER_MAGIC`, new: `false`, breaks: "level: what is not a proc is not shown as /proc", run: "^TestEnterOldProc$"},

@@ -20,13 +20,13 @@ type view struct {
 	complete bool // refuse the old /proc
 	oldProc  bool // proc is a copy of the old /proc
 
-	old    int // "/" as the server sees it
-	modes  int // the old /proc, without what the view puts there
-	pool   int // a tmpfs outside the view, for everything that the view has of its own
-	frozen int // the same tmpfs, read-only. Clones of frozen are read-only from the start
-	root   int // "/" of the view
-	dev    int // /dev of the view
-	proc   int // /proc of the view
+	old      int // "/" as the server sees it
+	hostProc int // /proc as the server sees it, without what the view puts there
+	pool     int // a tmpfs outside the view, for everything that the view has of its own
+	frozen   int // the same tmpfs, read-only. Clones of frozen are read-only from the start
+	root     int // "/" of the view
+	dev      int // /dev of the view
+	proc     int // /proc of the view
 }
 
 // enter gives the calling process the view of p.Policy: afterwards "/" is the view, and the working directory is p.Dir in it.
@@ -39,7 +39,7 @@ func enter(p *Plan) error {
 	}
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
-	v := &view{policy: &p.Policy, complete: p.Complete, old: -1, modes: -1, pool: -1, frozen: -1, root: -1, dev: -1, proc: -1}
+	v := &view{policy: &p.Policy, complete: p.Complete, old: -1, hostProc: -1, pool: -1, frozen: -1, root: -1, dev: -1, proc: -1}
 	defer v.close()
 	for _, step := range []func() error{
 		v.makeRoot,
@@ -75,7 +75,7 @@ func writable(p *Plan) []string {
 
 // close may be called more than once.
 func (v *view) close() {
-	for _, fd := range []*int{&v.proc, &v.dev, &v.root, &v.frozen, &v.pool, &v.modes, &v.old} {
+	for _, fd := range []*int{&v.proc, &v.dev, &v.root, &v.frozen, &v.pool, &v.hostProc, &v.old} {
 		if *fd >= 0 {
 			unix.Close(*fd)
 			*fd = -1

@@ -11,7 +11,7 @@ import "golang.org/x/sys/unix"
 func (v *view) makeProc() error {
 	// The kernel wants the options about access times that the old /proc has.
 	var old unix.Statfs_t
-	if err := unix.Fstatfs(v.modes, &old); err != nil {
+	if err := unix.Fstatfs(v.hostProc, &old); err != nil {
 		return unmounted("old /proc", err)
 	}
 	attributes := inert | unix.MOUNT_ATTR_RDONLY
@@ -35,7 +35,7 @@ func (v *view) makeProc() error {
 		}
 		return unmountedHelp("new /proc", err, advice, unix.EPERM)
 	}
-	if v.proc, err = cloneAll(v.modes, inert|unix.MOUNT_ATTR_RDONLY); err != nil {
+	if v.proc, err = cloneAll(v.hostProc, inert|unix.MOUNT_ATTR_RDONLY); err != nil {
 		return unmounted("copy of /proc", err)
 	}
 	v.oldProc = true
@@ -66,7 +66,7 @@ func (v *view) placeProc() error {
 		}
 		var stat unix.Stat_t
 		// The modes are those of the old /proc, whose entries the kernel has at hand.
-		if err := unix.Fstatat(v.modes, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if err := unix.Fstatat(v.hostProc, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return unmounted("/proc/"+name, err)
 		}
 		regular, owner := stat.Mode&unix.S_IFMT == unix.S_IFREG, int(stat.Uid) == user

@@ -39,7 +39,7 @@ func (v *view) makeRoot() error {
 	if v.old, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return unmounted("root", err)
 	}
-	if v.modes, err = unix.Openat(v.old, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	if v.hostProc, err = unix.Openat(v.old, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return unmounted("old /proc", err)
 	}
 	if err := v.makeProc(); err != nil { // before the pool lies on the old /proc: the copy would contain the pool
@@ -76,7 +76,7 @@ func (v *view) makePool() (err error) {
 	if v.pool, err = filesystem("tmpfs", plain, "mode", "755"); err != nil {
 		return err
 	}
-	if err := attach(v.pool, v.modes, ""); err != nil {
+	if err := attach(v.pool, v.hostProc, ""); err != nil {
 		return err
 	}
 	if v.frozen, err = cloneAll(v.pool, plain|unix.MOUNT_ATTR_RDONLY); err != nil {
