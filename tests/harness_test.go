@@ -270,7 +270,7 @@ func startTroupe(t testing.TB, configure func(*exec.Cmd), args ...string) *progr
 		t.Fatal(err)
 	}
 	p := &program{t: t, cmd: exec.Command(bin, args...), stdout: &tap{}, stderr: &tap{}, exited: make(chan struct{})}
-	p.cmd.Env = serverEnv
+	p.cmd.Env = append(serverEnv, "XDG_RUNTIME_DIR="+runtimeDir(t))
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	p.cmd.WaitDelay = factTimeout
 	if configure != nil {
@@ -292,6 +292,17 @@ func startTroupe(t testing.TB, configure func(*exec.Cmd), args ...string) *progr
 		}
 	})
 	return p
+}
+
+// runtimeDir makes a directory in which the server of any user may make its own: without XDG_RUNTIME_DIR, a server leaves
+// /tmp/troupe-UID.
+func runtimeDir(t testing.TB) string {
+	t.Helper()
+	dir := testroot.Dir(t, "")
+	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // exitCode waits for the end and returns the exit code, or -1 after a signal.
@@ -401,7 +412,9 @@ func startConfined(t testing.TB, configure func(*exec.Cmd), dirs []string, args 
 		if configure != nil {
 			configure(cmd)
 		}
-		testroot.Confine(t, cmd, dirs...)
+		runtime := runtimeDir(t)
+		cmd.Env = append(slices.Clip(cmd.Env), "XDG_RUNTIME_DIR="+runtime)
+		testroot.Confine(t, cmd, append(slices.Clip(dirs), runtime)...)
 	}, args...)
 }
 

@@ -62,6 +62,7 @@ func newWarden(t testing.TB, uid int) *warden {
 	t.Helper()
 	w := &warden{uid: uid, dir: strictDir(t), oldProc: needs.ProbeNewProc(uid) != nil}
 	w.mkdir(t, w.dir, "home")
+	w.mkdir(t, w.dir, "runtime")
 	w.own(t, w.dir)
 	return w
 }
@@ -70,7 +71,7 @@ func newWarden(t testing.TB, uid int) *warden {
 // directory of its server as its workspace could write there.
 func (w *warden) as(cmd *exec.Cmd) {
 	cmd.Dir = w.dir
-	cmd.Env = append(slices.Clone(serverEnv), "HOME="+w.dir+"/home", "TMPDIR="+w.dir+"/home")
+	cmd.Env = append(slices.Clone(serverEnv), "HOME="+w.dir+"/home", "TMPDIR="+w.dir+"/home", "XDG_RUNTIME_DIR="+w.dir+"/runtime")
 	if w.uid != os.Geteuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}}
 	}

@@ -15,8 +15,7 @@ func TestSandboxHidesServer(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
-		runtime := w.mkdir(t, w.dir, "runtime")
-		own := w.mkdir(t, runtime, "troupe")
+		own := w.mkdir(t, w.dir, "runtime", "troupe")
 		work := w.mkdir(t, w.dir, "work")
 		socket, tokens := filepath.Join(w.dir, "s.sock"), filepath.Join(w.dir, "tokens")
 		roles, record := filepath.Join(w.dir, "roles"), filepath.Join(w.dir, "record")
@@ -29,7 +28,7 @@ func TestSandboxHidesServer(t *testing.T) {
 		}
 		as := func(cmd *exec.Cmd) {
 			w.as(cmd)
-			cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+runtime, "TROUPE_TOKEN="+secret)
+			cmd.Env = append(cmd.Env, "TROUPE_TOKEN="+secret)
 		}
 		w.server = startServerWith(t, as, "--listen", "unix://"+socket, "--auth-token-file", tokens, "--auth-roles-file", roles, "--audit", record)
 		bin, err := troupeBinary()
@@ -137,15 +136,11 @@ func TestSandboxRefusesSocketBelowDenied(t *testing.T) {
 	t.Parallel()
 	eachUser(t, func(t *testing.T, uid int) {
 		w := newWarden(t, uid)
-		runtime := w.mkdir(t, w.dir, "runtime")
-		own := w.mkdir(t, runtime, "troupe")
+		own := w.mkdir(t, w.dir, "runtime", "troupe")
 		if err := os.Chmod(own, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		w.server = startServerWith(t, func(cmd *exec.Cmd) {
-			w.as(cmd)
-			cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+runtime)
-		}, "--require-sandbox")
+		w.server = startServerWith(t, w.as, "--require-sandbox")
 		socket := filepath.Join(own, "server.sock")
 		listener, err := net.Listen("unix", socket)
 		if err != nil {

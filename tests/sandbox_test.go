@@ -546,7 +546,7 @@ var sandboxRows = []struct {
 			y.t.Fatal(err)
 		}
 		for _, network := range []string{"restricted", "enabled"} {
-			inner := y.start("", obj{"argv": []string{bin, "serve", "--listen", "stdio", "--framing", "lines"}, "pipeStdin": true, "permissions": workspace(network), "env": obj{"HOME": y.w}})
+			inner := y.start("", obj{"argv": []string{bin, "serve", "--listen", "stdio", "--framing", "lines"}, "pipeStdin": true, "permissions": workspace(network), "env": obj{"HOME": y.w, "XDG_RUNTIME_DIR": y.w}})
 			if y.warden.oldProc { // where no server finds its programs
 				if r := y.end(inner); r.code != 1 || !strings.Contains(r.errors, "/proc is of another PID namespace") {
 					y.t.Errorf("a server with the /proc of another PID namespace: exit code %d, %s", r.code, r.errors)

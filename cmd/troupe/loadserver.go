@@ -71,6 +71,7 @@ func startLoadServer(ctx context.Context, p *plan.Plan) (_ *loadServer, err erro
 	s.cmd = exec.Command(self, "serve", "--listen", "unix://"+filepath.Join(dir.path, loadDirSocket), "--spool-dir", dir.path,
 		"--exit-when-idle", "1m", "--detached-ttl", "2m", "--max-connections", atLeast(10_000, 20*p.Sessions),
 		"--max-sessions", atLeast(10_000, 10*p.Sessions), "--max-processes", atLeast(100_000, 10*p.Processes))
+	s.cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir.path) // its notes end with it
 	s.cmd.Stdout, s.cmd.Stderr = told, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is for troupe load, which then ends the server
 	err = s.cmd.Start()

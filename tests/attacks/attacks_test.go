@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/b6f6fdd7/troupe/internal/slots"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // pending are the names of attacks that still succeed. Once the server withstands a pending attack, the
@@ -29,7 +30,7 @@ func TestAttacks(t *testing.T) {
 
 // makeAttacks makes attacks with small numbers. The attacks wait more than they work.
 func makeAttacks(t *testing.T, which func(*attack) bool) {
-	r, err := newRunner(t.Context(), "", t.Output())
+	r, err := newRunner(t.Context(), testroot.Dir(t, ""), "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +39,7 @@ func makeAttacks(t *testing.T, which func(*attack) bool) {
 	var lines strings.Builder
 	out := table{&lines}
 	out.header()
-	t.Cleanup(func() {
-		t.Logf("\n%s", lines.String())
-		r.close()
-	})
+	t.Cleanup(func() { t.Logf("\n%s", lines.String()) })
 	for _, a := range attacks {
 		if !which(a) {
 			continue

@@ -96,11 +96,15 @@ func run(ctx context.Context, o *options) error {
 		}
 		return nil
 	}
-	r, err := newRunner(ctx, o.server, os.Stderr)
+	dir, err := os.MkdirTemp("", "troupe-attacks-")
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer os.RemoveAll(dir)
+	r, err := newRunner(ctx, dir, o.server, os.Stderr)
+	if err != nil {
+		return err
+	}
 	r.quick, r.door = o.quick, o.door
 	if o.allAtOnce > 0 {
 		return r.together(ctx, chosen, o.allAtOnce, os.Stdout)

@@ -19,23 +19,15 @@ import (
 type runner struct {
 	binary   string // path of the server
 	self     string // path of this program, where any user may run it
-	dir      string // temporary files; removed at the end
+	dir      string // temporary files
 	quick    bool
 	door     door
 	progress io.Writer
 }
 
-// newRunner builds the server, unless binary is given.
-func newRunner(ctx context.Context, binary string, progress io.Writer) (r *runner, err error) {
-	r = &runner{progress: progress}
-	if r.dir, err = os.MkdirTemp("", "troupe-attacks-"); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
+// newRunner returns a runner that writes below dir, which the caller removes. newRunner builds the server, unless binary is given.
+func newRunner(ctx context.Context, dir, binary string, progress io.Writer) (*runner, error) {
+	r := &runner{dir: dir, progress: progress}
 	if err := os.Chmod(r.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -66,8 +58,6 @@ func copyProgram(to, from string) error {
 	return os.WriteFile(to, data, 0o755)
 }
 
-func (r *runner) close() { os.RemoveAll(r.dir) }
-
 // A result is the result of an attack.
 type result struct {
 	attack              *attack
@@ -88,6 +78,10 @@ func (r *runner) target(d door) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A server of any user makes its own directory there.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(dir+"/runtime", 0o777), os.Chmod(dir+"/runtime", 0o777|os.ModeSticky)); err != nil {
+		return nil, err
+	}
 	t := &target{binary: r.binary, self: r.self, dir: dir, token: newToken(), quick: r.quick}
 	if t.keys, err = newKeyring(d, dir); err != nil {
 		return nil, err
@@ -95,7 +89,7 @@ func (r *runner) target(d door) (*target, error) {
 	if d >= tokenDoor {
 		t.bearer = tokenOf(attackerName)
 	}
-	return t, os.Chmod(dir, 0o755)
+	return t, nil
 }
 
 // release ends everything that an attack started, also after a failure.
@@ -159,7 +153,7 @@ func (r *runner) against(ctx context.Context, a *attack, res *result) error {
 	}
 	t.args = flags
 	var configured error
-	s, err := serve(ctx, r.binary, func(cmd *exec.Cmd) {
+	s, err := serve(ctx, r.binary, t.dir, func(cmd *exec.Cmd) {
 		if a.configure != nil {
 			configured = a.configure(t, cmd)
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,13 +85,13 @@ func (t *tap) String() string {
 // An attack writes below the directory of its target. The server sees whatever its machine has mounted, because attacks mount disks while it runs, so no
 // private view of the files keeps it from others (as testroot.Confine would).
 
-// serve starts a server and waits for its address. configure changes the command, and may be nil.
-func serve(ctx context.Context, binary string, configure func(*exec.Cmd), args ...string) (*server, error) {
+// serve starts a server, whose runtime directory is below dir, and waits for its address. configure changes the command, and may be nil.
+func serve(ctx context.Context, binary, dir string, configure func(*exec.Cmd), args ...string) (*server, error) {
 	if !strings.Contains(strings.Join(args, " "), "--listen") {
 		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
 	}
 	s := &server{cmd: exec.Command(binary, append([]string{"serve"}, args...)...), exited: make(chan struct{})}
-	s.cmd.Env = serverEnv
+	s.cmd.Env = append(slices.Clone(serverEnv), "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"))
 	s.cmd.Dir = "/"
 	// Pdeathsig kills the server when the thread that started it ends. No thread of this program ends
 	// before the program.

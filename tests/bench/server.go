@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -42,6 +43,7 @@ func (b *bench) start(path string, args ...string) (*program, error) {
 	p := &program{b: b, cmd: exec.CommandContext(b.ctx, path, args...)}
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = stopWithin
+	p.cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+b.dir) // otherwise a server leaves /tmp/troupe-UID
 	// Pdeathsig kills the server when the thread that started it ends. No thread ends before this
 	// program.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
