@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -55,6 +56,7 @@ func init() {
 	if known, ok := h.Sandbox(); !ok || known.Err != s.Err {
 		must(fmt.Errorf("the host does not know what it found: %v, %v", known.Err, ok))
 	}
+	must(errors.Join(early.Close(context.Background()), h.Close(context.Background()))) // removes their cgroups
 	_, ok := errors.AsType[*SandboxError](s.Err)
 	fmt.Println(ok, errors.Is(s.Err, unix.ENOSPC), s.Err)
 	os.Exit(0)

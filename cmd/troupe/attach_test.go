@@ -317,7 +317,7 @@ func TestThreeAtVim(t *testing.T) {
 	if err := os.WriteFile(file, []byte("first words\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	one := atDesk(t, 30, 100, "run", "--url", url, "--name", "editor", "--", vim, "-u", "NONE", "-N", "-c", "set ttimeout ttimeoutlen=10", file)
+	one := atDesk(t, 30, 100, "run", "--url", url, "--name", "editor", "--", vim, "-u", "NONE", "-i", "NONE", "-N", "-c", "set ttimeout ttimeoutlen=10", file)
 	one.want(t, "first words")
 	one.enter("Othe one\x1b")
 	one.want(t, "the one")
