@@ -17,6 +17,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/term"
+
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // TestScripts uses the binary like a person at a shell. The scripts have these commands besides
@@ -58,10 +60,7 @@ func TestScripts(t *testing.T) {
 // ownPlace gives a script a home, a config directory and a runtime directory of its own. A server that a command of
 // the script has started on demand ends with the script.
 func ownPlace(env *testscript.Env, bin string) error {
-	runtime, err := os.MkdirTemp("", "troupe") // the path of a socket is short
-	if err != nil {
-		return err
-	}
+	runtime := testroot.Dir(env.T().(testing.TB), "") // the path of a socket is short
 	env.Setenv("XDG_RUNTIME_DIR", runtime)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
 	env.Setenv("HOME", env.WorkDir)
@@ -71,7 +70,6 @@ func ownPlace(env *testscript.Env, bin string) error {
 		if out, err := stop.CombinedOutput(); err != nil {
 			env.T().(testing.TB).Errorf("%s: %v: %s", stop, err, out)
 		}
-		os.RemoveAll(runtime)
 	})
 	return nil
 }

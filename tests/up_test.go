@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // shopArg as the first argument makes this test binary a program of docs/example/troupe.yaml: db, web, migrate or worker.
@@ -126,15 +128,11 @@ func newShop(t *testing.T) *shop {
 	if err := os.WriteFile(filepath.Join(dir, ".env"), []byte(ports), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runtime, err := os.MkdirTemp("", "troupe") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	runtime := testroot.Dir(t, "") // the path of a socket is short
 	s.env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtime, "XDG_CONFIG_HOME="+dir, "HOME="+dir, "SHOP_LOG="+s.log, "TROUPE_URL=")
 	t.Cleanup(func() {
 		p := s.troupe("server", "stop", "--force")
 		<-p.exited
-		os.RemoveAll(runtime)
 	})
 	return s
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/internal/sandbox/jail"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -35,11 +36,7 @@ func asBoth(t *testing.T, test func(t *testing.T)) {
 	}
 	t.Run("ordinary user", func(t *testing.T) {
 		needs.Namespaces(t, unusedID)
-		dir, err := os.MkdirTemp("/tmp", "child-test-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
+		dir := testroot.Dir(t, "/tmp")
 		if err := os.Chown(dir, unusedID, unusedID); err != nil {
 			t.Fatal(err)
 		}

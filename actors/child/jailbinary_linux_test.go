@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -53,11 +54,7 @@ func TestJailKeepsItsBinary(t *testing.T) {
 	for _, uid := range users {
 		for _, how := range []string{"in its place", "removed", "replaced"} {
 			t.Run(fmt.Sprint(how, ", user ", uid), func(t *testing.T) {
-				dir, err := os.MkdirTemp("/tmp", "child-test-") // TMPDIR may be closed to the other user
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer os.RemoveAll(dir)
+				dir := testroot.Dir(t, "/tmp") // TMPDIR may be closed to the other user
 				own, err := os.Open("/proc/self/exe")
 				if err != nil {
 					t.Fatal(err)

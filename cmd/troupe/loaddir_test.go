@@ -6,15 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // The next load removes the directories of killed loads, and nothing else.
 func TestLoadDirs(t *testing.T) {
-	parent, err := os.MkdirTemp("", "d") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(parent)
+	parent := testroot.Dir(t, "") // the path of a socket is short
 	t.Setenv("TMPDIR", parent)
 	newDir := func() *loadDir {
 		d, err := newLoadDir()

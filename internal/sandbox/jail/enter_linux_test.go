@@ -20,6 +20,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // The tests of enter run the test binary again, in the namespaces of a jail. It enters the view, gives up its capabilities, and
@@ -406,14 +407,7 @@ func users(t *testing.T, test func(t *testing.T, uid int, directory string)) {
 	}
 	for _, uid := range uids {
 		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
-			directory, err := os.MkdirTemp("", "jail")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(directory) })
-			if err := os.Chmod(directory, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			directory := testroot.Dir(t, "")
 			own(t, uid, directory)
 			test(t, uid, directory)
 		})

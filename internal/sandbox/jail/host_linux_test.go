@@ -14,6 +14,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // Everything mounted below a directory has the access of the directory.
@@ -106,10 +107,9 @@ func TestEnterTmp(t *testing.T) {
 
 func TestEnterShm(t *testing.T) {
 	users(t, func(t *testing.T, uid int, _ string) {
-		directory, err := os.MkdirTemp("/dev/shm", "jail")
+		_, err := os.Stat("/dev/shm")
 		needs.Feature(t, err)
-		t.Cleanup(func() { os.RemoveAll(directory) })
-		os.Chmod(directory, 0o755)
+		directory := testroot.Dir(t, "/dev/shm")
 		own(t, uid, directory)
 		lay(t, uid, directory, "W", "W/.git", "W/.git/config=c", "W/.codex", "W/f=f", "O=o")
 		w := directory + "/W"

@@ -23,6 +23,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // These tests run this test binary again, as a jail and its program, with the argv[0] lockTest.
@@ -412,10 +413,7 @@ func newRig(t *testing.T, user int) lockCase {
 	if user != os.Getuid() {
 		needs.Root(t)
 	}
-	base, err := os.MkdirTemp("", "lock")
-	must(err)
-	t.Cleanup(func() { os.RemoveAll(base) })
-	must(os.Chmod(base, 0o755))
+	base := testroot.Dir(t, "")
 	c := lockCase{Work: base + "/work", Outside: base + "/outside", Host: os.Getpid(), Socket: base, OldProc: needs.ProbeNewProc(user) != nil}
 	for _, dir := range []string{c.Work, c.Outside} {
 		must(os.Mkdir(dir, 0o777))
@@ -582,10 +580,7 @@ func TestLockOnly(t *testing.T) {
 				c := newRig(t, user)
 				c.Stage, c.Network = "userOnly", net
 				// The attempts at files succeed here, so they go somewhere else.
-				outside, err := os.MkdirTemp("", "only")
-				must(err)
-				defer os.RemoveAll(outside)
-				c.Outside = outside
+				c.Outside = testroot.Dir(t, "")
 				got, _ := c.run(t, user)
 				got.want(t, results{
 					"NoNewPrivs": "1", "Seccomp": "2", "write work": "ok", "fork": "ok", "send": "ok", "sendmsg": "ok",

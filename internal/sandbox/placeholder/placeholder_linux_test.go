@@ -17,6 +17,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 )
 
 // tester is *testing.T and *rapid.T.
@@ -526,13 +527,8 @@ func serve(t *testing.T, uid uint32, dir string) server {
 func shared(t *testing.T, uid int, mode os.FileMode) string {
 	t.Helper()
 	needs.Root(t)
-	base, err := os.MkdirTemp("/tmp", "troupe-placeholder-test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	dir := base + "/w"
-	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid), os.Chmod(dir, mode)); err != nil {
+	dir := testroot.Dir(t, "/tmp") + "/w"
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid), os.Chmod(dir, mode)); err != nil {
 		t.Fatal(err)
 	}
 	return dir

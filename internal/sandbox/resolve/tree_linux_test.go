@@ -18,6 +18,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -104,21 +105,18 @@ func TestLeasedFileDelaysNothing(t *testing.T) {
 // A directory with mode 0311 cannot be listed, and its files can be opened by name. Root can list every directory, so a thread of
 // root becomes another user.
 func TestGlobOfUnlistedRealDirectory(t *testing.T) {
-	w, err := os.MkdirTemp("/tmp", "resolve-test-") // TMPDIR may be closed to the other user
-	must(t, err)
-	defer os.RemoveAll(w)
-	must(t, os.Chmod(w, 0o755), os.Mkdir(w+"/d", 0o777), os.WriteFile(w+"/d/x.env", nil, 0o666))
+	w := testroot.Dir(t, "/tmp") // TMPDIR may be closed to the other user
+	must(t, os.Mkdir(w+"/d", 0o777), os.WriteFile(w+"/d/x.env", nil, 0o666))
 	if os.Geteuid() == 0 {
 		must(t, os.Chown(w+"/d", 65534, 65534))
 	}
 	must(t, os.Chmod(w+"/d", 0o311))
-	defer os.Chmod(w+"/d", 0o755)
 	s := &protocol.Sandbox{Restricted: true, Cwd: w, Entries: []protocol.SandboxEntry{
 		{Kind: protocol.SandboxRoot, Access: protocol.SandboxRead},
 		{Kind: protocol.SandboxGlob, Path: "**/*.env", Access: protocol.SandboxDeny},
 	}}
 	var p *sandbox.Policy
-	var lists error
+	var lists, err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors"
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/transport"
 )
@@ -79,10 +80,7 @@ const patience = time.Minute
 
 // ownServer returns flags of a user with an own server in a directory of the test. The server ends with the test.
 func ownServer(t *testing.T, version string) (f *Flags, dir string) {
-	runtime, err := os.MkdirTemp("", "troupe") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	runtime := testroot.Dir(t, "") // t.TempDir is too long for a socket
 	f = &Flags{
 		Note:    func(text string) { t.Log(text) },
 		getenv:  environ("XDG_RUNTIME_DIR", runtime, "PATH", os.Getenv("PATH")),
@@ -95,7 +93,6 @@ func ownServer(t *testing.T, version string) (f *Flags, dir string) {
 		if err := f.StopOwn(ctx); err != nil && !errors.Is(err, ErrNoServer) && dirIsOurs(dir) {
 			t.Error(err)
 		}
-		os.RemoveAll(runtime)
 	})
 	return f, dir
 }
