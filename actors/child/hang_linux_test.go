@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -233,6 +234,25 @@ func TestExecHangs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On a busy machine a killed child may need seconds to end. The host waits for the end, and gives up a child that hangs.
+func TestUnbornChildEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &Host{unborn: map[int]struct{}{7: {}}}
+		time.AfterFunc(5*time.Second, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			delete(h.unborn, 7)
+		})
+		if err := h.awaitUnborn(); err != nil {
+			t.Error(err)
+		}
+		h.unborn[8] = struct{}{}
+		if err := h.awaitUnborn(); !errors.Is(err, ErrSurvivors) || !strings.Contains(err.Error(), "pids [8] are killed") {
+			t.Error(err)
+		}
+	})
 }
 
 // If a jail hangs before its program runs, the start fails after its time. Then no placeholder is there. When the killed jail

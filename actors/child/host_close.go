@@ -85,10 +85,10 @@ func (h *Host) awaitLeaving() {
 	}
 }
 
-// awaitUnborn waits for killed children that hang before executing their program.
+// awaitUnborn waits for killed children that have not executed their program, as long as KillTree tries: a filesystem may hang.
 func (h *Host) awaitUnborn() error {
 	var pause backoff
-	for range killTries / 4 {
+	for range killTries {
 		if h.mu.Lock(); len(h.unborn) == 0 {
 			h.mu.Unlock()
 			return nil
