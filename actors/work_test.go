@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -297,38 +296,6 @@ func TestPolicyIsAppliedByTheReader(t *testing.T) {
 	}
 }
 
-// A slow expression holds up the output of its own process, and no request.
-func TestSlowReadyLine(t *testing.T) {
-	const expression, length, asked = `(?:[ab]{0,900})*c`, 4 << 10, 10
-	pattern := &protocol.Ready{Line: expression}
-	if err := pattern.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	p := connect(t, start(t, actors.Config{KillGrace: -1}))
-	p.open("")
-	p.start("slow", fmt.Sprintf(`,"ready":{"line":%q,"timeoutMs":0},"retention":{"bytes":4194304,"onFull":"evict"}`, expression),
-		"sh", "-c", fmt.Sprintf(`echo go; while :; do head -c %d /dev/zero | tr '\0' a; echo; done | dd bs=64k 2>/dev/null`, length))
-	for {
-		if m, _ := p.next(); m.Method == "process/output" && m.Params.Seq > 1 {
-			break // the match has begun
-		}
-	}
-	one := matching(expression, strings.Repeat("a", length))
-	begun := time.Now()
-	for range asked {
-		p.call("process/info", `{"processId":"slow"}`)
-	}
-	if took := time.Since(begun); took > 5*asked*one {
-		t.Errorf("%d requests took %v, and a line takes %v to match", asked, took, one)
-	}
-	p.call("process/terminate", `{"processId":"slow"}`)
-	for {
-		if m, _ := p.next(); m.Method == "process/closed" {
-			break
-		}
-	}
-}
-
 func TestReadyLineIsBounded(t *testing.T) {
 	for expression, want := range map[string]string{
 		`(?:x{1000}|y{1000})z{1000}`:             "is compiled to about",
@@ -341,15 +308,4 @@ func TestReadyLineIsBounded(t *testing.T) {
 			t.Errorf("%.40s: %v, want %q", expression, err, want)
 		}
 	}
-}
-
-// matching returns the shortest time of a match of a line.
-func matching(expression, line string) time.Duration {
-	re, best := regexp.MustCompile(expression), time.Hour
-	for range 3 {
-		begun := time.Now()
-		re.MatchString(line)
-		best = min(best, time.Since(begun))
-	}
-	return best
 }

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,6 +160,25 @@ func message(n int) []byte {
 	return []byte(strings.Repeat(" ", n-len(text)) + text)
 }
 
+// fragments returns the frames of a text message, of 16 MiB each. Without fin more frames follow.
+func fragments(message []byte, fin bool) (frames [][]byte) {
+	opcode := byte(websocket.TextMessage)
+	for part := range slices.Chunk(message, 16*mib) {
+		message = message[len(part):]
+		frames = append(frames, clientFrame(fin && len(message) == 0, opcode, part))
+		opcode = 0
+	}
+	return frames
+}
+
+// sendFrames sends frames that are ready. On a busy machine, masking a large frame may take longer than the 10 s that the server
+// allows between two parts of a message.
+func (c *conn) sendFrames(frames [][]byte) {
+	for _, frame := range frames {
+		c.tcp.Write(frame)
+	}
+}
+
 func TestLargestFrameAndMessage(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -169,14 +189,7 @@ func TestLargestFrameAndMessage(t *testing.T) {
 		t.Errorf("a frame of 16 MiB: %s", jsonText(answer))
 	}
 	other.echo(t)
-	whole := message(64 * mib)
-	for i := range 4 {
-		opcode := byte(0)
-		if i == 0 {
-			opcode = websocket.TextMessage
-		}
-		c.write(i == 3, opcode, whole[i*16*mib:(i+1)*16*mib])
-	}
+	c.sendFrames(fragments(message(64*mib), true))
 	if answer := c.reply("big"); resultOf(answer) == nil {
 		t.Errorf("a message of 64 MiB: %s", jsonText(answer))
 	}
@@ -200,22 +213,13 @@ func TestTooLarge(t *testing.T) {
 			c.tcp.Write(clientFrame(true, websocket.TextMessage, message(16*mib+1))[:100])
 		}, 16 * mib},
 		{"fragment", func(c *conn) {
-			c.write(false, websocket.TextMessage, []byte(" "))
-			c.tcp.Write(clientFrame(true, 0, message(16*mib+1))[:100])
+			c.sendFrames([][]byte{clientFrame(false, websocket.TextMessage, []byte(" ")), clientFrame(true, 0, message(16*mib+1))[:100]})
 		}, 16 * mib},
 		{"frame that claims 2^62 bytes", func(c *conn) {
 			c.tcp.Write([]byte{0x81, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4})
 		}, 16 * mib},
 		{"message", func(c *conn) {
-			part := make([]byte, 16*mib)
-			for i := range 4 {
-				opcode := byte(0)
-				if i == 0 {
-					opcode = websocket.TextMessage
-				}
-				c.write(false, opcode, part)
-			}
-			c.write(true, 0, []byte("x"))
+			c.sendFrames(append(fragments(make([]byte, 64*mib), false), clientFrame(true, 0, []byte("x"))))
 		}, 64 * mib},
 	} {
 		t.Run(test.name, func(t *testing.T) {

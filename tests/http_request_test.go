@@ -17,6 +17,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
 )
 
 // startRemote starts the server that gets the requests of http/request.
@@ -318,6 +321,7 @@ func TestHTTPSlowClient(t *testing.T) {
 	other.echo(t)
 	before := s.rss()
 	w := s.wire(t, nil)
+	speaks(t, func() { w.ws.WriteControl(websocket.PongMessage, nil, time.Time{}) })
 	w.call("http/request", streamed(remote.URL, "slow"))
 	eventually(t, "the server of a stream that nobody reads stops writing", func() bool {
 		n := sent.Load()
@@ -466,6 +470,7 @@ func TestHTTPLargeBodiesTakeTurns(t *testing.T) {
 		w.Write(make([]byte, size))
 	})
 	w := startServer(t, "--allow-http").wire(t, nil)
+	speaks(t, func() { w.ws.WriteControl(websocket.PongMessage, nil, time.Time{}) })
 	due := make(map[int]bool)
 	for i := range 10 {
 		due[w.request("http/request", get(remote.URL, fmt.Sprint(i), nil))] = true

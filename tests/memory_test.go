@@ -61,14 +61,7 @@ func TestMemoryGoesBack(t *testing.T) {
 	s := startServer(t)
 	c := s.session(nil)
 	before := s.rss()
-	whole := message(64 * mib)
-	for i := range 4 {
-		opcode := byte(0)
-		if i == 0 {
-			opcode = websocket.TextMessage
-		}
-		c.write(i == 3, opcode, whole[i*16*mib:(i+1)*16*mib])
-	}
+	c.sendFrames(fragments(message(64*mib), true))
 	c.reply("big")
 	t.Logf("%d MiB before, %d after", before/mib, s.rss()/mib)
 	eventually(t, "the memory to go back", func() bool { return s.rss() < before+48*mib })

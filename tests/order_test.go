@@ -235,12 +235,14 @@ func TestUnaskedPong(t *testing.T) {
 
 // speaks lets a client that reads nothing, or acknowledges nothing, give a sign of life until the test ends: the server gives up a
 // connection from which nothing has come for 30 s. The Pongs are unasked, and acknowledge nothing.
-func (c *conn) speaks(t *testing.T) {
+func (c *conn) speaks(t *testing.T) { speaks(t, func() { c.sendRaw(websocket.PongMessage, nil) }) }
+
+func speaks(t testing.TB, say func()) {
 	stop := make(chan struct{})
 	var speaking sync.WaitGroup
 	speaking.Go(func() {
 		for {
-			c.sendRaw(websocket.PongMessage, nil)
+			say()
 			select {
 			case <-time.After(time.Second):
 			case <-stop:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -226,6 +227,43 @@ func TestReadinessThatCannotBeLookedFor(t *testing.T) {
 		system.Root.Stop(pid)
 		synctest.Wait()
 	})
+}
+
+// A match of a line that does not end holds up the output of its own process, and neither its requests nor its end.
+func TestSlowReadyLine(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+			pid, record, c := fakeProcess(protocol.ProcessStartParams{Ready: &protocol.Ready{Line: "up"}}, spawn)
+			matching, mayEnd := false, make(chan struct{})
+			record.health.pattern = func() *regexp.Regexp {
+				matching = true
+				<-mayEnd
+				return regexp.MustCompile("up")
+			}
+			for _, line := range []string{"up\n", "more\n"} {
+				credit, _ := c.Intake.Take(len(line))
+				c.Intake.Put(protocol.Stdout, []byte(line), nil, credit, 0)
+				synctest.Wait()
+			}
+			if info := infoOf(system, spawn, pid); !matching || info.State != string(protocol.StateRunning) || info.OutputBytes != 3 {
+				t.Errorf("during the match (%v) the process says %+v", matching, info)
+			}
+			if ends {
+				system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessTerminateParams{ProcessID: "p"}}, record.session)
+				synctest.Wait()
+				if info := infoOf(system, spawn, pid); info.State != string(protocol.StateClosed) {
+					t.Errorf("after its end the process says %+v; it has ended: %v", info, c.Exited())
+				}
+			}
+			close(mayEnd)
+			synctest.Wait()
+			if info := infoOf(system, spawn, pid); info.OutputBytes != 8 {
+				t.Errorf("after the match the process says %+v", info)
+			}
+			system.Root.Stop(pid)
+			synctest.Wait()
+		})
+	}
 }
 
 // While the server holds a program back, the program is neither late, nor silent, nor to blame for

@@ -89,7 +89,7 @@ func (l *lone) send(m any) { l.root.RequestWithCustomSender(l.session, m, l.test
 // hear waits for a message of a type.
 func hear[M any](l *lone) (m M) {
 	l.t.Helper()
-	for patience := time.After(10 * time.Second); ; {
+	for patience := time.After(time.Minute); ; {
 		select {
 		case is := <-l.heard:
 			if m, ok := is.(M); ok {

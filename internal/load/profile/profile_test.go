@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -900,20 +899,13 @@ func TestStarved(t *testing.T) {
 func TestExitedAfterClosed(t *testing.T) {
 	s := newFake(t)
 	var exited oracle.Event
-	var later sync.WaitGroup
 	s.change = func(e oracle.Event) []oracle.Event {
 		switch e.Kind {
 		case "exited":
 			exited = e
 			return nil
 		case "closed":
-			s.mu.Lock()
-			follower := s.followers["p0.0"]
-			s.mu.Unlock()
-			later.Go(func() {
-				time.Sleep(20 * time.Millisecond)
-				follower(&exited, time.Now())
-			})
+			return []oracle.Event{e, exited}
 		}
 		return []oracle.Event{e}
 	}
@@ -921,7 +913,6 @@ func TestExitedAfterClosed(t *testing.T) {
 	if err := Run(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
-	later.Wait()
 	kinds := map[oracle.Kind]bool{}
 	for _, f := range task.Rec.Now().Findings {
 		kinds[f.Kind] = true
