@@ -28,7 +28,7 @@ func TestSurvivorsAreTold(t *testing.T) {
 	p.awaitExit()
 	pid := kin(token)[0]
 	if uid := procNumber(t, pid, "Uid:"); uid != 0 {
-		t.Skipf("set-user-ID has no effect in %s: the program has the user %d", dir, uid)
+		needs.Feature(t, fmt.Errorf("set-user-ID has no effect in %s: the program has the user %d", dir, uid))
 	}
 	want := regexp.MustCompile(fmt.Sprintf(`\b%d \(sleep\)`, pid))
 	if code, text := c.callError("process/terminate", obj{"processId": p.id, "tree": true}); code != -32603 || !want.MatchString(text) {

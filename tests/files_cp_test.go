@@ -2,6 +2,7 @@ package tests
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/b6f6fdd7/troupe/internal/needs"
 )
 
 // TestCpOverCuts: troupe cp takes 60 MB to the server and back over connections that are cut, and the copies are the same.
@@ -60,7 +63,7 @@ func TestCopyInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(large, 1<<40); err != nil { // sparse
-		t.Skip("the filesystem has no sparse files of a terabyte:", err)
+		needs.Feature(t, fmt.Errorf("the filesystem has no sparse files of a terabyte: %w", err))
 	}
 	s := startServer(t)
 	for _, c := range []struct {

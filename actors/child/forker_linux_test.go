@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/needs"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,12 +21,7 @@ func startForker(t *testing.T) *forker {
 	}
 	f, err := newForker()
 	t.Cleanup(f.close)
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Error(err)
-		}
-		t.Skip(err)
-	}
+	needs.Feature(t, err)
 	return f
 }
 

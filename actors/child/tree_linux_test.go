@@ -56,13 +56,19 @@ func TestTag(t *testing.T) {
 	}
 }
 
+// needsTags asks for a process without a tag of another server: the test does not run below such a server.
+func needsTags(t *testing.T, own tags) {
+	t.Helper()
+	if own.off {
+		needs.Feature(t, errors.New("RLIMIT_LOCKS has the tag of another server"))
+	}
+}
+
 // A child and all its descendants have the child's tag, under any user. With ContainMarker they have the marker, too.
 func TestTagIsHandedDown(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		h := newHost(t, HostConfig{Subreaper: whole, Containment: ContainMarker})
-		if searchesOf(h).tags.off {
-			t.Skip("RLIMIT_LOCKS is in use")
-		}
+		needsTags(t, searchesOf(h).tags)
 		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $$; exec sleep 1000`)))
 		w.Write([]byte("\n")) // the script waits for this line, so the start is over and the child has its tag
 		given := searchOf(w).given
@@ -89,9 +95,7 @@ func TestTagIsHandedDown(t *testing.T) {
 // A daemon that has changed either limit is found by the other one.
 func TestEitherLimitIsEnough(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainMarker})
-	if searchesOf(h).tags.off {
-		t.Skip("RLIMIT_LOCKS is in use")
-	}
+	needsTags(t, searchesOf(h).tags)
 	for _, lost := range []*carrier{locks, rttime} {
 		w := start(t, h, piped(script(`read line; (setsid env -i /bin/sh -c 'echo $$; read line; exec sleep 1000' &); exec sleep 1000`)))
 		w.Write([]byte("\n"))
@@ -148,9 +152,7 @@ func TestTagsAreApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	tags := newTags(me, true)
-	if tags.off {
-		t.Skip("RLIMIT_LOCKS is in use")
-	}
+	needsTags(t, tags)
 	m, other := tags.next(false), tags.next(false)
 	sleep := exec.Command("sleep", "1000")
 	pid, err := m.fork(func() (int, error) {
@@ -309,9 +311,7 @@ func noDescriptors(t *testing.T) (old unix.Rlimit) {
 // A process in another child's cgroup is not killed for a tag it got by chance.
 func TestCgroupGoesBeforeTag(t *testing.T) {
 	h := newHost(t, HostConfig{Containment: ContainCgroup, Subreaper: true})
-	if searchesOf(h).tags.off {
-		t.Skip("RLIMIT_LOCKS is in use")
-	}
+	needsTags(t, searchesOf(h).tags)
 	a, b := start(t, h, script("exec sleep 1000")), start(t, h, script("exec sleep 1000"))
 	tag := searchOf(b).given.tag
 	if err := unix.Prlimit(a.PID(), unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag.run, Max: tag.server}, nil); err != nil {

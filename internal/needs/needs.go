@@ -34,6 +34,7 @@ const (
 	needNewProc     need = "a new /proc in user namespaces"
 	needLandlock    need = "Landlock"
 	needProcesses   need = "many processes"
+	needKernelLog   need = "the log of the kernel"
 	needProgram     need = "a program"
 	needFeature     need = "a feature of the system"
 )
@@ -41,8 +42,8 @@ const (
 // excused has, for each environment of CI, the needs that it lacks for certain.
 var excused = map[string][]need{
 	"true":      {},
-	"user":      {needRoot, needMount, needFUSE, needCgroup, needController, needDescriptors},
-	"container": {needMount, needFUSE, needCgroup, needController, needDescriptors, needNewProc, needProcesses},
+	"user":      {needRoot, needMount, needFUSE, needCgroup, needController, needDescriptors, needKernelLog},
+	"container": {needMount, needFUSE, needCgroup, needController, needDescriptors, needNewProc, needProcesses, needKernelLog},
 }
 
 // lack ends the test because the machine lacks a need: by a skip, or in CI as a failure.
@@ -74,6 +75,18 @@ func Program(t testing.TB, name string) string {
 	if err != nil {
 		lack(t, needProgram, err.Error())
 	}
+	return path
+}
+
+// KernelLog asks for the right to read the log of the kernel, and returns the path of the file. A read of the file waits for a message.
+func KernelLog(t testing.TB) (path string) {
+	t.Helper()
+	path = "/proc/kmsg"
+	f, err := os.Open(path)
+	if err != nil {
+		lack(t, needKernelLog, err.Error())
+	}
+	f.Close()
 	return path
 }
 
