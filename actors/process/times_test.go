@@ -579,10 +579,10 @@ func TestAheadOfWhatWasMissed(t *testing.T) {
 		{"blocks", "", false, true, block, 20, 16, nil, 45 * time.Second},
 		{"it reads", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
 			system.Root.RequestWithCustomSender(pid, message.Ack{From: 0, To: 1}, owner)
-		}, 100 * time.Millisecond},
+		}, 2 * time.Second},
 		{"it has had it", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
 			system.Root.RequestWithCustomSender(pid, message.Request{Params: protocol.ProcessReadParams{AfterSeq: 1}}, owner)
-		}, 100 * time.Millisecond},
+		}, 2 * time.Second},
 		{"the session ends", "", false, true, line, 300, 128, func(system *actor.ActorSystem, pid, owner *actor.PID, c *fake.Child) {
 			system.Root.RequestWithCustomSender(pid, message.Stop{Reason: message.ReasonClosed, Shutdown: -1}, owner)
 		}, 0},

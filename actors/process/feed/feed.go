@@ -11,13 +11,14 @@ import (
 )
 
 // After a resume, the peer's client reads the missed output. Until then the client buffers at most
-// 256 events or 1 MiB of live output of a process; with more, the client ends the process. After
-// 45 s the client gives up by itself. The client reads and sorts in separate tasks: hence joinTime.
+// 256 events or 1 MiB of live output of a process; with more, the client ends the process. The
+// client gives up by itself 25 s after a cut: hence aheadTime. The client reads and sorts in separate tasks, and nothing that it
+// sends says that it has sorted: hence joinTime.
 const (
 	aheadEvents = 128
 	aheadBytes  = 512 << 10
 	aheadTime   = 45 * time.Second
-	joinTime    = 100 * time.Millisecond // after the client acknowledged the missed output
+	joinTime    = 2 * time.Second // after the client acknowledged the missed output
 )
 
 // Feed is the log of one process and its viewers. K tells viewers apart, and its zero value
