@@ -56,7 +56,7 @@ func (c *connections) Receive(ctx actor.Context) {
 		message.ForgetEnded(ctx)
 		c.mayEnd(ctx)
 	default:
-		c.env.Unexpected(ctx.Self().GetId(), m)
+		c.env.Unexpected(ctx, ctx.Self().GetId(), m)
 	}
 }
 

@@ -24,6 +24,6 @@ func (s *sessions) Receive(ctx actor.Context) {
 	case message.ListSessions:
 		ctx.Respond(message.SessionList{Supervisors: slices.Clone(ctx.Children())}) // the actor changes its own slice with each child
 	default:
-		s.env.Unexpected(ctx.Self().Id, m)
+		s.env.Unexpected(ctx, ctx.Self().Id, m)
 	}
 }

@@ -246,7 +246,7 @@ func (r *root) Receive(ctx actor.Context) {
 		ctx.Send(r.sessions, m)
 		ctx.Send(r.registry, m)
 	default:
-		r.env.Unexpected(ctx.Self().Id, m)
+		r.env.Unexpected(ctx, ctx.Self().Id, m)
 	}
 }
 

@@ -117,7 +117,7 @@ func (c *command) Receive(ctx actor.Context) {
 		ctx.Request(c.process.PID, m)
 
 	default:
-		c.env.Unexpected(ctx.Self().Id, m)
+		c.env.Unexpected(ctx, ctx.Self().Id, m)
 	}
 }
 

@@ -209,7 +209,7 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.ping(c.window.Due())
 
 	default:
-		c.env.Unexpected(ctx.Self().GetId(), m)
+		c.env.Unexpected(ctx, ctx.Self().GetId(), m)
 	}
 }
 

@@ -107,7 +107,7 @@ func (g *group) Receive(ctx actor.Context) {
 		}
 		return
 	default:
-		g.env.Unexpected(g.name, m)
+		g.env.Unexpected(ctx, g.name, m)
 		return
 	}
 	g.env.At(ctx, env.GroupDecided)

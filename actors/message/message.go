@@ -21,6 +21,15 @@ type Answerable interface {
 	Unheard(to *actor.PID) any
 }
 
+// NeedsSender reports whether a message is about its sender or asks for an answer: those that a host sends, and Watch.
+func NeedsSender(m any) bool {
+	switch m.(type) {
+	case Attach, Request, Subscribe, Pull, Ack, Unsubscribe, Watch:
+		return true
+	}
+	return false
+}
+
 // Holder is a message that carries something to be given back: memory, or an open connection.
 type Holder interface {
 	// GiveBack gives back everything that the message carries. The environment of the actors

@@ -117,7 +117,7 @@ func (p *process) Receive(ctx actor.Context) {
 		panic(m)
 	default:
 		if !p.receiveLife(ctx) && !p.receiveHealth(ctx) && !p.receiveViewer(ctx) {
-			p.env.Unexpected(p.name, m)
+			p.env.Unexpected(ctx, p.name, m)
 		}
 	}
 	p.advance(ctx)

@@ -123,7 +123,7 @@ func (r *registry) Receive(ctx actor.Context) {
 	case message.Retire:
 		ctx.Respond(message.Retiring{Retire: m, Again: r.retire(m.For)})
 	default:
-		r.env.Unexpected(ctx.Self().Id, m)
+		r.env.Unexpected(ctx, ctx.Self().Id, m)
 	}
 	r.rest()
 }

@@ -101,7 +101,7 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 			ctx.Stop(ctx.Self())
 		}
 	default:
-		e.Unexpected(ctx.Self().Id, m)
+		e.Unexpected(ctx, ctx.Self().Id, m)
 	}
 }
 

@@ -132,7 +132,7 @@ func (s *session) Receive(ctx actor.Context) {
 
 	case message.BudgetLow: // for the processes
 	default:
-		s.env.Unexpected(s.id, m)
+		s.env.Unexpected(ctx, s.id, m)
 	}
 	s.live(ctx)
 }

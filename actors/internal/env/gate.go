@@ -1,8 +1,12 @@
 package env
 
 import (
+	"fmt"
+	"reflect"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/protocol"
 )
 
 // The gate repairs three habits of protoactor. While a stopping actor waits for its children, it
@@ -58,11 +62,33 @@ func ofSystem(m any) bool {
 }
 
 // Unexpected logs a message that an actor has no case for, under the name of the actor. Messages of
-// protoactor are not logged.
-func (e *Env) Unexpected(name string, m any) {
-	if _, letter := m.(*actor.DeadLetterResponse); !letter && !ofSystem(m) {
-		e.Log.Warn("unexpected message", "actor", name, "message", m)
+// protoactor are not logged. A host that has sent a pointer to a message gets an answer.
+func (e *Env) Unexpected(ctx actor.Context, name string, m any) {
+	if _, letter := m.(*actor.DeadLetterResponse); letter || ofSystem(m) {
+		return
 	}
+	e.Log.Warn("unexpected message", "actor", name, "message", m)
+	v := reflect.ValueOf(m)
+	if ctx.Sender() == nil || v.Kind() != reflect.Pointer || v.IsNil() || !message.NeedsSender(v.Elem().Interface()) {
+		return
+	}
+	err := protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a troupe takes no %T: send the value, not a pointer", m)
+	if a, ok := v.Elem().Interface().(message.Answerable); ok {
+		ctx.Respond(a.Failed(err))
+	} else {
+		ctx.Respond(message.Reply{Err: err})
+	}
+}
+
+// dropped logs and drops a message that counts for its sender and has none.
+func (e *Env) dropped(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
+	if env.Sender != nil || !message.NeedsSender(env.Message) {
+		return false
+	}
+	e.Log.Warn("a message without a sender was dropped: send it with Request, RequestWithCustomSender or RequestFuture, not with Send",
+		"actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", env.Message))
+	e.undelivered(ctx.ActorSystem().Root, ctx.Self(), env.Message, nil)
+	return true
 }
 
 // MessageReceived implements actor.MailboxMiddleware: protoactor calls it for each message taken from

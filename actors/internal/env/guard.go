@@ -61,6 +61,9 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 			if retried {
 				env = &actor.MessageEnvelope{Header: env.Header, Message: retry.message, Sender: env.Sender}
 			}
+			if s.dropped(ctx, env) {
+				return
+			}
 			if !g.admits(ctx, env.Message) {
 				if !retried {
 					s.undelivered(g.root, g.self, env.Message, env.Sender)

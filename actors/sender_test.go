@@ -1,0 +1,94 @@
+package actors_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/protocol"
+)
+
+// lines is a log that a test reads while others write to it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(substring string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), substring)
+}
+
+// A host that sends a message without a sender, or a pointer to a message, ends nothing with it, and learns what was wrong.
+func TestMistakesOfAHost(t *testing.T) {
+	t.Parallel()
+	system, log := newSystem(t), &lines{}
+	troupe, err := actors.Start(system, actors.Config{Log: slog.New(slog.NewTextHandler(log, nil)), KillGrace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer troupe.Kill()
+	root, m := system.Root, make(mailbox, 100)
+	self := root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+	defer root.Stop(self)
+	ask := func(to *actor.PID, message any) actors.Reply {
+		root.RequestWithCustomSender(to, message, self)
+		return take[actors.Reply](t, m)
+	}
+	root.RequestWithCustomSender(troupe.PID(), actors.Attach{Token: 1}, self)
+	session := take[actors.Attached](t, m).Session
+	started := ask(session, actors.Request{Token: 2, Params: protocol.ProcessStartParams{ProcessID: "a", Argv: []string{"sleep", "1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"}}})
+	if started.Err != nil {
+		t.Fatal(started.Err)
+	}
+	process := started.Result.(actors.Started).Process.PID
+	lives := func() {
+		t.Helper()
+		if r := ask(process, actors.Request{Token: 3, Params: actors.DescribeRequest{}}); r.Err != nil || r.Result.(protocol.ProcessInfo).State != string(protocol.StateRunning) {
+			t.Errorf("the process: %+v, %v", r.Result, r.Err)
+		}
+	}
+
+	for _, row := range []struct {
+		to *actor.PID
+		m  any
+	}{
+		{troupe.PID(), actors.Attach{}},
+		{session, actors.Request{Params: actors.SessionInfoRequest{}}},
+		{session, actors.Request{Params: protocol.SessionCloseParams{}}},
+		{process, actors.Request{Params: actors.DescribeRequest{}}},
+		{process, actors.Request{Params: protocol.ProcessTerminateParams{ProcessID: "a"}}},
+		{process, actors.Subscribe{Owner: true}},
+		{process, actors.Pull{Bytes: 1}},
+		{process, actors.Ack{To: 1}},
+		{process, actors.Unsubscribe{}},
+	} {
+		said := fmt.Sprintf("actor=%s message=%T", row.to.Id, row.m)
+		before := log.count(said)
+		root.Send(row.to, row.m)
+		waitFor(t, said, func() bool { return log.count(said) == before+1 })
+	}
+	lives()
+	if log.count("panic") > 0 {
+		t.Errorf("a panic: %s", &log.text)
+	}
+
+	for to, mistake := range map[*actor.PID]any{troupe.PID(): &actors.Attach{}, session: &actors.Request{Token: 9}, process: &actors.Subscribe{}} {
+		if r := ask(to, mistake); r.Err == nil || !strings.Contains(r.Err.Message, "send the value, not a pointer") {
+			t.Errorf("%s answers %T with %+v", to.Id, mistake, r)
+		}
+	}
+	lives()
+}
