@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -398,5 +400,68 @@ func TestCloseIsAnsweredBeforeTheEnd(t *testing.T) {
 		case actors.Evicted:
 			t.Fatal("evicted before the answer")
 		}
+	}
+}
+
+// A host may end a troupe that it has never spawned, and then nothing of the troupe is left.
+func TestKillBeforeTheStart(t *testing.T) {
+	system := newSystem(t)
+	used := func() (goroutines, descriptors int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.NumGoroutine(), len(entries)
+	}
+	goroutines, descriptors := used()
+	for range 10 {
+		props, troupe, err := actors.Props(actors.Config{Log: newLog(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := troupe.Kill(); err != nil {
+			t.Error(err)
+		}
+		if pid := troupe.PID(); pid != nil {
+			t.Errorf("an actor %s", pid.Id)
+		}
+		p := connect(t, troupe)
+		if m, ok := p.next(); ok {
+			t.Errorf("a client got %+v", m)
+		}
+		late := system.Root.Spawn(props)
+		waitFor(t, "the actor spawned too late to stop", func() bool { _, is := system.ProcessRegistry.GetLocal(late.Id); return !is })
+	}
+	waitFor(t, "goroutines and descriptors to be as before", func() bool {
+		g, d := used()
+		return g <= goroutines && d <= descriptors
+	})
+}
+
+// Kill ends the grace of a Shutdown that waits for a program.
+func TestKillDuringShutdown(t *testing.T) {
+	t.Parallel()
+	system := newSystem(t)
+	troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := connect(t, troupe)
+	p.open("")
+	p.start("a", "", "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1; done`)
+	for m, ok := p.next(); ok && len(m.Params.Chunk) == 0; m, ok = p.next() {
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- troupe.Shutdown(context.Background()) }()
+	for m, ok := p.next(); ok && m.Method != "process/closed" && m.Method != "session/evicted"; m, ok = p.next() {
+		if m.Method == "session/expiring" {
+			break
+		}
+	}
+	if err := troupe.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -37,15 +37,16 @@ import (
 // killTime is how long the last processes may take to end after SIGKILL.
 const killTime = 30 * time.Second
 
-// Troupe is a running tree. Any goroutine may call its methods. They wait until the Props of the Troupe
-// were spawned.
+// Troupe is a running tree. Any goroutine may call its methods. PID and Accept wait until the Props of the Troupe
+// were spawned, or until Shutdown or Kill was called.
 type Troupe struct {
 	env     *env.Env
 	log     *loglimit.Handler
-	spawned chan struct{}      // closed by the root when the three actors below it are there
-	started sync.Once          // closes spawned
-	system  *actor.ActorSystem // set before spawned is closed
-	pid     *actor.PID         // of the root; set before spawned is closed
+	spawned chan struct{}      // closed by the root when the three actors below it are there, or by Shutdown if there will be none
+	started sync.Once          // done by the root's first start, or by Shutdown before
+	never   bool               // Shutdown came before the start; set before spawned is closed
+	system  *actor.ActorSystem // set before spawned is closed; nil if never
+	pid     *actor.PID         // of the root; set before spawned is closed; nil if never
 	letters func()             // ends Env.WatchDeadLetters; nil: not begun. Owner: the root.
 
 	drained      chan struct{} // closed by the registry: no session is left
@@ -53,6 +54,8 @@ type Troupe struct {
 	stopped      chan struct{} // closed by the root when it stops
 	stop         sync.Once     // closes stopped
 
+	force    context.CancelFunc // has Shutdown kill what is left
+	forced   context.Context    // done after force
 	shutdown sync.Once
 	down     chan struct{} // closed when Shutdown is done
 	err      error         // of Shutdown; set before down is closed
@@ -83,6 +86,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 		stopped:      make(chan struct{}),
 		down:         make(chan struct{}),
 	}
+	t.forced, t.force = context.WithCancel(context.Background())
 	e := &env.Env{Config: c.WithDefaults()}
 	if _, err := policy.Limits(&e.DefaultLimits, protocol.ProcessLimits{}, e.MaxLimits); err != nil {
 		return nil, nil, fmt.Errorf("default limits: %s", err.Message)
@@ -142,11 +146,12 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 }
 
 func (t *Troupe) send(m any) {
-	<-t.spawned
-	t.system.Root.Send(t.pid, m)
+	if <-t.spawned; !t.never {
+		t.system.Root.Send(t.pid, m)
+	}
 }
 
-// PID returns the actor that takes Attach.
+// PID returns the actor that takes Attach. It is nil if Shutdown or Kill was called before the Props were spawned.
 func (t *Troupe) PID() *actor.PID {
 	<-t.spawned
 	return t.pid
@@ -176,18 +181,28 @@ func (t *Troupe) Accept(conn message.Conn) {
 // SIGKILL after Config.KillGrace. Then connections are closed, each when everything for its client was
 // written, and then the tree of actors is stopped. When ctx is done, Shutdown kills the rest at once.
 // The error names processes that could not be ended. Later calls wait for the first call, and
-// return its error.
+// return its error. If the Props were never spawned, Shutdown frees what they hold, and they must not be spawned later.
 func (t *Troupe) Shutdown(ctx context.Context) error {
 	t.shutdown.Do(func() {
 		defer close(t.down)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(t.forced, cancel)()
+		t.started.Do(func() {
+			t.never = true
+			close(t.spawned)
+			t.stop.Do(func() { close(t.stopped) })
+		})
 		<-t.spawned
-		t.system.Root.Send(t.pid, message.DrainAll{})
-		t.await(ctx, t.drained)
-		t.system.Root.Send(t.pid, message.DisconnectAll{})
-		t.await(ctx, t.disconnected)
-		stopErr := t.system.Root.StopFuture(t.pid).Wait()
-		if stopErr != nil {
-			stopErr = fmt.Errorf("stop %s: %w", t.pid.Id, stopErr)
+		var stopErr error
+		if !t.never {
+			t.system.Root.Send(t.pid, message.DrainAll{})
+			t.await(ctx, t.drained)
+			t.system.Root.Send(t.pid, message.DisconnectAll{})
+			t.await(ctx, t.disconnected)
+			if stopErr = t.system.Root.StopFuture(t.pid).Wait(); stopErr != nil {
+				stopErr = fmt.Errorf("stop %s: %w", t.pid.Id, stopErr)
+			}
 		}
 		// Processes that are left when the actors have stopped are killed, even if ctx is done.
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
@@ -208,11 +223,10 @@ func (t *Troupe) await(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// Kill is Shutdown without grace: all processes get SIGKILL.
+// Kill is Shutdown without grace: all processes get SIGKILL. During a Shutdown, Kill ends its grace.
 func (t *Troupe) Kill() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return t.Shutdown(ctx)
+	t.force()
+	return t.Shutdown(t.forced)
 }
 
 // root is the top of the tree. It has no logic: it spawns three actors, and passes messages to them.
@@ -274,4 +288,7 @@ func (r *root) start(ctx actor.Context) {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)
 	})
+	if r.never {
+		ctx.Stop(troupe)
+	}
 }
