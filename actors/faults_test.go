@@ -235,6 +235,9 @@ func (r *resumer) take() bool {
 	if m.Params.Seq != p.seq+1 && (!mayMiss || m.Params.Seq <= p.seq) || p.closed {
 		r.t.Errorf("%s %s: %s seq %d after %d, closed %t", r.role, m.Params.ProcessID, m.Method, m.Params.Seq, p.seq, p.closed)
 	}
+	if m.Method == protocol.NotifyRestarted && !p.exited && m.Params.Seq == p.seq+1 {
+		r.t.Errorf("%s %s: a run begins, and the last one has not exited", r.role, m.Params.ProcessID)
+	}
 	p.seq = m.Params.Seq
 	if m.Method == protocol.NotifyExited && p.exited {
 		r.t.Errorf("%s %s: a run has exited twice", r.role, m.Params.ProcessID)

@@ -524,6 +524,10 @@ var mutants = []mutant{
 	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},
 	{file: "actors/outlog/outlog.go", old: `it.Spooled != nil && it.Stream == s && it.Seq > l.seen &&`, new: `it.Spooled != nil && it.Stream == s &&`, breaks: "output on disk that was read does not grow"},
 	{file: "actors/command/command.go", old: `p := message.Parcel{To: c.outcome.Last(), AckEvery`, new: `p := message.Parcel{To: 1, AckEvery`, breaks: "what a client acknowledges makes room for more output of a command", in: "tests", run: "^TestCommandFlood$"},
+	{file: "client/filewrite.go", old: `	for _, b := range w.blocks {
+		w.send(b)
+	}
+`, new: ``, breaks: "an upload sends the blocks without an answer again after a cut", in: "tests", run: "^TestCpOverCuts$"},
 	{file: "actors/files/watch_linux.go", old: `			w.dirty = true
 `, new: ``, breaks: "a watch misses no event while it looks", in: "tests", run: "^TestWatchMissingRaces$"},
 	{file: "actors/files/watch_linux.go", old: `		if wd == last {
@@ -541,11 +545,18 @@ var mutants = []mutant{
 `, breaks: "a watch that begins holds its directory beside one that ends", run: "^TestWatchesShare$"},
 	{file: "client/link.go", old: `int(a.n - b.n)`, new: `int(b.n - a.n)`, breaks: "stdin that is sent again after a cut has its order", in: "tests", run: "^TestIOCopyOverCuts$"},
 	{file: "protocol/value.go", old: `decodeFree, bounded: true}`, new: `decodeFree}`, breaks: "the memory of a decoded message is bounded", in: "actors/connection", run: "^TestMessagesDoNotGrowInMemory$", slow: true},
+	{file: "protocol/strict.go", old: `for i := hash & mask; ; i`, new: `for i := hash & mask & 0xff; ; i`, breaks: "the names of an object are compared in linear time", in: "actors", run: "^TestWorkIsLinearInAMessage$"},
 	{file: "actors/internal/quota/quota.go", old: `	if p.left {
 		return
 	}
 `, new: ``, breaks: "a place is left once", in: "actors", run: "^TestPlacesOfTenants$"},
 	{file: "actors/process/health.go", old: `(time.Since(h.heard) - heldBack)`, new: `(time.Since(h.heard) - 0*heldBack)`, breaks: "a program whose output is held back is not silent", run: "^TestHeldBackDoesNotCount$"},
+	{file: "actors/process/life.go", old: `		p.life.Done()
+		p.env.At(ctx, env.RestartLogged)`, new: `		p.env.At(ctx, env.RestartLogged)
+		p.life.Done()`, breaks: "a restart is logged once if the actor fails then", in: "actors", run: "^TestFaultsEverywhere$/^clean$|^TestFaultsEverywhere$/process/at_restarted_is", slow: true},
+	{file: "actors/process/life.go", old: `		p.life.Done()
+		p.env.At(ctx, env.ExitLogged)`, new: `		p.env.At(ctx, env.ExitLogged)
+		p.life.Done()`, breaks: "the exit of a run is logged once if the actor fails then", in: "actors", run: "^TestFaults$/^clean$|^TestFaults$/process/at_exited_is"},
 	{file: "actors/process/end.go", old: `		if err != nil {
 			p.reply(ctx, r, nil,`, new: `		if false {
 			p.reply(ctx, r, nil,`, breaks: "the answer to process/terminate tells the survivors", in: "tests", run: "^TestSurvivorsAreTold$", slow: true},
@@ -555,6 +566,8 @@ var mutants = []mutant{
 	{file: "actors/files/watch_linux.go", old: `	if r.in == nil {
 `, new: `	if true {
 `, breaks: "the watches of all connections share an instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
+	{file: "actors/files/watch_linux.go", old: `		go r.close(w.in)
+`, new: ``, breaks: "the last watch closes the instance of inotify", in: "tests", run: "^TestWatchMissingEnds$"},
 	{file: "actors/connection/writer.go", old: `protocol.KindTooLarge, protocol.CodeInvalidRequest, "the answer has`, new: `protocol.KindTooLarge, protocol.CodeInternal, "the answer has`, breaks: "an answer too large for a frame is an error of the request", in: "tests", run: "^TestAnswerOverTheFrame$"},
 	{file: "transport/lobby.go", old: `	if l.n >= l.max {
 `, new: `	if false {
@@ -588,6 +601,9 @@ var mutants = []mutant{
 		return fmt.Errorf("mount %s at /tmp: %w", v.Tmp, err)
 	}
 `, new: ``, breaks: "a confined program has a /tmp of its own"},
+	{file: "internal/testroot/confine_linux.go", old: `	if v.Locked {
+`, new: `	if false {
+`, breaks: "no program of a fuzzed server leaves its view", in: "tests", run: "^TestUntouched$", slow: true},
 	{file: "internal/needs/namespaces_linux.go", old: `	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) > 0 {`, new: `	out, err := cmd.CombinedOutput()
 	if err = nil; len(out) > 0 && err != nil {`, breaks: "a probe finds missing namespaces"},
