@@ -546,6 +546,9 @@ var mutants = []mutant{
 	{file: "client/link.go", old: `int(a.n - b.n)`, new: `int(b.n - a.n)`, breaks: "stdin that is sent again after a cut has its order", in: "tests", run: "^TestIOCopyOverCuts$"},
 	{file: "protocol/value.go", old: `decodeFree, bounded: true}`, new: `decodeFree}`, breaks: "the memory of a decoded message is bounded", in: "actors/connection", run: "^TestMessagesDoNotGrowInMemory$", slow: true},
 	{file: "protocol/strict.go", old: `for i := hash & mask; ; i`, new: `for i := hash & mask & 0xff; ; i`, breaks: "the names of an object are compared in linear time", in: "actors", run: "^TestWorkIsLinearInAMessage$"},
+	{file: "actors/retire.go", old: `	if r.asks {
+`, new: `	if false {
+`, breaks: "a connection waits while a troupe asks whether it may retire", run: "^TestNobodyOfManyIsLostAsTheTroupeRetires$", slow: true},
 	{file: "actors/internal/quota/quota.go", old: `	if p.left {
 		return
 	}
