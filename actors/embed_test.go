@@ -453,15 +453,54 @@ func TestKillDuringShutdown(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- troupe.Shutdown(context.Background()) }()
-	for m, ok := p.next(); ok && m.Method != "process/closed" && m.Method != "session/evicted"; m, ok = p.next() {
-		if m.Method == "session/expiring" {
-			break
-		}
+	for m, ok := p.next(); ok && m.Method != "session/expiring"; m, ok = p.next() {
 	}
 	if err := troupe.Kill(); err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// An owner hears of the end of its session once, however the session ends.
+func TestEvictedOnce(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*actors.Troupe, func(any)){
+		"shutdown": func(troupe *actors.Troupe, _ func(any)) { troupe.Shutdown(context.Background()) },
+		"close":    func(_ *actors.Troupe, ask func(any)) { ask(protocol.SessionCloseParams{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			system := newSystem(t)
+			troupe, err := actors.Start(system, actors.Config{Log: newLog(t), KillGrace: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := make(mailbox, 100)
+			self := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return m }))
+			system.Root.RequestWithCustomSender(troupe.PID(), actors.Attach{}, self)
+			session := take[actors.Attached](t, m).Session
+			ask := func(params any) { system.Root.RequestWithCustomSender(session, actors.Request{Params: params}, self) }
+			for _, id := range []string{"a", "b"} {
+				ask(protocol.ProcessStartParams{ProcessID: id, Argv: []string{"sleep", "1000"}, Cwd: "file:///", Env: map[string]string{"PATH": "/usr/bin:/bin"}})
+				if r := take[actors.Reply](t, m); r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+			end(troupe, ask)
+			take[actors.Evicted](t, m)
+			if err := troupe.Shutdown(context.Background()); err != nil { // the last message of the session is sent
+				t.Error(err)
+			}
+			if err := system.Root.PoisonFuture(self).Wait(); err != nil { // and has come
+				t.Error(err)
+			}
+			for len(m) > 0 {
+				if again, is := (<-m).(actors.Evicted); is {
+					t.Errorf("once more: %+v", again)
+				}
+			}
+		})
 	}
 }

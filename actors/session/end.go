@@ -119,7 +119,9 @@ func (s *session) mayEnd(ctx actor.Context) {
 	var left *protocol.Error
 	if len(s.left) > 0 {
 		err := errors.Join(s.left...)
-		s.env.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
+		if !s.over {
+			s.env.Log.Error("session ended, and not all of its programs were seen gone", "session", s.id, "name", s.name, "reason", reason, "err", err)
+		}
 		left = protocol.Errorf(protocol.KindSurvivors, protocol.CodeInternal, "the session has ended, and not all of its programs were seen gone: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, g := range s.groups {
@@ -128,6 +130,11 @@ func (s *session) mayEnd(ctx actor.Context) {
 	for _, r := range s.closers {
 		ctx.Send(r.Sender, replyOf(r.Token, left))
 	}
+	s.closers = nil
+	if s.over {
+		return // what came later has its answer
+	}
 	s.tellAttached(ctx, message.Evicted{Reason: reason})
 	ctx.Poison(ctx.Self()) // not Stop: every Attach that is queued gets its answer first
+	s.over = true
 }

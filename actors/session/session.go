@@ -52,6 +52,7 @@ type sessionRecord struct {
 	shells    shellstate.Cache
 	groups    map[string]*ensemble // by the client's id
 	groupIDs  map[string]string    // the client's id of each of groups, by actor name
+	over      bool                 // all were told of the end, and the actor stops once its queue is empty
 	left      []error              // names programs of ended processes, not seen gone; maxLeft at most
 	answers   repeat.Answers       // for clients who repeat a request after a cut
 	closers   []request            // session/close without an answer
