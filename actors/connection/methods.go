@@ -230,7 +230,7 @@ func (decode decoder[P]) any(c protocol.Codec, payload []byte) (any, *protocol.E
 // process, the answer is unknown; nil: an error.
 func ofProcess[P protocol.AboutProcess](unknown any) handler {
 	return handles(params, func(c *connection, ctx actor.Context, in inbound, p P) {
-		c.askProcess(ctx, in, pending{process: p.Process(), unknown: unknown})
+		c.askProcess(ctx, in, pending{process: p.Process()}, unknown)
 	})
 }
 

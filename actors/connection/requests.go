@@ -17,7 +17,6 @@ type pending struct {
 	weight  int
 	process string   // process id; may be ""
 	about   bool     // a process: process counts
-	unknown any      // the answer if there is no such process; nil: an error
 	starts  []string // process/start, group/start: the ids of the new processes
 	read    *protocol.ProcessReadParams
 	lists   any             // in connection.lists: the params
@@ -135,22 +134,26 @@ func (c *connection) startProcess(ctx actor.Context, in inbound, p protocol.Proc
 }
 
 func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.ProcessReadParams) {
-	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p})
+	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
 }
 
 // askProcess passes on a request about a process. While the start of the process is unanswered, the
-// request waits for that answer. The session knows processes that the connection does not know yet.
-func (c *connection) askProcess(ctx actor.Context, in inbound, p pending) {
+// request waits for that answer. If there is no such process, the answer is unknown; nil: an error.
+func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknown any) {
 	if held, ok := c.starting[p.process]; ok {
 		c.starting[p.process] = append(held, in) // bounded by the admission
 		return
 	}
-	p.about = true
 	if s := c.streams[p.process]; s != nil {
+		p.about = true
 		c.ask(ctx, s.ref.PID, in, p)
-	} else {
-		c.ask(ctx, c.session, in, p)
+		return
 	}
+	if unknown == nil {
+		c.fail(in, wireerr.UnknownProcess(p.process))
+		return
+	}
+	c.respond(in, unknown)
 }
 
 // startAll asks the session for processes. Later requests about these processes wait for the answer.
@@ -187,9 +190,6 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 	delete(c.pending, m.Token)
 	if p.server {
 		c.finished++
-	}
-	if p.unknown != nil && m.Err != nil && m.Err.Kind() == protocol.KindUnknownProcess {
-		m.Result, m.Err = p.unknown, nil
 	}
 	if p.begins() && m.Err != nil {
 		c.commands.forget(p.command) // before the answer: the name is free again

@@ -7,7 +7,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
-	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process"
 	"github.com/b6f6fdd7/troupe/actors/session/members"
@@ -54,27 +53,6 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 	m.Token, m.Asked = params.StartToken, []request{r}
 	s.processes.Add(m)
 	s.ask(ctx, m)
-}
-
-// askProcess handles a request about a process that the sender does not know: the process is being started for somebody else,
-// or the start was sent on an earlier connection, or there is no such process. A process that is being started answers once it can.
-func (s *session) askProcess(ctx actor.Context, m message.Request, id string) {
-	p := s.processes.Get(id)
-	switch {
-	case p == nil:
-		ctx.Respond(m.Failed(wireerr.UnknownProcess(id)))
-	case p.PID == nil:
-		p.Held = append(p.Held, members.Held{Sender: ctx.Sender(), Request: m}) // bounded by the admission of each connection
-	default:
-		ctx.RequestWithCustomSender(p.PID, m, ctx.Sender())
-	}
-}
-
-// notStarted answers the requests that waited for the start of a process.
-func notStarted(ctx actor.Context, p *members.Process) {
-	for _, h := range p.Held {
-		ctx.Send(h.Sender, h.Request.Failed(wireerr.UnknownProcess(p.ID)))
-	}
 }
 
 // mayStart refuses n more processes if the session is closing, or would have too many.
@@ -138,7 +116,6 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		for _, r := range p.Asked {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: m.Err})
 		}
-		notStarted(ctx, p)
 		s.env.At(ctx, env.StartTold)
 		s.notAnnounced(ctx, p)
 		s.processes.Forget(p)
@@ -160,10 +137,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		}
 	}
 	s.env.At(ctx, env.StartTold)
-	for _, h := range p.Held { // after whoever asks knows the process
-		ctx.RequestWithCustomSender(m.Ref.PID, h.Request, h.Sender)
-	}
-	p.PID, p.Asked, p.Held = m.Ref.PID, nil, nil
+	p.PID, p.Asked = m.Ref.PID, nil
 	if p.Group != "" {
 		s.announced(ctx, m.ID, p.Group)
 	}
@@ -195,7 +169,6 @@ func (s *session) processGone(ctx actor.Context, name string) {
 		for _, r := range p.Asked {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: protocol.Errorf(protocol.KindEnded, protocol.CodeInternal, "process %s ended before it had started: %s", p.ID, reason)})
 		}
-		notStarted(ctx, p)
 		removed := message.ProcessRemoved{ID: p.ID, Reason: reason, Last: p.Ended.Last, Acked: p.Ended.Acked, Closed: p.Ended.Closed}
 		// A removal is remembered as long as a closed process is kept.
 		s.processes.Remember(time.Now(), max(s.env.ClosedRetention, 0), removed)

@@ -367,8 +367,6 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 	case protocol.SessionCloseParams:
 		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
-	case protocol.AboutProcess:
-		s.askProcess(ctx, m, params.Process())
 	default:
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a session does not answer %T", m.Params)))
 	}

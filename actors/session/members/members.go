@@ -19,12 +19,6 @@ type Request struct {
 	Token  uint64
 }
 
-// Held is a request about a process that is being started: the process answers.
-type Held struct {
-	Sender  *actor.PID
-	Request message.Request
-}
-
 // Process is a process of the session, from its start until its actor has stopped or it retires.
 type Process struct {
 	ID, Name string                // the client's id, and the name of its actor
@@ -33,7 +27,6 @@ type Process struct {
 	PID      *actor.PID            // nil while it is being started
 	Result   protocol.ProcessStartResult
 	Asked    []Request // who waits for the start; empty once PID is set
-	Held     []Held    // what the process is asked once PID is set; then empty
 	Ended    message.ProcessEnded
 	Group    string // name of the actor of its group; "": none
 	Closed   bool   // no program of it runs; set by Table.Close
