@@ -37,7 +37,7 @@ import (
 // killTime is how long the last processes may take to end after SIGKILL.
 const killTime = 30 * time.Second
 
-// Troupe is a running tree. Any goroutine may call its methods. PID and Accept wait until the Props of the Troupe
+// Troupe is a running tree. Any goroutine may call its methods. PID, Accept and RetireWhenIdle wait until the Props of the Troupe
 // were spawned, or until Shutdown or Kill was called.
 type Troupe struct {
 	env     *env.Env

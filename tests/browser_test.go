@@ -89,7 +89,8 @@ func (s *site) visit(t *testing.T, name string, attempts ...attempt) []string {
 		"--disable-background-networking", "--user-data-dir="+t.TempDir(), "--host-resolver-rules=MAP *.example 127.0.0.1",
 		"--remote-debugging-pipe", // else --headless ends before the page has reported
 		s.origin(name)+"/page")
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // where chromium leaves a directory
+	dir := t.TempDir() // where chromium leaves directories
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var log strings.Builder
 	cmd.Stderr = &log

@@ -63,7 +63,8 @@ func startBrowser(t *testing.T) *browser {
 	start := func(namespaces uintptr) (*exec.Cmd, error) {
 		cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 			"--disable-background-networking", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
-		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // where chromium leaves a directory
+		dir := t.TempDir() // where chromium leaves directories
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
 		cmd.ExtraFiles = []*os.File{read, write}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: namespaces}
 		if namespaces&syscall.CLONE_NEWUSER != 0 {

@@ -21,7 +21,7 @@ type Answerable interface {
 	Unheard(to *actor.PID) any
 }
 
-// NeedsSender reports whether a message is about its sender or asks for an answer: those that a host sends, and Watch.
+// NeedsSender reports whether the receiver of a message needs to know the sender. Hosts send these messages; actors send Watch, too.
 func NeedsSender(m any) bool {
 	switch m.(type) {
 	case Attach, Request, Subscribe, Pull, Ack, Unsubscribe, Watch:

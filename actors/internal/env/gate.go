@@ -73,10 +73,12 @@ func (e *Env) Unexpected(ctx actor.Context, name string, m any) {
 		return
 	}
 	err := protocol.Errorf(protocol.KindInternal, protocol.CodeInternal, "a troupe takes no %T: send the value, not a pointer", m)
+	var answer any = message.Reply{Err: err}
 	if a, ok := v.Elem().Interface().(message.Answerable); ok {
-		ctx.Respond(a.Failed(err))
-	} else {
-		ctx.Respond(message.Reply{Err: err})
+		answer = a.Failed(err)
+	}
+	if answer != nil {
+		ctx.Respond(answer)
 	}
 }
 
