@@ -153,7 +153,7 @@ func (s *suite) again(r redTest) (green bool, outputs []string) {
 		fmt.Fprintf(s.out, "%s is red and runs again\n", r)
 		results := newResults()
 		err := s.test(args, func(e event) { results.add(e) })
-		outputs = append(outputs, results.output(r))
+		outputs = append(outputs, results.output(r.name))
 		if err == nil && results.green(r) {
 			return true, outputs
 		}

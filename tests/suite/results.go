@@ -41,7 +41,7 @@ func (n name) top() name {
 type result struct {
 	action  string // pass, fail or skip; "": begun, and not ended
 	elapsed time.Duration
-	output  strings.Builder // of a test: with the output of its subtests
+	output  strings.Builder // of a test: without its subtests; of a package: with all of its tests
 	reason  string          // of a skip
 }
 
@@ -77,7 +77,7 @@ func (r *results) add(e event) string {
 	switch e.Action {
 	case "output":
 		if e.Test != "" {
-			r.get(n.top()).output.WriteString(e.Output)
+			got.output.WriteString(e.Output)
 			got.reason = reasonOf(got.reason, e.Output)
 		}
 		r.get(name{e.Package, ""}).output.WriteString(e.Output)
@@ -88,7 +88,7 @@ func (r *results) add(e event) string {
 		case e.Test == "":
 			return fmt.Sprintf("%-4s %7.1f s  %s\n", e.Action, e.Elapsed, e.Package)
 		case e.Action == "fail" && n == n.top():
-			return fmt.Sprintf("%s%-4s %7.1f s  %s\n", last(got.output.String(), 16<<10), e.Action, e.Elapsed, n)
+			return fmt.Sprintf("%s%-4s %7.1f s  %s\n", last(r.output(n), 16<<10), e.Action, e.Elapsed, n)
 		}
 	}
 	return ""
@@ -126,7 +126,7 @@ func (r *results) red() (red []redTest) {
 			}
 			switch test.action {
 			case "fail":
-				tests = append(tests, redTest{m, test.output.String()})
+				tests = append(tests, redTest{m, r.output(m)})
 			case "":
 				whole = true
 			}
@@ -146,7 +146,21 @@ func (r *results) green(t redTest) bool {
 	return r.of[t.name] != nil && r.of[t.name].action == "pass" && r.get(name{t.pkg, ""}).action == "pass"
 }
 
-func (r *results) output(t redTest) string { return r.get(t.name).output.String() }
+// output returns what a test has said, and before that what each of its subtests has said that is not green.
+func (r *results) output(n name) string {
+	var red []string
+	for m, got := range r.of {
+		if m.pkg == n.pkg && strings.HasPrefix(m.test, n.test+"/") && n.test != "" && got.action != "pass" && got.action != "skip" {
+			red = append(red, m.test)
+		}
+	}
+	slices.Sort(red)
+	var text strings.Builder
+	for _, test := range red {
+		text.WriteString(last(r.of[name{n.pkg, test}].output.String(), 4<<10))
+	}
+	return text.String() + r.get(n).output.String()
+}
 
 // counts counts the tests that passed, and the tests and subtests that were skipped.
 func (r *results) counts() (passed, skipped int) {

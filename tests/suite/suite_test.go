@@ -69,6 +69,10 @@ func TestRun(t *testing.T) {
 		{name: "red each time", runs: [][]event{fail("1"), fail("2"), fail("3")},
 			args: []string{"-count=1 -run=^TestA$ p", "-count=1 -run=^TestA$ p"},
 			want: []string{"== TestA of p is red each time\n", "tests: 1 passed, 1 failed, 0 skipped\n"}},
+		{name: "of a red test only the red subtests are shown", runs: [][]event{
+			slices.Concat(of("p", "TestA/red", "fail", "fault"), of("p", "TestA/green", "pass", "noise"), of("p", "TestA", "fail", "end"), []event{end("p", "fail")}), pass}, green: true,
+			args: []string{"-count=1 -run=^TestA$ p"},
+			want: []string{"-- run 1\n    x_test.go:7: fault\n    x_test.go:7: end\n-- run 2\n"}},
 		{name: "too many", runs: [][]event{many}, want: []string{"none is repeated", "tests: 0 passed, 6 failed, 0 skipped\n"}},
 		{name: "a test that is not there when repeated is not green", runs: [][]event{fail(""), {end("p", "pass")}, {end("p", "pass")}},
 			args: []string{"-count=1 -run=^TestA$ p", "-count=1 -run=^TestA$ p"}, want: []string{"red each time"}},
