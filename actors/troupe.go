@@ -44,9 +44,8 @@ type Troupe struct {
 	log     *loglimit.Handler
 	spawned chan struct{}      // closed by the root when the three actors below it are there, or by Shutdown if there will be none
 	started sync.Once          // done by the root's first start, or by Shutdown before
-	never   bool               // Shutdown came before the start; set before spawned is closed
-	system  *actor.ActorSystem // set before spawned is closed; nil if never
-	pid     *actor.PID         // of the root; set before spawned is closed; nil if never
+	system  *actor.ActorSystem // set before spawned is closed; nil: Shutdown came before the start
+	pid     *actor.PID         // of the root; set before spawned is closed; nil: as system
 	letters func()             // ends Env.WatchDeadLetters; nil: not begun. Owner: the root.
 
 	drained      chan struct{} // closed by the registry: no session is left
@@ -146,7 +145,7 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 }
 
 func (t *Troupe) send(m any) {
-	if <-t.spawned; !t.never {
+	if <-t.spawned; t.pid != nil {
 		t.system.Root.Send(t.pid, m)
 	}
 }
@@ -189,13 +188,12 @@ func (t *Troupe) Shutdown(ctx context.Context) error {
 		defer cancel()
 		defer context.AfterFunc(t.forced, cancel)()
 		t.started.Do(func() {
-			t.never = true
 			close(t.spawned)
 			t.stop.Do(func() { close(t.stopped) })
 		})
 		<-t.spawned
 		var stopErr error
-		if !t.never {
+		if t.pid != nil {
 			t.system.Root.Send(t.pid, message.DrainAll{})
 			t.await(ctx, t.drained)
 			t.system.Root.Send(t.pid, message.DisconnectAll{})
@@ -288,7 +286,7 @@ func (r *root) start(ctx actor.Context) {
 		r.system, r.pid = ctx.ActorSystem(), troupe
 		close(r.spawned)
 	})
-	if r.never {
+	if r.pid == nil {
 		ctx.Stop(troupe)
 	}
 }

@@ -82,7 +82,7 @@ func (e *Env) Unexpected(ctx actor.Context, name string, m any) {
 	}
 }
 
-// dropped logs and drops a message that counts for its sender and has none.
+// dropped reports whether a message needs a sender and has none. The caller drops such a message, which dropped has logged.
 func (e *Env) dropped(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
 	if env.Sender != nil || !message.NeedsSender(env.Message) {
 		return false
