@@ -1253,7 +1253,7 @@ func TestDescriptorLimit(t *testing.T) {
 		t.Errorf("%d of %d files open: the reserve of %d is used", n, low, fdReserve)
 	}
 	// Other code has used the reserve, too.
-	open := openFiles(t) - 1
+	open, before := openFiles(t)-1, filesBesideProc(t)
 	for left := range 4 {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(open + left), Max: hard}); err != nil {
 			t.Fatal(err)
@@ -1266,12 +1266,27 @@ func TestDescriptorLimit(t *testing.T) {
 			}
 		}
 	}
-	// Who looks at processes meanwhile, such as a census, has files open for a moment, also when the test has counted them.
-	for deadline := time.Now().Add(time.Minute); openFiles(t)-1 > open; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(filesBesideProc(t), before); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d files are open after starts that were refused, %d before", openFiles(t)-1, open)
+			t.Fatalf("after starts that were refused these files are open: %q, before: %q", filesBesideProc(t), before)
 		}
 	}
+}
+
+// filesBesideProc returns the descriptors of this process with their files. Files in /proc are left out: a census opens them for a moment.
+func filesBesideProc(t *testing.T) (files []string) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		to, err := os.Readlink("/proc/self/fd/" + fd.Name())
+		if err == nil && to != "/proc" && !strings.HasPrefix(to, "/proc/") {
+			files = append(files, fd.Name()+" "+to)
+		}
+	}
+	return files
 }
 
 // A single panic in a loop loses no byte. A repeated panic ends the stream.
