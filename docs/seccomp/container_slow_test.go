@@ -3,9 +3,8 @@
 package seccomp
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/needs"
+	"github.com/b6f6fdd7/troupe/protocol"
+	"github.com/b6f6fdd7/troupe/transport"
 )
 
 // TestContainers starts a server in containers, and a program in a sandbox of the server. With Docker's profile the start is
@@ -58,116 +60,60 @@ func TestContainers(t *testing.T) {
 				"--ulimit", fmt.Sprintf("nofile=%d:%[1]d", files.Max), "--ulimit", "nproc=1024:1024",
 				"--security-opt", "seccomp=" + c.profile, "--volume", troupe + ":/troupe:ro"}
 			args = append(append(args, c.options...), "--rootfs", "/:O", "/troupe", "serve", "--listen", "stdio", "--framing", "lines")
-			s := serve(t, exec.Command(podman, args...))
-			s.call("initialize", `{"clientName":"tests"}`)
-			info := s.call("server/info", `{}`).Result.Sandbox
-			started := s.call("process/start", `{"processId":"p","argv":["/bin/true"],"cwd":"file:///","env":{},"tty":false,"arg0":null,
-				"sandbox":{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[
-				{"access":"read","path":{"type":"special","value":{"kind":"root"}}}]}},
-				"cwd":"file:///","workspaceRoots":["file:///"],"windowsSandboxLevel":"disabled"}}`)
-			if c.refusal != "" {
-				if why := started.Error.Message; !strings.Contains(why, c.refusal) || !strings.Contains(info.Why, c.refusal) || info.Level != "" {
-					t.Errorf("process/start: %q; server/info: %+v; want refusals that name %s", why, info, c.refusal)
-				}
-				return
-			}
-			if started.Error.Message != "" || info.Level != "oldProc" || info.Why != "" {
-				t.Fatalf("process/start: %q; server/info: %+v; want the level oldProc", started.Error.Message, info)
-			}
-			if exited := s.await("process/exited"); exited.Params.ExitCode != 0 {
-				t.Errorf("the program exited with %d", exited.Params.ExitCode)
-			}
-			if level := s.call("process/info", `{"processId":"p"}`).Result.SandboxLevel; level != "oldProc" {
-				t.Errorf("process/info: level %q, want oldProc", level)
-			}
+			checkSandbox(t, exec.Command(podman, args...), c.refusal)
 		})
 	}
 }
 
-// server is a server that reads and writes lines of JSON.
-type server struct {
-	t     *testing.T
-	in    io.Writer
-	out   *json.Decoder
-	calls int
-}
-
-type message struct {
-	ID     int
-	Method string
-	Params struct{ ExitCode int }
-	Result struct {
-		SandboxLevel string
-		Sandbox      sandboxInfo
-	}
-	Error struct{ Message string }
-}
-
-// sandboxInfo is the sandbox of server/info. In process/info, sandbox is a text.
-type sandboxInfo struct{ Level, Why string }
-
-func (s *sandboxInfo) UnmarshalJSON(text []byte) error {
-	type members sandboxInfo
-	if text[0] == '"' {
-		return nil
-	}
-	return json.Unmarshal(text, (*members)(s))
-}
-
-// serve starts a server, which ends with the test.
-func serve(t *testing.T, cmd *exec.Cmd) *server {
+// checkSandbox runs a program in a sandbox of a server, which speaks over its stdin and stdout. With a refusal, the start must fail and name it.
+func checkSandbox(t *testing.T, server *exec.Cmd, refusal string) {
 	t.Helper()
-	in, err := cmd.StdinPipe()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	in, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
+	out, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
+	server.Stderr = &log
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dead := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
-	t.Cleanup(func() {
+	dead := context.AfterFunc(ctx, func() { server.Process.Kill() })
+	defer func() {
+		dead()
 		in.Close()
-		io.Copy(io.Discard, out)
-		if err := cmd.Wait(); err != nil || t.Failed() {
+		if err := server.Wait(); err != nil || t.Failed() {
 			t.Errorf("the server: %v\n%s", err, &log)
 		}
-		dead.Stop()
-	})
-	return &server{t: t, in: in, out: json.NewDecoder(out)}
-}
-
-// call sends a request and returns the answer.
-func (s *server) call(method, params string) message {
-	s.t.Helper()
-	s.calls++
-	fmt.Fprintf(s.in, `{"id":%d,"method":%q,"params":%s}`+"\n", s.calls, method, strings.ReplaceAll(params, "\n", " "))
-	if method == "initialize" {
-		fmt.Fprintln(s.in, `{"method":"initialized","params":{}}`)
+	}()
+	c, err := client.Dial(ctx, "", &client.Options{Dialer: func(context.Context) (transport.Conn, error) { return transport.Stdio(out, in, nil), nil }})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return s.awaits(func(m message) bool { return m.ID == s.calls })
-}
-
-// await returns the next notification with this method.
-func (s *server) await(method string) message {
-	s.t.Helper()
-	return s.awaits(func(m message) bool { return m.Method == method })
-}
-
-func (s *server) awaits(wanted func(message) bool) message {
-	s.t.Helper()
-	for {
-		var m message
-		if err := s.out.Decode(&m); err != nil {
-			s.t.Fatalf("the server answers no more: %v", err)
+	defer c.CloseSession(ctx)
+	about, err := c.ServerInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := c.Command("/bin/true")
+	cmd.ID, cmd.Dir, cmd.Sandbox = "p", "/", protocol.ReadOnlySandbox("/")
+	err = cmd.Run(ctx)
+	switch info := about.Sandbox; {
+	case refusal != "":
+		if err == nil || !strings.Contains(err.Error(), refusal) || !strings.Contains(info.Why, refusal) || info.Level != "" {
+			t.Errorf("the start: %v; server/info: %+v; want refusals that name %s", err, info, refusal)
 		}
-		if wanted(m) {
-			return m
-		}
+		return
+	case err != nil || info.Level != protocol.SandboxOldProc || info.Why != "":
+		t.Fatalf("the program: %v; server/info: %+v; want the level %s", err, info, protocol.SandboxOldProc)
+	}
+	process, err := c.Process("p").Info(ctx)
+	if err != nil || process.SandboxLevel != protocol.SandboxOldProc {
+		t.Errorf("process/info: level %q, %v, want %s", process.SandboxLevel, err, protocol.SandboxOldProc)
 	}
 }
