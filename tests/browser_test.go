@@ -77,6 +77,19 @@ func (s *site) origin(name string) string {
 	return "http://" + name + s.URL[strings.LastIndexByte(s.URL, ':'):]
 }
 
+// chromium returns a headless Chromium in a process group of its own, which leaves files only in directories of the test.
+func chromium(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("chromium", append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--user-data-dir=" + t.TempDir(),
+		"--remote-debugging-pipe", // else --headless ends before a page has done anything
+	}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
 // visit opens the page of a site in Chromium, under a name, and returns the result of each attempt.
 func (s *site) visit(t *testing.T, name string, attempts ...attempt) []string {
 	t.Helper()
@@ -85,13 +98,7 @@ func (s *site) visit(t *testing.T, name string, attempts ...attempt) []string {
 		t.Fatal(err)
 	}
 	s.page.Store(fmt.Sprintf(page, list))
-	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--user-data-dir="+t.TempDir(), "--host-resolver-rules=MAP *.example 127.0.0.1",
-		"--remote-debugging-pipe", // else --headless ends before the page has reported
-		s.origin(name)+"/page")
-	dir := t.TempDir() // where chromium leaves directories
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd := chromium(t, "--host-resolver-rules=MAP *.example 127.0.0.1", s.origin(name)+"/page")
 	var log strings.Builder
 	cmd.Stderr = &log
 	// --remote-debugging-pipe reads from descriptor 3 and writes to descriptor 4.

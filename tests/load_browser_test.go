@@ -61,12 +61,9 @@ func startBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	start := func(namespaces uintptr) (*exec.Cmd, error) {
-		cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-			"--disable-background-networking", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
-		dir := t.TempDir() // where chromium leaves directories
-		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
+		cmd := chromium(t, "about:blank")
 		cmd.ExtraFiles = []*os.File{read, write}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: namespaces}
+		cmd.SysProcAttr.Cloneflags = namespaces
 		if namespaces&syscall.CLONE_NEWUSER != 0 {
 			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
