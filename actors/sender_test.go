@@ -1,40 +1,21 @@
 package actors_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors"
+	"github.com/b6f6fdd7/troupe/internal/testbuf"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
-
-// lines is a log that a test reads while others write to it.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(substring string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), substring)
-}
 
 // A host that sends a message without a sender, or a pointer to a message, ends nothing with it, and learns what was wrong.
 func TestMistakesOfAHost(t *testing.T) {
 	t.Parallel()
-	system, log := newSystem(t), &lines{}
+	system, log := newSystem(t), &testbuf.Buffer{}
 	troupe, err := actors.Start(system, actors.Config{Log: slog.New(slog.NewTextHandler(log, nil)), KillGrace: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -76,13 +57,13 @@ func TestMistakesOfAHost(t *testing.T) {
 		{process, actors.Unsubscribe{}},
 	} {
 		said := fmt.Sprintf("actor=%s message=%T", row.to.Id, row.m)
-		before := log.count(said)
+		before := strings.Count(log.String(), said)
 		root.Send(row.to, row.m)
-		waitFor(t, said, func() bool { return log.count(said) == before+1 })
+		waitFor(t, said, func() bool { return strings.Count(log.String(), said) == before+1 })
 	}
 	lives()
-	if log.count("panic") > 0 {
-		t.Errorf("a panic: %s", &log.text)
+	if strings.Contains(log.String(), "panic") {
+		t.Errorf("a panic: %s", log)
 	}
 
 	for to, mistake := range map[*actor.PID]any{troupe.PID(): &actors.Attach{}, session: &actors.Request{Token: 9}, process: &actors.Subscribe{}} {

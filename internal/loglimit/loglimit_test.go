@@ -1,7 +1,6 @@
 package loglimit
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,27 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/b6f6fdd7/troupe/internal/testbuf"
 )
 
-// buffer is a log for any number of goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func lines(b *buffer, text string) (all []string) {
+func lines(b *testbuf.Buffer, text string) (all []string) {
 	for line := range strings.Lines(b.String()) {
 		if strings.Contains(line, text) {
 			all = append(all, line)
@@ -41,7 +24,7 @@ func lines(b *buffer, text string) (all []string) {
 // However many records there are, few are written, and all are counted.
 func TestRecordsAreBoundedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b buffer
+		var b testbuf.Buffer
 		h := New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		log := slog.New(h)
 		const n = 10_000
@@ -95,7 +78,7 @@ func TestRecordsAreBoundedAndCounted(t *testing.T) {
 
 // Another message each time does not help either.
 func TestKindsAreBounded(t *testing.T) {
-	var b buffer
+	var b testbuf.Buffer
 	h := New(slog.NewTextHandler(&b, nil))
 	log := slog.New(h)
 	const n = 10_000

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/internal/load/plan"
 	"github.com/b6f6fdd7/troupe/internal/load/result"
 	"github.com/b6f6fdd7/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/testbuf"
 )
 
 // after returns the figures of a run after a while.
@@ -194,28 +194,9 @@ func (tm *terminal) write(t *testing.T, text string) {
 	}
 }
 
-// written is the output since the last take.
-type written struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (w *written) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.Write(p)
-}
-
-func (w *written) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.b.Reset()
-	return w.b.String()
-}
-
 func TestFollowRedrawsAndRemoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out written
+		var out testbuf.Buffer
 		tm := &terminal{rows: []string{"$ troupe load"}, row: 1}
 		began := time.Now()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -227,18 +208,18 @@ func TestFollowRedrawsAndRemoves(t *testing.T) {
 		}()
 		for i := range 3 {
 			synctest.Wait()
-			tm.write(t, out.take())
+			tm.write(t, out.Take())
 			if want := fmt.Sprintf("%s of 2m0s", show.Latency(time.Duration(i)*time.Second)); tm.rows[0] != "$ troupe load" || !strings.Contains(tm.rows[2], want) {
 				t.Fatalf("after %d s there is no %q:\n%s", i, want, strings.Join(tm.rows, "\n"))
 			}
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		tm.write(t, out.take())
+		tm.write(t, out.Take())
 		height.Store(5)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		tm.write(t, out.take())
+		tm.write(t, out.Take())
 		if len(tm.rows) != int(height.Load()) {
 			t.Errorf("the view has %d lines in a terminal of %d", len(tm.rows)-1, height.Load())
 		}
@@ -246,7 +227,7 @@ func TestFollowRedrawsAndRemoves(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		tm.write(t, out.take())
+		tm.write(t, out.Take())
 		if got := strings.Join(tm.rows, "\n"); got != "$ troupe load" {
 			t.Errorf("after the end the terminal shows\n%s", got)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/internal/show"
+	"github.com/b6f6fdd7/troupe/internal/testbuf"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -117,25 +118,6 @@ func run(ctx context.Context, out io.Writer, o Options, p Printer, logs ...*log)
 type notes struct{ io.Writer }
 
 func (n notes) Write(p []byte) (int, error) { fmt.Fprintf(n.Writer, "# %s", p); return len(p), nil }
-
-// A screen collects the text printed since the last look.
-type screen struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.Write(p)
-}
-
-func (s *screen) take() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.out.Reset()
-	return s.out.String()
-}
 
 var all = Options{Tail: -1}
 
@@ -274,14 +256,14 @@ func TestGaps(t *testing.T) {
 // Later output is shown at once, also a line without an end. A gap in later output has a note.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out screen
+		var out testbuf.Buffer
 		a, b := newLog().add(0, "old\n"), newLog()
 		done := make(chan error, 1)
 		go func() { done <- run(t.Context(), &out, Options{Tail: -1, Follow: true}, Printer{}, a, b) }()
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if got := out.take(); got != want {
+			if got := out.Take(); got != want {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
