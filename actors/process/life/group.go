@@ -38,7 +38,7 @@ func (l *Life) obey(now Now) {
 			n.at, n.reason = m.At, m.Reason
 		}
 	case supervision.Running:
-		if held && m.Run > l.run {
+		if held && m.Run > max(l.run, n.told) { // a run that the group knows as over never begins
 			n.next = m.Run // beyond l.run+1 if the group ended a run before its begin
 			n.held, n.reason, n.at = false, m.Reason, time.Time{}
 			n.delay = now.Time.Sub(n.ended)

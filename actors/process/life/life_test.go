@@ -382,6 +382,23 @@ func TestDelayOfMembers(t *testing.T) {
 	s.want("Spawn2")
 }
 
+// A run that the group has ended before its begin stays over, and so do the runs before that run.
+func TestOrderOfARunThatIsOver(t *testing.T) {
+	s := begin(t, Config{Grouped: true, Restart: again})
+	s.order(1, supervision.Running, 2)
+	s.want("Announce, Spawn2")
+	s.NotStarted(s.Now, errors.New("no descriptors"))
+	s.want("Unstarted")
+	s.order(2, supervision.Ending, 2)
+	s.want("TellEnded2")
+	for run := range 3 {
+		s.order(uint64(3+run), supervision.Running, run)
+		s.want("")
+	}
+	s.order(6, supervision.Running, 3)
+	s.want("Spawn3")
+}
+
 // After TellEnded of a run whose output waits for the owner, the group may order a later run while
 // the shell looks for the tree again.
 func TestOrderWhileTreeIsKilled(t *testing.T) {
