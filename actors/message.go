@@ -40,6 +40,8 @@ type (
 	// DescribeRequest is for Request.Params: a process answers with protocol.ProcessInfo.
 	DescribeRequest = message.DescribeRequest
 
+	// ProcessStarting comes from a session: somebody else starts a process. ProcessAdded or ProcessRemoved follows.
+	ProcessStarting = message.ProcessStarting
 	// ProcessAdded comes from a session: somebody else has started a process.
 	ProcessAdded = message.ProcessAdded
 	// ProcessRemoved comes from a session: a process does not answer any more.

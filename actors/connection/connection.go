@@ -101,11 +101,11 @@ type connection struct {
 	experimental bool // a client of the app-server has the capability experimentalApi
 
 	token    uint64
-	pending  map[uint64]pending   // requests without an answer
-	reads    fifo.Queue[pending]  // answered once the window has room
-	lists    []pending            // process/list and session/list: all wait for listing
-	listing  *listing             // until its answers are written
-	starting map[string][]inbound // by process id: requests behind a process/start
+	pending  map[uint64]pending  // requests without an answer
+	reads    fifo.Queue[pending] // answered once the window has room
+	lists    []pending           // process/list and session/list: all wait for listing
+	listing  *listing            // until its answers are written
+	starting map[string]*start   // by process id: processes that are being started
 
 	files    *fileCalls // nil: there was none
 	http     *httpCalls // nil: there was none
@@ -137,7 +137,7 @@ func connectionOf(e *env.Env, troupe *actor.PID, conn message.Conn, spare bool) 
 		conn:     conn,
 		spare:    spare,
 		pending:  make(map[uint64]pending),
-		starting: make(map[string][]inbound),
+		starting: make(map[string]*start),
 		streams:  make(map[string]*stream),
 		window:   window.New[*stream](e.Window),
 	}
@@ -191,7 +191,7 @@ func (c *connection) Receive(ctx actor.Context) {
 		c.attached(ctx, m)
 	case attachDue:
 		c.attachDue(ctx, m)
-	case message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, groupsWritten, message.Expiring, message.Evicted:
+	case message.ProcessStarting, message.ProcessAdded, message.ProcessRemoved, message.GroupChanged, groupsWritten, message.Expiring, message.Evicted:
 		c.receiveNews(ctx, m)
 
 	// Output, and how far the client has read.
@@ -216,14 +216,18 @@ func (c *connection) Receive(ctx actor.Context) {
 // receiveNews handles the messages of a session to everybody attached.
 func (c *connection) receiveNews(ctx actor.Context, m any) {
 	switch m := m.(type) {
+	case message.ProcessStarting:
+		c.startOf(m.ID).told = true
 	case message.ProcessAdded:
 		if c.named() {
 			c.know(m.Process)
 		} else {
 			c.showNew(ctx, m.Process)
 		}
+		c.startOver(ctx, m.Process.ID)
 	case message.ProcessRemoved:
 		c.removed(ctx, m)
+		c.startOver(ctx, m.ID)
 	case message.GroupChanged:
 		c.groupChanged(ctx, m)
 	case groupsWritten:

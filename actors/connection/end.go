@@ -41,7 +41,7 @@ func (c *connection) ended(ctx actor.Context, err error) {
 
 // mayClose ends the connection once its input has ended and every request is answered.
 func (c *connection) mayClose(ctx actor.Context) {
-	if c.inputEnded && c.stage != attaching && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
+	if c.inputEnded && c.stage != attaching && !c.waiting() && len(c.pending)+c.reads.Len()+len(c.lists)+c.files.pending()+c.http.pending()+c.commands.ending() == 0 {
 		c.closeFor(ctx, protocol.CloseNormal, "")
 	}
 }

@@ -193,6 +193,9 @@ func (c *connection) attached(ctx actor.Context, m message.Attached) {
 			c.show(ctx, p, message.Subscribe{Now: true})
 		}
 	}
+	for _, id := range m.Starting {
+		c.startOf(id).told = true
+	}
 	for _, gone := range m.Removed {
 		after, named := c.init.ResumeFrom[gone.ID]
 		if !named {

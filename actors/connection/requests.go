@@ -137,11 +137,11 @@ func (c *connection) readProcess(ctx actor.Context, in inbound, p protocol.Proce
 	c.askProcess(ctx, in, pending{process: p.ProcessID, read: &p}, nil)
 }
 
-// askProcess passes on a request about a process. While the start of the process is unanswered, the
-// request waits for that answer. If there is no such process, the answer is unknown; nil: an error.
+// askProcess passes on a request about a process. While the process is being started, the request waits. If there is no
+// such process, the answer is unknown; nil: an error.
 func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknown any) {
-	if held, ok := c.starting[p.process]; ok {
-		c.starting[p.process] = append(held, in) // bounded by the admission
+	if s := c.starting[p.process]; s != nil {
+		s.held = append(s.held, in)
 		return
 	}
 	if s := c.streams[p.process]; s != nil {
@@ -156,18 +156,81 @@ func (c *connection) askProcess(ctx actor.Context, in inbound, p pending, unknow
 	c.respond(in, unknown)
 }
 
-// startAll asks the session for processes. Later requests about these processes wait for the answer.
+// start is a process that is being started. Requests about the process wait until it can answer or does not exist.
+type start struct {
+	asked bool      // this client waits for the answer to its process/start or group/start
+	told  bool      // the session has told of the start: ProcessAdded or ProcessRemoved follows
+	held  []inbound // bounded by the admission
+}
+
+// startOf returns the start of a process; new if there was none.
+func (c *connection) startOf(id string) *start {
+	s := c.starting[id]
+	if s == nil {
+		s = &start{}
+		c.starting[id] = s
+	}
+	return s
+}
+
+// startAll asks the session for processes. Later requests about these processes wait for the answer. A start that this
+// client has not asked for is asked for again: startToken may make the answer its own.
 func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 	for _, id := range ids {
-		if held, ok := c.starting[id]; ok {
-			c.starting[id] = append(held, in)
+		if s := c.starting[id]; s != nil && s.asked {
+			s.held = append(s.held, in)
 			return
 		}
 	}
 	for _, id := range ids {
-		c.starting[id] = nil
+		c.startOf(id).asked = true
 	}
 	c.ask(ctx, c.session, in, pending{starts: ids})
+}
+
+// startsAnswered ends the starts of an answered request. After an error the session may still tell of starts of others.
+func (c *connection) startsAnswered(ctx actor.Context, ids []string, err *protocol.Error) {
+	var held []inbound
+	for _, id := range ids {
+		s := c.starting[id]
+		if s == nil { // the request names the id twice
+			continue
+		}
+		if s.asked = false; s.told && err != nil {
+			continue
+		}
+		delete(c.starting, id)
+		held = append(held, s.held...)
+	}
+	for _, in := range held {
+		c.inbound(ctx, in)
+	}
+}
+
+// startOver ends a start that the session has told of: the process can answer, or does not exist.
+func (c *connection) startOver(ctx actor.Context, id string) {
+	s := c.starting[id]
+	if s == nil {
+		return
+	}
+	if s.told = false; s.asked {
+		return
+	}
+	delete(c.starting, id)
+	for _, in := range s.held {
+		c.inbound(ctx, in)
+	}
+	c.mayClose(ctx)
+}
+
+// waiting reports whether a request waits for a start.
+func (c *connection) waiting() bool {
+	for _, s := range c.starting {
+		if len(s.held) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *connection) ask(ctx actor.Context, pid *actor.PID, in inbound, p pending) {
@@ -216,14 +279,7 @@ func (c *connection) reply(ctx actor.Context, m message.Reply) {
 			c.answer(p, m.Result, m.Err)
 		}
 	}
-	var held []inbound
-	for _, id := range p.starts {
-		held = append(held, c.starting[id]...)
-		delete(c.starting, id)
-	}
-	for _, in := range held {
-		c.inbound(ctx, in)
-	}
+	c.startsAnswered(ctx, p.starts, m.Err)
 	c.mayClose(ctx)
 }
 

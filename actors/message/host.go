@@ -50,6 +50,8 @@ type Attached struct {
 	Session   *actor.PID // gets Requests about the session
 	Role      protocol.Role
 	Processes []ProcessRef // all processes that have started
+	// Starting are the ids of the processes that are being started: for each a ProcessAdded or a ProcessRemoved follows.
+	Starting []string
 	// Removed are processes that the server gave up not long ago, the oldest first: a client that
 	// was not attached then hears of them now.
 	Removed []ProcessRemoved
@@ -158,13 +160,20 @@ type DescribeRequest struct{}
 // without the pressures.
 type InspectRequest struct{}
 
+// ProcessStarting is from a session to all who are attached, except who starts the process: the id is taken. A ProcessAdded
+// or a ProcessRemoved follows.
+type ProcessStarting struct{ ID string }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
+func (ProcessStarting) IgnoreDeadLetterLogging() {}
+
 // ProcessAdded is from a session to all who are attached, except those who started the process.
 type ProcessAdded struct{ Process ProcessRef }
 
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the receiver may have left.
 func (ProcessAdded) IgnoreDeadLetterLogging() {}
 
-// ProcessRemoved is from a session to all who are attached: the process does not answer any more.
+// ProcessRemoved is from a session to all who are attached: the process does not answer any more, or could not be started.
 type ProcessRemoved struct {
 	ID string
 	// Reason is "" if the process had closed and its retention is over. Otherwise the server gave the

@@ -69,7 +69,7 @@ func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params 
 			g.result.Processes = append(g.result.Processes, p.ProcessID)
 		}
 	}
-	s.addMembers(ctx, g, params, starts)
+	s.addMembers(ctx, r, g, params, starts)
 	return nil
 }
 

@@ -103,7 +103,7 @@ func (s *session) startGroup(ctx actor.Context, r request, params protocol.Group
 	g.startedWith(params.StartToken)
 	s.groups[params.GroupID] = g
 	s.groupIDs[g.name] = params.GroupID
-	s.addMembers(ctx, g, params, starts)
+	s.addMembers(ctx, r, g, params, starts)
 	s.askGroup(ctx, g)
 }
 
@@ -119,7 +119,7 @@ func (g *ensemble) startedWith(token string) {
 }
 
 // addMembers puts processes of a group into the table, and has their actors spawned.
-func (s *session) addMembers(ctx actor.Context, g *ensemble, params protocol.GroupStartParams, starts []message.SpawnRequest) {
+func (s *session) addMembers(ctx actor.Context, r request, g *ensemble, params protocol.GroupStartParams, starts []message.SpawnRequest) {
 	for i := range starts {
 		g.left[params.Processes[i].ProcessID] = true
 	}
@@ -127,6 +127,7 @@ func (s *session) addMembers(ctx actor.Context, g *ensemble, params protocol.Gro
 		m := memberOf(params.Processes[i].ProcessID, start)
 		m.Group = g.name
 		s.processes.Add(m)
+		s.tellStarting(ctx, r, m.ID)
 	}
 	for i := range starts {
 		s.ask(ctx, s.processes.Get(params.Processes[i].ProcessID))

@@ -52,7 +52,17 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 	m := memberOf(params.ProcessID, start)
 	m.Token, m.Asked = params.StartToken, []request{r}
 	s.processes.Add(m)
+	s.tellStarting(ctx, r, m.ID)
 	s.ask(ctx, m)
+}
+
+// tellStarting tells everybody attached, except the sender of the request, that a process is being started.
+func (s *session) tellStarting(ctx actor.Context, r request, id string) {
+	for _, pid := range s.attached() {
+		if !pid.Equal(r.Sender) {
+			ctx.Send(pid, message.ProcessStarting{ID: id})
+		}
+	}
 }
 
 // mayStart refuses n more processes if the session is closing, or would have too many.
@@ -116,6 +126,7 @@ func (s *session) processStarted(ctx actor.Context, m message.ProcessStarted) {
 		for _, r := range p.Asked {
 			ctx.Send(r.Sender, message.Reply{Token: r.Token, Err: m.Err})
 		}
+		s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})
 		s.env.At(ctx, env.StartTold)
 		s.notAnnounced(ctx, p)
 		s.processes.Forget(p)

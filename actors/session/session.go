@@ -210,6 +210,16 @@ func (s *session) attached() []*actor.PID {
 	return all
 }
 
+// starting returns the ids of the processes that are being started.
+func (s *session) starting() (ids []string) {
+	for p := range s.processes.All() {
+		if p.PID == nil {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
 // started returns the processes that have started.
 func (s *session) started() (all []message.ProcessRef) {
 	for p := range s.processes.All() {
@@ -275,7 +285,7 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 	s.sinceAttached(ctx)
 	s.env.Watch(ctx, m.Sender)
 	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}
-	answer.Processes = s.started()
+	answer.Processes, answer.Starting = s.started(), s.starting()
 	answer.Removed = s.processes.Removed()
 	s.recordAttached(m, how)
 	ctx.Send(m.Sender, answer)

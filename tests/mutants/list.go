@@ -69,6 +69,10 @@ var mutants = []mutant{
 	if l.limits.Age`, new: `if l.limits.Age`, breaks: "a session ends once"},
 	{file: "actors/session/members/members.go", old: `return nil, t.lingering[name] == nil`, new: `return nil, false`, breaks: "an actor that its session does not know is an orphan"},
 	{file: "actors/session/members/members.go", old: `now.Sub(r.at) > keep`, new: `now.Sub(r.at) >= keep`, breaks: "a removal is remembered as long as was said"},
+	{file: "actors/session/session.go", old: `answer.Processes, answer.Starting = s.started(), s.starting()`, new: `answer.Processes, answer.Starting = s.started(), s.starting()[:0]`, breaks: "who attaches hears of the starts under way", in: "actors", run: "^TestRequestsMeetAStartUnderWay$"},
+	{file: "actors/session/processes.go", old: `s.tellStarting(ctx, r, m.ID)`, new: `_ = s.tellStarting`, breaks: "everybody attached hears of a start", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
+	{file: "actors/session/processes.go", old: `s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})`, new: `_ = m.Err`, breaks: "everybody attached hears that a start has failed", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
+	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
 	{file: "actors/session/shares.go", old: `id.Guest != nil && s.shareOf(id.Name) == nil`, new: `false`, breaks: "a guest whose share has ended is not attached"},
 	{file: "actors/session/shares.go", old: `	s.env.Shares.Remove(is.digest)
