@@ -200,6 +200,9 @@ type Handle interface {
 	// TreeEmpty reports whether the child was reaped and no descendant is left. If finding out
 	// takes a search, TreeEmpty reports the result of the last search, and starts another search.
 	TreeEmpty() bool
+	// SearchTree searches for the child and its descendants, and calls done on another goroutine: empty means that
+	// the child was reaped and no descendant is left. False with an error means: unknown.
+	SearchTree(done func(empty bool, err error))
 	// Release removes the child's containment and forgets the child. Until Closed was delivered and
 	// the tree is empty, Release fails. Release may be repeated.
 	Release() error

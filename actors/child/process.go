@@ -253,6 +253,16 @@ func (p *process) TreeEmpty() bool {
 	return p.empty
 }
 
+func (p *process) SearchTree(done func(empty bool, err error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.empty { // Close may have begun to wait for searches
+		go done(true, nil)
+		return
+	}
+	p.host.looking.Go(func() { done(p.search(true)) })
+}
+
 // search reports whether the child has exited and left no descendant behind. A true result stays
 // true, because nobody is left to fork. False with an error means: unknown. canWait is as in
 // tree.empty.

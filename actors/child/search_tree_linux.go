@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errReaped means: orphans were reaped, and nobody knows whether some belonged to the tree.
+var errReaped = errors.New("orphans were reaped during the search")
+
 // search is the tree of one child, found in /proc.
 type search struct {
 	*searches
@@ -103,7 +106,7 @@ func (t *search) empty(canWait bool) (bool, error) {
 		}
 	}
 	if t.reaped.Load() != reaped {
-		return false, nil
+		return false, errReaped
 	}
 	t.trees.Delete(t.given.tag)
 	return true, nil

@@ -195,6 +195,71 @@ func TestLeaverWithoutTag(t *testing.T) {
 	}
 }
 
+// SearchTree tells of descendants that live, and of an empty tree.
+func TestSearchTree(t *testing.T) {
+	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := newHost(t, HostConfig{Containment: mode})
+			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
+			left := w.pids(protocol.Stdout, 1)[0]
+			w.until(w.has(FactExited))
+			search := func() (empty bool) {
+				t.Helper()
+				done := make(chan struct{})
+				w.SearchTree(func(is bool, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					empty = is
+					close(done)
+				})
+				<-done
+				return empty
+			}
+			if search() {
+				t.Error("the descendant is not seen")
+			}
+			syscall.Kill(left, syscall.SIGKILL)
+			var pause backoff
+			for !search() {
+				pause.wait()
+			}
+			if !search() {
+				t.Error("the tree is empty no more")
+			}
+		})
+	}
+}
+
+// A stranger that was reaped during a search may have been of the tree or not.
+func TestSearchAmongReapedStrangers(t *testing.T) {
+	h := newHost(t, HostConfig{Containment: ContainMarker})
+	w := start(t, h, script("exit"))
+	if err := w.release(); err != nil { // no other search begins
+		t.Fatal(err)
+	}
+	c := searchesOf(h)
+	c.running.Lock()
+	var empty bool
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		empty, err = searchOf(w).empty(false)
+	}()
+	var pause backoff
+	for begun := false; !begun; pause.wait() {
+		c.mu.Lock()
+		begun = c.waiting != nil
+		c.mu.Unlock()
+	}
+	h.reaped.Add(1)
+	c.running.Unlock()
+	if <-done; empty || !errors.Is(err, errReaped) {
+		t.Errorf("empty %v, %v, want %v", empty, err, errReaped)
+	}
+}
+
 func searchesOf(h *Host) *searches {
 	if c, ok := h.containment.(*cgroups); ok {
 		return c.kin

@@ -39,6 +39,8 @@ type Child struct {
 	Size   protocol.Size // the last size that Resize set
 	Stdin  []byte        // everything that Write took
 	Tree   chan struct{} // closed by the test when the descendants are gone; nil: there are none
+	// Search is what SearchTree does, on a goroutine for each call; nil: it asks TreeEmpty. Set before the end.
+	Search func() (empty bool, err error)
 }
 
 // End ends the child with exit code 137. Repeating End does nothing.
@@ -141,6 +143,17 @@ func (c *Child) TreeEmpty() bool {
 	default:
 		return c.Tree == nil
 	}
+}
+
+// SearchTree calls done with the result of Search; of TreeEmpty if Search is nil.
+func (c *Child) SearchTree(done func(empty bool, err error)) {
+	go func() {
+		if c.Search == nil {
+			done(c.TreeEmpty(), nil)
+			return
+		}
+		done(c.Search())
+	}()
 }
 
 // Release does nothing.
