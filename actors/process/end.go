@@ -17,7 +17,7 @@ import (
 var errUnseen = errors.New("its programs are being killed, and were not yet seen gone")
 
 const (
-	// placePause is the time between two looks for descendants that keep the place of a closed process.
+	// placePause is the time between two looks for descendants that take the place of a closed process again, and before the first.
 	placePause = 200 * time.Millisecond
 	// treePause is the time between two looks for other descendants, and before the first look. A look waits for a
 	// lock of the kernel, as a start does: most looks of a burst of short programs come after the burst.
@@ -40,42 +40,54 @@ func (p *process) treeGone(ctx actor.Context, m treeGone) {
 	}
 	p.life.TreeGone(p.now(), m.run, m.err)
 	p.env.At(ctx, env.TreeGoneSet)
-	p.seekTree(ctx, true)
+	if m.run == p.life.Run() && p.life.Phase() >= life.Closed {
+		p.treeSeen(ctx, treeSeen{empty: m.err == nil})
+	}
 	if p.life.Stopping() {
 		p.spread(ctx) // while stopping, feed.Next holds nothing back from an owner
 	}
 }
 
-// seekTree looks for descendants of a closed process, and looks again while some live. The process gives its place
-// back when the log is closed, before a client is told: the server may know only later that no descendant is left. With
-// again, descendants that live take the place again.
-func (p *process) seekTree(ctx actor.Context, again bool) {
-	if p.life.Phase() < life.Closed {
-		return
-	}
+// seekTree has the process look for descendants after a pause.
+func (p *process) seekTree(ctx actor.Context) {
 	pause := treePause
 	if p.place != nil {
 		pause = placePause
 	}
-	h := p.handleNow()
-	empty := h == nil || (again || p.place != nil) && h.TreeEmpty()
-	if empty || !again {
-		p.place.leave()
-	} else {
-		p.place.back()
+	p.treeAt.Set(ctx, pause, treeDue{})
+}
+
+// lookForTree looks for descendants of a closed process: treeSeen follows.
+func (p *process) lookForTree(ctx actor.Context) {
+	if h := p.handleNow(); h != nil && p.life.Phase() >= life.Closed {
+		self, root := ctx.Self(), ctx.ActorSystem().Root
+		h.SearchTree(func(empty bool, err error) { root.Send(self, treeSeen{empty, err}) })
 	}
-	p.treeAt.Cancel()
+}
+
+// treeSeen handles the answer to SearchTree. Descendants that live take the place again. The place stays as it is if the
+// answer is unknown.
+func (p *process) treeSeen(ctx actor.Context, m treeSeen) {
+	h := p.handleNow()
 	switch {
-	case !empty:
-		p.treeAt.Set(ctx, pause, treeDue{})
-	case h != nil && !p.life.Kills():
-		p.forgetChild(h)
+	case h == nil: // forgotten
+	case m.empty:
+		p.place.leave()
+		if !p.life.Kills() {
+			p.forgetChild(h)
+		}
+	default:
+		if m.err == nil {
+			p.place.back()
+		}
+		p.seekTree(ctx)
 	}
 }
 
 // forgetChild lets go of the child of a closed process without descendants: whoever reads the log does not need
 // the child, with its streams, its files and its cgroup. The intake stays, because it is charged for the log.
 func (p *process) forgetChild(h child.Handle) {
+	p.treeAt.Cancel()
 	p.containment = h.Containment()
 	p.mu.Lock()
 	p.handle, p.forgot = nil, true

@@ -171,12 +171,13 @@ func (p *process) doLog(ctx actor.Context, a life.Action) bool {
 		if r := p.params.Ready; r != nil && r.Probe != nil {
 			p.params.Ready = &protocol.Ready{Probe: &protocol.Probe{Argv: clipArgv(r.Probe.Argv), HTTP: r.Probe.HTTP}}
 		}
+		p.place.leave() // before a client is told; the server knows only later whether descendants live
 		p.release()
 		ctx.Send(p.session, message.ProcessClosed{Name: p.name})
 		p.feed.Log.AppendClosed()
 		p.life.Done()
 		p.env.At(ctx, env.CloseLogged)
-		p.seekTree(ctx, false)
+		p.seekTree(ctx)
 		p.acceptStdin(ctx) // answers the waiting requests
 	case life.DropLog:
 		p.env.At(ctx, env.RetiredPhase)

@@ -53,6 +53,74 @@ func TestPlaceOfDescendants(t *testing.T) {
 	})
 }
 
+// found is the answer to a search for descendants.
+type found struct {
+	empty bool
+	err   error
+}
+
+// searched has a closed process with a place. The test answers each search. The function free checks for a second whether
+// another process could start.
+func searched(t *testing.T, test func(free func(want bool, when string), answers chan<- found, root *actor.RootContext, pid *actor.PID, c *fake.Child)) {
+	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
+		q := quota.New(quota.Limits{Processes: 1}, nil, nil)
+		places, _ := q.Start("alice", 1, time.Now())
+		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.place = placeOf(places[0]) })
+		answers := make(chan found)
+		defer close(answers)
+		c.Search = func() (bool, error) {
+			a := <-answers
+			return a.empty, a.err
+		}
+		c.End()
+		test(func(want bool, when string) {
+			t.Helper()
+			for range time.Second / placePause {
+				synctest.Wait()
+				p, err := q.Start("alice", 1, time.Now())
+				if (err == nil) != want {
+					t.Fatalf("%s: %v, want free: %v", when, err, want)
+				}
+				if err == nil {
+					p[0].Leave()
+				}
+				time.Sleep(placePause)
+			}
+		}, answers, system.Root, pid, c)
+	})
+}
+
+// Only descendants that a search has found take the place of a closed process again. While a search goes on, and when the
+// answer is unknown, the place stays as it is.
+func TestPlaceWhileASearchGoesOn(t *testing.T) {
+	searched(t, func(free func(bool, string), answers chan<- found, _ *actor.RootContext, _ *actor.PID, _ *fake.Child) {
+		free(true, "before the first answer")
+		answers <- found{err: child.ErrSurvivors}
+		free(true, "unknown")
+		answers <- found{}
+		free(false, "a descendant lives")
+		answers <- found{err: child.ErrSurvivors}
+		free(false, "unknown, after a descendant was found")
+		answers <- found{empty: true}
+		free(true, "no descendant lives")
+	})
+}
+
+// A search that began before the tree was killed takes no place.
+func TestPlaceWhileTheTreeIsKilled(t *testing.T) {
+	searched(t, func(free func(bool, string), answers chan<- found, root *actor.RootContext, pid *actor.PID, c *fake.Child) {
+		free(true, "before the first answer")
+		tree := make(chan struct{})
+		c.Tree = tree
+		root.Send(pid, message.Request{Params: protocol.ProcessTerminateParams{Tree: true}})
+		synctest.Wait()
+		answers <- found{}
+		free(true, "while the tree is killed")
+		close(tree)
+		free(true, "after the tree was killed")
+	})
+}
+
 // A process that ends before its log was closed gives its place back.
 func TestPlaceOfTheStopped(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {

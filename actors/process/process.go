@@ -28,6 +28,10 @@ type (
 		run int
 		err error
 	}
+	treeSeen struct { // SearchTree of a closed process
+		empty bool
+		err   error
+	}
 
 	wakeDue  struct{}            // the time of life.Wake
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
@@ -35,6 +39,8 @@ type (
 	aheadDue struct{}            // the owner had its time to read the missed output
 	treeDue  struct{}            // the descendants of a closed process had a while to end
 )
+
+func (treeSeen) IgnoreDeadLetterLogging() {}
 
 // turnBytes is how much output the actor logs before other messages have their turn.
 const turnBytes = 128 << 10
@@ -92,7 +98,7 @@ type processRecord struct {
 	answers repeat.Answers       // to requests with a requestId
 
 	stdinAt, aheadAt env.Alarm
-	treeAt           env.Alarm         // set while descendants of the closed process live
+	treeAt           env.Alarm         // set while the closed process may have descendants
 	containment      child.Containment // of the forgotten child; "": none
 }
 
@@ -148,7 +154,11 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
 	case treeDue:
-		p.seekTree(ctx, true)
+		p.lookForTree(ctx)
+	case treeSeen:
+		if !p.life.Kills() { // else treeGone follows, or has come: the look may be older
+			p.treeSeen(ctx, m)
+		}
 	case wakeDue:
 		p.wakeAt.Cancel() // advance does everything due, and sets the alarm again
 	default:
@@ -222,7 +232,7 @@ func (p *process) start(ctx actor.Context) {
 		p.life.Report(p.now())
 	}
 	p.rewatch(ctx)
-	p.seekTree(ctx, true)
+	p.lookForTree(ctx)
 	p.advance(ctx)
 	p.acceptStdin(ctx)
 	p.unspooled(ctx)

@@ -270,6 +270,10 @@ var mutants = []mutant{
 	{file: "actors/child/budget.go", old: `b.whole != nil && !b.whole.take(n, in)`, new: `false`, breaks: "a share has no more than the budget has left", run: "^TestShareOfABudget$"},
 	{file: "actors/spool/spool.go", old: `n = d.whole.take(n, f)`, new: `_ = d.whole`, breaks: "a share has no more than the disk has left"},
 	{file: "actors/process/place.go", old: `		p.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
+	{file: "actors/process/end.go", old: `		if m.err == nil {
+			p.place.back()`, new: `		if true {
+			p.place.back()`, breaks: "a search without an answer takes no place"},
+	{file: "actors/process/process.go", old: `if !p.life.Kills() { // else`, new: `if true { // else`, breaks: "a search that began before the tree was killed takes no place"},
 	{file: "actors/child/search_tree_linux.go", old: `return false, errReaped`, new: `return false, nil`, breaks: "orphans of other trees are no descendants", run: "^TestSearchAmongReapedStrangers$"},
 	{file: "transport/frames.go", old: `answer(refusal(err))`, new: `_ = answer`, breaks: "a refused client of frames is told why"},
 	{file: "transport/frames.go", old: `c.place.Load().leave()`, new: `c.place.Load()`, breaks: "a connection of frames gives its place back"},
