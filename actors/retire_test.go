@@ -21,6 +21,7 @@ type retirement struct {
 	over   chan struct{} // closed when the troupe has retired
 }
 
+// retiring is a troupe that retires when it is idle, from begin on.
 func retiring(t *testing.T, config actors.Config) *retirement {
 	r := &retirement{t: t, over: make(chan struct{})}
 	r.troupe = start(t, actors.WithFaults(config, func(_ *actor.PID, m any) {
@@ -28,12 +29,15 @@ func retiring(t *testing.T, config actors.Config) *retirement {
 			r.asked.Add(1)
 		}
 	}, nil))
+	return r
+}
+
+func (r *retirement) begin() {
 	go func() {
-		if err := r.troupe.RetireWhenIdle(t.Context(), time.Millisecond); err == nil {
+		if err := r.troupe.RetireWhenIdle(r.t.Context(), time.Millisecond); err == nil {
 			close(r.over)
 		}
 	}()
-	return r
 }
 
 // wantServing waits until the troupe has been asked some more times, and has not retired.
@@ -61,6 +65,7 @@ func (r *retirement) wantRetired() {
 func TestIdleTroupeRetires(t *testing.T) {
 	t.Parallel()
 	r := retiring(t, actors.Config{})
+	r.begin()
 	r.wantRetired()
 	late := connect(t, r.troupe)
 	if m, open := late.next(); open {
@@ -76,6 +81,7 @@ func TestConnectionsKeepTheTroupe(t *testing.T) {
 	if m := stranger.call("process/list", `{}`); m.Error == nil {
 		t.Fatal("answered before initialize") // the answer shows that the connection is there
 	}
+	r.begin()
 	r.wantServing()
 	stranger.open("")
 	r.wantServing()
@@ -90,6 +96,7 @@ func TestProcessesKeepTheTroupe(t *testing.T) {
 	owner := connect(t, r.troupe)
 	id := owner.open("")
 	owner.start("a", "", "sleep", "1000")
+	r.begin()
 	owner.close()
 	r.wantServing()
 	again := controller(t, r.troupe, id, "")
@@ -115,6 +122,7 @@ func retireUnderClients(t *testing.T, n int) {
 	for i := range n {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := retiring(t, actors.Config{})
+			r.begin()
 			time.Sleep(time.Duration(rand.N(3000)) * time.Microsecond)
 			ours, theirs := transport.Pipe("")
 			r.troupe.Accept(theirs)
