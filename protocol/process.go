@@ -75,6 +75,14 @@ func (s *Stream) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Validate refuses values other than the constants. Decoding accepts only their names.
+func (s Stream) Validate() error {
+	if _, err := s.name(); err != nil {
+		return oneOf(s.String(), streamNames[Stdout:]...)
+	}
+	return nil
+}
+
 // Size is the size of a terminal in characters; neither field is zero.
 type Size struct {
 	Rows uint16 `json:"rows" wire:"required"`

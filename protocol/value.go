@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type member struct {
 	index []int
 	omit  bool // left out when empty
 	null  bool // null means absent
+	rules bool // the value has rules: see check
 }
 
 var tables sync.Map // reflect.Type → *table
@@ -57,9 +59,9 @@ func newTable(t reflect.Type) *table {
 		required[name] = f.Tag.Get("wire") == "required"
 		null := f.Tag.Get("wire") == ""
 		if options == "" {
-			tab.members = append(tab.members, member{name, f.Index, false, null})
+			tab.members = append(tab.members, member{name, f.Index, false, null, hasRules(f.Type)})
 		} else {
-			sometimes = append(sometimes, member{name, f.Index, true, null})
+			sometimes = append(sometimes, member{name, f.Index, true, null, hasRules(f.Type)})
 		}
 	}
 	tab.members = append(tab.members, sometimes...)
@@ -392,6 +394,76 @@ func validate(v reflect.Value) error {
 		return rules.Validate()
 	}
 	return nil
+}
+
+// Check returns the error of Unmarshal for params that no client has sent; nil: Unmarshal would accept the params. Strings other
+// than UTF-8 pass: a program of this machine may have any bytes in its arguments.
+func Check(params any) *Error {
+	v := reflect.ValueOf(params)
+	if !v.IsValid() || !hasRules(v.Type()) {
+		return nil
+	}
+	if err := check(v); err != nil {
+		return wrongParams(err)
+	}
+	return nil
+}
+
+// check applies the rules of v and of its parts, in the order of decodeValue. A member is absent if encoding would leave it out.
+func check(v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return check(v.Elem())
+	case reflect.Float64:
+		if f := v.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+			return &detailed{"invalid number", fmt.Sprintf("found %v, expected f64", f)}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			if err := check(v.Index(i)); err != nil {
+				return within("["+strconv.Itoa(i)+"]", err)
+			}
+		}
+	case reflect.Struct:
+		for _, m := range tableOf(v.Type()).members {
+			member := v.FieldByIndex(m.index)
+			if !m.rules || m.omit && empty(member) {
+				continue
+			}
+			if err := check(member); err != nil {
+				return within(m.name, err)
+			}
+		}
+	}
+	if rules, ok := v.Interface().(validator); ok {
+		return rules.Validate()
+	}
+	return nil
+}
+
+var validatorType = reflect.TypeFor[validator]()
+
+// hasRules reports whether check can refuse a value of type t. No map of the wire has values with rules. Types of other
+// packages have none: such a type may contain itself.
+func hasRules(t reflect.Type) bool {
+	if p := t.PkgPath(); p != "" && p != validatorType.PkgPath() {
+		return false
+	}
+	if t.Implements(validatorType) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Float64:
+		return true
+	case reflect.Pointer, reflect.Slice:
+		return hasRules(t.Elem())
+	case reflect.Struct:
+		return slices.ContainsFunc(tableOf(t).members, func(m member) bool { return m.rules })
+	}
+	return false
 }
 
 // fieldError says in which member an error was found.
