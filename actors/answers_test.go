@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,12 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		e := fake.Env(func() *fake.Child { return &fake.Child{Born: time.Now()} })
 		asked := 0
+		right := map[string]any{ // where the zero params are wrong
+			protocol.MethodProcessWrite:      protocol.ProcessWriteParams{WriteID: "w"},
+			protocol.MethodProcessSignal:     protocol.ProcessSignalParams{Signal: protocol.SignalHangup},
+			protocol.MethodProcessResize:     protocol.ProcessResizeParams{Size: protocol.Size{Rows: 1, Cols: 1}},
+			protocol.MethodProcessSetRestart: protocol.ProcessSetRestartParams{Restart: protocol.Restart{Policy: protocol.RestartPermanent}},
+		}
 		for name, params := range connection.Methods() {
 			if _, about := params[0].(protocol.AboutProcess); !about || name == protocol.MethodProcessStart {
 				continue
@@ -52,9 +59,9 @@ func TestProcessesAnswerTheirMethods(t *testing.T) {
 				})
 			})
 			it := spawnProcess(t, system, e, client, nil)
-			system.Root.RequestWithCustomSender(it, message.Request{Token: 1, Params: params[0]}, client)
+			system.Root.RequestWithCustomSender(it, message.Request{Token: 1, Params: cmp.Or(right[name], params[0])}, client)
 			synctest.Wait()
-			if e := answer.Err; e != nil && e.Code == protocol.CodeInternal {
+			if e := answer.Err; e != nil && (e.Code == protocol.CodeInternal || e.Kind() == protocol.KindParams) {
 				t.Errorf("%s is answered: %v", name, e)
 			}
 			system.Root.StopFuture(it).Wait()

@@ -49,7 +49,7 @@ type mailbox chan any
 
 func (m mailbox) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
-	case actors.Attached, actors.Reply, actors.Delivery, actors.Evicted, actors.ProcessAdded, actors.Resubscribe:
+	case actors.Attached, actors.Reply, actors.Delivery, actors.Evicted, actors.ProcessAdded, actors.Resubscribe, actors.Refused:
 		m <- msg
 	}
 }

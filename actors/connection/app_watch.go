@@ -40,7 +40,7 @@ func (c *connection) watchFile(ctx actor.Context, in inbound, p protocol.FsWatch
 		if err != nil {
 			return err
 		}
-		if err := wireerr.LongName("watchId", p.WatchID); err != nil {
+		if err := wireerr.BadName("watchId", p.WatchID); err != nil {
 			return err
 		}
 		w := &fileWatch{id: p.WatchID, path: path}

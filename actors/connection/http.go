@@ -102,7 +102,7 @@ func (c *connection) httpRequest(ctx actor.Context, in inbound, p protocol.HTTPR
 		c.fail(in, protocol.Errorf(protocol.KindOff, protocol.CodeMethodNotFound, "%s is off, because its requests come from the server's network: start the server with --allow-http", in.method))
 		return
 	}
-	if err := wireerr.LongName("requestId", p.RequestID); err != nil {
+	if err := wireerr.BadName("requestId", p.RequestID); err != nil {
 		c.fail(in, err)
 		return
 	}

@@ -113,14 +113,6 @@ func (c *connection) serverTold(in inbound) {
 	c.respond(in, info)
 }
 
-func (c *connection) closeSession(ctx actor.Context, in inbound, p protocol.SessionCloseParams) {
-	if p.SessionID != nil && *p.SessionID != c.sessionID {
-		c.fail(in, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", c.sessionID, wireerr.Clip(*p.SessionID)))
-		return
-	}
-	c.ask(ctx, c.session, in, pending{})
-}
-
 func (c *connection) startGroup(ctx actor.Context, in inbound, p protocol.GroupStartParams) {
 	var ids []string
 	for i := range p.Processes {

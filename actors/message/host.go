@@ -22,7 +22,8 @@ type Attach struct {
 	// Options are for a new session.
 	Options protocol.SessionOptions
 	// From is the owner key of a new session: Config.MaxSessionsEach counts the sessions of each key.
-	// Connections use the identity of the client, or else its address. If Identity has a name, From is this name.
+	// Connections use the identity of the client, or else its address. "" means the name of Identity. If Identity has a name,
+	// any other From is refused.
 	From string
 	// Identity is who the client is. A session belongs to the identity that opened the session. For
 	// clients that may not reach it, the session does not exist.
@@ -34,6 +35,14 @@ type Attach struct {
 
 // Failed implements Answerable.
 func (m Attach) Failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+// Wrong implements Checked, with the rules of initialize.
+func (m Attach) Wrong() *protocol.Error {
+	if name := m.Identity.Name; name != "" && m.From != "" && m.From != name {
+		return protocol.WrongParams("From is %q, and the sessions of the identity %q count for its name: leave From empty", wireerr.Clip(m.From), wireerr.Clip(name))
+	}
+	return protocol.Check(protocol.InitializeParams{Role: m.Role, Session: m.Options})
+}
 
 // Unheard implements Answerable.
 func (m Attach) Unheard(*actor.PID) any {
@@ -66,8 +75,8 @@ type ProcessRef struct {
 	PID *actor.PID // gets Requests about the process, and Subscribe
 }
 
-// Request is from whoever is attached, to a session or to a process; a Reply answers. Params is the value
-// of a params type of package protocol, or of a request type of this package. A session answers
+// Request is from whoever is attached, to a session or to a process; a Reply answers, with an error if a client could not
+// send such Params. Params is the value of a params type of package protocol, or of a request type of this package. A session answers
 // protocol.ProcessStartParams (Result: Started), protocol.GroupStartParams (GroupStarted),
 // protocol.GroupStopParams, protocol.SessionCloseParams, protocol.SessionUpdateParams, protocol.SessionShareParams,
 // protocol.SessionUnshareParams, SharesRequest, SessionInfoRequest, SummaryRequest and GroupListRequest. A
@@ -82,6 +91,9 @@ type Request struct {
 
 // Failed implements Answerable.
 func (m Request) Failed(e *protocol.Error) any { return Reply{Token: m.Token, Err: e} }
+
+// Wrong implements Checked, with the rules that the params of a client have.
+func (m Request) Wrong() *protocol.Error { return protocol.Check(m.Params) }
 
 // Unheard implements Answerable.
 func (m Request) Unheard(to *actor.PID) any {
@@ -230,12 +242,31 @@ type Subscribe struct {
 	Resumed bool
 }
 
+// Wrong returns why the process refuses m; nil: it does not.
+func (m Subscribe) Wrong() *protocol.Error {
+	switch {
+	case m.Pull < 0:
+		return protocol.WrongParams("Pull is %d, expected at least 0", m.Pull)
+	case m.Now && m.Acked:
+		return protocol.WrongParams("Now and Acked are true, expected one of them: each says where the cursor starts")
+	}
+	return protocol.Check(protocol.InitializeParams{Role: m.Role})
+}
+
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (Subscribe) IgnoreDeadLetterLogging() {}
 
 // Pull is from a viewer to a process: send the next Delivery, of at most Bytes of output, but of at least
 // one entry. The process waits until there is an entry. A second Pull replaces the first.
-type Pull struct{ Bytes int }
+type Pull struct{ Bytes int } // at least 1
+
+// Wrong returns why the process refuses m; nil: it does not.
+func (m Pull) Wrong() *protocol.Error {
+	if m.Bytes < 1 {
+		return protocol.WrongParams("Bytes of a Pull is %d, expected at least 1", m.Bytes)
+	}
+	return nil
+}
 
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (Pull) IgnoreDeadLetterLogging() {}
@@ -270,10 +301,18 @@ func (Delivery) IgnoreDeadLetterLogging() {}
 // Ack is from an owner to a process: the owner keeps all entries after From up to To from now on.
 type Ack struct{ From, To uint64 }
 
+// Wrong returns why the process refuses m; nil: it does not.
+func (m Ack) Wrong() *protocol.Error {
+	if m.From > m.To {
+		return protocol.WrongParams("an Ack is from %d to %d, expected From up to To", m.From, m.To)
+	}
+	return nil
+}
+
 // IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
 func (Ack) IgnoreDeadLetterLogging() {}
 
-// Refused answers a Subscribe that starts after the last entry of the log.
+// Refused answers a Subscribe that starts after the last entry of the log, and a wrong Subscribe, Pull or Ack.
 type Refused struct {
 	Process string // the client's id
 	Err     *protocol.Error

@@ -30,6 +30,14 @@ func NeedsSender(m any) bool {
 	return false
 }
 
+// Checked is a message that a host may fill in wrongly. The environment of the actors answers a wrong message, and no actor
+// receives it.
+type Checked interface {
+	Answerable
+	// Wrong returns the error in the answer to a wrong message; nil: the message is right.
+	Wrong() *protocol.Error
+}
+
 // Holder is a message that carries something to be given back: memory, or an open connection.
 type Holder interface {
 	// GiveBack gives back everything that the message carries. The environment of the actors

@@ -344,7 +344,7 @@ func healthError(r *protocol.Ready, restart *protocol.Restart) *protocol.Error {
 		}
 	}
 	if r.TCP != "" {
-		if err := wireerr.LongName("ready.tcp", r.TCP); err != nil {
+		if err := wireerr.BadName("ready.tcp", r.TCP); err != nil {
 			return err
 		}
 		if _, _, err := net.SplitHostPort(r.TCP); err != nil {

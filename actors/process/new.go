@@ -134,11 +134,11 @@ func dependsError(o Options) *protocol.Error {
 	if r := o.Params.Restart; r != nil && r.Intensity != nil && !o.Independent {
 		return errGroupIntensity
 	}
-	if err := wireerr.LongName("label", o.Params.Label); err != nil {
+	if err := wireerr.BadName("label", o.Params.Label); err != nil {
 		return err
 	}
 	for _, id := range o.Params.DependsOn {
-		if err := wireerr.LongName("dependsOn", id); err != nil {
+		if err := wireerr.BadName("dependsOn", id); err != nil {
 			return err
 		}
 	}

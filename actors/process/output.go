@@ -43,9 +43,20 @@ func (p *process) held() {
 	p.intake.Hold(p.holds())
 }
 
+// refuses answers a viewer whose message is wrong; nil err: the message is right.
+func (p *process) refuses(ctx actor.Context, err *protocol.Error) bool {
+	if err != nil {
+		ctx.Respond(message.Refused{Process: p.id, Err: err})
+	}
+	return err != nil
+}
+
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
+	if p.refuses(ctx, m.Wrong()) {
+		return
+	}
 	if last := p.feed.Log.Last(); !m.Now && !m.Acked && m.After > last && p.life.Phase() < life.Retired {
-		ctx.Respond(message.Refused{Process: p.id, Err: protocol.WrongParams("process %s has no seq %d yet, the last is %d", p.id, m.After, last)})
+		p.refuses(ctx, protocol.WrongParams("process %s has no seq %d yet, the last is %d", p.id, m.After, last))
 		return
 	}
 	key := message.KeyOf(ctx.Sender())
@@ -65,7 +76,7 @@ func (p *process) pulled(ctx actor.Context, key message.Key, n int) {
 }
 
 func (p *process) acked(ctx actor.Context, m message.Ack) {
-	if p.feed.Ack(time.Now(), message.KeyOf(ctx.Sender()), m.From, m.To) {
+	if !p.refuses(ctx, m.Wrong()) && p.feed.Ack(time.Now(), message.KeyOf(ctx.Sender()), m.From, m.To) {
 		p.awaitAhead(ctx)
 		p.held()
 	}

@@ -175,7 +175,9 @@ func (p *process) receiveViewer(ctx actor.Context) bool {
 	case message.Subscribe:
 		p.subscribe(ctx, m)
 	case message.Pull:
-		p.pulled(ctx, message.KeyOf(ctx.Sender()), m.Bytes)
+		if !p.refuses(ctx, m.Wrong()) {
+			p.pulled(ctx, message.KeyOf(ctx.Sender()), m.Bytes)
+		}
 	case message.Ack:
 		p.acked(ctx, m)
 	case message.Unsubscribe:

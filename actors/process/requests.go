@@ -30,6 +30,11 @@ func (r *parked) stopTimer() {
 
 // request answers or parks a request of a client. The function is long: it has a case for each method.
 func (p *process) request(ctx actor.Context, m message.Request) {
+	if about, ok := m.Params.(protocol.AboutProcess); ok && about.Process() != "" && about.Process() != p.id { // a host has mixed them up
+		ctx.Respond(m.Failed(protocol.WrongParams("processId is %q, and this actor is process %s: send the request to ProcessRef.PID of that process, or leave ProcessID empty",
+			wireerr.Clip(about.Process()), p.id)))
+		return
+	}
 	switch p.life.Phase() {
 	case life.Starting: // the session passes no request on before ProcessStarted
 		ctx.Respond(m.Failed(protocol.Errorf(protocol.KindOrder, protocol.CodeInvalidRequest, "process id %s is starting", p.id)))

@@ -61,8 +61,8 @@ func streamError(p *protocol.ProcessStartParams) *protocol.Error {
 // specOf returns the spec of the child for params. name is the name of the actor.
 func specOf(s *env.Env, params protocol.ProcessStartParams, name string) (child.Spec, *protocol.Error) {
 	if err := cmp.Or(
-		wireerr.LongName("processId", params.ProcessID),
-		wireerr.LongName("startToken", params.StartToken),
+		wireerr.BadName("processId", params.ProcessID),
+		wireerr.BadName("startToken", params.StartToken),
 		graceError("killGraceMs", params.KillGraceMs),
 		healthError(params.Ready, params.Restart),
 		streamError(&params),

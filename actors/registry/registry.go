@@ -215,7 +215,7 @@ func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 	ttl, err := session.DetachedTTL(r.env, "session.detachedTtlMs", m.Options.DetachedTTLMs)
 	idle, idleErr := atMost("session.idleMs", m.Options.IdleMs, r.env.IdleTimeout)
 	age, ageErr := atMost("session.maxAgeMs", m.Options.MaxAgeMs, r.env.MaxAge)
-	if err = cmp.Or(err, idleErr, ageErr, session.OptionsError(m.Options)); err != nil {
+	if err = cmp.Or(err, idleErr, ageErr, session.OptionsError(m.Options, m.Ephemeral)); err != nil {
 		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
@@ -223,7 +223,7 @@ func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 		ID:       uuid.NewString(),
 		Name:     m.Options.Name,
 		Life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, KeepRunning: m.Options.KeepRunning, Idle: idle, Age: age, Ephemeral: m.Ephemeral || m.Options.Ephemeral}),
-		From:     m.From,
+		From:     cmp.Or(m.From, m.Identity.Name),
 		First:    m,
 		Registry: ctx.Self(),
 	})

@@ -19,7 +19,7 @@ const reasonReplaced = "another process has its id now"
 
 // extendGroup adds processes to a group that has not ended, or returns why not.
 func (s *session) extendGroup(ctx actor.Context, r request, g *ensemble, params protocol.GroupStartParams) *protocol.Error {
-	if err := wireerr.LongName("startToken", params.StartToken); err != nil {
+	if err := wireerr.BadName("startToken", params.StartToken); err != nil {
 		return err
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/b6f6fdd7/troupe/actors/group"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/actors/internal/policy"
 	"github.com/b6f6fdd7/troupe/actors/internal/repeat"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/message"
@@ -167,6 +168,9 @@ var errExists = protocol.Errorf(protocol.KindExists, protocol.CodeInvalidRequest
 // newMembers prepares the processes of a group whose actor has the name, in the order of params, or nothing. check gets
 // their actors, and may refuse them.
 func (s *session) newMembers(ctx actor.Context, name string, params protocol.GroupStartParams, check func(map[string]*actor.PID) *protocol.Error) (starts []message.SpawnRequest, err *protocol.Error) {
+	if err := policy.CheckGroupEnv(params.Processes); err != nil {
+		return nil, err
+	}
 	places, err := s.env.Quotas.Start(s.from, len(params.Processes), time.Now())
 	if err != nil {
 		return nil, err
@@ -204,7 +208,7 @@ func notInGroup(id string, err *protocol.Error) *protocol.Error {
 // mayStartGroup refuses a group that exists, or is too large. The group of an extension that comes here has ended, and
 // so many processes give way.
 func (s *session) mayStartGroup(params protocol.GroupStartParams, replaced int) *protocol.Error {
-	if err := cmp.Or(wireerr.LongName("groupId", params.GroupID), wireerr.LongName("startToken", params.StartToken)); err != nil {
+	if err := cmp.Or(wireerr.BadName("groupId", params.GroupID), wireerr.BadName("startToken", params.StartToken)); err != nil {
 		return err
 	}
 	if n := len(params.Processes); n > maxGroup {

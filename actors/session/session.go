@@ -375,6 +375,10 @@ func (s *session) request(ctx actor.Context, m message.Request) {
 	case protocol.SessionUpdateParams:
 		s.update(ctx, m, params)
 	case protocol.SessionCloseParams:
+		if params.SessionID != nil && *params.SessionID != s.id {
+			ctx.Respond(m.Failed(protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "session/close is for the connection's own session %s, not for %s: resume that one first", s.id, wireerr.Clip(*params.SessionID))))
+			return
+		}
 		s.closers = append(s.closers, request{Sender: ctx.Sender(), Token: m.Token}) // before close, which may answer all closers
 		s.close(ctx, message.ReasonClosed)
 	default:

@@ -89,7 +89,7 @@ func (s *session) shareError(from *actor.PID, p protocol.SessionShareParams) *pr
 	if n := len(s.shares); n >= maxShares {
 		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "session %s has %d shares, and may have no more: end one with session/unshare", s.id, n)
 	}
-	return wireerr.LongName("name", p.Name)
+	return wireerr.BadName("name", p.Name)
 }
 
 var errNotOwner = protocol.Errorf(protocol.KindRole, protocol.CodeObserver, "shares are for the session's owner and its controllers")

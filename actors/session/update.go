@@ -22,7 +22,7 @@ func (s *session) update(ctx actor.Context, m message.Request, p protocol.Sessio
 	var err *protocol.Error
 	if p.Name != nil {
 		name = *p.Name
-		err = wireerr.LongName("name", name)
+		err = wireerr.BadName("name", name)
 	}
 	if p.DetachedTTLMs != nil {
 		var tooLong *protocol.Error
@@ -62,10 +62,11 @@ func DetachedTTL(e *env.Env, member string, ms *uint64) (time.Duration, *protoco
 	return ttl, nil
 }
 
-// OptionsError returns why a new session cannot have these options; nil: it can.
-func OptionsError(o protocol.SessionOptions) *protocol.Error {
-	if o.Ephemeral && (o.DetachedTTLMs != nil || o.KeepRunning) {
+// OptionsError returns why a new session cannot have these options; nil: it can. The session may be ephemeral for other reasons
+// than its options.
+func OptionsError(o protocol.SessionOptions, ephemeral bool) *protocol.Error {
+	if (ephemeral || o.Ephemeral) && (o.DetachedTTLMs != nil || o.KeepRunning) {
 		return errEphemeral
 	}
-	return wireerr.LongName("session.name", o.Name)
+	return wireerr.BadName("session.name", o.Name)
 }

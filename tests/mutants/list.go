@@ -109,6 +109,7 @@ var mutants = []mutant{
 `, new: `		ttl = 1
 `, breaks: "a TTL of 0 ms means no limit, which the server may forbid"},
 	{file: "actors/registry/registry.go", old: `		env.After(ctx, listPause, listSessionsDue{})`, new: `		_ = listPause`, breaks: "the registry asks again for the sessions if that failed"},
+	{file: "actors/session/session.go", old: `*params.SessionID != s.id`, new: `false`, breaks: "session/close of another session ends no session", in: "actors", run: "OfAHost"},
 	{file: "actors/session/session.go", old: `message.ViewerGone{PID: s.owner, Evicted: true}`, new: `message.ViewerGone{PID: s.owner}`, breaks: "processes ignore an owner who was evicted"},
 	{file: "actors/session/session.go", old: `			if !m.Takeover {`, new: `			if false {`, breaks: "an attached session is not taken over unless the client says so"},
 	{file: "actors/session/end.go", old: `s.owner != nil || !s.processes.Empty()`, new: `s.owner != nil`, breaks: "a session with a process keeps its place"},
@@ -136,6 +137,7 @@ var mutants = []mutant{
 	{file: "actors/internal/env/watch.go", old: `pid.Address == t.Address`, new: `pid.Address != ""`, breaks: "a troupe does not answer for another machine"},
 	{file: "actors/internal/env/guard.go", old: `		if env.Sender != nil {`, new: `		if false {`, breaks: "a request over which its actor failed is answered"},
 	{file: "actors/internal/env/guard.go", old: `			h.GiveBack() // the`, new: `			_ = h // the`, breaks: "a request over which its actor failed gives back its resources"},
+	{file: "actors/internal/env/guard.go", old: `if !refused(ctx, env) {`, new: `if true {`, breaks: "a wrong request of a host is refused", in: "actors", run: "OfAHost"},
 	{file: "actors/internal/env/guard.go", old: `tries < maxTries`, new: `tries <= maxTries`, breaks: "a message over which its actor fails is tried five times"},
 	{file: "actors/internal/env/guard.go", old: `go m.Conn.Close(protocol.CloseInternalError, "internal error")`, new: `_ = m`, breaks: "a connection that gets no actor is closed"},
 	{file: "actors/internal/policy/policy.go", old: `*j > 1)`, new: `*j > 2)`, breaks: "a jitter of more than 1 is refused"},
@@ -143,6 +145,13 @@ var mutants = []mutant{
 	{file: "actors/internal/policy/env.go", old: `work > maxWork`, new: `work >= maxWork`, breaks: "policies may cause as much work as the limit says"},
 	{file: "actors/internal/turns/turns.go", old: `case t.late >= most:`, new: `case t.late > most:`, breaks: "a file call is refused when the calls of all turns hang"},
 	{file: "actors/internal/turns/turns.go", old: `		most = t.most`, new: `		most = t.all`, breaks: "a connection without a call gets one of the kept turns"},
+	{file: "actors/internal/wireerr/wireerr.go", old: `!utf8.ValidString(name)`, new: `!utf8.ValidString(member)`, breaks: "a name is UTF-8"},
+	{file: "actors/message/host.go", old: `name != "" && m.From != "" && m.From != name`, new: `false`, breaks: "the sessions of an identity count for its name", in: "actors", run: "OfAHost"},
+	{file: "actors/message/host.go", old: `	case m.Now && m.Acked:`, new: `	case false:`, breaks: "a cursor starts at one place", in: "actors", run: "Viewer"},
+	{file: "actors/process/requests.go", old: `about.Process() != "" && about.Process() != p.id`, new: `false`, breaks: "a process refuses a request for another one", in: "actors", run: "OfAHost"},
+	{file: "actors/process/output.go", old: `	return err != nil
+}`, new: `	return false
+}`, breaks: "a wrong message of a viewer changes nothing", in: "actors", run: "Viewer"},
 	{file: "actors/internal/wireerr/wireerr.go", old: `n > maxName {`, new: `n >= maxName {`, breaks: "a name may have 1 KiB"},
 	{file: "actors/message/host.go", old: `return nil // its connection answers when it ends`, new: `return m.Failed(wireerr.ErrShutdown)`, breaks: "a request to a command is answered once, by its connection"},
 	{file: "actors/message/host.go", old: `	if m.SessionID != "" {`, new: `	if false {`, breaks: "an Attach to a session that has ended says so"},
@@ -321,6 +330,7 @@ var mutants = []mutant{
 	{file: "actors/process/denial/denial.go", old: `all, crossed := m.run(s.all, data[:min(len(data), longest)])`, new: `all, crossed := s.all, false`, breaks: "a word over two streams is found"},
 	{file: "actors/process/denial/denial.go", old: `if len(data) >= longest {`, new: `if false {`, breaks: "a word after a long chunk of another stream is found"},
 	{file: "actors/shellstate/cache.go", old: `, spec.Sandbox.JSON()})`, new: `})`, breaks: "starts with different sandboxes share no state of a shell"},
+	{file: "protocol/value.go", old: `!m.rules || m.omit && empty(member)`, new: `!m.rules`, breaks: "a member that is left out has no rules"},
 	{file: "protocol/value.go", old: `if !ok && tab.closed {`, new: `if false {`, breaks: "an unknown member of the permissions of a sandbox is refused"},
 	{file: "actors/child/user_linux.go", old: `if uint32(uid) != u.UID || uint32(gid) != u.GID {`, new: `if uint32(uid) != u.UID || uint32(gid) != u.GID || true {`, breaks: "a program is searched with the permissions of its user", run: "^TestLookAs$"},
 	{file: "actors/internal/env/users.go", old: `!slices.Contains(allowed, wanted) || `, new: ``, breaks: "a program runs only as a user that the policy allows"},
@@ -528,6 +538,7 @@ var mutants = []mutant{
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
 	{file: "actors/child/process.go", old: `	if drained && !p.toldExit {`, new: `	if !p.toldExit {`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
 	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
+	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
 	{file: "actors/session/groups.go", old: `g != nil && slices.Contains(g.tokens, params.StartToken) {`, new: `g != nil && false {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},
 	{file: "actors/spool/spool.go", old: `	f.closed = true
 	f.room = func() {}`, new: `	f.room = func() {}`, breaks: "the end of a session closes the spools of its processes", in: "tests", run: "^TestSpoolEnds$"},

@@ -79,7 +79,7 @@ func refuseExec(p protocol.CommandExecParams) *protocol.Error {
 		return protocol.WrongParams("command/exec cannot set both timeoutMs and disableTimeout")
 	}
 	if p.ProcessID != nil {
-		return wireerr.LongName("processId", *p.ProcessID)
+		return wireerr.BadName("processId", *p.ProcessID)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (t *Translator) spawn(p protocol.ProcessSpawnParams) (*Spec, *protocol.Erro
 	case !filepath.IsAbs(p.Cwd):
 		return nil, protocol.Errorf(protocol.KindParams, protocol.CodeInvalidRequest, "Invalid request: AbsolutePathBuf deserialized without a base path")
 	}
-	if err := wireerr.LongName("processHandle", p.ProcessHandle); err != nil {
+	if err := wireerr.BadName("processHandle", p.ProcessHandle); err != nil {
 		return nil, err
 	}
 	size, err := firstSize(d.API(), "process", p.TTY, p.Size)

@@ -93,6 +93,20 @@ func (e *Env) dropped(ctx actor.ReceiverContext, env *actor.MessageEnvelope) boo
 	return true
 }
 
+// refused reports whether a message is wrong, and then answers it.
+func refused(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
+	m, ok := env.Message.(message.Checked)
+	if !ok {
+		return false
+	}
+	err := m.Wrong()
+	if err == nil {
+		return false
+	}
+	ctx.ActorSystem().Root.Send(env.Sender, m.Failed(err))
+	return true
+}
+
 // MessageReceived implements actor.MailboxMiddleware: protoactor calls it for each message taken from
 // the mailbox. If the actor has stopped, the message is undelivered.
 func (g *gate) MessageReceived(queued any) {

@@ -100,7 +100,9 @@ func (s *Env) guard(g *gate, r Reaction) actor.ReceiverMiddleware {
 			if s.Faults.Actor != nil {
 				s.Faults.Actor(ctx.Self(), env.Message)
 			}
-			next(ctx, env)
+			if !refused(ctx, env) {
+				next(ctx, env)
+			}
 		}
 	}
 }

@@ -43,6 +43,16 @@ func CheckEnv(p *protocol.EnvPolicy) *protocol.Error {
 	return CheckEnvWork(child.MatchingWork(p, os.Environ()))
 }
 
+// CheckGroupEnv refuses the policies of the processes of a group if their matching would take too long. A connection has applied
+// the policies of its client: these are the policies of a host.
+func CheckGroupEnv(processes []protocol.ProcessStartParams) *protocol.Error {
+	server, work := os.Environ(), int64(0)
+	for i := range processes {
+		work += child.MatchingWork(processes[i].EnvPolicy, server)
+	}
+	return CheckEnvWork(work)
+}
+
 // CheckEnvWork refuses the policies of one message if their matching would take too long. work is the sum
 // of child.MatchingWork of these policies.
 func CheckEnvWork(work int64) *protocol.Error {

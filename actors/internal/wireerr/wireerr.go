@@ -4,6 +4,7 @@ package wireerr
 import (
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/internal/rules"
@@ -41,10 +42,13 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// LongName refuses a name of more than maxName bytes. The error calls it member.
-func LongName(member, name string) *protocol.Error {
+// BadName refuses a name of more than maxName bytes, or of other bytes than UTF-8. The error calls it member.
+func BadName(member, name string) *protocol.Error {
 	if n := len(name); n > maxName {
 		return protocol.WrongParams("%s has %d bytes, the limit is %d", member, n, maxName)
+	}
+	if !utf8.ValidString(name) { // of a host; no message of a client has such a string
+		return protocol.WrongParams("%s is %q, expected UTF-8", member, name[:min(len(name), maxClip)])
 	}
 	return nil
 }

@@ -39,12 +39,15 @@ func TestClip(t *testing.T) {
 	}
 }
 
-func TestLongName(t *testing.T) {
-	if err := wireerr.LongName("processId", strings.Repeat("n", 1024)); err != nil {
+func TestBadName(t *testing.T) {
+	if err := wireerr.BadName("processId", strings.Repeat("n", 1024)); err != nil {
 		t.Error(err)
 	}
-	err := wireerr.LongName("processId", strings.Repeat("n", 1025))
+	err := wireerr.BadName("processId", strings.Repeat("n", 1025))
 	if err == nil || err.Code != protocol.CodeInvalidParams || err.Message != "processId has 1025 bytes, the limit is 1024" {
+		t.Error(err)
+	}
+	if err := wireerr.BadName("label", "caf\xe9"); err == nil || err.Message != `label is "caf\xe9", expected UTF-8` {
 		t.Error(err)
 	}
 }
