@@ -607,7 +607,12 @@ func TestLockOnly(t *testing.T) {
 // TestForeignCall: a call of another architecture ends the process by SIGSYS.
 func TestForeignCall(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("only amd64 has another architecture's calls everywhere")
+		t.Skip("only amd64 has another architecture's calls")
+	}
+	outside := exec.Command("/proc/self/exe")
+	outside.Args = []string{lockTest, lockCase{Foreign: true}.json()}
+	if err := outside.Run(); err != nil { // some hypervisors refuse the instruction
+		t.Skipf("no call of i386 works here, without a sandbox either: %v", err)
 	}
 	namespaces(t)
 	c := newRig(t, os.Getuid())
