@@ -168,3 +168,43 @@ func resumeWhileForgotten(t *testing.T, retention time.Duration) bool {
 	s.answer("2")
 	return true
 }
+
+// A program has ended, and its output waits for its owner: whoever asks hears of the end at once. With the output comes the exit.
+func TestEndBeforeItsOutputIsRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ script, end, status string }{
+		"by itself": {"read line; head -c 70000 /dev/zero; exit 3", "", `"status":{"exitCode":3,`},
+		"killed":    {"read line; head -c 1000000 /dev/zero", `{"processId":"a","tree":true}`, `"signal":"SIGKILL","reason":"terminated by request"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			troupe := start(t, actors.Config{})
+			owner := connect(t, troupe)
+			id := owner.open("")
+			owner.start("a", `,"pipeStdin":true,"retention":{"bytes":16384,"onFull":"block"}`, "sh", "-c", c.script)
+			owner.close()
+			other := controller(t, troupe, id, "")
+			other.call("process/write", `{"processId":"a","chunk":"Cg==","writeId":"1"}`)
+			info := func() string { return string(other.call("process/info", `{"processId":"a"}`).Result) }
+			waitFor(t, "the output waits for its owner", func() bool { return strings.Contains(info(), `"for":"owner"`) })
+			other.send(`{"id":"wait","method":"process/wait","params":{"processId":"a"}}`)
+			if c.end != "" {
+				other.send(`{"id":"end","method":"process/terminate","params":` + c.end + `}`)
+			}
+			if m := other.answer(`"wait"`); !strings.Contains(string(m.Result), `{"exited":true,"closed":false,`) || !strings.Contains(string(m.Result), c.status) {
+				t.Errorf("process/wait: %s, want %s", m.Result, c.status)
+			}
+			if got := info(); !strings.Contains(got, `"state":"draining"`) || !strings.Contains(got, c.status) || strings.Contains(got, `"pid":`) {
+				t.Errorf("process/info: %s", got)
+			}
+			if m := other.call("process/terminate", `{"processId":"a"}`); string(m.Result) != `{"running":false}` {
+				t.Errorf("process/terminate: %s", m.Result)
+			}
+			again := connect(t, troupe)
+			again.open(fmt.Sprintf(`,"resumeSessionId":%q,"takeover":true,"resumeFrom":{"a":0}`, id))
+			if out, code := again.untilClosed("a", 0); code != 3 && c.end == "" || code != 137 && c.end != "" || len(out) < 16384 {
+				t.Errorf("%d bytes, exit code %d", len(out), code)
+			}
+		})
+	}
+}

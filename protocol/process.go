@@ -587,13 +587,14 @@ const (
 	StateRunning    State = "running"
 	StateRestarting State = "restarting" // between two runs
 	StateWaiting    State = "waiting"    // its group decides when it runs
+	StateDraining   State = "draining"   // its last program has ended, and output from before waits for room
 	StateExited     State = "exited"     // its output goes on, by descendants
 	StateClosed     State = "closed"
 )
 
 // Validate refuses values other than the constants.
 func (s State) Validate() error {
-	return oneOf(s, StateStarting, StateRunning, StateRestarting, StateWaiting, StateExited, StateClosed)
+	return oneOf(s, StateStarting, StateRunning, StateRestarting, StateWaiting, StateDraining, StateExited, StateClosed)
 }
 
 // ProcessListParams chooses processes: those for which every member holds. An absent or empty member holds

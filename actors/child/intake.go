@@ -31,6 +31,7 @@ const (
 	FactExited             // once a run, after the output written before the exit
 	FactClosed             // the last Fact of a run: every stream has ended
 	FactStdinRoom          // stdin refused a write and has room again
+	FactEnded              // the program has ended, and output from before may follow; absent if none follows
 )
 
 const (
@@ -242,6 +243,9 @@ func (in *Intake) Put(s protocol.Stream, data []byte, lent *slab.Slab, c Credit,
 func (in *Intake) Exited(st protocol.ExitStatus) {
 	in.put(Fact{Kind: FactExited, Status: st}, Credit{})
 }
+
+// Ended adds: the program has ended, and output from before may follow.
+func (in *Intake) Ended() { in.put(Fact{Kind: FactEnded}, Credit{}) }
 
 // Closed adds the end of all streams, the last Fact of the run.
 func (in *Intake) Closed() { in.put(Fact{Kind: FactClosed}, Credit{}) }

@@ -52,6 +52,7 @@ type process struct {
 	jail       *jailer              // nil: the child has no sandbox, or its last report was read
 	pidfd      int                  // -1 once status is set, or if the system has no pidfd
 	status     *protocol.ExitStatus // nil: the child runs
+	toldEnd    bool                 // Intake.Ended was called
 	toldExit   bool                 // Intake.Exited was called
 	toldClosed bool                 // Intake.Closed was called
 	searching  bool                 // a search started by TreeEmpty is running
@@ -166,9 +167,14 @@ func (p *process) settle() {
 		d, e := s.progress()
 		drained, ended = drained && d, ended && e
 	}
-	if drained && !p.toldExit {
+	switch {
+	case p.toldExit:
+	case drained:
 		p.toldExit = true
 		p.in.Exited(*p.status)
+	case !p.toldEnd:
+		p.toldEnd = true
+		p.in.Ended()
 	}
 	if ended { // ended implies drained
 		p.toldClosed = true

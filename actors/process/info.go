@@ -34,7 +34,7 @@ func (p *process) describe() protocol.ProcessInfo {
 		info.User = &protocol.RunUser{Name: u.Name, UID: uint64(u.UID), GID: uint64(u.GID)}
 	}
 	if h := p.handleNow(); h != nil {
-		if p.life.Phase() == life.Running {
+		if p.lives() {
 			info.PID = h.PID()
 		}
 		info.Containment = string(h.Containment())
@@ -42,7 +42,10 @@ func (p *process) describe() protocol.ProcessInfo {
 	if st := p.life.Status(); p.life.Phase() >= life.Restarting && (p.life.Run() > 0 || p.life.Phase() > life.Restarting) {
 		info.Status = &st
 	}
-	info.Ready = p.life.Phase() == life.Running && p.health.ready
+	if st, unread := p.life.Unread(p.now()); unread {
+		info.State, info.Status = string(protocol.StateDraining), &st
+	}
+	info.Ready = info.State == string(protocol.StateRunning) && p.health.ready
 	if n, ok := p.life.Waits(); ok && !n.At.IsZero() {
 		info.RestartInMs = env.Milliseconds(time.Until(n.At))
 	}

@@ -165,15 +165,24 @@ func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
 	if params, ok := r.params.(protocol.ProcessReadParams); ok {
 		return p.read(ctx, r, params, now)
 	}
-	if p.life.Phase() < life.Exited && !now {
+	st, ended := p.ended()
+	if !ended && !now {
 		return false
 	}
-	res := protocol.ProcessWaitResult{Exited: p.life.Phase() >= life.Exited, Closed: p.life.Phase() >= life.Closed}
-	if st := p.life.Status(); res.Exited {
+	res := protocol.ProcessWaitResult{Exited: ended, Closed: p.life.Phase() >= life.Closed}
+	if ended {
 		res.Status = &st
 	}
 	p.reply(ctx, r, res, nil)
 	return true
+}
+
+// ended returns how the last run ended, also if the log does not have the exit yet, because output from before is unread.
+func (p *process) ended() (st protocol.ExitStatus, ok bool) {
+	if p.life.Phase() >= life.Exited {
+		return p.life.Status(), true
+	}
+	return p.life.Unread(p.now())
 }
 
 // read answers a process/read, unless it must wait.

@@ -322,6 +322,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.act(ctx)
 		case child.FactStdinRoom:
 			p.acceptStdin(ctx)
+		case child.FactEnded: // spread answers who waits for the end
 		}
 		p.trim()
 		in.Settle(p.holds())

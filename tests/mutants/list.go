@@ -73,6 +73,8 @@ var mutants = []mutant{
 	{file: "actors/session/processes.go", old: `s.tellStarting(ctx, r, m.ID)`, new: `_ = s.tellStarting`, breaks: "everybody attached hears of a start", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/session/processes.go", old: `s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})`, new: `_ = m.Err`, breaks: "everybody attached hears that a start has failed", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
+	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
+	{file: "actors/process/life/runs.go", old: `l.config.Restart != nil && !l.terminated && l.stopping == nil {`, new: `false {`, breaks: "a process that is run again has not ended"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
 	{file: "actors/session/shares.go", old: `id.Guest != nil && s.shareOf(id.Name) == nil`, new: `false`, breaks: "a guest whose share has ended is not attached"},
 	{file: "actors/session/shares.go", old: `	s.env.Shares.Remove(is.digest)
@@ -536,7 +538,7 @@ var mutants = []mutant{
 		ctx.Send(p.session, message.ProcessClosed`, new: `		ctx.Send(p.session, message.ProcessClosed`, breaks: "an ended process gives back its part of what the session keeps", in: "actors", run: "^TestKeptEnvironmentsAreBounded$"},
 	{file: "actors/process/end.go", old: `		p.forgetChild(h)
 `, new: ``, breaks: "an ended process holds no child", in: "actors", run: "^TestEndedProcessesAreSmall$"},
-	{file: "actors/child/process.go", old: `	if drained && !p.toldExit {`, new: `	if !p.toldExit {`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
+	{file: "actors/child/process.go", old: `	case drained:`, new: `	default:`, breaks: "the exit of a short process comes after its output", in: "tests", run: "^TestOrder$"},
 	{file: "actors/child/process.go", old: `ExitCode:   code,`, new: `ExitCode: code & 63,`, breaks: "each of many processes has its own exit code", in: "tests", run: "^TestManyProcesses$"},
 	{file: "actors/session/groups.go", old: `policy.CheckGroupEnv(params.Processes)`, new: `policy.CheckGroupEnv(nil)`, breaks: "the environments of a group take no longer to match than a message may", in: "actors", run: "OfAHost"},
 	{file: "actors/session/groups.go", old: `g != nil && slices.Contains(g.tokens, params.StartToken) {`, new: `g != nil && false {`, breaks: "a repeated group/start gets the answer of the first", in: "tests", run: "^TestGroupPipelined$"},

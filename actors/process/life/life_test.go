@@ -434,3 +434,32 @@ func TestPendingActions(t *testing.T) {
 		t.Errorf("%v is done again", a)
 	}
 }
+
+// The end of a program is known before Exited if no other run can follow.
+func TestUnread(t *testing.T) {
+	s := begin(t, Config{})
+	s.spawned()
+	if st, ok := s.Unread(s.Now); ok {
+		t.Errorf("it runs, and has ended with %+v", st)
+	}
+	s.Terminate(s.Now, 0, false)
+	s.Now.Exited, s.Now.Status = true, protocol.ExitStatus{ExitCode: 137, OOMKilled: true}
+	if st, ok := s.Unread(s.Now); !ok || st != (protocol.ExitStatus{ExitCode: 137, Run: 1, Reason: reasonTerminated}) {
+		t.Errorf("%+v, %t", st, ok)
+	}
+	s.exits(137)
+	if st, ok := s.Unread(s.Now); ok {
+		t.Errorf("its exit was said, and it has ended with %+v", st)
+	}
+
+	s = begin(t, Config{Restart: again})
+	s.spawned()
+	s.Now.Exited = true
+	if st, ok := s.Unread(s.Now); ok {
+		t.Errorf("another run follows, and it has ended with %+v", st)
+	}
+	s.Stop(s.Now, "enough", 0)
+	if _, ok := s.Unread(s.Now); !ok {
+		t.Error("it was stopped, and goes on")
+	}
+}

@@ -97,10 +97,7 @@ func (l *Life) Exited(now Now, st protocol.ExitStatus) error {
 	case l.phase < Running:
 		return &TransitionError{l.phase, Exited}
 	}
-	st.Run = l.run
-	st.TimedOut = l.ending.timedOut
-	st.Reason = l.ending.reason
-	st.OOMKilled = st.OOMKilled && l.ending.reason == "" // else the server has killed the program
+	st = l.statusOf(st)
 	l.ending.killAt, l.timeoutAt = time.Time{}, time.Time{}
 	l.do(Unwatch{l.run})
 	l.logExit(st)
@@ -117,6 +114,24 @@ func (l *Life) Exited(now Now, st protocol.ExitStatus) error {
 		l.killTree(now)
 	}
 	return l.enter(Exited)
+}
+
+// statusOf completes the status of the current run.
+func (l *Life) statusOf(st protocol.ExitStatus) protocol.ExitStatus {
+	st.Run = l.run
+	st.TimedOut = l.ending.timedOut
+	st.Reason = l.ending.reason
+	st.OOMKilled = st.OOMKilled && l.ending.reason == "" // else the server has killed the program
+	return st
+}
+
+// Unread returns how the program has ended if its end is not said by Exited yet, because its last output waits for room, and no
+// other run follows. ok is false if the program runs, if Exited was said, and if another run may follow.
+func (l *Life) Unread(now Now) (st protocol.ExitStatus, ok bool) {
+	if l.phase != Running || !now.Exited || l.config.Restart != nil && !l.terminated && l.stopping == nil {
+		return st, false
+	}
+	return l.statusOf(now.Status), true
 }
 
 func (l *Life) logExit(st protocol.ExitStatus) {

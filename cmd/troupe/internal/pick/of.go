@@ -8,7 +8,11 @@ func Ended(p *protocol.ProcessInfo) bool { return protocol.State(p.State) == pro
 
 // ProgramEnded reports whether the last run of a process has ended. Descendants of the program may go on.
 func ProgramEnded(p *protocol.ProcessInfo) bool {
-	return Ended(p) || protocol.State(p.State) == protocol.StateExited
+	switch protocol.State(p.State) {
+	case protocol.StateDraining, protocol.StateExited:
+		return true
+	}
+	return Ended(p)
 }
 
 // Of returns the sessions of Client.Sessions with protocol.DetailProcesses or more.
