@@ -303,7 +303,7 @@ func (l *link) put(p []byte) (int, error) {
 	c := l.due
 	if c != nil {
 		if at = c.inWrite(begins, len(p)); at >= 0 {
-			l.due = nil
+			l.due, l.stalledUntil = nil, time.Now().Add(time.Hour) // no answer comes before the cut
 		}
 	}
 	l.mu.Unlock()

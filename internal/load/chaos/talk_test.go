@@ -283,3 +283,27 @@ func TestShapedHandshake(t *testing.T) {
 		}
 	})
 }
+
+// tired is a socket whose writer loses the CPU after each write.
+type tired struct{ socket }
+
+func (s tired) Write(p []byte) (int, error) {
+	n, err := s.socket.Write(p)
+	time.Sleep(50 * time.Millisecond)
+	return n, err
+}
+
+// No answer overtakes a cut that follows a write.
+func TestNoAnswerBeforeTheCut(t *testing.T) {
+	_, _, near, far := pair(t, "unix", plan.Chaos{})
+	l := near.(*link)
+	l.socket = tired{l.socket}
+	if !l.prepare(Act{Kind: Resume, Arg: 1}) {
+		t.Fatal("there was no connection")
+	}
+	go io.Copy(far, far)
+	go l.Write([]byte("\x00\x00\x00\x05hello"))
+	if n, err := l.Read(make([]byte, 10)); n > 0 {
+		t.Errorf("%d bytes came, %v", n, err)
+	}
+}
