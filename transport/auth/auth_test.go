@@ -133,6 +133,10 @@ func TestWrongTokenFiles(t *testing.T) {
 		{"alice 15-bytes-secret\n"[:len("alice ")+15], "the token has 15 bytes, want 16 to 8192"},
 		{"alice sha256:my-only-secret-token\n", "want 64 hexadecimal digits"},
 		{"jwt:alice my-only-secret-token\n", "the name has a colon"},
+		{"* my-only-secret-token\n", "line 1: the name * has a meaning of its own"},
+		{"@server my-only-secret-token\n", "line 1: the name @server has a meaning of its own"},
+		{"alice my-only-secret-token\nbob my-only-secret-token\n", "line 2: bob has the token of alice"},
+		{"alice my-only-secret-token\nbob sha256:" + sha("my-only-secret-token") + "\n", "line 2: bob has the token of alice"},
 		{strings.Repeat("#", linefile.Max+1), "more than 262144 bytes"},
 	} {
 		_, err := OpenTokens(write(t, "tokens", c.text))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/identity"
 	"github.com/b6f6fdd7/troupe/internal/linefile"
 )
 
@@ -30,7 +31,7 @@ type namedToken struct {
 //	alice  5b1Zq0…
 //	ci     sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //
-// A name may have several lines: while a token is rotated, the old one and the new one are both right.
+// A token stands under one name only, and no name is * or @server, which have a meaning in other files. A name may have several lines: while a token is rotated, the old one and the new one are both right.
 // Each check sees the file as the file is then.
 type Tokens struct{ file *secret[[]namedToken] }
 
@@ -45,6 +46,7 @@ func OpenTokens(path string) (*Tokens, error) {
 const minToken = 16
 
 func parseTokens(data []byte) (all []namedToken, err error) {
+	owners := make(map[digest]string)
 	for number, fields := range linefile.Entries(data) {
 		// No error below shows a part of the line: the line may be a token without a name.
 		if len(fields) != 2 {
@@ -52,6 +54,9 @@ func parseTokens(data []byte) (all []namedToken, err error) {
 		}
 		if strings.Contains(fields[0], ":") {
 			return nil, fmt.Errorf("line %d: the name has a colon", number)
+		}
+		if fields[0] == "*" || fields[0] == identity.ServerUser {
+			return nil, fmt.Errorf("line %d: the name %s has a meaning of its own in the files of users and policies: choose another", number, fields[0])
 		}
 		t := namedToken{name: fields[0]}
 		if hash, hashed := strings.CutPrefix(fields[1], "sha256:"); hashed {
@@ -64,6 +69,10 @@ func parseTokens(data []byte) (all []namedToken, err error) {
 			}
 			t.digest = sha256.Sum256([]byte(fields[1]))
 		}
+		if owner, again := owners[t.digest]; again && owner != t.name {
+			return nil, fmt.Errorf("line %d: %s has the token of %s: a token says who its client is, so give each name a token of its own", number, t.name, owner)
+		}
+		owners[t.digest] = t.name
 		all = append(all, t)
 	}
 	if len(all) == 0 {
