@@ -114,8 +114,9 @@ func Props(c Config) (*actor.Props, *Troupe, error) {
 	e.Watcher, e.Changes = files.NewWatcher(), changes.NewWatcher()
 	e.FileTurns = turns.New(host.Threads())
 	e.FileJails = e.NewFileJails()
-	e.Disk = spool.NewDisk(e.SpoolDir, e.SpoolBudget)
-	e.OutputBudget = child.NewBudget(e.Budget-e.Budget/4-e.Budget/8, func() { t.send(message.BudgetLow{}) })
+	short := func() { t.send(message.BudgetLow{}) }
+	e.Disk = spool.NewDisk(e.SpoolDir, e.SpoolBudget, short)
+	e.OutputBudget = budget.NewOutput(e.Budget-e.Budget/4-e.Budget/8, short)
 	e.ClientBudget = budget.New(e.Budget / 4)
 	e.StartBudget = budget.New(e.Budget / 8)
 	e.Quotas = quota.New(quota.Limits{

@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/needs"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
@@ -47,7 +48,7 @@ func serveUntilKilled(mode Containment) {
 		panic(err)
 	}
 	facts := make(chan struct{}, 1)
-	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() { facts <- struct{}{} })
+	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() { facts <- struct{}{} })
 	h.Start(sh("leftover", `echo $$; (setsid sh -c 'trap "" TERM HUP; echo $$; exec sleep 1000' &); exec sleep 1000`), in, func(_ Handle, err error) {
 		if err != nil {
 			panic(err)
@@ -128,7 +129,7 @@ func start(t *testing.T, h *Host, spec Spec) *watched {
 func tryStart(t *testing.T, h *Host, spec Spec, limit int64) (*watched, error) {
 	w := &watched{t: t, out: map[protocol.Stream][]byte{}, told: make(chan struct{}, 1)}
 	w.changed.L = &w.mu
-	w.in = NewIntake(limit, NewBudget(0, func() {}), nil, func() {
+	w.in = NewIntake(limit, budget.NewOutput(0, func() {}), nil, func() {
 		select {
 		case w.told <- struct{}{}:
 		default:

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/hangfs"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 	"github.com/b6f6fdd7/troupe/protocol"
@@ -26,7 +27,7 @@ const hello = "#!/bin/sh\necho hello from $(basename $PWD)\n"
 // startLater begins a start and returns a channel for its error.
 func startLater(h *Host, spec Spec) <-chan error {
 	failed := make(chan error, 1)
-	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {})
+	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {})
 	h.Start(spec, in, func(p Handle, err error) {
 		if err == nil {
 			p.Finish(func(error) {})
@@ -203,7 +204,7 @@ func TestExecHangs(t *testing.T) {
 			h, fs := withHang(t)
 			j := &job{
 				spec: Spec{Name: script("").Name, Argv: []string{fs.Path("prog")}, Dir: fs.Path("dir")},
-				in:   NewIntake(1<<20, NewBudget(0, func() {}), nil, func() {}),
+				in:   NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() {}),
 				path: fs.Path("prog"), apart: true, turn: &owner{running: 1},
 				answerTime: time.Hour,
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/slab"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -58,7 +59,7 @@ const SpoolOverhead = 1 << 20
 // and another maxFlight come on top, and one chunk of each stream if the spool fails.
 type Intake struct {
 	notify func() // tells the actor of new facts; must not block
-	budget *Budget
+	budget *budget.Output
 	spool  *spool.File // for output beyond the memory limit; nil: none
 	rate   *pace.Flow  // nil: no limit
 
@@ -81,17 +82,17 @@ type Intake struct {
 // NewIntake returns the intake of one process. limit is in bytes. file takes output beyond limit;
 // file may be nil. The intake calls notify, from any goroutine, when Facts have come and the actor
 // had seen the intake empty.
-func NewIntake(limit int64, budget *Budget, file *spool.File, notify func()) *Intake {
+func NewIntake(limit int64, budget *budget.Output, file *spool.File, notify func()) *Intake {
 	in := &Intake{notify: notify, budget: budget, spool: file, limit: limit}
 	in.credit.L = &in.mu
 	if file != nil {
-		file.Notify(in.wake)
+		file.Notify(in.Wake)
 	}
 	return in
 }
 
 // Share makes the intake share the rate of m. It is called before the first Take.
-func (in *Intake) Share(m *pace.Meter) { in.rate = m.Flow(in.wake) }
+func (in *Intake) Share(m *pace.Meter) { in.rate = m.Flow(in.Wake) }
 
 // Credit is the permission to read N bytes.
 type Credit struct {
@@ -209,7 +210,7 @@ func (in *Intake) charge(n int64) int64 {
 	if want <= 0 {
 		return n
 	}
-	if in.budget.take(want, in) {
+	if in.budget.Take(want, want, in) > 0 {
 		in.charged += want
 		return n
 	}
@@ -221,10 +222,10 @@ func (in *Intake) charge(n int64) int64 {
 
 // refund gives the budget the charge for bytes no longer held. The caller wakes the returned
 // intakes after releasing its own lock.
-func (in *Intake) refund() (wake []*Intake) {
+func (in *Intake) refund() (wake []budget.Waiter) {
 	due := max(0, in.retained+in.flight-reserve)
 	if in.charged > due {
-		wake = in.budget.give(in.charged - due)
+		wake = in.budget.Give(in.charged - due)
 		in.charged = due
 	}
 	return wake
@@ -262,7 +263,7 @@ func (in *Intake) put(f Fact, unused Credit) {
 	in.notified = true
 	wake := in.returnLocked(unused)
 	in.mu.Unlock()
-	wakeAll(wake)
+	budget.Wake(wake)
 	unused.unreserve()
 	if tell {
 		in.notify()
@@ -292,7 +293,7 @@ func (in *Intake) GiveBack(c Credit) {
 	in.mu.Lock()
 	wake := in.returnLocked(c)
 	in.mu.Unlock()
-	wakeAll(wake)
+	budget.Wake(wake)
 	c.unreserve()
 }
 
@@ -313,7 +314,7 @@ func (in *Intake) Keep(c Credit) Credit {
 }
 
 // returnLocked takes credit back, except for the reservation in the spool. See unreserve.
-func (in *Intake) returnLocked(c Credit) (wake []*Intake) {
+func (in *Intake) returnLocked(c Credit) (wake []budget.Waiter) {
 	if c.N == 0 {
 		return nil
 	}
@@ -343,9 +344,9 @@ func (in *Intake) Close() {
 	in.facts, in.retained, in.pinned, in.flight, in.spooling = nil, 0, 0, 0, 0
 	in.rate.Leave()
 	in.credit.Broadcast()
-	wake := append(in.refund(), in.budget.forget(in)...)
+	wake := append(in.refund(), in.budget.Forget(in)...)
 	in.mu.Unlock()
-	wakeAll(wake)
+	budget.Wake(wake)
 	for _, f := range facts {
 		if f.Spool != nil {
 			f.Spool.Extent(f.At, len(f.Data)).Release()
@@ -393,7 +394,7 @@ func (in *Intake) Settle(retained, pinned int64) {
 	in.facts = in.facts[1:]
 	wake := in.holdLocked(retained, pinned)
 	in.mu.Unlock()
-	wakeAll(wake)
+	budget.Wake(wake)
 }
 
 // Hold says how many bytes the log holds now: retained in all, pinned for its owner.
@@ -401,22 +402,17 @@ func (in *Intake) Hold(retained, pinned int64) {
 	in.mu.Lock()
 	wake := in.holdLocked(retained, pinned)
 	in.mu.Unlock()
-	wakeAll(wake)
+	budget.Wake(wake)
 }
 
-func (in *Intake) holdLocked(retained, pinned int64) []*Intake {
+func (in *Intake) holdLocked(retained, pinned int64) []budget.Waiter {
 	in.retained, in.pinned = retained, pinned
 	in.credit.Broadcast()
 	return in.refund()
 }
 
-func wakeAll(ins []*Intake) {
-	for _, in := range ins {
-		in.wake()
-	}
-}
-
-func (in *Intake) wake() {
+// Wake has the pumps look again for credit.
+func (in *Intake) Wake() {
 	in.mu.Lock()
 	in.credit.Broadcast()
 	in.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/sandbox"
 )
 
@@ -44,7 +45,7 @@ func runTrue(b *testing.B, h *Host, confined bool) {
 		spec.policy = &sandbox.Policy{Files: true, Root: sandbox.Read}
 	}
 	closed := make(chan struct{}, 16)
-	in := NewIntake(1<<20, NewBudget(0, func() {}), nil, func() { closed <- struct{}{} })
+	in := NewIntake(1<<20, budget.NewOutput(0, func() {}), nil, func() { closed <- struct{}{} })
 	done := make(chan error)
 	var p Handle
 	h.Start(spec, in, func(handle Handle, err error) { p = handle; done <- err })

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/rules"
 )
 
@@ -112,7 +113,7 @@ func TestGivenUpStartLeavesItsDirectoryToTheLookUp(t *testing.T) {
 	spec.Dir, spec.Context = dir, ctx
 	spec.Rule = func() *rules.Rule { close(asked); <-mayGo; return rule }
 	over := make(chan struct{})
-	h.Start(spec, NewIntake(1<<20, NewBudget(0, nil), nil, func() {}), func(Handle, error) {
+	h.Start(spec, NewIntake(1<<20, budget.NewOutput(0, nil), nil, func() {}), func(Handle, error) {
 		close(mayGo)
 		time.Sleep(10 * time.Millisecond) // the look-up opens the directory meanwhile
 		close(over)

@@ -31,7 +31,7 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			disk    = spool.NewDisk(dir, 1<<30)
+			disk    = spool.NewDisk(dir, 1<<30, nil)
 			file    = disk.New(1 << 30)
 			l       Log
 			written []byte // all output, of one stream

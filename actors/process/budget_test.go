@@ -8,6 +8,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/fake"
 	"github.com/b6f6fdd7/troupe/actors/message"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -17,7 +18,7 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
 		const max = 256 << 10
 		var pid *actor.PID
-		budget := child.NewBudget(max, func() { system.Root.Send(pid, message.BudgetLow{}) })
+		budget := budget.NewOutput(max, func() { system.Root.Send(pid, message.BudgetLow{}) })
 		pid, record, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.env.OutputBudget = budget })
 		owner := spawn(func() actor.Actor { return actor.ReceiveFunc(func(actor.Context) {}) })
 		tell := func(m any) {
@@ -58,7 +59,7 @@ func TestHistoryReadAgainGivesWay(t *testing.T) {
 // A stopped process holds nothing of the budget, although its tree has not ended.
 func TestStoppedHoldsNoBudget(t *testing.T) {
 	fake.Time(t, func(t *testing.T, system *actor.ActorSystem, spawn func(actor.Producer) *actor.PID, _ func(string) int) {
-		budget := child.NewBudget(1<<20, func() {})
+		budget := budget.NewOutput(1<<20, func() {})
 		tree := make(chan struct{})
 		pid, _, c := fakeProcessOf(protocol.ProcessStartParams{}, spawn, func(r *processRecord) { r.env.OutputBudget = budget })
 		c.Tree = tree

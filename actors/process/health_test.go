@@ -20,6 +20,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -348,7 +349,7 @@ func TestLooksThatHang(t *testing.T) {
 		defer func() { lookFor = look }()
 		common := &env.Env{
 			Config:       config.Config{Log: slog.New(slog.DiscardHandler)}.WithDefaults(),
-			OutputBudget: child.NewBudget(0, func() {}),
+			OutputBudget: budget.NewOutput(0, func() {}),
 			StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 				done(&fake.Child{Born: time.Now(), Intake: in}, nil)
 			},

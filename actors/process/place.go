@@ -3,8 +3,8 @@ package process
 import (
 	"time"
 
-	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
 // minProbeEvery is the shortest time between two probes where starts have a rate.
@@ -21,7 +21,7 @@ func placeOf(p *quota.Place) *place {
 }
 
 // budget bounds the output that the process holds in memory: the share of its owner key, or the server's.
-func (r *processRecord) budget() *child.Budget {
+func (r *processRecord) budget() *budget.Output {
 	if r.place != nil && r.place.in.Memory != nil {
 		return r.place.in.Memory
 	}

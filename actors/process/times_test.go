@@ -17,6 +17,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 	"github.com/b6f6fdd7/troupe/supervision"
 )
@@ -165,7 +166,7 @@ func fakeRuns(spawn func(actor.Producer) *actor.PID, restart supervision.Restart
 	record := &processRecord{
 		params: new(protocol.ProcessStartParams),
 		gauge:  new(message.Gauge),
-		env: &env.Env{Config: config, OutputBudget: child.NewBudget(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
+		env: &env.Env{Config: config, OutputBudget: budget.NewOutput(1<<30, func() {}), StartChild: func(spec child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			starts.mu.Lock()
 			starts.names = append(starts.names, spec.Name)
 			c := &fake.Child{Born: time.Now(), Intake: in, Tree: tree}

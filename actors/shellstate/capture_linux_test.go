@@ -123,7 +123,7 @@ func TestHelpersOfACapture(t *testing.T) {
 		Config:       config.Config{Log: log}.WithDefaults(),
 		Host:         host,
 		StartChild:   host.Start,
-		OutputBudget: child.NewBudget(0, func() {}),
+		OutputBudget: budget.NewOutput(0, func() {}),
 	}
 	for _, c := range []struct {
 		name, text  string

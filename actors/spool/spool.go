@@ -8,82 +8,30 @@ import (
 	"os"
 	"runtime"
 	"sync"
+
+	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
 // block is the unit, in bytes, in which a file gives space back to the disk: when no byte of the block is needed
 // any more. A file system cannot take back less than a page.
 const block = 64 << 10
 
-// Disk is the state shared by all files of a server, or of a share. Any goroutine may use a Disk.
+// Disk has the files of a server, or of a share, and bounds their bytes: reserved, or written and not freed. Any
+// goroutine may use a Disk.
 type Disk struct {
-	whole *Disk // used, too; nil: this Disk is no share
-	dir   string
-	max   int64
-
-	mu      sync.Mutex
-	used    int64
-	waiting map[*File]struct{} // found the disk full since the last give
+	*budget.Output
+	dir string
 }
 
-// NewDisk returns a Disk for at most max bytes in files of dir. An empty dir means os.TempDir.
-func NewDisk(dir string, max int64) *Disk {
-	return &Disk{dir: dir, max: max, waiting: make(map[*File]struct{})}
+// NewDisk returns a Disk for at most max bytes in files of dir. An empty dir means os.TempDir. short is as for
+// budget.NewOutput.
+func NewDisk(dir string, max int64, short func()) *Disk {
+	return &Disk{budget.NewOutput(max, short), dir}
 }
 
 // Share returns a Disk for at most max bytes within d.
-func (d *Disk) Share(max int64) *Disk {
-	s := NewDisk(d.dir, max)
-	s.whole = d
-	return s
-}
-
-// Used is how many bytes are reserved, or written and not freed, now.
-func (d *Disk) Used() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.used
-}
-
-// take reserves up to want bytes for f. If there are none, f waits for some.
-func (d *Disk) take(want int64, f *File) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n := min(want, d.max-d.used)
-	if n <= 0 {
-		d.waiting[f] = struct{}{}
-		return 0
-	}
-	if d.whole != nil {
-		n = d.whole.take(n, f)
-	}
-	d.used += n
-	return n
-}
-
-func (d *Disk) give(n int64) {
-	d.mu.Lock()
-	d.used -= n
-	wake := make([]*File, 0, len(d.waiting))
-	for f := range d.waiting {
-		wake = append(wake, f)
-	}
-	clear(d.waiting)
-	d.mu.Unlock()
-	for _, f := range wake {
-		f.tell()
-	}
-	if d.whole != nil {
-		d.whole.give(n)
-	}
-}
-
-func (d *Disk) forget(f *File) {
-	d.mu.Lock()
-	delete(d.waiting, f)
-	d.mu.Unlock()
-	if d.whole != nil {
-		d.whole.forget(f)
-	}
+func (d *Disk) Share(max int64, short func()) *Disk {
+	return &Disk{d.Output.Share(max, short), d.dir}
 }
 
 // File is the spool of a process. Any goroutine may call any method. Only Open, Write and the reads of an Extent
@@ -122,7 +70,8 @@ func (f *File) Notify(room func()) {
 	f.mu.Unlock()
 }
 
-func (f *File) tell() {
+// Wake calls room.
+func (f *File) Wake() {
 	f.mu.Lock()
 	room := f.room
 	f.mu.Unlock()
@@ -174,7 +123,7 @@ func (f *File) Reserve(want int64) (n int64) {
 	if n = min(want, f.max-f.held); n <= 0 {
 		return 0
 	}
-	n = f.disk.take(n, f)
+	n = f.disk.Take(1, n, f)
 	f.held += n
 	return n
 }
@@ -187,8 +136,8 @@ func (f *File) Return(n int64) {
 	f.mu.Lock()
 	f.held -= n
 	f.mu.Unlock()
-	f.disk.give(n)
-	f.tell()
+	budget.Wake(f.disk.Give(n))
+	f.Wake()
 }
 
 // Write writes data, for which room was reserved, and returns the place in the file. After an error, such as a
@@ -244,7 +193,7 @@ func (f *File) Close() {
 	f.room = func() {} // the old room keeps the writer, and all its memory, alive
 	f.closeLocked()
 	f.mu.Unlock()
-	f.disk.forget(f)
+	budget.Wake(f.disk.Forget(f))
 }
 
 func (f *File) closeLocked() {
@@ -273,8 +222,8 @@ func (f *File) free(at, n int64) {
 	}
 	f.closeLocked()
 	f.mu.Unlock()
-	f.disk.give(n)
-	f.tell()
+	budget.Wake(f.disk.Give(n))
+	f.Wake()
 }
 
 // punch is the goroutine that gives blocks back to the file system. If the file system cannot take blocks back,

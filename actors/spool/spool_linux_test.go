@@ -69,7 +69,7 @@ func blocks(t *testing.T, f *File) (n int64) {
 }
 
 func TestBounds(t *testing.T) {
-	d := NewDisk(t.TempDir(), 100)
+	d := NewDisk(t.TempDir(), 100, nil)
 	told := make(chan int, 10)
 	a, b := open(t, d, 60), open(t, d, 60)
 	a.Notify(func() { told <- 1 })
@@ -100,7 +100,7 @@ func TestBounds(t *testing.T) {
 func TestRelease(t *testing.T) {
 	const n = 1 << 20
 	dir := t.TempDir()
-	d := NewDisk(dir, 10*n)
+	d := NewDisk(dir, 10*n, nil)
 	f := open(t, d, 10*n)
 	one, two := put(t, f, '1', n), put(t, f, '2', n)
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
@@ -128,7 +128,7 @@ func TestRelease(t *testing.T) {
 }
 
 func TestGrow(t *testing.T) {
-	f := open(t, NewDisk(t.TempDir(), 100), 100)
+	f := open(t, NewDisk(t.TempDir(), 100, nil), 100)
 	e := put(t, f, 'x', 10)
 	f.Reserve(20)
 	at, _ := f.Write(bytes.Repeat([]byte("x"), 10))
@@ -145,7 +145,7 @@ func TestGrow(t *testing.T) {
 
 // Who loses an extent leaks nothing.
 func TestLostExtent(t *testing.T) {
-	d := NewDisk(t.TempDir(), 1000)
+	d := NewDisk(t.TempDir(), 1000, nil)
 	f := open(t, d, 1000)
 	for range 10 {
 		put(t, f, 'x', 100).Hold() // held twice, released never
@@ -166,7 +166,7 @@ func TestFileNeverHasAName(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_CREATE|unix.IN_MOVED_TO); err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, NewDisk(dir, 1<<20), 1<<20)
+	f := open(t, NewDisk(dir, 1<<20, nil), 1<<20)
 	defer put(t, f, 'x', 100).Release()
 	events := make([]byte, 4<<10)
 	if n, err := unix.Read(watch, events); !errors.Is(err, unix.EAGAIN) {
@@ -175,7 +175,7 @@ func TestFileNeverHasAName(t *testing.T) {
 }
 
 func TestNoSuchDirectory(t *testing.T) {
-	f := NewDisk(filepath.Join(t.TempDir(), "none"), 1000).New(1000)
+	f := NewDisk(filepath.Join(t.TempDir(), "none"), 1000, nil).New(1000)
 	if err := f.Open(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want that there is no such directory", err)
 	}
@@ -188,7 +188,7 @@ func TestNoSuchDirectory(t *testing.T) {
 // Pieces of any size take no more of the disk than is held, and a block at each end.
 func TestOddPieces(t *testing.T) {
 	const max = 1 << 20
-	f := open(t, NewDisk(t.TempDir(), max), max)
+	f := open(t, NewDisk(t.TempDir(), max, nil), max)
 	var queue []*Extent
 	for i := range 4000 {
 		n := 1 + i*7919%20_000
@@ -209,7 +209,7 @@ func TestOddPieces(t *testing.T) {
 // A closed file keeps no writer alive: the collector frees the memory of the process, and with the memory the
 // extents.
 func TestClosedFileHoldsNobody(t *testing.T) {
-	d := NewDisk(t.TempDir(), 1000)
+	d := NewDisk(t.TempDir(), 1000, nil)
 	func() {
 		f := open(t, d, 1000)
 		owner := &struct{ log []*Extent }{}
@@ -228,7 +228,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	f := open(t, NewDisk(dir, 10<<20), 10<<20)
+	f := open(t, NewDisk(dir, 10<<20, nil), 10<<20)
 	first := put(t, f, '1', 1<<19)
 	f.Reserve(1 << 20)
 	if _, err := f.Write(make([]byte, 1<<20)); !errors.Is(err, syscall.ENOSPC) {
@@ -241,7 +241,7 @@ func TestFullDisk(t *testing.T) {
 
 // Many write, read, pass on and release at once: each finds its own bytes.
 func TestConcurrent(t *testing.T) {
-	d := NewDisk(t.TempDir(), 1<<20)
+	d := NewDisk(t.TempDir(), 1<<20, nil)
 	f := open(t, d, 1<<20)
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -275,8 +275,8 @@ func TestConcurrent(t *testing.T) {
 
 // A share of a disk takes no more than its part, and never more than the whole has left.
 func TestShares(t *testing.T) {
-	whole := NewDisk(t.TempDir(), 100)
-	alice, bob := whole.Share(70), whole.Share(70)
+	whole := NewDisk(t.TempDir(), 100, nil)
+	alice, bob := whole.Share(70, nil), whole.Share(70, nil)
 	told := make(chan int, 10)
 	a, b := open(t, alice, 1000), open(t, bob, 1000)
 	a.Notify(func() { told <- 1 })
@@ -297,7 +297,7 @@ func TestShares(t *testing.T) {
 	b.Return(50)
 	a.Return(50)
 	b.Close()
-	if alice.Used()+bob.Used()+whole.Used() != 0 || len(whole.waiting)+len(bob.waiting) != 0 {
-		t.Error("used, or waiting, for nobody")
+	if alice.Used()+bob.Used()+whole.Used() != 0 {
+		t.Error("used for nobody")
 	}
 }

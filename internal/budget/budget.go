@@ -1,5 +1,5 @@
-// Package budget bounds the bytes a server holds for its clients, apart from the output of
-// programs: incoming messages, unanswered requests, and unwritten answers. All clients share a
+// Package budget bounds the bytes a server holds for its clients. Output bounds the output of programs. A Pool
+// bounds incoming messages, unanswered requests, and unwritten answers: all clients share a
 // Pool; each holder has an Account with the Pool.
 package budget
 

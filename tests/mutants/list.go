@@ -278,8 +278,7 @@ var mutants = []mutant{
 	{file: "actors/child/intake.go", old: `	in.rate.Give(c.N)
 `, new: ``, breaks: "unused credit is given back to the rate", run: "^TestIntakesShareARate$"},
 	{file: "actors/child/stdin.go", old: `part[:s.rate.Take(len(part))]`, new: `part[:]`, breaks: "stdin is held to its rate", run: "^TestStdin$/^a_rate"},
-	{file: "actors/child/budget.go", old: `b.whole != nil && !b.whole.take(n, in)`, new: `false`, breaks: "a share has no more than the budget has left", run: "^TestShareOfABudget$"},
-	{file: "actors/spool/spool.go", old: `n = d.whole.take(n, f)`, new: `_ = d.whole`, breaks: "a share has no more than the disk has left"},
+	{file: "internal/budget/output.go", old: `n = b.whole.Take(least, n, w)`, new: `_ = b.whole`, breaks: "a share has no more than the whole has left"},
 	{file: "actors/process/place.go", old: `		p.in.Return()`, new: ``, breaks: "descendants that live keep the place of their process"},
 	{file: "actors/process/end.go", old: `		if m.err == nil {
 			p.place.back()`, new: `		if true {

@@ -35,7 +35,7 @@ type Env struct {
 	StartChild func(child.Spec, *child.Intake, func(child.Handle, error))
 
 	// OutputBudget bounds the output held by processes, in bytes: five eighths of Config.Budget.
-	OutputBudget *child.Budget
+	OutputBudget *budget.Output
 	// ClientBudget bounds the messages, requests and answers of connections, in bytes: a quarter of
 	// Config.Budget. Nil: no bound.
 	ClientBudget *budget.Pool

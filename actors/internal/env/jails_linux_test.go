@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/testroot"
 	"golang.org/x/sys/unix"
 
@@ -45,7 +46,7 @@ func newJailed(t testing.TB, hidden ...string) *jailed {
 	host, err := child.NewHost(child.HostConfig{Log: slog.New(slog.DiscardHandler), Hidden: hidden})
 	must(t, err)
 	t.Cleanup(func() { host.Close(context.Background()) })
-	e := &Env{Host: host, StartChild: host.Start, OutputBudget: child.NewBudget(1<<30, func() {})}
+	e := &Env{Host: host, StartChild: host.Start, OutputBudget: budget.NewOutput(1<<30, func() {})}
 	e.Log, e.Hidden = slog.New(slog.DiscardHandler), hidden
 	e.FileJails = e.NewFileJails()
 	j := &jailed{t: t, env: e, owner: e.FileJails.Owner("test"), dir: dir}

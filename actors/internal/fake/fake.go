@@ -16,6 +16,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/config"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -170,7 +171,7 @@ func (c *Child) StdinUnread() int64 { return 0 }
 func Env(next func() *Child) *env.Env {
 	return &env.Env{
 		Config:       config.Config{Log: slog.New(slog.DiscardHandler), KillGrace: -1}.WithDefaults(),
-		OutputBudget: child.NewBudget(0, func() {}),
+		OutputBudget: budget.NewOutput(0, func() {}),
 		StartChild: func(_ child.Spec, in *child.Intake, done func(child.Handle, error)) {
 			c := next()
 			c.Intake = in

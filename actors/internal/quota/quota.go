@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/wireerr"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 	"github.com/b6f6fdd7/troupe/internal/pace"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -19,7 +19,7 @@ type Limits struct {
 	Burst     int     // how many starts may come at once; at least 1
 	// In bytes per second, of all processes together.
 	OutputRate, StdinRate int64
-	// In bytes: output in memory, and on disk. Beyond Retained, Short is called, as for child.NewBudget.
+	// In bytes: output in memory, and on disk. Beyond either, Short is called, as for budget.NewOutput.
 	Retained, Spooled int64
 	Short             func(key string)
 }
@@ -28,9 +28,9 @@ type Limits struct {
 // goroutine may call the methods of Quotas and Place; they do not wait.
 type Quotas struct {
 	limits Limits
-	starts pace.Rate     // PerSecond 0: no limit
-	memory *child.Budget // of the server
-	disk   *spool.Disk   // of the server
+	starts pace.Rate      // PerSecond 0: no limit
+	memory *budget.Output // of the server
+	disk   *spool.Disk    // of the server
 
 	mu     sync.Mutex
 	shares map[string]*share
@@ -41,9 +41,9 @@ type Quotas struct {
 type share struct {
 	running       int
 	starts        pace.Bucket
-	output, stdin *pace.Meter   // nil: no limit
-	memory        *child.Budget // nil: no limit but the server's
-	disk          *spool.Disk   // nil: no limit but the server's
+	output, stdin *pace.Meter    // nil: no limit
+	memory        *budget.Output // nil: no limit but the server's
+	disk          *spool.Disk    // nil: no limit but the server's
 }
 
 // idle reports whether a new share would be as good as s.
@@ -61,7 +61,7 @@ type Place struct {
 	// Output and Stdin hold the bytes of all processes of the owner key to their rates; nil: no limit.
 	Output, Stdin *pace.Meter
 	// Memory and Disk have the shares of the owner key; nil: there is no limit but the server's.
-	Memory *child.Budget
+	Memory *budget.Output
 	Disk   *spool.Disk
 }
 
@@ -69,7 +69,7 @@ type Place struct {
 const minSweep = 64
 
 // New returns Quotas with limits; nil if there is no limit. All output of the server is in memory and on disk.
-func New(l Limits, memory *child.Budget, disk *spool.Disk) *Quotas {
+func New(l Limits, memory *budget.Output, disk *spool.Disk) *Quotas {
 	if l.Processes <= 0 && l.Starts <= 0 && l.OutputRate <= 0 && l.StdinRate <= 0 && l.Retained <= 0 && l.Spooled <= 0 {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (q *Quotas) share(key string) *share {
 		s.memory = q.memory.Share(q.limits.Retained, func() { q.limits.Short(key) })
 	}
 	if q.limits.Spooled > 0 {
-		s.disk = q.disk.Share(q.limits.Spooled)
+		s.disk = q.disk.Share(q.limits.Spooled, func() { q.limits.Short(key) })
 	}
 	return s
 }

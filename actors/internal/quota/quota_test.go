@@ -8,6 +8,7 @@ import (
 
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/spool"
+	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
 // start checks the answer to a start; want "": it is allowed.
@@ -122,8 +123,8 @@ func TestNoLimits(t *testing.T) {
 // A key is remembered while its output is held in memory or on disk, or while its rates are used up, also when
 // no process runs.
 func TestKeysWithOutput(t *testing.T) {
-	disk := spool.NewDisk(t.TempDir(), 1<<20)
-	q := New(Limits{Processes: 1, OutputRate: 1 << 20, Retained: 1 << 20, Spooled: 1 << 20}, child.NewBudget(0, nil), disk)
+	disk := spool.NewDisk(t.TempDir(), 1<<20, nil)
+	q := New(Limits{Processes: 1, OutputRate: 1 << 20, Retained: 1 << 20, Spooled: 1 << 20}, budget.NewOutput(0, nil), disk)
 	for name, use := range map[string]func(p *Place) (free func()){
 		"memory": func(p *Place) func() {
 			in := child.NewIntake(1<<20, p.Memory, nil, func() {})

@@ -288,7 +288,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%d MiB in one read, up to %d, spooled %t", len(r.Result.Chunks), r.To, r.Spooled)
 		}
 	}
-	file := spool.NewDisk(t.TempDir(), 1<<30).New(1 << 30)
+	file := spool.NewDisk(t.TempDir(), 1<<30, nil).New(1 << 30)
 	for range 10 {
 		f.Log.AppendSpooled(protocol.Stdout, file, 0, maxSpooledRead)
 	}
