@@ -283,7 +283,8 @@ func (m Metadata) Validate() error {
 	return nil
 }
 
-// Retention is how much output is kept for clients who have not received it. (Ours.)
+// Retention is how much of the newest output is kept, whoever has received it, and what happens when the owner has
+// not received so much. (Ours.)
 type Retention struct {
 	Bytes  *uint64 `json:"bytes,omitempty"`  // positive; nil: the server's default
 	OnFull OnFull  `json:"onFull,omitempty"` // absent: block

@@ -97,7 +97,7 @@ func TestSpool(t *testing.T) {
 	if want, _ := counting(20); stderr.String() != want {
 		t.Errorf("stderr: %q", stderr.String())
 	}
-	eventually(t, "what was read is gone from the disk", func() bool { return spooled(t, other) == 0 })
+	eventually(t, "of what was read only the newest is on the disk", func() bool { return spooled(t, other) <= 64<<10+128<<10 })
 }
 
 // TestSpoolFull: a full spool makes the program wait, like block. When the output is read, the program
@@ -130,7 +130,7 @@ func TestSpoolFull(t *testing.T) {
 			t.Errorf("%s: %d bytes came, other than the %d that were written", id, len(got), len(want))
 		}
 	}
-	eventually(t, "what was read is gone from the disk", func() bool { return spooled(t, again) == 0 })
+	eventually(t, "of what was read only the newest is on the disk", func() bool { return spooled(t, again) <= 2*(64<<10+128<<10) })
 }
 
 // TestSpoolFails: a full disk loses no byte. The program waits, and process/info gives the reason.

@@ -45,6 +45,11 @@ const (
 	// reserve is how many bytes each process may hold regardless of the Budget. A process can thus
 	// run even if other processes have used up the Budget.
 	reserve = 64 << 10
+	// shortCredit is how many bytes a pump may read at a time although the Budget is used up, if the log keeps nothing
+	// for its owner: nobody waits for the owners of other logs.
+	shortCredit = 16 << 10
+	// ShortLog is how many bytes of received output a log keeps at most while the Budget is short.
+	ShortLog = reserve
 )
 
 // SpoolOverhead is how many bytes of memory a log may take, beyond its limit, for the entries of
@@ -203,9 +208,13 @@ func (in *Intake) room(want int64) int64 {
 	return n
 }
 
-// charge charges the budget for n more bytes, and returns how many may be read. If the budget is
-// used up, only bytes within the reserve may be read.
+// charge charges the budget for n more bytes, and returns how many may be read. If the budget is used up, only bytes
+// within the reserve may be read, or shortCredit if the log keeps nothing for its owner.
 func (in *Intake) charge(n int64) int64 {
+	had := in.pinned == 0
+	if had && in.budget.Short() {
+		n = min(n, shortCredit) // ShortLog has room for several such chunks
+	}
 	want := in.retained + in.flight + n - reserve - in.charged
 	if want <= 0 {
 		return n
@@ -213,6 +222,9 @@ func (in *Intake) charge(n int64) int64 {
 	if in.budget.Take(want, want, in) > 0 {
 		in.charged += want
 		return n
+	}
+	if had && in.flight == 0 {
+		return min(n, shortCredit)
 	}
 	if free := n - want; free >= min(n, reserve/8) {
 		return free

@@ -214,15 +214,19 @@ func (l *Log) Cost(after uint64) int64 {
 // Dropped returns how many bytes of output were dropped since the log began.
 func (l *Log) Dropped() uint64 { return l.droppedBytes }
 
-// Drop drops the oldest entries while the log costs more than limit, but no entry after keep.
-func (l *Log) Drop(limit int64, keep uint64) {
+// Drop drops the oldest entries, but no entry after keep: while the entries after them have at least least bytes, or
+// while the log has more than most. Bytes on disk count, too.
+func (l *Log) Drop(least, most int64, keep uint64) {
 	n := 0
-	for n < len(l.items) && l.items[n].Seq <= keep && l.Cost(0) > limit {
+	for n < len(l.items) && l.items[n].Seq <= keep {
 		it := &l.items[n]
-		l.droppedCost, l.droppedBytes = it.cost, it.bytes
-		if it.Spooled != nil {
-			l.spooled -= int64(it.Len())
+		disk := int64(it.Spooled.Len())
+		all := l.Cost(0) + l.spooled
+		if rest := all - disk - (it.cost - l.droppedCost); rest < least && all <= most {
+			break
 		}
+		l.droppedCost, l.droppedBytes = it.cost, it.bytes
+		l.spooled -= disk
 		it.Release()
 		l.first++
 		n++
@@ -238,7 +242,7 @@ func (l *Log) Drop(limit int64, keep uint64) {
 }
 
 // Close drops all entries. After Close nobody uses the log.
-func (l *Log) Close() { l.Drop(-1, l.Last()) }
+func (l *Log) Close() { l.Drop(0, 0, l.Last()) }
 
 // Events returns the entries after seq that are no output, most at most, and the seq up to which they are all.
 func (l *Log) Events(after uint64, most int) (events []Entry, to uint64) {

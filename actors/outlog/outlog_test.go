@@ -3,6 +3,7 @@ package outlog
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -103,7 +104,8 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 			"drop": func(t *rapid.T) {
 				keep := rapid.Uint64Range(0, l.Last()+1).Draw(t, "keep")
 				held := l.Cost(keep)
-				l.Drop(rapid.Int64Range(0, 2000).Draw(t, "limit"), keep)
+				least := rapid.Int64Range(0, 2000).Draw(t, "least")
+				l.Drop(least, least+rapid.Int64Range(0, 2000).Draw(t, "more"), keep)
 				if now := l.Cost(keep); now != held {
 					t.Fatalf("drop that keeps all after %d changed its cost from %d to %d", keep, held, now)
 				}
@@ -121,7 +123,7 @@ func TestReadersGetEveryByteOnce(t *testing.T) {
 			}
 		}
 		eventually(t, "what is on disk is what the log counts", func() bool { return file.Held() == l.Spooled() })
-		l.Drop(0, l.Last())
+		l.Drop(0, 0, l.Last())
 		file.Close()
 		eventually(t, "nothing is on disk", func() bool { return l.Spooled() == 0 && disk.Used() == 0 })
 	})
@@ -135,19 +137,20 @@ func TestDrop(t *testing.T) {
 	}
 	const each = 100 + entryCost
 	for _, c := range []struct {
-		limit int64
-		keep  uint64
-		first uint64
+		least, most int64
+		keep        uint64
+		first       uint64
 	}{
-		{10 * each, 10, 1}, // fits
-		{8 * each, 1, 2},   // only the first may go
-		{8 * each, 10, 3},
-		{0, 5, 6},
-		{0, 10, 11},
+		{10 * each, 100 * each, 10, 1},       // fits
+		{8 * each, 100 * each, 1, 2},         // only the first may go
+		{8*each - each/2, 100 * each, 10, 3}, // half an entry more than wanted stays
+		{8 * each, 7*each + 1, 10, 4},        // too much in all
+		{0, 0, 5, 6},
+		{0, 0, 10, 11},
 	} {
-		l.Drop(c.limit, c.keep)
+		l.Drop(c.least, c.most, c.keep)
 		if l.First() != c.first || l.Last() != 10 {
-			t.Errorf("Drop(%d, %d): holds %d to %d, want %d to 10", c.limit, c.keep, l.First(), l.Last(), c.first)
+			t.Errorf("Drop(%d, %d, %d): holds %d to %d, want %d to 10", c.least, c.most, c.keep, l.First(), l.Last(), c.first)
 		}
 	}
 	if n := l.Cost(0); n != 0 {
@@ -159,6 +162,24 @@ func TestDrop(t *testing.T) {
 	}
 }
 
+// Bytes on disk count for Drop as bytes in memory do.
+func TestDropOnDisk(t *testing.T) {
+	var l Log
+	file := spool.NewDisk(t.TempDir(), 1<<30, nil).New(1 << 30)
+	for i := range int64(10) {
+		l.AppendSpooled(protocol.Stdout, file, i<<20, 64<<10)
+		l.seen = l.Last()
+	}
+	l.Drop(128<<10, math.MaxInt64, 10)
+	if first, on := l.First(), l.Spooled(); first != 9 || on != 128<<10 {
+		t.Errorf("the log begins at %d with %d bytes on disk, want the last two of 64 KiB", first, on)
+	}
+	l.Drop(100<<10, 100<<10, 10)
+	if l.First() != 10 {
+		t.Errorf("the log begins at %d, want 10 for at most 100 KiB", l.First())
+	}
+}
+
 // A client that comes back may give a cursor any seq.
 func TestAt(t *testing.T) {
 	var l Log
@@ -166,7 +187,7 @@ func TestAt(t *testing.T) {
 		l.Append(protocol.Stdout, []byte("ab"), nil)
 		l.seen = l.Last()
 	}
-	l.Drop(0, 2)
+	l.Drop(0, 0, 2)
 	for _, c := range []struct {
 		after uint64
 		want  string
@@ -258,7 +279,7 @@ func BenchmarkLog(b *testing.B) {
 				for i := range entries {
 					entries[i].Release()
 				}
-				l.Drop(64<<10, c.Seq)
+				l.Drop(64<<10, math.MaxInt64, c.Seq)
 			}
 		})
 	}

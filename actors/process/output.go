@@ -1,10 +1,12 @@
 package process
 
 import (
+	"math"
 	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/message"
 	"github.com/b6f6fdd7/troupe/actors/outlog"
@@ -34,12 +36,13 @@ func (p *process) holds() (retained, pinned int64) {
 	return retained, pinned
 }
 
-// trim drops the entries nobody needs.
-func (p *process) trim() { p.feed.Trim(p.budget().Short()) }
-
-// held tells the pumps how much the log holds. Call held whenever the log may hold less.
+// held drops the entries that go, and tells the pumps how much the log holds. Call held whenever the log may hold less.
 func (p *process) held() {
-	p.trim()
+	most := int64(math.MaxInt64)
+	if p.budget().Short() || p.feed.Log.Spooled() > 0 && p.spool.Short() {
+		most = child.ShortLog
+	}
+	p.feed.Trim(most)
 	p.intake.Hold(p.holds())
 }
 

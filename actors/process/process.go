@@ -324,7 +324,6 @@ func (p *process) takeFacts(ctx actor.Context) {
 			p.acceptStdin(ctx)
 		case child.FactEnded: // spread answers who waits for the end
 		}
-		p.trim()
 		in.Settle(p.holds())
 		p.logged = nil
 	}
@@ -332,6 +331,7 @@ func (p *process) takeFacts(ctx actor.Context) {
 		ctx.Send(ctx.Self(), factsReady{})
 	}
 	p.spread(ctx)
+	p.held() // after spread: the waiting viewers have had the new entries
 }
 
 // spread sends new entries of the log to the waiting viewers, and answers the waiting reads.

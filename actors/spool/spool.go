@@ -172,12 +172,18 @@ func eachBlock(at, n int64, visit func(i, n int64)) {
 	}
 }
 
+// Short reports whether the disk is short.
+func (f *File) Short() bool { return f.disk.Short() }
+
 // Err is why a Write has failed; nil if none has.
 func (f *File) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failed
 }
+
+// Full reports whether the file has as many bytes as it may.
+func (f *File) Full() bool { return f.Held() >= f.max }
 
 // Held is how many bytes are reserved, or written and not freed.
 func (f *File) Held() int64 {

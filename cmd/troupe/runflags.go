@@ -107,7 +107,7 @@ func (o *runFlags) register(fs *pflag.FlagSet) {
 		o.onFull = protocol.OnFull(s)
 		return o.onFull.Validate()
 	})
-	parsed("keep-output", "BYTES", "how much output is kept for attach and logs, such as 8M; default: the server's", func(s string) (err error) {
+	parsed("keep-output", "BYTES", "how much of the newest output is kept for attach and logs, whoever has read it, such as 8M;\ndefault: the server's", func(s string) (err error) {
 		if o.keepOutput, err = show.ParseBytes(s); err == nil && o.keepOutput == 0 {
 			err = errors.New("the program could never write: choose at least 1")
 		}

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -162,27 +163,31 @@ func TestDone(t *testing.T) {
 // anybody reads output again.
 func TestTrim(t *testing.T) {
 	const entry = 1000 + 128 // the cost of an entry of 1000 bytes
+	const all = math.MaxInt64
 	for _, test := range []struct {
 		name  string
 		feed  Feed[string, string]
 		acked uint64
-		short bool
+		most  int64
 		first uint64
 		full  bool
 	}{
-		{"nothing was had", Feed[string, string]{Retention: 2 * entry}, 0, false, 1, true},
-		{"some was had", Feed[string, string]{Retention: 2 * entry}, 5, false, 6, true},
-		{"most was had", Feed[string, string]{Retention: 2 * entry}, 9, false, 9, false},
-		{"all was had", Feed[string, string]{Retention: 2 * entry}, 10, false, 9, false},
-		{"all was had, and memory is short", Feed[string, string]{Retention: 2 * entry}, 10, true, 11, false},
-		{"some was had, and memory is short", Feed[string, string]{Retention: 20 * entry}, 5, true, 6, false},
-		{"all was had, and nobody reads it again", Feed[string, string]{Retention: 2 * entry, Ephemeral: true}, 10, false, 11, false},
-		{"it evicts", Feed[string, string]{Retention: 2 * entry, Evicts: true}, 0, false, 9, false},
-		{"it evicts, and keeps next to nothing", Feed[string, string]{Evicts: true}, 0, true, 10, false},
+		{"nothing was had", Feed[string, string]{Retention: 2 * entry}, 0, all, 1, true},
+		{"some was had", Feed[string, string]{Retention: 2 * entry}, 5, all, 6, true},
+		{"most was had", Feed[string, string]{Retention: 2 * entry}, 9, all, 9, false},
+		{"all was had", Feed[string, string]{Retention: 2 * entry}, 10, all, 9, false},
+		{"all was had, and an entry is more than is kept", Feed[string, string]{Retention: entry / 2}, 10, all, 10, false},
+		{"all was had, and memory is short", Feed[string, string]{Retention: 5 * entry}, 10, 2 * entry, 9, false},
+		{"all was had, memory is short, and an entry is too large", Feed[string, string]{Retention: 5 * entry}, 10, entry / 2, 11, false},
+		{"some was had, and memory is short", Feed[string, string]{Retention: 20 * entry}, 5, 2 * entry, 6, false},
+		{"all was had, and nobody reads it again", Feed[string, string]{Retention: 2 * entry, Ephemeral: true}, 10, all, 11, false},
+		{"it evicts", Feed[string, string]{Retention: 2 * entry, Evicts: true}, 0, all, 9, false},
+		{"it evicts, and keeps next to nothing", Feed[string, string]{Retention: 1, Evicts: true}, 0, all, 10, false},
+		{"it evicts, and memory is short", Feed[string, string]{Retention: 5 * entry, Evicts: true}, 0, entry / 2, 11, false},
 	} {
 		f := lines(test.feed, 10, 1000)
 		f.Subscribe(start, "o", "o", Subscription{After: test.acked, Owner: true})
-		f.Trim(test.short)
+		f.Trim(test.most)
 		if first := f.Log.First(); first != test.first {
 			t.Errorf("%s: the log begins at %d, want %d", test.name, first, test.first)
 		}
@@ -191,6 +196,24 @@ func TestTrim(t *testing.T) {
 		}
 		if f.Full(10 * entry) {
 			t.Errorf("%s: the log is full, with room for more than there is", test.name)
+		}
+	}
+}
+
+// The newest output stays after its owner has had it, also on disk, and until the log is closed.
+func TestReadOutputStays(t *testing.T) {
+	f := lines(Feed[string, string]{Retention: 100 << 10}, 10, 1000)
+	file := spool.NewDisk(t.TempDir(), 1<<30, nil).New(1 << 30)
+	for i := range int64(6) {
+		f.Log.AppendSpooled(protocol.Stream(1+i%2), file, i<<20, 32<<10)
+	}
+	f.Log.AppendClosed()
+	f.Subscribe(start, "o", "o", Subscription{After: f.Log.Last(), Owner: true})
+	f.Remove("o")
+	for range 2 {
+		f.Trim(math.MaxInt64)
+		if on := f.Log.Spooled(); on != 4*32<<10 {
+			t.Errorf("%d bytes are held on disk, want the last 100 KiB and the rest of an entry", on)
 		}
 	}
 }
@@ -307,7 +330,7 @@ func TestReadOfManyChunks(t *testing.T) {
 	if r = f.Read(r.To, nil, ""); len(r.Result.Chunks) != 10 || r.To != maxChunks+10 {
 		t.Errorf("then %d chunks up to %d", len(r.Result.Chunks), r.To)
 	}
-	f.Log.Drop(0, 20)
+	f.Log.Drop(0, 0, 20)
 	if r = f.Read(0, nil, ""); len(r.Result.Chunks) != maxChunks-10 || r.To != maxChunks+10 {
 		t.Errorf("after a gap %d chunks up to %d", len(r.Result.Chunks), r.To)
 	}

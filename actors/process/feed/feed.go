@@ -29,7 +29,7 @@ const (
 type Feed[K comparable, A any] struct {
 	// Fixed before the first use.
 
-	// Retention is how many bytes stay in the log after the owner has had them.
+	// Retention is how many of the newest bytes stay in the log, whoever has had them.
 	Retention int64
 	// Evicts is onFull evict: the log drops the oldest output, had or not.
 	Evicts bool

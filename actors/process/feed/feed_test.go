@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -83,23 +84,22 @@ func (m *model) logged() {
 }
 
 func (m *model) trim(*rapid.T) {
-	short := rapid.Bool().Draw(m.T, "short")
-	m.feed.Trim(short)
-	limit := m.feed.Retention
-	if short || m.feed.Ephemeral {
-		limit = 0
+	most := rapid.SampledFrom([]int64{math.MaxInt64, 10 << 10}).Draw(m.T, "most")
+	before, _ := m.feed.Held()
+	m.feed.Trim(most)
+	least := min(m.feed.Retention, most)
+	if m.feed.Ephemeral {
+		least, most = 0, 0
 	}
 	retained, pinned := m.feed.Held()
-	switch {
-	case m.feed.Evicts:
-		if pinned != 0 {
-			m.Errorf("%d bytes are pinned in a log that evicts", pinned)
-		}
-		if last := m.feed.Log.Last(); last > 0 && (m.feed.Log.First() > last || retained > limit && m.feed.Log.First() < last) {
-			m.Errorf("%d bytes from %d to %d after a trim to %d", retained, m.feed.Log.First(), last, limit)
-		}
-	case retained > limit && retained > pinned:
-		m.Errorf("%d bytes are kept, %d of them for the owner, the limit is %d", retained, pinned, limit)
+	if m.feed.Evicts && pinned != 0 {
+		m.Errorf("%d bytes are pinned in a log that evicts", pinned)
+	}
+	if most == math.MaxInt64 && retained < min(before, least) {
+		m.Errorf("%d bytes are kept of %d, want the newest %d", retained, before, least)
+	}
+	if rest := m.feed.Log.Cost(m.feed.Log.First()); retained > pinned && (retained > most || rest >= least && retained > 0) {
+		m.Errorf("%d bytes are kept, %d of them for the owner, and without the oldest %d: want at least %d, at most %d", retained, pinned, rest, least, most)
 	}
 }
 

@@ -15,17 +15,14 @@ func (f *Feed[K, A]) pin() uint64 {
 	return pin
 }
 
-// Trim drops the oldest entries up to the pin, as long as the log costs more than its retention.
-// With short, the server's memory is short, and Trim drops all entries up to the pin.
-func (f *Feed[K, A]) Trim(short bool) {
-	keep, limit := f.pin(), f.Retention
-	if short || f.Log.Spooled() > 0 || f.Ephemeral {
-		limit = 0 // acknowledged entries make room for others
+// Trim drops the oldest entries up to the pin. The newest Retention bytes stay, whoever has had them, but at most most
+// bytes. The caller first sends the new entries to the waiting viewers.
+func (f *Feed[K, A]) Trim(most int64) {
+	least := f.Retention
+	if f.Ephemeral {
+		least, most = 0, 0
 	}
-	if f.Evicts && keep > 0 {
-		keep-- // the newest entry is on its way to viewers, and stays however small the retention
-	}
-	f.Log.Drop(limit, keep)
+	f.Log.Drop(min(least, most), most, f.pin())
 }
 
 // Held returns how many bytes the log holds, and how many of them for the owner.
