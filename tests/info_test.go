@@ -100,7 +100,7 @@ func TestInfo(t *testing.T) {
 	observer := s.observe(lame.sessionID, nil)
 	info = observer.awaitWait("flood", "owner")
 	w := info["waitsFor"].([]any)[0].(obj)
-	if w["reason"] != "its owner is attached, and has not read it" || num(w["bytes"]) < 32<<10 || num(info["unackedBytes"]) != num(w["bytes"]) {
+	if w["reason"] != "its owner is attached, and has not read it; its retention holds 1.0 MiB" || w["limit"] != "retention" || num(w["bytes"]) < 32<<10 || num(info["unackedBytes"]) != num(w["bytes"]) {
 		t.Errorf("flood: %s", jsonText(info))
 	}
 	eventually(t, "the owner lags", func() bool {

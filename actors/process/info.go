@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/b6f6fdd7/troupe/actors/child"
 	"github.com/b6f6fdd7/troupe/actors/internal/env"
 	"github.com/b6f6fdd7/troupe/actors/process/life"
+	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
 
@@ -133,25 +135,8 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		return waits
 	}
 	_, pinned := p.feed.Held()
-	switch since, by := p.intake.Starved(); {
-	case since.IsZero():
-	case by == child.ByRate:
-		wait(protocol.Wait{For: protocol.WaitRate, SinceMs: sinceMs(since), Reason: fmt.Sprintf("max-output-rate-each is %d bytes a second here", p.env.MaxOutputRateEach)})
-	case by == child.ByBudget:
-		w := protocol.Wait{For: protocol.WaitBudget, SinceMs: sinceMs(since), Reason: "the server holds as much output as it may"}
-		if share := p.budget(); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
-			w.Reason = fmt.Sprintf("max-retained-each is %d bytes here, and the programs of its owner use %d", p.env.MaxRetainedEach, share.Used())
-		}
-		wait(w)
-	default:
-		w := protocol.Wait{For: protocol.WaitOwner, SinceMs: sinceMs(since), Bytes: pinned, Reason: "its owner is attached, and has not read it"}
-		if !p.feed.Attached() {
-			w.Reason = "nobody is attached as owner"
-		}
-		if p.spool != nil && p.spool.Err() != nil {
-			w.Reason += "; its spool has failed: " + p.spool.Err().Error()
-		}
-		wait(w)
+	if since, by := p.intake.Starved(); !since.IsZero() {
+		wait(p.heldBack(since, by, pinned))
 	}
 	switch {
 	case between && !n.Held && p.full():
@@ -170,6 +155,50 @@ func (p *process) waitsFor(handle child.Handle) []protocol.Wait {
 		}
 	}
 	return waits
+}
+
+// heldBack says which limit keeps the process from writing since a time. pinned is as in outputLimit.
+func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protocol.Wait {
+	w := protocol.Wait{SinceMs: sinceMs(since)}
+	switch by {
+	case child.ByRate:
+		w.For, w.Limit, w.Reason = protocol.WaitRate, "max-output-rate-each", fmt.Sprintf("max-output-rate-each is %d bytes a second here", p.env.MaxOutputRateEach)
+	case child.ByBudget:
+		w.For, w.Limit, w.Reason = protocol.WaitBudget, "memory-budget", "the server holds as much output as it may"
+		if share := p.budget(); share != p.env.OutputBudget && !p.env.OutputBudget.Short() {
+			w.Limit, w.Reason = "max-retained-each", fmt.Sprintf("max-retained-each is %d bytes here, and the programs of its owner use %d", p.env.MaxRetainedEach, share.Used())
+		}
+	default:
+		w.For, w.Bytes, w.Reason = protocol.WaitOwner, pinned, "its owner is attached, and has not read it"
+		if !p.feed.Attached() {
+			w.Reason = "nobody is attached as owner"
+		}
+		limit, text := p.outputLimit(pinned)
+		w.Limit, w.Reason = limit, w.Reason+"; "+text
+	}
+	return w
+}
+
+// outputLimit returns the limit that holds unread output, by its name and in words. pinned is how many bytes of memory
+// the unread output takes.
+func (p *process) outputLimit(pinned int64) (limit, text string) {
+	disk := p.env.Disk
+	if p.place != nil {
+		disk = cmp.Or(p.place.in.Disk, disk)
+	}
+	switch s := p.spool; {
+	case s == nil:
+		return "retention", "its retention holds " + show.Bytes(p.feed.Retention)
+	case s.Err() != nil:
+		return "spool-failed", "its spool has failed: " + s.Err().Error()
+	case pinned >= p.feed.Retention+child.SpoolOverhead:
+		return "spool-places", fmt.Sprintf("%s are on disk, and the list of their places has its most, %s of memory", show.Bytes(p.feed.Log.Spooled()), show.Bytes(child.SpoolOverhead))
+	case s.Full():
+		return "spool-limit", show.Bytes(s.Held()) + " are on disk, as much as it may spool"
+	case disk != p.env.Disk && !p.env.Disk.Short():
+		return "max-spooled-each", "the programs of its owner have spooled as much as they may"
+	}
+	return "spool-budget", "all programs together have spooled as much as they may"
 }
 
 func (p *process) runWaitsFor(handle child.Handle, wait func(protocol.Wait)) {

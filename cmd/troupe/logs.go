@@ -14,6 +14,7 @@ import (
 	"github.com/b6f6fdd7/troupe/client"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/logs"
 	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/target"
+	"github.com/b6f6fdd7/troupe/cmd/troupe/internal/why"
 	"github.com/b6f6fdd7/troupe/internal/show"
 	"github.com/b6f6fdd7/troupe/protocol"
 )
@@ -38,7 +39,8 @@ func newLogs(t *target.Flags) *cobra.Command {
 their times, each behind the name of its process: "web |" is stdout, "web !" is stderr.
 
 With --follow the output to come is printed, too, over lost connections and restarts, until the
-processes end. Output that the server no longer holds, restarts and failures are told on stderr.
+processes end. Output that the server no longer holds, restarts, failures, and a program that waits until its output
+is read are told on stderr. Only the owner reads for the server: logs frees nothing, attach does.
 
 Control characters are printed in a harmless form, unless --raw is given. Times are those at which the
 server got the output.`,
@@ -103,7 +105,7 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 		if err != nil {
 			return exitError{1, fmt.Errorf("%s: %w", show.Harmless(found[i].name), err)}
 		}
-		sources = append(sources, logs.Source{Read: handle.Read, Last: found[i].info.NextSeq - 1})
+		sources = append(sources, logs.Source{Read: handle.Read, Last: found[i].info.NextSeq - 1, Full: whyFull(handle)})
 		p.Names = append(p.Names, found[i].name)
 	}
 	err = logs.Merge(ctx, sources, want, p.Print, func(source int, err error) {
@@ -116,4 +118,19 @@ func (o *logsFlags) run(ctx context.Context, names []string) error {
 		return exitError{1, errs}
 	}
 	return nil
+}
+
+// whyFull says why the program of p cannot write, if its output is unread.
+func whyFull(p *client.Process) func(context.Context) string {
+	return func(ctx context.Context) string {
+		info, err := p.Info(ctx)
+		if err != nil || len(info.WaitsFor) == 0 {
+			return "" // the next read has the error
+		}
+		switch info.WaitsFor[0].For {
+		case protocol.WaitOwner, protocol.WaitBudget:
+			return why.Quiet(&info)
+		}
+		return ""
+	}
 }

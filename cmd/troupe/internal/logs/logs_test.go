@@ -185,7 +185,7 @@ func TestTailOfALongLog(t *testing.T) {
 			return l.read(ctx, o)
 		}
 		var got []string
-		err := Merge(t.Context(), []Source{{read, uint64(len(l.entries))}}, c.o, func(_ int, line Line) error {
+		err := Merge(t.Context(), []Source{{Read: read, Last: uint64(len(l.entries))}}, c.o, func(_ int, line Line) error {
 			text := string(line.Text)
 			if !line.Open {
 				text += "\n"
@@ -207,7 +207,7 @@ func TestFlood(t *testing.T) {
 		return l.read(ctx, o)
 	}
 	lines := 0
-	err := Merge(t.Context(), []Source{{flooded, 1}}, all, func(int, Line) error {
+	err := Merge(t.Context(), []Source{{Read: flooded, Last: 1}}, all, func(int, Line) error {
 		if lines++; lines > 100 {
 			return errors.New("no end")
 		}
@@ -296,6 +296,34 @@ func TestFollow(t *testing.T) {
 		expect("a failed: the session is gone\n")
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A follower is told once that the program waits until its output is read, and again after more output.
+func TestFollowOfAFullLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, asked, full := newLog().add(0, "old\n"), 0, "output full"
+		var got []string
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Merge(ctx, []Source{{Read: l.read, Full: func(context.Context) string { asked++; return full }}}, Options{Tail: -1, Follow: true}, func(_ int, line Line) error {
+				got = append(got, string(line.Text))
+				return nil
+			}, nil)
+		}()
+		time.Sleep(time.Hour)
+		l.add(0, "new\n")
+		time.Sleep(time.Hour)
+		full = ""
+		l.add(0, "newer\n")
+		time.Sleep(time.Hour)
+		cancel()
+		<-done
+		const note = "the program waits: output full"
+		if want := []string{"old", note, "new", note, "newer"}; !slices.Equal(got, want) || asked != 3 {
+			t.Errorf("%q after asking %d times, want %q", got, asked, want)
 		}
 	})
 }

@@ -25,6 +25,8 @@ type Options struct {
 const (
 	// pollTime is how long a read waits for output.
 	pollTime = 20 * time.Second
+	// fullTime is how long a follower reads nothing before Source.Full is asked.
+	fullTime = 2 * time.Second
 	// openTime is how long a line without an end waits for its end before the line is shown.
 	openTime = 200 * time.Millisecond
 )
@@ -38,6 +40,8 @@ type Source struct {
 	// Last is the last seq of the process when its description was read. Zero: unknown, and Options.Tail makes Merge
 	// read everything held by the server.
 	Last uint64
+	// Full says why the program cannot write because its output is unread. Empty: the program can. Nil: nobody asks.
+	Full func(context.Context) string
 }
 
 // An item is a line of a source, or the news of a source: caught or done.
@@ -58,7 +62,7 @@ func source(ctx context.Context, from Source, o Options, send func(item) error) 
 		}
 	}
 	for {
-		done, err := s.step(ctx, from.Read)
+		done, err := s.step(ctx, from)
 		if done || err != nil {
 			return err
 		}
@@ -75,6 +79,7 @@ type reader struct {
 	end     uint64 // Source.Last: output after this seq is news, of a program that may write faster than s reads; 0: unknown
 	began   bool   // something was read
 	history bool   // some of the output held by the server was not read yet
+	asked   bool   // Source.Full was asked since the last output
 	err     error  // of send
 }
 
@@ -118,16 +123,18 @@ func (s *reader) count(ctx context.Context, from Source, after uint64) (lines in
 }
 
 // step makes a read. done: nothing follows.
-func (s *reader) step(ctx context.Context, read Read) (done bool, err error) {
+func (s *reader) step(ctx context.Context, from Source) (done bool, err error) {
 	o := &client.ReadOptions{After: s.after, Detail: protocol.ReadTimes, MaxBytes: 1 << 20}
 	switch {
 	case s.history:
 	case s.lines.pending():
 		o.Wait = openTime
+	case !s.asked:
+		o.Wait = fullTime
 	default:
 		o.Wait = pollTime
 	}
-	r, err := read(ctx, o)
+	r, err := from.Read(ctx, o)
 	if err != nil {
 		return true, err
 	}
@@ -139,8 +146,13 @@ func (s *reader) step(ctx context.Context, read Read) (done bool, err error) {
 	s.after = max(s.after, r.NextSeq-1)
 	nothing := s.after == last
 	old := nothing || s.end > 0 && s.after >= s.end // all that was there at the start was read
-	if !s.history && nothing {
+	switch {
+	case !nothing:
+		s.asked = false
+	case !s.history && s.lines.pending():
 		s.lines.flush(s.yield)
+	case !s.history && !s.asked && !r.Closed:
+		s.ask(ctx, from)
 	}
 	if s.history && old {
 		s.caught()
@@ -153,6 +165,16 @@ func (s *reader) step(ctx context.Context, read Read) (done bool, err error) {
 		return true, s.err
 	}
 	return false, nil
+}
+
+// ask sends a note if the program waits until its output is read: a follower does not free it.
+func (s *reader) ask(ctx context.Context, from Source) {
+	if s.asked = true; from.Full == nil {
+		return
+	}
+	if text := from.Full(ctx); text != "" {
+		s.note(time.Time{}, "the program waits: "+text)
+	}
 }
 
 // take passes on chunks and events in their order.

@@ -30,11 +30,11 @@ func Quiet(p *protocol.ProcessInfoResult) string {
 func wait(p *protocol.ProcessInfoResult, w protocol.Wait) string {
 	switch w.For {
 	case protocol.WaitOwner:
-		return "output full: attach to read it"
+		return paren("output full", w.Limit) + ": attach to read it"
 	case protocol.WaitBudget:
-		return "output full: the server's memory for output is used up"
+		return paren("output full", w.Limit) + ": the server's memory for output is used up"
 	case protocol.WaitRate:
-		return "writes more than the server allows"
+		return paren("writes more than the server allows", w.Limit)
 	case protocol.WaitStopped:
 		return "stopped by a signal: signal continue"
 	case protocol.WaitEnd:

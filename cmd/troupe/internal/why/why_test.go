@@ -21,6 +21,8 @@ func TestQuiet(t *testing.T) {
 		{protocol.ProcessInfoResult{QuietMs: 9_000, PendingWrites: 1, WaitsFor: []protocol.Wait{{For: protocol.WaitItself}}}, "does not read its stdin"},
 		{waits(protocol.Wait{For: protocol.WaitOwner}, protocol.Wait{For: protocol.WaitEnd}), "output full: attach to read it"},
 		{waits(protocol.Wait{For: protocol.WaitBudget}), "output full: the server's memory for output is used up"},
+		{waits(protocol.Wait{For: protocol.WaitOwner, Limit: "spool-places"}), "output full (spool-places): attach to read it"},
+		{waits(protocol.Wait{For: protocol.WaitBudget, Limit: "memory-budget"}), "output full (memory-budget): the server's memory for output is used up"},
 		{waits(protocol.Wait{For: protocol.WaitRate}), "writes more than the server allows"},
 		{waits(protocol.Wait{For: protocol.WaitStopped}), "stopped by a signal: signal continue"},
 		{waits(protocol.Wait{For: protocol.WaitEnd, InMs: 3000}), "ends: SIGKILL in 3s"},
