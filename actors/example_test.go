@@ -177,3 +177,101 @@ func ExampleFollow() {
 	// exited 3
 	// closed
 }
+
+// memory is what a keeper remembers when its supervisor restarts it.
+type memory struct {
+	seen map[string]uint64 // the last entry that the keeper has handled, by process id
+	said string
+}
+
+// keeper is an actor of a host that runs one program, and may fail at any message. Its Props close over the memory.
+type keeper struct {
+	*memory
+	troupe *actor.PID
+	fails  func(message any) // panics, or does nothing
+	done   chan<- string
+	begun  bool // this instance follows the program
+}
+
+// Receive is the same for each instance: both tokens make sure that a later one gets the session and the program of the first.
+func (k *keeper) Receive(ctx actor.Context) {
+	k.fails(ctx.Message())
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		ctx.Request(k.troupe, actors.Attach{OpenToken: "keeper"})
+
+	case actors.Attached:
+		ctx.Request(m.Session, actors.Request{Params: protocol.ProcessStartParams{
+			ProcessID:  "program",
+			Argv:       []string{"sh", "-c", "for i in 1 2 3; do echo $i; sleep .02; done"},
+			Cwd:        protocol.FileURI("/"),
+			Env:        map[string]string{"PATH": "/usr/bin:/bin"},
+			StartToken: "once",
+		}})
+
+	case actors.Reply:
+		if m.Err != nil {
+			k.done <- m.Err.Error()
+			return
+		}
+		if process := m.Result.(actors.Started).Process; !k.begun { // the answer to an earlier instance may have come before
+			k.begun = true
+			actors.Follow(ctx, process, actors.Subscribe{Owner: true, After: k.seen[process.ID]}) // stops with this instance
+		}
+
+	case actors.Followed:
+		for _, e := range m.Entries {
+			if e.Seq <= k.seen[m.Process] {
+				continue
+			}
+			k.said += string(e.Data)
+			k.seen[m.Process] = e.Seq
+			if e.Kind == outlog.Closed {
+				k.done <- k.said
+			}
+		}
+		ctx.Respond(actors.FollowOn{})
+	}
+}
+
+// keeping returns the Props of a keeper.
+func keeping(troupe *actors.Troupe, fails func(any), done chan<- string) *actor.Props {
+	kept := &memory{seen: make(map[string]uint64)}
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &keeper{memory: kept, troupe: troupe.PID(), fails: fails, done: done}
+	})
+}
+
+// A restarted actor keeps its session, and each of its programs, and misses no output.
+func Example_restart() {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond))
+	troupe, err := actors.Start(system, actors.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	failed := false
+	fails := func(message any) {
+		if _, is := message.(actors.Followed); is && !failed {
+			failed = true
+			panic("a bug")
+		}
+	}
+	done := make(chan string)
+	host := system.Root.Spawn(keeping(troupe, fails, done))
+	fmt.Print(<-done)
+	if err := troupe.Kill(); err != nil {
+		fmt.Println(err)
+	}
+	if err := system.Root.StopFuture(host).Wait(); err != nil {
+		fmt.Println(err)
+	}
+	system.Shutdown()
+	// Output:
+	// 1
+	// 2
+	// 3
+}

@@ -36,8 +36,15 @@ func TestSessionListStaysAsItIs(t *testing.T) {
 	}
 	sessions := actor.NewPID(troupe.PID().Address, troupe.PID().Id+"/sessions")
 	list := func() []*actor.PID { return ask(sessions, message.ListSessions{}).(message.SessionList).Supervisors }
+	attached := make(chan struct{}, 3)
+	owner := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		if _, ok := ctx.Message().(message.Attached); ok {
+			attached <- struct{}{}
+		}
+	}))
 	for range 3 {
-		ask(troupe.PID(), message.Attach{})
+		system.Root.RequestWithCustomSender(troupe.PID(), message.Attach{}, owner)
+		<-attached
 	}
 	before := list()
 	first := actor.NewPID(before[0].Address, before[0].Id+"/"+message.SessionName)

@@ -3,6 +3,11 @@
 // connections of clients. An actor of the host sends Attach to Troupe.PID in order to use a session
 // itself.
 //
+// An actor of the host that stops is detached. An actor that its supervisor restarts keeps its address and stays attached: a troupe
+// hears nothing of a restart. So each instance of such an actor sends the same Attach with an OpenToken, and the same starts with a
+// StartToken, and gets the session and the processes of the first instance. How much output the actor has handled is for the actor to
+// remember. The example Restart shows the whole actor. A future (RequestFuture) cannot be attached.
+//
 // The options are documented in package actors/config, and the messages in package actors/message.
 // docs/ARCHITECTURE.md draws the tree.
 package actors
@@ -74,7 +79,7 @@ func Start(system *actor.ActorSystem, c Config) (*Troupe, error) {
 }
 
 // Props is for a host that wants the troupe under an actor of its own. The host spawns the Props once,
-// and then uses the Troupe. After the start, the root of the troupe lets no panic out, so the host's strategy
+// and then uses the Troupe. A host that does not spawn the Props calls Kill, or else their threads and descriptors stay. After the start, the root of the troupe lets no panic out, so the host's strategy
 // never acts on it. When the host's actor stops, every process of the troupe is killed; only Shutdown
 // waits for that. The error is one of child.NewHost.
 func Props(c Config) (*actor.Props, *Troupe, error) {
@@ -181,7 +186,7 @@ func (t *Troupe) Accept(conn message.Conn) {
 // SIGKILL after Config.KillGrace. Then connections are closed, each when everything for its client was
 // written, and then the tree of actors is stopped. When ctx is done, Shutdown kills the rest at once.
 // The error names processes that could not be ended. Later calls wait for the first call, and
-// return its error. If the Props were never spawned, Shutdown frees what they hold, and they must not be spawned later.
+// return its error. If the Props were never spawned, Shutdown frees their threads and descriptors, and they must not be spawned later.
 func (t *Troupe) Shutdown(ctx context.Context) error {
 	t.shutdown.Do(func() {
 		defer close(t.down)

@@ -392,6 +392,8 @@ func TestAttachOfAHostIsChecked(t *testing.T) {
 		{actors.Attach{Options: protocol.SessionOptions{MaxAgeMs: hour}}, []string{"session.maxAgeMs is 3600001", "1 to 3600000"}},
 		{actors.Attach{Options: protocol.SessionOptions{Ephemeral: true, KeepRunning: true}}, []string{"ephemeral", "leave detachedTtlMs and keepRunning out"}},
 		{actors.Attach{Ephemeral: true, Options: protocol.SessionOptions{DetachedTTLMs: new(uint64(1000))}}, []string{"ephemeral", "leave detachedTtlMs and keepRunning out"}},
+		{actors.Attach{OpenToken: long}, tooLong},
+		{actors.Attach{OpenToken: "t", SessionID: is.SessionID}, []string{`"t"`, is.SessionID, "one of them"}},
 		{actors.Attach{From: "bob", Identity: identity.Identity{Name: "alice"}}, []string{`"bob"`, `"alice"`, "leave From empty"}},
 	} {
 		for _, to := range []*actor.PID{h.troupe.PID(), is.Session} {

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,6 +20,9 @@ type Attach struct {
 	SessionID string
 	Role      protocol.Role // "" means owner
 	Takeover  bool          // evict an owner that is still attached
+	// OpenToken makes the opening of a session repeatable: while the session lives that a sender has opened with a token, an
+	// Attach of this sender with the token attaches it to this session. "" means none.
+	OpenToken string
 	// Options are for a new session.
 	Options protocol.SessionOptions
 	// From is the owner key of a new session: Config.MaxSessionsEach counts the sessions of each key.
@@ -41,7 +45,10 @@ func (m Attach) Wrong() *protocol.Error {
 	if name := m.Identity.Name; name != "" && m.From != "" && m.From != name {
 		return protocol.WrongParams("From is %q, and the sessions of the identity %q count for its name: leave From empty", wireerr.Clip(m.From), wireerr.Clip(name))
 	}
-	return protocol.Check(protocol.InitializeParams{Role: m.Role, Session: m.Options})
+	if m.OpenToken != "" && m.SessionID != "" {
+		return protocol.WrongParams("OpenToken is %q and SessionID %q, expected one of them: OpenToken opens a session", wireerr.Clip(m.OpenToken), wireerr.Clip(m.SessionID))
+	}
+	return cmp.Or(wireerr.BadName("OpenToken", m.OpenToken), protocol.Check(protocol.InitializeParams{Role: m.Role, Session: m.Options}))
 }
 
 // Unheard implements Answerable.

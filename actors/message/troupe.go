@@ -64,7 +64,11 @@ func (ListSessions) Unheard(*actor.PID) any { return nil }
 
 // SessionSpawned is from the registry to the sessions actor, after each SpawnRequest, and comes back: the
 // session was spawned, or could not be.
-type SessionSpawned struct{ ID string }
+type SessionSpawned struct {
+	ID string
+	// Again repeats the Attach that has opened the session. Again waited for the spawn. Its Sender is nil if there was none.
+	Again AttachRequest
+}
 
 // SessionList is from the sessions actor to the registry.
 type SessionList struct{ Supervisors []*actor.PID }

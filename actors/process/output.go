@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -55,7 +56,7 @@ func (p *process) refuses(ctx actor.Context, err *protocol.Error) bool {
 }
 
 func (p *process) subscribe(ctx actor.Context, m message.Subscribe) {
-	if p.refuses(ctx, m.Wrong()) {
+	if p.refuses(ctx, cmp.Or(m.Wrong(), env.FromFuture(ctx, ctx.Sender()))) {
 		return
 	}
 	if last := p.feed.Log.Last(); !m.Now && !m.Acked && m.After > last && p.life.Phase() < life.Retired {

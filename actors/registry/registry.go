@@ -38,6 +38,7 @@ type record struct {
 	drained  func()                  // called once draining is done; nil afterwards
 	waiting  []message.AttachRequest // until the registry is ready
 	wanted   []session.Options       // sessions to open when there is room, in order
+	openings openings                // of the known and wanted sessions
 }
 
 // registry is the actor that knows all sessions. A new instance asks the sessions actor for the
@@ -99,6 +100,9 @@ func (r *registry) Receive(ctx actor.Context) {
 			if r.draining {
 				ctx.Send(s, message.Drain{}) // the Drain of drain may have come before the session was there
 			}
+		}
+		if m.Again.Sender != nil {
+			r.attachAgain(ctx, m.ID, m.Again)
 		}
 	case *actor.Stopping, *actor.Restarting:
 		r.relieveAt.Stop()
@@ -183,6 +187,10 @@ func (r *registry) attach(ctx actor.Context, m message.AttachRequest) {
 	case m.Role != "" && m.Role != protocol.RoleOwner:
 		ctx.Send(m.Sender, m.Failed(protocol.WrongParams("role %s joins an existing session: set resumeSessionId", wireerr.Clip(string(m.Role)))))
 	default:
+		if id, ok := r.openings.find(m); ok {
+			r.openAgain(ctx, id, m)
+			return
+		}
 		r.want(ctx, m)
 	}
 }
@@ -219,8 +227,10 @@ func (r *registry) want(ctx actor.Context, m message.AttachRequest) {
 		ctx.Send(m.Sender, m.Failed(err))
 		return
 	}
+	id := uuid.NewString()
+	r.openings.add(id, m)
 	r.wanted = append(r.wanted, session.Options{
-		ID:       uuid.NewString(),
+		ID:       id,
 		Name:     m.Options.Name,
 		Life:     lifetime.New(time.Now(), lifetime.Limits{TTL: ttl, KeepRunning: m.Options.KeepRunning, Idle: idle, Age: age, Ephemeral: m.Ephemeral || m.Options.Ephemeral}),
 		From:     cmp.Or(m.From, m.Identity.Name),
@@ -256,6 +266,7 @@ func atMost(name string, ms *uint64, limit time.Duration) (time.Duration, *proto
 // terminated forgets a session that has ended, or that could not be spawned.
 func (r *registry) terminated(ctx actor.Context, id string) {
 	delete(r.known, id)
+	r.openings.forget(id)
 	r.count()
 	r.roster.Leave(id)
 	if r.relief.Ended(time.Now(), id) {

@@ -39,6 +39,7 @@ func (r *registry) seat(ctx actor.Context) {
 // refuse drops the first wanted session, and tells its client.
 func (r *registry) refuse(ctx actor.Context, err *protocol.Error) {
 	m := r.wanted[0].First
+	r.openings.forget(r.wanted[0].ID)
 	r.wanted = r.wanted[1:]
 	ctx.Send(m.Sender, m.Failed(err))
 }

@@ -84,6 +84,8 @@ func (s *sessionSupervisor) Receive(ctx actor.Context) {
 		ctx.Respond(m.Done)
 	case message.Drain, message.Evict, message.TellStanding, message.Abandoned:
 		ctx.Send(logic, m)
+	case message.Attach:
+		ctx.Forward(logic)
 	case message.BudgetLow:
 		if m.From == "" || m.From == s.record.from {
 			message.ToChildren(ctx, m)

@@ -282,6 +282,10 @@ func (s *session) attach(ctx actor.Context, m message.AttachRequest) {
 		}
 		s.observers[message.KeyOf(m.Sender)] = v
 	}
+	if pid := s.former[message.KeyOf(m.Sender)]; pid != nil { // an actor of the host is back
+		s.viewerGone(ctx, message.ViewerGone{PID: pid, Evicted: false})
+		delete(s.former, message.KeyOf(pid))
+	}
 	s.sinceAttached(ctx)
 	s.env.Watch(ctx, m.Sender)
 	answer := message.Attached{Token: m.Token, SessionID: s.id, Session: ctx.Self(), Role: role}

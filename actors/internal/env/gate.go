@@ -100,6 +100,9 @@ func refused(ctx actor.ReceiverContext, env *actor.MessageEnvelope) bool {
 		return false
 	}
 	err := m.Wrong()
+	if _, attaches := m.(message.Attach); attaches && err == nil {
+		err = FromFuture(ctx, env.Sender)
+	}
 	if err == nil {
 		return false
 	}
