@@ -54,6 +54,12 @@ type ProcessStarted struct {
 // than once.
 type ProcessClosed struct{ Name string } // of the actor
 
+// GiveWay is from a session to a closed process: the session needs its place. The retention is over once the owner has had everything.
+type GiveWay struct{}
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: the process may have retired.
+func (GiveWay) IgnoreDeadLetterLogging() {}
+
 // ProcessRetired is from a process to its session: the retention is over, and the client's id is free.
 // Forgotten answers.
 type ProcessRetired struct {

@@ -56,8 +56,11 @@ func (p *process) now() life.Now {
 	case life.Restarting:
 		now.Full, now.Paced = p.full(), p.place.paced(now.Time)
 	case life.Closed:
-		keep := p.keeps()
-		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), keep, max(keep, life.FlushTime))
+		keep, extra := p.keeps(), p.keeps()
+		if p.gives {
+			extra = 0
+		}
+		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(extra), keep, max(extra, life.FlushTime))
 	case life.Retired:
 		now.TreeEmpty = h == nil || h.TreeEmpty()
 	}

@@ -98,6 +98,7 @@ type processRecord struct {
 	answers repeat.Answers       // to requests with a requestId
 
 	stdinAt, aheadAt env.Alarm
+	gives            bool              // the session has asked the closed process to give way
 	treeAt           env.Alarm         // set while the closed process may have descendants
 	containment      child.Containment // of the forgotten child; "": none
 }
@@ -151,6 +152,9 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		}
 	case treeGone:
 		p.treeGone(ctx, m)
+	case message.GiveWay:
+		p.gives = true
+		p.life.GiveWay(p.now())
 	case message.Forgotten:
 		p.life.Forgotten(p.now())
 	case treeDue:

@@ -34,6 +34,7 @@ func (s *session) startProcess(ctx actor.Context, r request, params protocol.Pro
 		}
 		return
 	}
+	s.makeRoom(ctx)
 	if err := s.mayStart(1); err != nil {
 		refuse(err)
 		return
@@ -65,13 +66,26 @@ func (s *session) tellStarting(ctx actor.Context, r request, id string) {
 	}
 }
 
+// makeRoom has the two processes that closed first give way if three quarters of the places are taken. Two, so that the processes
+// become fewer with each start.
+func (s *session) makeRoom(ctx actor.Context) {
+	if s.processes.Len() < s.env.MaxProcesses*3/4 {
+		return
+	}
+	for range 2 {
+		if p := s.processes.GiveWay(); p != nil {
+			ctx.Send(p.PID, message.GiveWay{})
+		}
+	}
+}
+
 // mayStart refuses n more processes if the session is closing, or would have too many.
 func (s *session) mayStart(n int) *protocol.Error {
 	if reason, closing := s.life.Closing(); closing {
 		return protocol.Errorf(protocol.KindEnded, protocol.CodeInvalidRequest, "session %s is closing: %s", s.id, reason)
 	}
 	if has := s.processes.Len(); n > s.env.MaxProcesses-has {
-		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-processes is %d here, and the session has %d: processes that closed count until their retention is over", s.env.MaxProcesses, has).
+		return protocol.Errorf(protocol.KindLimit, protocol.CodeInvalidRequest, "max-processes is %d here, and the session has %d: processes that closed count until their owner has read them, or else their retention is over", s.env.MaxProcesses, has).
 			Exceeds("max-processes", float64(s.env.MaxProcesses), float64(has))
 	}
 	return nil

@@ -75,6 +75,8 @@ var mutants = []mutant{
 	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
 	{file: "actors/process/life/runs.go", old: `l.config.Restart != nil && !l.terminated && l.stopping == nil {`, new: `false {`, breaks: "a process that is run again has not ended"},
+	{file: "actors/session/processes.go", old: `		if p := s.processes.GiveWay(); p != nil {`, new: `		if p := s.processes.GiveWay(); p == nil {`, breaks: "closed processes give way to others", in: "actors", run: "^TestClosedProcessesGiveWay$"},
+	{file: "actors/process/life/end.go", old: `		case !now.Served:`, new: `		case false:`, breaks: "an unread process does not give way", in: "actors", run: "^TestClosedProcessesGiveWay$"},
 	{file: "actors/session/processes.go", old: `if orphan && m.Err == nil {`, new: `if orphan && m.Err != nil {`, breaks: "an orphan is stopped"},
 	{file: "actors/session/shares.go", old: `id.Guest != nil && s.shareOf(id.Name) == nil`, new: `false`, breaks: "a guest whose share has ended is not attached"},
 	{file: "actors/session/shares.go", old: `	s.env.Shares.Remove(is.digest)

@@ -161,6 +161,12 @@ func (l *Life) mayStop(now Now) {
 	l.do(StopActor{})
 }
 
+// GiveWay ends the retention of a closed process. GiveWay may be repeated.
+func (l *Life) GiveWay(now Now) {
+	l.config.Keep = 0
+	l.Retire(now)
+}
+
 // Forgotten is the answer to TellRetired: no request can come any more.
 func (l *Life) Forgotten(now Now) {
 	l.forgotten = true

@@ -53,6 +53,8 @@ type Table struct {
 	lingering map[string]*actor.PID
 	// closed counts the live processes that are Closed.
 	closed int
+	// stay has the Closed live processes that GiveWay has not returned, the first to close first.
+	stay []*Process
 	// removed holds processes that were given up, the oldest first: at most maxRemoved, and no
 	// id twice. An id that a client uses again is not among them.
 	removed []removal
@@ -86,7 +88,18 @@ func (t *Table) Close(p *Process) {
 	if !p.Closed {
 		p.Closed = true
 		t.closed++
+		t.stay = append(t.stay, p)
 	}
+}
+
+// GiveWay returns the live process that closed first and was not returned before; nil: there is none.
+func (t *Table) GiveWay() *Process {
+	if len(t.stay) == 0 {
+		return nil
+	}
+	p := t.stay[0]
+	t.stay[0], t.stay = nil, t.stay[1:]
+	return p
 }
 
 // Running reports whether a live process has not closed.
@@ -127,6 +140,9 @@ func (t *Table) Retire(p *Process) {
 func (t *Table) Forget(p *Process) {
 	if p.Closed && t.live[p.ID] == p {
 		t.closed--
+		if i := slices.Index(t.stay, p); i >= 0 { // near the beginning: who closes first mostly goes first
+			t.stay = slices.Delete(t.stay, i, i+1)
+		}
 	}
 	delete(t.ids, p.Name)
 	delete(t.live, p.ID)

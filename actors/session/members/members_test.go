@@ -172,3 +172,30 @@ func TestRunning(t *testing.T) {
 	table.Add(&Process{ID: "c", Name: "p-4"})
 	want(true, "a new one")
 }
+
+// Closed processes give way in the order in which they closed, each once. Those that are gone do not.
+func TestGiveWay(t *testing.T) {
+	var table Table
+	all := map[string]*Process{}
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		all[id] = &Process{ID: id, Name: "p-" + id}
+		table.Add(all[id])
+	}
+	if p := table.GiveWay(); p != nil {
+		t.Errorf("%s runs, and gives way", p.ID)
+	}
+	for _, id := range []string{"c", "a", "b", "e", "c"} {
+		table.Close(all[id])
+	}
+	table.Forget(all["a"])
+	table.Retire(all["e"])
+	table.Add(&Process{ID: "a", Name: "p-again"})
+	for _, want := range []string{"c", "b"} {
+		if p := table.GiveWay(); p != all[want] {
+			t.Errorf("%v gives way, want %s", p, want)
+		}
+	}
+	if p := table.GiveWay(); p != nil {
+		t.Errorf("%s gives way, and is not closed", p.ID)
+	}
+}
