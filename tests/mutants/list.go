@@ -208,7 +208,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.handleNow().Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
 	{file: "actors/process/life.go", old: `Probing: p.health.probing.Load()`, new: `Probing: false`, breaks: "the life knows of a probe"},
-	{file: "actors/process/life.go", old: `max(keep, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
+	{file: "actors/process/life.go", old: `max(extra, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server", run: "^TestWithheldVariables$"},
