@@ -316,6 +316,7 @@ func TestFollowOfAFullLog(t *testing.T) {
 		time.Sleep(time.Hour)
 		l.add(0, "new\n")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		full = ""
 		l.add(0, "newer\n")
 		time.Sleep(time.Hour)
