@@ -402,8 +402,11 @@ func TestTerminateWhatHasEnded(t *testing.T) {
 	if result := c.call("process/terminate", obj{"processId": "p"}); result["running"] != false {
 		t.Errorf("terminate: %s, want running false", jsonText(result))
 	}
-	if result := c.call("process/wait", obj{"processId": "p", "timeoutMs": 0}); result["exited"] != false {
-		t.Fatalf("wait: %s: the exit is not behind output, and this tests nothing", jsonText(result))
+	if info := c.call("process/info", obj{"processId": "p"}); info["state"] != "draining" {
+		t.Fatalf("info: %s: the exit is not behind output, and this tests nothing", jsonText(info))
+	}
+	if result := c.call("process/wait", obj{"processId": "p"}); result["exited"] != true || result["closed"] != false || num(result["status"].(obj)["exitCode"]) != 0 {
+		t.Errorf("wait: %s, want the exit before its output is read", jsonText(result))
 	}
 	// Each read makes room for more of the output. The exit comes after all of it.
 	ended := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.proc("p").exited != nil }
