@@ -169,7 +169,7 @@ func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
 	if params, ok := r.params.(protocol.ProcessReadParams); ok {
 		return p.read(ctx, r, params, now)
 	}
-	st, ended := p.ended()
+	st, ended := p.ended(ctx)
 	if !ended && !now {
 		return false
 	}
@@ -181,12 +181,24 @@ func (p *process) answer(ctx actor.Context, r *parked, now bool) bool {
 	return true
 }
 
-// ended returns how the last run ended, also if the log does not have the exit yet, because output from before is unread.
-func (p *process) ended() (st protocol.ExitStatus, ok bool) {
+// heldTime is how long the output of an ended program must have waited for room before process/wait no longer waits for the output.
+// While somebody reads, the answer comes after all output from before the exit.
+const heldTime = 250 * time.Millisecond
+
+// ended returns how the last run ended, also if the log does not have the exit yet, because output from before waits for room.
+func (p *process) ended(ctx actor.Context) (st protocol.ExitStatus, ok bool) {
 	if p.life.Phase() >= life.Exited {
 		return p.life.Status(), true
 	}
-	return p.life.Unread(p.now())
+	st, unread := p.life.Unread(p.now())
+	if !unread {
+		return st, false
+	}
+	if since, _ := p.intake.Starved(); since.IsZero() || time.Since(since) < heldTime {
+		p.endAt.Set(ctx, heldTime, endDue{})
+		return st, false
+	}
+	return st, true
 }
 
 // read answers a process/read, unless it must wait.

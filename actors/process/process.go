@@ -34,6 +34,7 @@ type (
 	}
 
 	wakeDue  struct{}            // the time of life.Wake
+	endDue   struct{}            // the output of an ended program had its time to find room
 	stdinDue struct{}            // the program closed its stdin, and had its time to end
 	readDue  struct{ r *parked } // waitMs or timeoutMs has passed
 	aheadDue struct{}            // the owner had its time to read the missed output
@@ -98,6 +99,7 @@ type processRecord struct {
 	answers repeat.Answers       // to requests with a requestId
 
 	stdinAt, aheadAt env.Alarm
+	endAt            env.Alarm         // set while a process/wait waits for the output of an ended program
 	gives            bool              // the session has asked the closed process to give way
 	treeAt           env.Alarm         // set while the closed process may have descendants
 	containment      child.Containment // of the forgotten child; "": none
@@ -159,6 +161,9 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 		p.life.Forgotten(p.now())
 	case treeDue:
 		p.lookForTree(ctx)
+	case endDue:
+		p.endAt.Cancel()
+		p.answerReads(ctx)
 	case treeSeen:
 		if !p.life.Kills() { // else treeGone follows, or has come: the look may be older
 			p.treeSeen(ctx, m)
@@ -261,7 +266,7 @@ func (p *process) end(ctx actor.Context) {
 	p.recordGivenUp()
 	p.answerTrees(ctx, errUnseen)
 	ctx.Send(p.session, message.ProcessEnded{Name: p.name, Last: p.feed.Last(), Acked: p.feed.Acked(), Closed: p.life.Phase() >= life.Closed, Left: p.unseen()})
-	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt, &p.treeAt} {
+	for _, a := range []*env.Alarm{&p.wakeAt, &p.stdinAt, &p.aheadAt, &p.endAt, &p.treeAt} {
 		a.Stop()
 	}
 	p.unwatch()
