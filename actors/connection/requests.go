@@ -180,39 +180,36 @@ func (c *connection) startAll(ctx actor.Context, in inbound, ids []string) {
 	c.ask(ctx, c.session, in, pending{starts: ids})
 }
 
-// startsAnswered ends the starts of an answered request. After an error the session may still tell of starts of others.
+// startsAnswered is for the answer to a request that starts processes. After an error the session may still tell of starts of others.
 func (c *connection) startsAnswered(ctx actor.Context, ids []string, err *protocol.Error) {
-	var held []inbound
 	for _, id := range ids {
 		s := c.starting[id]
-		if s == nil { // the request names the id twice
-			continue
+		s.asked, s.told = false, s.told && err != nil
+	}
+	c.release(ctx, ids...)
+}
+
+// startOver is for the news that a process can answer, or does not exist.
+func (c *connection) startOver(ctx actor.Context, id string) {
+	if s := c.starting[id]; s != nil {
+		s.told = false
+		c.release(ctx, id)
+		c.mayClose(ctx)
+	}
+}
+
+// release ends the starts for which nobody waits any more, and handles the requests that were held.
+func (c *connection) release(ctx actor.Context, ids ...string) {
+	var held []inbound
+	for _, id := range ids {
+		if s := c.starting[id]; s != nil && !s.asked && !s.told {
+			delete(c.starting, id)
+			held = append(held, s.held...)
 		}
-		if s.asked = false; s.told && err != nil {
-			continue
-		}
-		delete(c.starting, id)
-		held = append(held, s.held...)
 	}
 	for _, in := range held {
 		c.inbound(ctx, in)
 	}
-}
-
-// startOver ends a start that the session has told of: the process can answer, or does not exist.
-func (c *connection) startOver(ctx actor.Context, id string) {
-	s := c.starting[id]
-	if s == nil {
-		return
-	}
-	if s.told = false; s.asked {
-		return
-	}
-	delete(c.starting, id)
-	for _, in := range s.held {
-		c.inbound(ctx, in)
-	}
-	c.mayClose(ctx)
 }
 
 // waiting reports whether a request waits for a start.

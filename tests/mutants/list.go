@@ -72,7 +72,7 @@ var mutants = []mutant{
 	{file: "actors/session/session.go", old: `answer.Processes, answer.Starting = s.started(), s.starting()`, new: `answer.Processes, answer.Starting = s.started(), s.starting()[:0]`, breaks: "who attaches hears of the starts under way", in: "actors", run: "^TestRequestsMeetAStartUnderWay$"},
 	{file: "actors/session/processes.go", old: `s.tellStarting(ctx, r, m.ID)`, new: `_ = s.tellStarting`, breaks: "everybody attached hears of a start", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/session/processes.go", old: `s.tellAttached(ctx, message.ProcessRemoved{ID: p.ID, Reason: m.Err.Message})`, new: `_ = m.Err`, breaks: "everybody attached hears that a start has failed", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
-	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
+	{file: "actors/connection/requests.go", old: `s.told && err != nil`, new: `false && err != nil`, breaks: "requests wait for the start of another client after a refused start of their own", in: "actors", run: "^TestRequestsMeetAStartOfAnother$"},
 	{file: "actors/child/process.go", old: `		p.in.Ended()`, new: `		_ = p.in.Ended`, breaks: "who waits for a process hears of its end before its output is read", in: "actors", run: "^TestEndBeforeItsOutputIsRead$"},
 	{file: "actors/process/life/runs.go", old: `l.config.Restart != nil && !l.terminated && l.stopping == nil {`, new: `false {`, breaks: "a process that is run again has not ended"},
 	{file: "actors/session/processes.go", old: `		if p := s.processes.GiveWay(); p != nil {`, new: `		if p := s.processes.GiveWay(); p == nil {`, breaks: "closed processes give way to others", in: "actors", run: "^TestClosedProcessesGiveWay$"},
@@ -208,7 +208,7 @@ var mutants = []mutant{
 	{file: "actors/process/stdin/stdin.go", old: `restarts && left > 0`, new: `left > 0`, breaks: "stdin of a process that runs once is closed at once"},
 	{file: "actors/process/input.go", old: `p.life.Phase() == life.Running && p.handleNow().Exited()`, new: `false`, breaks: "a program that has ended gets no stdin, although its exit is not in the log"},
 	{file: "actors/process/life.go", old: `Probing: p.health.probing.Load()`, new: `Probing: false`, breaks: "the life knows of a probe"},
-	{file: "actors/process/life.go", old: `max(extra, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
+	{file: "actors/process/life.go", old: `max(keep, life.FlushTime)`, new: `0`, breaks: "observers have their extra time"},
 	{file: "actors/process/life.go", old: `p.life.Run() > 1 || p.group != nil`, new: `p.life.Run() > 1`, breaks: "the first run of a group gets the size that its terminal got meanwhile"},
 	{file: "actors/child/host.go", old: `	spec.Env = withoutWithheld(spec.Env, rule)
 `, new: ``, breaks: "no program gets the credentials of the server", run: "^TestWithheldVariables$"},
