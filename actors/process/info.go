@@ -1,7 +1,6 @@
 package process
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -182,10 +181,6 @@ func (p *process) heldBack(since time.Time, by child.Cause, pinned int64) protoc
 // outputLimit returns the limit that holds unread output, by its name and in words. pinned is how many bytes of memory
 // the unread output takes.
 func (p *process) outputLimit(pinned int64) (limit, text string) {
-	disk := p.env.Disk
-	if p.place != nil {
-		disk = cmp.Or(p.place.in.Disk, disk)
-	}
 	switch s := p.spool; {
 	case s == nil:
 		return "retention", "its retention holds " + show.Bytes(p.feed.Retention)
@@ -195,7 +190,7 @@ func (p *process) outputLimit(pinned int64) (limit, text string) {
 		return "spool-places", fmt.Sprintf("%s are on disk, and the list of their places has its most, %s of memory", show.Bytes(p.feed.Log.Spooled()), show.Bytes(child.SpoolOverhead))
 	case s.Full():
 		return "spool-limit", show.Bytes(s.Held()) + " are on disk, as much as it may spool"
-	case disk != p.env.Disk && !p.env.Disk.Short():
+	case p.disk() != p.env.Disk && !p.env.Disk.Short():
 		return "max-spooled-each", "the programs of its owner have spooled as much as they may"
 	}
 	return "spool-budget", "all programs together have spooled as much as they may"

@@ -56,11 +56,8 @@ func (p *process) now() life.Now {
 	case life.Restarting:
 		now.Full, now.Paced = p.full(), p.place.paced(now.Time)
 	case life.Closed:
-		keep, extra := p.keeps(), p.keeps()
-		if p.gives {
-			extra = 0
-		}
-		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(extra), keep, max(extra, life.FlushTime))
+		keep := p.life.Keep()
+		now.Served = p.feed.Done(now.Time, p.life.ClosedAt().Add(keep), p.keeps(), max(keep, life.FlushTime))
 	case life.Retired:
 		now.TreeEmpty = h == nil || h.TreeEmpty()
 	}

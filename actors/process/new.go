@@ -1,7 +1,6 @@
 package process
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -79,9 +78,8 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 	if err != nil {
 		return nil, err
 	}
-	disk := e.Disk
 	if o.Place != nil {
-		spec.StdinRate, disk = o.Place.Stdin, cmp.Or(o.Place.Disk, disk)
+		spec.StdinRate = o.Place.Stdin
 	}
 	prepareRule(e, o, &spec)
 	shell := shellOf(o, spec)
@@ -103,7 +101,6 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		confined: confined,
 
 		feed:    feedOf(params.Retention, retention, o.Ephemeral),
-		spool:   spoolOf(e, disk, params.Retention),
 		restart: restart,
 		session: o.Session,
 		group:   o.Group,
@@ -113,6 +110,7 @@ func newRecord(e *env.Env, o Options) (*processRecord, *protocol.Error) {
 		place:   placeOf(o.Place),
 		created: time.Now(),
 	}
+	record.spool = spoolOf(e, record.disk(), params.Retention)
 	if err := record.keep(o.Shares); err != nil {
 		record.unused()
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/b6f6fdd7/troupe/actors/internal/quota"
+	"github.com/b6f6fdd7/troupe/actors/spool"
 	"github.com/b6f6fdd7/troupe/internal/budget"
 )
 
@@ -26,6 +27,14 @@ func (r *processRecord) budget() *budget.Output {
 		return r.place.in.Memory
 	}
 	return r.env.OutputBudget
+}
+
+// disk bounds the output that the process holds on disk: the share of its owner key, or the server's.
+func (r *processRecord) disk() *spool.Disk {
+	if r.place != nil && r.place.in.Disk != nil {
+		return r.place.in.Disk
+	}
+	return r.env.Disk
 }
 
 // leave frees the place. Any goroutine may call leave, repeatedly. A nil place is free.

@@ -100,7 +100,6 @@ type processRecord struct {
 
 	stdinAt, aheadAt env.Alarm
 	endAt            env.Alarm         // set while a process/wait waits for the output of an ended program
-	gives            bool              // the session has asked the closed process to give way
 	treeAt           env.Alarm         // set while the closed process may have descendants
 	containment      child.Containment // of the forgotten child; "": none
 }
@@ -155,7 +154,6 @@ func (p *process) receiveLife(ctx actor.Context) bool {
 	case treeGone:
 		p.treeGone(ctx, m)
 	case message.GiveWay:
-		p.gives = true
 		p.life.GiveWay(p.now())
 	case message.Forgotten:
 		p.life.Forgotten(p.now())

@@ -161,6 +161,9 @@ func (l *Life) mayStop(now Now) {
 	l.do(StopActor{})
 }
 
+// Keep is how long the closed process can be read: Config.Keep, or 0 after GiveWay.
+func (l *Life) Keep() time.Duration { return l.config.Keep }
+
 // GiveWay ends the retention of a closed process. GiveWay may be repeated.
 func (l *Life) GiveWay(now Now) {
 	l.config.Keep = 0
