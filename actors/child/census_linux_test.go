@@ -70,31 +70,38 @@ func TestCensusIndexes(t *testing.T) {
 	}
 }
 
-// A kill starts its scan at once, without the rest between scans, also after the exit of the
-// program.
-func TestKillDoesNotRest(t *testing.T) {
+// leavesBehind runs a test in each containment, with a child that has exited and left a descendant.
+func leavesBehind(t *testing.T, test func(t *testing.T, h *Host, w *watched, left int)) {
 	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
 		t.Run(string(mode), func(t *testing.T) {
 			h := newHost(t, HostConfig{Containment: mode})
 			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
 			left := w.pids(protocol.Stdout, 1)[0]
 			w.until(w.has(FactExited))
-			c := searchesOf(h)
-			c.running.Lock()
-			c.rested = time.Now().Add(time.Hour)
-			c.running.Unlock()
-			done := make(chan error, 1)
-			w.KillTree(func(err error) { done <- err })
-			select {
-			case err := <-done:
-				if err != nil || running(left) {
-					t.Errorf("KillTree: %v; what was left runs: %v", err, running(left))
-				}
-			case <-time.After(time.Minute):
-				t.Error("KillTree waits for the rest of a scan")
-			}
+			test(t, h, w, left)
 		})
 	}
+}
+
+// A kill starts its scan at once, without the rest between scans, also after the exit of the
+// program.
+func TestKillDoesNotRest(t *testing.T) {
+	leavesBehind(t, func(t *testing.T, h *Host, w *watched, left int) {
+		c := searchesOf(h)
+		c.running.Lock()
+		c.rested = time.Now().Add(time.Hour)
+		c.running.Unlock()
+		done := make(chan error, 1)
+		w.KillTree(func(err error) { done <- err })
+		select {
+		case err := <-done:
+			if err != nil || running(left) {
+				t.Errorf("KillTree: %v; what was left runs: %v", err, running(left))
+			}
+		case <-time.After(time.Minute):
+			t.Error("KillTree waits for the rest of a scan")
+		}
+	})
 }
 
 // TestCloseEndsSearches: a search that waits for its turn goes on at once when its Host closes, and has ended when Close returns.

@@ -197,38 +197,32 @@ func TestLeaverWithoutTag(t *testing.T) {
 
 // SearchTree tells of descendants that live, and of an empty tree.
 func TestSearchTree(t *testing.T) {
-	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
-		t.Run(string(mode), func(t *testing.T) {
-			h := newHost(t, HostConfig{Containment: mode})
-			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
-			left := w.pids(protocol.Stdout, 1)[0]
-			w.until(w.has(FactExited))
-			search := func() (empty bool) {
-				t.Helper()
-				done := make(chan struct{})
-				w.SearchTree(func(is bool, err error) {
-					if err != nil {
-						t.Error(err)
-					}
-					empty = is
-					close(done)
-				})
-				<-done
-				return empty
-			}
-			if search() {
-				t.Error("the descendant is not seen")
-			}
-			syscall.Kill(left, syscall.SIGKILL)
-			var pause backoff
-			for !search() {
-				pause.wait()
-			}
-			if !search() {
-				t.Error("the tree is empty no more")
-			}
-		})
-	}
+	leavesBehind(t, func(t *testing.T, h *Host, w *watched, left int) {
+		search := func() (empty bool) {
+			t.Helper()
+			done := make(chan struct{})
+			w.SearchTree(func(is bool, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				empty = is
+				close(done)
+			})
+			<-done
+			return empty
+		}
+		if search() {
+			t.Error("the descendant is not seen")
+		}
+		syscall.Kill(left, syscall.SIGKILL)
+		var pause backoff
+		for !search() {
+			pause.wait()
+		}
+		if !search() {
+			t.Error("the tree is empty no more")
+		}
+	})
 }
 
 // A stranger that was reaped during a search may have been of the tree or not.
@@ -316,47 +310,41 @@ func TestCgroupKillFails(t *testing.T) {
 
 // An unreadable tree does not count as empty, and an invisible process does not count as dead.
 func TestWithoutDescriptors(t *testing.T) {
-	for _, mode := range []Containment{ContainCgroup, ContainMarker, ContainGroup} {
-		t.Run(string(mode), func(t *testing.T) {
-			h := newHost(t, HostConfig{Containment: mode})
-			w := start(t, h, script(`sleep 1000 & echo $!; exit`))
-			left := w.pids(protocol.Stdout, 1)[0]
-			w.until(w.has(FactExited))
-			me, err := self()
-			if err != nil {
-				t.Fatal(err)
-			}
-			old := noDescriptors(t)
-			dead := me.dead(me) || me.tagged(1).dead(me)
-			_, censusErr := takeCensus(0, false, nil)
-			help := func(thread *spare) (old *spare) {
-				c := searchesOf(h)
-				c.running.Lock() // the process searches as well
-				defer c.running.Unlock()
-				old, c.spare = c.spare, thread
-				return old
-			}
-			thread := help(nil)
-			empty, emptyErr := w.Handle.(*process).search(true)
-			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
-			help(thread)
-			if dead {
-				t.Error("a server that cannot be looked at is taken for dead")
-			}
-			if !errors.Is(censusErr, unix.EMFILE) {
-				t.Errorf("the census says %v", censusErr)
-			}
-			if empty || !errors.Is(emptyErr, unix.EMFILE) {
-				t.Errorf("empty %v, %v, want an error that says that it is not known", empty, emptyErr)
-			}
-			noDescriptors(t)
-			killErr := w.killTree()
-			unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
-			if killErr != nil || running(left) {
-				t.Errorf("KillTree: %v; what was left runs: %v", killErr, running(left))
-			}
-		})
-	}
+	leavesBehind(t, func(t *testing.T, h *Host, w *watched, left int) {
+		me, err := self()
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := noDescriptors(t)
+		dead := me.dead(me) || me.tagged(1).dead(me)
+		_, censusErr := takeCensus(0, false, nil)
+		help := func(thread *spare) (old *spare) {
+			c := searchesOf(h)
+			c.running.Lock() // the process searches as well
+			defer c.running.Unlock()
+			old, c.spare = c.spare, thread
+			return old
+		}
+		thread := help(nil)
+		empty, emptyErr := w.Handle.(*process).search(true)
+		unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
+		help(thread)
+		if dead {
+			t.Error("a server that cannot be looked at is taken for dead")
+		}
+		if !errors.Is(censusErr, unix.EMFILE) {
+			t.Errorf("the census says %v", censusErr)
+		}
+		if empty || !errors.Is(emptyErr, unix.EMFILE) {
+			t.Errorf("empty %v, %v, want an error that says that it is not known", empty, emptyErr)
+		}
+		noDescriptors(t)
+		killErr := w.killTree()
+		unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil)
+		if killErr != nil || running(left) {
+			t.Errorf("KillTree: %v; what was left runs: %v", killErr, running(left))
+		}
+	})
 }
 
 // noDescriptors leaves this program no free descriptor until the caller restores the returned
