@@ -1,6 +1,6 @@
 // Command minimal runs shell commands on a server, and prints their output: each byte once, however often the connection breaks.
 //
-//	minimal ws://127.0.0.1:8787 < script
+//	minimal ws://127.0.0.1:7766 < script
 //
 // Each line of stdin is a command; they run one after another. Minimal is the client of PROTOCOL.md, section 24, in one goroutine, with
 // nothing but a websocket library: the numbers in its comments are the numbers of that section.
@@ -109,7 +109,8 @@ func (c *client) receive() {
 	}
 	var m message
 	if err := c.conn.ReadJSON(&m); err != nil { // a Ping is answered within
-		c.lost(err)
+		closeAfter(c.conn, err)
+		c.conn = nil
 		return
 	}
 	if m.ID == 0 {
@@ -161,13 +162,12 @@ func (c *client) notified(m message) {
 	}
 }
 
-// lost ends the connection. Only a few Close codes mean that another connection is of no use. (6)
-func (c *client) lost(err error) {
+// closeAfter closes a connection that has failed with err. After two of the Close codes another connection is of no use. (6)
+func closeAfter(conn *websocket.Conn, err error) {
 	if websocket.IsCloseError(err, 1002, 4001) {
 		log.Fatal(err)
 	}
-	c.conn.Close()
-	c.conn = nil
+	conn.Close()
 }
 
 // resume connects until an attempt succeeds. (4, 6)
@@ -223,10 +223,7 @@ func (c *client) connect() error {
 		}
 	}
 	if err != nil {
-		conn.Close()
-		if websocket.IsCloseError(err, 1002, 4001) {
-			log.Fatal(err)
-		}
+		closeAfter(conn, err)
 		return err
 	}
 	c.conn = conn
