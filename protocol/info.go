@@ -55,7 +55,7 @@ type Wait struct {
 	SinceMs uint64  `json:"sinceMs"`          // how long the process has waited
 	InMs    uint64  `json:"inMs,omitempty"`   // time until the server acts
 	Bytes   int64   `json:"bytes,omitempty"`  // of WaitOwner: bytes the owner has not acknowledged
-	Limit   string  `json:"limit,omitempty"`  // the limit that is used up, as the flag of troupe serve names it
+	Limit   string  `json:"limit,omitempty"`  // the limit that is used up: a flag of troupe serve, retention, spool-places or spool-failed
 	Reason  string  `json:"reason,omitempty"` // for people
 }
 

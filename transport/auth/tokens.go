@@ -31,8 +31,8 @@ type namedToken struct {
 //	alice  5b1Zq0…
 //	ci     sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //
-// A token stands under one name only, and no name is * or @server, which have a meaning in other files. A name may have several lines: while a token is rotated, the old one and the new one are both right.
-// Each check sees the file as the file is then.
+// A name may have several lines: while a token is rotated, the old one and the new one are both right. A token stands under
+// one name only, and no name is * or @server, which have a meaning in other files. Each check sees the file as the file is then.
 type Tokens struct{ file *secret[[]namedToken] }
 
 // OpenTokens returns the tokens in the file at path. A file without tokens, or with a line of another
